@@ -21,7 +21,7 @@ Total = tuple[int, int]
 """Messages and bytes published so far."""
 
 
-class PublishRate:
+class MeasuredPublishRate:
     """The publish rate of one topic: the mean of the last ten seconds, from totals that are read once a second.
 
         counts so far   ┌──────────────● now
@@ -127,7 +127,7 @@ class _Topic:
         configured: Its relative limits, as configured.
     """
 
-    rate: PublishRate
+    rate: MeasuredPublishRate
     ended: Total = (0, 0)
     published: Published = NOTHING_PUBLISHED
     configured: dict[Scope, Limit] = field(default_factory=dict)
@@ -210,7 +210,7 @@ class RelativeLimits:
             return configured
         known = self._topics.get(topic)
         if known is None:
-            known = self._topics[topic] = _Topic(PublishRate(self._total(topic, (0, 0)), now))
+            known = self._topics[topic] = _Topic(MeasuredPublishRate(self._total(topic, (0, 0)), now))
         is_first = not self._topic_of
         known.configured[scope] = configured
         self._topic_of[scope] = topic

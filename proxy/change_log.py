@@ -12,7 +12,7 @@ from typing import TypeVar
 from limiter.policies import Value
 from proxy.blocking.rules import Block
 from proxy.observe.access_log import MOST_CHANGE_TEXT, AccessLog
-from proxy.observe.log_lines import Span
+from proxy.observe.log_lines import LineSpan
 from proxy.policies.bodies import section_of, section_text
 from proxy.policies.keys import PolicyTarget, Principal
 from proxy.policies.layers import FilePolicies
@@ -49,7 +49,7 @@ class ChangeLog:
         """Write a change at run time that came into force at `at_ns`, nanoseconds since 1970."""
         key = change.key
         self._access.change(
-            Span(at_ns, at_ns, 0),
+            LineSpan(at_ns, at_ns, 0),
             who=who.name,
             address=who.address,
             what=key.kind.value,
@@ -71,7 +71,7 @@ class ChangeLog:
         if said is None and says is None:
             return
         self._access.change(
-            Span(at_ns, at_ns, 0),
+            LineSpan(at_ns, at_ns, 0),
             who=who.name,
             address=who.address,
             what="file",

@@ -16,13 +16,13 @@ from msgspec import Struct, field
 from limiter.rates import Direction
 from protocol.endpoint import host_in
 from protocol.topic_name import parse_topic
-from proxy.importing.admin_client import BrokerAdmin, Refused, path_of
+from proxy.importing.admin_client import BrokerAdminClient, RefusedAnswer, path_of
 from proxy.importing.from_admin import each
 from proxy.importing.keys import shown
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenStream:
     """A producer or consumer, as the broker or Sluice has it.
 
     Args:
@@ -52,14 +52,14 @@ _Key = tuple[Direction, str, str, str]
 """Direction, topic, subscription and name: a broker has each producer's once, and may have a consumer's often."""
 
 
-def differences(at_broker: Iterable[Seen], here: Iterable[Seen]) -> list[str]:
+def differences(at_broker: Iterable[SeenStream], here: Iterable[SeenStream]) -> list[str]:
     """List what only one side has, and what both have differently; a line each, sorted.
 
     Connections have different names on the two sides. So two are the same where one name on the one side stands for one
     on the other in everything that both have.
     """
     theirs, ours = _by_key(at_broker), _by_key(here)
-    pairs: list[tuple[Seen, Seen]] = []
+    pairs: list[tuple[SeenStream, SeenStream]] = []
     found: list[str] = []
     for key in theirs.keys() | ours.keys():
         there, own = theirs[key], ours[key]
@@ -75,29 +75,29 @@ def differences(at_broker: Iterable[Seen], here: Iterable[Seen]) -> list[str]:
     return sorted([*found, *_connections(pairs)])
 
 
-def alike(seen: Iterable[Seen]) -> int:
+def alike(seen: Iterable[SeenStream]) -> int:
     """Count those that share direction, topic, subscription and name with another: only their number is compared."""
     return sum(len(of) for of in _by_key(seen).values() if len(of) > 1)
 
 
-def _by_key(seen: Iterable[Seen]) -> defaultdict[_Key, list[Seen]]:
-    by_key: defaultdict[_Key, list[Seen]] = defaultdict(list)
+def _by_key(seen: Iterable[SeenStream]) -> defaultdict[_Key, list[SeenStream]]:
+    by_key: defaultdict[_Key, list[SeenStream]] = defaultdict(list)
     for one in seen:
         by_key[one.direction, one.topic, one.subscription, one.name].append(one)
     return by_key
 
 
-def _only(where: str, seen: list[Seen], extra: int) -> list[str]:
+def _only(where: str, seen: list[SeenStream], extra: int) -> list[str]:
     """As many as there are too many, of those that nothing else tells apart."""
     if extra == len(seen):
         return [f"{where} {one}" for one in seen]
     return [f"{where} {extra} more of {seen[0]}"]
 
 
-def _connections(pairs: list[tuple[Seen, Seen]]) -> Iterator[str]:
+def _connections(pairs: list[tuple[SeenStream, SeenStream]]) -> Iterator[str]:
     """Connections of one side that are several of the other's."""
     for where, others, at in (("the broker", "Sluice", 0), ("Sluice", "the broker", 1)):
-        first: dict[str, tuple[Seen, Seen]] = {}
+        first: dict[str, tuple[SeenStream, SeenStream]] = {}
         for pair in pairs:
             known = first.setdefault(pair[at].connection, pair)
             if known[1 - at].connection != pair[1 - at].connection:
@@ -130,7 +130,7 @@ class _Stats(Struct):
     subscriptions: dict[str, _Subscription] = {}
 
 
-async def on_topics(admin: BrokerAdmin, topics: Iterable[str]) -> list[Seen]:
+async def on_topics(admin: BrokerAdminClient, topics: Iterable[str]) -> list[SeenStream]:
     """Ask the broker for the producers and consumers of these topics.
 
     Args:
@@ -140,7 +140,7 @@ async def on_topics(admin: BrokerAdmin, topics: Iterable[str]) -> list[Seen]:
     Raises:
         ImportFailed: If it refuses to say, or does not answer.
     """
-    found: list[Seen] = []
+    found: list[SeenStream] = []
     await admin.get("clusters", list[str])  # or another server's "not found" would pass for a broker's "nobody there"
 
     async def look(topic: str) -> None:
@@ -150,7 +150,7 @@ async def on_topics(admin: BrokerAdmin, topics: Iterable[str]) -> list[Seen]:
     return found
 
 
-async def all_topics(admin: BrokerAdmin, namespaces: Iterable[str]) -> set[str]:
+async def all_topics(admin: BrokerAdminClient, namespaces: Iterable[str]) -> set[str]:
     """The topics that there are in these namespaces, Pulsar's own left out: the brokers themselves are on those.
 
     Raises:
@@ -160,7 +160,7 @@ async def all_topics(admin: BrokerAdmin, namespaces: Iterable[str]) -> set[str]:
     for namespace in namespaces:
         for domain in _DOMAINS:
             listed = await admin.get(path_of(domain, *namespace.split("/")), list[str], _GONE)
-            topics.update([] if isinstance(listed, Refused) else listed or [])
+            topics.update([] if isinstance(listed, RefusedAnswer) else listed or [])
     return {topic for topic in topics if not _is_system(topic)}
 
 
@@ -176,17 +176,17 @@ def _untold(_what: str, _done: int, _all: int) -> None:
     """Nobody watches."""
 
 
-async def _on_topic(admin: BrokerAdmin, name: str) -> list[Seen]:
+async def _on_topic(admin: BrokerAdminClient, name: str) -> list[SeenStream]:
     domain, _, rest = name.partition("://")
     stats = await admin.get(path_of(domain, *rest.split("/", 2), "stats"), _Stats, _GONE)
     if not isinstance(stats, _Stats):
         return []
     producers = [
-        Seen("publish", name, "", one.producer_name, one.address.lstrip("/"), one.producer_id)
+        SeenStream("publish", name, "", one.producer_name, one.address.lstrip("/"), one.producer_id)
         for one in stats.publishers
     ]
     consumers = [
-        Seen("dispatch", name, subscription, one.consumer_name, one.address.lstrip("/"))
+        SeenStream("dispatch", name, subscription, one.consumer_name, one.address.lstrip("/"))
         for subscription, of in stats.subscriptions.items()
         for one in of.consumers
     ]
@@ -220,7 +220,7 @@ class TooManyError(Exception):
 
 
 async def look(
-    admin: BrokerAdmin, streams: Callable[[], dict[str, Any]], seen_from: str = "", *, everywhere: bool = False
+    admin: BrokerAdminClient, streams: Callable[[], dict[str, Any]], seen_from: str = "", *, everywhere: bool = False
 ) -> Looked:
     """Compare proxy and broker; a difference counts if it is there at two looks.
 
@@ -243,7 +243,7 @@ async def look(
 
 
 async def _look(
-    admin: BrokerAdmin, streams: Callable[[], dict[str, Any]], seen_from: str, *, everywhere: bool
+    admin: BrokerAdminClient, streams: Callable[[], dict[str, Any]], seen_from: str, *, everywhere: bool
 ) -> Looked:
     here = seen_here(await asyncio.to_thread(streams))
     topics = {one.topic for one in here}
@@ -255,7 +255,7 @@ async def _look(
     return Looked(len(here), len(topics), alike(here), differences(at_broker, here))
 
 
-def seen_here(answer: dict[str, Any]) -> list[Seen]:
+def seen_here(answer: dict[str, Any]) -> list[SeenStream]:
     """The producers and consumers in the answer of a proxy's `/sluice/streams`.
 
     Raises:
@@ -264,7 +264,7 @@ def seen_here(answer: dict[str, Any]) -> list[Seen]:
     if answer["left_out"]:
         raise TooManyError(f"{answer['left_out']} streams are not shown, {MOST_SHOWN} are; --tenant TENANT shows fewer")
     return [
-        Seen(
+        SeenStream(
             one["direction"],
             one["topic"],
             one["subscription"],

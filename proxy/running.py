@@ -9,10 +9,10 @@ import uvloop
 from proxy.config.watching import changes_of
 from proxy.observe.operator_log import set_up_operator_log
 from proxy.runtime import Searches, Tasks, be_scheduled, keep_for_ever, paused_collector, set_up_runtime
-from proxy.serve import Proxy, Source
+from proxy.serve import ConfigSource, Proxy
 
 
-def run(source: Source) -> None:
+def run(source: ConfigSource) -> None:
     """Serve until SIGTERM or SIGINT; SIGHUP and changed files reload.
 
     Raises:
@@ -24,12 +24,12 @@ def run(source: Source) -> None:
     uvloop.run(_serve(source))
 
 
-async def _serve(source: Source) -> None:
+async def _serve(source: ConfigSource) -> None:
     with Searches(asyncio.get_running_loop().call_soon_threadsafe).at_work():
         await _serve_until_told(source)
 
 
-async def _serve_until_told(source: Source) -> None:
+async def _serve_until_told(source: ConfigSource) -> None:
     log = structlog.get_logger()
     with paused_collector():
         proxy = Proxy(source)

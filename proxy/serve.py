@@ -47,7 +47,7 @@ class StartError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ConfigSource:
     """The source of the configuration.
 
     Args:
@@ -70,7 +70,7 @@ class Proxy:
         ConfigError: If a file that `admin_access` names cannot be used.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ConfigSource) -> None:
         self.read_files = fingerprints([source.file] if source.file else [])
         """Files whose changes are a reason to read the configuration anew, as they were before they were read."""
         config = source.read()

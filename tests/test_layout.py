@@ -2,6 +2,7 @@
 
 import ast
 import importlib.metadata
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 DISTRIBUTION = "pulsar-sluice"
 PACKAGES = ("sluice", "proxy", "loadgen", "compliance", "protocol", "limiter", "accesslog", "adminrest")
+TWICE_ON_THE_PAGE = {"ResourceGroup"}
+"""Pulsar's body and the configuration's section: `/sluice/openapi.json` has both, told apart by `config.`."""
 
 
 def test_packages_hold_no_logic_in_their_init() -> None:
@@ -35,3 +38,15 @@ def test_no_other_distribution_owns_our_import_names(name: str) -> None:
 def test_no_module_of_the_proxy_is_named_as_a_package() -> None:
     """`python proxy/x.py` puts proxy/ on the path, where it would shadow that package."""
     assert [str(path) for path in (ROOT / "proxy").rglob("*.py") if path.stem in PACKAGES] == []
+
+
+def test_no_two_public_classes_have_the_same_name() -> None:
+    """Whoever reads a name, or searches for it, finds the one class that has it."""
+    names = Counter(
+        statement.name
+        for package in (*PACKAGES, "demo")
+        for path in (ROOT / package).rglob("*.py")
+        for statement in ast.parse(path.read_text()).body
+        if isinstance(statement, ast.ClassDef) and not statement.name.startswith("_")
+    )
+    assert {name for name, times in names.items() if times > 1} == TWICE_ON_THE_PAGE

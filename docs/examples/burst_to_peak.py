@@ -12,7 +12,7 @@ import sys
 from docs.examples.claims import Span, at_least, never_above, nothing_lost
 from docs.examples.stage import Conclusion, Stage, play, table
 from docs.examples.traffic import Publisher, publishing
-from loadgen.load.results import Line
+from loadgen.load.results import RateLine
 
 SLUICE_YAML = """
 limits:
@@ -21,8 +21,8 @@ limits:
       publish: {messages: 100, burst_messages: 500, peak_messages: 300}
 """
 TOPIC = "persistent://public/default/example-invoices"
-SUSTAINED = Line(rate=100, burst=500)
-PEAK = Line(rate=300, burst=30)  # the peak has a burst of its own: a tenth of it
+SUSTAINED = RateLine(rate=100, burst=500)
+PEAK = RateLine(rate=300, burst=30)  # the peak has a burst of its own: a tenth of it
 PEAK_LASTS_S = (SUSTAINED.burst - PEAK.burst) / (PEAK.rate - SUSTAINED.rate)
 MESSAGES = 1000
 

@@ -7,7 +7,7 @@ from statistics import median
 from typing import Self
 
 from demo.verdict import Check
-from loadgen.load.results import Line, max_excess
+from loadgen.load.results import RateLine, max_excess
 
 SLACK_S = 0.05
 """What any machine may add to the distance of two arrivals; its standstills come on top."""
@@ -17,7 +17,7 @@ LEAST_SHARE = 0.95
 """Of a rate that was wanted all the time."""
 
 
-def never_above(what: str, times: Sequence[float], line: Line, standstill_s: float) -> Check:
+def never_above(what: str, times: Sequence[float], line: RateLine, standstill_s: float) -> Check:
     """No interval of arrivals holds more than burst + rate * time + one message.
 
     Args:

@@ -16,7 +16,7 @@ from demo.verdict import Check
 from docs.examples.claims import Span, at_least, even, never_above, nothing_lost, soon
 from docs.examples.stage import Conclusion, Stage, after, play, say, table
 from docs.examples.traffic import Publisher, publishing
-from loadgen.load.results import Line
+from loadgen.load.results import RateLine
 
 SLUICE_YAML = """
 limits:
@@ -53,7 +53,7 @@ def on_a_shared_connection(stage: Stage) -> list[Check]:
     worst_s = stage.standstill.worst_s
     return [
         Check("one connection", len(stage.connections(LOGS, HEARTBEATS)) == 1, "as Sluice sees it"),
-        never_above("logs", logs.times, Line(rate=200, burst=20), worst_s),
+        never_above("logs", logs.times, RateLine(rate=200, burst=20), worst_s),
         at_least("logs", logs.times, Span.of(logs.times), 200, worst_s),
         at_least("heartbeats", heartbeats.times, Span.of(heartbeats.times), 50, worst_s),
         nothing_lost("heartbeats", quiet.sent, quiet.receipts, heartbeats.numbers_from("quiet")),
@@ -74,7 +74,7 @@ def in_another_tenant(stage: Stage) -> list[Check]:
         table({**columns, "payments": payments.count}, lambda _: "300/s", until=after(4))
     worst_s = stage.standstill.worst_s
     return [
-        never_above("the crawler's pages", pages.times, Line(rate=300, burst=30), worst_s),
+        never_above("the crawler's pages", pages.times, RateLine(rate=300, burst=30), worst_s),
         at_least("the crawler's pages", pages.times, Span.of(pages.times), 300, worst_s),
         even("the crawler's topics", [len(pages.numbers_from(name)) for name in names]),
         at_least("payments", payments.times, Span.of(payments.times), 50, worst_s),

@@ -11,7 +11,7 @@ import sys
 from docs.examples.claims import Span, at_least, never_above, nothing_lost
 from docs.examples.stage import Conclusion, Stage, play, table
 from docs.examples.traffic import Publisher, publishing
-from loadgen.load.results import Line
+from loadgen.load.results import RateLine
 
 SLUICE_YAML = """
 limits:
@@ -20,7 +20,7 @@ limits:
       publish: {messages: 200}    # a second; with a burst of 20, a tenth of it, unless burst_messages says otherwise
 """
 TOPIC = "persistent://public/default/example-orders"
-LIMIT = Line(rate=200, burst=20)
+LIMIT = RateLine(rate=200, burst=20)
 OFFERED_PER_S = 400
 MESSAGES = 1200
 

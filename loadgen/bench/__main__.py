@@ -15,10 +15,10 @@ from rich.console import Console
 from loadgen.bench import forwarder, harness
 from loadgen.bench.harness import BenchError, Found, PageError, number, values_of
 from loadgen.bench.native import Native
-from loadgen.bench.proxies import BARE, PLANS, SLUICE, Plan, running
+from loadgen.bench.proxies import BARE, PLANS, SLUICE, PeerPlan, running
 from loadgen.bench.rows import bucket, connections, many_streams, throughput
 from loadgen.bench.stage import DataRow, RealBroker, Stage, measure
-from loadgen.bench.wire import Sink
+from loadgen.bench.wire import LoopbackSink
 from loadgen.real import jars
 from loadgen.real.tools import Traffic
 
@@ -218,12 +218,12 @@ def _measure(arguments: argparse.Namespace, chosen: Sequence[DataRow]) -> tuple[
 
 
 @contextmanager
-def _stage(plans: Sequence[Plan], seconds: float, console: Console) -> Iterator[tuple[Stage, Absent]]:
+def _stage(plans: Sequence[PeerPlan], seconds: float, console: Console) -> Iterator[tuple[Stage, Absent]]:
     """Both ends, and all peers that can be had; of the others, why not."""
     absent: dict[str, str] = {}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sluice-bench-")))
-        native, sink = Native(), stack.enter_context(Sink())
+        native, sink = Native(), stack.enter_context(LoopbackSink())
         real = stack.enter_context(RealBroker(folder))
         peers = {}
         for plan in plans:

@@ -253,7 +253,7 @@ def unguarded(rows: Sequence[Row[Measure]], found: Found) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class FigureLine:
     """A line of the table: one figure of every peer.
 
     Attributes:
@@ -282,11 +282,11 @@ def _row_shown(row: Row[Measure], rounds: Rounds) -> str:
         absolute = [figure.goal_shown(goal, rounds, row.subject) for goal in figure.goals if not goal.beside]
         beside = [figure.verdict(goal, rounds, row.subject) for goal in figure.goals if goal.beside]
         shown_spreads = [(spread.middle, *spread.ends) for spread in spreads]
-        lines.append(Line(figure.text, shown_spreads, list(filter(None, absolute)), list(filter(None, beside))))
+        lines.append(FigureLine(figure.text, shown_spreads, list(filter(None, absolute)), list(filter(None, beside))))
     return block(row.load, names, lines)
 
 
-def block(load: str, names: Sequence[str], lines: Sequence[Line]) -> str:
+def block(load: str, names: Sequence[str], lines: Sequence[FigureLine]) -> str:
     """A load: its name, the table of its figures, and how Sluice stands beside the others.
 
     Least and largest values have lines of their own, and so have absolute goals, in the last column: beside each

@@ -20,9 +20,9 @@ from loadgen.bench import harness as accepted
 from loadgen.bench import wire
 from loadgen.bench.harness import BenchError, last_line
 from loadgen.bench.native import Native
-from loadgen.bench.proxies import SLUICE, Command, Place, Plan, running, sluice_plan
+from loadgen.bench.proxies import SLUICE, Command, PeerPlan, Place, running, sluice_plan
 from loadgen.bench.stage import Stage, close_all
-from loadgen.bench.wire import Sink
+from loadgen.bench.wire import LoopbackSink
 
 CHUNKS = ((1, 100), (2, 100), (8, 100), (640, 100), (64, 1024), (4, 16384))
 """Frames in a chunk, and bytes of each: small writes, then what a read takes of a full stream."""
@@ -78,10 +78,10 @@ def _command(out: Path, place: Place) -> Command:
 
 def _count(native: Native, per_chunk: int, size: int, chunks: int) -> dict[str, float]:
     frame = wire.send_frame(size).frame
-    with tempfile.TemporaryDirectory(prefix="sluice-bench-") as name, Sink() as sink:
+    with tempfile.TemporaryDirectory(prefix="sluice-bench-") as name, LoopbackSink() as sink:
         folder = Path(name)
         out = folder / "callgrind.out"
-        with running(Plan(SLUICE, partial(_command, out)), folder, sink.port) as peer:
+        with running(PeerPlan(SLUICE, partial(_command, out)), folder, sink.port) as peer:
             here, there = Stage(native, sink, {}, {}, 0.0, folder).producers(peer.port, 1)
             _send(native, (here[0], there[0]), frame * per_chunk, per_chunk, _WARM)
             _run(["callgrind_control", "--instr=on", str(peer.pid)])

@@ -35,7 +35,7 @@ def compiler() -> list[str] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SinkAnswer:
     """The answer that the receiving end writes to each frame.
 
     Attributes:
@@ -115,7 +115,7 @@ class Native:
     def receive(
         self,
         connections: Sequence[socket.socket],
-        answer: Answer | None = None,
+        answer: SinkAnswer | None = None,
         wanted: int = _EVERYTHING,
         live: Live | None = None,
         frame_size: int = 0,

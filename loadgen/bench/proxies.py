@@ -52,7 +52,7 @@ def nothing() -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PeerPlan:
     """A peer, and how it is started.
 
     Attributes:
@@ -67,7 +67,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Peer:
+class RunningPeer:
     """A peer that runs.
 
     Attributes:
@@ -84,7 +84,7 @@ class Peer:
 
 
 @contextmanager
-def running(plan: Plan, folder: Path, broker_port: int) -> Iterator[Peer]:
+def running(plan: PeerPlan, folder: Path, broker_port: int) -> Iterator[RunningPeer]:
     """Start it, and end it with the block.
 
     Raises:
@@ -99,7 +99,7 @@ def running(plan: Plan, folder: Path, broker_port: int) -> Iterator[Peer]:
         if process.exit_code is not None or not is_listening(port):
             how = "does not listen" if process.exit_code is None else f"ended with code {process.exit_code}"
             raise BenchError(f"{plan.name} {how}: {last_line(process.last_lines())}")
-        yield Peer(plan.name, port, process.pid, spare_port)
+        yield RunningPeer(plan.name, port, process.pid, spare_port)
     finally:
         process.stop()
 
@@ -112,7 +112,7 @@ def _bare_command(place: Place) -> Command:
     return Command([sys.executable, "-m", "loadgen.bench.forwarder", *ports])
 
 
-BARE_PLAN = Plan(BARE, _bare_command)
+BARE_PLAN = PeerPlan(BARE, _bare_command)
 
 
 HAPROXY = "HAProxy"
@@ -197,7 +197,7 @@ def _run(command: list[str], folder: Path) -> str:
     return done.stdout
 
 
-HAPROXY_PLAN = Plan(HAPROXY, _haproxy_command, haproxy_missing)
+HAPROXY_PLAN = PeerPlan(HAPROXY, _haproxy_command, haproxy_missing)
 
 
 ZERO_COPY, COPYING, PARSING = (f"official proxy, {way}" for way in ("zero copy", "copying", "parsing"))
@@ -230,9 +230,9 @@ def official_properties(name: str, place: Place) -> dict[str, str]:
     }
 
 
-def official_plan(name: str) -> Plan:
+def official_plan(name: str) -> PeerPlan:
     """The proxy in one of its ways."""
-    return Plan(name, partial(_official_command, name), available)
+    return PeerPlan(name, partial(_official_command, name), available)
 
 
 def _official_command(name: str, place: Place) -> Command:
@@ -254,16 +254,16 @@ IGNORED = shutil.ignore_patterns("*.so", "__pycache__")
 _SOURCES = Path(__file__).resolve().parents[2]
 
 
-def sluice_plan(limits: Mapping[str, Any] = UNREACHED, *, is_logging: bool = True, workers: int = 1) -> Plan:
+def sluice_plan(limits: Mapping[str, Any] = UNREACHED, *, is_logging: bool = True, workers: int = 1) -> PeerPlan:
     """Sluice with these limits; without its access log, or with several workers, if that is what is asked about."""
-    return Plan(
+    return PeerPlan(
         SLUICE, partial(_sluice_command if is_logging else _silent_command, {"limits": limits, "workers": workers})
     )
 
 
-def interpreted_plan() -> Plan:
+def interpreted_plan() -> PeerPlan:
     """Sluice as it is where there is no C compiler: a copy of its sources without what was made of them."""
-    return Plan(SLUICE, _interpreted_command)
+    return PeerPlan(SLUICE, _interpreted_command)
 
 
 def _interpreted_command(place: Place) -> Command:

@@ -14,8 +14,8 @@ from adminrest.client import AdminError
 from loadgen.bench import meters, wire
 from loadgen.bench.harness import BenchError, Row, Sample
 from loadgen.bench.native import Native
-from loadgen.bench.proxies import Peer, Plan, running
-from loadgen.bench.wire import Sink
+from loadgen.bench.proxies import PeerPlan, RunningPeer, running
+from loadgen.bench.wire import LoopbackSink
 from loadgen.real.jars import RealPulsarError
 from loadgen.real.standalone import StandaloneBroker
 
@@ -31,7 +31,7 @@ class RealBroker:
         self._folder = folder
         self._stack = ExitStack()
         self._port: int | None = None
-        self._peers: dict[str, Peer] = {}
+        self._peers: dict[str, RunningPeer] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -41,7 +41,7 @@ class RealBroker:
     ) -> None:
         self._stack.close()
 
-    def peer(self, plan: Plan) -> Peer:
+    def peer(self, plan: PeerPlan) -> RunningPeer:
         """The peer that has the real broker behind it; it goes on running, for a JVM is slow at first.
 
         Raises:
@@ -82,12 +82,12 @@ class Stage:
     """
 
     native: Native
-    sink: Sink
-    peers: Mapping[str, Peer]
-    plans: Mapping[str, Plan]
+    sink: LoopbackSink
+    peers: Mapping[str, RunningPeer]
+    plans: Mapping[str, PeerPlan]
     seconds: float
     folder: Path
-    real: Callable[[Plan], Peer] | None = None
+    real: Callable[[PeerPlan], RunningPeer] | None = None
 
     def producers(self, port: int, count: int, streams: int = 1) -> tuple[list[socket], list[socket]]:
         """Open connections through a peer, each with producers on a topic of its own; returns both ends."""
@@ -97,7 +97,7 @@ class Stage:
         """Open connections through a peer, each with a consumer of a topic of its own; returns both ends."""
         return self._opened(count, lambda topic: wire.open_consumer(topic, port))
 
-    def started(self, plan: Plan) -> AbstractContextManager[Peer]:
+    def started(self, plan: PeerPlan) -> AbstractContextManager[RunningPeer]:
         """A peer for one measurement."""
         return running(plan, self.folder, self.sink.port)
 

@@ -207,7 +207,7 @@ _TURN_S = 0.05
 _OPENED_S = 20.0
 
 
-class Sink:
+class LoopbackSink:
     """Listens on a free port of the loopback interface, in a thread of its own, until the block ends."""
 
     def __init__(self) -> None:

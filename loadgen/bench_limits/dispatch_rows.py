@@ -30,11 +30,11 @@ from loadgen.bench_limits.measures import (
     spaces,
 )
 from loadgen.bench_limits.publisher import PacedLane
-from loadgen.bench_limits.trial import GROUP_LIMIT, MESSAGE_BYTES, PEERS, LaneOrder, LimitsRow, Stage, by_turns
+from loadgen.bench_limits.trial import GROUP_LIMIT, MESSAGE_BYTES, PEERS, LaneOrder, LimitsRow, TrialStage, by_turns
 from loadgen.load.clients import Clients, Record, SharedConsumer
-from loadgen.load.offering import Lane, Origin, Sender, Settle
+from loadgen.load.offering import Lane, MessageOrigin, Sender, Settle
 from loadgen.load.payload import RUN_BYTES, read_payload
-from loadgen.load.results import Line, max_excess
+from loadgen.load.results import RateLine, max_excess
 
 SUBSCRIPTION = "drain"
 TICK_S = 0.005
@@ -50,7 +50,7 @@ Arrival = tuple[float, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Backlog:
+class BrokerBacklog:
     """Messages that lie at the broker before anyone consumes.
 
     Attributes:
@@ -92,7 +92,7 @@ class Drained:
         return max((end - begin for begin, end in self.stood), default=0.0)
 
 
-def fill(broker_url: str, backlogs: Sequence[Backlog]) -> None:
+def fill(broker_url: str, backlogs: Sequence[BrokerBacklog]) -> None:
     """Store the backlogs one after the other at the broker itself, for the subscription that will be drained.
 
     Raises:
@@ -104,11 +104,11 @@ def fill(broker_url: str, backlogs: Sequence[Backlog]) -> None:
             clients.make_subscription(backlog.topic, SUBSCRIPTION)
         for backlog in backlogs:
             sender = clients.sender("filling", backlog.topic, backlog.count, backlog.batch)
-            lane = Lane(Origin(token_bytes(RUN_BYTES), 0, backlog.size, backlog.count), sender, time.monotonic)
+            lane = Lane(MessageOrigin(token_bytes(RUN_BYTES), 0, backlog.size, backlog.count), sender, time.monotonic)
             _store(backlog, lane)
 
 
-def _store(backlog: Backlog, lane: Lane) -> None:
+def _store(backlog: BrokerBacklog, lane: Lane) -> None:
     for _ in range(backlog.count):
         lane.offer()
     deadline = time.monotonic() + FILL_S
@@ -118,7 +118,7 @@ def _store(backlog: Backlog, lane: Lane) -> None:
         raise BenchError(f"{backlog.topic}: only {lane.receipts} of {backlog.count} stored: {dict(lane.errors)}")
 
 
-def drain(stage: Stage, consumers: Sequence[SharedConsumer], seconds: float) -> Drained:
+def drain(stage: TrialStage, consumers: Sequence[SharedConsumer], seconds: float) -> Drained:
     """Let the consumers drain what is there, for so many seconds from the first delivery on.
 
     Raises:
@@ -181,14 +181,14 @@ def backlog_row(*, quick: bool) -> LimitsRow:
     return Row("backlog", load, BACKLOG, by_turns(partial(_measure_backlog, seconds)), PEERS, rounds=1 if quick else 3)
 
 
-def drain_alone(stage: Stage, limit: int, seconds: int) -> Drained:
+def drain_alone(stage: TrialStage, limit: int, seconds: int) -> Drained:
     """Let one consumer drain a backlog under a limit."""
     topic = stage.dispatch_topic(limit).name
-    fill(stage.broker_url, [Backlog(topic, limit * (seconds + MORE_S))])
+    fill(stage.broker_url, [BrokerBacklog(topic, limit * (seconds + MORE_S))])
     return drain(stage, [SharedConsumer("one", topic, SUBSCRIPTION)], seconds)
 
 
-def _measure_backlog(seconds: int, stage: Stage) -> dict[str, float]:
+def _measure_backlog(seconds: int, stage: TrialStage) -> dict[str, float]:
     drained = drain_alone(stage, EVEN, seconds)
     found = backlog(drained.times, drained.stood, seconds)
     return found | {"pause": drained.longest_pause_s * 1000}
@@ -222,7 +222,7 @@ def gap_row(*, quick: bool) -> LimitsRow:
     return Row("gap", load, GAP, by_turns(partial(_measure_gap, seconds)), PEERS, rounds=1 if quick else 3)
 
 
-def _measure_gap(seconds: int, stage: Stage) -> dict[str, float]:
+def _measure_gap(seconds: int, stage: TrialStage) -> dict[str, float]:
     drained = drain_alone(stage, GAP_LIMIT, seconds)
     return gap(drained.times, drained.stood, seconds) | {"pause": drained.longest_pause_s * 1000}
 
@@ -264,9 +264,9 @@ def batches_row(*, quick: bool) -> LimitsRow:
     return Row("batches", load, BATCHES, by_turns(partial(_measure_batches, seconds)), PEERS, rounds=1)
 
 
-def _measure_batches(seconds: int, stage: Stage) -> dict[str, float]:
+def _measure_batches(seconds: int, stage: TrialStage) -> dict[str, float]:
     topic = stage.dispatch_topic(BATCHES_LIMIT).name
-    fill(stage.broker_url, [Backlog(topic, BATCHES_COUNT, batch=BATCH)])
+    fill(stage.broker_url, [BrokerBacklog(topic, BATCHES_COUNT, batch=BATCH)])
     return batches(drain(stage, [SharedConsumer("one", topic, SUBSCRIPTION, BATCHES_QUEUE)], seconds).times, seconds)
 
 
@@ -276,7 +276,7 @@ def batches(times: Sequence[float], seconds: int) -> dict[str, float]:
     return {
         "first": counts[0] / BATCHES_LIMIT,
         "mean": sum(counts) / seconds / BATCHES_LIMIT,
-        "excess": max_excess(times, Line(BATCHES_LIMIT, BATCHES_LIMIT * BURST_S, entry=BATCH)),
+        "excess": max_excess(times, RateLine(BATCHES_LIMIT, BATCHES_LIMIT * BURST_S, entry=BATCH)),
         "silence": longest_gap(times, seconds),
     }
 
@@ -308,9 +308,9 @@ def sizes_row(*, quick: bool) -> LimitsRow:
     return Row("sizes", load, SIZES, by_turns(partial(_measure_sizes, seconds)), PEERS, rounds=1)
 
 
-def _measure_sizes(seconds: int, stage: Stage) -> dict[str, float]:
+def _measure_sizes(seconds: int, stage: TrialStage) -> dict[str, float]:
     topic = stage.dispatch_topic(size=SIZES_LIMIT).name
-    fill(stage.broker_url, [Backlog(topic, MANY, SMALL), Backlog(topic, FEW, LARGE)])
+    fill(stage.broker_url, [BrokerBacklog(topic, MANY, SMALL), BrokerBacklog(topic, FEW, LARGE)])
     drained = drain(stage, [SharedConsumer("one", topic, SUBSCRIPTION)], seconds)
     return sizes(drained.by_consumer[0], seconds)
 
@@ -321,7 +321,7 @@ def sizes(arrivals: Sequence[Arrival], seconds: int) -> dict[str, float]:
     limit = SIZES_LIMIT / UNIT
     counts = per_second(times, seconds)
     settled = counts[SETTLED_S:]
-    excess = max_excess(times, Line(limit, limit * BURST_S, LARGE / UNIT))
+    excess = max_excess(times, RateLine(limit, limit * BURST_S, LARGE / UNIT))
     return {
         "first": counts[0] / limit,
         "worst": max(counts) / limit,
@@ -350,9 +350,9 @@ def group_row(*, quick: bool) -> LimitsRow:
     return Row("group", load, GROUP_FIGURES, by_turns(partial(_measure_group, seconds)), PEERS, rounds=1)
 
 
-def _measure_group(seconds: int, stage: Stage) -> dict[str, float]:
+def _measure_group(seconds: int, stage: TrialStage) -> dict[str, float]:
     topics = [stage.grouped_topic().name for _ in range(TOPICS)]
-    fill(stage.broker_url, [Backlog(topic, GROUP_COUNT) for topic in topics])
+    fill(stage.broker_url, [BrokerBacklog(topic, GROUP_COUNT) for topic in topics])
     drained = drain(stage, [SharedConsumer(topic, topic, SUBSCRIPTION) for topic in topics], seconds)
     return group(drained.times, seconds)
 
@@ -395,9 +395,9 @@ def twenty_row(*, quick: bool) -> LimitsRow:
     return Row("twenty", load, TWENTY, by_turns(partial(_measure_twenty, seconds)), PEERS, rounds=1)
 
 
-def _measure_twenty(seconds: int, stage: Stage) -> dict[str, float]:
+def _measure_twenty(seconds: int, stage: TrialStage) -> dict[str, float]:
     topic = stage.dispatch_topic(TWENTY_LIMIT).name
-    fill(stage.broker_url, [Backlog(topic, TWENTY_LIMIT * (seconds + MORE_S))])
+    fill(stage.broker_url, [BrokerBacklog(topic, TWENTY_LIMIT * (seconds + MORE_S))])
     consumers = [SharedConsumer(f"c{number}", topic, SUBSCRIPTION, TWENTY_QUEUE) for number in range(CONSUMERS)]
     drained = drain(stage, consumers, seconds)
     return twenty([[at for at, _ in arrivals] for arrivals in drained.by_consumer], drained.complete_at, seconds)
@@ -453,7 +453,7 @@ class SteadyPublisher:
     def __init__(self, clients: Clients, topic: str, end_s: float) -> None:
         sender = NotedSender(clients.sender("publishing", topic, FREE_PENDING))
         self.sent = sender.sent
-        lane = Lane(Origin(token_bytes(RUN_BYTES), 0, MESSAGE_BYTES, FREE_PENDING), sender, time.monotonic)
+        lane = Lane(MessageOrigin(token_bytes(RUN_BYTES), 0, MESSAGE_BYTES, FREE_PENDING), sender, time.monotonic)
         order = LaneOrder(client="publishing", topic=topic, index=0, end_s=end_s, rate=FREE_RATE, pending=FREE_PENDING)
         self._paced = PacedLane(order, lane)
         self.began = time.monotonic()
@@ -480,9 +480,9 @@ def beside_row(*, quick: bool) -> LimitsRow:
     )
 
 
-def _measure_beside(times: Times, stage: Stage) -> dict[str, float]:
+def _measure_beside(times: Times, stage: TrialStage) -> dict[str, float]:
     held, free = stage.dispatch_topic(LOW).name, stage.dispatch_topic().name
-    fill(stage.broker_url, [Backlog(held, HELD_BACKLOG)])
+    fill(stage.broker_url, [BrokerBacklog(held, HELD_BACKLOG)])
     arrived: dict[int, float] = {}
     held_times: list[float] = []
     consumer = partial(SharedConsumer, "shared", subscription=SUBSCRIPTION)

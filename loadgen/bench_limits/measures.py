@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice, pairwise
 
 from loadgen.bench.harness import Figure, Goal
-from loadgen.load.results import Line, max_excess
+from loadgen.load.results import RateLine, max_excess
 
 Span = tuple[float, float]
 """Begin and end."""
@@ -163,5 +163,5 @@ def evenness(times: Sequence[float], seconds: int) -> dict[str, float]:
         "worst": worst_deviation(counts[1:], EVEN) * 100,
         "pair": worst_deviation(pair_means(counts[1:]), EVEN) * 100,
         "mean": sum(settled) / len(settled) / EVEN,
-        "excess": max_excess(times, Line(EVEN, EVEN * BURST_S, entry=0)),
+        "excess": max_excess(times, RateLine(EVEN, EVEN * BURST_S, entry=0)),
     }

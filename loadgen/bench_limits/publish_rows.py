@@ -22,7 +22,7 @@ from loadgen.bench_limits.measures import (
     jain,
     noticed,
 )
-from loadgen.bench_limits.trial import PEERS, LaneOrder, LaneResult, LimitsRow, Stage, by_turns
+from loadgen.bench_limits.trial import PEERS, LaneOrder, LaneResult, LimitsRow, TrialStage, by_turns
 
 PRODUCERS = 5
 
@@ -42,7 +42,7 @@ def sustained_row(*, quick: bool) -> LimitsRow:
     )
 
 
-def _measure_sustained(seconds: int, stage: Stage) -> dict[str, float]:
+def _measure_sustained(seconds: int, stage: TrialStage) -> dict[str, float]:
     topic = stage.topic(EVEN).name
     # half a second more than is looked at: the first arrival is a little late
     lanes = [LaneOrder(client=f"c{index}", topic=topic, index=index, end_s=seconds + 0.5) for index in range(PRODUCERS)]
@@ -80,7 +80,7 @@ def neighbour_row(*, quick: bool) -> LimitsRow:
     )
 
 
-def _measure_neighbour(times: Times, stage: Stage) -> dict[str, float]:
+def _measure_neighbour(times: Times, stage: TrialStage) -> dict[str, float]:
     held = LaneOrder(
         client="shared",
         topic=stage.topic(LOW).name,
@@ -139,7 +139,7 @@ def shares_row(*, quick: bool) -> LimitsRow:
     return Row("shares", load, SHARES, by_turns(partial(_measure_shares, seconds)), PEERS, rounds=1 if quick else 3)
 
 
-def _measure_shares(seconds: int, stage: Stage) -> dict[str, float]:
+def _measure_shares(seconds: int, stage: TrialStage) -> dict[str, float]:
     order = partial(LaneOrder, topic=stage.topic(SHARED).name, end_s=seconds + 0.5, pending=SHARES_PENDING)
     lanes = [order(client="batching", index=BATCHING, batch=SHARES_BATCH), order(client="single", index=SINGLE)]
     with stage.trial(lanes, drain_s=0) as trial:
@@ -171,7 +171,7 @@ def raised_row(*, quick: bool) -> LimitsRow:
     return Row("raised", load, RAISED, by_turns(partial(_measure_raised, batch, topics)), PEERS, rounds=1)
 
 
-def _measure_raised(batch: int, count: int, stage: Stage) -> list[Sample]:
+def _measure_raised(batch: int, count: int, stage: TrialStage) -> list[Sample]:
     topics = [stage.topic(RAISED_FROM) for _ in range(count)]
     raised: list[float] = []
     lanes = [lane for number, topic in enumerate(topics) for lane in _raised_lanes(number, topic.name, batch)]
@@ -219,7 +219,7 @@ def patience_row(*, quick: bool) -> LimitsRow:
     return Row("patience", load, PATIENCE, partial(_measure_patience, seconds), PEERS, rounds=1)
 
 
-def _measure_patience(seconds: int, stages: Sequence[Stage]) -> list[list[Sample]]:
+def _measure_patience(seconds: int, stages: Sequence[TrialStage]) -> list[list[Sample]]:
     """All stages at once: the load costs nothing, and takes long."""
     topics = [stage.topic(PATIENT).name for stage in stages]
     connections: list[set[str]] = [set() for _ in stages]

@@ -11,8 +11,8 @@ from loadgen.bench_limits.trial import (
     MESSAGE_BYTES,
     LaneOrder,
     LaneResult,
-    Order,
     Result,
+    TrialOrder,
     began_file,
     order_file,
     read,
@@ -20,7 +20,7 @@ from loadgen.bench_limits.trial import (
     write,
 )
 from loadgen.load.clients import ClientError, Clients
-from loadgen.load.offering import Lane, Origin, Sender
+from loadgen.load.offering import Lane, MessageOrigin, Sender
 
 TICK_S = 0.005
 WARM_UP = 2**32 - 1
@@ -57,7 +57,7 @@ class PacedLane:
         return LaneResult(lane.origin.producer, list(lane.latencies), lane.on_their_way, dict(lane.errors))
 
 
-def publish(order: Order, senders: Mapping[Place, Sender], began: float) -> Result:
+def publish(order: TrialOrder, senders: Mapping[Place, Sender], began: float) -> Result:
     """Offer all lanes from `began` on, wait for their receipts; what came of it."""
     lanes = [PacedLane(lane, Lane(_origin(order, lane), senders[_place(lane)], time.monotonic)) for lane in order.lanes]
     end = began + max(lane.end_s for lane in order.lanes)
@@ -75,7 +75,7 @@ def main() -> int:
     """Do what the folder's order says; returns the exit code."""
     gc.disable()  # a full collection stops the client's callbacks for 20 ms and more (measured)
     folder = Path(sys.argv[1])
-    order = read(order_file(folder), Order)
+    order = read(order_file(folder), TrialOrder)
     try:
         with Clients(order.service_url) as clients:
             senders = _senders(clients, order.lanes)
@@ -97,8 +97,8 @@ def _senders(clients: Clients, lanes: Sequence[LaneOrder]) -> dict[Place, Sender
     return {place: clients.sender(*place, most, batch[place]) for place, most in pending.items()}
 
 
-def _warm_up(order: Order, senders: Mapping[Place, Sender]) -> None:
-    origin = partial(Origin, order.run, WARM_UP, MESSAGE_BYTES)
+def _warm_up(order: TrialOrder, senders: Mapping[Place, Sender]) -> None:
+    origin = partial(MessageOrigin, order.run, WARM_UP, MESSAGE_BYTES)
     lanes = [Lane(origin(1), sender, time.monotonic) for sender in senders.values()]
     for lane in lanes:
         lane.offer()
@@ -112,8 +112,8 @@ def _await_receipts(lanes: Sequence[Lane], longest_s: float) -> None:
         time.sleep(TICK_S)
 
 
-def _origin(order: Order, lane: LaneOrder) -> Origin:
-    return Origin(order.run, lane.index, MESSAGE_BYTES, lane.pending)
+def _origin(order: TrialOrder, lane: LaneOrder) -> MessageOrigin:
+    return MessageOrigin(order.run, lane.index, MESSAGE_BYTES, lane.pending)
 
 
 def _place(lane: LaneOrder) -> Place:

@@ -1,6 +1,6 @@
 """One trial: fresh topics at a peer, a receiving end at the broker itself, publishers in a process of their own.
 
-What the publishing process is told, and what it tells at its end, is JSON in files: `Order` and `Result`.
+What the publishing process is told, and what it tells at its end, is JSON in files: `TrialOrder` and `Result`.
 """
 
 import itertools
@@ -68,7 +68,7 @@ class LaneOrder(msgspec.Struct, frozen=True, kw_only=True):
     """Messages in a batch; 1: no batching."""
 
 
-class Order(msgspec.Struct, frozen=True):
+class TrialOrder(msgspec.Struct, frozen=True):
     """The load of one trial."""
 
     service_url: str
@@ -145,7 +145,7 @@ class Peer:
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class TrialTopic:
     """A topic; it is alone in its namespace but for those of a resource group."""
 
     namespace: str
@@ -184,7 +184,7 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class TrialStage:
     """The surroundings of trials.
 
     Attributes:
@@ -199,20 +199,20 @@ class Stage:
     broker: AdminClient
     folder: Path
 
-    def topic(self, messages: int | None) -> Topic:
+    def topic(self, messages: int | None) -> TrialTopic:
         """A fresh topic that the peer limits to so many messages a second; None: that nobody limits."""
-        topic = Topic(f"n{next(_numbers)}")
+        topic = TrialTopic(f"n{next(_numbers)}")
         self.broker.make_namespace(f"{TENANT}/{topic.namespace}")
         if messages is not None:
             self.limit(topic, messages)
         return topic
 
-    def limit(self, topic: Topic, messages: int) -> None:
+    def limit(self, topic: TrialTopic, messages: int) -> None:
         """Limit publishing to the topic, or change the limit."""
         rate = {"publishThrottlingRateInMsg": messages, "publishThrottlingRateInByte": -1}
         self._set(topic, "publishRate", rate)
 
-    def dispatch_topic(self, messages: int = -1, size: int = -1) -> Topic:
+    def dispatch_topic(self, messages: int = -1, size: int = -1) -> TrialTopic:
         """A fresh topic of which the peer delivers so many messages and bytes a second; -1: any number."""
         topic = self.topic(None)
         if max(messages, size) > 0:
@@ -225,11 +225,11 @@ class Stage:
         found = self.broker.stats(topic)["publishers"]
         return {f"{publisher['address']} {publisher['connectedSince']}" for publisher in found}
 
-    def grouped_topic(self) -> Topic:
+    def grouped_topic(self) -> TrialTopic:
         """A fresh topic in the peer's resource group."""
-        return Topic(self.peer.grouped, f"t{next(_numbers)}")
+        return TrialTopic(self.peer.grouped, f"t{next(_numbers)}")
 
-    def _set(self, topic: Topic, what: str, rate: dict[str, int]) -> None:
+    def _set(self, topic: TrialTopic, what: str, rate: dict[str, int]) -> None:
         self.peer.limits.call("POST", f"/admin/v2/namespaces/{TENANT}/{topic.namespace}/{what}", rate)
 
     @contextmanager
@@ -246,7 +246,7 @@ class Stage:
         """
         folder = self.folder / f"trial-{next(_numbers)}"
         folder.mkdir()
-        order = Order(self.peer.service_url, secrets.token_bytes(RUN_BYTES), list(lanes), drain_s)
+        order = TrialOrder(self.peer.service_url, secrets.token_bytes(RUN_BYTES), list(lanes), drain_s)
         arrived: list[tuple[float, bytes]] = []
         trial = Trial()
         with Clients(self.broker_url) as receiving:
@@ -263,7 +263,7 @@ class Stage:
         trial.arrivals = by_lane(arrived, order, trial.began)
 
 
-def by_lane(arrived: Iterable[tuple[float, bytes]], order: Order, began: float) -> dict[int, list[float]]:
+def by_lane(arrived: Iterable[tuple[float, bytes]], order: TrialOrder, began: float) -> dict[int, list[float]]:
     """Seconds since `began` at which each lane's messages arrived; what no lane sent (warming up) is left out."""
     times: dict[int, list[float]] = {lane.index: [] for lane in order.lanes}
     for at, payload in arrived:
@@ -274,7 +274,7 @@ def by_lane(arrived: Iterable[tuple[float, bytes]], order: Order, began: float) 
 
 
 @contextmanager
-def _publishing(folder: Path, order: Order) -> Iterator[TetheredProcess]:
+def _publishing(folder: Path, order: TrialOrder) -> Iterator[TetheredProcess]:
     write(order_file(folder), order)
     command = [sys.executable, "-m", "loadgen.bench_limits.publisher", str(folder)]
     process = TetheredProcess(command, folder / "publisher.log")
@@ -294,16 +294,16 @@ def _await(process: TetheredProcess, file: Path, longest_s: float) -> None:
 
 # ---- Rows, and running them
 
-Measure = Callable[[Sequence[Stage]], Sequence[Sequence[Sample]]]
+Measure = Callable[[Sequence[TrialStage]], Sequence[Sequence[Sample]]]
 """Does a row's load once on each stage; the samples of each, in the same order."""
 LimitsRow = Row[Measure]
 Progress = Callable[[str], None]
 
 
-def by_turns(measure: Callable[[Stage], Sample | list[Sample]]) -> Measure:
+def by_turns(measure: Callable[[TrialStage], Sample | list[Sample]]) -> Measure:
     """Measure one stage after the other, so that they do not take each other's processor."""
 
-    def measure_each(stages: Sequence[Stage]) -> Sequence[Sequence[Sample]]:
+    def measure_each(stages: Sequence[TrialStage]) -> Sequence[Sequence[Sample]]:
         found = [measure(stage) for stage in stages]
         return [samples if isinstance(samples, list) else [samples] for samples in found]
 
@@ -311,7 +311,7 @@ def by_turns(measure: Callable[[Stage], Sample | list[Sample]]) -> Measure:
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[tuple[Stage, Stage]]:
+def running(folder: Path) -> Iterator[tuple[TrialStage, TrialStage]]:
     """Both stages, the broker's own and Sluice's, on free ports of the loopback interface; at the end they are gone.
 
     Raises:
@@ -326,7 +326,7 @@ def running(folder: Path) -> Iterator[tuple[Stage, Stage]]:
             rest.make_namespace(f"{TENANT}/{peer.grouped}")
         rest.call("PUT", f"/admin/v2/resourcegroups/{GROUP}", {"dispatchRateInMsgs": GROUP_LIMIT})
         rest.call("POST", f"/admin/v2/namespaces/{TENANT}/{own.grouped}/resourcegroup/{GROUP}")
-        first, second = (Stage(peer, broker.service_url, rest, folder) for peer in (own, limiting))
+        first, second = (TrialStage(peer, broker.service_url, rest, folder) for peer in (own, limiting))
         yield first, second
 
 
@@ -364,7 +364,7 @@ def await_ready(rest: AdminClient, process: TetheredProcess) -> None:
         raise BenchError(f"sluice serve {how}: {last_line(process.last_lines())}")
 
 
-def measure(rows: Sequence[LimitsRow], stages: Sequence[Stage], progress: Progress) -> Found:
+def measure(rows: Sequence[LimitsRow], stages: Sequence[TrialStage], progress: Progress) -> Found:
     """Measure each row at the broker's own limits and through Sluice.
 
     Args:
@@ -377,14 +377,14 @@ def measure(rows: Sequence[LimitsRow], stages: Sequence[Stage], progress: Progre
     return {row.name: _measure_row(row, stages, progress) for row in rows}
 
 
-def warm_up(stage: Stage) -> None:
+def warm_up(stage: TrialStage) -> None:
     """Publish without a limit for a while: a broker that has just started is slow, and would be so in the first row."""
     lane = LaneOrder(client="warm-up", topic=stage.topic(None).name, index=0, end_s=WARM_UP_S)
     with stage.trial([lane], drain_s=WARM_UP_DRAIN_S):
         pass
 
 
-def _measure_row(row: LimitsRow, stages: Sequence[Stage], progress: Progress) -> Rounds:
+def _measure_row(row: LimitsRow, stages: Sequence[TrialStage], progress: Progress) -> Rounds:
     found: dict[str, list[Sample | None]] = {stage.peer.name: [] for stage in stages}
     first, rounds = row.figures[0], row.rounds or 1
     # round by round, so that what the machine does beside this reaches both

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from loadgen.hostile.kinds import KINDS, MB
-from loadgen.hostile.trial import METRICS, Row, running
+from loadgen.hostile.trial import METRICS, KindRow, running
 
 HEAD = (
     "| number | kind | before, most, later | cost | bound | budget | CPU | publish | lookup | connect | failed |\n"
@@ -14,7 +14,7 @@ HEAD = (
 )
 
 
-def line(row: Row) -> str:
+def line(row: KindRow) -> str:
     """A row of the table: MiB, a share of a core, and milliseconds (p99) without and beside the attack."""
     kind = row.kind
     sizes = ", ".join(f"{size / MB:.0f}" for size in (row.before, row.peak, row.after))

@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 from itertools import count
 
-from loadgen.hostile.kinds import KINDS, Kind
+from loadgen.hostile.kinds import KINDS, HostileKind
 from protocol.endpoint import EndpointForm
 
 _SLUICE = EndpointForm(("pulsar",), "127.0.0.1:6650")
@@ -34,7 +34,7 @@ class _Hostile:
         port: Where it goes.
     """
 
-    def __init__(self, kind: Kind, number: int, address: tuple[str, int]) -> None:
+    def __init__(self, kind: HostileKind, number: int, address: tuple[str, int]) -> None:
         self.script = kind.says(number)
         self.unsent = memoryview(b"")
         self.is_open = False
@@ -59,7 +59,7 @@ class Attack:
         address: Where they go.
     """
 
-    def __init__(self, kind: Kind, address: tuple[str, int]) -> None:
+    def __init__(self, kind: HostileKind, address: tuple[str, int]) -> None:
         self.counts = dict.fromkeys(("opened", "ended", "sent", "read"), 0)
         self._kind = kind
         self._address = address

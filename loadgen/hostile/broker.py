@@ -11,7 +11,7 @@ from typing import cast
 
 import uvloop
 
-from loadgen.standin.broker import Broker, BrokerOptions
+from loadgen.standin.broker import BrokerOptions, StandinBroker
 from loadgen.standin.server import KEEP_ALIVE_S, Socket
 from protocol.commands import SIZES, encode, split
 from protocol.pulsar_pb2 import (
@@ -58,7 +58,7 @@ class _Talker(asyncio.Protocol):
         broker: What those of the stand-in share.
     """
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: StandinBroker) -> None:
         self._broker = broker
         self._said = bytearray()
         self._mood: Mood | None = None
@@ -137,7 +137,7 @@ _TALK = _talk()
 
 
 async def _serve(port: int) -> None:
-    broker = Broker(BrokerOptions(topic_bytes=16 * 1024 * 1024))
+    broker = StandinBroker(BrokerOptions(topic_bytes=16 * 1024 * 1024))
     server = await asyncio.get_running_loop().create_server(lambda: _Talker(broker), "127.0.0.1", port, backlog=4096)
     async with server:
         await server.serve_forever()

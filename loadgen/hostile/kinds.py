@@ -6,6 +6,7 @@ A script gives what one connection says, in pieces, and pauses in between. Piece
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
+from typing import Any
 
 from google.protobuf.message import Message
 
@@ -50,7 +51,7 @@ _HEADERS = b"\x0e\x01" + bytes(4) + len(_METADATA).to_bytes(4, "big") + _METADAT
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class HostileKind:
     """A kind of hostile connections.
 
     Args:
@@ -383,52 +384,64 @@ def _asking_for_streams(_: int) -> Script:
         yield b"GET /sluice/streams?limit=10000 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
 
+_VERSIONLESS = SIZES.pack(10, 6) + b"\x08\x02\x12\x02\x20\x14"
+_DEAF: dict[str, Any] = {"reads": False, "window": 2 * KB}
+"""A client that never reads."""
+
 KINDS = (
-    Kind("deaf reader, 60,000 lookups and 800 of 1 MB", _deaf_lookups(Mood.STANDIN), 64, reads=False, window=2 * KB),
-    Kind("lookups nobody answers, then 800 of 1 MB", _deaf_lookups(Mood.MUTE), 64, reads=False, window=2 * KB),
-    Kind("24 deaf readers that look up", _deaf_lookups(Mood.STANDIN), 128, 24, reads=False, window=2 * KB),
-    Kind("producers with names of 64 KiB, not answered", _absent_producers, 64),
-    Kind("100 consumers with names of 1 MB", _long_consumers, 64),
-    Kind("65,536 producers with names of 4 KB", _many_streams(Mood.STANDIN), 288),
-    Kind("the same, not answered", _many_streams(Mood.MUTE), 288),
-    Kind("half a CONNECT of 256 KiB", _half_connect, 384, 5000),
-    Kind("CONNECT of 255 KiB, to a mute broker", _large_connect, 384, 2000),
-    Kind("CONNECT, then nothing", _says(hello(), FOREVER), 64, 2000),
-    Kind("nothing at all", _says(FOREVER), 96, 5000),
-    Kind("512 KiB of a command of 5 MB", _partial_command, 384, 1500),
-    Kind("half a held SEND of 4 MB", _partial_send, 384, 400),
-    Kind("PINGs without reading", _pings, 64, 10, reads=False, window=2 * KB),
-    Kind("unknown commands of 5 MB", _unknown, 128, 10),
-    Kind("unknown commands of 5 MB, to a deaf broker", lambda n: _to(Mood.DEAF, _unknown(n)), 128, 10),
-    Kind("SENDs of nobody", _sends_of_nobody, 64, 10),
-    Kind("SENDs that are held", _limited_sends(HELD, 1000), 192, 500),
-    Kind("SENDs that are rejected, without reading", _limited_sends(REJECTED, 10), 96, 20, reads=False, window=2 * KB),
-    Kind("FLOWs", _flows, 64, 10),
-    Kind("questions for a namespace's topics, not answered", _topic_lists, 96, 20),
-    Kind("questions for schemas, not answered", _schema_questions, 96, 20),
-    Kind("questions for partitions, without reading", _partitions(Mood.STANDIN), 96, 20, reads=False, window=2 * KB),
-    Kind("questions for partitions, to a deaf broker", _partitions(Mood.DEAF), 96, 20),
-    Kind("questions for last messages, not answered", _last_ids, 96, 20),
-    Kind("producers that come and go, of random topics", _producer_churn, 128, 20),
-    Kind("debts of ever new topics", _debts, 384, 20),
-    Kind("schemas of a megabyte in small fields", _schemas, 64, 6, returns=True),
-    Kind("consumers that come and go, of random topics", _consumer_churn(namespaces=False), 128, 20),
-    Kind("consumers of random namespaces", _consumer_churn(namespaces=True), 128, 20),
-    Kind("consumers that read 100 bytes a second", _slow_reader, 192, 50, reads=100, window=4 * KB),
-    Kind("lookups with properties of 1 MB", _properties, 96, 10),
-    Kind("AUTH_RESPONSEs of 64 KiB", _auth_responses, 64, 10),
-    Kind("blocked clients that ask", _blocked, 64, 200, reads=False, window=2 * KB, address=BLOCKED),
-    Kind("connections that close at once", _says(), 64, 200, returns=True),
-    Kind("connections that greet and close", _churning_connects, 64, 200, returns=True),
-    Kind("busy connections of one address", _busy, 96, 1000, returns=True),
-    Kind("requests for all streams, without reading", _asking_for_streams, 96, 64, reads=False, to="admin"),
-    Kind("a held SEND of 4 MB, two bytes at a time", _drip, 96, 30),
-    Kind("PINGs one by one, to a deaf broker", _pings_one_by_one, 96, 30),
-    Kind("commands that lack what they must have", _lacking, 64, 6, returns=True),
-    Kind("a CONNECT without its version", _says(SIZES.pack(10, 6) + b"\x08\x02\x12\x02\x20\x14"), 64, 50, returns=True),
-    Kind("messages wanted again, in 5 MB", _redelivers, 128, 4),
-    Kind("a broker that answers what nobody asked", _says(hello(Mood.CHATTY), FOREVER), 64, 5),
-    Kind("a broker that never ends a command of 4 MB", _says(hello(Mood.BREATHLESS), FOREVER), 384, 400),
+    HostileKind(
+        "deaf reader, 60,000 lookups and 800 of 1 MB", _deaf_lookups(Mood.STANDIN), 64, reads=False, window=2 * KB
+    ),
+    HostileKind("lookups nobody answers, then 800 of 1 MB", _deaf_lookups(Mood.MUTE), 64, **_DEAF),
+    HostileKind("24 deaf readers that look up", _deaf_lookups(Mood.STANDIN), 128, 24, **_DEAF),
+    HostileKind("producers with names of 64 KiB, not answered", _absent_producers, 64),
+    HostileKind("100 consumers with names of 1 MB", _long_consumers, 64),
+    HostileKind("65,536 producers with names of 4 KB", _many_streams(Mood.STANDIN), 288),
+    HostileKind("the same, not answered", _many_streams(Mood.MUTE), 288),
+    HostileKind("half a CONNECT of 256 KiB", _half_connect, 384, 5000),
+    HostileKind("CONNECT of 255 KiB, to a mute broker", _large_connect, 384, 2000),
+    HostileKind("CONNECT, then nothing", _says(hello(), FOREVER), 64, 2000),
+    HostileKind("nothing at all", _says(FOREVER), 96, 5000),
+    HostileKind("512 KiB of a command of 5 MB", _partial_command, 384, 1500),
+    HostileKind("half a held SEND of 4 MB", _partial_send, 384, 400),
+    HostileKind("PINGs without reading", _pings, 64, 10, **_DEAF),
+    HostileKind("unknown commands of 5 MB", _unknown, 128, 10),
+    HostileKind("unknown commands of 5 MB, to a deaf broker", lambda n: _to(Mood.DEAF, _unknown(n)), 128, 10),
+    HostileKind("SENDs of nobody", _sends_of_nobody, 64, 10),
+    HostileKind("SENDs that are held", _limited_sends(HELD, 1000), 192, 500),
+    HostileKind(
+        "SENDs that are rejected, without reading", _limited_sends(REJECTED, 10), 96, 20, reads=False, window=2 * KB
+    ),
+    HostileKind("FLOWs", _flows, 64, 10),
+    HostileKind("questions for a namespace's topics, not answered", _topic_lists, 96, 20),
+    HostileKind("questions for schemas, not answered", _schema_questions, 96, 20),
+    HostileKind(
+        "questions for partitions, without reading", _partitions(Mood.STANDIN), 96, 20, reads=False, window=2 * KB
+    ),
+    HostileKind("questions for partitions, to a deaf broker", _partitions(Mood.DEAF), 96, 20),
+    HostileKind("questions for last messages, not answered", _last_ids, 96, 20),
+    HostileKind("producers that come and go, of random topics", _producer_churn, 128, 20),
+    HostileKind("debts of ever new topics", _debts, 384, 20),
+    HostileKind("schemas of a megabyte in small fields", _schemas, 64, 6, returns=True),
+    HostileKind("consumers that come and go, of random topics", _consumer_churn(namespaces=False), 128, 20),
+    HostileKind("consumers of random namespaces", _consumer_churn(namespaces=True), 128, 20),
+    HostileKind("consumers that read 100 bytes a second", _slow_reader, 192, 50, reads=100, window=4 * KB),
+    HostileKind("lookups with properties of 1 MB", _properties, 96, 10),
+    HostileKind("AUTH_RESPONSEs of 64 KiB", _auth_responses, 64, 10),
+    HostileKind("blocked clients that ask", _blocked, 64, 200, reads=False, window=2 * KB, address=BLOCKED),
+    HostileKind("connections that close at once", _says(), 64, 200, returns=True),
+    HostileKind("connections that greet and close", _churning_connects, 64, 200, returns=True),
+    HostileKind("busy connections of one address", _busy, 96, 1000, returns=True),
+    HostileKind("requests for all streams, without reading", _asking_for_streams, 96, 64, reads=False, to="admin"),
+    HostileKind("a held SEND of 4 MB, two bytes at a time", _drip, 96, 30),
+    HostileKind("PINGs one by one, to a deaf broker", _pings_one_by_one, 96, 30),
+    HostileKind("commands that lack what they must have", _lacking, 64, 6, returns=True),
+    HostileKind(
+        "a CONNECT without its version", _says(SIZES.pack(10, 6) + b"\x08\x02\x12\x02\x20\x14"), 64, 50, returns=True
+    ),
+    HostileKind("messages wanted again, in 5 MB", _redelivers, 128, 4),
+    HostileKind("a broker that answers what nobody asked", _says(hello(Mood.CHATTY), FOREVER), 64, 5),
+    HostileKind("a broker that never ends a command of 4 MB", _says(hello(Mood.BREATHLESS), FOREVER), 384, 400),
 )
 
 

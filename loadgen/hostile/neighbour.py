@@ -32,7 +32,7 @@ from typing import Final
 from google.protobuf.message import Message
 
 from loadgen.bench.wire import send_frame
-from loadgen.hostile.trial import CONFIG, TOPIC, Stage, running
+from loadgen.hostile.trial import CONFIG, TOPIC, HostileStage, running
 from loadgen.real.process import TetheredProcess, free_port
 from loadgen.real.standalone import BrokerSettings, StandaloneBroker
 from protocol.commands import decode, encode, encode_with_payload
@@ -65,6 +65,8 @@ _CROWD: Final = "busy connections of one address"
 REQUESTS = ("publish", "lookup")
 OWN_CLOCK: Final = ", client's clock"
 """Behind the name of a request."""
+Delays = dict[str, list[float]]
+"""Milliseconds, sorted, by name."""
 NAMES = (*REQUESTS, *(what + OWN_CLOCK for what in REQUESTS))
 
 
@@ -149,9 +151,9 @@ def _connected(port: int, broker_port: int) -> Iterator[tuple[End, End]]:
         broker.close()
 
 
-def delays(port: int, broker_port: int, seconds: float) -> dict[str, list[float]]:
+def delays(port: int, broker_port: int, seconds: float) -> Delays:
     """Milliseconds of each request, there and back, sorted, by what it was; and of its client's own clock."""
-    took: dict[str, list[float]] = {name: [] for name in NAMES}
+    took: Delays = {name: [] for name in NAMES}
     entry = send_frame(100).frame
     with _connected(port, broker_port) as (client, broker):
         number, over = 1, time.monotonic() + seconds
@@ -182,9 +184,9 @@ def delays(port: int, broker_port: int, seconds: float) -> dict[str, list[float]
     return {what: sorted(values) for what, values in took.items()}
 
 
-def delays_with_broker(port: int, broker_port: int, seconds: float) -> dict[str, list[float]]:
+def delays_with_broker(port: int, broker_port: int, seconds: float) -> Delays:
     """Milliseconds of each request to a broker that is another process, by the client's own clock alone, sorted."""
-    took: dict[str, list[float]] = {what + OWN_CLOCK: [] for what in REQUESTS}
+    took: Delays = {what + OWN_CLOCK: [] for what in REQUESTS}
     metadata = MessageMetadata(producer_name="neighbour", sequence_id=1, publish_time=1).SerializeToString()
     entry = len(metadata).to_bytes(4, "big") + metadata + bytes(100)
     frame = encode_with_payload(CommandSend(producer_id=1, sequence_id=1, num_messages=1), entry)
@@ -208,7 +210,9 @@ def delays_with_broker(port: int, broker_port: int, seconds: float) -> dict[str,
     return {what: sorted(values) for what, values in took.items()}
 
 
-def _beside_crowd(stage: Stage, measure: Callable[[], dict[str, list[float]]], folder: Path) -> dict[str, list[float]]:
+def _beside_crowd(
+    stage: HostileStage, measure: Callable[[], dict[str, list[float]]], folder: Path
+) -> dict[str, list[float]]:
     command = [
         sys.executable,
         "-m",
@@ -227,7 +231,7 @@ def _beside_crowd(stage: Stage, measure: Callable[[], dict[str, list[float]]], f
         crowd.stop()
 
 
-def _line(what: str, took: dict[str, list[float]]) -> str:
+def _line(what: str, took: Delays) -> str:
     cells = [f"{_quantile(values, share):.2f}" for values in took.values() for share in (0.5, 0.99)]
     return f"| {what} | {' | '.join(cells)} |\n"
 

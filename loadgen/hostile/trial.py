@@ -17,7 +17,7 @@ from loadgen.bench import meters
 from loadgen.bench.meters import scrape
 from loadgen.bench.stage import CpuClock, settle
 from loadgen.bench.wire import hello, send_frame
-from loadgen.hostile.kinds import BLOCKED, HELD, MB, REJECTED, Kind
+from loadgen.hostile.kinds import BLOCKED, HELD, MB, REJECTED, HostileKind
 from loadgen.real.process import TetheredProcess, free_ports, is_listening, wait_ready
 from protocol.commands import decode, encode
 from protocol.frames import FrameCutter
@@ -141,7 +141,7 @@ def _read(connection: socket.socket) -> Iterator[BaseCommand]:
 
 
 @dataclass(slots=True)
-class Row:
+class KindRow:
     """The cost of one kind; memory in bytes, over all processes of Sluice.
 
     Attributes:
@@ -153,7 +153,7 @@ class Row:
         did: What the attack counted.
     """
 
-    kind: Kind
+    kind: HostileKind
     before: int
     peak: int = 0
     after: int = 0
@@ -184,7 +184,7 @@ METRICS = (
 """Of these the highest values are kept."""
 
 
-class Stage:
+class HostileStage:
     """A running Sluice, and the broker behind it.
 
     Args:
@@ -211,13 +211,13 @@ class Stage:
         """Bytes that all of them have resident."""
         return sum(meters.resident_bytes(pid) for pid in self.pids())
 
-    def attack(self, kind: Kind, seconds: float, rest: float) -> Row:
+    def attack(self, kind: HostileKind, seconds: float, rest: float) -> KindRow:
         """Have one kind attack for so many seconds, and look again after so many more.
 
         Raises:
             ProcessFailed: If Sluice ends.
         """
-        row, neighbour = Row(kind, self.memory()), Neighbour(self.port)
+        row, neighbour = KindRow(kind, self.memory()), Neighbour(self.port)
         neighbour.run(min(5.0, seconds / 3))
         row.quiet = {what: neighbour.p99(what) for what in neighbour.took}
         neighbour.took, neighbour.failed = {what: [] for what in neighbour.took}, dict.fromkeys(neighbour.took, 0)
@@ -248,7 +248,7 @@ class Stage:
         self._process.check_running()
         return row
 
-    def _watch(self, row: Row, over: threading.Event) -> None:
+    def _watch(self, row: KindRow, over: threading.Event) -> None:
         while not over.wait(_LOOK_S):
             row.peak = max(row.peak, self.memory())
             with suppress(AdminError):
@@ -258,7 +258,7 @@ class Stage:
 
 
 @contextmanager
-def running(folder: Path, workers: int = 1, more: Mapping[str, Any] = CONFIG) -> Iterator[Stage]:
+def running(folder: Path, workers: int = 1, more: Mapping[str, Any] = CONFIG) -> Iterator[HostileStage]:
     """Start a Sluice with so many workers, and its broker, on free ports; at the end both are gone.
 
     Raises:
@@ -278,7 +278,7 @@ def running(folder: Path, workers: int = 1, more: Mapping[str, Any] = CONFIG) ->
         early = Neighbour(port)
         early.run(0.3)
         early.close()
-        yield Stage(folder, port, admin, sluice, broker)
+        yield HostileStage(folder, port, admin, sluice, broker)
     finally:
         sluice.stop()
         broker.kill()

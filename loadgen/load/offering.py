@@ -35,7 +35,7 @@ class Sender(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class MessageOrigin:
     """The properties that all messages of one producer share."""
 
     run: bytes
@@ -48,7 +48,7 @@ class Origin:
 class Lane:
     """One producer: what was offered, what came back, what is on its way."""
 
-    def __init__(self, origin: Origin, sender: Sender, clock: Clock) -> None:
+    def __init__(self, origin: MessageOrigin, sender: Sender, clock: Clock) -> None:
         self.origin = origin
         self._sender = sender
         self._clock = clock

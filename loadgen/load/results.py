@@ -24,7 +24,7 @@ from typing import Any
 
 from loadgen.load.offering import TopicOffer
 from loadgen.load.payload import DamagedError, NotOursError, read_payload
-from loadgen.load.scenario import Limit
+from loadgen.load.scenario import PromisedLimit
 
 BUCKETS_PER_S = 10
 
@@ -100,7 +100,7 @@ def histogram(times: Sequence[float], start: float) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class RateLine:
     """The line that a limiter promises: burst in messages, and messages per second."""
 
     rate: float
@@ -109,7 +109,7 @@ class Line:
     """Messages in the largest entry: an entry is indivisible and may overshoot."""
 
 
-def max_excess(times: Sequence[float], line: Line) -> float:
+def max_excess(times: Sequence[float], line: RateLine) -> float:
     """Messages above the line in the worst interval; negative if it was never reached, minus infinity without arrivals.
 
     Args:
@@ -186,7 +186,7 @@ class Books:
     """What was on its way by topic, sampled on the way."""
 
 
-def document(books: Books, limits: Sequence[Limit]) -> dict[str, Any]:
+def document(books: Books, limits: Sequence[PromisedLimit]) -> dict[str, Any]:
     """The whole result."""
     topics = {name: _topic(books, name) for name in books.offers}
     return {
@@ -239,11 +239,11 @@ def _topic(books: Books, name: str) -> dict[str, Any]:
     return result
 
 
-def _limit(books: Books, arrivals: Mapping[str, Arrivals], limit: Limit) -> dict[str, Any]:
+def _limit(books: Books, arrivals: Mapping[str, Arrivals], limit: PromisedLimit) -> dict[str, Any]:
     times = list(merge(*(arrivals[topic].times for topic in limit.topics)))
     on_their_way = ((at, sum(waiting[topic] for topic in limit.topics)) for at, waiting in books.samples)
     use = use_of(limit.messages, loaded_spans(on_their_way, limit.messages * DEMAND_S), times)
-    excess = max_excess(times, Line(limit.messages, limit.burst_messages)) if times else None
+    excess = max_excess(times, RateLine(limit.messages, limit.burst_messages)) if times else None
     return {
         "name": limit.name,
         "topics": limit.topics,

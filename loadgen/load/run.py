@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol, TextIO
 
 from loadgen.load.clients import ClientError, Clients, Record
-from loadgen.load.offering import Clock, Lane, Origin, Sender, TopicOffer
+from loadgen.load.offering import Clock, Lane, MessageOrigin, Sender, TopicOffer
 from loadgen.load.payload import RUN_BYTES
 from loadgen.load.results import Arrivals, Books, counts, document
 from loadgen.load.scenario import Scenario, ScenarioError, TopicLoad, load_scenario
@@ -43,7 +43,7 @@ QUIET_S = 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class LoadOrder:
     """The plan of a run."""
 
     scenario: Scenario
@@ -73,7 +73,7 @@ class Surroundings:
     progress_s: float = 0.5
 
 
-def run(order: Order, around: Surroundings) -> Books:
+def run(order: LoadOrder, around: Surroundings) -> Books:
     """Offer the load and return both books.
 
     Raises:
@@ -97,7 +97,7 @@ def _offers(scenario: Scenario, senders: Ends, id_of_run: bytes, clock: Clock) -
         lanes = []
         for _ in range(load.producers):
             sender = senders.sender(_connection(topic, load), topic, load.pending)
-            lanes.append(Lane(Origin(id_of_run, producer, load.message_bytes, load.pending), sender, clock))
+            lanes.append(Lane(MessageOrigin(id_of_run, producer, load.message_bytes, load.pending), sender, clock))
             producer += 1
         offers[topic] = TopicOffer(load, lanes)
     return offers
@@ -122,7 +122,7 @@ def _recorder(book: Arrivals, clock: Clock) -> Callable[[bytes], None]:
 class _Run:
     """The loop from the first message to the last receipt."""
 
-    def __init__(self, order: Order, around: Surroundings, books: Books) -> None:
+    def __init__(self, order: LoadOrder, around: Surroundings, books: Books) -> None:
         self._order = order
         self._around = around
         self._books = books
@@ -217,7 +217,7 @@ def main(request: Request) -> int:
 
 def _result(request: Request) -> dict[str, Any]:
     scenario = load_scenario(request.scenario)
-    order = Order(scenario, request.service_url, request.verify_url, request.seconds, request.drain_s)
+    order = LoadOrder(scenario, request.service_url, request.verify_url, request.seconds, request.drain_s)
     with ExitStack() as stack:
         stack.enter_context(_no_collector())
         stdout = stack.enter_context(_own_stdout())

@@ -102,13 +102,13 @@ class TopicLoad(_Model):
     """Messages on their way that one producer's queue holds; what finds it full is not offered, and counted."""
 
 
-class Tenant(_Model):
+class ScenarioTenant(_Model):
     """The topics of one tenant, by `namespace/topic`."""
 
     topics: dict[Name, TopicLoad] = Field(min_length=1)
 
 
-class Limit(_Model):
+class PromisedLimit(_Model):
     """A limit that the receiving end is held to: all its topics together."""
 
     name: Name
@@ -126,8 +126,8 @@ class Limit(_Model):
 class Scenario(_Model):
     """Tenants, their topics' load, and the limits that it is to be seen under."""
 
-    tenants: dict[Name, Tenant] = Field(min_length=1)
-    limits: list[Limit] = []
+    tenants: dict[Name, ScenarioTenant] = Field(min_length=1)
+    limits: list[PromisedLimit] = []
 
     def topics(self) -> Iterator[tuple[str, TopicLoad]]:
         """Each topic's full name with its load."""

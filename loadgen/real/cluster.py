@@ -16,7 +16,7 @@ from typing import Self
 
 from adminrest.client import AdminClient, AdminError, topic_path
 from loadgen.real.jars import RealPulsarError
-from loadgen.real.process import Part, Program, free_ports, is_listening, run_once, write_properties
+from loadgen.real.process import Program, PulsarServer, free_ports, is_listening, run_once, write_properties
 from loadgen.real.standalone import PROPERTIES, Broker
 
 CLUSTER = "cluster"
@@ -28,7 +28,7 @@ def metadata_url(port: int) -> str:
     return f"zk:127.0.0.1:{port}"
 
 
-def zookeeper(folder: Path, port: int) -> Part:
+def zookeeper(folder: Path, port: int) -> PulsarServer:
     """A ZooKeeper of one."""
     folder.mkdir(parents=True, exist_ok=True)
     properties = {
@@ -42,7 +42,7 @@ def zookeeper(folder: Path, port: int) -> Part:
     }
     config = write_properties(folder / "zoo.cfg", properties)
     program = Program("org.apache.zookeeper.server.ZooKeeperServerMain", (str(config),), _ZOOKEEPER_MEMORY)
-    return Part(folder, program, lambda: is_listening(port))
+    return PulsarServer(folder, program, lambda: is_listening(port))
 
 
 def metadata_setup(port: int, web_ports: Sequence[int], service_ports: Sequence[int]) -> Program:
@@ -64,7 +64,7 @@ def _joined(ports: Sequence[int]) -> str:
 _BOOKIE_MEMORY = ("-Xmx96m", "-XX:MaxDirectMemorySize=128m", "-XX:TieredStopAtLevel=1")
 
 
-def bookie(folder: Path, port: int, zookeeper_port: int) -> Part:
+def bookie(folder: Path, port: int, zookeeper_port: int) -> PulsarServer:
     """A bookie that syncs nothing to disk: a killed one may lose what a killed broker does not."""
     folder.mkdir(parents=True, exist_ok=True)
     properties = {
@@ -88,7 +88,7 @@ def bookie(folder: Path, port: int, zookeeper_port: int) -> Part:
     }
     config = write_properties(folder / "bk.conf", properties)
     program = Program("org.apache.bookkeeper.server.Main", ("-c", str(config)), _BOOKIE_MEMORY)
-    return Part(folder, program, lambda: is_listening(port))
+    return PulsarServer(folder, program, lambda: is_listening(port))
 
 
 _BROKER_PROPERTIES = {
@@ -246,5 +246,5 @@ class PulsarCluster:
         except AdminError as refusal:
             raise RealPulsarError(str(refusal)) from refusal
 
-    def _parts(self) -> tuple[Part, ...]:
+    def _parts(self) -> tuple[PulsarServer, ...]:
         return (*self.brokers, self._bookie, self._zookeeper)

@@ -1,6 +1,7 @@
 """Processes that a load tool, the demo or a test starts: tethered to their owner, waited for until ready.
 
-`TetheredProcess` is any command, `Part` a server of Pulsar's jars, `run_once` a program of them that ends by itself.
+`TetheredProcess` is any command, `PulsarServer` a server of Pulsar's jars, `run_once` a program of them that ends by
+itself.
 """
 
 import contextlib
@@ -215,7 +216,7 @@ class Program:
         return process
 
 
-class Part:
+class PulsarServer:
     """A server of Pulsar's jars; its data and ports outlive `stop` and `kill`.
 
     Args:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from loadgen.real.process import Part, Program, free_ports, is_healthy, write_properties
+from loadgen.real.process import Program, PulsarServer, free_ports, is_healthy, write_properties
 
 PROPERTIES = {
     "clusterName": "standalone",
@@ -43,7 +43,7 @@ class BrokerSettings:
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
-class Broker(Part):
+class Broker(PulsarServer):
     """A broker, and where it listens on loopback.
 
     Args:

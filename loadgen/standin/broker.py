@@ -7,7 +7,7 @@ from itertools import count
 from struct import Struct
 from typing import Any
 
-from loadgen.standin.entry_log import Entry, EntryLog, Refused
+from loadgen.standin.entry_log import EntryLog, StandinRefusal, StoredEntry
 from loadgen.standin.subscription import Consumer, Subscription
 from protocol.endpoint import EndpointForm
 from protocol.limits import DEFAULT_MAX_MESSAGE_SIZE
@@ -103,7 +103,9 @@ class SchemaRegistry:
         if schema in versions:
             return _VERSION.pack(versions.index(schema))
         if len(versions) >= MOST_VERSIONS:
-            raise Refused(ServerError.IncompatibleSchema, f"{topic.partitioned} has {MOST_VERSIONS} schemas already")
+            raise StandinRefusal(
+                ServerError.IncompatibleSchema, f"{topic.partitioned} has {MOST_VERSIONS} schemas already"
+            )
         versions.append(schema)
         return _VERSION.pack(len(versions) - 1)
 
@@ -118,7 +120,7 @@ class SchemaRegistry:
         if version:
             index = _VERSION.unpack(version)[0] if len(version) == _VERSION.size else -1
         if not 0 <= index < len(versions):
-            raise Refused(ServerError.TopicNotFound, f"{topic.partitioned} has no such schema")
+            raise StandinRefusal(ServerError.TopicNotFound, f"{topic.partitioned} has no such schema")
         return versions[index], _VERSION.pack(index)
 
 
@@ -131,7 +133,7 @@ class Producer:
     is_named_by_client: bool
 
 
-class Topic:
+class StandinTopic:
     """A topic of the broker, or one partition of it.
 
     Args:
@@ -163,7 +165,7 @@ class Topic:
         if former is not None:
             replaces = not (former.is_named_by_client or producer.is_named_by_client)
             if not replaces or producer.epoch <= former.epoch:
-                raise Refused(ServerError.ProducerBusy, f"producer {producer.name!r} is connected already")
+                raise StandinRefusal(ServerError.ProducerBusy, f"producer {producer.name!r} is connected already")
         self._producers[producer.name] = producer
 
     def remove_producer(self, producer: Producer) -> None:
@@ -171,7 +173,7 @@ class Topic:
         if self._producers.get(producer.name) is producer:
             del self._producers[producer.name]
 
-    def publish(self, messages: int, data: bytes) -> Entry:
+    def publish(self, messages: int, data: bytes) -> StoredEntry:
         """Keep what one SEND carried.
 
         Raises:
@@ -234,7 +236,7 @@ class Topic:
 MOST_TOPICS = 100_000
 
 
-class Broker:
+class StandinBroker:
     """The broker: everything that connections share.
 
     Whoever changes something calls `dispatch` when done with the bytes at hand, once for all changes.
@@ -244,12 +246,12 @@ class Broker:
         self.options = options
         self.schemas = SchemaRegistry()
         self.ignored_commands: Counter[str] = Counter()
-        self._topics: dict[str, Topic] = {}
+        self._topics: dict[str, StandinTopic] = {}
         self._ledgers = count(options.first_ledger)
         self._producer_numbers = count()
         self._awake: dict[Subscription, None] = {}
 
-    def topic(self, name: str) -> Topic:
+    def topic(self, name: str) -> StandinTopic:
         """The topic of that name, made if need be.
 
         Raises:
@@ -258,13 +260,13 @@ class Broker:
         known = self._topics.get(name)
         return known if known is not None else self._topic_of(parse_name(name))
 
-    def _topic_of(self, name: TopicName) -> Topic:
+    def _topic_of(self, name: TopicName) -> StandinTopic:
         topic = self._topics.get(name.full)
         if topic is None:
             if len(self._topics) >= MOST_TOPICS:
-                raise Refused(ServerError.NotAllowedError, f"the broker has {MOST_TOPICS} topics already")
+                raise StandinRefusal(ServerError.NotAllowedError, f"the broker has {MOST_TOPICS} topics already")
             log = EntryLog(next(self._ledgers), self.options.topic_bytes, self.options.retention_bytes)
-            topic = self._topics[name.full] = Topic(name, log, self._wake)
+            topic = self._topics[name.full] = StandinTopic(name, log, self._wake)
         return topic
 
     def partitions(self, name: str) -> int:
@@ -316,4 +318,4 @@ def parse_name(name: str) -> TopicName:
     try:
         return parse_topic(name)
     except ValueError as error:
-        raise Refused(ServerError.InvalidTopicName, str(error)) from None
+        raise StandinRefusal(ServerError.InvalidTopicName, str(error)) from None

@@ -15,7 +15,7 @@ UNASKED = 2**64 - 1
 """The request id of what the broker does of its own accord."""
 
 
-class Refused(Exception):
+class StandinRefusal(Exception):
     """The request gets an ERROR of this code; the connection lives on."""
 
     def __init__(self, error: ServerError, message: str) -> None:
@@ -33,7 +33,7 @@ _UNKNOWN = -1
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
+class StoredEntry:
     """One message or one batch of messages.
 
     `data` is everything behind the command: magic, checksum, metadata, payload. `messages` is what
@@ -111,9 +111,9 @@ class EntryLog:
         self._capacity = capacity
         self._retention = retention
         self._is_full = False
-        self._entries: dict[int, Entry] = {}
+        self._entries: dict[int, StoredEntry] = {}
 
-    def append(self, messages: int, data: bytes) -> Entry:
+    def append(self, messages: int, data: bytes) -> StoredEntry:
         """Keep one more entry.
 
         Raises:
@@ -122,21 +122,21 @@ class EntryLog:
         size = len(data) + ENTRY_OVERHEAD
         self._is_full = self._is_full or self.kept_bytes + size > self._capacity
         self.check_room()
-        entry = Entry(self.next_id, messages, data)
+        entry = StoredEntry(self.next_id, messages, data)
         self._entries[self.next_id] = entry
         self.next_id += 1
         self.kept_bytes += size
         return entry
 
     def check_room(self) -> None:
-        """Raise `Refused` while the log is full (the error with which producers wait and try again)."""
+        """Raise `StandinRefusal` while the log is full (the error with which producers wait and try again)."""
         if self._is_full:
-            raise Refused(
+            raise StandinRefusal(
                 ServerError.ProducerBlockedQuotaExceededError,
                 f"the topic keeps {self.kept_bytes} of at most {self._capacity} bytes: consume or unsubscribe",
             )
 
-    def get(self, entry_id: int) -> Entry | None:
+    def get(self, entry_id: int) -> StoredEntry | None:
         """The entry, None where it is not there yet or not any more."""
         return self._entries.get(entry_id)
 

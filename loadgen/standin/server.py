@@ -16,8 +16,8 @@ import uvloop
 from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from loadgen.standin.broker import Broker, BrokerOptions, parse_name
-from loadgen.standin.entry_log import Refused
+from loadgen.standin.broker import BrokerOptions, StandinBroker, parse_name
+from loadgen.standin.entry_log import StandinRefusal
 from loadgen.standin.streams import Consuming, Link, Outbox, Producing
 from protocol.commands import body_of, split
 from protocol.endpoint import Endpoint, host_port
@@ -111,7 +111,7 @@ class Lookups:
         outbox: Takes the answers.
     """
 
-    def __init__(self, broker: Broker, service_url: str, outbox: Outbox) -> None:
+    def __init__(self, broker: StandinBroker, service_url: str, outbox: Outbox) -> None:
         self._broker = broker
         self._service_url = service_url
         self._outbox = outbox
@@ -122,7 +122,7 @@ class Lookups:
         try:
             answer.partitions = self._broker.partitions(request.topic)
             answer.response = CommandPartitionedTopicMetadataResponse.Success
-        except Refused as refusal:
+        except StandinRefusal as refusal:
             answer.response = CommandPartitionedTopicMetadataResponse.Failed
             answer.error, answer.message = refusal.error, refusal.message
         self._outbox.send(answer)
@@ -139,7 +139,7 @@ class Lookups:
             answer.broker_service_url = self._service_url
             answer.authoritative = True
             answer.proxy_through_service_url = True
-        except Refused as refusal:
+        except StandinRefusal as refusal:
             answer.response = CommandLookupTopicResponse.Failed
             answer.error, answer.message = refusal.error, refusal.message
         self._outbox.send(answer)
@@ -157,7 +157,7 @@ class Lookups:
             schema, version = self._broker.schemas.find(parse_name(request.topic), request.schema_version)
             answer.schema.CopyFrom(schema)
             answer.schema_version = version
-        except Refused as refusal:
+        except StandinRefusal as refusal:
             answer.error_code, answer.error_message = refusal.error, refusal.message
         self._outbox.send(answer)
 
@@ -166,7 +166,7 @@ class Lookups:
         answer = CommandGetOrCreateSchemaResponse(request_id=request.request_id)
         try:
             answer.schema_version = self._broker.schemas.register(parse_name(request.topic), request.schema)
-        except Refused as refusal:
+        except StandinRefusal as refusal:
             answer.error_code, answer.error_message = refusal.error, refusal.message
         self._outbox.send(answer)
 
@@ -177,7 +177,7 @@ SERVER_VERSION = "Pulsar Server (Sluice's stand-in)"
 Handler = Callable[[Any, bytes], None]
 
 
-class Connection:
+class StandinConnection:
     """A client's connection: its bytes become frames, and each frame goes to its handler.
 
     Args:
@@ -186,7 +186,7 @@ class Connection:
         service_url: Where clients reach this broker, as they see it.
     """
 
-    def __init__(self, broker: Broker, link: Link, service_url: str) -> None:
+    def __init__(self, broker: StandinBroker, link: Link, service_url: str) -> None:
         self._broker = broker
         self._link = link
         self._cutter = FrameCutter(max_frame_size(broker.options.max_message_size))
@@ -273,7 +273,7 @@ class Connection:
         body = body_of(envelope)
         try:
             handler(body, data)
-        except Refused as refusal:
+        except StandinRefusal as refusal:
             self._refuse(body.request_id, refusal)
 
     def _ignore(self, envelope: BaseCommand) -> None:
@@ -281,10 +281,10 @@ class Connection:
         self._broker.ignored_commands[name] += 1
         request_id = request_id_of(envelope)
         if request_id is not None:
-            refusal = Refused(ServerError.NotAllowedError, f"the stand-in broker does not know {name}")
+            refusal = StandinRefusal(ServerError.NotAllowedError, f"the stand-in broker does not know {name}")
             self._refuse(request_id, refusal)
 
-    def _refuse(self, request_id: int, refusal: Refused) -> None:
+    def _refuse(self, request_id: int, refusal: StandinRefusal) -> None:
         self._outbox.send(CommandError(request_id=request_id, error=refusal.error, message=refusal.message))
 
     def _connect(self, request: CommandConnect, _: bytes) -> None:
@@ -311,7 +311,7 @@ class Socket(asyncio.Protocol):
         keep_alive_s: Seconds between PINGs.
     """
 
-    def __init__(self, broker: Broker, keep_alive_s: float) -> None:
+    def __init__(self, broker: StandinBroker, keep_alive_s: float) -> None:
         self._broker = broker
         self._keep_alive_s = keep_alive_s
         self._loop = asyncio.get_running_loop()
@@ -322,7 +322,7 @@ class Socket(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
         self._peer = transport.get_extra_info("peername")
         host, port = transport.get_extra_info("sockname")[:2]
-        self._connection = Connection(self._broker, self, str(Endpoint("pulsar", host, port)))
+        self._connection = StandinConnection(self._broker, self, str(Endpoint("pulsar", host, port)))
         self._next_tick = self._loop.call_later(self._keep_alive_s, self._tick)
 
     def data_received(self, data: bytes) -> None:
@@ -365,7 +365,7 @@ class Socket(asyncio.Protocol):
         self._connection.tick()
 
 
-async def listen(broker: Broker, endpoint: Endpoint, keep_alive_s: float = KEEP_ALIVE_S) -> asyncio.Server:
+async def listen(broker: StandinBroker, endpoint: Endpoint, keep_alive_s: float = KEEP_ALIVE_S) -> asyncio.Server:
     """Accept connections from now on.
 
     Raises:
@@ -375,7 +375,7 @@ async def listen(broker: Broker, endpoint: Endpoint, keep_alive_s: float = KEEP_
     return await loop.create_server(lambda: Socket(broker, keep_alive_s), endpoint.host, endpoint.port, backlog=1024)
 
 
-async def serve(broker: Broker, endpoint: Endpoint) -> None:
+async def serve(broker: StandinBroker, endpoint: Endpoint) -> None:
     """Serve until SIGTERM or SIGINT, and say so on stdout once connections are accepted."""
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -398,7 +398,7 @@ def run(options: BrokerOptions, endpoint: Endpoint, counts: Path | None) -> None
     Raises:
         OSError: If the address cannot be listened on, or the file cannot be written.
     """
-    broker = Broker(options)
+    broker = StandinBroker(options)
     if counts is not None:
         counts.touch()  # what cannot be written should be known before, not after
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -6,8 +6,8 @@ from typing import Protocol
 
 from google.protobuf.message import Message
 
-from loadgen.standin.broker import Broker, Producer, Topic
-from loadgen.standin.entry_log import UNASKED, Refused
+from loadgen.standin.broker import Producer, StandinBroker, StandinTopic
+from loadgen.standin.entry_log import UNASKED, StandinRefusal
 from loadgen.standin.subscription import Consumer, Delivery, Subscription
 from protocol.commands import SIZES, encode
 from protocol.pulsar_pb2 import (
@@ -166,7 +166,7 @@ SEND_WITHOUT_PRODUCER = "SEND without its producer"
 @dataclass(frozen=True, slots=True)
 class _AttachedProducer:
     producer: Producer
-    topic: Topic
+    topic: StandinTopic
     receipts: ReceiptFrames
 
 
@@ -178,7 +178,7 @@ class Producing:
         outbox: Takes the receipts and the answers.
     """
 
-    def __init__(self, broker: Broker, outbox: Outbox) -> None:
+    def __init__(self, broker: StandinBroker, outbox: Outbox) -> None:
         self._broker = broker
         self._outbox = outbox
         self._producers: dict[int, _AttachedProducer] = {}
@@ -186,7 +186,7 @@ class Producing:
     def open(self, request: CommandProducer, _: bytes) -> None:
         """Let a producer in. Asked again for one that is in, answer again."""
         if request.producer_access_mode != ProducerAccessMode.Value("Shared"):
-            raise Refused(ServerError.NotAllowedError, "the stand-in broker has Shared producers only")
+            raise StandinRefusal(ServerError.NotAllowedError, "the stand-in broker has Shared producers only")
         attached = self._producers.get(request.producer_id) or self._attach(request)
         answer = CommandProducerSuccess(request_id=request.request_id, producer_name=attached.producer.name)
         answer.schema_version = b""
@@ -219,7 +219,7 @@ class Producing:
             return
         try:
             entry = attached.topic.publish(send.num_messages, data)
-        except Refused:
+        except StandinRefusal:
             del self._producers[send.producer_id]
             attached.topic.remove_producer(attached.producer)
             self._outbox.send(CommandCloseProducer(producer_id=send.producer_id, request_id=UNASKED))
@@ -243,7 +243,7 @@ class Producing:
 @dataclass(frozen=True, slots=True)
 class _AttachedConsumer:
     consumer: Consumer
-    topic: Topic
+    topic: StandinTopic
     subscription: Subscription
     name: str
     frames: MessageFrames
@@ -257,7 +257,7 @@ class Consuming:
         outbox: Takes the deliveries and the answers.
     """
 
-    def __init__(self, broker: Broker, outbox: Outbox) -> None:
+    def __init__(self, broker: StandinBroker, outbox: Outbox) -> None:
         self._broker = broker
         self._outbox = outbox
         self._consumers: dict[int, _AttachedConsumer] = {}
@@ -274,7 +274,7 @@ class Consuming:
             self._attach(topic, request)
         self._outbox.send(CommandSuccess(request_id=request.request_id))
 
-    def _attach(self, topic: Topic, request: CommandSubscribe) -> None:
+    def _attach(self, topic: StandinTopic, request: CommandSubscribe) -> None:
         consumer = Consumer(
             request.consumer_id,
             outlet=self,
@@ -298,7 +298,7 @@ class Consuming:
         """End a consumer and its subscription."""
         attached = self._attached(request.consumer_id)
         if len(attached.subscription.consumers) > 1 and not request.force:
-            raise Refused(ServerError.MetadataError, f"{attached.name!r} has other consumers: only the last may")
+            raise StandinRefusal(ServerError.MetadataError, f"{attached.name!r} has other consumers: only the last may")
         for consumer in list(attached.subscription.consumers):
             if consumer is not attached.consumer:
                 consumer.outlet.send_away(consumer)
@@ -411,7 +411,7 @@ class Consuming:
     def _attached(self, consumer_id: int) -> _AttachedConsumer:
         attached = self._consumers.get(consumer_id)
         if attached is None:
-            raise Refused(ServerError.ConsumerNotFound, f"consumer {consumer_id} is not subscribed")
+            raise StandinRefusal(ServerError.ConsumerNotFound, f"consumer {consumer_id} is not subscribed")
         return attached
 
 

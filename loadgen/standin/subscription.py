@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Protocol
 
-from loadgen.standin.entry_log import KEY_SLOTS, Cursor, Entry, EntryLog, Refused
+from loadgen.standin.entry_log import KEY_SLOTS, Cursor, EntryLog, StandinRefusal, StoredEntry
 from protocol.pulsar_pb2 import CommandSubscribe, ServerError
 
 
@@ -13,7 +13,7 @@ from protocol.pulsar_pb2 import CommandSubscribe, ServerError
 class Delivery:
     """One entry on its way to one consumer."""
 
-    entry: Entry
+    entry: StoredEntry
     redelivery_count: int
     ack_set: tuple[int, ...]
 
@@ -70,11 +70,11 @@ class Selection(Protocol):
         """Take these consumers from now on, and try every entry again that was passed over."""
         ...
 
-    def pick(self, entry: Entry) -> Consumer | None:
+    def pick(self, entry: StoredEntry) -> Consumer | None:
         """A ready consumer for the entry, None where there is none now."""
         ...
 
-    def delivered(self, entry: Entry, consumer: Consumer) -> None:
+    def delivered(self, entry: StoredEntry, consumer: Consumer) -> None:
         """The entry went to the consumer and is not acknowledged yet."""
         ...
 
@@ -98,7 +98,7 @@ class _Stateless:
     def begin(self, consumers: list[Consumer]) -> None:
         self._consumers = consumers
 
-    def delivered(self, entry: Entry, consumer: Consumer) -> None:
+    def delivered(self, entry: StoredEntry, consumer: Consumer) -> None:
         """Nothing to remember."""
 
     def released(self, entry_id: int) -> bool:  # noqa: ARG002 - nothing to forget
@@ -126,7 +126,7 @@ class SingleActive(_Stateless):
         """The one whose turn it is."""
         return consumers[self._partition % len(consumers)] if consumers else None
 
-    def pick(self, entry: Entry) -> Consumer | None:  # noqa: ARG002 - the rule does not look at it
+    def pick(self, entry: StoredEntry) -> Consumer | None:  # noqa: ARG002 - the rule does not look at it
         """The active consumer, if it is ready."""
         active = self.active(self._consumers)
         return active if active is not None and active.is_ready else None
@@ -139,7 +139,7 @@ class RoundRobin(_Stateless):
         super().__init__()
         self._next = 0
 
-    def pick(self, entry: Entry) -> Consumer | None:  # noqa: ARG002 - the rule does not look at it
+    def pick(self, entry: StoredEntry) -> Consumer | None:  # noqa: ARG002 - the rule does not look at it
         """The next ready consumer after the last one chosen."""
         count = len(self._consumers)
         for step in range(count):
@@ -172,7 +172,7 @@ class KeyHash:
         self._waiting_slots.clear()
         self._unready.clear()
 
-    def pick(self, entry: Entry) -> Consumer | None:
+    def pick(self, entry: StoredEntry) -> Consumer | None:
         """The key's consumer, unless it cannot take the entry now."""
         slot = entry.slot
         if slot in self._waiting_slots:
@@ -186,7 +186,7 @@ class KeyHash:
             self._unready.add(owner)
         return None
 
-    def delivered(self, entry: Entry, consumer: Consumer) -> None:
+    def delivered(self, entry: StoredEntry, consumer: Consumer) -> None:
         """The key is with this consumer until all its entries are released."""
         self._slot_of[entry.entry_id] = entry.slot
         _, count = self._holders.get(entry.slot, (consumer, 0))
@@ -260,9 +260,9 @@ class Subscription:
             self._type = sub_type
             self._selection = _selection_for(sub_type, self._partition)
         elif sub_type != self._type:
-            raise Refused(ServerError.ConsumerBusy, "the subscription has consumers of another type")
+            raise StandinRefusal(ServerError.ConsumerBusy, "the subscription has consumers of another type")
         elif sub_type == CommandSubscribe.Exclusive:
-            raise Refused(ServerError.ConsumerBusy, "the Exclusive subscription has its consumer already")
+            raise StandinRefusal(ServerError.ConsumerBusy, "the Exclusive subscription has its consumer already")
         self.consumers.append(consumer)
         self._change_active()
 
@@ -373,7 +373,7 @@ class Subscription:
             self._deliver(entry, consumer)
         return False
 
-    def _next_entry(self) -> Entry | None:
+    def _next_entry(self) -> StoredEntry | None:
         while self._due:
             entry = self._log.get(heappop(self._due))
             if entry is not None and not self.cursor.is_acknowledged(entry.entry_id):
@@ -385,7 +385,7 @@ class Subscription:
                 return entry
         return None
 
-    def _deliver(self, entry: Entry, consumer: Consumer) -> None:
+    def _deliver(self, entry: StoredEntry, consumer: Consumer) -> None:
         self._pending[entry.entry_id] = consumer
         self._selection.delivered(entry, consumer)
         consumer.permits -= entry.messages

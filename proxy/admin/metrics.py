@@ -8,17 +8,17 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from limiter.limiter import Stream
-from proxy.admin.forwarding.broker import Outcome
+from proxy.admin.forwarding.broker import ForwardOutcome
 from proxy.admin.rejections import Rejection
 from proxy.admission import What
 from proxy.blocking.rules import Kind
 from proxy.engine import NearEngine
 from proxy.observe.access_log import AccessLog
-from proxy.observe.counters import LATENESS_NS, Counters, NamespaceTotals, Totals
+from proxy.observe.counters import LATENESS_NS, Counters, DirectionTotals, NamespaceTotals
 
 _LABELS = ("tenant", "namespace", "direction")
 _LEVEL = ("direction", "level")
-_BY_NAMESPACE: tuple[tuple[str, str, Callable[[Totals], float]], ...] = (
+_BY_NAMESPACE: tuple[tuple[str, str, Callable[[DirectionTotals], float]], ...] = (
     ("sluice_messages_received", "Messages that arrived at the limits", lambda t: t.received_messages),
     ("sluice_bytes_received", "Metered bytes that arrived at the limits", lambda t: t.received_bytes),
     ("sluice_messages_passed", "Messages passed on", lambda t: t.passed_messages),
@@ -257,7 +257,7 @@ def _admin_forwarded(counters: Counters) -> Metric:
         "sluice_admin_forwarded",
         "Requests passed on to the broker's own admin, by what became of them",
         ("outcome",),
-        {outcome.value: counters.admin_forwarded[outcome.value] for outcome in Outcome},
+        {outcome.value: counters.admin_forwarded[outcome.value] for outcome in ForwardOutcome},
     )
 
 

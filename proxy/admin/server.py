@@ -45,14 +45,14 @@ class Connections:
         self.patience_s = patience_s
         self._most = most
         self._refused = refused
-        self._working: set[Connection] = set()
-        self._waiting: dict[Connection, None] = {}
+        self._working: set[AdminConnection] = set()
+        self._waiting: dict[AdminConnection, None] = {}
         """Connections that the proxy waits for, the longest wait first."""
 
     def __len__(self) -> int:
         return len(self._working) + len(self._waiting)
 
-    def admit(self, new: "Connection") -> bool:
+    def admit(self, new: "AdminConnection") -> bool:
         """Take a connection in if there is room, or can be made; returns whether."""
         if len(self) >= self._most:
             ended = next(iter(self._waiting), None)
@@ -66,17 +66,17 @@ class Connections:
         self._waiting[new] = None
         return True
 
-    def end(self, connection: "Connection", why: Rejection, detail: str) -> None:
+    def end(self, connection: "AdminConnection", why: Rejection, detail: str) -> None:
         """End a connection at once, and count it as refused."""
         self._refused.count(why, detail, connection.address)
         connection.abort()
 
-    def wait_for(self, connection: "Connection") -> None:
+    def wait_for(self, connection: "AdminConnection") -> None:
         """Take note that it is the client's turn."""
         self.forget(connection)
         self._waiting[connection] = None
 
-    def work_for(self, connection: "Connection") -> None:
+    def work_for(self, connection: "AdminConnection") -> None:
         """Take note that it is the proxy's turn."""
         self.forget(connection)
         self._working.add(connection)
@@ -86,13 +86,13 @@ class Connections:
         for connection in (*self._waiting, *self._working):
             connection.abort()
 
-    def forget(self, connection: "Connection") -> None:
+    def forget(self, connection: "AdminConnection") -> None:
         """Take note that a connection is gone."""
         self._waiting.pop(connection, None)
         self._working.discard(connection)
 
 
-class Connection(asyncio.Protocol):
+class AdminConnection(asyncio.Protocol):
     """A protocol between a transport and aiohttp's protocol, from the moment the client has been accepted.
 
     Args:
@@ -220,10 +220,10 @@ class Connection(asyncio.Protocol):
             self._all.end(self, why, detail)
 
 
-def connection_of(request: web.Request) -> Connection | None:
+def connection_of(request: web.Request) -> AdminConnection | None:
     """Return the listener's connection that a request came by, or None."""
     found = request.transport.get_protocol() if request.transport else None
-    return found if isinstance(found, Connection) else None
+    return found if isinstance(found, AdminConnection) else None
 
 
 _ENDING_PATIENCE_S = 2.0
@@ -296,7 +296,7 @@ class Listener:
                 await asyncio.sleep(_AFTER_FAILURE_S)
                 continue
             assert self._runner.server is not None, "set up"
-            connection = Connection(self._runner.server(), self._connections, accepted, str(address[0]))
+            connection = AdminConnection(self._runner.server(), self._connections, accepted, str(address[0]))
             if self._connections.admit(connection):
                 self._tasks.start(connection.serve(self._context()), "admin connection")
             else:

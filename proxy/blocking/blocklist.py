@@ -16,20 +16,20 @@ MOST_ENDS_LOGGED = 100
 """Most lines of the operator's log about what one new rule ended; the line about the rule counts all."""
 
 
-class Ended(NamedTuple):
+class EndedByRule(NamedTuple):
     """The numbers of connections and streams that a new rule ended."""
 
     connections: int
     streams: int
 
 
-NOTHING_ENDED = Ended(0, 0)
+NOTHING_ENDED = EndedByRule(0, 0)
 
 
 class Blockable(Protocol):
     """A session, as the blocklist sees it."""
 
-    def rule_added(self, rule: Rule) -> Ended:
+    def rule_added(self, rule: Rule) -> EndedByRule:
         """End what the rule blocks, and return how much that was."""
 
 
@@ -110,7 +110,7 @@ class Blocklist:
         """Return the order that is needed to unblock `key`; None if the file does not have it."""
         return Order(since_ns=self._wall(), lifts=True) if key in self._file else None
 
-    def put(self, key: Key, order: Order | None, *, quietly: bool = False) -> Ended:
+    def put(self, key: Key, order: Order | None, *, quietly: bool = False) -> EndedByRule:
         """Put an order in force, or remove it (None); return what that ended.
 
         Args:
@@ -147,7 +147,7 @@ class Blocklist:
             return self._file.get(key)
         return None if order.lifts else Rule(key, order.reason, order.since_ns, "rest")
 
-    def _settle(self, key: Key, *, quietly: bool = False) -> Ended:
+    def _settle(self, key: Key, *, quietly: bool = False) -> EndedByRule:
         """Make the rule of a key what the file and orders say of it."""
         before, rule = self.rules.get(key), self._wanted(key)
         if rule == before:
@@ -161,7 +161,7 @@ class Blocklist:
             self._log.warning("unblocked", **_told(before))
         return NOTHING_ENDED
 
-    def _block(self, rule: Rule, *, quietly: bool) -> Ended:
+    def _block(self, rule: Rule, *, quietly: bool) -> EndedByRule:
         try:
             self.rules.put(rule)
         except TooManyRulesError as error:
@@ -169,7 +169,7 @@ class Blocklist:
             return NOTHING_ENDED
         self._ends_to_log = MOST_ENDS_LOGGED
         ended = [session.rule_added(rule) for session in list(self._sessions)]
-        total = Ended(sum(one.connections for one in ended), sum(one.streams for one in ended))
+        total = EndedByRule(sum(one.connections for one in ended), sum(one.streams for one in ended))
         if not quietly:
             self._log.warning("blocked", **_told(rule), **total._asdict())
         return total

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from proxy.blocking.blocklist import NOTHING_ENDED, Blocklist, Ended, Order
+from proxy.blocking.blocklist import NOTHING_ENDED, Blocklist, EndedByRule, Order
 from proxy.blocking.rules import Key, Rule, read_key, read_reason
 from proxy.policies.bodies import BodyError, read_body
 from proxy.policies.keys import PolicyKey, PolicyKind, Principal
@@ -18,7 +18,7 @@ FILE = Principal("file", "")
 """The principal of changes that follow from another configuration file."""
 
 
-class Body(msgspec.Struct, frozen=True, omit_defaults=True):
+class KeptBlock(msgspec.Struct, frozen=True, omit_defaults=True):
     """An order as it is stored; `within` is a full topic name or `tenant/namespace`, empty for everywhere."""
 
     kind: str
@@ -48,7 +48,7 @@ class Body(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 @dataclass(slots=True)
-class Outcome:
+class BlockOutcome:
     """The result of a request to block or unblock.
 
     Args:
@@ -57,7 +57,7 @@ class Outcome:
     """
 
     rule: Rule | None = None
-    ended: Ended = NOTHING_ENDED
+    ended: EndedByRule = NOTHING_ENDED
 
 
 class KeptBlocks:
@@ -69,7 +69,7 @@ class KeptBlocks:
 
     def __init__(self, blocklist: Blocklist) -> None:
         self.blocklist = blocklist
-        self.awaited: Outcome | None = None
+        self.awaited: BlockOutcome | None = None
         """Filled with the result of the change under way."""
         self._meant: dict[PolicyKey, Key] = {}
 
@@ -109,14 +109,14 @@ class BlockDesk:
         self._kept = kept
         self.blocklist = kept.blocklist
 
-    async def block(self, key: Key, reason: str, who: Principal) -> Outcome:
+    async def block(self, key: Key, reason: str, who: Principal) -> BlockOutcome:
         """Set a rule, and end what it blocks. An existing rule keeps its age, and its reason if none is given.
 
         Raises:
             TooManyRulesError: If there is no room. Nothing is kept then.
             StoreError: If the store cannot be written. Nothing has changed then.
         """
-        outcome = Outcome()
+        outcome = BlockOutcome()
 
         def plan() -> Mapping[PolicyKey, str | None]:
             order = self.blocklist.order_to_block(key, reason)
@@ -126,13 +126,13 @@ class BlockDesk:
         await self._service.rework(plan, who)
         return outcome
 
-    async def unblock(self, key: Key, who: Principal) -> Outcome:
+    async def unblock(self, key: Key, who: Principal) -> BlockOutcome:
         """Remove a rule; a rule of the file is lifted.
 
         Raises:
             StoreError: If the store cannot be written. Nothing has changed then.
         """
-        outcome = Outcome()
+        outcome = BlockOutcome()
 
         def plan() -> Mapping[PolicyKey, str | None]:
             self._kept.awaited, outcome.rule = None, self.blocklist.rules.get(key)
@@ -162,12 +162,12 @@ def kept_key(key: Key) -> PolicyKey:
 
 def body(key: Key, order: Order) -> str:
     """Return the stored form of an order."""
-    parts = Body(key.kind.value, key.name, key.within, order.reason, order.since_ns, order.lifts)
+    parts = KeptBlock(key.kind.value, key.name, key.within, order.reason, order.since_ns, order.lifts)
     return msgspec.json.encode(parts).decode()
 
 
 def _read(key: PolicyKey, kept: str) -> tuple[Key, Order]:
-    found = read_body(kept, Body)
+    found = read_body(kept, KeptBlock)
     try:
         meant, order = found.key(), found.order()
     except ValueError as error:

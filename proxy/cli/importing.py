@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from proxy.importing.result import Found
+    from proxy.importing.result import ImportResult
 
 File = Annotated[
     Path | None,
@@ -71,7 +71,9 @@ def import_limits(  # noqa: PLR0913 - one for each option
         typer.echo(line, err=True)
 
 
-def _source(file: Path | None, from_admin: str | None, token_file: Path | None) -> "tuple[str, Callable[[], Found]]":
+def _source(
+    file: Path | None, from_admin: str | None, token_file: Path | None
+) -> "tuple[str, Callable[[], ImportResult]]":
     """What people call it, and what reads it."""
     from proxy.importing.broker_conf import from_file
     from proxy.importing.from_admin import from_broker

@@ -55,11 +55,11 @@ def serve(
     """
     from proxy.config.model import ConfigError, load_config
     from proxy.running import run
-    from proxy.serve import Source, StartError
+    from proxy.serve import ConfigSource, StartError
 
     flags = {"listen": listen, "broker": broker, "admin": admin, "access_log": access_log}
     try:
-        run(Source(config, functools.partial(load_config, config, flags, dict(os.environ))))
+        run(ConfigSource(config, functools.partial(load_config, config, flags, dict(os.environ))))
     except ConfigError as error:
         _fail(error.problems)
     except StartError as error:

@@ -29,7 +29,7 @@ def top(
     Output into a pipe or a file is plain text.
     """
     from proxy.cli.admin_link import AdminLink
-    from proxy.cli.top_view import Request, run
+    from proxy.cli.top_view import TopRequest, run
     from proxy.config.values import read_span
 
     try:
@@ -38,4 +38,4 @@ def top(
         raise typer.BadParameter(str(error), param_hint="--interval") from None
     if not 0.1 <= interval_s <= 3600:
         raise typer.BadParameter(f"{interval} is not between 100ms and 1h", param_hint="--interval")
-    run(Request(AdminLink(admin), interval_s, once, sort, rows))
+    run(TopRequest(AdminLink(admin), interval_s, once, sort, rows))

@@ -65,7 +65,7 @@ class StreamState(Struct, frozen=True):
     permits_wait_on: Waiting | None = None
 
 
-class Totals(Struct, frozen=True):
+class StreamTotals(Struct, frozen=True):
     """Sums over all open streams."""
 
     streams: Count
@@ -78,7 +78,7 @@ class Poll(Struct, frozen=True):
     """The answer; `left_out` counts the streams that it does not hold."""
 
     monotonic_ms: float
-    totals: Totals
+    totals: StreamTotals
     streams: list[StreamState]
     left_out: Count
 
@@ -196,7 +196,7 @@ Key = tuple[int, str, int, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class StreamRow:
     """A stream and its rates, messages per second; None while they are not known."""
 
     stream: StreamState
@@ -205,7 +205,7 @@ class Row:
     rejected_per_s: float | None = None
 
 
-def rows_of(poll: Poll, before: Poll | None) -> list[Row]:
+def rows_of(poll: Poll, before: Poll | None) -> list[StreamRow]:
     """The streams of a look with their rates since the one before.
 
     A stream that is new, or whose counts went back (another one under the same number, another run of the proxy), has
@@ -216,7 +216,7 @@ def rows_of(poll: Poll, before: Poll | None) -> list[Row]:
     return [_row(stream, known.get(_key(stream)), elapsed_s) for stream in poll.streams]
 
 
-def ordered(rows: list[Row], sort: Sort) -> list[Row]:
+def ordered(rows: list[StreamRow], sort: Sort) -> list[StreamRow]:
     """`held`: most messages held first; `rate`: highest rate passed; `wait`: longest held. Then who is busiest."""
     return sorted(rows, key=lambda row: (_rank(row, sort), row.passed_per_s or 0.0), reverse=True)
 
@@ -226,7 +226,7 @@ def total(rates: list[float | None]) -> float:
     return sum(rate for rate in rates if rate is not None)
 
 
-def _rank(row: Row, sort: Sort) -> float:
+def _rank(row: StreamRow, sort: Sort) -> float:
     if sort == "held":
         return row.stream.held_messages
     return (row.passed_per_s or 0.0) if sort == "rate" else (row.stream.held_for_ms or 0.0)
@@ -236,17 +236,17 @@ def _key(stream: StreamState) -> Key:
     return stream.connection_id, stream.direction, stream.stream_id, stream.topic
 
 
-def _row(stream: StreamState, before: StreamState | None, elapsed_s: float) -> Row:
+def _row(stream: StreamState, before: StreamState | None, elapsed_s: float) -> StreamRow:
     if before is None:
-        return Row(stream)
+        return StreamRow(stream)
     changes = (
         stream.offered_messages - before.offered_messages,
         stream.passed_messages - before.passed_messages,
         stream.rejected_messages - before.rejected_messages,
     )
     if min(changes) < 0:
-        return Row(stream)
-    return Row(stream, *(change / elapsed_s for change in changes))
+        return StreamRow(stream)
+    return StreamRow(stream, *(change / elapsed_s for change in changes))
 
 
 _COLUMNS = ("topic", "way", "who", "client", "offered/s", "passed/s", "held", "bytes", "since", "waits on")
@@ -310,7 +310,7 @@ def rendered(shown: Shown, problem: str = "") -> Group:
     return Group(*heading, *([Text(problem, style="bold red")] if problem else []), table)
 
 
-def _sums(poll: Poll, rows: list[Row]) -> str:
+def _sums(poll: Poll, rows: list[StreamRow]) -> str:
     totals = poll.totals
     rejected = total([row.rejected_per_s for row in rows])
     parts = [
@@ -322,7 +322,7 @@ def _sums(poll: Poll, rows: list[Row]) -> str:
     return " · ".join([*parts, f"rejected {rate(rejected)}/s"] if rejected else parts)
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: StreamRow) -> tuple[str, ...]:
     stream = row.stream
     cells = (
         short_topic(stream.topic),
@@ -347,7 +347,7 @@ _HEADING_LINES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class TopRequest:
     """The choices of the command line.
 
     Args:
@@ -365,14 +365,14 @@ class Request:
     rows: int
 
 
-def run(request: Request, console: Console | None = None, sleep: Callable[[float], None] = time.sleep) -> None:
+def run(request: TopRequest, console: Console | None = None, sleep: Callable[[float], None] = time.sleep) -> None:
     """Show it until it was shown once, or until Ctrl-C.
 
     Raises:
         AdminLinkError: If there is no answer; once there was one, a live table waits for the next instead.
     """
     console = console or Console()
-    watch = Watch(request, sleep)
+    watch = ProxyWatch(request, sleep)
     try:
         if console.is_terminal and not request.once:
             _live(watch, request.rows, console)
@@ -386,7 +386,7 @@ def run(request: Request, console: Console | None = None, sleep: Callable[[float
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-class Watch:
+class ProxyWatch:
     """The looks at one proxy.
 
     Args:
@@ -394,7 +394,7 @@ class Watch:
         sleep: Waits for some seconds.
     """
 
-    def __init__(self, request: Request, sleep: Callable[[float], None]) -> None:
+    def __init__(self, request: TopRequest, sleep: Callable[[float], None]) -> None:
         self._request = request
         self._sleep = sleep
         self._before: Poll | None = None
@@ -427,7 +427,7 @@ def _print(shown: Shown, console: Console) -> None:
         console.file.flush()
 
 
-def _live(watch: Watch, most: int, console: Console) -> NoReturn:
+def _live(watch: ProxyWatch, most: int, console: Console) -> NoReturn:
     def room() -> int:
         return max(1, min(most, console.height - _HEADING_LINES))
 

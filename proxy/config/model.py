@@ -13,7 +13,7 @@ from protocol.endpoint import Endpoint
 from proxy.blocking.rules import Block, each_once
 from proxy.config.limits import Limits
 from proxy.config.sections import (
-    AccessLog,
+    AccessLogSettings,
     AdminAccess,
     AdminForward,
     AdmissionBounds,
@@ -139,7 +139,7 @@ class Config(_Section):
     )
     max_lookups_in_flight_per_connection: Whole = Field(5_000, gt=0, description="the same, of one connection")
     client_memory: ClientMemory = ClientMemory()
-    access_log: AccessLog = AccessLog()
+    access_log: AccessLogSettings = AccessLogSettings()
     publish: Publish = Publish()
     dispatch: Dispatch = Dispatch()
     limits: Limits = Limits()

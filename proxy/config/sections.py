@@ -25,7 +25,7 @@ _LEAST_FILES = 4
 """So that a file is never deleted as soon as it is closed."""
 
 
-class AccessLog(BaseModel):
+class AccessLogSettings(BaseModel):
     """The access log: its folder, its intervals and its files."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -57,7 +57,7 @@ class AccessLog(BaseModel):
     )
 
     @model_validator(mode="after")
-    def _keeps_some_files(self) -> "AccessLog":
+    def _keeps_some_files(self) -> "AccessLogSettings":
         least = _LEAST_FILES * self.rotate_size
         if self.retain_size is not None and self.retain_size < least:
             raise ValueError(

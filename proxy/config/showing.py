@@ -29,7 +29,7 @@ Value = str | int | float | bool | None | Sequence["Value"] | Mapping[str, "Valu
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class TakenValue:
     """One value of the new configuration.
 
     Args:
@@ -52,10 +52,10 @@ Source: https://yaml.org/spec/1.2.2/ (implicit keys)
 """
 _LONGEST_REMEMBERED = 4096
 """Characters: 1,000 texts weigh no more than some megabytes."""
-_Tree = dict[str, "_Tree | Taken"]
+_Tree = dict[str, "_Tree | TakenValue"]
 
 
-def yaml_text(heading: str, values: Iterable[Taken]) -> str:
+def yaml_text(heading: str, values: Iterable[TakenValue]) -> str:
     """A YAML document of the values, under a comment.
 
     Args:
@@ -75,7 +75,7 @@ def yaml_text(heading: str, values: Iterable[Taken]) -> str:
 def _lines(tree: _Tree, depth: int) -> Iterator[str]:
     for key, below in tree.items():
         begun = _key(key, "  " * depth)
-        if isinstance(below, Taken):
+        if isinstance(below, TakenValue):
             yield f"{begun} {_value(below.value)}  # {below.origin}\n"
         else:
             yield f"{begun}\n"
@@ -156,7 +156,7 @@ class _Show:
         self._sources = loaded.sources
         self._with_defaults = with_defaults
 
-    def section(self, model: type[BaseModel], given: Mapping[Any, Any], above: Key) -> Iterator[Taken]:
+    def section(self, model: type[BaseModel], given: Mapping[Any, Any], above: Key) -> Iterator[TakenValue]:
         """The values in a section, in the order of the reference."""
         for name, field in model.model_fields.items():
             key = (*above, name)
@@ -165,7 +165,7 @@ class _Show:
             elif self._with_defaults:
                 yield from self._default(field, key)
 
-    def _given(self, field: FieldInfo, value: Any, key: Key) -> Iterator[Taken]:
+    def _given(self, field: FieldInfo, value: Any, key: Key) -> Iterator[TakenValue]:
         section = section_of(field.annotation)
         has_keys = section is not None and not issubclass(section, RateLimit)
         if section is not None and has_keys and isinstance(value, Mapping) and (value or self._with_defaults):
@@ -173,20 +173,20 @@ class _Show:
         else:
             yield from self._as_written(value, key)
 
-    def _as_written(self, value: Any, key: Key) -> Iterator[Taken]:
+    def _as_written(self, value: Any, key: Key) -> Iterator[TakenValue]:
         if isinstance(value, Mapping) and value:
             for name, inner in value.items():
                 yield from self._as_written(inner, (*key, str(name)))
         else:
-            yield Taken(key, value, self._source(key))
+            yield TakenValue(key, value, self._source(key))
 
-    def _default(self, field: FieldInfo, key: Key) -> Iterator[Taken]:
+    def _default(self, field: FieldInfo, key: Key) -> Iterator[TakenValue]:
         value = field.get_default(call_default_factory=True, validated_data={})
         if isinstance(value, BaseModel):
             yield from self.section(type(value), {}, key)
         else:
             text = default_of(field)
-            yield Taken(key, value if text is None else parse_yaml(text), "default")
+            yield TakenValue(key, value if text is None else parse_yaml(text), "default")
 
     def _source(self, key: Key) -> str:
         source = self._sources.of(key)

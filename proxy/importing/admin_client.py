@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedAnswer:
     """A response with an error status that the caller is prepared for."""
 
     status: int
@@ -101,7 +101,7 @@ def read_url(text: str, options: Options = OF_IMPORT) -> URL:
     return url
 
 
-class BrokerAdmin:
+class BrokerAdminClient:
     """The admin REST of one broker.
 
     Args:
@@ -115,7 +115,7 @@ class BrokerAdmin:
         self._threads = threads
         self._options = options
 
-    async def get(self, path: str, kind: type[T], refusals: Collection[int] = ()) -> T | Refused | None:
+    async def get(self, path: str, kind: type[T], refusals: Collection[int] = ()) -> T | RefusedAnswer | None:
         """Ask for a path under `/admin/v2`; returns None where the answer has no body.
 
         Args:
@@ -135,7 +135,7 @@ class BrokerAdmin:
             raise ImportFailed([f"{url}: no answer within {_PATIENCE_S} s"]) from None
         except AdminError as error:
             if error.status is not None and error.status in refusals:
-                return Refused(error.status)
+                return RefusedAnswer(error.status)
             raise ImportFailed([f"{url}: {self._told(error)}"]) from None
         return _decoded(url, body, kind) if body else None
 
@@ -149,7 +149,7 @@ class BrokerAdmin:
 
 
 @asynccontextmanager
-async def connected(url: URL, token: str, options: Options = OF_IMPORT) -> AsyncIterator[BrokerAdmin]:
+async def connected(url: URL, token: str, options: Options = OF_IMPORT) -> AsyncIterator[BrokerAdminClient]:
     """The admin REST at a URL.
 
     Args:
@@ -160,7 +160,7 @@ async def connected(url: URL, token: str, options: Options = OF_IMPORT) -> Async
     threads = ThreadPoolExecutor(MOST_REQUESTS, "broker-admin")
     try:
         with AdminClient(str(url), Access(token, plain_http=True), timeout_s=_PATIENCE_S) as client:
-            yield BrokerAdmin(client, threads, options)
+            yield BrokerAdminClient(client, threads, options)
     finally:
         threads.shutdown(wait=False, cancel_futures=True)
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from proxy.files import read_file
 from proxy.importing.from_admin import broker_off
-from proxy.importing.keys import Entry, shown, take_keys
-from proxy.importing.result import Found, ImportFailed
+from proxy.importing.keys import BrokerKey, shown, take_keys
+from proxy.importing.result import ImportFailed, ImportResult
 
 _BLANK = " \t\f"
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -102,7 +102,7 @@ def _meaning(escaped: str, line: int) -> str:
 _MOST_BYTES = 16 * 1024**2
 
 
-def from_file(path: Path) -> Found:
+def from_file(path: Path) -> ImportResult:
     """Read the limits of a broker's configuration file.
 
     Raises:
@@ -128,13 +128,13 @@ def _properties_of(path: Path) -> list[Property]:
         ) from None
 
 
-def _last_of_each(properties: list[Property], path: Path) -> tuple[dict[str, Entry], list[str]]:
+def _last_of_each(properties: list[Property], path: Path) -> tuple[dict[str, BrokerKey], list[str]]:
     """Return each key with the last of its values, as Java takes it, and notes on keys that stand twice."""
-    entries: dict[str, Entry] = {}
+    entries: dict[str, BrokerKey] = {}
     notes = []
     for found in properties:
         before = entries.pop(found.key, None)
-        entries[found.key] = Entry(found.key, found.value, f"{path}:{found.line}")
+        entries[found.key] = BrokerKey(found.key, found.value, f"{path}:{found.line}")
         if before:  # not the values: it may be a password
             notes.append(f"{path}:{found.line}: {shown(found.key)} stands at {before.where} too; the last one holds")
     return entries, notes

@@ -22,20 +22,28 @@ from rich.progress import MofNCompleteColumn, Progress, TextColumn
 from yarl import URL
 
 from protocol.topic_name import TopicName, parse_topic
-from proxy.config.showing import Taken
+from proxy.config.showing import TakenValue
 from proxy.config.values import Name, NamespaceName, WholeTopic
-from proxy.importing.admin_client import MOST_REQUESTS, BrokerAdmin, Refused, connected, path_of, read_token, read_url
+from proxy.importing.admin_client import (
+    MOST_REQUESTS,
+    BrokerAdminClient,
+    RefusedAnswer,
+    connected,
+    path_of,
+    read_token,
+    read_url,
+)
 from proxy.importing.keys import (
     DEFAULTS,
     NUMBERS,
     PER_ADDRESS,
     SUBSCRIBE_PATH,
     SUBSCRIBE_RATE,
-    Entry,
+    BrokerKey,
     one_line,
     take_keys,
 )
-from proxy.importing.result import Found, ImportFailed, Left
+from proxy.importing.result import ImportFailed, ImportResult, LeftOut
 from proxy.policies.bodies import DispatchRate, PublishRate, ResourceGroup, SubscribeRate
 
 
@@ -135,7 +143,7 @@ class _InternalInfo(Struct):
     partitions: dict[str, _Ledger] = {}
 
 
-async def walk(admin: BrokerAdmin, progress: Told) -> BrokerState:
+async def walk(admin: BrokerAdminClient, progress: Told) -> BrokerState:
     """Ask a broker for everything.
 
     Raises:
@@ -148,15 +156,15 @@ async def walk(admin: BrokerAdmin, progress: Told) -> BrokerState:
     namespaces: list[str] = []
     for tenant in await _required(admin, "tenants", list[str]) or []:
         found = await admin.get(path_of("namespaces", tenant), list[str], GONE)
-        namespaces += [] if isinstance(found, Refused) else found or []
+        namespaces += [] if isinstance(found, RefusedAnswer) else found or []
     await each([name for name in sorted(namespaces) if name != _EXEMPT], walker.namespace, progress, "namespaces")
     await each(sorted(walker.topics), walker.topic, progress, "topics")
     return walker.state
 
 
-async def _required(admin: BrokerAdmin, path: str, kind: type[T]) -> T | None:
+async def _required(admin: BrokerAdminClient, path: str, kind: type[T]) -> T | None:
     found = await admin.get(path, kind)
-    assert not isinstance(found, Refused), "no refusal is accepted"
+    assert not isinstance(found, RefusedAnswer), "no refusal is accepted"
     return found
 
 
@@ -198,7 +206,7 @@ def _flat(group: BaseExceptionGroup[ImportFailed]) -> list[ImportFailed]:
 
 
 class _Walk:
-    def __init__(self, admin: BrokerAdmin, state: BrokerState) -> None:
+    def __init__(self, admin: BrokerAdminClient, state: BrokerState) -> None:
         self._admin = admin
         self.state = state
         self.topics: set[str] = set()
@@ -221,7 +229,7 @@ class _Walk:
             for partitioned in ((), ("partitioned",)):
                 path = path_of(domain, *name.split("/"), *partitioned)
                 listed = await self._admin.get(path, list[str], GONE)
-                self._add([] if isinstance(listed, Refused) else listed or [])
+                self._add([] if isinstance(listed, RefusedAnswer) else listed or [])
 
     def _add(self, names: Iterable[str]) -> None:
         for name in names:
@@ -245,7 +253,7 @@ class _Walk:
         for is_global, rates in ((False, found.local), (True, found.everywhere)):
             for path, of in _OF_TOPIC:
                 rate = await self._ask(topic, (path,), _form(of), is_global=is_global)
-                if isinstance(rate, Refused):
+                if isinstance(rate, RefusedAnswer):
                     self.state.has_topic_policies &= rate.status != _DISABLED
                     return
                 if rate is not None:
@@ -263,7 +271,7 @@ class _Walk:
 
     async def _ask(
         self, topic: TopicName, parts: tuple[str, ...], kind: type[T], *, is_global: bool
-    ) -> T | Refused | None:
+    ) -> T | RefusedAnswer | None:
         path = path_of(topic.domain, topic.tenant, topic.namespace, topic.local, *parts)
         # Written out also where it is the default, so that no broker is asked for what is in force instead.
         return await self._admin.get(f"{path}?applied=false&isGlobal={str(is_global).lower()}", kind, _NO_POLICIES)
@@ -295,7 +303,7 @@ _REMOVE = {
 }
 
 
-def broker_off(found: Found) -> None:
+def broker_off(found: ImportResult) -> None:
     """Add what ends the broker's own limits that were taken; to 0, as a removed key would let its file's value hold."""
     paths = {taken.path for taken in found.taken}
     keys = [key for key, number in NUMBERS.items() if number.path in paths and number.path[0] == "limits"]
@@ -332,7 +340,7 @@ def _command(*words: str) -> str:
 PulsarRate = PublishRate | DispatchRate | SubscribeRate
 
 
-def take_rate(rate: PulsarRate | None, path: tuple[str, ...], origin: str, found: Found) -> bool:
+def take_rate(rate: PulsarRate | None, path: tuple[str, ...], origin: str, found: ImportResult) -> bool:
     """Add the values of a rate.
 
     Args:
@@ -349,7 +357,7 @@ def take_rate(rate: PulsarRate | None, path: tuple[str, ...], origin: str, found
     return bool(taken)
 
 
-def _taken(rate: PulsarRate, path: tuple[str, ...], origin: str) -> Iterator[Taken]:
+def _taken(rate: PulsarRate, path: tuple[str, ...], origin: str) -> Iterator[TakenValue]:
     if isinstance(rate, PublishRate):
         numbers = (rate.publishThrottlingRateInMsg, rate.publishThrottlingRateInByte)
         yield from _both("publish", numbers, 1, path, origin)
@@ -357,19 +365,19 @@ def _taken(rate: PulsarRate, path: tuple[str, ...], origin: str) -> Iterator[Tak
         numbers = (rate.dispatchThrottlingRateInMsg, rate.dispatchThrottlingRateInByte)
         yield from _both("dispatch", numbers, max(1, rate.ratePeriodInSecond), path, origin)
         if rate.relativeToPublishRate and rate.limit():
-            yield Taken((*path, "relativeToPublishRate"), value=True, origin=f"{origin}: relativeToPublishRate")
+            yield TakenValue((*path, "relativeToPublishRate"), value=True, origin=f"{origin}: relativeToPublishRate")
     elif rate.subscribeThrottlingRatePerConsumer > 0:
         count, period = rate.subscribeThrottlingRatePerConsumer, max(1, rate.ratePeriodInSecond)
         said = f"subscribeThrottlingRatePerConsumer {count}, ratePeriodInSecond {period}"
-        yield Taken(path, f"{count}/{period}s", f"{origin}: {said}")
+        yield TakenValue(path, f"{count}/{period}s", f"{origin}: {said}")
 
 
-def _both(of: str, numbers: tuple[int, int], period: int, path: tuple[str, ...], origin: str) -> Iterator[Taken]:
+def _both(of: str, numbers: tuple[int, int], period: int, path: tuple[str, ...], origin: str) -> Iterator[TakenValue]:
     names = (f"{of}ThrottlingRateInMsg", f"{of}ThrottlingRateInByte")
     return _numbers(path, dict(zip(names, numbers, strict=True)), period, origin)
 
 
-def take_group(group: ResourceGroup, path: tuple[str, ...], found: Found) -> tuple[bool, bool]:
+def take_group(group: ResourceGroup, path: tuple[str, ...], found: ImportResult) -> tuple[bool, bool]:
     """Add the values of a resource group; return whether it limits publishing, and whether it limits dispatch."""
     publish = {"publishRateInMsgs": group.publishRateInMsgs, "publishRateInBytes": group.publishRateInBytes}
     dispatch = {"dispatchRateInMsgs": group.dispatchRateInMsgs, "dispatchRateInBytes": group.dispatchRateInBytes}
@@ -381,13 +389,13 @@ def take_group(group: ResourceGroup, path: tuple[str, ...], found: Found) -> tup
     return bool(both[0]), bool(both[1])
 
 
-def _numbers(path: tuple[str, ...], numbers: dict[str, int], period_s: int, origin: str) -> Iterator[Taken]:
+def _numbers(path: tuple[str, ...], numbers: dict[str, int], period_s: int, origin: str) -> Iterator[TakenValue]:
     """Yield messages, then bytes, each if it limits."""
     of_period = "" if period_s == 1 else f", ratePeriodInSecond {period_s}"
     for key, (name, number) in zip(("messages", "bytes"), numbers.items(), strict=True):
         if number > 0:
             value = number if period_s == 1 else f"{number}/{period_s}s"
-            yield Taken((*path, key), value, f"{origin}: {name} {number}{of_period}")
+            yield TakenValue((*path, key), value, f"{origin}: {name} {number}{of_period}")
 
 
 _NO_KEY = "the file has one for all (admission.{}) and none for a namespace yet; it stays in force at the broker"
@@ -409,7 +417,7 @@ _NAMESPACE: TypeAdapter[str] = TypeAdapter(NamespaceName)
 _TOPIC: TypeAdapter[str] = TypeAdapter(WholeTopic)
 
 
-def take_state(state: BrokerState, found: Found) -> None:
+def take_state(state: BrokerState, found: ImportResult) -> None:
     """Add the limits of namespaces, resource groups, topics and subscriptions, and those that have no place here."""
     for name, policies in sorted(state.namespaces.items()):
         _take_namespace(name, policies, state.cluster, found)
@@ -417,7 +425,7 @@ def take_state(state: BrokerState, found: Found) -> None:
     for topic, own in sorted(state.topics.items()):
         _take_topic(topic, own, found)
     for name in sorted(state.strange):
-        found.left.append(Left(one_line(name), "a name in a form of Pulsar's that Sluice does not know"))
+        found.left.append(LeftOut(one_line(name), "a name in a form of Pulsar's that Sluice does not know"))
     for topic in sorted(state.unlisted):
         found.notes.append(
             f"{one_line(topic)}: the broker cannot list its subscriptions: if any has a dispatch rate of its own, "
@@ -432,7 +440,7 @@ def take_state(state: BrokerState, found: Found) -> None:
         found.notes.append("topic policies are disabled at the broker (405): no topic has a limit of its own there")
 
 
-def _take_namespace(name: str, policies: NamespacePolicies, cluster: str, found: Found) -> None:
+def _take_namespace(name: str, policies: NamespacePolicies, cluster: str, found: ImportResult) -> None:
     rates: dict[str, PulsarRate | None] = {
         "publish": (policies.publish or {}).get(cluster),
         "dispatch": (policies.dispatch or {}).get(cluster) or (policies.dispatch_of_old or {}).get(cluster),
@@ -441,10 +449,10 @@ def _take_namespace(name: str, policies: NamespacePolicies, cluster: str, found:
     }
     for kind, rate in rates.items():
         if rate is not None and rate.limit() and not _is_of(_NAMESPACE, name):
-            found.left.append(Left(f"namespace {one_line(name)}: {kind}", _NAMELESS))
+            found.left.append(LeftOut(f"namespace {one_line(name)}: {kind}", _NAMELESS))
         elif take_rate(rate, ("limits", "namespaces", name, kind), "namespace", found):
             found.switch_off.append(namespace_off(name, kind))
-    found.left += [Left(f"namespace {name}: {what}", why) for what, why in _without_place(policies, cluster)]
+    found.left += [LeftOut(f"namespace {name}: {what}", why) for what, why in _without_place(policies, cluster)]
 
 
 def _without_place(policies: NamespacePolicies, cluster: str) -> Iterator[tuple[str, str]]:
@@ -457,51 +465,51 @@ def _without_place(policies: NamespacePolicies, cluster: str) -> Iterator[tuple[
             yield f"{key} {value}", why
 
 
-def _take_groups(state: BrokerState, found: Found) -> None:
+def _take_groups(state: BrokerState, found: ImportResult) -> None:
     attached: dict[str, list[str]] = {}
     for name, policies in sorted(state.namespaces.items()):
         if policies.resource_group and not _is_of(_NAMESPACE, name):
-            found.left.append(Left(f"namespace {one_line(name)}: resource group", _NAMELESS))
+            found.left.append(LeftOut(f"namespace {one_line(name)}: resource group", _NAMELESS))
         elif policies.resource_group:
             attached.setdefault(policies.resource_group, []).append(name)
     for group, namespaces in sorted(attached.items()):
         if group not in state.groups:
             what = f"resource group {one_line(group)} of {', '.join(namespaces)}"
-            found.left.append(Left(what, "the broker knows no such group"))
+            found.left.append(LeftOut(what, "the broker knows no such group"))
     for group in sorted(state.groups):
         _take_group(group, state, attached.get(group, []), found)
 
 
-def _take_group(name: str, state: BrokerState, namespaces: list[str], found: Found) -> None:
+def _take_group(name: str, state: BrokerState, namespaces: list[str], found: ImportResult) -> None:
     path = ("limits", "resource_groups", name)
     if not _is_name(name):
-        found.left.append(Left(f"resource group {one_line(name)}", _NAMELESS))
+        found.left.append(LeftOut(f"resource group {one_line(name)}", _NAMELESS))
         return
     publish, dispatch = take_group(state.groups[name], path, found)
     if not publish and not dispatch:
-        found.left.append(Left(f"resource group {name}", "it limits nothing"))
+        found.left.append(LeftOut(f"resource group {name}", "it limits nothing"))
         return
     if namespaces:
-        found.taken.append(Taken((*path, "namespaces"), tuple(namespaces), "resource_group_name of each"))
+        found.taken.append(TakenValue((*path, "namespaces"), tuple(namespaces), "resource_group_name of each"))
     found.switch_off += [group_off(namespace) for namespace in namespaces]
     if dispatch:
         found.notes.append(f"resource group {name}: Pulsar does not enforce its dispatch rates, Sluice does")
 
 
-def _take_topic(topic: str, policies: TopicPolicies, found: Found) -> None:
+def _take_topic(topic: str, policies: TopicPolicies, found: ImportResult) -> None:
     if not _is_of(_TOPIC, topic):
-        found.left.append(Left(one_line(topic), _NAMELESS))
+        found.left.append(LeftOut(one_line(topic), _NAMELESS))
         return
     for of in sorted({*policies.local, *policies.everywhere}):
         if of.subscription and not _is_name(of.subscription):
             found.left.append(
-                Left(f"{one_line(topic)}: dispatchRate of subscription {one_line(of.subscription)}", _NAMELESS)
+                LeftOut(f"{one_line(topic)}: dispatchRate of subscription {one_line(of.subscription)}", _NAMELESS)
             )
         else:
             _take_narrowest(topic, of, policies, found)
 
 
-def _take_narrowest(topic: str, of: OfTopic, policies: TopicPolicies, found: Found) -> None:
+def _take_narrowest(topic: str, of: OfTopic, policies: TopicPolicies, found: ImportResult) -> None:
     """Take this cluster's value, else the one for all clusters; both must be removed to end the limit."""
     section = ("subscriptions", of.subscription, "dispatch") if of.subscription else (of.kind,)
     path = ("limits", "topics", topic, *section)
@@ -529,7 +537,7 @@ _RUNNING = "configuration of the broker"
 _UNSURE = "its default depends on the broker's memory, so one cannot see if it was set; if so, set publish.hold_total"
 
 
-def from_broker(text: str, token_file: Path | None) -> Found:
+def from_broker(text: str, token_file: Path | None) -> ImportResult:
     """Ask the broker at a URL for its limits.
 
     Raises:
@@ -542,7 +550,7 @@ def from_broker(text: str, token_file: Path | None) -> Found:
         return found_in(asyncio.run(_ask(url, token, bar)))
 
 
-def found_in(state: BrokerState) -> Found:
+def found_in(state: BrokerState) -> ImportResult:
     """Return the import of a broker's answers.
 
     Of its configuration, only values that differ from Pulsar's defaults count, as the others were not set.
@@ -553,11 +561,11 @@ def found_in(state: BrokerState) -> Found:
     running = {key: value for key, value in state.running.items() if key not in state.dynamic}
     unsure = [key for key in running if key in DEFAULTS and DEFAULTS[key] is None]
     entries = [
-        Entry(key, value, _RUNNING) for key, value in running.items() if DEFAULTS.get(key, "") not in {value, None}
+        BrokerKey(key, value, _RUNNING) for key, value in running.items() if DEFAULTS.get(key, "") not in {value, None}
     ]
-    entries += [Entry(key, value, "dynamic configuration") for key, value in state.dynamic.items()]
+    entries += [BrokerKey(key, value, "dynamic configuration") for key, value in state.dynamic.items()]
     found = take_keys(entries)
-    found.left += [Left(Entry(key, running[key], _RUNNING).told, _UNSURE) for key in unsure]
+    found.left += [LeftOut(BrokerKey(key, running[key], _RUNNING).told, _UNSURE) for key in unsure]
     broker_off(found)
     take_state(state, found)
     return found

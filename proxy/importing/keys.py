@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from proxy.config.showing import Taken, Value
-from proxy.importing.result import Found, ImportFailed, Left
+from proxy.config.showing import TakenValue, Value
+from proxy.importing.result import ImportFailed, ImportResult, LeftOut
 
 INT_MOST, LONG_MOST = 2**31 - 1, 2**63 - 1
 
@@ -187,7 +187,7 @@ _MOST_SHOWN = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class BrokerKey:
     """A configuration key that a broker runs with.
 
     Args:
@@ -272,7 +272,7 @@ _RELATIVE_LEVELS = ("each_topic", "each_subscription")
 T = TypeVar("T")
 
 
-def take_keys(entries: Iterable[Entry]) -> Found:
+def take_keys(entries: Iterable[BrokerKey]) -> ImportResult:
     """Return the import of a broker's keys; each key occurs once.
 
     Raises:
@@ -295,9 +295,9 @@ def take_keys(entries: Iterable[Entry]) -> Found:
 class _Taking:
     """The state of one import: each method takes the keys that it is about from `entries`."""
 
-    def __init__(self, entries: dict[str, Entry]) -> None:
+    def __init__(self, entries: dict[str, BrokerKey]) -> None:
         self.entries = entries
-        self.found = Found()
+        self.found = ImportResult()
         self.problems: dict[str, list[str]] = {}
 
     def number(self, key: str, number: NumberKey) -> None:
@@ -318,7 +318,7 @@ class _Taking:
         count = self._read(entry, partial(read_number, most=INT_MOST)) if entry else 0
         if entry and count and span:
             said = period.shown if period else f"{SUBSCRIBE_PERIOD} is {span} by default"
-            self.found.taken.append(Taken(SUBSCRIBE_PATH, f"{count}/{span}s", f"{entry.shown}, {said}"))
+            self.found.taken.append(TakenValue(SUBSCRIBE_PATH, f"{count}/{span}s", f"{entry.shown}, {said}"))
         elif count == 0 and span:
             self.found.off += [found.key for found in (entry, period) if found]
 
@@ -358,7 +358,9 @@ class _Taking:
             if level in limited:
                 self._take(("limits", level, "dispatch", "relativeToPublishRate"), is_relative, entry)
         if limited.isdisjoint(_RELATIVE_LEVELS):
-            self.found.left.append(Left(entry.told, "no rate of topics or subscriptions is set that it would add to"))
+            self.found.left.append(
+                LeftOut(entry.told, "no rate of topics or subscriptions is set that it would add to")
+            )
 
     def leave(self) -> None:
         """Sort all other keys, and keys without a value, into those that are off, left, or not about limits."""
@@ -371,13 +373,13 @@ class _Taking:
             elif entry.plain.lower() in _OFF_WORDS:
                 self.found.off.append(key)
             else:
-                self.found.left.append(Left(entry.told, why))
+                self.found.left.append(LeftOut(entry.told, why))
 
-    def _set(self, key: str) -> Entry | None:
+    def _set(self, key: str) -> BrokerKey | None:
         entry = self.entries.get(key)
         return entry if entry and entry.plain else None
 
-    def _read(self, entry: Entry | None, read: Callable[[str], T]) -> T | None:
+    def _read(self, entry: BrokerKey | None, read: Callable[[str], T]) -> T | None:
         if entry is None:
             return None
         try:
@@ -386,14 +388,14 @@ class _Taking:
             self._problem(entry, str(error))
             return None
 
-    def _take(self, path: tuple[str, ...], value: Value, entry: Entry) -> None:
-        self.found.taken.append(Taken(path, value, entry.shown))
+    def _take(self, path: tuple[str, ...], value: Value, entry: BrokerKey) -> None:
+        self.found.taken.append(TakenValue(path, value, entry.shown))
 
-    def _is_off(self, entry: Entry, note: str = "") -> None:
+    def _is_off(self, entry: BrokerKey, note: str = "") -> None:
         self.found.off.append(entry.key)
         if note:
             self.found.notes.append(f"{entry.told}: {note}")
 
-    def _problem(self, entry: Entry, what: str) -> None:
+    def _problem(self, entry: BrokerKey, what: str) -> None:
         told = f"{entry.where}: {entry.key}: {shown(entry.plain)!r}: {what}"
         self.problems.setdefault(entry.key, []).append(told)

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from proxy.config.model import ConfigError, load_config
-from proxy.config.showing import Taken
+from proxy.config.showing import TakenValue
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class LeftOut:
     """A limit at the broker that was not taken over.
 
     Args:
@@ -27,13 +27,13 @@ class Left:
 
 
 @dataclass(slots=True)
-class Found:
+class ImportResult:
     """Everything that an import found; filled while a source is read."""
 
-    taken: list[Taken] = field(default_factory=list)
+    taken: list[TakenValue] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """Values taken over that mean something slightly different here, or deserve a look."""
-    left: list[Left] = field(default_factory=list)
+    left: list[LeftOut] = field(default_factory=list)
     off: list[str] = field(default_factory=list)
     """Keys about limits that are off at the broker, too."""
     others: list[str] = field(default_factory=list)
@@ -104,7 +104,7 @@ def write_output(path: Path, text: str, *, force: bool) -> None:
             new.unlink()
 
 
-def told(found: Found, *, verbose: bool) -> Iterator[str]:
+def told(found: ImportResult, *, verbose: bool) -> Iterator[str]:
     """Yield the report of an import line by line; every limit that was found is mentioned.
 
     Args:
@@ -126,7 +126,7 @@ def _list(title: str, lines: list[str]) -> Iterator[str]:
         yield from (f"  {line}" for line in lines)
 
 
-def _by_reason(left: list[Left]) -> list[str]:
+def _by_reason(left: list[LeftOut]) -> list[str]:
     reasons: dict[str, list[str]] = {}
     for one in left:
         reasons.setdefault(one.why, []).append(one.what)

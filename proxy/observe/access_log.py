@@ -14,11 +14,21 @@ from accesslog.record import (
     ThrottleLine,
 )
 from limiter.limiter import Limiter, Stream
-from proxy.config.sections import AccessLog as Section
+from proxy.config.sections import AccessLogSettings as Section
 from proxy.observe.connection import Connection
 from proxy.observe.crash_recovery import rescue
 from proxy.observe.log_files import LogFiles, operator_notices
-from proxy.observe.log_lines import Levels, LogLines, PeriodicLines, Span, Writer, as_they_are, hashed, in_log, read_key
+from proxy.observe.log_lines import (
+    Levels,
+    LineSpan,
+    LogLines,
+    PeriodicLines,
+    Writer,
+    as_they_are,
+    hashed,
+    in_log,
+    read_key,
+)
 from proxy.observe.log_writer import Keep, LogWriter, Losses, Rotation
 from proxy.observe.rejects import Reject
 
@@ -65,17 +75,17 @@ class AccessLog:
         """Ask `levels` for the levels of streams' limits from now on."""
         self._periodic.levels = levels
 
-    def interval(self, span: Span, stream: Stream, counted: dict[str, Any]) -> None:
+    def interval(self, span: LineSpan, stream: Stream, counted: dict[str, Any]) -> None:
         """Write what a stream did in `span`; `counted` belongs to the line from now on."""
         self._periodic.interval(span, stream, counted)
         self._added()
 
-    def limit(self, span: Span, limiter: Limiter, counted: dict[str, Any]) -> None:
+    def limit(self, span: LineSpan, limiter: Limiter, counted: dict[str, Any]) -> None:
         """Write what a limiter passed in `span`; `counted` belongs to the line from now on."""
         self._periodic.limit(span, limiter, counted)
         self._added()
 
-    def connection(self, span: Span, connection: Connection, *, detail: str, **end: Any) -> None:
+    def connection(self, span: LineSpan, connection: Connection, *, detail: str, **end: Any) -> None:
         """Write that a connection ended."""
         self._lines.add(
             ConnectionLine,
@@ -91,7 +101,7 @@ class AccessLog:
         )
         self.flush()
 
-    def throttle(self, span: Span, connection: Connection, side: str, cause: str) -> None:
+    def throttle(self, span: LineSpan, connection: Connection, side: str, cause: str) -> None:
         """Write that a reason not to read ended."""
         self._lines.add(
             ThrottleLine,
@@ -103,7 +113,7 @@ class AccessLog:
         )
         self.flush()
 
-    def reject(self, span: Span, reject: Reject) -> None:
+    def reject(self, span: LineSpan, reject: Reject) -> None:
         """Add what a connection was refused in `span`; the next heartbeat writes it."""
         whose = reject.connection
         self._lines.add(
@@ -118,17 +128,17 @@ class AccessLog:
             rejected=reject.rejected,
         )
 
-    def change(self, moment: Span, **said: str | None) -> None:
+    def change(self, moment: LineSpan, **said: str | None) -> None:
         """Write a change; `said` are the line's fields, each cut if it is long."""
         self._lines.add(ChangeLine, moment, **{name: _cut(text) for name, text in said.items()})
         self.flush()
 
-    def standstill(self, span: Span) -> None:
+    def standstill(self, span: LineSpan) -> None:
         """Write that the process did nothing over `span`."""
         self._lines.add(StandstillLine, span)
         self.flush()
 
-    def heartbeat(self, span: Span, *, last: bool) -> None:
+    def heartbeat(self, span: LineSpan, *, last: bool) -> None:
         """Write that the process lived through `span`; declares losses so far, if the log can be written."""
         self._lines.declare(span.end_wall)
         beat = {"dropped_lines": self.dropped_lines, "last": last, "proxy_version": self._version}

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 from limiter.activity import ActivitySet
 from limiter.limiter import Limiter, Stream
 from limiter.usage import LimiterUsage, Passed, StreamUsage
-from proxy.observe.counters import NamespaceTotals, Totals
+from proxy.observe.counters import DirectionTotals, NamespaceTotals
 
 Values = tuple[int, ...]
-"""Counts at one moment, in the order of a `Counts`; an empty one stands for the beginning."""
+"""Counts at one moment, in the order of a `CountNames`; an empty one stands for the beginning."""
 
 
-class Counts:
+class CountNames:
     """The counts of a usage that are read, and their names in the access log.
 
     Args:
@@ -38,7 +38,7 @@ class Counts:
         return dict(zip(self._names, map(sub, values, before) if before else values, strict=True))
 
 
-STREAM = Counts(
+STREAM = CountNames(
     (
         ("offered_entries", "offered_entries"),
         ("offered_messages", "offered_messages"),
@@ -54,8 +54,8 @@ STREAM = Counts(
         ("permits_granted", "permits_granted"),
     )
 )
-OBSERVED = Counts((("held_messages", "held_messages"), ("exceeded_messages", "dropped_messages")))
-LIMITER = Counts(
+OBSERVED = CountNames((("held_messages", "held_messages"), ("exceeded_messages", "dropped_messages")))
+LIMITER = CountNames(
     (
         ("idle_ns", "idle_ns"),
         ("reserved_ns", "reserved_ns"),
@@ -229,23 +229,23 @@ class CounterSnapshot:
         """Forget the marks: everything of this interval has been taken."""
         self._marks.clear()
 
-    def _of(self, stream: Stream) -> Totals:
+    def _of(self, stream: Stream) -> DirectionTotals:
         return self._totals.of(stream.name, has_messages=stream.usage.offered_messages > 0)
 
-    def _look(self, counts: Counts, usage: StreamUsage | LimiterUsage, now: int) -> dict[str, int]:
+    def _look(self, counts: CountNames, usage: StreamUsage | LimiterUsage, now: int) -> dict[str, int]:
         """Return the counts that the totals do not hold yet."""
         values = counts.read(usage, now)
         before = self._marks.get(usage, usage.reported)
         self._marks[usage] = values
         return counts.changes(values, before)
 
-    def _take(self, counts: Counts, usage: StreamUsage | LimiterUsage, now: int) -> Taken:
+    def _take(self, counts: CountNames, usage: StreamUsage | LimiterUsage, now: int) -> Taken:
         values, before = counts.read(usage, now), usage.reported
         usage.reported = values
         return Taken(values, before, self._marks.pop(usage, None))
 
 
-def _changes(counts: Counts, taken: Taken) -> tuple[dict[str, int], dict[str, int]]:
+def _changes(counts: CountNames, taken: Taken) -> tuple[dict[str, int], dict[str, int]]:
     """Return the counts since the last line, and the part of them that the totals do not hold yet."""
     changes = counts.changes(taken.values, taken.before)
     return changes, changes if taken.mark is None else counts.changes(taken.values, taken.mark)

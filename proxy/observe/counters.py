@@ -116,7 +116,7 @@ LONGEST_NAME = 200
 OTHERS = ("_others", "_others")
 
 
-class Totals:
+class DirectionTotals:
     """Counts of one namespace in one direction since the start. `received` counts what was offered to the limits.
 
     The two `would_…` count what limits in mode `observe` would have done.
@@ -186,14 +186,14 @@ class LevelTotals:
 
 
 class NamespaceTotals:
-    """A `Totals` for each (tenant, namespace, direction); those over the bound are counted together as `_others`.
+    """A `DirectionTotals` for each (tenant, namespace, direction); those over the bound count together as `_others`.
 
     Attributes:
         by_level: A `LevelTotals` for each (direction, level): both are fixed words.
     """
 
     def __init__(self) -> None:
-        self.by_name: dict[tuple[str, str, str], Totals] = {}
+        self.by_name: dict[tuple[str, str, str], DirectionTotals] = {}
         self.by_level: dict[tuple[str, str], LevelTotals] = {}
 
     def label(self, tenant: str, namespace: str, direction: str, *, has_messages: bool = True) -> tuple[str, str, str]:
@@ -206,12 +206,12 @@ class NamespaceTotals:
             return key
         return (*OTHERS, direction)
 
-    def of(self, name: StreamName, *, has_messages: bool = True) -> Totals:
+    def of(self, name: StreamName, *, has_messages: bool = True) -> DirectionTotals:
         """Return the totals to add to for a stream."""
         label = self.label(name.tenant, name.namespace, name.direction, has_messages=has_messages)
         totals = self.by_name.get(label)
         if totals is None:
-            totals = self.by_name[label] = Totals()
+            totals = self.by_name[label] = DirectionTotals()
         return totals
 
     def of_level(self, direction: str, level: str) -> LevelTotals:

@@ -22,7 +22,7 @@ from limiter.registry import Registry
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counter_snapshot import CounterSnapshot, TakenLimiter, TakenStream
 from proxy.observe.counters import Counters, NamespaceTotals
-from proxy.observe.log_lines import Span
+from proxy.observe.log_lines import LineSpan
 from proxy.observe.rejects import Rejects
 
 HEARTBEAT_S = 30.0
@@ -67,7 +67,7 @@ class Intervals:
         self._beaten = self._ended
         self._cut_at: dict[Stream | Scope, Moment] = {}
         """Streams and scopes that got other values within the interval: their next line begins there."""
-        self._untold: deque[tuple[Span, TakenStream | TakenLimiter]] = deque()
+        self._untold: deque[tuple[LineSpan, TakenStream | TakenLimiter]] = deque()
         self._telling: asyncio.Handle | None = None
         self._heart: asyncio.TimerHandle | None = None
         self._stood_until = 0
@@ -126,10 +126,10 @@ class Intervals:
             self._heart.cancel()
         self._beat_now(last=True)
 
-    def span_since(self, started_at: int) -> Span:
+    def span_since(self, started_at: int) -> LineSpan:
         """Return the span from a monotonic moment until now."""
         wall, now = self._wall(), self._clock()
-        return Span(wall - (now - started_at), wall, now - started_at)
+        return LineSpan(wall - (now - started_at), wall, now - started_at)
 
     def _sleep(self) -> None:
         """Set the timer for the boundary; while limits follow publish rates, for about a second at most."""
@@ -236,11 +236,11 @@ class Intervals:
             return began[0] + one.made_at - began[1], one.made_at
         return began
 
-    def _taken(self, one: Stream | Limiter, end: Moment) -> tuple[Span, TakenStream | TakenLimiter]:
+    def _taken(self, one: Stream | Limiter, end: Moment) -> tuple[LineSpan, TakenStream | TakenLimiter]:
         """Return the counts of a stream or limiter up to a moment, and their span."""
         (began_wall, began), (wall, now) = self._began(one), end
         take = self._tally.take_stream(one, now) if isinstance(one, Stream) else self._tally.take_limiter(one, now)
-        return Span(began_wall, wall, now - began), take
+        return LineSpan(began_wall, wall, now - began), take
 
     def _tell_all(self) -> None:
         """Make the lines still to come: a value is about to change, or the totals are to be read."""
@@ -248,7 +248,7 @@ class Intervals:
             self._telling.cancel()
             self._tell_some()
 
-    def _tell(self, span: Span, taken: TakenStream | TakenLimiter) -> None:
+    def _tell(self, span: LineSpan, taken: TakenStream | TakenLimiter) -> None:
         if isinstance(taken, TakenLimiter):
             self._log.limit(span, taken.limiter, self._tally.of_limiter(taken))
             return
@@ -276,7 +276,7 @@ class Intervals:
 
     def _beat_now(self, *, last: bool, at: tuple[int, int] | None = None) -> None:
         wall, now = (self._wall(), self._clock()) if at is None or at[1] < self._beaten[1] else at
-        span = Span(self._beaten[0], wall, now - self._beaten[1])
+        span = LineSpan(self._beaten[0], wall, now - self._beaten[1])
         for reject in self._rejects.take():
             self._log.reject(span, reject)
         self._log.heartbeat(span, last=last)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import structlog
 
-from proxy.observe.log_writer import Batch, Lines, LogWriter, Loss, Notices, Trouble
+from proxy.observe.log_writer import LineBatch, LineRun, LogWriter, Loss, Notices, Trouble
 
 
 class LogFiles:
@@ -31,7 +31,7 @@ class LogFiles:
         self.retention = writer.retention
         self._writer = writer
         self._queue = queue
-        self._waiting: deque[Batch] = deque()
+        self._waiting: deque[LineBatch] = deque()
         self._waiting_size = 0
         self._signal = threading.Condition()
         self._is_ending = False
@@ -50,7 +50,7 @@ class LogFiles:
             declares: The losses that the first of them declare, if any.
         """
         now = time.time_ns()
-        batch = Batch(data, Lines(lines, first_seq, first_seq + lines - 1, now, now), declares)
+        batch = LineBatch(data, LineRun(lines, first_seq, first_seq + lines - 1, now, now), declares)
         with self._signal:
             if declares or self._waiting_size + len(data) <= self._queue:
                 self._waiting.append(batch)

@@ -156,7 +156,7 @@ _JSON = msgspec.json.Encoder()
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class LineSpan:
     """A span of time: wall clock for people, monotonic for rates; nanoseconds."""
 
     start_wall: int
@@ -235,9 +235,9 @@ class LogLines:
         self._pending = bytearray()
         self._pending_lines = 0
         self._encoder = msgspec.json.Encoder()
-        self._head_of: tuple[type[Line], Span] | None = None
+        self._head_of: tuple[type[Line], LineSpan] | None = None
         self._head = b""
-        self._span: Span | None = None
+        self._span: LineSpan | None = None
         self._span_fields: dict[str, Any] = {}
 
     @property
@@ -254,7 +254,7 @@ class LogLines:
         """Count a line without making it."""
         self.written += 1
 
-    def add(self, kind: type[Line], span: Span, **fields: Any) -> None:
+    def add(self, kind: type[Line], span: LineSpan, **fields: Any) -> None:
         """Add a line."""
         if self._files is None:
             self.skip()
@@ -268,7 +268,7 @@ class LogLines:
         kept = {name: value for name, value in fields.items() if name not in left_out or left_out[name] != value}
         return self._encoder.encode(kept)[1:-1] + b","
 
-    def add_known(self, kind: type[Line], span: Span, known: bytes, fields: dict[str, Any]) -> None:
+    def add_known(self, kind: type[Line], span: LineSpan, known: bytes, fields: dict[str, Any]) -> None:
         """Add a line of the fields that `known` encoded, and the rest of its fields."""
         if self._head_of != (kind, span):
             self._head_of, self._head = (kind, span), self._head_bytes(kind, span)
@@ -305,20 +305,20 @@ class LogLines:
         return self._files.close(patience_s) and self._files.losses.are_declared
 
     def _declare(self, files: LogFiles, at: int) -> None:
-        losses, moment = files.losses.take(), Span(at, at, 0)
+        losses, moment = files.losses.take(), LineSpan(at, at, 0)
         if losses:
             self.flush()
         for loss in losses:
             line = self._encoded(LossLine, moment, _loss_fields(loss))
             files.write(line, self.written - 1, 1, (loss,))
 
-    def _head_bytes(self, kind: type[Line], span: Span) -> bytes:
+    def _head_bytes(self, kind: type[Line], span: LineSpan) -> bytes:
         """Return the beginning of all lines of one kind and span."""
         writer, tag = self._writer, kind.__struct_config__.tag
         head = {"kind": tag, "v": SCHEMA_VERSION, "proxy_id": writer.proxy_id, "boot_id": writer.boot_id}
         return self._encoder.encode(head | span.fields())[:-1] + b","
 
-    def _encoded(self, kind: type[Line], span: Span, fields: dict[str, Any]) -> bytes:
+    def _encoded(self, kind: type[Line], span: LineSpan, fields: dict[str, Any]) -> bytes:
         if span is not self._span:  # thousands of lines of one interval have the same
             self._span, self._span_fields = span, span.fields()
         writer = self._writer
@@ -344,7 +344,7 @@ Fields = dict[str, Any]
 T = TypeVar("T", bound=Hashable)
 
 
-class Known(Generic[T]):
+class KnownLines(Generic[T]):
     """The last encoding for each owner; owners that were not asked for between two calls of `turn` are forgotten."""
 
     def __init__(self) -> None:
@@ -403,10 +403,10 @@ class PeriodicLines:
         self._lines = lines
         self._shown = shown
         self.levels: Levels = ByChain()
-        self._streams = Known[Stream]()
-        self._limiters = Known[Limiter]()
+        self._streams = KnownLines[Stream]()
+        self._limiters = KnownLines[Limiter]()
 
-    def interval(self, span: Span, stream: Stream, counted: Fields) -> None:
+    def interval(self, span: LineSpan, stream: Stream, counted: Fields) -> None:
         """Add the line of a stream for `span`; `counted` becomes the line's, with all the other fields added."""
         if not self._lines.is_kept:
             self._lines.skip()
@@ -430,7 +430,7 @@ class PeriodicLines:
             counted["reason"] = ""
         self._lines.add_known(IntervalLine, span, known, _without_rejected(counted))
 
-    def limit(self, span: Span, limiter: Limiter, counted: Fields) -> None:
+    def limit(self, span: LineSpan, limiter: Limiter, counted: Fields) -> None:
         """Add the line of a limiter for `span`; `counted` becomes the line's, with all the other fields added."""
         if not self._lines.is_kept:
             self._lines.skip()

@@ -97,7 +97,7 @@ Cause = Literal["disk", "queue", "killed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class LineRun:
     """Consecutive lines of this run, or the sum of several such ranges.
 
     Args:
@@ -114,8 +114,8 @@ class Lines:
     since: int
     until: int
 
-    def __add__(self, other: "Lines") -> "Lines":
-        return Lines(
+    def __add__(self, other: "LineRun") -> "LineRun":
+        return LineRun(
             self.number + other.number,
             min(self.first, other.first),
             max(self.last, other.last),
@@ -123,7 +123,7 @@ class Lines:
             max(self.until, other.until),
         )
 
-    def behind(self, number: int) -> "Lines":
+    def behind(self, number: int) -> "LineRun":
         """Return these lines without the first `number`."""
         return replace(self, number=self.number - number, first=self.first + number)
 
@@ -157,10 +157,10 @@ class Losses:
         self.total = 0
         self._boot_id = boot_id
         self._of_killed = list(of_killed)
-        self._own: dict[Cause, tuple[Lines, str]] = {}
+        self._own: dict[Cause, tuple[LineRun, str]] = {}
         self._lock = threading.Lock()
 
-    def lose(self, cause: Cause, lines: Lines, detail: str = "") -> None:
+    def lose(self, cause: Cause, lines: LineRun, detail: str = "") -> None:
         """Count lines that will not reach a reader."""
         with self._lock:
             self.total += lines.number
@@ -186,14 +186,14 @@ class Losses:
                 if loss.lost_lines is None or loss.last_seq is None:
                     self._of_killed.append(loss)
                 else:
-                    lines = Lines(loss.lost_lines, loss.first_seq, loss.last_seq, loss.since, loss.until)
+                    lines = LineRun(loss.lost_lines, loss.first_seq, loss.last_seq, loss.since, loss.until)
                     self._add(loss.cause, lines, loss.detail)
 
-    def _add(self, cause: Cause, lines: Lines, detail: str) -> None:
+    def _add(self, cause: Cause, lines: LineRun, detail: str) -> None:
         before = self._own.get(cause)
         self._own[cause] = (lines, detail) if before is None else (before[0] + lines, detail)
 
-    def _loss(self, cause: Cause, lines: Lines, detail: str) -> Loss:
+    def _loss(self, cause: Cause, lines: LineRun, detail: str) -> Loss:
         return Loss(self._boot_id, cause, detail, lines.number, lines.first, lines.last, lines.since, lines.until)
 
 
@@ -226,7 +226,7 @@ class LogFile:
     def __init__(self, unfinished: Path, closed: Path, sync: Sync) -> None:
         self.path = closed
         self.size = 0
-        self.lines: Lines | None = None
+        self.lines: LineRun | None = None
         self.declared: list[Loss] = []
         self._unfinished = unfinished
         self._sync = sync
@@ -238,7 +238,7 @@ class LogFile:
         """True if the file, or its folder, was deleted."""
         return os.fstat(self._file.fileno()).st_nlink == 0
 
-    def append(self, data: bytes, lines: Lines, declares: tuple[Loss, ...]) -> tuple[int, OSError | None]:
+    def append(self, data: bytes, lines: LineRun, declares: tuple[Loss, ...]) -> tuple[int, OSError | None]:
         """Write whole lines; after an error the file is to be closed.
 
         Returns:
@@ -249,7 +249,7 @@ class LogFile:
             done = self._cut_back(data, done)
         kept = data.count(b"\n", 0, done)
         if kept:
-            before, more = self.lines, Lines(kept, lines.first, lines.first + kept - 1, lines.since, lines.until)
+            before, more = self.lines, LineRun(kept, lines.first, lines.first + kept - 1, lines.since, lines.until)
             self.lines = more if before is None else before + more
             self.declared += declares[:kept]
             self.size += done
@@ -490,11 +490,11 @@ class Rotation:
     keep: Keep = KEEP_ALL
 
 
-class Batch(NamedTuple):
+class LineBatch(NamedTuple):
     """Whole lines, and the losses that the first of them declare, if any."""
 
     data: bytes
-    lines: Lines
+    lines: LineRun
     declares: tuple[Loss, ...]
 
 
@@ -544,7 +544,7 @@ class LogWriter:
             return None
         return max(0.0, self._file_since + self._rotation.age_s - time.monotonic())
 
-    def append(self, batch: Batch) -> None:
+    def append(self, batch: LineBatch) -> None:
         """Write lines; those that cannot be written are counted as lost."""
         if self._file is not None and self._file.is_gone:
             self.close_file()
@@ -596,7 +596,7 @@ class LogWriter:
                 self._closed(file)
             else:
                 gone = f"{file.path}: it was deleted before it was closed"
-                self.lose("disk", Batch(b"", file.lines, tuple(file.declared)), gone)
+                self.lose("disk", LineBatch(b"", file.lines, tuple(file.declared)), gone)
                 self.tell("disk", gone)
             self._unnamed.pop(0)
 
@@ -613,7 +613,7 @@ class LogWriter:
             return False
         return True
 
-    def lose(self, cause: Literal["disk", "queue"], batch: Batch, detail: str) -> None:
+    def lose(self, cause: Literal["disk", "queue"], batch: LineBatch, detail: str) -> None:
         """Count lines that will not reach a reader, and take back the losses that they declare."""
         if batch.lines.number:
             self.losses.lose(cause, batch.lines, detail)

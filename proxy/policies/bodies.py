@@ -201,7 +201,7 @@ class BodyError(Exception):
     """A body cannot be read; the text says what is wrong in it."""
 
 
-class Written(msgspec.Struct, frozen=True):
+class KeptRate(msgspec.Struct, frozen=True):
     """A rate as it is kept: whose form it has, and the body in that form."""
 
     form: Literal["pulsar", "sluice"]
@@ -242,12 +242,12 @@ def read_body(text: bytes | str, kind: type[T]) -> T:
 
 def kept_as_pulsar_s(body: msgspec.Struct) -> str:
     """A body of Pulsar's, as the store keeps it."""
-    return msgspec.json.encode(Written("pulsar", msgspec.Raw(msgspec.json.encode(body)))).decode()
+    return msgspec.json.encode(KeptRate("pulsar", msgspec.Raw(msgspec.json.encode(body)))).decode()
 
 
 def kept_as_own(body: Any) -> str:
     """A section of the configuration, as the store keeps it."""
-    return msgspec.json.encode(Written("sluice", msgspec.Raw(msgspec.json.encode(body)))).decode()
+    return msgspec.json.encode(KeptRate("sluice", msgspec.Raw(msgspec.json.encode(body)))).decode()
 
 
 def limit_of(key: PolicyKey, kept: str, mode: Mode = "enforce") -> Limit:
@@ -271,7 +271,7 @@ def limit_of(key: PolicyKey, kept: str, mode: Mode = "enforce") -> Limit:
 
 
 def _read_limit(kind: PolicyKind, setting: str, kept: str, mode: Mode) -> Limit:
-    written = read_body(kept, Written)
+    written = read_body(kept, KeptRate)
     if written.form == "pulsar":
         limit = read_body(bytes(written.body), _PULSAR[kind]).limit()
         return limit if limit.mode == mode else replace(limit, mode=mode)
@@ -294,7 +294,7 @@ def pulsar_body(key: PolicyKey, kept: str) -> msgspec.Struct:
     Raises:
         BodyError: If it is none.
     """
-    written, form = read_body(kept, Written), _PULSAR[key.kind]
+    written, form = read_body(kept, KeptRate), _PULSAR[key.kind]
     return read_body(bytes(written.body), form) if written.form == "pulsar" else form.of(limit_of(key, kept))
 
 

@@ -15,7 +15,7 @@ from limiter.levels import ABOUTS, NAME, About, Setting
 from limiter.policies import Value
 from limiter.rates import DIRECTIONS, Direction, Limit
 from proxy.config.limits import Limits
-from proxy.config.showing import Taken, yaml_text
+from proxy.config.showing import TakenValue, yaml_text
 from proxy.policies.bodies import (
     NO_LIMIT,
     OwnGroup,
@@ -120,20 +120,20 @@ def path_of(place: PolicyTarget) -> tuple[str, ...]:
     return record.path(about, names)
 
 
-def written(policies: PolicySet) -> Iterator[Taken]:
+def written(policies: PolicySet) -> Iterator[TakenValue]:
     """Every value of a configuration that says the same, each with its origin."""
     for place in sorted(policies.values):
         value = policies.values[place]
         path = path_of(place)
         if place[0] == "subscribe":
-            yield Taken(path, section_of("subscribe", value.limit)["messages"], value.origin)
+            yield TakenValue(path, section_of("subscribe", value.limit)["messages"], value.origin)
             continue
         for key, part in section_of(place[0], value.limit).items():
-            yield Taken((*path, key), part, value.origin)
+            yield TakenValue((*path, key), part, value.origin)
     yield from _groups(policies)
 
 
-def _groups(policies: PolicySet) -> Iterator[Taken]:
+def _groups(policies: PolicySet) -> Iterator[TakenValue]:
     members: dict[tuple[str, Member], list[str]] = {(group, "namespace"): [] for group in sorted(policies.groups)}
     origins: dict[tuple[str, Member], set[str]] = {}
     for (member, name), attached in sorted(policies.attached.items()):
@@ -144,7 +144,7 @@ def _groups(policies: PolicySet) -> Iterator[Taken]:
         if not names and (group in limited or (group, "tenant") in members):
             continue  # what else is said of the group says that it is there
         said = ", ".join(sorted(origins.get((group, member), ()))) or "none attached"
-        yield Taken(("limits", "resource_groups", group, f"{member}s"), tuple(names), said)
+        yield TakenValue(("limits", "resource_groups", group, f"{member}s"), tuple(names), said)
 
 
 def as_tree(policies: PolicySet) -> dict[str, Any]:

@@ -129,7 +129,7 @@ _EXPECTED = (TargetRefusedError, OSError)
 """How a dial may fail."""
 
 
-class Caller(Protocol):
+class BrokerCaller(Protocol):
     """Who wants to be connected: a session."""
 
     def not_connected(self, end: SessionEnd) -> None:
@@ -147,24 +147,24 @@ class BrokerConnector:
     def __init__(self, config: Config, targets: Targets) -> None:
         self._broker = config.broker
         self._targets = targets
-        self._handshakes = Deadlines[Caller](config.handshake_timeout, self._not_greeted)
-        self._answers = Deadlines[Caller](config.connect_timeout, self._not_answered)
-        self._dials: dict[Caller, tuple[ConnectAttempt, Endpoint]] = {}
+        self._handshakes = Deadlines[BrokerCaller](config.handshake_timeout, self._not_greeted)
+        self._answers = Deadlines[BrokerCaller](config.connect_timeout, self._not_answered)
+        self._dials: dict[BrokerCaller, tuple[ConnectAttempt, Endpoint]] = {}
 
     @property
     def under_way(self) -> int:
         """Handshakes and dials that are not over."""
         return len(self._handshakes) + len(self._dials)
 
-    def begin(self, caller: Caller) -> None:
+    def begin(self, caller: BrokerCaller) -> None:
         """A client is there: from now on the handshake's time runs, until `finish`."""
         self._handshakes.begin(caller)
 
-    def finish(self, caller: Caller) -> None:
+    def finish(self, caller: BrokerCaller) -> None:
         """The broker accepted the client."""
         self._handshakes.end(caller)
 
-    def connected(self, caller: Caller) -> None:
+    def connected(self, caller: BrokerCaller) -> None:
         """The broker is there: what is left of the dial ends by itself.
 
         Were it cancelled now, the loop would drop the connection and never say that it is gone.
@@ -172,7 +172,7 @@ class BrokerConnector:
         if self._dials.pop(caller, None) is not None:
             self._answers.end(caller)
 
-    def give_up(self, caller: Caller) -> None:
+    def give_up(self, caller: BrokerCaller) -> None:
         """All is over, be it before, while or after the broker is dialled."""
         self._handshakes.end(caller)
         if caller in self._dials:
@@ -184,7 +184,7 @@ class BrokerConnector:
         """The broker that a client gets: the one that it named, else the configured one."""
         return target or self._broker
 
-    def dial(self, caller: Caller, wanted: Endpoint, protocol: asyncio.BaseProtocol) -> None:
+    def dial(self, caller: BrokerCaller, wanted: Endpoint, protocol: asyncio.BaseProtocol) -> None:
         """Connect `protocol` to an IP address of the wanted broker, if that is allowed."""
         connect = asyncio.get_running_loop().create_connection
         coroutine: Coroutine[Any, Any, object]
@@ -202,7 +202,7 @@ class BrokerConnector:
         targets, patience = self._targets, self._answers.seconds
         await asyncio.get_running_loop().create_task(targets.connect(wanted, connect, patience))
 
-    def _dialled(self, caller: Caller, attempt: ConnectAttempt, error: Exception | None) -> None:
+    def _dialled(self, caller: BrokerCaller, attempt: ConnectAttempt, error: Exception | None) -> None:
         dial = self._dials.get(caller)
         if dial is None or dial[0] is not attempt:
             return
@@ -217,12 +217,12 @@ class BrokerConnector:
                 SessionEnd(CloseReason.BROKER_UNREACHABLE, f"{wanted}: {str(error) or self._too_long()}")
             )
 
-    def _not_answered(self, caller: Caller) -> None:
+    def _not_answered(self, caller: BrokerCaller) -> None:
         attempt, wanted = self._dials.pop(caller)
         attempt.cancel()
         caller.not_connected(SessionEnd(CloseReason.BROKER_UNREACHABLE, f"{wanted}: {self._too_long()}"))
 
-    def _not_greeted(self, caller: Caller) -> None:
+    def _not_greeted(self, caller: BrokerCaller) -> None:
         end = SessionEnd(CloseReason.HANDSHAKE_TIMEOUT, f"not connected after {self._handshakes.seconds:g} s")
         caller.not_connected(end)
 

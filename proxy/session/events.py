@@ -11,7 +11,7 @@ from mypy_extensions import mypyc_attr
 from protocol.pulsar_pb2 import NotAllowedError, ServerError, ServiceNotReady, TooManyRequests
 from proxy.observe.connection import Connection
 from proxy.observe.counters import Counters
-from proxy.observe.log_lines import Span
+from proxy.observe.log_lines import LineSpan
 from proxy.observe.operator_log import ThrottledLog
 from proxy.session.transport import Cause
 
@@ -119,17 +119,17 @@ and their lines would crowd out those of the streams."""
 class Spans(Protocol):
     """Makes time spans: `observe.intervals.Intervals`."""
 
-    def span_since(self, started_at: int) -> Span:
+    def span_since(self, started_at: int) -> LineSpan:
         """Return the span from a monotonic moment until now."""
 
 
 class Lines(Protocol):
     """Writes lines of the access log: `observe.access_log.AccessLog`."""
 
-    def connection(self, span: Span, connection: Connection, *, detail: str, **end: Any) -> None:
+    def connection(self, span: LineSpan, connection: Connection, *, detail: str, **end: Any) -> None:
         """Write the line of a connection that ended."""
 
-    def throttle(self, span: Span, connection: Connection, side: str, cause: str) -> None:
+    def throttle(self, span: LineSpan, connection: Connection, side: str, cause: str) -> None:
         """Write the line of a reason not to read that ended."""
 
 

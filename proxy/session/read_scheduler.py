@@ -297,7 +297,7 @@ class ReadScheduler:
         self._groups.pop(address, None)
 
 
-class Resumed(Protocol):
+class ResumedReader(Protocol):
     """A connection that waits in a `ResumeQueue`."""
 
     def turn_came(self) -> bool:
@@ -319,13 +319,13 @@ class ResumeQueue:
     """
 
     def __init__(self) -> None:
-        self._places: dict[Resumed, int] = {}
-        self._row: list[tuple[int, Resumed]] = []
-        self._in_row: set[Resumed] = set()
+        self._places: dict[ResumedReader, int] = {}
+        self._row: list[tuple[int, ResumedReader]] = []
+        self._in_row: set[ResumedReader] = set()
         self._last = 0
         self._is_busy = False
 
-    def goes_first(self, reader: Resumed) -> bool:
+    def goes_first(self, reader: ResumedReader) -> bool:
         """Return whether the connection may read on now, as none is before it; else it joins the line."""
         if self._is_busy or self._places:
             self.join(reader)
@@ -333,7 +333,7 @@ class ResumeQueue:
         self._begin_turn()
         return True
 
-    def join(self, reader: Resumed) -> None:
+    def join(self, reader: ResumedReader) -> None:
         """Put a connection in line: behind all others, or at the place that it had when it was stopped."""
         if reader not in self._places:
             self._last += 1
@@ -344,7 +344,7 @@ class ResumeQueue:
         if not self._is_busy:
             self._begin_turn()
 
-    def leave(self, reader: Resumed) -> None:
+    def leave(self, reader: ResumedReader) -> None:
         """Remove a connection that will not be read again."""
         self._places.pop(reader, None)
 

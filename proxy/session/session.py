@@ -21,7 +21,7 @@ from protocol.flow import FLOW
 from protocol.kinds import MESSAGE, SEND
 from protocol.limits import DEFAULT_MAX_MESSAGE_SIZE, max_frame_size
 from protocol.pulsar_pb2 import CommandPing, CommandPong
-from proxy.blocking.blocklist import Ended
+from proxy.blocking.blocklist import EndedByRule
 from proxy.blocking.rules import Rule
 from proxy.budgets import Budget, Claim, Share
 from proxy.observe.connection import Connection
@@ -47,7 +47,7 @@ _MAX_FRAME = max_frame_size(DEFAULT_MAX_MESSAGE_SIZE)
 """Most bytes of a frame until the broker names its largest message."""
 
 
-class State(Enum):
+class SessionState(Enum):
     """The state of a session."""
 
     GREETING = "greeting"
@@ -57,10 +57,10 @@ class State(Enum):
     ENDING = "ending"
 
 
-_GREETING: Final = State.GREETING  # compiled, to look one up in its class costs as much as ten comparisons
-_DIALLING: Final = State.DIALLING
-_RELAYING: Final = State.RELAYING
-_ENDING: Final = State.ENDING
+_GREETING: Final = SessionState.GREETING  # compiled, to look one up in its class costs as much as ten comparisons
+_DIALLING: Final = SessionState.DIALLING
+_RELAYING: Final = SessionState.RELAYING
+_ENDING: Final = SessionState.ENDING
 
 
 def _nothing() -> None:
@@ -503,18 +503,18 @@ class Session(TransportOwner):
             self.broke_protocol(transport, error)
         transport.resume_reading()
 
-    def rule_added(self, rule: Rule) -> Ended:
+    def rule_added(self, rule: Rule) -> EndedByRule:
         """Apply a new rule of the blocklist; a client that has not sent CONNECT yet is judged when it does."""
         if not rule.key.kind.is_of_connections:
-            return Ended(0, 0 if self.forwarding is None else self.forwarding.blocks.end_streams(rule))
+            return EndedByRule(0, 0 if self.forwarding is None else self.forwarding.blocks.end_streams(rule))
         if self.state not in {_DIALLING, _RELAYING}:
-            return Ended(0, 0)
+            return EndedByRule(0, 0)
         own = self._blocked_by()
         if own is None:
-            return Ended(0, 0)
+            return EndedByRule(0, 0)
         self._engine.blocklist.ended(own, self.connection)
         self.not_connected(SessionEnd(CloseReason.BLOCKED, str(rule)))
-        return Ended(1, 0)
+        return EndedByRule(1, 0)
 
     # ---- handshake
 
@@ -587,7 +587,7 @@ class Session(TransportOwner):
 
     def _turn_away(self, end: SessionEnd) -> None:
         """Keep a blocked client for as long as a handshake may take."""
-        self.state, self._last_word = State.TURNED_AWAY, end
+        self.state, self._last_word = SessionState.TURNED_AWAY, end
         reply = self._forward().to_client.writer.reply
         self._turned_away = BlockedClientResponder(self._connect, self._blocked_by, reply, partial(self.finish, end))
         self._refuse(self._take_rest())

@@ -13,19 +13,19 @@ from limiter.workers.hearing import hear
 from limiter.workers.judge import Judge
 from limiter.workers.letters import Closed, Letter, Opened
 from protocol.topic_name import parse_topic
-from proxy.blocking.blocklist import NOTHING_ENDED
-from proxy.blocking.blocklist import Ended as EndedByRule
+from proxy.blocking.blocklist import NOTHING_ENDED, EndedByRule
 from proxy.blocking.rules import Key, Kind, Rule
 from proxy.engine import NearEngine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.connection import Connection
-from proxy.observe.log_lines import Span
+from proxy.observe.log_lines import LineSpan
 from proxy.workers.channel import Channel
 from proxy.workers.counting import Sums
 from proxy.workers.doorkeeper import Doorkeeper
 from proxy.workers.letters import (
     Accepted,
-    Blocked,
+    BlockAdded,
+    BlockRemoved,
     Bounds,
     Counted,
     Ended,
@@ -40,7 +40,6 @@ from proxy.workers.letters import (
     Resumed,
     Tell,
     Told,
-    Unblocked,
     Up,
     Whose,
 )
@@ -114,12 +113,12 @@ class Desk:
 
     def rule_added(self, rule: Rule) -> EndedByRule:
         """Something is blocked from now on; what that ends, the worker logs itself."""
-        self.channel.send([Blocked(_told(rule.key), rule.reason, rule.since_ns, rule.origin)])
+        self.channel.send([BlockAdded(_told(rule.key), rule.reason, rule.since_ns, rule.origin)])
         return NOTHING_ENDED
 
     def rule_removed(self, key: Key) -> None:
         """Something is blocked no longer."""
-        self.channel.send([Unblocked(_told(key))])
+        self.channel.send([BlockRemoved(_told(key))])
 
     def bounds(self) -> Bounds:
         """What the worker is to ask for before it lets somebody in."""
@@ -222,7 +221,7 @@ class Desk:
         connection = _connection(letter.whose)
         self.last_id = max(self.last_id, connection.connection_id)
         self._access.connection(
-            Span(*letter.span),
+            LineSpan(*letter.span),
             connection,
             end_cause=letter.end_cause,
             detail=letter.detail,
@@ -231,7 +230,7 @@ class Desk:
         )
 
     def _resumed(self, letter: Resumed) -> None:
-        self._access.throttle(Span(*letter.span), _connection(letter.whose), letter.side, letter.cause)
+        self._access.throttle(LineSpan(*letter.span), _connection(letter.whose), letter.side, letter.cause)
 
     def _refused(self, letter: Refused) -> None:
         self._engine.rejects.note(

@@ -24,7 +24,7 @@ class Ready(Letter, tag=41):
     """The worker listens."""
 
 
-class Blocked(Letter, tag=42):
+class BlockAdded(Letter, tag=42):
     """A rule holds from now on."""
 
     key: BlockKey
@@ -33,7 +33,7 @@ class Blocked(Letter, tag=42):
     origin: str
 
 
-class Unblocked(Letter, tag=43):
+class BlockRemoved(Letter, tag=43):
     """A rule holds no longer."""
 
     key: BlockKey
@@ -161,5 +161,5 @@ class Accepted(Letter, tag=60):
 
 Up = Report | Ready | Told | Counted | Ended | Resumed | Refused | Hit | Here | Enter | Accepted | Left
 """What a worker says."""
-Down = Verdict | Hello | Blocked | Unblocked | Tell | Stop | Knock | Bounds | Admitted | NotAdmitted | Kept
+Down = Verdict | Hello | BlockAdded | BlockRemoved | Tell | Stop | Knock | Bounds | Admitted | NotAdmitted | Kept
 """What its supervisor says."""

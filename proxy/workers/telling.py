@@ -7,7 +7,7 @@ from typing import Any
 from limiter.workers.letters import Letter
 from proxy.observe.connection import Connection
 from proxy.observe.counters import Counters
-from proxy.observe.log_lines import Span
+from proxy.observe.log_lines import LineSpan
 from proxy.session.events import SessionEnd, SessionLog
 from proxy.session.transport import Cause
 from proxy.workers.letters import Ended, Resumed, Stretch, Whose
@@ -23,16 +23,16 @@ class FarLog:
     def __init__(self, tell: Callable[[Letter], None]) -> None:
         self._tell = tell
 
-    def span_since(self, started_at: int) -> Span:
+    def span_since(self, started_at: int) -> LineSpan:
         """From a monotonic moment until now."""
         wall, now = time.time_ns(), time.monotonic_ns()
-        return Span(wall - (now - started_at), wall, now - started_at)
+        return LineSpan(wall - (now - started_at), wall, now - started_at)
 
-    def connection(self, span: Span, connection: Connection, *, detail: str, **end: Any) -> None:
+    def connection(self, span: LineSpan, connection: Connection, *, detail: str, **end: Any) -> None:
         """A connection ended."""
         self._tell(Ended(whose_of(connection), _stretch(span), detail=detail, **end))
 
-    def throttle(self, span: Span, connection: Connection, side: str, cause: str) -> None:
+    def throttle(self, span: LineSpan, connection: Connection, side: str, cause: str) -> None:
         """A reason not to read ended."""
         self._tell(Resumed(whose_of(connection), _stretch(span), side, cause))
 
@@ -83,5 +83,5 @@ def whose_of(connection: Connection) -> Whose:
     )
 
 
-def _stretch(span: Span) -> Stretch:
+def _stretch(span: LineSpan) -> Stretch:
     return span.start_wall, span.end_wall, span.duration

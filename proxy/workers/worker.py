@@ -25,7 +25,8 @@ from proxy.workers.far import FarEngine, share_of
 from proxy.workers.far_admission import FarAdmission
 from proxy.workers.letters import (
     Admitted,
-    Blocked,
+    BlockAdded,
+    BlockRemoved,
     Bounds,
     Down,
     Hello,
@@ -39,7 +40,6 @@ from proxy.workers.letters import (
     Stop,
     Tell,
     Told,
-    Unblocked,
 )
 from proxy.workers.telling import FarLog, WorkerLog, whose_of
 
@@ -97,7 +97,7 @@ class Worker:
             case Hello():
                 self._set_up(letter)
                 self._tasks.start(self._or_end(self._start()), "start")
-            case Blocked() | Unblocked():
+            case BlockAdded() | BlockRemoved():
                 self._block(letter)
             case Bounds() | Admitted() | NotAdmitted():
                 self._admit(letter)
@@ -113,9 +113,9 @@ class Worker:
             case _:
                 self._obey(letter)
 
-    def _block(self, letter: Blocked | Unblocked) -> None:
+    def _block(self, letter: BlockAdded | BlockRemoved) -> None:
         kind, name, within = letter.key
-        order = Order(letter.reason, letter.since_ns) if isinstance(letter, Blocked) else None
+        order = Order(letter.reason, letter.since_ns) if isinstance(letter, BlockAdded) else None
         self._engine.blocklist.put(Key(Kind(kind), name, within), order, quietly=True)
         if order is not None:
             self.sometime()

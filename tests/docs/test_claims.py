@@ -3,29 +3,29 @@
 import pytest
 
 from docs.examples.claims import Span, at_least, even, never_above, none_after, nothing_lost, soon
-from loadgen.load.results import Line
+from loadgen.load.results import RateLine
 
 EVENLY = [index / 100 for index in range(300)]
 """100 a second for three seconds."""
 
 
 def test_arrivals_on_the_line_hold() -> None:
-    assert never_above("x", EVENLY, Line(100, 0), 0).holds
+    assert never_above("x", EVENLY, RateLine(100, 0), 0).holds
 
 
 def test_a_hidden_second_of_twice_the_rate_does_not() -> None:
     doubled = sorted([*EVENLY, *(at + 0.005 for at in EVENLY[100:200])])
-    assert not never_above("x", doubled, Line(100, 10), 0).holds
+    assert not never_above("x", doubled, RateLine(100, 10), 0).holds
 
 
 def test_a_standstill_of_the_machine_excuses_what_came_at_once_after_it() -> None:
     bunched = [max(at, 1.3) if at >= 1 else at for at in EVENLY]
-    assert not never_above("x", bunched, Line(100, 10), 0).holds
-    assert never_above("x", bunched, Line(100, 10), 0.3).holds
+    assert not never_above("x", bunched, RateLine(100, 10), 0).holds
+    assert never_above("x", bunched, RateLine(100, 10), 0.3).holds
 
 
 def test_a_machine_that_stood_still_for_long_shows_nothing() -> None:
-    assert not never_above("x", EVENLY, Line(100, 10), 1.1).holds
+    assert not never_above("x", EVENLY, RateLine(100, 10), 1.1).holds
 
 
 def test_what_arrives_after_the_end_fails() -> None:
@@ -36,7 +36,7 @@ def test_what_arrives_after_the_end_fails() -> None:
 
 
 def test_nothing_arrived_is_no_proof_of_a_limit() -> None:
-    assert not never_above("x", [], Line(100, 10), 0).holds
+    assert not never_above("x", [], RateLine(100, 10), 0).holds
     assert not at_least("x", [], Span(0, 3), 100, 0).holds
     assert not at_least("x", [], Span.of([]), 100, 0).holds
     assert not soon("x", [], 1).holds

@@ -5,23 +5,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from limiter.rates import NANOS_PER_SECOND, NOTHING_PUBLISHED, Limit, Published, Rate, rate
-from limiter.relative_rates import PublishRate, kept, relative_to
+from limiter.relative_rates import MeasuredPublishRate, kept, relative_to
 
 SECOND = NANOS_PER_SECOND
 WINDOW_S = 10
 PER_SECOND = st.tuples(st.integers(0, 1000), st.integers(0, 10**9))
 
 
-def measured(per_second: list[tuple[int, int]], begin: int = 7) -> PublishRate:
+def measured(per_second: list[tuple[int, int]], begin: int = 7) -> MeasuredPublishRate:
     """What was published in each second, sampled at the end of each."""
-    found, messages, size = PublishRate((0, 0), begin), 0, 0
+    found, messages, size = MeasuredPublishRate((0, 0), begin), 0, 0
     for second, (more_messages, more_size) in enumerate(per_second, 1):
         messages, size = messages + more_messages, size + more_size
         found.sample((messages, size), begin + second * SECOND)
     return found
 
 
-def at_100_a_second(seconds: int) -> PublishRate:
+def at_100_a_second(seconds: int) -> MeasuredPublishRate:
     return measured([(100, 20_000)] * seconds)
 
 
@@ -43,7 +43,7 @@ def test_the_mean_is_that_of_the_last_ten_seconds(per_second: list[tuple[int, in
 def test_whenever_it_is_sampled_no_more_and_no_less_is_counted_than_the_samples_around_the_window_say(
     samples: list[tuple[int, int]],
 ) -> None:
-    found, now, total, known = PublishRate((0, 0), 0), 0, 0, [(0, 0)]
+    found, now, total, known = MeasuredPublishRate((0, 0), 0), 0, 0, [(0, 0)]
     for elapsed, messages in samples:
         now, total = now + elapsed, total + messages
         known.append((now, total))
@@ -56,13 +56,13 @@ def test_whenever_it_is_sampled_no_more_and_no_less_is_counted_than_the_samples_
 
 
 def test_a_topic_that_is_known_for_a_moment_counts_as_known_for_a_second() -> None:
-    found = PublishRate((0, 0), 0)
+    found = MeasuredPublishRate((0, 0), 0)
     found.sample((3, 60), SECOND // 1000)
     assert found.mean() == Published(30, 600)
 
 
 def test_what_was_published_before_is_not_counted() -> None:
-    found = PublishRate((10**9, 10**9), 0)
+    found = MeasuredPublishRate((10**9, 10**9), 0)
     found.sample((10**9 + 100, 10**9), SECOND)
     assert found.mean() == Published(1000, 0)
 

@@ -2,7 +2,7 @@
 
 from protocol.commands import encode
 from protocol.pulsar_pb2 import CommandCloseProducer, CommandPartitionedTopicMetadata, NotAllowedError
-from proxy.blocking.blocklist import Ended
+from proxy.blocking.blocklist import EndedByRule
 from proxy.blocking.rules import read_key
 from tests.proxy.conversation import World
 from tests.proxy.wire import NO_REQUEST, TOPIC, error
@@ -11,9 +11,9 @@ OWN = 2**64 - 2
 """The first request id of the proxy's own."""
 
 
-def block(world: World, kind: str, name: str, reason: str = "too loud", **where: str) -> Ended:
+def block(world: World, kind: str, name: str, reason: str = "too loud", **where: str) -> EndedByRule:
     blocklist, key = world.engine.blocklist, read_key(kind, name, **where)
-    done: Ended = world.loop.run(blocklist.put, key, blocklist.order_to_block(key, reason))
+    done: EndedByRule = world.loop.run(blocklist.put, key, blocklist.order_to_block(key, reason))
     return done
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from proxy.cli.top_view import Poll, StreamState, Totals
+from proxy.cli.top_view import Poll, StreamState, StreamTotals
 
 
 def state(**more: Any) -> StreamState:
@@ -30,5 +30,5 @@ def state(**more: Any) -> StreamState:
 def poll(at_ms: float, *streams: StreamState, left_out: int = 0) -> Poll:
     held = [stream for stream in streams if stream.held_messages]
     messages, size = sum(stream.held_messages for stream in held), sum(stream.held_bytes for stream in held)
-    totals = Totals(len(streams) + left_out, len(held), messages, size)
+    totals = StreamTotals(len(streams) + left_out, len(held), messages, size)
     return Poll(at_ms, totals, list(streams), left_out)

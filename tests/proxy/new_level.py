@@ -16,7 +16,7 @@ from rich.console import Console
 from proxy.cli.policy_tables import explanation
 from proxy.config.model import load_config
 from proxy.config.reference import reference
-from proxy.serve import Proxy, Source
+from proxy.serve import ConfigSource, Proxy
 from tests.proxy.tcp import broker_on_loopback, connect_to
 from tests.proxy.wire import TOPIC, connect, name_of, producer, sends
 
@@ -39,7 +39,7 @@ async def said(folder: Path) -> dict[str, Any]:
     async with broker_on_loopback() as broker:
         path = folder / "sluice.yaml"
         path.write_text(FILE.format(broker=broker, folder=folder))
-        proxy = Proxy(Source(path, lambda: load_config(path, {})))
+        proxy = Proxy(ConfigSource(path, lambda: load_config(path, {})))
         listen, admin = await proxy.start()
         client = await connect_to(listen)
         client.send(connect(), producer())

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import proxy.running
 from proxy.config.model import Config, ConfigError, load_config
-from proxy.serve import Proxy, Source, StartError
+from proxy.serve import ConfigSource, Proxy, StartError
 from sluice.cli import app
 from tests.proxy.odd_files import ODD
 
@@ -119,7 +119,7 @@ def test_check_refuses_files_that_serve_would_refuse_unless_they_are_elsewhere(
     assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1)
     assert key in result.stderr
     with pytest.raises((ConfigError, StartError), match=key):
-        Proxy(Source(path, lambda: load_config(path, {})))
+        Proxy(ConfigSource(path, lambda: load_config(path, {})))
     assert runner.invoke(app, ["check", "--config", str(path), "--values-only"]).exit_code == 0
 
 

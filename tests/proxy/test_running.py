@@ -21,7 +21,7 @@ from proxy.config.model import Config, load_config
 from proxy.policies.store import StoreError
 from proxy.reload import Outcome, Reloader
 from proxy.running import _serve
-from proxy.serve import Source
+from proxy.serve import ConfigSource
 from tests.proxy.odd_files import bound_socket, fifo, folder, link_loop, sparse
 
 _PATIENCE_S = 20
@@ -68,7 +68,7 @@ class Operator:
 
 
 @asynccontextmanager
-async def served(source: Source) -> AsyncIterator[Operator]:
+async def served(source: ConfigSource) -> AsyncIterator[Operator]:
     """Runs until SIGTERM."""
     operator = Operator()
     structlog.configure(processors=[operator.take])
@@ -85,8 +85,8 @@ async def served(source: Source) -> AsyncIterator[Operator]:
         gc.unfreeze()
 
 
-def source_of(file: Path) -> Source:
-    return Source(file, lambda: load_config(file, FLAGS))
+def source_of(file: Path) -> ConfigSource:
+    return ConfigSource(file, lambda: load_config(file, FLAGS))
 
 
 async def test_a_signal_or_a_changed_file_has_it_read_anew_until_it_ends_by_a_signal(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ async def test_a_file_that_changes_once_it_was_read_at_the_start_is_read_anew(
         file.write_text(LIMITED)
         return config
 
-    async with served(Source(file, read)) as operator:
+    async with served(ConfigSource(file, read)) as operator:
         line = await operator.hear("configuration reloaded")
         assert (line["cause"], line["changed"]) == ("file changed", True)
 

@@ -17,14 +17,14 @@ from protocol.pulsar_pb2 import NotAllowedError
 from proxy.config.model import Config, load_config
 from proxy.observe.operator_log import set_up_operator_log
 from proxy.policies.keys import Principal, rate_key
-from proxy.serve import Proxy, Source, StartError
+from proxy.serve import ConfigSource, Proxy, StartError
 from tests.proxy.tcp import broker_on_loopback, connect_to
 from tests.proxy.wire import TOPIC, connect, connected, error, producer, producer_success, send, sends
 
 POST = b"POST /sluice/blocks HTTP/1.1\r\nHost: localhost\r\n"
 
 
-def given(broker: str, folder: Path | None = None, *, more: dict[str, Any] | None = None) -> Source:
+def given(broker: str, folder: Path | None = None, *, more: dict[str, Any] | None = None) -> ConfigSource:
     values: dict[str, Any] = {
         "listen": "127.0.0.1:0",
         "admin": "127.0.0.1:0",
@@ -32,7 +32,7 @@ def given(broker: str, folder: Path | None = None, *, more: dict[str, Any] | Non
         **(more or {}),
     }
     config = Config.model_validate(values | ({"access_log": {"dir": folder}} if folder else {}))
-    return Source(None, lambda: config)
+    return ConfigSource(None, lambda: config)
 
 
 async def test_a_proxy_serves_clients_admin_and_log_and_ends_in_order(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ async def test_a_log_folder_that_cannot_be_made_is_told_with_its_key(tmp_path: P
 async def test_an_address_key_that_cannot_be_used_keeps_the_proxy_from_starting(tmp_path: Path) -> None:
     config = Config.model_validate({"access_log": {"dir": tmp_path / "log", "address_key": tmp_path / "none"}})
     with pytest.raises(StartError, match=r"^access_log\.address_key: .*/none: cannot be read: No such file"):
-        Proxy(Source(None, lambda: config))
+        Proxy(ConfigSource(None, lambda: config))
     assert not (tmp_path / "log").exists()
 
 
@@ -191,7 +191,7 @@ async def test_a_block_lifted_by_rest_blocks_again_once_it_left_the_file_and_cam
     file, store = tmp_path / "sluice.yaml", tmp_path / "policies.db"
     addresses = f"listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\npolicies: {{store: {store}}}\n"
     file.write_text(addresses + "blocks: [{role: billing}]\n")
-    proxy = Proxy(Source(file, lambda: load_config(file, {})))
+    proxy = Proxy(ConfigSource(file, lambda: load_config(file, {})))
     _, admin = await proxy.start()
     async with aiohttp.ClientSession(f"http://{admin}") as session:
         async with session.delete("/sluice/blocks", params={"kind": "role", "name": "billing"}) as answer:
@@ -212,7 +212,7 @@ async def test_each_change_is_a_line_of_the_access_log(tmp_path: Path) -> None:
     file, log = tmp_path / "sluice.yaml", tmp_path / "log"
     addresses = f"listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\naccess_log: {{dir: {log}}}\n"
     file.write_text(addresses)
-    proxy = Proxy(Source(file, lambda: load_config(file, {})))
+    proxy = Proxy(ConfigSource(file, lambda: load_config(file, {})))
     _, admin = await proxy.start()
     path, body = "/admin/v2/namespaces/acme/shop/publishRate", {"publishThrottlingRateInMsg": 7}
     async with aiohttp.ClientSession(f"http://{admin}") as session:
@@ -243,7 +243,7 @@ async def test_another_file_holds_for_who_is_connected(tmp_path: Path) -> None:
     flags = {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0"}
     async with broker_on_loopback() as broker:
         file.write_text(file_with(broker, "1/h"))
-        proxy = Proxy(Source(file, lambda: load_config(file, flags)))
+        proxy = Proxy(ConfigSource(file, lambda: load_config(file, flags)))
         listen, admin = await proxy.start()
         client = await connect_to(listen)
         client.send(connect(), producer())

@@ -23,7 +23,7 @@ from proxy.server import LISTENERS, Server
 from proxy.session.data_path import DataPath
 from proxy.session.events import SessionLog
 from proxy.session.read_scheduler import MANY, SLICE_NS
-from proxy.session.session import Forwarding, Session, State
+from proxy.session.session import Forwarding, Session, SessionState
 from proxy.session.streams import Streams
 from proxy.session.transport import PeerTransport
 from tests.proxy.file_limits import policies_of
@@ -265,7 +265,7 @@ async def _leave_in_the_turn_in_which_the_broker_comes(server: Server) -> None:
 async def _end_while_the_broker_is_about_to_be_there(server: Server) -> None:
     client = await connect_to(await server.start())
     client.send(connect())
-    while not (sessions := server._open) or next(iter(sessions)).state is not State.DIALLING:  # noqa: ASYNC110 - each turn
+    while not (sessions := server._open) or next(iter(sessions)).state is not SessionState.DIALLING:  # noqa: ASYNC110 - each turn
         await asyncio.sleep(0)
     for session in sessions:
         asyncio.get_running_loop().call_soon(session.shut_down)  # the loop has not told yet of what it has

@@ -10,7 +10,7 @@ from functools import partial
 
 from loadgen.bench import meters, wire
 from loadgen.bench.harness import BenchError, Figure, Goal, Row, Sample
-from loadgen.bench.proxies import EVERYBODY, HAPROXY, SLUICE, Plan, sluice_plan
+from loadgen.bench.proxies import EVERYBODY, HAPROXY, SLUICE, PeerPlan, sluice_plan
 from loadgen.bench.stage import Beside, CpuClock, DataRow, Stage
 from loadgen.bench.wire import CONNECTED
 
@@ -120,7 +120,7 @@ def many_limits(count: int) -> dict[str, dict[str, object]]:
     return {"topics": {f"persistent://public/default/limited-{number}": publish for number in range(count)}}
 
 
-def _idle(stage: Stage, plan: Plan, connections: int, window_s: float) -> Sample:
+def _idle(stage: Stage, plan: PeerPlan, connections: int, window_s: float) -> Sample:
     with stage.started(plan) as peer:
         with crowd(stage, peer.port, 1, 1):
             before = meters.resident_bytes(peer.pid)

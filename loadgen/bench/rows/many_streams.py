@@ -12,7 +12,7 @@ from loadgen.bench import meters, wire
 from loadgen.bench.harness import BenchError, Figure, Goal, Row, Sample
 from loadgen.bench.meters import lateness, scrape
 from loadgen.bench.native import Live
-from loadgen.bench.proxies import SLUICE, UNREACHED, Peer, sluice_plan
+from loadgen.bench.proxies import SLUICE, UNREACHED, RunningPeer, sluice_plan
 from loadgen.bench.stage import Beside, CpuClock, DataRow, Stage, close_all
 
 _BURST_OVER_S = 1.0
@@ -118,7 +118,7 @@ def _measure_held(load: Held, stage: Stage, name: str) -> Sample:
     }
 
 
-def _free(load: Held, stage: Stage, peer: Peer) -> float:
+def _free(load: Held, stage: Stage, peer: RunningPeer) -> float:
     """What passes of the same load, of the limit's unit a second, where nothing is held: what the machine can."""
     here, there = stage.producers(peer.port, load.connections, load.streams)
     live = Live(len(there))
@@ -169,7 +169,7 @@ Offer = Callable[[Sequence[socket]], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class WindowCost:
     """The figures of a window: part of a core, frames a second, CPU seconds a million frames."""
 
     core: float
@@ -213,18 +213,20 @@ def _measure_log(load: Load, stage: Stage, name: str) -> Sample:
     }
 
 
-def _by_turns(load: Load, stage: Stage, peers: tuple[Peer, Peer], offer: Offer) -> tuple[Window, Window]:
+def _by_turns(
+    load: Load, stage: Stage, peers: tuple[RunningPeer, RunningPeer], offer: Offer
+) -> tuple[WindowCost, WindowCost]:
     """Two windows of each, in such turns that what grows or fades meanwhile meets both: their means."""
     one, other = peers
     turns = [_window(load, stage, peer, offer) for peer in (one, other, other, one)]
     return _mean(turns[0], turns[3]), _mean(turns[1], turns[2])
 
 
-def _mean(one: Window, other: Window) -> Window:
-    return Window((one.core + other.core) / 2, (one.rate + other.rate) / 2, (one.cpu + other.cpu) / 2)
+def _mean(one: WindowCost, other: WindowCost) -> WindowCost:
+    return WindowCost((one.core + other.core) / 2, (one.rate + other.rate) / 2, (one.cpu + other.cpu) / 2)
 
 
-def _window(load: Load, stage: Stage, peer: Peer, offer: Offer) -> Window:
+def _window(load: Load, stage: Stage, peer: RunningPeer, offer: Offer) -> WindowCost:
     """The steady part; opening and closing are none of it."""
     here, there = stage.producers(peer.port, load.connections, load.streams)
     live = Live(load.connections)
@@ -237,7 +239,7 @@ def _window(load: Load, stage: Stage, peer: Peer, offer: Offer) -> Window:
         begun, before, clock = time.monotonic(), live.frames, CpuClock(peer.pid)
         time.sleep(load.window_s)
         used, passed, took = clock.read(), live.frames - before, time.monotonic() - begun
-    return Window(used.cpu_s / took, passed / took, used.cpu_s / passed * 1e6)
+    return WindowCost(used.cpu_s / took, passed / took, used.cpu_s / passed * 1e6)
 
 
 def _steadily(load: Load, stage: Stage, here: Sequence[socket]) -> None:

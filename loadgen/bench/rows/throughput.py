@@ -8,7 +8,7 @@ from pathlib import Path
 
 from loadgen.bench import meters, wire
 from loadgen.bench.harness import BenchError, Figure, Goal, Row, Sample
-from loadgen.bench.native import Answer, Received
+from loadgen.bench.native import Received, SinkAnswer
 from loadgen.bench.proxies import (
     BARE,
     COPYING,
@@ -17,7 +17,7 @@ from loadgen.bench.proxies import (
     PARSING,
     SLUICE,
     ZERO_COPY,
-    Peer,
+    RunningPeer,
     interpreted_plan,
     sluice_plan,
 )
@@ -52,7 +52,7 @@ def _measure_send(size: int, connections: int, stage: Stage, name: str) -> Sampl
     return measure_sends(stage, stage.peers[name], size, connections)
 
 
-def measure_sends(stage: Stage, peer: Peer, size: int, connections: int) -> Sample:
+def measure_sends(stage: Stage, peer: RunningPeer, size: int, connections: int) -> Sample:
     """Measure the peer, all its processes together, with frames of `size` bytes on so many connections."""
     frame = wire.send_frame(size).frame
     here, there = stage.producers(peer.port, connections)
@@ -64,7 +64,7 @@ def measure_sends(stage: Stage, peer: Peer, size: int, connections: int) -> Samp
     return carried(begun, sent, received, used)
 
 
-def clocks_of(peer: Peer) -> list[CpuClock]:
+def clocks_of(peer: RunningPeer) -> list[CpuClock]:
     """Start a clock of the CPU time of each of the peer's processes."""
     return [CpuClock(pid) for pid in (peer.pid, *meters.children(peer.pid))]
 
@@ -103,14 +103,14 @@ def _measure_deliveries(size: int, stage: Stage, name: str) -> Sample:
     return measure_deliveries(stage, stage.peers[name], size, 1)
 
 
-def measure_deliveries(stage: Stage, peer: Peer, size: int, connections: int) -> Sample:
+def measure_deliveries(stage: Stage, peer: RunningPeer, size: int, connections: int) -> Sample:
     """Measure the peer, all its processes together, with frames of `size` bytes on so many connections."""
     frame = wire.message_frame(size)
     here, there = stage.consumers(peer.port, connections)
     for consumer in here:
         consumer.sendall(wire.flow(QUEUE))
     clocks = clocks_of(peer)
-    more = Answer(wire.flow(QUEUE // 2), every=QUEUE // 2)
+    more = SinkAnswer(wire.flow(QUEUE // 2), every=QUEUE // 2)
     with Beside(lambda: stage.native.receive(here, more)) as receiving:
         begun, sent = stage.native.send_for(there, wire.many(frame), len(frame), stage.seconds, obeys=True)
     received, used = receiving.result, sum(clock.read().cpu_s for clock in clocks)
@@ -144,7 +144,7 @@ def _measure_paced(per_write: int, rate: int, receipts: bool, stage: Stage, name
     writes = int(rate * stage.seconds) // per_write
     here, there = stage.producers(peer.port, _PACED_CONNECTIONS)
     receipt = wire.receipt()
-    answer = Answer(receipt.frame, 1, receipt.sequence_at, wire.FIRST_SEQUENCE) if receipts else None
+    answer = SinkAnswer(receipt.frame, 1, receipt.sequence_at, wire.FIRST_SEQUENCE) if receipts else None
     clock = CpuClock(peer.pid)
     with Beside(lambda: stage.native.receive(there, answer, wanted=writes * per_write)) as receiving:
         begun = stage.native.send_paced(here, frame * per_write, per_write / rate, writes)
@@ -188,7 +188,7 @@ def _asked(stage: Stage, port: int, rate: int) -> list[float]:
     send, receipt = wire.send_frame(_ASKED_SIZE), wire.receipt()
     (here,), (there,) = stage.producers(port, 1)
     count = int(rate * stage.seconds)
-    answer = Answer(receipt.frame, 1, receipt.sequence_at, wire.FIRST_SEQUENCE)
+    answer = SinkAnswer(receipt.frame, 1, receipt.sequence_at, wire.FIRST_SEQUENCE)
     with Beside(lambda: stage.native.receive([there], answer, wanted=count)):
         took = stage.native.ask(here, send.frame, (send.sequence_at, wire.FIRST_SEQUENCE), 1 / rate, count)
     close_all([here, there])
@@ -243,7 +243,7 @@ def _measure_interpreted(stage: Stage, name: str) -> Sample:
 
 
 WORKERS = 2
-Measured = Callable[[Stage, Peer, int, int], Sample]
+Measured = Callable[[Stage, RunningPeer, int, int], Sample]
 _WORKERS_GOALS = (Goal("≥", 1.6),)
 
 

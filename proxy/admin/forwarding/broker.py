@@ -28,7 +28,7 @@ from proxy.config.sections import AdminForward
 from proxy.files import reopenable, token_in
 
 
-class Outcome(StrEnum):
+class ForwardOutcome(StrEnum):
     """The outcome of a forwarded request, counted on `/metrics`."""
 
     DONE = "done"
@@ -52,11 +52,11 @@ class Outcome(StrEnum):
     """The client hung up, or its body was too large, too slow or broke off when some of it had gone on."""
 
 
-def outcome_of(status: int) -> Outcome:
+def outcome_of(status: int) -> ForwardOutcome:
     """Name the outcome of an answer that is handed on."""
     if status < 400:
-        return Outcome.DONE
-    return Outcome.REFUSED if status < 500 else Outcome.FAILED
+        return ForwardOutcome.DONE
+    return ForwardOutcome.REFUSED if status < 500 else ForwardOutcome.FAILED
 
 
 class ForwardError(Exception):
@@ -68,7 +68,7 @@ class ForwardError(Exception):
         reason: The reason for the caller: the error, with its key of the configuration, and the remedy.
     """
 
-    def __init__(self, status: int, outcome: Outcome, reason: str) -> None:
+    def __init__(self, status: int, outcome: ForwardOutcome, reason: str) -> None:
         super().__init__(reason)
         self.status = status
         self.outcome = outcome
@@ -189,7 +189,7 @@ def onward(answer: aiohttp.ClientResponse, targets: Targets) -> URL | None:
 
 def redirected(how: str) -> ForwardError:
     """Return the error of a request that the broker redirected to where it cannot go."""
-    return ForwardError(502, Outcome.REDIRECT, f"the broker sent the request on {how}")
+    return ForwardError(502, ForwardOutcome.REDIRECT, f"the broker sent the request on {how}")
 
 
 def _joined(url: URL, location: str) -> URL | None:
@@ -339,7 +339,7 @@ _LONGEST_HEADER = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class BrokerQuestion:
     """A request to a broker.
 
     Args:
@@ -391,7 +391,7 @@ class BrokerAdmin:
             await self._session.close()
 
     @asynccontextmanager
-    async def ask(self, question: Question) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def ask(self, question: BrokerQuestion) -> AsyncIterator[aiohttp.ClientResponse]:
         """Yield the head of the answer; the caller reads its body, and an unread rest is not waited for.
 
         Raises:
@@ -414,7 +414,7 @@ class BrokerAdmin:
             url = target
         raise redirected(f"more than {MOST_REDIRECTS} times, at last to {url.origin()}")
 
-    async def _send(self, url: URL, question: Question) -> aiohttp.ClientResponse:
+    async def _send(self, url: URL, question: BrokerQuestion) -> aiohttp.ClientResponse:
         assert self._session is not None, "connected"
         headers = await self._headers(question)
         patience = ForwardTimeouts(self._section.timeout)
@@ -427,7 +427,9 @@ class BrokerAdmin:
                 )
         except TimeoutError:
             seconds = f"{self._section.timeout:g} s (admin_forward.timeout)"
-            raise ForwardError(504, Outcome.SLOW, f"{url.origin()}: no answer of the broker within {seconds}") from None
+            raise ForwardError(
+                504, ForwardOutcome.SLOW, f"{url.origin()}: no answer of the broker within {seconds}"
+            ) from None
         except TargetRefusedError as error:
             raise _unreachable(url, str(error)) from None
         except (aiohttp.ClientError, ssl.SSLError, OSError, ValueError) as error:
@@ -435,28 +437,30 @@ class BrokerAdmin:
                 raise question.body.problem from None
             raise _unreachable(url, _told(error)) from None
 
-    async def _headers(self, question: Question) -> CIMultiDict[str]:
+    async def _headers(self, question: BrokerQuestion) -> CIMultiDict[str]:
         headers = question.headers.copy()
         if self._section.token:
             try:
                 headers["Authorization"] = f"Bearer {await asyncio.to_thread(broker_token, self._section.token)}"
             except ConfigError as error:
-                raise ForwardError(502, Outcome.TOKEN, str(error)) from None
+                raise ForwardError(502, ForwardOutcome.TOKEN, str(error)) from None
         return headers
 
     def _check_answer(self, answer: aiohttp.ClientResponse) -> None:
         """Refuse an upgrade and a 401: Sluice has let the caller in, so its own token is not at fault."""
         if answer.status < 200:
             what = f"the broker says {answer.status}, which is no answer: is admin_forward.url its web service?"
-            raise ForwardError(502, Outcome.FAILED, f"{answer.url.origin()}: {what}")
+            raise ForwardError(502, ForwardOutcome.FAILED, f"{answer.url.origin()}: {what}")
         if answer.status == 401:
             what = "the token of admin_forward.token" if self._section.token else "requests without admin_forward.token"
-            raise ForwardError(502, Outcome.TOKEN, f"{answer.url.origin()}: the broker does not take {what} (401)")
+            raise ForwardError(
+                502, ForwardOutcome.TOKEN, f"{answer.url.origin()}: the broker does not take {what} (401)"
+            )
 
 
 def _unreachable(url: URL, why: str) -> ForwardError:
     remedy = "see that the broker runs, and that admin_forward.url is its web service"
-    return ForwardError(502, Outcome.UNREACHABLE, f"{url.origin()} cannot be reached: {why}; {remedy}")
+    return ForwardError(502, ForwardOutcome.UNREACHABLE, f"{url.origin()} cannot be reached: {why}; {remedy}")
 
 
 def _told(error: Exception) -> str:

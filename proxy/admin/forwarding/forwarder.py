@@ -22,10 +22,10 @@ from proxy.admin.auth import CALLER, READING
 from proxy.admin.forwarding.broker import (
     BodyRefusedError,
     BrokerAdmin,
+    BrokerQuestion,
     ClientBody,
     ForwardError,
-    Outcome,
-    Question,
+    ForwardOutcome,
     outcome_of,
 )
 from proxy.admin.forwarding.paths import (
@@ -77,7 +77,7 @@ class _NotTakenError(Exception):
 
 async def hand_on(
     answer: aiohttp.ClientResponse, request: web.Request, patience_s: float
-) -> tuple[web.StreamResponse, Outcome]:
+) -> tuple[web.StreamResponse, ForwardOutcome]:
     """Pass the broker's answer to the caller, as it comes.
 
     Args:
@@ -98,12 +98,12 @@ async def hand_on(
         await response.write_eof()
     except (aiohttp.ClientConnectionResetError, _NotTakenError):
         _abort(request)
-        return response, Outcome.CLIENT
+        return response, ForwardOutcome.CLIENT
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         what = {"path": request.path, "error": str(error) or type(error).__name__}
         structlog.get_logger().warning("the broker's answer broke off", **what)
         _abort(request)
-        return response, Outcome.BROKEN_OFF
+        return response, ForwardOutcome.BROKEN_OFF
     return response, outcome_of(answer.status)
 
 
@@ -121,9 +121,13 @@ async def json_in(answer: aiohttp.ClientResponse, kind: type[T]) -> T:
         return msgspec.json.decode(text, type=kind)
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         told = str(error) or type(error).__name__
-        raise ForwardError(502, Outcome.BROKEN_OFF, f"{answer.url}: the broker's answer breaks off: {told}") from None
+        raise ForwardError(
+            502, ForwardOutcome.BROKEN_OFF, f"{answer.url}: the broker's answer breaks off: {told}"
+        ) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ForwardError(502, Outcome.BROKEN_OFF, f"{answer.url}: the answer is not a broker's: {error}") from None
+        raise ForwardError(
+            502, ForwardOutcome.BROKEN_OFF, f"{answer.url}: the answer is not a broker's: {error}"
+        ) from None
 
 
 async def _all_of(answer: aiohttp.ClientResponse) -> bytes:
@@ -132,7 +136,7 @@ async def _all_of(answer: aiohttp.ClientResponse) -> bytes:
         text += piece
         if len(text) > _MOST_JSON:
             reason = f"{answer.url}: the broker's answer has more than {_MOST_JSON} bytes"
-            raise ForwardError(502, Outcome.BROKEN_OFF, reason)
+            raise ForwardError(502, ForwardOutcome.BROKEN_OFF, reason)
     return bytes(text)
 
 
@@ -214,11 +218,11 @@ class Forwarder:
 
     async def _told(self, request: web.Request, kind: type[T]) -> T:
         """Return the broker's answer at the same path."""
-        outcome = Outcome.CLIENT
+        outcome = ForwardOutcome.CLIENT
         try:
             async with self._asked(request, "GET", request.path, None) as answer:
                 found = await json_in(answer, kind)
-                outcome = Outcome.DONE
+                outcome = ForwardOutcome.DONE
                 return found
         except ForwardError as error:
             outcome = error.outcome
@@ -227,7 +231,7 @@ class Forwarder:
             self._counters.admin_forwarded[outcome.value] += 1
 
     async def _exchanged(self, request: web.Request, body: ClientBody) -> web.StreamResponse:
-        outcome, status = Outcome.CLIENT, None
+        outcome, status = ForwardOutcome.CLIENT, None
         try:
             async with self._asked(request, request.method, request.raw_path, body) as answer:
                 response, outcome = await hand_on(answer, request, self._patience_s)
@@ -249,7 +253,7 @@ class Forwarder:
         headers = asking(request.headers) if body else CIMultiDict(Accept="application/json")
         headers[VIA] = self._via(request)
         with self._place(), _ended_by_hanging_up(request):
-            async with self._broker.ask(Question(method, target, headers, body)) as answer:
+            async with self._broker.ask(BrokerQuestion(method, target, headers, body)) as answer:
                 yield answer
 
     @contextlib.contextmanager
@@ -257,7 +261,7 @@ class Forwarder:
         most = self._section.max_in_flight
         if self._in_flight >= most:
             what = f"{most} requests are at the broker already (admin_forward.max_in_flight): try again"
-            raise ForwardError(503, Outcome.BUSY, what)
+            raise ForwardError(503, ForwardOutcome.BUSY, what)
         self._in_flight += 1
         try:
             yield
@@ -268,7 +272,7 @@ class Forwarder:
         came = [each.strip() for value in request.headers.getall(VIA, []) for each in value.split(",")]
         if self._name in came:
             what = "admin_forward.url leads back to this address: name the broker's own web service there"
-            raise ForwardError(508, Outcome.UNREACHABLE, what)
+            raise ForwardError(508, ForwardOutcome.UNREACHABLE, what)
         return ", ".join((*came, self._name))
 
     async def _why_refused(self, request: web.Request) -> web.Response | None:
@@ -293,7 +297,7 @@ class Forwarder:
             self._refused.count(why, str(error), request[CALLER].address)
         return _refusal(request, error.status, str(error))
 
-    def _tell(self, request: web.Request, outcome: Outcome, status: int | None) -> None:
+    def _tell(self, request: web.Request, outcome: ForwardOutcome, status: int | None) -> None:
         self._counters.admin_forwarded[outcome.value] += 1
         if request.method in READING and not changes_something(request):
             return

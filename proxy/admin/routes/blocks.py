@@ -8,7 +8,7 @@ from aiohttp import web
 from msgspec import Meta
 
 from proxy.admin.handlers import Text, asked, caller_of, described, explaining
-from proxy.blocking.blocklist import Ended
+from proxy.blocking.blocklist import EndedByRule
 from proxy.blocking.kept import BlockDesk
 from proxy.blocking.rules import MOST_NAME, MOST_REASON, Kind, Rule, TooManyRulesError, read_key, read_reason
 
@@ -131,7 +131,7 @@ class BlockRest:
         return [_shown(rule, self._blocklist.hits[rule.key]) for rule in rules]
 
 
-def _counts(ended: Ended) -> EndedCounts:
+def _counts(ended: EndedByRule) -> EndedCounts:
     return {"connections": ended.connections, "streams": ended.streams}
 
 

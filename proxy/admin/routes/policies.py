@@ -54,14 +54,14 @@ class WantedPolicies(BaseModel):
     admission: AdmissionBounds = AdmissionBounds()
 
 
-class Told(TypedDict):
+class ToldDifferences(TypedDict):
     """A difference between what is wanted and what holds."""
 
     changes: list[Difference]
     more_changes: int
 
 
-class Applied(Told):
+class Applied(ToldDifferences):
     """The changes made, or that would be; `hidden` are limits of the file that a run-time value puts out of force."""
 
     applied: bool
@@ -96,7 +96,7 @@ class PoliciesRest:
     async def put(self, request: web.Request) -> web.Response:
         """Put the body's limits in force, and no others; with dry_run=1, only return what would change."""
         dry_run = _DRY_RUN.read(asked(request, (_DRY_RUN,))) == "1"
-        text, made, told = await json_text(request), ApplyPlan(), Told(changes=[], more_changes=0)
+        text, made, told = await json_text(request), ApplyPlan(), ToldDifferences(changes=[], more_changes=0)
 
         async def think() -> dict[PolicyKey, str | None]:
             nonlocal made, told
@@ -112,12 +112,12 @@ class PoliciesRest:
         return web.Response(body=msgspec.json.encode(answer), content_type=JSON)
 
 
-def _planned(service: PolicyService, wanted: PolicySet) -> tuple[ApplyPlan, Told]:
+def _planned(service: PolicyService, wanted: PolicySet) -> tuple[ApplyPlan, ToldDifferences]:
     held = in_force(service)
     return plan(service, wanted, held), _told(wanted, held)
 
 
-def _told(wanted: PolicySet, held: PolicySet) -> Told:
+def _told(wanted: PolicySet, held: PolicySet) -> ToldDifferences:
     found = differences(wanted, held)
     told = list(islice(found, MOST_TOLD))
     return {"changes": told, "more_changes": sum(1 for _ in found)}

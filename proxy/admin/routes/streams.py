@@ -107,7 +107,7 @@ class ShownStream(TypedDict):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedStreams:
     """The choice of streams that a query makes.
 
     Args:
@@ -139,7 +139,7 @@ class Choice:
         wanted: The filter.
     """
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: WantedStreams) -> None:
         self._wanted = wanted
         self._holding: list[tuple[int, int, int, Stream]] = []
         self._others: list[Stream] = []
@@ -316,7 +316,7 @@ class StreamRest:
                 request.transport.abort()
         return answer
 
-    async def _answer(self, answer: web.StreamResponse, request: web.Request, wanted: Wanted) -> None:
+    async def _answer(self, answer: web.StreamResponse, request: web.Request, wanted: WantedStreams) -> None:
         choice = Choice(wanted)
         async for streams in _bit_by_bit(self._engine.registry.live(), _LOOKED_AT_ONCE):
             choice.look_at(streams)
@@ -340,14 +340,14 @@ async def _bit_by_bit(streams: list[Stream], number: int) -> AsyncIterator[list[
         await asyncio.sleep(0)
 
 
-def read_wanted(query: Query) -> Wanted:
+def read_wanted(query: Query) -> WantedStreams:
     """Read the choice of streams from a query.
 
     Raises:
         ValueError: With what is wrong and what would be right.
     """
     topic = _topic(_TOPIC.read(query)) if _TOPIC.name in query else ""
-    return Wanted(_HELD.read(query) == "1", topic, _TENANT.read(query), LIMIT.read(query))
+    return WantedStreams(_HELD.read(query) == "1", topic, _TENANT.read(query), LIMIT.read(query))
 
 
 def _topic(name: str) -> str:

@@ -7,7 +7,7 @@ import pytest
 from loadgen.bench.native import Native
 from loadgen.bench.proxies import BARE, BARE_PLAN, SLUICE, running, sluice_plan
 from loadgen.bench.stage import Stage
-from loadgen.bench.wire import Sink
+from loadgen.bench.wire import LoopbackSink
 
 
 @pytest.fixture(scope="session")
@@ -20,7 +20,7 @@ def stage(native, tmp_path_factory):
     folder = tmp_path_factory.mktemp("bench")
     plans = {plan.name: plan for plan in (BARE_PLAN, sluice_plan())}
     with ExitStack() as stack:
-        sink = stack.enter_context(Sink())
+        sink = stack.enter_context(LoopbackSink())
         peers = {name: stack.enter_context(running(plan, folder, sink.port)) for name, plan in plans.items()}
         yield Stage(native, sink, peers, plans, 0.05, folder)
 

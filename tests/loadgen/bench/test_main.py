@@ -8,7 +8,7 @@ import pytest
 
 from loadgen.bench import __main__ as bench
 from loadgen.bench.harness import WIDTH, BenchError
-from loadgen.bench.proxies import BARE, BARE_PLAN, SLUICE, Plan, sluice_plan
+from loadgen.bench.proxies import BARE, BARE_PLAN, SLUICE, PeerPlan, sluice_plan
 from loadgen.real import jars
 
 
@@ -106,7 +106,7 @@ def test_what_cannot_start_is_one_line(called, capsys, monkeypatch):
 
 
 def test_a_peer_that_is_not_to_be_had_is_told_and_left_out(called, capsys, monkeypatch):
-    absent = Plan(SLUICE, sluice_plan().command, lambda: "install it")
+    absent = PeerPlan(SLUICE, sluice_plan().command, lambda: "install it")
     monkeypatch.setattr(bench, "PLANS", (BARE_PLAN, absent))
     assert called("--only", "send-1024-1", "--seconds", "0.02", "--rounds", "1") == 0
     assert "without Sluice: install it" in capsys.readouterr().err

@@ -7,7 +7,7 @@ import pytest
 
 from loadgen.bench import native, wire
 from loadgen.bench.harness import BenchError
-from loadgen.bench.native import Answer, Live
+from loadgen.bench.native import Live, SinkAnswer
 from loadgen.bench.stage import Beside
 from protocol.commands import split
 from protocol.frames import FrameCutter
@@ -85,7 +85,7 @@ def test_receipts_carry_the_sequence_ids_in_order(native):
     here, there = socket.socketpair()
     receipt = wire.receipt()
     first = wire.FIRST_SEQUENCE + 127
-    answer = Answer(receipt.frame, 1, receipt.sequence_at, first)
+    answer = SinkAnswer(receipt.frame, 1, receipt.sequence_at, first)
     here.sendall(wire.send_frame(100).frame * 3)
     native.receive([there], answer, wanted=3)
     assert [found.send_receipt.sequence_id for found in read_frames(here, 3)] == [first, first + 1, first + 2]
@@ -109,7 +109,7 @@ def test_a_receiver_gives_permits_anew(native):
     here, there = socket.socketpair()
     message = wire.message_frame(1000)
     there.sendall(wire.flow(10))
-    with Beside(lambda: native.receive([there], Answer(wire.flow(5), every=5))) as receiving:
+    with Beside(lambda: native.receive([there], SinkAnswer(wire.flow(5), every=5))) as receiving:
         _, sent = native.send_for([here], wire.many(message), len(message), 0.05, obeys=True)
         here.close()
     assert receiving.result.frames == sent
@@ -130,7 +130,7 @@ def test_paced_writes_go_to_one_connection_after_the_other(native):
 def test_each_question_gets_its_answer(native):
     here, there = socket.socketpair()
     send, receipt = wire.send_frame(100), wire.receipt()
-    answer = Answer(receipt.frame, 1, receipt.sequence_at, wire.FIRST_SEQUENCE)
+    answer = SinkAnswer(receipt.frame, 1, receipt.sequence_at, wire.FIRST_SEQUENCE)
     with Beside(lambda: native.receive([there], answer, wanted=20)):
         took = native.ask(here, send.frame, (send.sequence_at, wire.FIRST_SEQUENCE), 0.0001, 20)
     assert len(took) == 20

@@ -15,8 +15,8 @@ from loadgen.bench.proxies import (
     PARSING,
     ZERO_COPY,
     Command,
+    PeerPlan,
     Place,
-    Plan,
     haproxy_config,
     haproxy_missing,
     haproxy_packages,
@@ -30,7 +30,7 @@ from loadgen.bench.proxies import (
 
 def test_who_does_not_listen_is_told_with_what_it_said(monkeypatch, tmp_path):
     monkeypatch.setattr(proxies, "_START_S", 1.0)
-    mute = Plan(
+    mute = PeerPlan(
         "mute",
         lambda _place: Command([sys.executable, "-c", "import signal; print('cannot', flush=True); signal.pause()"]),
     )
@@ -40,7 +40,7 @@ def test_who_does_not_listen_is_told_with_what_it_said(monkeypatch, tmp_path):
 
 def test_who_ends_is_told_at_once_with_what_it_said(monkeypatch, tmp_path):
     monkeypatch.setattr(proxies, "_START_S", 10.0)
-    lame = Plan("lame", lambda _place: Command([sys.executable, "-c", "print('no such key'); raise SystemExit(3)"]))
+    lame = PeerPlan("lame", lambda _place: Command([sys.executable, "-c", "print('no such key'); raise SystemExit(3)"]))
     with pytest.raises(BenchError, match=r"^lame ended with code 3: no such key$"), running(lame, tmp_path, 1):
         pass
 
@@ -53,7 +53,7 @@ def test_each_has_a_folder_of_its_own(tmp_path):
         raise BenchError("seen enough")
 
     for _ in range(2):
-        with pytest.raises(BenchError), running(Plan("some peer", command), tmp_path, 1):
+        with pytest.raises(BenchError), running(PeerPlan("some peer", command), tmp_path, 1):
             pass
     assert len(set(folders)) == 2
 

@@ -8,7 +8,7 @@ from loadgen.bench import wire
 from loadgen.bench.harness import BenchError
 from loadgen.bench.rows.connections import crowd
 from loadgen.bench.stage import Beside
-from loadgen.bench.wire import CONNECTED, Sink, answer_to
+from loadgen.bench.wire import CONNECTED, LoopbackSink, answer_to
 from protocol.commands import body_of, encode, split, wrap
 from protocol.pulsar_pb2 import (
     BaseCommand,
@@ -114,14 +114,14 @@ def test_a_refusal_or_an_end_is_an_error(answers, said):
 
 
 def test_a_producer_is_let_in_and_its_connection_handed_over():
-    with Sink() as broker, wire.open_producer(TOPIC, broker.port) as here, broker.opened() as there:
+    with LoopbackSink() as broker, wire.open_producer(TOPIC, broker.port) as here, broker.opened() as there:
         here.sendall(b"mine")
         assert there.recv(10) == b"mine"
 
 
 def test_without_a_producer_there_is_nothing_to_hand_over(monkeypatch):
     monkeypatch.setattr(wire, "_OPENED_S", 0.0)
-    with Sink() as broker, pytest.raises(BenchError, match="no producer"):
+    with LoopbackSink() as broker, pytest.raises(BenchError, match="no producer"):
         broker.opened()
 
 

@@ -9,8 +9,8 @@ import pytest
 from adminrest.client import AdminClient
 from loadgen.bench.harness import BenchError
 from loadgen.bench_limits import dispatch_rows
-from loadgen.bench_limits.dispatch_rows import SUBSCRIPTION, TICK_S, Backlog, Drained, drain, fill, stand_by
-from loadgen.bench_limits.trial import Peer, Stage
+from loadgen.bench_limits.dispatch_rows import SUBSCRIPTION, TICK_S, BrokerBacklog, Drained, drain, fill, stand_by
+from loadgen.bench_limits.trial import Peer, TrialStage
 from loadgen.load.clients import SharedConsumer
 
 REST = AdminClient("http://127.0.0.1:1")
@@ -21,12 +21,12 @@ def topic() -> str:
     return f"persistent://public/default/{token_hex(4)}"
 
 
-def stage(service_url: str) -> Stage:
-    return Stage(Peer("peer", service_url, REST, "g"), service_url, REST, Path())
+def stage(service_url: str) -> TrialStage:
+    return TrialStage(Peer("peer", service_url, REST, "g"), service_url, REST, Path())
 
 
 def test_a_backlog_is_drained_once_by_whoever_consumes(service_url, topic):
-    fill(service_url, [Backlog(topic, 300, batch=50), Backlog(topic, 3, size=1000)])
+    fill(service_url, [BrokerBacklog(topic, 300, batch=50), BrokerBacklog(topic, 3, size=1000)])
     begin = time.monotonic()
     consumers = [SharedConsumer(name, topic, SUBSCRIPTION, 10) for name in ("one", "other")]
     drained = drain(stage(service_url), consumers, 0.2)
@@ -40,7 +40,7 @@ def test_a_backlog_is_drained_once_by_whoever_consumes(service_url, topic):
 
 def test_a_backlog_in_one_topic_does_not_reach_another(service_url, topic):
     other = f"{topic}-other"
-    fill(service_url, [Backlog(topic, 5), Backlog(other, 7)])
+    fill(service_url, [BrokerBacklog(topic, 5), BrokerBacklog(other, 7)])
     consumers = [SharedConsumer(name, name, SUBSCRIPTION) for name in (topic, other)]
     assert [len(arrivals) for arrivals in drain(stage(service_url), consumers, 0.1).by_consumer] == [5, 7]
 
@@ -54,7 +54,7 @@ def test_nothing_delivered_is_an_error_that_names_the_peer(service_url, topic, m
 def test_a_backlog_that_is_not_stored_in_time_is_an_error(service_url, topic, monkeypatch):
     monkeypatch.setattr(dispatch_rows, "FILL_S", -1.0)
     with pytest.raises(BenchError, match=rf"^{topic}: only \d+ of 1000 stored: "):
-        fill(service_url, [Backlog(topic, 1000)])
+        fill(service_url, [BrokerBacklog(topic, 1000)])
 
 
 class Sleeper:

@@ -8,15 +8,15 @@ from loadgen.bench_limits.publisher import PacedLane
 from loadgen.bench_limits.trial import (
     LaneOrder,
     LaneResult,
-    Order,
     Result,
+    TrialOrder,
     began_file,
     order_file,
     read,
     result_file,
     write,
 )
-from loadgen.load.offering import Lane, Origin, Settle
+from loadgen.load.offering import Lane, MessageOrigin, Settle
 
 RUN = b"this run"
 
@@ -31,7 +31,7 @@ class KeepingSender:
 
 def paced(order: LaneOrder) -> tuple[PacedLane, KeepingSender]:
     sender = KeepingSender()
-    return PacedLane(order, Lane(Origin(RUN, order.index, 100, order.pending), sender, lambda: 0.0)), sender
+    return PacedLane(order, Lane(MessageOrigin(RUN, order.index, 100, order.pending), sender, lambda: 0.0)), sender
 
 
 def order(**differing: Any) -> LaneOrder:
@@ -82,7 +82,7 @@ def test_what_came_of_a_lane_is_told():
 
 
 def publish(folder, lanes: list[LaneOrder], service_url: str) -> subprocess.CompletedProcess[str]:
-    write(order_file(folder), Order(service_url, RUN, lanes, 10.0))
+    write(order_file(folder), TrialOrder(service_url, RUN, lanes, 10.0))
     command = [sys.executable, "-m", "loadgen.bench_limits.publisher", str(folder)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 

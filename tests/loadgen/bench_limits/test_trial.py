@@ -15,10 +15,10 @@ from loadgen.bench_limits.trial import (
     LaneOrder,
     LaneResult,
     LimitsRow,
-    Order,
     Peer,
-    Stage,
-    Topic,
+    TrialOrder,
+    TrialStage,
+    TrialTopic,
     await_ready,
     by_lane,
     by_turns,
@@ -32,7 +32,7 @@ from loadgen.load.payload import Stamp, make_payload
 from loadgen.real.process import TetheredProcess
 
 RUN = b"this run"
-ORDER = Order("", RUN, [LaneOrder(client="c", topic="t", index=index, end_s=1) for index in (1, 2)], 0.0)
+ORDER = TrialOrder("", RUN, [LaneOrder(client="c", topic="t", index=index, end_s=1) for index in (1, 2)], 0.0)
 
 
 def message(producer: int, run: bytes = RUN) -> bytes:
@@ -50,9 +50,9 @@ def test_warming_up_and_other_runs_are_left_out():
 
 
 @pytest.fixture
-def stage(tmp_path) -> Stage:
+def stage(tmp_path) -> TrialStage:
     limits = Mock(spec=AdminClient)
-    return Stage(Peer("peer", "pulsar://p", limits, "grouped"), "pulsar://b", Mock(spec=AdminClient), tmp_path)
+    return TrialStage(Peer("peer", "pulsar://p", limits, "grouped"), "pulsar://b", Mock(spec=AdminClient), tmp_path)
 
 
 def told(rest):
@@ -109,12 +109,14 @@ def test_publishers_that_hang_are_not_waited_for_for_ever(tmp_path):
     process.kill()
 
 
-AN_ORDER = Order("pulsar://127.0.0.1:1", b"8 bytes\xff", [LaneOrder(client="c", topic="t", index=3, end_s=2.5)], 1.0)
+AN_ORDER = TrialOrder(
+    "pulsar://127.0.0.1:1", b"8 bytes\xff", [LaneOrder(client="c", topic="t", index=3, end_s=2.5)], 1.0
+)
 
 
 def test_an_order_is_read_as_it_was_written(tmp_path):
     write(order_file(tmp_path), AN_ORDER)
-    assert read(order_file(tmp_path), Order) == AN_ORDER
+    assert read(order_file(tmp_path), TrialOrder) == AN_ORDER
 
 
 def test_a_file_is_whole_or_not_there(tmp_path):
@@ -127,8 +129,8 @@ def test_a_file_is_whole_or_not_there(tmp_path):
 def test_sluice_is_ready_while_it_is_measured_and_gone_afterwards(tmp_path, service_url):
     with sluice(tmp_path, service_url) as peer:
         assert peer.name == "through Sluice"
-        stage = Stage(peer, service_url, peer.limits, tmp_path)
-        stage.limit(Topic("n1"), 10)
+        stage = TrialStage(peer, service_url, peer.limits, tmp_path)
+        stage.limit(TrialTopic("n1"), 10)
         assert peer.grouped == "grouped-by-sluice"
     assert not peer.limits.is_ready()
 
@@ -142,7 +144,7 @@ def test_sluice_that_does_not_start_is_one_line(tmp_path):
 
 
 STAGES = [
-    Stage(Peer(name, "pulsar://p", AdminClient("http://127.0.0.1:1"), "g"), "", AdminClient(""), Path())
+    TrialStage(Peer(name, "pulsar://p", AdminClient("http://127.0.0.1:1"), "g"), "", AdminClient(""), Path())
     for name in ("own", "sluice")
 ]
 FIGURES = (Figure("number", "number"),)

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from loadgen.hostile.kinds import KINDS, MB, Kind
-from loadgen.hostile.trial import Stage, running
+from loadgen.hostile.kinds import KINDS, MB, HostileKind
+from loadgen.hostile.trial import HostileStage, running
 
 SECONDS = 0.5
 _LEFT_BEHIND = 48 * MB
@@ -19,20 +19,20 @@ WITH_WORKERS = ("deaf reader", "names of 1 MB", "come and go", "FLOWs")
 
 
 @pytest.fixture(scope="module")
-def one_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def one_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostileStage]:
     with running(tmp_path_factory.mktemp("hostile")) as stage:
         yield stage
 
 
 @pytest.fixture(scope="module")
-def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostileStage]:
     with running(tmp_path_factory.mktemp("hostile"), workers=2) as stage:
         yield stage
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", _IN_ORDER, ids=lambda kind: kind.name)
-def test_no_kind_of_connection_costs_more_than_its_bound(one_process: Stage, kind: Kind) -> None:
+def test_no_kind_of_connection_costs_more_than_its_bound(one_process: HostileStage, kind: HostileKind) -> None:
     assert cost(one_process, kind) <= kind.bound * MB + _LEFT_BEHIND
 
 
@@ -40,11 +40,11 @@ def test_no_kind_of_connection_costs_more_than_its_bound(one_process: Stage, kin
 @pytest.mark.parametrize(
     "kind", [kind for kind in _IN_ORDER if any(word in kind.name for word in WITH_WORKERS)], ids=lambda kind: kind.name
 )
-def test_nor_with_workers(two_workers: Stage, kind: Kind) -> None:
+def test_nor_with_workers(two_workers: HostileStage, kind: HostileKind) -> None:
     assert cost(two_workers, kind) <= 2 * kind.bound * MB + _LEFT_BEHIND
 
 
-def cost(stage: Stage, kind: Kind) -> int:
+def cost(stage: HostileStage, kind: HostileKind) -> int:
     row = stage.attack(kind, SECONDS, rest=0)
     assert row.did["opened"] > 0, "it attacked"
     assert row.beside["publish"] > 0, "its neighbour was served meanwhile"

@@ -1,6 +1,6 @@
 from collections import Counter
 
-from loadgen.load.offering import Clock, Lane, Origin, Sender, SendError, Settle, TopicOffer
+from loadgen.load.offering import Clock, Lane, MessageOrigin, Sender, SendError, Settle, TopicOffer
 from loadgen.load.payload import read_payload
 from loadgen.load.scenario import Steady, TopicLoad
 
@@ -30,7 +30,7 @@ class RefusingSender:
 
 
 def lane(sender: Sender, pending: int = 3, producer: int = 0, clock: Clock = lambda: 0.0) -> Lane:
-    return Lane(Origin(RUN, producer, 64, pending), sender, clock)
+    return Lane(MessageOrigin(RUN, producer, 64, pending), sender, clock)
 
 
 def offer(*lanes: Lane, rate: float = 10) -> TopicOffer:

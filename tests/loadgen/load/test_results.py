@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadgen.load.offering import Lane, Origin, Settle, TopicOffer
+from loadgen.load.offering import Lane, MessageOrigin, Settle, TopicOffer
 from loadgen.load.payload import HEADER_BYTES, Stamp, make_payload
 from loadgen.load.results import (
     Arrivals,
     Books,
     Faults,
-    Line,
+    RateLine,
     Use,
     document,
     histogram,
@@ -21,7 +21,7 @@ from loadgen.load.results import (
     max_excess,
     use_of,
 )
-from loadgen.load.scenario import Limit, Steady, TopicLoad
+from loadgen.load.scenario import PromisedLimit, Steady, TopicLoad
 
 RUN = b"this run"
 
@@ -120,10 +120,10 @@ def test_a_limit_that_passes_half_has_half_a_share() -> None:
 
 
 TIMES = st.lists(st.integers(0, 5_000).map(lambda ms: ms / 1000), max_size=60).map(sorted)
-LINES = st.builds(Line, rate=st.floats(0.1, 1000), burst=st.floats(0, 100), entry=st.floats(0, 10))
+LINES = st.builds(RateLine, rate=st.floats(0.1, 1000), burst=st.floats(0, 100), entry=st.floats(0, 10))
 
 
-def by_definition(times: list[float], line: Line) -> float:
+def by_definition(times: list[float], line: RateLine) -> float:
     """Every interval that begins and ends at an arrival, counted one by one."""
     worst = -math.inf
     for first in times:
@@ -135,37 +135,37 @@ def by_definition(times: list[float], line: Line) -> float:
 
 
 @given(times=TIMES, line=LINES)
-def test_one_pass_finds_what_the_definition_says(times: list[float], line: Line) -> None:
+def test_one_pass_finds_what_the_definition_says(times: list[float], line: RateLine) -> None:
     assert max_excess(times, line) == pytest.approx(by_definition(times, line), abs=1e-6)
 
 
 @given(times=TIMES, line=LINES, shift=st.floats(0, 1e5))
-def test_only_the_distances_in_time_matter(times: list[float], line: Line, shift: float) -> None:
+def test_only_the_distances_in_time_matter(times: list[float], line: RateLine, shift: float) -> None:
     shifted = [at + shift for at in times]
     assert max_excess(shifted, line) == pytest.approx(max_excess(times, line), abs=1e-3)
 
 
 def test_a_burst_and_one_entry_are_within_the_line() -> None:
-    assert max_excess([1.0] * 51, Line(rate=500, burst=50)) == 0
+    assert max_excess([1.0] * 51, RateLine(rate=500, burst=50)) == 0
 
 
 def test_one_message_more_is_one_above_it() -> None:
-    assert max_excess([1.0] * 52, Line(rate=500, burst=50)) == 1
+    assert max_excess([1.0] * 52, RateLine(rate=500, burst=50)) == 1
 
 
 def test_a_second_burst_after_a_steady_stream_is_found() -> None:
     """The bucket was empty at second 1: ten messages at once then are nine above the line."""
     steady = [n / 100 for n in range(101)]
-    assert max_excess([*steady, *[1.0] * 10], Line(rate=100, burst=1)) == pytest.approx(9)
+    assert max_excess([*steady, *[1.0] * 10], RateLine(rate=100, burst=1)) == pytest.approx(9)
 
 
 def test_nothing_arrived_is_never_above() -> None:
-    assert max_excess([], Line(rate=1, burst=1)) == -math.inf
+    assert max_excess([], RateLine(rate=1, burst=1)) == -math.inf
 
 
 RUN = b"this run"
 TOPIC = "persistent://t/n/x"
-LIMIT = Limit(name="x", topics=[TOPIC], messages=100, burst=10)
+LIMIT = PromisedLimit(name="x", topics=[TOPIC], messages=100, burst=10)
 
 
 class Wire:
@@ -184,7 +184,7 @@ class Wire:
 def books(arrive_at: list[float], answer: str | None = "", offered: int | None = None) -> Books:
     """One message for each arrival, or `offered` messages of which the first ones arrive."""
     wire, ticks = Wire(answer), iter(n / 1000 for n in range(10_000))
-    lane = Lane(Origin(RUN, 0, 40, 1000), wire, lambda: next(ticks))
+    lane = Lane(MessageOrigin(RUN, 0, 40, 1000), wire, lambda: next(ticks))
     for _ in arrive_at if offered is None else range(offered):
         lane.offer()
     offer = TopicOffer(TopicLoad(pattern=Steady(kind="steady", rate=1), message_bytes=40), [lane])
@@ -260,7 +260,7 @@ def test_a_total_adds_its_topics_up() -> None:
         {TOPIC: first.arrivals[TOPIC], other: second.arrivals[TOPIC]},
         samples=[(1.0, {TOPIC: 4, other: 6}), (2.0, {TOPIC: 6, other: 4})],
     )
-    (limit,) = document(both, [Limit(name="both", topics=[TOPIC, other], messages=100, burst=10)])["limits"]
+    (limit,) = document(both, [PromisedLimit(name="both", topics=[TOPIC, other], messages=100, burst=10)])["limits"]
     assert (limit["max_excess_messages"], limit["loaded_s"]) == (5, 1)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import loadgen.load.run as load_main
 from loadgen.load.results import Books
-from loadgen.load.run import Order, Request, Surroundings, main, run
+from loadgen.load.run import LoadOrder, Request, Surroundings, main, run
 from loadgen.load.scenario import Scenario
 from tests.loadgen.load.fake_clients import FakeBroker, FakeTime
 
@@ -46,7 +46,7 @@ SCENARIO = Scenario.model_validate(
 
 def ran(broker: FakeBroker, verify_url: str | None = "pulsar://broker", drain_s: float = 5, **around: Any) -> Books:
     time = FakeTime(broker.tick)
-    order = Order(SCENARIO, "pulsar://proxy", verify_url, 4, drain_s)
+    order = LoadOrder(SCENARIO, "pulsar://proxy", verify_url, 4, drain_s)
     return run(order, Surroundings(time.clock, time.sleep, broker.clients, **around))
 
 
@@ -139,7 +139,7 @@ def faked(monkeypatch: pytest.MonkeyPatch) -> FakeBroker:
     faked = FakeBroker()
     time = FakeTime(faked.tick)
 
-    def run_with_fakes(order: Order, around: Surroundings) -> Books:
+    def run_with_fakes(order: LoadOrder, around: Surroundings) -> Books:
         return run(order, Surroundings(time.clock, time.sleep, faked.clients, around.progress))
 
     monkeypatch.setattr(load_main, "run", run_with_fakes)

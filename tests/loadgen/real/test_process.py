@@ -14,8 +14,8 @@ import pytest
 from loadgen.real import tether
 from loadgen.real.jars import ProcessFailed
 from loadgen.real.process import (
-    Part,
     Program,
+    PulsarServer,
     TetheredProcess,
     free_ports,
     is_healthy,
@@ -199,7 +199,7 @@ def java(tool: Tool, tools: Path) -> Tool:
 
 def test_a_part_starts_again_after_it_ended_or_was_killed(java: Tool, tmp_path: Path) -> None:
     java("java", "echo up >> $RUNS; exec sleep 60")
-    part = Part(tmp_path / "zookeeper", PROGRAM, (tmp_path / "runs").exists)
+    part = PulsarServer(tmp_path / "zookeeper", PROGRAM, (tmp_path / "runs").exists)
     assert not part.is_running
     for end in (part.kill, part.stop, part.kill):
         (tmp_path / "runs").unlink(missing_ok=True)
@@ -211,7 +211,7 @@ def test_a_part_starts_again_after_it_ended_or_was_killed(java: Tool, tmp_path: 
 
 def test_a_part_that_ends_at_once_is_named_with_its_last_lines(java: Tool, tmp_path: Path) -> None:
     java("java", "echo 'no such address'; exit 4")
-    part = Part(tmp_path / "bookie", PROGRAM, lambda: False)
+    part = PulsarServer(tmp_path / "bookie", PROGRAM, lambda: False)
     with pytest.raises(ProcessFailed, match="bookie is not launched"):
         part.wait()
     part.launch()

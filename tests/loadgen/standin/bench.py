@@ -1,6 +1,6 @@
 """A subscription on a bench: pure, every delivery recorded."""
 
-from loadgen.standin.entry_log import Entry, EntryLog
+from loadgen.standin.entry_log import EntryLog, StoredEntry
 from loadgen.standin.subscription import Consumer, Subscription
 from protocol.pulsar_pb2 import CommandSubscribe
 from tests.loadgen.standin.doubles import RecordingOutlet, payload
@@ -16,7 +16,7 @@ class CountingLog(EntryLog):
         super().__init__(1, 10_000_000)
         self.looks = 0
 
-    def get(self, entry_id: int) -> Entry | None:
+    def get(self, entry_id: int) -> StoredEntry | None:
         self.looks += 1
         return super().get(entry_id)
 

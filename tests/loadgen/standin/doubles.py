@@ -5,8 +5,8 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from loadgen.standin.broker import Broker, BrokerOptions
-from loadgen.standin.server import Connection
+from loadgen.standin.broker import BrokerOptions, StandinBroker
+from loadgen.standin.server import StandinConnection
 from loadgen.standin.subscription import Consumer, Delivery
 from protocol.commands import SIZES, body_of, encode, encode_with_payload, split
 from protocol.frames import FrameCutter
@@ -80,10 +80,10 @@ class RecordingLink:
 class Peer:
     """A client at the other end of a connection, in conversation."""
 
-    def __init__(self, broker: Broker | None = None, *, connect: bool = True) -> None:
-        self.broker = broker or Broker(BrokerOptions())
+    def __init__(self, broker: StandinBroker | None = None, *, connect: bool = True) -> None:
+        self.broker = broker or StandinBroker(BrokerOptions())
         self.link = RecordingLink()
-        self.connection = Connection(self.broker, self.link, "pulsar://127.0.0.1:6650")
+        self.connection = StandinConnection(self.broker, self.link, "pulsar://127.0.0.1:6650")
         self._cutter = FrameCutter(2**31)
         if connect:
             self.say(CommandConnect(client_version="peer", protocol_version=20))

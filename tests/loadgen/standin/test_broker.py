@@ -5,16 +5,16 @@ import pytest
 from loadgen.standin.broker import (
     LISTEN,
     MOST_VERSIONS,
-    Broker,
     BrokerOptions,
     Producer,
     SchemaRegistry,
-    Topic,
+    StandinBroker,
+    StandinTopic,
     TopicCounts,
     parse_name,
     parse_partitions,
 )
-from loadgen.standin.entry_log import EntryLog, Refused
+from loadgen.standin.entry_log import EntryLog, StandinRefusal
 from loadgen.standin.subscription import Consumer
 from protocol.pulsar_pb2 import CommandSubscribe, Schema, ServerError
 from protocol.topic_name import parse_topic
@@ -96,7 +96,7 @@ def test_what_is_not_there_is_refused(version):
     registry = SchemaRegistry()
     if version:
         registry.register(ONE, schema())
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(StandinRefusal) as refused:
         registry.find(ONE, version)
     assert refused.value.error == ServerError.TopicNotFound
 
@@ -105,14 +105,14 @@ def test_a_topic_has_no_more_than_so_many_versions():
     registry = SchemaRegistry()
     for number in range(MOST_VERSIONS):
         registry.register(ONE, schema(str(number)))
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(StandinRefusal) as refused:
         registry.register(ONE, schema("one too many"))
     assert refused.value.error == ServerError.IncompatibleSchema
 
 
 @pytest.fixture
 def topic():
-    return Topic(parse_topic(TOPIC), EntryLog(1, 1_000_000), lambda subscription: subscription.dispatch())
+    return StandinTopic(parse_topic(TOPIC), EntryLog(1, 1_000_000), lambda subscription: subscription.dispatch())
 
 
 def subscribe(topic, name="s", **more):
@@ -192,7 +192,7 @@ def test_a_durable_subscription_starts_at_no_message(topic):
 def test_two_producers_cannot_have_one_name(topic):
     producer = Producer("me", 0, is_named_by_client=True)
     topic.add_producer(producer)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(StandinRefusal) as refused:
         topic.add_producer(Producer("me", 1, is_named_by_client=True))
     assert refused.value.error == ServerError.ProducerBusy
     topic.remove_producer(producer)
@@ -204,33 +204,33 @@ def test_a_reconnecting_producer_with_a_generated_name_takes_its_own_place(topic
     topic.add_producer(before)
     topic.add_producer(Producer("standin-1", 1, is_named_by_client=False))
     topic.remove_producer(before)
-    with pytest.raises(Refused):
+    with pytest.raises(StandinRefusal):
         topic.add_producer(Producer("standin-1", 1, is_named_by_client=False))
 
 
 def test_all_forms_of_a_name_are_one_topic():
-    broker = Broker(BrokerOptions())
+    broker = StandinBroker(BrokerOptions())
     assert broker.topic("t") is broker.topic("persistent://public/default/t") is broker.topic("public/default/t")
 
 
 def test_each_topic_has_a_ledger_of_its_own():
-    broker = Broker(BrokerOptions(first_ledger=10))
+    broker = StandinBroker(BrokerOptions(first_ledger=10))
     assert [broker.topic(name).log.ledger_id for name in ("a", "b", "a")] == [10, 11, 10]
 
 
 def test_what_is_no_topic_name_is_refused():
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(StandinRefusal) as refused:
         parse_name("persistent://only/two")
     assert refused.value.error == ServerError.InvalidTopicName
 
 
 def test_only_configured_topics_are_partitioned():
-    broker = Broker(BrokerOptions(partitions={"persistent://public/default/four": 4}))
+    broker = StandinBroker(BrokerOptions(partitions={"persistent://public/default/four": 4}))
     assert (broker.partitions("four"), broker.partitions("other"), broker.partitions("four-partition-1")) == (4, 0, 0)
 
 
 def test_a_namespaces_topics_are_those_configured_and_those_in_use():
-    broker = Broker(BrokerOptions(partitions={"persistent://public/default/two": 2}))
+    broker = StandinBroker(BrokerOptions(partitions={"persistent://public/default/two": 2}))
     broker.topic("used")
     broker.topic("two-partition-0")
     broker.topic("persistent://public/elsewhere/t")
@@ -243,13 +243,15 @@ def test_a_namespaces_topics_are_those_configured_and_those_in_use():
 
 def test_generated_producer_names_differ_within_a_run_and_between_runs():
     names = [
-        broker.producer_name() for broker in map(Broker, (BrokerOptions(), BrokerOptions(first_ledger=2))) for _ in "12"
+        broker.producer_name()
+        for broker in map(StandinBroker, (BrokerOptions(), BrokerOptions(first_ledger=2)))
+        for _ in "12"
     ]
     assert len(set(names)) == 4
 
 
 def test_counts_are_told_by_topic():
-    broker = Broker(BrokerOptions())
+    broker = StandinBroker(BrokerOptions())
     broker.topic("t").publish(3, payload())
     counts = broker.counts()
     assert counts["topics"]["persistent://public/default/t"]["received_messages"] == 3

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadgen.standin.broker import Broker, BrokerOptions
+from loadgen.standin.broker import BrokerOptions, StandinBroker
 from loadgen.standin.server import is_unlisted, request_id_of
 from protocol.commands import SIZES, decode, encode, encode_with_payload
 from protocol.limits import DEFAULT_MAX_MESSAGE_SIZE, max_frame_size
@@ -68,7 +68,7 @@ JSON = Schema(name="a", schema_data=b"{}", type=Schema.Json)
 
 @pytest.fixture
 def peer():
-    return Peer(Broker(BrokerOptions(partitions={"persistent://public/default/four": 4})))
+    return Peer(StandinBroker(BrokerOptions(partitions={"persistent://public/default/four": 4})))
 
 
 @pytest.mark.parametrize(("topic", "partitions"), [("four", 4), ("persistent://public/default/one", 0)])

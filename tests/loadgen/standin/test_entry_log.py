@@ -10,9 +10,9 @@ from loadgen.standin.entry_log import (
     KEY_SLOTS,
     LATEST_LEDGER,
     Cursor,
-    Entry,
     EntryLog,
-    Refused,
+    StandinRefusal,
+    StoredEntry,
     metadata_of,
 )
 from protocol.pulsar_pb2 import ServerError
@@ -22,7 +22,7 @@ CHECKSUM = b"\x0e\x01\x00\x00\x00\x00"
 
 
 def slot_of(**metadata):
-    return Entry(0, 1, payload(**metadata)).slot
+    return StoredEntry(0, 1, payload(**metadata)).slot
 
 
 def test_metadata_is_found_behind_a_checksum_and_without_one():
@@ -32,7 +32,7 @@ def test_metadata_is_found_behind_a_checksum_and_without_one():
 
 @given(st.binary(max_size=40))
 def test_any_bytes_have_a_slot_and_a_publish_time(data):
-    entry = Entry(0, 1, data)
+    entry = StoredEntry(0, 1, data)
     assert 0 <= entry.slot < KEY_SLOTS
     assert entry.publish_time_ms >= 0
 
@@ -50,8 +50,8 @@ def test_messages_without_a_key_spread_over_the_slots():
 
 
 def test_only_a_batch_has_a_batch_size():
-    assert Entry(0, 1, payload()).batch_size == 0
-    assert Entry(0, 3, payload(num_messages_in_batch=3)).batch_size == 3
+    assert StoredEntry(0, 1, payload()).batch_size == 0
+    assert StoredEntry(0, 3, payload(num_messages_in_batch=3)).batch_size == 3
 
 
 LEDGER = 5
@@ -91,11 +91,11 @@ def test_a_full_log_refuses_until_half_of_it_is_free():
     size = len(payload(publish_time=10)) + ENTRY_OVERHEAD
     log = filled(4, capacity=4 * size)
     log.check_room()
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(StandinRefusal) as refused:
         log.append(1, payload())
     assert refused.value.error == ServerError.ProducerBlockedQuotaExceededError
     log.trim(1)
-    with pytest.raises(Refused):
+    with pytest.raises(StandinRefusal):
         log.append(1, payload())
     log.trim(2)
     assert log.append(1, payload()).entry_id == 4

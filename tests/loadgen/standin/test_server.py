@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from loadgen.standin.broker import Broker, BrokerOptions
+from loadgen.standin.broker import BrokerOptions, StandinBroker
 from loadgen.standin.server import listen
 from protocol.commands import body_of, encode, encode_with_payload, split
 from protocol.endpoint import Endpoint, host_port
@@ -62,7 +62,7 @@ class RawClient:
 @asynccontextmanager
 async def serving(keep_alive_s=30.0):
     """A broker and a way to connect to it."""
-    broker = Broker(BrokerOptions())
+    broker = StandinBroker(BrokerOptions())
     server = await listen(broker, Endpoint("pulsar", "127.0.0.1", 0), keep_alive_s)
     writers = []
 

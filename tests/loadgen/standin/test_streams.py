@@ -2,8 +2,8 @@
 
 import pytest
 
-from loadgen.standin.broker import Broker, BrokerOptions
-from loadgen.standin.entry_log import UNASKED, Entry
+from loadgen.standin.broker import BrokerOptions, StandinBroker
+from loadgen.standin.entry_log import UNASKED, StoredEntry
 from loadgen.standin.streams import (
     MOST_UNSENT_BYTES,
     SEND_WITHOUT_PRODUCER,
@@ -87,7 +87,7 @@ def test_receipts_are_the_same_bytes_as_made_anew():
 def test_messages_are_the_same_bytes_as_made_anew():
     frames = MessageFrames(consumer_id=4, ledger_id=7, partition=-1)
     for entry_id, count, ack_set in ((0, 2, (1, 2)), (1, 0, ())):
-        delivery = Delivery(Entry(entry_id, 1, b"data"), count, ack_set)
+        delivery = Delivery(StoredEntry(entry_id, 1, b"data"), count, ack_set)
         anew = CommandMessage(
             consumer_id=4, message_id=message_id(entry_id, 7), redelivery_count=count, ack_set=ack_set
         )
@@ -95,7 +95,7 @@ def test_messages_are_the_same_bytes_as_made_anew():
 
 
 def test_a_message_carries_its_consumers_epoch():
-    frame = MessageFrames(1, 1, -1).frame(Delivery(Entry(0, 1, b""), 0, ()), epoch=9)
+    frame = MessageFrames(1, 1, -1).frame(Delivery(StoredEntry(0, 1, b""), 0, ()), epoch=9)
     assert body_of(split(frame)[0]).consumer_epoch == 9
 
 
@@ -159,7 +159,7 @@ def test_a_send_of_no_open_producer_is_dropped_and_counted(peer):
 
 
 def test_a_full_topic_closes_its_producers_and_lets_them_in_again_when_there_is_room():
-    peer = Peer(Broker(BrokerOptions(topic_bytes=600)))
+    peer = Peer(StandinBroker(BrokerOptions(topic_bytes=600)))
     peer.subscribe(permits=0)
     peer.open_producer(producer_name="me")
     peer.publish(4)

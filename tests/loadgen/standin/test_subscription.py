@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loadgen.standin.entry_log import KEY_SLOTS, Entry, Refused
+from loadgen.standin.entry_log import KEY_SLOTS, StandinRefusal, StoredEntry
 from loadgen.standin.subscription import LOOK_AHEAD, Consumer, KeyHash, RoundRobin, SingleActive
 from protocol.pulsar_pb2 import ServerError
 from tests.loadgen.standin.bench import Bench, Exclusive, Failover, KeyShared, Shared
@@ -16,7 +16,7 @@ def consumers(count, permits=100):
 
 
 def entry(entry_id=0, key="k"):
-    return Entry(entry_id, 1, payload(partition_key=key))
+    return StoredEntry(entry_id, 1, payload(partition_key=key))
 
 
 def test_one_consumer_is_active_and_the_partitions_spread_over_them():
@@ -172,7 +172,7 @@ def test_shared_consumers_take_turns():
 def test_an_exclusive_subscription_has_one_consumer():
     bench = Bench(Exclusive)
     bench.join(1)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(StandinRefusal) as refused:
         bench.join(2)
     assert refused.value.error == ServerError.ConsumerBusy
 
@@ -181,7 +181,7 @@ def test_a_subscription_changes_its_type_only_while_nobody_is_there():
     bench = Bench(Exclusive)
     consumer = bench.join()
     bench.sub_type = Shared
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(StandinRefusal) as refused:
         bench.join(2)
     assert refused.value.error == ServerError.ConsumerBusy
     bench.leave(consumer)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from proxy.admin.rejections import RejectionLog
-from proxy.admin.server import Connection, Connections
+from proxy.admin.server import AdminConnection, Connections
 from tests.manual_clock import ManualClock
 from tests.proxy.fake_transport import FakeTransport
 from tests.proxy.manual_loop import ManualLoop
@@ -48,7 +48,7 @@ class Client:
 
     def __init__(self, room: "Room", context: ssl.SSLContext | None = None) -> None:
         self.inner, self.socket = Inner(), Socket()
-        self.connection = Connection(self.inner, room.all, self.socket, "192.0.2.7")  # type: ignore[arg-type]
+        self.connection = AdminConnection(self.inner, room.all, self.socket, "192.0.2.7")  # type: ignore[arg-type]
         self.transport = FakeTransport(room.loop, ("192.0.2.7", 1))
         self.room = room
         self.outcome: asyncio.Future[None] | None = None

@@ -9,7 +9,7 @@ from aiohttp import web
 from limiter.limiter import Stream, StreamName
 from protocol.topic_name import parse_topic
 from proxy.admin.routes import streams as stream_rest
-from proxy.admin.routes.streams import LIMIT, Wanted, read_wanted
+from proxy.admin.routes.streams import LIMIT, WantedStreams, read_wanted
 from proxy.observe.connection import Connection
 from tests.proxy.admin_client import Admin
 
@@ -64,9 +64,9 @@ async def test_a_bad_question_is_refused_with_what_would_be_right(make_admin, qu
 
 
 def test_the_question_is_read() -> None:
-    assert read_wanted({}) == Wanted(held=False, topic="", tenant="", most=LIMIT.default)
+    assert read_wanted({}) == WantedStreams(held=False, topic="", tenant="", most=LIMIT.default)
     query = {"held": "1", "topic": "a/b/c", "tenant": "a", "limit": str(LIMIT.most)}
-    assert read_wanted(query) == Wanted(held=True, topic="persistent://a/b/c", tenant="a", most=LIMIT.most)
+    assert read_wanted(query) == WantedStreams(held=True, topic="persistent://a/b/c", tenant="a", most=LIMIT.most)
     assert read_wanted({"limit": "0"}).most == 0
 
 

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from proxy.admin.routes.streams import Choice, Totals, Wanted, view
+from proxy.admin.routes.streams import Choice, Totals, WantedStreams, view
 from tests.proxy.conversation import World, consumer, let_in, publisher
 from tests.proxy.wire import OTHER_TOPIC, TOPIC, producer, sends
 
 Make = Callable[..., World]
-ALL = Wanted(held=False, topic="", tenant="", most=1000)
+ALL = WantedStreams(held=False, topic="", tenant="", most=1000)
 
 
-def chosen(world: World, wanted: Wanted) -> tuple[list[int], Totals]:
+def chosen(world: World, wanted: WantedStreams) -> tuple[list[int], Totals]:
     """The ids of the streams that are shown, and the totals."""
     choice = Choice(wanted)
     for stream in world.engine.registry.live():
@@ -158,7 +158,7 @@ def test_those_who_wait_come_first_and_the_rest_is_cut_off_loudly(make_world: Ma
     client >> [producer(1, OTHER_TOPIC), producer(2, OTHER_TOPIC), producer(3, TOPIC)]
     let_in(client, broker)
     client >> sends(3, producer_id=3, size=9)
-    shown, totals = chosen(world, Wanted(held=False, topic="", tenant="", most=2))
+    shown, totals = chosen(world, WantedStreams(held=False, topic="", tenant="", most=2))
     assert shown == [3, 1]
     assert totals == {"streams": 3, "held_streams": 1, "held_messages": 2, "held_bytes": 18}
 
@@ -170,7 +170,7 @@ def test_those_who_hold_most_are_shown_however_many_wait(make_world: Make) -> No
     let_in(client, broker)
     for number in range(9):
         client >> sends(2 + number * 5 % 9, producer_id=number)
-    shown, totals = chosen(world, Wanted(held=False, topic="", tenant="", most=3))
+    shown, totals = chosen(world, WantedStreams(held=False, topic="", tenant="", most=3))
     assert [number * 5 % 9 for number in shown] == [8, 7, 6]
     assert (totals["held_streams"], totals["held_messages"]) == (9, 9 + 36)
 
@@ -195,12 +195,12 @@ def test_one_can_ask_for_some_of_them(make_world: Make, asked: dict[str, Any], f
     client >> [producer(1, OTHER_TOPIC), producer(2, OTHER_TOPIC), producer(3, TOPIC)]
     let_in(client, broker)
     client >> sends(3, producer_id=3)
-    wanted = Wanted(**{"held": False, "topic": "", "tenant": "", "most": 1000, **asked})
+    wanted = WantedStreams(**{"held": False, "topic": "", "tenant": "", "most": 1000, **asked})
     assert chosen(world, wanted)[0] == found
 
 
 def test_a_partitioned_topic_stands_for_its_partitions(world: World) -> None:
     client, _ = world.pair()
     client >> [producer(1, f"{TOPIC}-partition-0"), producer(2, f"{TOPIC}-partition-1"), producer(3, OTHER_TOPIC)]
-    assert chosen(world, Wanted(held=False, topic=TOPIC, tenant="", most=9))[0] == [1, 2]
-    assert chosen(world, Wanted(held=False, topic=f"{TOPIC}-partition-1", tenant="", most=9))[0] == [2]
+    assert chosen(world, WantedStreams(held=False, topic=TOPIC, tenant="", most=9))[0] == [1, 2]
+    assert chosen(world, WantedStreams(held=False, topic=f"{TOPIC}-partition-1", tenant="", most=9))[0] == [2]

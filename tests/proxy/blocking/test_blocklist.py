@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from proxy.blocking import blocklist as blocklist_module
 from proxy.blocking import rules as rules_module
-from proxy.blocking.blocklist import Blocklist, Ended, Order
+from proxy.blocking.blocklist import Blocklist, EndedByRule, Order
 from proxy.blocking.rules import Key, Rule, TooManyRulesError, read_key
 from proxy.observe.connection import Connection
 from proxy.observe.counters import Counters
@@ -24,9 +24,9 @@ class Session:
         self._connection = Connection(connection_id, "192.0.2.7:4000")
         self._told = told
 
-    def rule_added(self, rule: Rule) -> Ended:
+    def rule_added(self, rule: Rule) -> EndedByRule:
         self._told.blocklist.ended(rule, self._connection, topic="t")
-        return Ended(0, 1)
+        return EndedByRule(0, 1)
 
 
 class Telling:
@@ -38,10 +38,10 @@ class Telling:
         self.blocklist = Blocklist(file_rules, self.counters, self.sessions, lambda: self.now)
         self.sessions += [Session(number, self) for number in range(sessions)]
 
-    def block(self, key: Key, reason: str) -> Ended:
+    def block(self, key: Key, reason: str) -> EndedByRule:
         return self.blocklist.put(key, self.blocklist.order_to_block(key, reason))
 
-    def unblock(self, key: Key) -> Ended:
+    def unblock(self, key: Key) -> EndedByRule:
         return self.blocklist.put(key, self.blocklist.order_to_unblock(key))
 
     def rule(self, key: Key) -> Rule | None:
@@ -56,7 +56,7 @@ def lines() -> Iterator[list[Any]]:
 
 def test_every_session_is_told_and_what_ended_is_counted_and_logged(lines: list[Any]) -> None:
     telling = Telling([], lines, sessions=3)
-    assert telling.block(PRODUCER, "too loud") == Ended(0, 3)
+    assert telling.block(PRODUCER, "too loud") == EndedByRule(0, 3)
     assert telling.counters.blocked == {"producer": 3}
     assert telling.blocklist.hits == {PRODUCER: 3}
     rule = {"kind": "producer", "name": "p", "within": "a/b", "reason": "too loud", "log_level": "warning"}
@@ -123,7 +123,7 @@ def test_what_is_said_again_is_neither_logged_nor_told_again(lines: list[Any]) -
     telling = Telling([], lines, sessions=1)
     telling.block(ROLE, "")
     lines.clear()
-    assert telling.block(ROLE, "") == Ended(0, 0)
+    assert telling.block(ROLE, "") == EndedByRule(0, 0)
     assert lines == []
     assert telling.blocklist.hits == {ROLE: 1}
 

@@ -15,8 +15,8 @@ from structlog.testing import capture_logs
 
 from limiter.policies import Policies
 from proxy.blocking import rules as rules_module
-from proxy.blocking.blocklist import Blocklist, Ended, Order
-from proxy.blocking.kept import BlockDesk, KeptBlocks, Outcome, body, kept_key
+from proxy.blocking.blocklist import Blocklist, EndedByRule, Order
+from proxy.blocking.kept import BlockDesk, BlockOutcome, KeptBlocks, body, kept_key
 from proxy.blocking.rules import Key, Kind, Rule, TooManyRulesError, read_key
 from proxy.observe.counters import Counters
 from proxy.policies.bodies import BodyError
@@ -50,9 +50,9 @@ class Session:
         self.store = store
         self.seen: list[str | None] = []
 
-    def rule_added(self, rule: Rule) -> Ended:
+    def rule_added(self, rule: Rule) -> EndedByRule:
         self.seen.append(self.store.read(kept_key(rule.key)))
-        return Ended(1, 0)
+        return EndedByRule(1, 0)
 
 
 class Run:
@@ -73,10 +73,10 @@ class Run:
         self.around.append("before")
         return 0, 0
 
-    def block(self, key: Key, reason: str = "") -> Outcome:
+    def block(self, key: Key, reason: str = "") -> BlockOutcome:
         return asyncio.run(self.desk.block(key, reason, ANN))
 
-    def unblock(self, key: Key) -> Outcome:
+    def unblock(self, key: Key) -> BlockOutcome:
         return asyncio.run(self.desk.unblock(key, ANN))
 
     def rules(self) -> list[Rule]:
@@ -101,7 +101,7 @@ def path(tmp_path: Path) -> Path:
 def test_a_block_is_on_disk_before_it_ends_anything() -> None:
     with run_of() as run:
         outcome = run.block(ROLE, "too loud")
-        assert (outcome.rule, outcome.ended) == (Rule(ROLE, "too loud", 1000, "rest"), Ended(1, 0))
+        assert (outcome.rule, outcome.ended) == (Rule(ROLE, "too loud", 1000, "rest"), EndedByRule(1, 0))
         assert run.session.seen == [body(ROLE, Order("too loud", 1000))]
         assert run.around == [], "no limit changes"
 
@@ -159,7 +159,7 @@ def test_said_again_it_changes_nothing_and_says_what_holds() -> None:
     with run_of() as run:
         run.block(ROLE, "too loud")
         again = run.block(ROLE)
-        assert (again.rule, again.ended) == (Rule(ROLE, "too loud", 1000, "rest"), Ended(0, 0))
+        assert (again.rule, again.ended) == (Rule(ROLE, "too loud", 1000, "rest"), EndedByRule(0, 0))
         assert run.unblock(PRODUCER).rule is None
 
 
@@ -189,7 +189,7 @@ def test_a_disk_that_takes_nothing_blocks_nobody(path: Path, monkeypatch: pytest
 async def test_two_at_once_are_one_block_and_one_repetition() -> None:
     with run_of() as run:
         outcomes = await asyncio.gather(run.desk.block(ROLE, "x", ANN), run.desk.block(ROLE, "x", ANN))
-        assert [outcome.ended for outcome in outcomes] == [Ended(1, 0), Ended(0, 0)]
+        assert [outcome.ended for outcome in outcomes] == [EndedByRule(1, 0), EndedByRule(0, 0)]
         assert outcomes[0].rule == outcomes[1].rule
 
 

@@ -4,7 +4,7 @@ from pydantic import BaseModel
 from proxy.config.limits import Limits, RateLimit
 from proxy.config.model import Config, Publish
 from proxy.config.reference import default_of, example_of, name_example, type_of
-from proxy.config.sections import AccessLog, AdminAccess, AdminTls
+from proxy.config.sections import AccessLogSettings, AdminAccess, AdminTls
 
 
 @pytest.mark.parametrize(
@@ -15,9 +15,9 @@ from proxy.config.sections import AccessLog, AdminAccess, AdminTls
         (Config, "linger", "duration, above 0", "10s"),
         (Config, "max_connections", "integer, above 0", "10000"),
         (Config, "allowed_broker_networks", "list: network", None),
-        (AccessLog, "dir", "path", None),
-        (AccessLog, "interval", "duration, from 0.1, up to 60", "1s"),
-        (AccessLog, "queue", "size in bytes, above 0", "32MiB"),
+        (AccessLogSettings, "dir", "path", None),
+        (AccessLogSettings, "interval", "duration, from 0.1, up to 60", "1s"),
+        (AccessLogSettings, "queue", "size in bytes, above 0", "32MiB"),
         (Publish, "mode", "hold or pause", "hold"),
         (AdminAccess, "max_body", "size in bytes, above 0, up to 16777216", "64KiB"),
         (AdminAccess, "rate", "rate", "200/s"),

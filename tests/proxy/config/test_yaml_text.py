@@ -8,17 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.config import showing as yaml_text_module
-from proxy.config.showing import Taken, yaml_text
+from proxy.config.showing import TakenValue, yaml_text
 from proxy.config.sources import parse_yaml
 
 
 def test_each_value_stands_in_its_section_with_its_origin_behind_it() -> None:
     values = [
-        Taken(("limits", "each_topic", "publish", "messages"), 500, "maxPublishRatePerTopicInMessages=500"),
-        Taken(("max_connections",), 7, "brokerMaxConnections=7"),
-        Taken(("limits", "each_topic", "dispatch", "messages"), "5/2s", "x"),
-        Taken(("dispatch", "preciseDispatcherFlowControl"), value=True, origin="y"),
-        Taken(("limits", "resource_groups", "gold", "namespaces"), ("a/b", "c/d"), "z"),
+        TakenValue(("limits", "each_topic", "publish", "messages"), 500, "maxPublishRatePerTopicInMessages=500"),
+        TakenValue(("max_connections",), 7, "brokerMaxConnections=7"),
+        TakenValue(("limits", "each_topic", "dispatch", "messages"), "5/2s", "x"),
+        TakenValue(("dispatch", "preciseDispatcherFlowControl"), value=True, origin="y"),
+        TakenValue(("limits", "resource_groups", "gold", "namespaces"), ("a/b", "c/d"), "z"),
     ]
     assert yaml_text("Made here.\nFor you.", values) == (
         "# Made here.\n"
@@ -46,7 +46,7 @@ def test_without_values_there_is_the_heading() -> None:
     "name", ["on", "no", "null", "true", "persistent://a/b/c", "a: b", "#", "'", '"', "x\ny", "é😀"]
 )
 def test_names_are_read_back_as_they_are(name: str) -> None:
-    assert yaml.safe_load(yaml_text("", [Taken((name, "a"), (name,), "o")])) == {name: {"a": [name]}}
+    assert yaml.safe_load(yaml_text("", [TakenValue((name, "a"), (name,), "o")])) == {name: {"a": [name]}}
 
 
 _SCALARS = (
@@ -68,17 +68,17 @@ _SCALARS = (
     )
 )
 def test_any_value_is_read_back_as_it_is(value: Any) -> None:
-    assert parse_yaml(yaml_text("", [Taken(("a", "b"), value, "o")])) == {"a": {"b": value}}
+    assert parse_yaml(yaml_text("", [TakenValue(("a", "b"), value, "o")])) == {"a": {"b": value}}
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=300))
 def test_any_name_is_read_back_as_it_is(name: str) -> None:
-    assert yaml.safe_load(yaml_text("", [Taken((name, "a"), 1, "o")])) == {name: {"a": 1}}
+    assert yaml.safe_load(yaml_text("", [TakenValue((name, "a"), 1, "o")])) == {name: {"a": 1}}
 
 
 @pytest.mark.parametrize("name", ["x" * 997, "x" * 998, "x" * 5000, "\x01" * 1000, "é" * 1023, "a b" * 400])
 def test_a_name_of_any_length_is_read_back_as_a_key(name: str) -> None:
-    values = [Taken(("a", name, "b", "c"), 1, "o"), Taken(("a", name, "d"), {name: [{name: 2}]}, "o")]
+    values = [TakenValue(("a", name, "b", "c"), 1, "o"), TakenValue(("a", name, "d"), {name: [{name: 2}]}, "o")]
     expected = {"a": {name: {"b": {"c": 1}, "d": {name: [{name: 2}]}}}}
     assert parse_yaml(yaml_text("", values)) == expected
 

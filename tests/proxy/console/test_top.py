@@ -10,10 +10,10 @@ from rich.console import Console
 from proxy.cli import top_view
 from proxy.cli.admin_link import AdminLink
 from proxy.cli.options import AdminLinkError, AdminOptions
-from proxy.cli.top_view import Poll, Request, run
+from proxy.cli.top_view import Poll, TopRequest, run
 from tests.proxy.console_states import poll, state
 
-REQUEST = Request(AdminLink(AdminOptions()), 2.0, once=True, sort="held", rows=20)
+REQUEST = TopRequest(AdminLink(AdminOptions()), 2.0, once=True, sort="held", rows=20)
 Answers = Callable[[list[Poll | Exception]], list[float]]
 
 
@@ -36,7 +36,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
     return set_up
 
 
-def watched(request: Request, pauses: list[float], *, terminal: bool) -> str:
+def watched(request: TopRequest, pauses: list[float], *, terminal: bool) -> str:
     out = io.StringIO()
     console = Console(file=out, force_terminal=terminal, width=120, height=30, color_system=None)
     run(request, console, pauses.append)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from yarl import URL
 
-from proxy.doctor import Seen, all_topics, on_topics
+from proxy.doctor import SeenStream, all_topics, on_topics
 from proxy.importing.admin_client import connected
 from proxy.importing.result import ImportFailed
 from tests.proxy.importing.broker_admin import broker_admin
@@ -16,9 +16,9 @@ STATS: dict[str, Any] = {
     "subscriptions": {"sub": {"consumers": [{"consumerName": "c", "address": "/10.0.0.7:2"}, {}]}, "idle": {}},
 }
 SEEN = [
-    Seen("publish", A, "", "p", "10.0.0.7:1", 4),
-    Seen("dispatch", A, "sub", "c", "10.0.0.7:2"),
-    Seen("dispatch", A, "sub", "", ""),
+    SeenStream("publish", A, "", "p", "10.0.0.7:1", 4),
+    SeenStream("dispatch", A, "sub", "c", "10.0.0.7:2"),
+    SeenStream("dispatch", A, "sub", "", ""),
 ]
 
 

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from proxy.doctor import Seen, alike, differences
+from proxy.doctor import SeenStream, alike, differences
 
 A, B = "persistent://t/n/a", "persistent://t/n/b"
-AT_BROKER = Seen("publish", A, "", "p", "10.0.0.7:1", 1)
+AT_BROKER = SeenStream("publish", A, "", "p", "10.0.0.7:1", 1)
 HERE = replace(AT_BROKER, connection="3")
-CONSUMER = Seen("dispatch", A, "sub", "c", "10.0.0.7:1")
+CONSUMER = SeenStream("dispatch", A, "sub", "c", "10.0.0.7:1")
 CONSUMER_HERE = replace(CONSUMER, connection="3")
 
 

@@ -8,7 +8,7 @@ from aiohttp import web
 from yarl import URL
 
 import proxy.importing.admin_client as module
-from proxy.importing.admin_client import Refused, connected, path_of, read_token, read_url
+from proxy.importing.admin_client import RefusedAnswer, connected, path_of, read_token, read_url
 from proxy.importing.result import ImportFailed
 from tests.proxy.importing.broker_admin import broker_admin
 
@@ -32,7 +32,7 @@ async def test_an_answer_is_read() -> None:
 
 
 async def test_a_refusal_that_one_is_prepared_for_is_no_error() -> None:
-    assert await ask((404, {}), (404, 405)) == Refused(404)
+    assert await ask((404, {}), (404, 405)) == RefusedAnswer(404)
 
 
 @pytest.mark.parametrize(("status", "words"), [(401, "--token-file"), (403, "superuser"), (404, "http://broker:8080")])

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from proxy.importing.from_admin import BrokerState, NamespacePolicies, OfTopic, TopicPolicies, take_state
-from proxy.importing.result import Found
+from proxy.importing.result import ImportResult
 from proxy.policies.bodies import DispatchRate, PublishRate, ResourceGroup, SubscribeRate
 
 TOPIC = "persistent://shop/orders/audit"
@@ -13,21 +13,21 @@ NAMESPACE = "pulsar-admin namespaces"
 POLICIES = "pulsar-admin topicPolicies"
 
 
-def found_in(**parts: Any) -> Found:
-    found = Found()
+def found_in(**parts: Any) -> ImportResult:
+    found = ImportResult()
     take_state(BrokerState(running={"clusterName": "here"}, dynamic={}, **parts), found)
     return found
 
 
-def of_namespace(**policies: Any) -> Found:
+def of_namespace(**policies: Any) -> ImportResult:
     return found_in(namespaces={"shop/orders": NamespacePolicies(**policies)})
 
 
-def of_topic(**policies: Any) -> Found:
+def of_topic(**policies: Any) -> ImportResult:
     return found_in(topics={TOPIC: TopicPolicies(**policies)})
 
 
-def taken(found: Found) -> dict[tuple[str, ...], Any]:
+def taken(found: ImportResult) -> dict[tuple[str, ...], Any]:
     return {one.path[1:]: one.value for one in found.taken}
 
 

@@ -15,16 +15,16 @@ from proxy.importing.keys import (
     PRECISE,
     RELATIVE,
     WITHOUT_MEANING,
-    Entry,
+    BrokerKey,
     take_keys,
 )
-from proxy.importing.result import Found, ImportFailed, check_text
+from proxy.importing.result import ImportFailed, ImportResult, check_text
 
 RATE, PERIOD = "subscribeThrottlingRatePerConsumer", "subscribeRatePeriodPerConsumerInSecond"
 
 
-def take(**keys: str) -> Found:
-    return take_keys(Entry(key, value, f"broker.conf:{line}") for line, (key, value) in enumerate(keys.items(), 1))
+def take(**keys: str) -> ImportResult:
+    return take_keys(BrokerKey(key, value, f"broker.conf:{line}") for line, (key, value) in enumerate(keys.items(), 1))
 
 
 def taken(**keys: str) -> dict[str, Any]:

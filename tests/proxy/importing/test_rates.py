@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from proxy.importing.from_admin import PulsarRate, take_group, take_rate
-from proxy.importing.result import Found
+from proxy.importing.result import ImportResult
 from proxy.policies.bodies import DispatchRate, PublishRate, ResourceGroup, SubscribeRate
 
 
 def taken(rate: PulsarRate | None) -> dict[str, Any]:
-    found = Found()
+    found = ImportResult()
     assert take_rate(rate, ("x",), "topic policy", found) == bool(found.taken)
     return {one.path[-1]: (one.value, one.origin) for one in found.taken}
 
@@ -55,7 +55,7 @@ def test_numbers_of_0_and_below_limit_nothing(rate: PulsarRate | None) -> None:
     ],
 )
 def test_a_group_limits_what_it_says(group: ResourceGroup, limits: tuple[bool, bool], sections: set[Any]) -> None:
-    found = Found()
+    found = ImportResult()
     assert take_group(group, ("g",), found) == limits
     assert {(*one.path, one.value) for one in found.taken} == sections
 

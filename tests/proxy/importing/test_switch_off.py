@@ -2,10 +2,10 @@
 
 import pytest
 
-from proxy.config.showing import Taken
+from proxy.config.showing import TakenValue
 from proxy.importing.from_admin import OfTopic, broker_off, group_off, namespace_off, topic_off
 from proxy.importing.keys import NUMBERS, SUBSCRIBE_PATH
-from proxy.importing.result import Found
+from proxy.importing.result import ImportResult
 
 TOPIC = "persistent://shop/orders/audit"
 
@@ -35,8 +35,10 @@ def test_a_namespace_leaves_its_group() -> None:
 
 
 def test_only_rates_that_were_taken_are_switched_off() -> None:
-    found = Found([Taken(NUMBERS[key].path, 1, "") for key in ("dispatchThrottlingRateInMsg", "maxProducersPerTopic")])
-    found.taken.append(Taken(SUBSCRIBE_PATH, "5/30s", ""))
+    found = ImportResult(
+        [TakenValue(NUMBERS[key].path, 1, "") for key in ("dispatchThrottlingRateInMsg", "maxProducersPerTopic")]
+    )
+    found.taken.append(TakenValue(SUBSCRIBE_PATH, "5/30s", ""))
     broker_off(found)
     assert [command.split()[4] for command in found.switch_off] == [
         "dispatchThrottlingRateInMsg",

@@ -1,12 +1,12 @@
 """What people are told beside the result."""
 
-from proxy.config.showing import Taken
-from proxy.importing.result import Found, Left, told
+from proxy.config.showing import TakenValue
+from proxy.importing.result import ImportResult, LeftOut, told
 
-FOUND = Found(
-    taken=[Taken(("max_connections",), 7, "")],
+FOUND = ImportResult(
+    taken=[TakenValue(("max_connections",), 7, "")],
     notes=["look"],
-    left=[Left("b=1", "why"), Left("c=2", "other"), Left("d=3", "why")],
+    left=[LeftOut("b=1", "why"), LeftOut("c=2", "other"), LeftOut("d=3", "why")],
     off=["z", "y"],
     others=["x"],
     switch_off=["pulsar-admin …"],
@@ -41,4 +41,4 @@ def test_verbose_names_the_other_keys() -> None:
 
 
 def test_nothing_found_is_one_line() -> None:
-    assert list(told(Found(), verbose=True)) == ["0 values taken over"]
+    assert list(told(ImportResult(), verbose=True)) == ["0 values taken over"]

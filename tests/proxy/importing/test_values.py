@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.importing.keys import INT_MOST, Entry, one_line, read_flag, read_number, read_period, shown
+from proxy.importing.keys import INT_MOST, BrokerKey, one_line, read_flag, read_number, read_period, shown
 
 
 @pytest.mark.parametrize(
@@ -50,12 +50,12 @@ def test_what_pulsar_would_take_for_false_silently_is_refused(text: str) -> None
 
 
 def test_only_what_java_calls_white_space_is_taken_off() -> None:
-    assert Entry("a", " \t\x001 \n", "here").plain == "1"
-    assert Entry("a", "\xa01", "here").plain == "\xa01"
+    assert BrokerKey("a", " \t\x001 \n", "here").plain == "1"
+    assert BrokerKey("a", "\xa01", "here").plain == "\xa01"
 
 
 def test_values_are_shown_in_one_line_of_bounded_length() -> None:
-    assert Entry("a", "x\ny ", "broker.conf:3").told == r"broker.conf:3: a='x\ny'"
+    assert BrokerKey("a", "x\ny ", "broker.conf:3").told == r"broker.conf:3: a='x\ny'"
     assert len(shown("x" * 1000)) == 101
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import msgspec
 
 from accesslog.record import Line, LossLine
-from proxy.config.sections import AccessLog as Section
+from proxy.config.sections import AccessLogSettings as Section
 from proxy.observe.access_log import AccessLog, open_access_log
-from proxy.observe.log_lines import Span
+from proxy.observe.log_lines import LineSpan
 
-SPAN = Span(1_700_000_000_000_000_000, 1_700_000_001_000_000_000, 1_000_000_000)
+SPAN = LineSpan(1_700_000_000_000_000_000, 1_700_000_001_000_000_000, 1_000_000_000)
 PATIENCE_S = 20.0
 
 

@@ -1,7 +1,7 @@
 """What was counted since somebody last looked."""
 
 from limiter.usage import LimiterUsage, StreamUsage
-from proxy.observe.counter_snapshot import LIMITER, OBSERVED, STREAM, Counts
+from proxy.observe.counter_snapshot import LIMITER, OBSERVED, STREAM, CountNames
 
 
 def test_changes_are_what_was_counted_between_two_moments() -> None:
@@ -23,7 +23,7 @@ def test_before_the_beginning_all_was_zero() -> None:
 
 def test_each_count_has_one_name() -> None:
     """A name that stands twice would hide a count."""
-    kinds: tuple[tuple[Counts, StreamUsage | LimiterUsage], ...] = (
+    kinds: tuple[tuple[CountNames, StreamUsage | LimiterUsage], ...] = (
         (STREAM, StreamUsage()),
         (OBSERVED, StreamUsage()),
         (LIMITER, LimiterUsage()),

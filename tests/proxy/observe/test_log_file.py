@@ -2,9 +2,9 @@ import os
 
 import pytest
 
-from proxy.observe.log_writer import Lines, LogFile
+from proxy.observe.log_writer import LineRun, LogFile
 
-LINES = Lines(1, 0, 0, 1, 1)
+LINES = LineRun(1, 0, 0, 1, 1)
 
 
 @pytest.fixture

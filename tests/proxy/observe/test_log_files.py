@@ -10,7 +10,7 @@ import pytest
 from proxy.observe import log_writer
 from proxy.observe.crash_recovery import rescue
 from proxy.observe.log_lines import LogLines, Writer
-from proxy.observe.log_writer import Keep, Lines, LogFile, LogWriter, Loss, Losses, Notices, Rotation
+from proxy.observe.log_writer import Keep, LineRun, LogFile, LogWriter, Loss, Losses, Notices, Rotation
 from tests.proxy.observe.log_disk import BOOT, LONG, PROXY, Disk, FussyFile, closed_name, open_name
 
 Make = Callable[..., Disk]
@@ -114,7 +114,7 @@ def test_a_full_queue_loses_and_counts_and_tells_once_and_never_waits(
     begun, go_on = threading.Event(), threading.Event()
     append = LogFile.append
 
-    def slowly(file: LogFile, data: bytes, lines: Lines, declares: tuple[Loss, ...]) -> tuple[int, OSError | None]:
+    def slowly(file: LogFile, data: bytes, lines: LineRun, declares: tuple[Loss, ...]) -> tuple[int, OSError | None]:
         begun.set()
         assert go_on.wait(10)
         return append(file, data, lines, declares)

@@ -16,11 +16,11 @@ from accesslog.record import HeartbeatLine, Line, LossLine
 from proxy.observe import log_writer
 from proxy.observe.crash_recovery import rescue
 from proxy.observe.log_files import LogFiles
-from proxy.observe.log_lines import LogLines, Span, Writer
-from proxy.observe.log_writer import Batch, Lines, LogName, LogWriter, Loss, Losses, Notices, Rotation
+from proxy.observe.log_lines import LineSpan, LogLines, Writer
+from proxy.observe.log_writer import LineBatch, LineRun, LogName, LogWriter, Loss, Losses, Notices, Rotation
 from tests.proxy.observe.log_disk import PROXY, FussyFile
 
-SPAN = Span(1_700_000_000_000_000_000, 1_700_000_001_000_000_000, 1_000_000_000)
+SPAN = LineSpan(1_700_000_000_000_000_000, 1_700_000_001_000_000_000, 1_000_000_000)
 ROTATION = Rotation(size=600, age_s=3600)
 QUEUE = 1000
 
@@ -31,10 +31,10 @@ class Direct:
     def __init__(self, writer: LogWriter) -> None:
         self.losses = writer.losses
         self.writer = writer
-        self._waiting: list[Batch] = []
+        self._waiting: list[LineBatch] = []
 
     def write(self, data: bytes, first_seq: int, lines: int, declares: tuple[Loss, ...] = ()) -> None:
-        batch = Batch(data, Lines(lines, first_seq, first_seq + lines - 1, 1, 1), declares)
+        batch = LineBatch(data, LineRun(lines, first_seq, first_seq + lines - 1, 1, 1), declares)
         if declares or sum(len(waiting.data) for waiting in self._waiting) + len(data) <= QUEUE:
             self._waiting.append(batch)
         else:

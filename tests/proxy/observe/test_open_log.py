@@ -2,13 +2,13 @@ import msgspec
 import pytest
 
 from accesslog.record import HeartbeatLine, Line, LossLine
-from proxy.config.sections import AccessLog as Section
+from proxy.config.sections import AccessLogSettings as Section
 from proxy.observe.access_log import open_access_log
-from proxy.observe.log_lines import AddressKeyError, Span
+from proxy.observe.log_lines import AddressKeyError, LineSpan
 from proxy.observe.log_writer import alive_name
 from tests.proxy.observe.log_disk import BOOT
 
-SPAN = Span(1_700_000_000_000_000_000, 1_700_000_001_000_000_000, 1_000_000_000)
+SPAN = LineSpan(1_700_000_000_000_000_000, 1_700_000_001_000_000_000, 1_000_000_000)
 
 
 def lines(folder):

@@ -13,7 +13,7 @@ from limiter.levels import Setting
 from limiter.policies import Value, change_of
 from limiter.rates import Limit, rate
 from protocol.topic_name import parse_topic
-from proxy.observe.log_lines import MOST_NAME, Known, as_they_are, hashed, in_log
+from proxy.observe.log_lines import MOST_NAME, KnownLines, as_they_are, hashed, in_log
 from tests.proxy.conversation import World, publisher
 from tests.proxy.wire import TOPIC, producer, send, sends
 
@@ -123,7 +123,7 @@ def test_a_limit_tells_the_capacity_of_its_peak(make_world):
 
 
 def test_what_is_known_is_encoded_once_while_it_stays_the_same():
-    known, encoded = Known[str](), []
+    known, encoded = KnownLines[str](), []
 
     def encode(text):
         encoded.append(text)
@@ -136,7 +136,7 @@ def test_what_is_known_is_encoded_once_while_it_stays_the_same():
 
 
 def test_who_is_not_active_any_more_is_forgotten():
-    known = Known[str]()
+    known = KnownLines[str]()
     known.get("a", 1, lambda: b"")
     known.turn()
     assert len(known) == 1

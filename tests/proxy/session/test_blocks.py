@@ -13,7 +13,7 @@ from protocol.pulsar_pb2 import (
     ProducerFenced,
     Schema,
 )
-from proxy.blocking.blocklist import Ended
+from proxy.blocking.blocklist import EndedByRule
 from proxy.refusals import metadata_refused
 from tests.proxy.blocks import OWN, block, close_to_broker, metadata, refused, unblock
 from tests.proxy.conversation import NOTHING, World
@@ -66,7 +66,7 @@ def test_a_connection_that_is_open_ends_with_the_error_and_what_it_held_is_given
     client >> connect(**AS_BILLING)
     broker = world.dialled()
     client >> [producer(), *sends(5)]
-    assert block(world, kind, name) == Ended(1, 0)
+    assert block(world, kind, name) == EndedByRule(1, 0)
     client << error(NO_REQUEST, NotAllowedError, f"blocked: {kind} '{name}' is blocked by Sluice: too loud")
     assert client.is_gone
     assert broker.is_gone
@@ -77,7 +77,7 @@ def test_a_client_is_judged_when_it_says_who_it_is_and_when_its_broker_is_being_
     world.broker_answers = False
     silent, dialling = world.client(), world.client()
     dialling >> connect()
-    assert block(world, "address", "192.0.2.7") == Ended(1, 0)
+    assert block(world, "address", "192.0.2.7") == EndedByRule(1, 0)
     dialling << "ERROR"
     silent << NOTHING
     silent >> connect()

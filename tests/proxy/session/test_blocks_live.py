@@ -4,7 +4,7 @@ import pytest
 
 from protocol.commands import encode
 from protocol.pulsar_pb2 import CommandCloseConsumer, CommandCloseProducer, ProducerFenced, ServiceNotReady
-from proxy.blocking.blocklist import Ended
+from proxy.blocking.blocklist import EndedByRule
 from tests.proxy.blocks import OWN, block, close_to_broker, close_to_client, refused, unblock
 from tests.proxy.conversation import NOTHING, Peer, World, consumer, publisher
 from tests.proxy.wire import (
@@ -32,7 +32,7 @@ def test_a_producer_ends_on_both_legs_and_its_neighbour_notices_nothing(world: W
     broker << producer(2, OTHER_TOPIC)
     broker >> producer_success(2, name="neighbour")
     client << producer_success(2, name="neighbour")
-    assert block(world, "producer", "named-by-broker") == Ended(0, 1)
+    assert block(world, "producer", "named-by-broker") == EndedByRule(0, 1)
     client << close_to_client()
     broker << close_to_broker()
     client >> [send(0), send(0, producer_id=2), send(1)]
@@ -65,7 +65,7 @@ def test_a_consumer_ends_on_both_legs_and_its_neighbour_notices_nothing(world: W
     broker >> success(308)
     broker.heard()
     client << success(308)
-    assert block(world, "subscription", "sub") == Ended(0, 1)
+    assert block(world, "subscription", "sub") == EndedByRule(0, 1)
     client << encode(CommandCloseConsumer(consumer_id=7, request_id=NO_REQUEST))
     broker << encode(CommandCloseConsumer(consumer_id=7, request_id=OWN))
     broker >> [message(0), message(0, 8), success(OWN)]
@@ -81,7 +81,7 @@ def test_a_consumer_is_known_by_its_own_name_too(world: World) -> None:
     broker << subscribe(consumer_name="c")
     broker >> success(307)
     client << success(307)
-    assert block(world, "consumer", "c") == Ended(0, 1)
+    assert block(world, "consumer", "c") == EndedByRule(0, 1)
     client << "CLOSE_CONSUMER"
     broker << "CLOSE_CONSUMER"
 
@@ -127,10 +127,10 @@ def test_who_is_not_meant_goes_on(world: World) -> None:
     client >> producer(2, "acme/shop/__change_events", producer_name="named-by-broker")
     broker >> producer_success(2)
     client.heard()
-    assert block(world, "producer", "named-by-broker", topic=OTHER_TOPIC) == Ended(0, 0)
-    assert block(world, "topic", TOPIC[:-1]) == Ended(0, 0)
+    assert block(world, "producer", "named-by-broker", topic=OTHER_TOPIC) == EndedByRule(0, 0)
+    assert block(world, "topic", TOPIC[:-1]) == EndedByRule(0, 0)
     client << NOTHING
-    assert block(world, "producer", "named-by-broker") == Ended(0, 1)
+    assert block(world, "producer", "named-by-broker") == EndedByRule(0, 1)
     client << close_to_client(1)
 
 
@@ -148,8 +148,8 @@ def test_what_the_broker_closed_while_it_was_opened_is_not_told_of_again(world: 
 
 def test_blocking_twice_ends_nothing_more(world: World) -> None:
     client, _ = publisher(world)
-    assert block(world, "topic", TOPIC) == Ended(0, 1)
-    assert block(world, "topic", TOPIC) == Ended(0, 0)
+    assert block(world, "topic", TOPIC) == EndedByRule(0, 1)
+    assert block(world, "topic", TOPIC) == EndedByRule(0, 0)
     client << close_to_client()
 
 
@@ -157,7 +157,7 @@ def test_a_producer_that_the_broker_has_not_accepted_yet_is_judged_when_it_does(
     client, broker = world.pair()
     client >> producer(producer_name="p")
     broker << producer(producer_name="p")
-    assert block(world, "producer", "p") == Ended(0, 0)
+    assert block(world, "producer", "p") == EndedByRule(0, 0)
     client << NOTHING
     broker >> producer_success(name="p")
     client << refused(101, "producer 'p'")
@@ -192,7 +192,7 @@ def test_a_producer_that_its_client_closes_is_closed_by_both(make_world) -> None
     client, broker = publisher(world)
     client >> [*sends(3), close_producer()]
     broker << send(0)
-    assert block(world, "topic", TOPIC) == Ended(0, 1)
+    assert block(world, "topic", TOPIC) == EndedByRule(0, 1)
     broker << [close_producer(), close_to_broker()]
     broker >> success(201)
     client << success(201)
@@ -235,7 +235,7 @@ def test_messages_held_for_a_blocked_consumer_are_dropped(make_world) -> None:
 @pytest.mark.parametrize("blocked", ["publish", "dispatch"])
 def test_producers_and_consumers_of_a_blocked_topic_end_on_every_connection(world: World, blocked: str) -> None:
     peers: list[Peer] = [(publisher if blocked == "publish" else consumer)(world)[0] for _ in range(3)]
-    assert block(world, "topic", TOPIC) == Ended(0, 3)
+    assert block(world, "topic", TOPIC) == EndedByRule(0, 3)
     for client in peers:
         client << ("CLOSE_PRODUCER" if blocked == "publish" else "CLOSE_CONSUMER")
 

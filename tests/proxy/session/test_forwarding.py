@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from protocol.limits import max_frame_size
-from proxy.session.session import State
+from proxy.session.session import SessionState
 from proxy.session.transport import Cause
 from tests.proxy.blocks import block
 from tests.proxy.conversation import BROKER, NOTHING, Peer, World
@@ -38,7 +38,7 @@ def greeting(world: World) -> tuple[Peer, Peer]:
 def test_two_that_have_only_greeted_each_other_have_no_traffic(world: World) -> None:
     world.pair()
     (session,) = world.sessions
-    assert session.state is State.RELAYING
+    assert session.state is SessionState.RELAYING
     assert session.forwarding is None
     world.advance(100)
     assert session.forwarding is None

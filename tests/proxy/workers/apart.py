@@ -13,7 +13,7 @@ import msgspec
 from accesslog.record import IntervalLine, Line
 from proxy.config.model import Config
 from proxy.observe.operator_log import set_up_operator_log
-from proxy.serve import Proxy, Source
+from proxy.serve import ConfigSource, Proxy
 from proxy.workers.supervisor import Supervisor
 from tests.proxy.tcp import TcpPeer, broker_on_loopback, connect_to
 from tests.proxy.wire import connect, connected, producer, producer_success
@@ -79,7 +79,7 @@ async def apart(
         values = {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0", "broker": f"pulsar://{broker}", "workers": 2}
         log = {"access_log": {"dir": folder}} if folder else {}
         config = Config.model_validate(values | log | {"limits": limits, "linger": 1} | settings)
-        proxy = Proxy(Source(None, lambda: config))
+        proxy = Proxy(ConfigSource(None, lambda: config))
         one = Apart(proxy, *await proxy.start())
         try:
             yield one

@@ -13,7 +13,7 @@ import pytest
 
 from accesslog.record import ConnectionLine
 from proxy.config.model import Config
-from proxy.serve import Proxy, Source, StartError
+from proxy.serve import ConfigSource, Proxy, StartError
 from tests.proxy.wire import TOPIC, connect, flow, messages, name_of, producer, sends, subscribe
 from tests.proxy.workers.apart import apart, heard, intervals, written
 
@@ -190,7 +190,7 @@ async def test_a_port_where_somebody_else_listens_is_not_shared() -> None:
         other.listen()
         listen = f"127.0.0.1:{other.getsockname()[1]}"
         config = Config.model_validate({"listen": listen, "admin": "127.0.0.1:0", "workers": 2})
-        proxy = Proxy(Source(None, lambda: config))
+        proxy = Proxy(ConfigSource(None, lambda: config))
         with pytest.raises(StartError, match="listen"):
             await proxy.start()
         await proxy.stop()
@@ -212,7 +212,7 @@ async def test_a_worker_that_ends_at_the_start_is_told_with_its_code(monkeypatch
 
 async def refused_with(reason: str) -> None:
     config = Config.model_validate({"listen": "127.0.0.1:0", "admin": "127.0.0.1:0", "workers": 2})
-    proxy = Proxy(Source(None, lambda: config))
+    proxy = Proxy(ConfigSource(None, lambda: config))
     with pytest.raises(StartError, match=reason):
         await proxy.start()
     await proxy.stop()
