@@ -72,7 +72,7 @@ class Broker:
     started = 0
 
     def __init__(self, _folder):
-        self.service_url = "pulsar://127.0.0.1:7"
+        self.service_port = 7
 
     def __enter__(self):
         Broker.started += 1
