@@ -81,10 +81,15 @@ QUICK  := not whole and not real and not spark and not slow and not prometheus a
 quick:
 	$(BIN)/pytest -q -n 2 $(SHARED) -m "$(QUICK)"
 
+# What mypyc compiles is run as Python, too, by the properties, the machines and the conversations of it. Not these: their
+# minutes of traffic go over the same sums again and again.
+COMPILED   := tests/protocol tests/limiter tests/proxy/session tests/proxy/test_*budget.py tests/proxy/test_admission.py \
+              tests/proxy/workers/test_far_admission.py tests/proxy/brokers
+SIMULATIONS := $(addprefix --ignore=tests/limiter/,test_backfilling.py test_fairness.py test_idle_consumers.py)
+
 unit:
 	@echo "what is compiled, interpreted; then everything"
-	$(BIN)/pytest -q -n 2 $(SHARED) -p tests.interpreted -m "$(QUICK)" tests/protocol tests/limiter tests/proxy/session \
-	  tests/proxy/test_*budget.py tests/proxy/test_admission.py tests/proxy/workers/test_far_admission.py tests/proxy/brokers
+	$(BIN)/pytest -q -n 2 $(SHARED) -p tests.interpreted -m "$(QUICK)" $(SIMULATIONS) $(COMPILED)
 	$(BIN)/pytest -n 3 $(SHARED)
 
 format: env ## Format and mend what ruff can mend
