@@ -81,7 +81,7 @@ def _share_out(items: list[pytest.Item]) -> None:
     for item in items:
         modules.setdefault(item.path, []).append(item)
     groups = {path: _group_of(module) for path, module in modules.items()}
-    order = {"real": 0, "planted": 1, "spark": 2, "slow": 3, "": 4}
+    order = {group: place for place, group in enumerate(("real", "planted", "spark", "bench", "slow", ""))}
 
     def place(item: pytest.Item) -> tuple[int, bool]:
         is_slow = item.get_closest_marker("slow") is not None
@@ -94,14 +94,16 @@ def _share_out(items: list[pytest.Item]) -> None:
         item._id = NodeId.parse(f"{item.nodeid}@{group}")
 
 
+_SHARED = {"planted_logs": "planted", "spark": "spark", "native": "bench"}
+"""Groups of those that share something, by the fixture that makes it; the first that is found decides."""
+
+
 def _group_of(module: list[pytest.Item]) -> str:
     """Of a module; empty if it is one of its own."""
     if any(item.get_closest_marker("real") for item in module):
         return "real"
-    if any("planted_logs" in getattr(item, "fixturenames", ()) for item in module):
-        return "planted"
-    is_spark = any("spark" in getattr(item, "fixturenames", ()) for item in module)
-    return "spark" if is_spark else ""
+    fixtures = {name for item in module for name in getattr(item, "fixturenames", ())}
+    return next((group for fixture, group in _SHARED.items() if fixture in fixtures), "")
 
 
 _BEGUN = pytest.StashKey[bool]()
