@@ -15,6 +15,8 @@ from proxy.policies.keys import rate_key
 
 _JARGON = ("Input", "valid dictionary", "instance of", "function-", "[key]", "NoneType", "str type", "tuple", "dict")
 
+_MISPLACED: tuple[Any, ...] = (None, "rubbish", 7, True, ["a"], {"a": 1}, [{}], 1.5)
+
 
 def _nested(key: tuple[str, ...], value: Any) -> Any:
     for part in reversed(key):
@@ -28,7 +30,7 @@ def test_what_stands_in_the_wrong_place_is_told_with_its_key_and_without_jargon(
 ) -> None:
     path = tmp_path / "sluice.yaml"
     refused = 0
-    for value in (None, "rubbish", 7, True, ["a"], {"a": 1}, [{}], 1.5):
+    for value in _MISPLACED:
         path.write_text(yaml.safe_dump(_nested(key, value)))
         try:
             load_config(path, {})
