@@ -15,6 +15,8 @@ endif
 HOT    := $(shell sed -n 's|^ *"/\(.*\.py\)",$$|\1|p' pyproject.toml)
 MACHINE_CODE := $(addsuffix *.so,$(sort $(dir $(HOT)))) ./*__mypyc*.so
 BROKER ?= standin
+# Tests start hundreds of processes: each would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help env check demo bench bench-short bench-limits bench-compliance test lint format types imports quick unit locks proto references clean
 
@@ -71,18 +73,24 @@ types:
 imports:
 	$(BIN)/lint-imports
 
-# Two processes; who shares a broker or a Spark session stays in one of them (tests/conftest.py).
-IN_TWO := -n 2 --dist loadgroup --no-loadscope-reorder
+# Who shares a broker or a Spark session stays in one process (tests/conftest.py). The real broker's mostly waits, so
+# that everything has three on two cores.
+SHARED := --dist loadgroup --no-loadscope-reorder
 QUICK  := not whole and not real and not spark and not slow and not prometheus and not jdk
 
 quick:
-	$(BIN)/pytest -q $(IN_TWO) -m "$(QUICK)"
+	$(BIN)/pytest -q -n 2 $(SHARED) -m "$(QUICK)"
+
+# What mypyc compiles is run as Python, too, by the properties, the machines and the conversations of it. Not these: their
+# minutes of traffic go over the same sums again and again.
+COMPILED   := tests/protocol tests/limiter tests/proxy/session tests/proxy/test_*budget.py tests/proxy/test_admission.py \
+              tests/proxy/workers/test_far_admission.py tests/proxy/brokers
+SIMULATIONS := $(addprefix --ignore=tests/limiter/,test_backfilling.py test_fairness.py test_idle_consumers.py)
 
 unit:
 	@echo "what is compiled, interpreted; then everything"
-	$(BIN)/pytest -q $(IN_TWO) -p tests.interpreted -m "$(QUICK)" tests/protocol tests/limiter tests/proxy/session \
-	  tests/proxy/test_*budget.py tests/proxy/test_admission.py tests/proxy/workers/test_far_admission.py tests/proxy/brokers
-	$(BIN)/pytest $(IN_TWO)
+	$(BIN)/pytest -q -n 2 $(SHARED) -p tests.interpreted -m "$(QUICK)" $(SIMULATIONS) $(COMPILED)
+	$(BIN)/pytest -n 3 $(SHARED)
 
 format: env ## Format and mend what ruff can mend
 	$(BIN)/ruff format .

@@ -1,5 +1,6 @@
 """What all tests share: tests that need what this machine has not are left out, loudly."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -7,6 +8,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
+from _pytest.nodeid import NodeId
 from hypothesis import settings
 
 from loadgen.real.jars import OLDEST_JAVA, available, find_java
@@ -46,7 +48,7 @@ WHOLE_ONLY = (
     "proxy/blocking/test_kept.py", "proxy/observe/test_real_disks.py", "proxy/test_running.py", "proxy/test_runtime.py",
     "proxy/workers/test_admission_apart.py", "proxy/workers/test_post.py", "proxy/workers/test_post_rules.py",
     "proxy/workers/test_supervisor.py", "proxy/workers/test_supervisor_reject.py", "real", "sluice/test_cli.py",
-    "test_left_out.py", "test_wheel.py",
+    "test_left_out.py", "test_processes.py", "test_wheel.py",
     # thousands of examples, of models and of requests
     "compliance/judging/test_exactly.py", "proxy/admin/fuzz", "proxy/identity", "proxy/policies/test_applying.py",
     "proxy/policies/test_change_notifier.py", "proxy/policies/test_many_topics.py",
@@ -71,25 +73,51 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _share_out(items: list[pytest.Item]) -> None:
-    """For two processes: what shares something stays in one of them, and so does each module.
+    """For several processes: what shares something stays in one of them, and so does each module.
 
-    The real broker's tests come first, and beside them what needs one core only; Spark's come last, in two halves.
+    What takes long comes first, the real broker's before all: it waits for most of its time. In each group what is
+    slow comes last: it may have gone on beside the rest.
     """
-    groups = {path: _group_of([item for item in items if item.path == path]) for path in {item.path for item in items}}
+    modules: dict[Path, list[pytest.Item]] = {}
     for item in items:
-        item.add_marker(pytest.mark.xdist_group(groups[item.path] or str(item.path)))
-    order = {"real": 0, "": 1, "slow": 2, "planted": 3, "spark": 4}
-    items.sort(key=lambda item: order[groups[item.path] or ("slow" if item.get_closest_marker("slow") else "")])
+        modules.setdefault(item.path, []).append(item)
+    groups = {path: _group_of(module) for path, module in modules.items()}
+    order = {group: place for place, group in enumerate(("real", "planted", "spark", "bench", "slow", ""))}
+
+    def place(item: pytest.Item) -> tuple[int, bool]:
+        is_slow = item.get_closest_marker("slow") is not None
+        return order[groups[item.path] or ("slow" if is_slow else "")], is_slow
+
+    items.sort(key=place)
+    for item in items:
+        # What xdist 3.8 makes of its mark `xdist_group`; itself it writes an attribute that pytest 9.2 never reads.
+        group = groups[item.path] or item.path.relative_to(HERE).as_posix()
+        item._id = NodeId.parse(f"{item.nodeid}@{group}")
+
+
+_SHARED = {"planted_logs": "planted", "spark": "spark", "native": "bench"}
+"""Groups of those that share something, by the fixture that makes it; the first that is found decides."""
 
 
 def _group_of(module: list[pytest.Item]) -> str:
     """Of a module; empty if it is one of its own."""
     if any(item.get_closest_marker("real") for item in module):
         return "real"
-    if any("planted_logs" in getattr(item, "fixturenames", ()) for item in module):
-        return "planted"
-    is_spark = any("spark" in getattr(item, "fixturenames", ()) for item in module)
-    return "spark" if is_spark else ""
+    fixtures = {name for item in module for name in getattr(item, "fixturenames", ())}
+    return next((group for fixture, group in _SHARED.items() if fixture in fixtures), "")
+
+
+_BEGUN = pytest.StashKey[bool]()
+_NICENESS = 10
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """One process waits for the real broker and measures; the others give way to it."""
+    if hasattr(item.config, "workerinput") and not item.config.stash.get(_BEGUN, False):
+        item.config.stash[_BEGUN] = True
+        if not item.nodeid.endswith("@real"):
+            os.nice(_NICENESS)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -11,6 +11,7 @@ from limiter.policies import Change, Policies, Value, change_of
 from limiter.rates import Direction, Limit, Mode, rate
 from limiter.registry import Registry, meters_of
 from protocol.topic_name import parse_topic
+from tests.limiter.long_run import examples
 from tests.limiter.world import World
 
 X, Y = "persistent://t/n/x", "persistent://u/m/y"
@@ -138,7 +139,7 @@ def observed_by(stream: Stream) -> tuple[Limiter, ...]:
     return stream.observed.chain if stream.observed is not None else ()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(places=FEW_PLACES, steps=STEPS)
 def test_in_the_end_every_stream_has_the_limits_that_it_would_be_opened_with(places, steps) -> None:
     world = Slices(places)

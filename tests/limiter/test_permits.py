@@ -178,6 +178,14 @@ def test_the_permits_of_a_consumer_that_ends_are_free_for_others() -> None:
     assert meter.under_way == 100
 
 
+def test_of_a_consumer_that_ends_nothing_is_withheld_any_more() -> None:
+    consumer = Asking(CreditWindow(10))
+    consumer.ask(1000)
+    assert (consumer.permits.asked, consumer.usage.withheld.is_running) == (990, True)
+    consumer.permits.close()
+    assert (consumer.permits.asked, consumer.usage.withheld.is_running) == (0, False)
+
+
 def test_equal_consumers_get_equal_permits() -> None:
     meter = CreditWindow(40)
     consumers = [Asking(meter) for _ in range(4)]

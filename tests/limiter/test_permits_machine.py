@@ -6,6 +6,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from limiter.permits import RULES, CreditEntry, CreditWindow, DispatchRules
 from tests.limiter.asking import PLAIN, Asking
+from tests.limiter.long_run import examples
 
 
 def accounts_at(consumer: Asking, meter: CreditWindow) -> list[CreditEntry]:
@@ -164,4 +165,4 @@ class ManyConsumers(RuleBasedStateMachine):
 
 
 TestManyConsumers = ManyConsumers.TestCase
-TestManyConsumers.settings = settings(max_examples=250, stateful_step_count=40, deadline=None)
+TestManyConsumers.settings = settings(max_examples=examples(250), stateful_step_count=40, deadline=None)

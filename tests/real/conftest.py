@@ -24,9 +24,10 @@ from tests.real.traffic import quiet_client
 IS_DIRECT = bool(os.environ.get("SLUICE_TEST_DIRECT"))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Look at what is slow last: it has gone on beside the other tests by then."""
-    items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In one process: look at what is slow last; it has gone on beside the other tests by then."""
+    if not hasattr(config, "workerinput"):
+        items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
 
 
 @pytest.fixture(scope="session")

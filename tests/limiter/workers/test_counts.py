@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from limiter.levels import Setting
 from limiter.limiter import Limiter, Stream
 from limiter.rates import NANOS_PER_SECOND, Limit, Rate, rate
+from tests.limiter.long_run import examples
 from tests.limiter.workers.together import Worker, Workers
 
 LIMITS = (
@@ -122,7 +123,7 @@ class Books:
             self.told[limiter, place] = now, bucket.rate, held, passed
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_counts_add_up_at_every_moment(seed: int) -> None:
     books = Books(Random(seed))

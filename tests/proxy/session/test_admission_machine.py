@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from protocol.commands import encode
 from protocol.pulsar_pb2 import CommandCloseProducer, CommandProducerSuccess
+from tests.limiter.long_run import examples
 from tests.proxy.conversation import BROKER, Peer, World
 from tests.proxy.fake_transport import FakeTransport
 from tests.proxy.kernel_transport import KernelTransport
@@ -113,7 +114,7 @@ class Model:
 
 
 @pytest.mark.parametrize("kind", [World, FarWorld])
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(steps=STEPS, transports=st.sampled_from([KernelTransport, FakeTransport]))
 def test_the_places_are_those_of_the_producers_that_there_are(
     kind: type[World], steps: list[Step], transports: type[FakeTransport]

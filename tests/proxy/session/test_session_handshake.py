@@ -149,6 +149,16 @@ def test_of_what_a_client_says_behind_its_greeting_nothing_is_kept(make_world, b
     assert after - before < len(said)
 
 
+def test_a_long_greeting_counts_as_memory_of_its_client_for_as_long_as_it_is_kept(world: World) -> None:
+    said = connect(auth_method_name="basic", auth_data=b"x" * 100_000)
+    client = world.client()
+    client.send_bytes(said[:60_000])
+    assert world.engine.memory.used == 60_000
+    client.send_bytes(said[60_000:] + PING)
+    world.dialled() << [said, PING]
+    assert world.engine.memory.used == len(said), "and not what came behind it"
+
+
 def test_a_broker_that_cannot_be_reached_is_told_to_the_client_and_the_operator(world: World) -> None:
     world.broker_answers = False
     client = world.client()
