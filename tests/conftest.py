@@ -8,7 +8,6 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
-from _pytest.nodeid import NodeId
 from hypothesis import settings
 
 from loadgen.real.jars import OLDEST_JAVA, available, find_java
@@ -90,9 +89,8 @@ def _share_out(items: list[pytest.Item]) -> None:
 
     items.sort(key=place)
     for item in items:
-        # What xdist 3.8 makes of its mark `xdist_group`; itself it writes an attribute that pytest 9.2 never reads.
         group = groups[item.path] or item.path.relative_to(HERE).as_posix()
-        item._id = NodeId.parse(f"{item.nodeid}@{group}")
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 _SHARED = {"planted_logs": "planted", "spark": "spark", "native": "bench"}

@@ -6,7 +6,7 @@ Plain values in, plain values out; the rules stand in docs/compliance.md.
     Account.add for each stretch, in this order:
         1. values       streams name the value that the limiter's line has
         2. passed       streams' sums equal the limiter's count; else streams have a replay of their own from here on
-        3. waits        streams waited no longer than the limiter says
+        3. waits        streams waited no longer than the limiter says; durations are those of the clock (durations.py)
         4. step         what became of the balances between the line before and this one: time, changes, holes
         5. containment  `room`: the most that an exact bucket could hold. Passing more than that and one entry is too
                         much (containment.py)
@@ -28,6 +28,7 @@ from typing import NamedTuple
 import msgspec
 
 from compliance.judging.containment import ContainmentReplay
+from compliance.judging.durations import Durations
 from compliance.judging.entitlement import BalanceBounds, OwedSums, Starvation, WaitedLine, lost_s
 from compliance.judging.facts import Doubt, Judged, Minute, Spelling
 from compliance.judging.lines import (
@@ -85,6 +86,7 @@ class Account:
         self._until_us: int | None = None
         self._valued_us: int | None = None
         self._starving: Starvation | None = None
+        self._durations = Durations(notes.steps_us)
         self._largest_offered = (0, 0)
         self._has_streams = self._differs = self._is_named = self._overlaps = self._has_lent = False
         self._unconfirmed_s = self._waited_through_s = 0.0
@@ -101,6 +103,7 @@ class Account:
             self._without_lines(streams)
             return
         self._has_streams = self._has_streams or bool(streams)
+        self._look_at_durations(lines, streams)
         self._look_at_values(lines, streams)
         self._look_at_value(lines[0])
         passed = _sums(lines)
@@ -262,6 +265,11 @@ class Account:
         """Whether its value was another one, or none, just before."""
         return self._valued_us is not None and line.wall_us[0] <= self._valued_us + round(BEHIND_CHANGE_S * 1e6)
 
+    def _look_at_durations(self, lines: Sequence[Line], streams: Sequence[Streams]) -> None:
+        for line in lines:
+            if wrong := self._durations.add(line, streams):
+                self._doubt("clock", wrong, (line,))
+
     def _look_at_value(self, line: Line) -> None:
         """Since when it has its value: where that is another one, or may have been meanwhile."""
         before = self._before
@@ -347,6 +355,9 @@ class Account:
         if self._starving is None or self._starving.who != who:
             self._starving = Starvation(who, _seconds_of(line, self._first_entry(held, is_alone=is_alone)))
         known = self._starving
+        if self._before is not None and self._before.rates != line.rates:
+            # By another value its first entry may take longer.
+            known.held_s = max(known.held_s, _seconds_of(line, self._first_entry(held, is_alone=is_alone)))
         known.passed += mine[0]
         known.mine_s += _seconds_of(line, mine)
         known.members = max(known.members, sum(one.members for one in streams))
@@ -485,11 +496,21 @@ class Account:
 
     def _look_at_refusals(self, line: Line, on: list[tuple[int, BalanceBounds]], taken: tuple[int, ...]) -> None:
         """Refused is what finds some bucket without a token, or others waiting."""
+        self._look_at_overflow(line, on)
         left = min(held.least - taken[bucket] for bucket, held in on)
         if line.rejected and line.waited_s <= 0 and left >= 1:
             self._doubt(
                 "refused", f"it refused {line.rejected:,} messages, and held {left:,.1f} tokens all the time", (line,)
             )
+
+    def _look_at_overflow(self, line: Line, on: list[tuple[int, BalanceBounds]]) -> None:
+        """What was refused may have come while the buckets had no room, or in one moment: the line does not tell."""
+        if line.mode != REJECTING or not line.rejected:
+            return
+        full_s = min(line.overflow[bucket] / held.rate - held.gap_s for bucket, held in on)
+        refused_s = max((line.rejected / held.rate for bucket, held in on if bucket == 0), default=inf)
+        if (hidden_s := min(full_s, refused_s)) > 0:
+            self._owing.hide(line, hidden_s)
 
     def _lacking(
         self, line: Line, on: list[tuple[int, BalanceBounds]], taken: tuple[int, ...], closed_s: float

@@ -8,10 +8,11 @@ from collections.abc import Collection
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window as Over
+from pyspark.sql.window import WindowSpec
 
 from compliance.clock import rfc3339
 from compliance.figures.rates import scoped
-from compliance.judging.judge import is_exempt, under_limits
+from compliance.judging.judge import held_ms, is_exempt, under_limits
 from compliance.judging.lines import BUCKETS
 from compliance.schema import BOOT, LIMITER
 from limiter import levels as limiting
@@ -22,7 +23,8 @@ _UNITS = BUCKETS[:2]
 def unbalanced(intervals: DataFrame, limits: DataFrame, torn: Collection[tuple[str, str]]) -> DataFrame:
     """Of each limit whose streams' lines do not add up the first such line, as `DoubtFacts`.
 
-    What a stream offered passed, was dropped, was rejected, or is held.
+    What a stream offered passed, was dropped, was rejected, or is held. And what is held, or was, waited meanwhile: by
+    `held_since`, by the longest delay, and where not all that had been held before is gone.
 
     Args:
         intervals: All lines of streams.
@@ -41,7 +43,10 @@ def unbalanced(intervals: DataFrame, limits: DataFrame, torn: Collection[tuple[s
         for unit in _UNITS
     }
     lines = intervals.withColumns({f"over_{unit}": amount for unit, amount in over.items()})
-    broken = lines.where((F.col("over_messages") != 0) | (F.col("over_bytes") != 0))
+    lines = lines.withColumn("waited_ms", _least_wait_ms(own))
+    is_unbalanced = (F.col("over_messages") != 0) | (F.col("over_bytes") != 0)
+    is_denied = F.col("waited_ms") > F.least("throttled_ms", "duration_ms") + _SAME_WAIT_MS
+    broken = lines.where(is_unbalanced | is_denied)
     for proxy_id, boot_id in torn:
         broken = broken.where((F.col("proxy_id") != proxy_id) | (F.col("boot_id") != boot_id))
     said = F.format_string(
@@ -49,7 +54,26 @@ def unbalanced(intervals: DataFrame, limits: DataFrame, torn: Collection[tuple[s
         "over_messages",
         "over_bytes",
     )
-    return _doubts_of("stream", said, broken, limits)
+    denied = F.format_string(
+        "a stream held something for %.3f ms at the least, and says that it waited %.3f ms", "waited_ms", "throttled_ms"
+    )
+    return _doubts_of("stream", F.when(is_unbalanced, said).otherwise(denied), broken, limits)
+
+
+_SAME_WAIT_MS = 2.0
+
+
+def _least_wait_ms(own: WindowSpec) -> Column:
+    """For how long a stream held something in a line, at the least.
+
+    Args:
+        own: Lines of one stream, in order.
+    """
+    before = F.coalesce(F.lag(F.when(F.col("held_since").isNotNull(), held_ms(whole=True))).over(own), F.lit(0.0))
+    gone = F.col("passed_messages") + F.col("dropped_messages") + F.coalesce("rejected_messages", F.lit(0))
+    stays = F.coalesce(F.lag("held_messages").over(own), F.lit(0)) > gone
+    through = F.when(stays, F.col("duration_ms")).otherwise(F.lit(0.0))
+    return F.greatest(held_ms(), through, F.col("delay_max_ms") - before)
 
 
 _SETTINGS = tuple((level, record) for level in limiting.LEVELS if not level.is_of_system for record in level.settings)

@@ -176,6 +176,7 @@ class OwedSums:
         self._sums = [0.0, 0.0, 0.0, 0.0]
         self._worst: tuple[float, list[WaitedLine]] | None = None
         self._entry_s = 0.0
+        self._hidden: deque[WaitedLine] = deque()
         self.unseen_s = 0.0
         self.still_s = 0.0
 
@@ -200,8 +201,23 @@ class OwedSums:
             self._worst = deficit, list(recent)
         return deficit > CLOCK_RESOLUTION_S
 
+    def hide(self, line: Line, seconds: float) -> None:
+        """A line in which somebody who did not wait may have got so much less than was owed.
+
+        Args:
+            line: The line.
+            seconds: Seconds of the limit.
+        """
+        hidden = self._hidden
+        hidden.append(WaitedLine(line, 0.0, seconds, 0.0, 0.0, line.passed, 0.0))
+        while hidden[0].line.at_us[1] <= line.at_us[1] - round(OWED_WINDOW_S * 1e6):
+            hidden.popleft()
+        self.unseen_s = max(self.unseen_s, sum(one.short_s for one in hidden))
+        if self._worst is None:
+            self._worst = -UNEXPLAINED_S, [WaitedLine(line, 0.0, 0.0, 0.0, 0.0, line.passed, 0.0)]
+
     def facts(self) -> Owed | None:
-        """The worst ten seconds and the whole; None if nobody waited."""
+        """The worst ten seconds and the whole; None if nobody waited, and nothing was hidden."""
         if self._worst is None:
             return None
         deficit, window = self._worst

@@ -284,8 +284,10 @@ class DoubtFacts(Struct, frozen=True, kw_only=True):
     own. `waits`: a stream waited on it, and by its own line nobody did. `books`: its bucket does not hold what it
     should. `starved`: a stream waited and passed next to nothing, while others passed much. `refused`: it refused
     something, and had tokens. `change`: it was changed, and its value is as before. `stream`: what a stream offered is
-    not what passed, was dropped, was rejected and is held. `vanished`: a stream that held something has no more lines.
-    `unconfirmed`: tokens were reserved, lent or lost by its own line, and no other line tells why.
+    not what passed, was dropped, was rejected and is held, or it held something for longer than it says that it waited.
+    `clock`: durations are not those of the clock, or of other lines of the same time. `vanished`: a stream that held
+    something has no more lines. `unconfirmed`: tokens were reserved, lent or lost by its own line, and no other line
+    tells why.
 
     Of older lines, which tell less: `reserved`: whether tokens were kept for a stream that waited on another limit,
     too. `entries`: whether an entry counts as one. `lent`: whether what passed in debt had been lent to workers."""

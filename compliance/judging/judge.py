@@ -119,6 +119,16 @@ def under_limits(intervals: DataFrame, levels: DataFrame) -> DataFrame:
     return scoped(lines).where(F.array_contains("under", F.col("level")))
 
 
+def held_ms(*, whole: bool = False) -> Column:
+    """For how long something of a stream had been held at the end of its line, by `held_since`.
+
+    Args:
+        whole: Also before the line.
+    """
+    until_ms = (F.unix_micros("end") - F.unix_micros("held_since")) / 1e3
+    return F.coalesce(until_ms if whole else F.least(until_ms, F.col("duration_ms")), F.lit(0.0))
+
+
 def stream_sums(intervals: DataFrame, levels: DataFrame) -> DataFrame:
     """What the lines of streams say of each limit that they are under, or may be, in each span.
 
@@ -139,7 +149,7 @@ def stream_sums(intervals: DataFrame, levels: DataFrame) -> DataFrame:
         unit: F.when(count > 0, F.greatest(count - F.greatest(F.col("passed_entries") - 1, F.lit(0)), F.lit(1)))
         for unit, count in counted.items()
     }
-    waited = F.least("throttled_ms", "duration_ms")
+    waited = F.least(F.greatest("throttled_ms", held_ms()), "duration_ms")
     is_named = (F.col("reason") == F.col("level")) & (F.col("reason_name") == F.col("name"))
     names_limit = F.col("limit_level") == F.col("level")
     is_alone = F.size("under") == 1
@@ -159,6 +169,7 @@ def stream_sums(intervals: DataFrame, levels: DataFrame) -> DataFrame:
         F.min(F.unix_micros("start")).alias("wall_start"),
         F.max(F.unix_micros("end")).alias("wall_end"),
         F.max("duration_ms").alias("duration_ms"),
+        F.min("duration_ms").alias("least_duration_ms"),
         *(F.sum(count).alias(f"passed_{unit}") for unit, count in counted.items()),
         *(F.sum(count).alias(f"charged_{unit}") for unit, count in charged.items()),
         *(F.sum(f"passed_{unit}").alias(f"crossed_{unit}") for unit in _UNITS),
@@ -206,7 +217,7 @@ def _worker(notes: dict[tuple[str, str], RunNotes]) -> Callable[[Iterator[pa.Rec
         rows = (row for batch in batches for row in batch.to_pylist())
         for key, of_limiter in groupby(rows, key=lambda row: tuple(row[name] for name in LIMITER)):
             seen = _Seen(key, of_limiter)
-            found = judged(notes.get((key[0], key[1]), RunNotes()), seen.items())
+            found = judged(notes.get((key[0], key[1]), RunNotes(steps_us=())), seen.items())
             yield _batch(key, seen, found)
 
     return work
@@ -328,6 +339,7 @@ def streams_of(row: Mapping[str, Any]) -> Streams:
         said_least=_both(row, "least_limit"),
         crossing_wait_s=row["crossing_wait_ms"] / 1e3,
         elsewhere_wait_s=row["elsewhere_wait_ms"] / 1e3,
+        least_duration_s=row["least_duration_ms"] / 1e3,
         starving=row["starving"] and _starving(row["starving"]),
     )
 

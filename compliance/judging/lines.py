@@ -119,6 +119,8 @@ class Streams(Struct, array_like=True):
     """Waits of streams that are under other limits, too, in all."""
     elsewhere_wait_s: float = 0.0
     """Of these the waits of streams that name another limit for their last wait."""
+    least_duration_s: float | None = None
+    """The shortest duration of these lines; None: all have the same."""
     starving: tuple[str, tuple[int, int], tuple[int, int], bool] | None = None
     """Of the streams that waited on it in all of the span the one that passed least, and of these the one that has
     waited longest: which, messages and bytes that it holds, that it passed, and whether it is under no other limit."""
@@ -135,6 +137,7 @@ class RunNotes:
         moved_us: When streams may have come under limits that were there before: by another file, or another group.
         holes: Numbers of the lines behind missing ones, ascending.
         still_us: From when until when the proxy did nothing, microseconds since 1970, ascending.
+        steps_us: From when until when the wall clock was stepped, each by the clock of that time; None: nobody looked.
     """
 
     has_begin: bool = True
@@ -143,6 +146,7 @@ class RunNotes:
     moved_us: Sequence[int] = ()
     holes: Sequence[int] = ()
     still_us: Sequence[tuple[int, int]] = ()
+    steps_us: Sequence[tuple[int, int]] | None = None
 
     def still_s(self, line: Line) -> float:
         """For how long the proxy did nothing within a line."""

@@ -84,7 +84,7 @@ def opened(tables: LogTables) -> Iterator[Logs]:
             with_axis(limits, steps),
             with_axis(intervals, steps),
             others,
-            found.drop("to_seq", "since_us", "until_us"),
+            found.drop("to_seq"),
         )
     finally:
         for frame in frames:
@@ -196,7 +196,9 @@ class Found:
             "runs": marked(runs, datetime.now(UTC) + AHEAD),
             "passed_over": kept.passed_over,
             "unread": kept.unread,
-            "clock_steps": self.rows("clock_steps", logs.clock_steps, facts.ClockStepFacts, "first", "proxy_id"),
+            "clock_steps": self.rows(
+                "clock_steps", logs.clock_steps.drop("since_us", "until_us"), facts.ClockStepFacts, "first", "proxy_id"
+            ),
             "standstills": self.rows("standstills", _standstills(logs), facts.StandstillFacts, "start", "proxy_id"),
             "newer": [
                 *self.rows("newer", newer, facts.NewerFacts, F.desc("lines")),
@@ -374,7 +376,7 @@ def _standstills(logs: Logs) -> DataFrame:
 
 
 def _notes(logs: Logs) -> dict[tuple[str, str], RunNotes]:
-    """Of each run in which something was changed or is missing, where."""
+    """Of each run in which something was changed or is missing, or whose clock was stepped, where."""
     changes: defaultdict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     holes: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     still: defaultdict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
@@ -389,6 +391,9 @@ def _notes(logs: Logs) -> dict[tuple[str, str], RunNotes]:
             moved[row.proxy_id, row.boot_id].append(row.at_us)
     for row in logs.tables.gaps.select(*BOOT, "after_seq", "missing").limit(MOST_NOTES).collect():
         holes[row.proxy_id, row.boot_id].append(row.after_seq + row.missing + 1)
+    steps: defaultdict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
+    for row in logs.clock_steps.select(*BOOT, "since_us", "until_us").limit(MOST_NOTES).collect():
+        steps[row.proxy_id, row.boot_id].append((row.since_us, row.until_us))
     return {
         run: RunNotes(
             has_begin=0 not in holes[run],
@@ -397,8 +402,9 @@ def _notes(logs: Logs) -> dict[tuple[str, str], RunNotes]:
             moved_us=sorted(moved[run]),
             holes=sorted(holes[run]),
             still_us=sorted(still[run]),
+            steps_us=steps[run],
         )
-        for run in {*changes, *holes, *still}
+        for run in {*changes, *holes, *still, *steps}
     }
 
 

@@ -12,7 +12,7 @@ from accesslog.record import HeartbeatLine, Kinds
 from compliance.judging.facts import Judged
 from compliance.judging.lines import UNEXPLAINED_S, UNSEEN_S
 from compliance.schema import decoder
-from tests.compliance.judging.pure import doubts, excess, verdicts
+from tests.compliance.judging.pure import denied_waits, doubts, excess, verdicts
 
 _RECORDS: msgspec.json.Decoder[Any] = msgspec.json.Decoder(reduce(or_, Kinds.BY_NAME.values()))
 
@@ -30,6 +30,7 @@ def judged_compliant(folder: Path, *, killed: int = 0) -> set[str]:
         assert [line.seq for line in lines] == list(range(len(lines))), run
         has_end = any(isinstance(line, HeartbeatLine) and line.last for line in lines)
         assert has_end == (number >= killed), run
+        assert denied_waits(lines) == [], run
         for key, found in verdicts(lines).items():
             assert (excess(found) < 0, doubts(found)) == (True, set()), (run, key, found)
             assert _is_short_only_of_time(found), (run, key, found.entitlement)

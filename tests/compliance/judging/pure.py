@@ -98,8 +98,8 @@ def charged_of(line: IntervalLine, unit: str) -> int:
 def streams_of(level: str, name: str, at: tuple[int, int], members: list[tuple[IntervalLine, list[str]]]) -> Streams:
     lines = [line for line, _ in members]
     first = min(lines, key=lambda line: line.seq)
-    named = [line.throttled_ms for line in lines if (line.reason, line.reason_name) == (level, name)]
-    alone = [line.throttled_ms for line, under in members if len(under) == 1]
+    named = [waited_ms(line) for line in lines if (line.reason, line.reason_name) == (level, name)]
+    alone = [waited_ms(line) for line, under in members if len(under) == 1]
     largest = [
         [max(1, counted(line, unit) - max(0, line.passed_entries - 1)) if counted(line, unit) else 0 for line in lines]
         for unit in UNITS
@@ -114,7 +114,7 @@ def streams_of(level: str, name: str, at: tuple[int, int], members: list[tuple[I
         place=("a.jsonl", first.seq + 1),
         at_us=at,
         wall_us=at,
-        duration_s=first.duration_ms / 1e3,
+        duration_s=max(line.duration_ms for line in lines) / 1e3,
         passed=(sums[0], sums[1]),
         largest=(max(largest[0]), max(largest[1])),
         only_wait_s=max(alone, default=0.0) / 1e3,
@@ -131,10 +131,45 @@ def streams_of(level: str, name: str, at: tuple[int, int], members: list[tuple[I
         largest_offered=(largest_offered(lines, "messages"), largest_offered(lines, "bytes")),
         charged=(charged[0], charged[1]),
         crossed=crossed,
-        crossing_wait_s=sum(line.throttled_ms for line in crossing) / 1e3,
-        elsewhere_wait_s=sum(line.throttled_ms for line in elsewhere) / 1e3,
+        crossing_wait_s=sum(map(waited_ms, crossing)) / 1e3,
+        elsewhere_wait_s=sum(map(waited_ms, elsewhere)) / 1e3,
+        least_duration_s=min(line.duration_ms for line in lines) / 1e3,
         starving=starving(level, name, members),
     )
+
+
+def held_ms(line: IntervalLine) -> float:
+    """For how long something had been held at its end, by itself."""
+    return 0.0 if line.held_since is None else (line.end - line.held_since) / timedelta(milliseconds=1)
+
+
+def waited_ms(line: IntervalLine) -> float:
+    return min(line.duration_ms, max(line.throttled_ms, held_ms(line)))
+
+
+def denied_waits(lines: Iterable[Any]) -> list[tuple[IntervalLine, float]]:
+    """Lines of streams that held something for longer than they say that they waited, and for how long, ms."""
+    found = []
+    last: dict[tuple[Any, ...], IntervalLine] = {}
+    for line in lines:
+        if not isinstance(line, IntervalLine):
+            continue
+        key = line.connection_id, line.direction, line.stream_id, line.topic
+        before = last.get(key)
+        last[key] = line
+        gone = line.passed_messages + line.dropped_messages + line.rejected_messages
+        stays = before is not None and before.held_messages > gone
+        least_ms = max(
+            min(line.duration_ms, held_ms(line)),
+            line.duration_ms if stays else 0.0,
+            line.delay_max_ms - (held_ms(before) if before else 0.0),
+        )
+        if least_ms > min(line.throttled_ms, line.duration_ms) + SAME_WAIT_MS:
+            found.append((line, least_ms))
+    return found
+
+
+SAME_WAIT_MS = 2.0
 
 
 def passed_of(one: tuple[str, int]) -> int:
@@ -165,7 +200,7 @@ def starving(
         (line, len(under) == 1)
         for line, under in members
         if (line.reason, line.reason_name) == (level, name)
-        and line.throttled_ms >= line.duration_ms
+        and waited_ms(line) >= line.duration_ms
         and (len(under) == 1 or not line.passed_entries)
     ]
     if not waiting:

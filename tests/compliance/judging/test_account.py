@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from compliance.judging.lines import UNSEEN_S
-from tests.compliance.judging.pure import deficit_s, doubts, excess, micros, replaced, verdicts
+from tests.compliance.judging.pure import deficit_s, denied_waits, doubts, excess, micros, replaced, verdicts
 from tests.compliance.planted import BEGIN, TOPIC, PlantedLog
 
 CHANGE_EVENTS = "persistent://acme/orders/__change_events"
@@ -527,6 +527,146 @@ def test_a_limit_that_refuses_with_tokens_at_hand_is_not_known_to_owe_nothing():
     assert (
         doubts(judged(lines((110, told | {"tokens_messages": 0.0}), (100, told | {"tokens_messages": 0.0})))) == set()
     )
+
+
+def refusing(*overflow, rejected=140):
+    """Of 200 a second 60 pass a limit of 100/s; the bucket had no room for some of what it earned."""
+    told = {"idle_ms": 0.0, "mode": "reject", "rejected_messages": rejected} | CALM
+    return judged(
+        lines(
+            *((60, told | {"tokens_messages": 0.5, "overflow_messages": 40.0 + more}) for more in overflow),
+        )
+    )
+
+
+def test_what_a_limit_refuses_in_lines_in_which_its_bucket_had_no_room_may_have_been_owed():
+    found = refusing(9.5, *[0.0] * 19)
+    assert (excess(found) < 0, doubts(found), deficit_s(found) < 0) == (True, set(), True)
+    assert found.entitlement.unseen_s > UNSEEN_S
+    assert found.entitlement.whole_waited_s == 0
+
+
+def test_no_more_is_owed_than_was_refused():
+    found = refusing(9.5, *[0.0] * 19, rejected=2)
+    assert found.entitlement.unseen_s == pytest.approx(0.1 + 10 * 0.02)
+
+
+# ---- waits and durations, held against all that tells of them
+
+
+def dishonest(share, seconds=20, **stream):
+    """The limiter passes less than it owes, and both accounts say that somebody waited for as much less."""
+    log = PlantedLog()
+    passed, waited = round(100 * share), {"throttled_ms": 1000.0 * share}
+    for second in range(seconds):
+        held = {"offered_messages": 100, "held_messages": 50, "held_since": BEGIN + timedelta(seconds=-1)}
+        log.interval(passed, **({"limit_levels": "topic"} | HELD | waited | held | stream))
+        full = 10.0 if not second else 0.0
+        account = {"idle_ms": 0.0, "tokens_messages": 0.0, "overflow_messages": full + 100.0 - passed}
+        log.limit(passed, **(waited | account))
+        log.second += 1
+    return log
+
+
+@pytest.mark.parametrize("share", [0.98, 0.8, 0.5, 0.0])
+def test_who_holds_something_through_a_line_waits_through_it_whatever_both_accounts_say(share):
+    found = judged(dishonest(share))
+    assert deficit_s(found) > 0
+    assert "waits" in doubts(found)
+    assert found.doubts[0].said.startswith("a stream waited 1.000 s on it, and by its own line somebody waited")
+
+
+def test_whose_waits_are_as_long_as_what_is_held_is_believed():
+    assert "waits" not in doubts(judged(dishonest(0.5, held_since=None, held_messages=0)))
+    assert denied_waits(dishonest(1.0).lines) == []
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        {"held_since": None},
+        {"held_messages": 0, "held_since": None, "delay_max_ms": 990.0},
+        {"held_since": BEGIN + timedelta(seconds=-1)},
+    ],
+)
+def test_a_stream_that_denies_how_long_it_held_something_contradicts_itself(stream):
+    log = dishonest(0.0, **stream)
+    assert len(denied_waits(log.lines)) >= len(log.lines) // 2 - 1
+
+
+def test_a_delay_may_have_begun_before_the_line():
+    log = PlantedLog()
+    held = {"held_messages": 5, "held_since": BEGIN + timedelta(seconds=0.2), "throttled_ms": 800.0}
+    log.interval(0, offered=5, **held)
+    log.second += 1
+    log.interval(5, offered=0, held_messages=0, throttled_ms=100.0, delay_max_ms=900.0)
+    assert denied_waits(log.lines) == []
+    log.lines[-1] = replaced(log.lines[-1], delay_max_ms=903.0)
+    assert [waited for _, waited in denied_waits(log.lines)] == [pytest.approx(103.0)]
+
+
+def lasting(*off_ms, of_streams=True, interval_s=1, **notes):
+    """Lines whose durations are longer by so much than their times tell; from 0.5 s on the clock was stepped."""
+    log = PlantedLog()
+    for off in off_ms:
+        end = BEGIN + timedelta(seconds=(log.second + 1) * interval_s)
+        span = {"start": end - timedelta(seconds=interval_s), "end": end}
+        is_step = abs(off) >= 500
+        span["start"] += timedelta(milliseconds=off if is_step else 0)
+        own = 1000.0 * interval_s + (0 if is_step else off)
+        log.interval(100, limit_levels="topic", **(span | {"duration_ms": own if of_streams else 1000.0 * interval_s}))
+        log.limit(100, **(span | CALM | {"duration_ms": own}))
+        log.second += 1
+    return judged(log, **notes)
+
+
+@pytest.mark.parametrize(
+    ("off_ms", "interval_s"),
+    [([20.0] * 20, 1), ([-20.0] * 20, 1), ([4.0] * 100, 0.2), ([200.0] * 7, 10), ([8.0] * 60, 1)],
+)
+def test_durations_that_differ_from_the_clock_in_every_line_are_not_its(off_ms, interval_s):
+    assert doubts(lasting(*off_ms, interval_s=interval_s)) == {"clock"}
+
+
+@pytest.mark.parametrize(
+    "off_ms",
+    [
+        [0.0] * 5 + [-3_600_000.0] + [0.0] * 20,
+        [0.0] * 5 + [3_600_000.0, 0.0, -3_600_000.0] + [0.0] * 20,
+        [0.0] * 5 + [900.0, 900.0] + [0.0] * 20,
+        [40.0, -40.0] * 20,
+        [2.0] * 60,
+    ],
+)
+def test_a_clock_that_is_stepped_now_and_then_or_read_late_is_one(off_ms):
+    assert "clock" not in doubts(lasting(*off_ms))
+
+
+def test_a_step_that_heartbeats_do_not_show_is_none():
+    off_ms = [0.0] * 5 + [900.0] + [0.0] * 5
+    at_us = micros(BEGIN + timedelta(seconds=5))
+    assert doubts(lasting(*off_ms, steps_us=[(at_us, at_us + 100_000)])) == set()
+    assert doubts(lasting(*off_ms, steps_us=[(at_us - 9_000_000, at_us - 8_000_000)])) == {"clock"}
+    assert doubts(lasting(*off_ms, steps_us=[])) == {"clock"}
+
+
+def test_lines_of_one_time_have_one_duration():
+    found = lasting(0.0, 20.0, 0.0, of_streams=False)
+    assert found.doubts[0].said == "it lasts 1.020 s by its own line, and 1.000 s by its streams' lines"
+
+
+def test_an_entry_that_takes_longer_by_a_new_limit_makes_nobody_starve():
+    """A stream of large batches waits for its turn behind small ones: of bytes it took next to nothing."""
+    log = PlantedLog()
+    for second in range(12):
+        of_bytes = second < 6
+        batches = {"held_messages": 1000, "held_bytes": 700, "offered_messages": 150, "offered_bytes": 100}
+        log.interval(0, stream_id=2, limit_levels="topic", **(HELD | batches | {"offered_entries": 1}))
+        log.interval(50, limit_levels="topic", **HELD)
+        values = {"rate": None, "limit_bytes": 5000.0, "burst_bytes": 500.0} if of_bytes else {"rate": 50.0}
+        log.limit(50, **values)
+        log.second += 1
+    assert "starved" not in doubts(judged(log))
 
 
 def starved(victims, backlog=1600, seconds=60):

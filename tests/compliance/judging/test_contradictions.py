@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql import functions as F
 
 from compliance.judging.clocks import with_axis
-from compliance.judging.contradictions import falsely_exempt, vanished, without_effect
-from tests.compliance.planted import TOPIC, PlantedLog, frame
+from compliance.judging.contradictions import falsely_exempt, unbalanced, vanished, without_effect
+from tests.compliance.planted import BEGIN, TOPIC, PlantedLog, frame
 
 pytestmark = pytest.mark.spark
 
@@ -136,3 +136,50 @@ def test_a_stream_that_holds_something_does_not_vanish(spark):
     assert {(row.proxy_id, row.level) for row in found} == {(log.proxy_id, "topic") for log in gone}
     assert found[0].said == f"a stream of {TOPIC} held 10 messages, and has no more lines"
     assert vanished(lines, limits, beats, [(log.proxy_id, log.boot_id) for log in gone]).collect() == []
+
+
+def test_a_stream_that_held_something_for_longer_than_it_waited_contradicts_itself(spark):
+    """Each of the three ways to see it, and one that waited as it should."""
+    found = {}
+    held: dict[str, object] = {"held_messages": 50, "held_bytes": 5000, "limit_levels": "topic"}
+    since: dict[str, object] = {"held_since": BEGIN - timedelta(seconds=1)}
+    logs = []
+    cases: dict[str, dict[str, object]] = {
+        "honest": since | {"throttled_ms": 1000.0, "delay_max_ms": 1500.0},
+        "since": since | {"throttled_ms": 900.0},
+        "delay": {"held_messages": 0, "held_bytes": 0, "delay_max_ms": 700.0, "throttled_ms": 600.0},
+        "stays": {"throttled_ms": 0.0},
+    }
+    for name, more in cases.items():
+        log = PlantedLog(proxy_id=name)
+        for second in range(3):
+            mine = held | more
+            offered = 50 if not second or not mine["held_messages"] else 10
+            begun = {"held_since": log.begin} if "held_since" in more and not second else {}
+            passed = offered if second or not mine["held_messages"] else 0
+            waited = {"delay_max_ms": 0.0} if not second and name == "honest" else {}
+            log.interval(passed, offered=offered, **(mine | begun | waited))
+            log.limit(passed)
+            log.beat()
+        logs.append(log)
+    lines = frame(spark, logs)
+    intervals, limits = (lines.where(F.col("kind") == kind) for kind in ("interval", "limit"))
+    for row in unbalanced(intervals, limits, []).collect():
+        found[row.proxy_id] = row.what, row.said, row.times
+    assert found == {
+        "since": (
+            "stream",
+            "a stream held something for 1000.000 ms at the least, and says that it waited 900.000 ms",
+            3,
+        ),
+        "delay": (
+            "stream",
+            "a stream held something for 700.000 ms at the least, and says that it waited 600.000 ms",
+            3,
+        ),
+        "stays": (
+            "stream",
+            "a stream held something for 1000.000 ms at the least, and says that it waited 0.000 ms",
+            2,
+        ),
+    }
