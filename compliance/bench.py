@@ -168,7 +168,7 @@ END = "<!-- bench-compliance: end -->"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class LogRow:
     """One size of log; several runs of each."""
 
     lines: int
@@ -177,7 +177,7 @@ class Row:
     job_s: float
 
 
-def section(rows: list[Row], machine: str) -> str:
+def section(rows: list[LogRow], machine: str) -> str:
     """The section with its marks."""
     table = [f"| {' | '.join(_HEAD)} |", "|" + "---|" * len(_HEAD)]
     for row in rows:
@@ -228,7 +228,7 @@ def main() -> None:
     print(made)  # noqa: T201 - the answer
 
 
-def _measured(lines: int, runs: int, console: Console) -> Row:
+def _measured(lines: int, runs: int, console: Console) -> LogRow:
     with tempfile.TemporaryDirectory(prefix="sluice-bench-") as folder, console.status("") as status:
         status.update(f"{lines:,} lines: writing the log")
         size = write_log(Path(folder, "log"), lines)
@@ -237,7 +237,7 @@ def _measured(lines: int, runs: int, console: Console) -> Row:
             for what, seconds in list(least.items()):
                 status.update(f"{lines:,} lines: {what}, run {run + 1} of {runs}")
                 least[what] = min(seconds, _timed(what, Path(folder), run))
-        return Row(lines, size, least["bare"], least["job"])
+        return LogRow(lines, size, least["bare"], least["job"])
 
 
 def _timed(what: str, folder: Path, run: int) -> float:

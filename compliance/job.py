@@ -25,7 +25,7 @@ from compliance.figures.what_if import ProposalError, read_proposals
 from compliance.java import JavaNotFoundError
 from compliance.judging.facts import Facts
 from compliance.log_folder import NOT_WITHIN, is_url, is_within, look_into, on_this_machine
-from compliance.report.collect import Asked, collect, opened
+from compliance.report.collect import ExtraQuestions, collect, opened
 from compliance.report.page import render, report_json, tables, tenant_pages
 from compliance.report.report import Report, make_report
 from compliance.report.subjects import FOLDER
@@ -37,7 +37,9 @@ LINES_A_PARTITION = 250_000
 FEW_LINES = 100_000
 
 
-def gather(spark: SparkSession, tables: LogTables, on_step: Callable[[str], None], asked: Asked | None = None) -> Facts:
+def gather(
+    spark: SparkSession, tables: LogTables, on_step: Callable[[str], None], asked: ExtraQuestions | None = None
+) -> Facts:
     """Everything that the report needs.
 
     Args:
@@ -49,7 +51,7 @@ def gather(spark: SparkSession, tables: LogTables, on_step: Callable[[str], None
     for name, value in _settings_of_sums(tables.lines).items():
         spark.conf.set(name, value)
     with opened(tables) as logs:
-        return collect(logs, asked or Asked(), on_step)
+        return collect(logs, asked or ExtraQuestions(), on_step)
 
 
 def _settings_of_sums(lines: int) -> dict[str, str]:
@@ -109,7 +111,7 @@ def run(  # noqa: PLR0913 - what is asked, and who is told
     *,
     on_step: OnStep,
     fresh: bool = False,
-    asked: Asked | None = None,
+    asked: ExtraQuestions | None = None,
     settings: Mapping[str, str] = MappingProxyType({}),
 ) -> Report:
     """Reads what is new, judges everything, writes `report.html` and the other files.
@@ -283,9 +285,9 @@ def report_with_progress(access_log: Path | None, tables: str, out: Path, wanted
     return STRICT_EXIT if wanted.strict and report.overall.verdict in ("violated", "unknown") else 0
 
 
-def _asked(wanted: Wanted) -> Asked:
+def _asked(wanted: Wanted) -> ExtraQuestions:
     proposals = read_proposals(wanted.what_if) if wanted.what_if else []
-    return Asked(wanted.objective / 100, tuple(proposals))
+    return ExtraQuestions(wanted.objective / 100, tuple(proposals))
 
 
 def _of_spark(said: str, access_log: Path | None, out: Path) -> str:

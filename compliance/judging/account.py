@@ -43,7 +43,7 @@ from compliance.judging.lines import (
     Line,
     RunNotes,
     Step,
-    Streams,
+    StreamsLine,
     in_force,
     place_of,
 )
@@ -69,7 +69,7 @@ class _Besides(NamedTuple):
     elsewhere_s: float
 
 
-class Account:
+class LimiterAccount:
     """Everything that is replayed of one limiter in one run.
 
     Args:
@@ -97,7 +97,7 @@ class Account:
 
     # ---- in
 
-    def add(self, lines: Sequence[Line], streams: Sequence[Streams]) -> None:
+    def add(self, lines: Sequence[Line], streams: Sequence[StreamsLine]) -> None:
         """What lies in one stretch of time: most often one line, and the streams of its span."""
         if not lines:
             self._without_lines(streams)
@@ -140,7 +140,7 @@ class Account:
             self._waited_through_s, self._grant_s = 0.0, LATE_S
 
     def _said_by_streams(
-        self, lines: Sequence[Line], streams: Sequence[Streams], passed: tuple[int, ...]
+        self, lines: Sequence[Line], streams: Sequence[StreamsLine], passed: tuple[int, ...]
     ) -> tuple[int, ...]:
         """What passed by the lines of streams.
 
@@ -148,7 +148,7 @@ class Account:
         what was charged to all of its limits, and this one may have been charged more; and the limit's own line tells
         what was of streams that are no longer under it.
         """
-        several: tuple[Line | Streams, ...] = (*lines, *streams)
+        several: tuple[Line | StreamsLine, ...] = (*lines, *streams)
         if not any(self._notes.is_behind_change(one) for one in several):
             return _sums(streams)
         # Only what is new to its streams can have been unknown to their workers.
@@ -161,7 +161,7 @@ class Account:
             said.append(left + min(max(passed[unit] - left, least), most))
         return tuple(said)
 
-    def _look_at_values(self, lines: Sequence[Line], streams: Sequence[Streams]) -> None:
+    def _look_at_values(self, lines: Sequence[Line], streams: Sequence[StreamsLine]) -> None:
         """What is in force by streams' lines is in force by its own, unless it was changed just then."""
         for one in streams:
             self._largest_offered = (
@@ -170,7 +170,7 @@ class Account:
             )
             if self._before is None or self._notes.changes_between(self._before.seq, lines[-1].seq):
                 continue
-            several: tuple[Line | Streams, ...] = (one, *lines)
+            several: tuple[Line | StreamsLine, ...] = (one, *lines)
             is_calm = not any(self._notes.is_behind_change(near) for near in several)
             for unit, pair in enumerate(zip(one.said, one.said_least, strict=True)):
                 for said in pair:
@@ -180,7 +180,7 @@ class Account:
                         self._doubt("value", text + ("none" if own is None else f"{own:,.6g}"), (one, *lines))
 
     def _as_entries(
-        self, lines: Sequence[Line], streams: Sequence[Streams], said: tuple[int, ...], passed: tuple[int, ...]
+        self, lines: Sequence[Line], streams: Sequence[StreamsLine], said: tuple[int, ...], passed: tuple[int, ...]
     ) -> tuple[int, ...]:
         """Of older lines the streams' account, where it may be the limiter's own: entries may count as one."""
         least = sum(one.passed[0] if one.least_messages is None else one.least_messages for one in streams)
@@ -265,7 +265,7 @@ class Account:
         """Whether its value was another one, or none, just before."""
         return self._valued_us is not None and line.wall_us[0] <= self._valued_us + round(BEHIND_CHANGE_S * 1e6)
 
-    def _look_at_durations(self, lines: Sequence[Line], streams: Sequence[Streams]) -> None:
+    def _look_at_durations(self, lines: Sequence[Line], streams: Sequence[StreamsLine]) -> None:
         for line in lines:
             if wrong := self._durations.add(line, streams):
                 self._doubt("clock", wrong, (line,))
@@ -293,7 +293,7 @@ class Account:
             return (line.bursts[bucket] or 0.0) / 2, False
         return (0 if self._before is None else self._before.lent[bucket % 2]), True
 
-    def _replay_streams(self, line: Line, step: Step, said: tuple[int, ...], streams: Sequence[Streams]) -> bool:
+    def _replay_streams(self, line: Line, step: Step, said: tuple[int, ...], streams: Sequence[StreamsLine]) -> bool:
         is_over = False
         for unit, over in enumerate(self._streams):
             largest = (
@@ -306,7 +306,7 @@ class Account:
             is_over = over.add(line, line.duration_s, passed, largest, self._lent(line, unit)) or is_over
         return is_over
 
-    def _without_lines(self, streams: Sequence[Streams]) -> None:
+    def _without_lines(self, streams: Sequence[StreamsLine]) -> None:
         """Streams say that they are under the limit and passed something, and it has no line there."""
         for one in streams:
             if not any(one.passed) and one.named_wait_s <= 0:
@@ -322,7 +322,7 @@ class Account:
                 over.add(one, one.duration_s, passed[unit], one.largest[unit])
             self._until_us = max(self._until_us or 0, one.at_us[1])
 
-    def _said(self, streams: Streams, unit: int) -> tuple[float | None, float | None]:
+    def _said(self, streams: StreamsLine, unit: int) -> tuple[float | None, float | None]:
         """Rate and burst by streams' lines; where no line ever told the burst, a second's worth."""
         known = self._before
         if known is not None and known.is_in_force and streams.said[unit] in (None, known.rates[unit]):
@@ -330,7 +330,9 @@ class Account:
         rate = streams.said[unit]
         return rate, None if rate is None else max(rate, 1.0)
 
-    def _differ(self, lines: Sequence[Line], streams: Sequence[Streams], numbers: list[tuple[str, int, int]]) -> None:
+    def _differ(
+        self, lines: Sequence[Line], streams: Sequence[StreamsLine], numbers: list[tuple[str, int, int]]
+    ) -> None:
         if not self._differs:
             self._differs = True
             for own, other in zip(self._streams, self._over, strict=False):
@@ -344,7 +346,7 @@ class Account:
 
     # ---- entitlement
 
-    def _starved(self, line: Line, streams: Sequence[Streams]) -> bool:
+    def _starved(self, line: Line, streams: Sequence[StreamsLine]) -> bool:
         """Whether a stream has waited so long that, at equal shares, twice what it was to get would have passed."""
         now = next((one.starving for one in streams if one.starving is not None), None)
         rates = [rate for rate in line.rates[:2] if rate]
@@ -382,7 +384,7 @@ class Account:
         """No larger than what came, nor than all that is held; where other limits may hold it, too, as large."""
         return tuple(map(min, held, self._largest_offered)) if is_alone else held
 
-    def _denied(self, lines: Sequence[Line], streams: Sequence[Streams]) -> float:
+    def _denied(self, lines: Sequence[Line], streams: Sequence[StreamsLine]) -> float:
         """For how long, by the streams' own lines, somebody waited of whom the limiter's lines know nothing."""
         if not streams or not all(line.is_in_force for line in lines):
             return 0.0
@@ -626,7 +628,7 @@ class Account:
             minute.waited_s += min(line.waited_s, line.duration_s)
             minute.short_s += short
 
-    def _doubt(self, what: str, said: str, lines: Sequence[Line | Streams]) -> None:
+    def _doubt(self, what: str, said: str, lines: Sequence[Line | StreamsLine]) -> None:
         """Kept is the first of each kind, and how many there are."""
         known = self._doubts.get(what)
         if known is not None:
@@ -643,7 +645,7 @@ def _seconds_of(line: Line, amount: Sequence[int]) -> float:
     return max((size / rate for size, rate in zip(amount, line.rates, strict=False) if rate), default=0.0)
 
 
-def _sums(lines: Sequence[Line | Streams]) -> tuple[int, ...]:
+def _sums(lines: Sequence[Line | StreamsLine]) -> tuple[int, ...]:
     return tuple(sum(line.passed[unit] for line in lines) for unit in range(2))
 
 
@@ -667,23 +669,23 @@ def _is_limited(lines: Sequence[Line], unit: int) -> bool:
     return any(line.rates[unit] is not None for line in lines)
 
 
-def judged(notes: RunNotes, items: Iterable[Line | Streams]) -> Judged:
+def judged(notes: RunNotes, items: Iterable[Line | StreamsLine]) -> Judged:
     """Replays all of one limiter in one run.
 
     Args:
         notes: Of the run.
         items: In the order of their begins.
     """
-    account = Account(notes)
+    account = LimiterAccount(notes)
     for lines, streams in stretches(items):
         account.add(lines, streams)
     return account.close()
 
 
-def stretches(items: Iterable[Line | Streams]) -> Iterable[tuple[list[Line], list[Streams]]]:
+def stretches(items: Iterable[Line | StreamsLine]) -> Iterable[tuple[list[Line], list[StreamsLine]]]:
     """Lines that overlap in time belong together: most often a line and the streams of its span."""
     lines: list[Line] = []
-    streams: list[Streams] = []
+    streams: list[StreamsLine] = []
     start_us = end_us = 0
     for item in items:
         overlaps = item.at_us[0] < end_us - 1000 or item.at_us == (start_us, end_us)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from math import inf
 
 from compliance.judging.facts import Window
-from compliance.judging.lines import BUCKETS, ROUNDING, Line, Step, Streams, excess_tolerance, place_of
+from compliance.judging.lines import BUCKETS, ROUNDING, Line, Step, StreamsLine, excess_tolerance, place_of
 
 
 @dataclass
@@ -20,7 +20,7 @@ class ContainmentReplay:
     made_at: float = 0.0
     unpaid_s: float = 0.0
     is_on: bool = False
-    begin: Line | Streams | None = None
+    begin: Line | StreamsLine | None = None
     begin_passed: int = 0
     passed: int = 0
     record: float = -inf
@@ -66,7 +66,7 @@ class ContainmentReplay:
         self.unpaid_s = max(0.0, -self.room / rate)
 
     def add(
-        self, line: Line | Streams, earned_s: float, passed: int, largest: int, lent: tuple[float, bool] = (0, True)
+        self, line: Line | StreamsLine, earned_s: float, passed: int, largest: int, lent: tuple[float, bool] = (0, True)
     ) -> bool:
         """Replay a line; whether it drives what passed further above what is allowed.
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 from heapq import nlargest
 
-from compliance.judging.lines import OWED_WINDOW_S, SHORT_S, Line, Streams
+from compliance.judging.lines import OWED_WINDOW_S, SHORT_S, Line, StreamsLine
 
 _DRIFT_SHARE = 0.005
 """So much of the time durations may be off besides."""
@@ -35,7 +35,7 @@ class Durations:
         self._lasts_s = 0.0
         self._whole_off_s = self._whole_s = 0.0
 
-    def add(self, line: Line, streams: Sequence[Streams]) -> str:
+    def add(self, line: Line, streams: Sequence[StreamsLine]) -> str:
         """What of the line's duration cannot be true; empty: nothing.
 
         Args:

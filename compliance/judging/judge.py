@@ -28,7 +28,7 @@ from compliance.judging.facts import (
     Spells,
     Window,
 )
-from compliance.judging.lines import BUCKETS, Line, RunNotes, Streams
+from compliance.judging.lines import BUCKETS, Line, RunNotes, StreamsLine
 from compliance.schema import BEGIN_OF_1970, BOOT, LIMITER
 
 MOVES = ("attachment", "group", "file")
@@ -59,7 +59,7 @@ _OUT = "tenant string, score double, waits double, facts binary, minute long, " 
 )
 
 
-class Found(msgspec.Struct):
+class JudgedLimiter(msgspec.Struct):
     """What comes out for one limiter of one run, besides its minutes."""
 
     windows: list[Window]
@@ -236,7 +236,7 @@ class _Seen:
         self._has_lines = False
         self.tenant = ""
 
-    def items(self) -> Iterator[Line | Streams]:
+    def items(self) -> Iterator[Line | StreamsLine]:
         """As values."""
         for row in self._rows:
             self.tenant = row["tenant"] or self.tenant
@@ -315,9 +315,9 @@ def line_of(row: Mapping[str, Any]) -> Line:
     )
 
 
-def streams_of(row: Mapping[str, Any]) -> Streams:
+def streams_of(row: Mapping[str, Any]) -> StreamsLine:
     """A row of `stream_sums`."""
-    return Streams(
+    return StreamsLine(
         seq=row["seq"],
         place=(row["file"], row["line"]),
         at_us=(row["start_us"], row["end_us"]),
@@ -378,7 +378,7 @@ def _batch(key: tuple[str, ...], seen: _Seen, found: Judged) -> pa.RecordBatch:
         scores.append(max([0.0, *scores]))
     alone = seen.alone()
     kept, over, short = (lines, judged_s, waited_s), _spells(found.over), _spells(found.short)
-    payload = Found(found.windows, owed, found.doubts, kept, over, short, alone)
+    payload = JudgedLimiter(found.windows, owed, found.doubts, kept, over, short, alone)
     rows: list[dict[str, Any]] = [
         {
             "score": max(scores, default=None),
@@ -427,7 +427,7 @@ def tables_of(rows: Sequence[Any]) -> LimiterTables:
     tables = LimiterTables([], [], [], [], [])
     for row in rows:
         whose = {name: row[name] for name in LIMITER}
-        found = msgspec.msgpack.decode(row["facts"], type=Found)
+        found = msgspec.msgpack.decode(row["facts"], type=JudgedLimiter)
         tables.containment += [ContainmentFacts(**whose, **_timed(window)) for window in found.windows]
         if found.owed is not None:
             tables.entitlement.append(EntitlementFacts(**whose, **_timed(found.owed)))

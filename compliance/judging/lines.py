@@ -78,7 +78,7 @@ class Line(Struct, array_like=True):
         return self.mode != OBSERVED and any(rate is not None for rate in self.rates)
 
 
-class Streams(Struct, array_like=True):
+class StreamsLine(Struct, array_like=True):
     """What the lines of the streams under the limiter say of one span, together."""
 
     seq: int
@@ -168,11 +168,11 @@ class RunNotes:
         late_us = max((at_us - line.wall_us[0] for at_us in known), default=0)
         return min(line.duration_s, max(0.0, late_us / 1e6))
 
-    def is_behind_change(self, one: "Line | Streams") -> bool:
+    def is_behind_change(self, one: "Line | StreamsLine") -> bool:
         """Whether limits were changed within a line, or so shortly before that workers may not have known it."""
         return _is_behind(self._times, one)
 
-    def is_behind_move(self, one: "Line | Streams") -> bool:
+    def is_behind_move(self, one: "Line | StreamsLine") -> bool:
         """The same of changes that move streams."""
         return _is_behind(self._moves, one)
 
@@ -189,7 +189,7 @@ class RunNotes:
         return _between(self.holes, after, until) > 0
 
 
-def _is_behind(times: Sequence[int], one: Line | Streams) -> bool:
+def _is_behind(times: Sequence[int], one: Line | StreamsLine) -> bool:
     begin_us, end_us = one.wall_us
     place = bisect_right(times, end_us) - 1
     return place >= 0 and times[place] >= begin_us - round(BEHIND_CHANGE_S * 1e6)
@@ -224,7 +224,7 @@ class Step:
     adds_up: bool = False
 
 
-def place_of(line: Line | Streams) -> LinePlace:
+def place_of(line: Line | StreamsLine) -> LinePlace:
     """Where it stands in the log."""
     return LinePlace(file=line.place[0], seq=line.seq, line=line.place[1])
 

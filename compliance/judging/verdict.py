@@ -149,7 +149,7 @@ def judge_limiters(facts: Facts) -> list[LimiterVerdict]:
     """Each limiter of each proxy, the gravest first."""
     coverage = {(run.proxy_id, run.boot_id): run_coverage(run) for run in facts.runs}
     of = _grouped(facts.containment), _grouped(facts.entitlement), _grouped(facts.kept), _grouped(facts.doubts)
-    seen = (Seen(rows, *(rows_of[key] for rows_of in of)) for key, rows in _grouped(facts.limiters).items())  # type: ignore[arg-type]
+    seen = (SeenLimiter(rows, *(rows_of[key] for rows_of in of)) for key, rows in _grouped(facts.limiters).items())  # type: ignore[arg-type]
     verdicts = [_judge(limiter, coverage) for limiter in seen]
     return sorted(verdicts, key=_order)
 
@@ -187,7 +187,7 @@ def run_coverage(run: RunFacts) -> float:
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenLimiter:
     """All that is known of one limiter of one proxy."""
 
     rows: list[LimiterFacts]
@@ -197,7 +197,7 @@ class Seen:
     doubts: list[DoubtFacts]
 
 
-def containment_share(seen: Seen, worst: ContainmentFacts | None) -> float:
+def containment_share(seen: SeenLimiter, worst: ContainmentFacts | None) -> float:
     """Share of the judged time in which the limit was kept.
 
     Where it has no lines, and only its streams show that it was not kept, all of the window counts.
@@ -208,7 +208,7 @@ def containment_share(seen: Seen, worst: ContainmentFacts | None) -> float:
     return max(0.0, 1 - over_s / judged_s) if judged_s else 1.0
 
 
-def _over(seen: Seen, worst: ContainmentFacts | None) -> Spells | None:
+def _over(seen: SeenLimiter, worst: ContainmentFacts | None) -> Spells | None:
     over = together(row.over for row in seen.kept)
     if over is None and worst and worst.basis == "streams" and worst.excess > excess_tolerance(worst.limit):
         lasts_s = max(0.0, (worst.end - worst.start).total_seconds())
@@ -216,7 +216,7 @@ def _over(seen: Seen, worst: ContainmentFacts | None) -> Spells | None:
     return over
 
 
-def entitlement_share(seen: Seen, least: EntitlementFacts | None) -> float:
+def entitlement_share(seen: SeenLimiter, least: EntitlementFacts | None) -> float:
     """Share of the time in which somebody waited whose last ten seconds lacked nothing.
 
     What falls short only over the whole run counts by how much passed.
@@ -229,7 +229,7 @@ def entitlement_share(seen: Seen, least: EntitlementFacts | None) -> float:
     return max(0.0, share)
 
 
-def _judge(seen: Seen, coverage: dict[tuple[str, str], float]) -> LimiterVerdict:
+def _judge(seen: SeenLimiter, coverage: dict[tuple[str, str], float]) -> LimiterVerdict:
     rows, containment, entitlement = seen.rows, seen.containment, seen.entitlement
     latest = max(rows, key=lambda row: row.last)
     # By its own lines it may have had none in force, and by its streams' lines one.

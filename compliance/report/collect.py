@@ -113,7 +113,7 @@ Tables = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Asked:
+class ExtraQuestions:
     """What the reader wants to know besides.
 
     Args:
@@ -125,7 +125,7 @@ class Asked:
     proposals: tuple[Proposal, ...] = ()
 
 
-def collect(logs: Logs, asked: Asked, on_step: Callable[[str], None]) -> facts.Facts:
+def collect(logs: Logs, asked: ExtraQuestions, on_step: Callable[[str], None]) -> facts.Facts:
     """Everything that the report needs.
 
     Args:
@@ -133,7 +133,7 @@ def collect(logs: Logs, asked: Asked, on_step: Callable[[str], None]) -> facts.F
         asked: What else is asked.
         on_step: Told, in words, what is counted next.
     """
-    found = Found()
+    found = ReportTables()
     on_step("checking that the log is complete")
     tables = found.quality(logs)
     on_step("judging the limits")
@@ -162,7 +162,7 @@ def _facts(tables: Mapping[str, Any]) -> facts.Facts:
     return facts.Facts(read_at=datetime.now(UTC), **(empty | dict(tables)))
 
 
-class Found:
+class ReportTables:
     """Runs the sums; remembers which tables were longer than what is brought out."""
 
     def __init__(self) -> None:
@@ -301,7 +301,7 @@ class Found:
             found += self.rows("rates", drawn, figures.RateFacts, *order, most=MOST_STEPS * 3 * len(of))
         return found
 
-    def measured(self, logs: Logs, asked: Asked) -> Tables:
+    def measured(self, logs: Logs, asked: ExtraQuestions) -> Tables:
         """What is judged nowhere."""
         limits, intervals, pauses = logs.limits, logs.intervals, logs.of("throttle")
         tables: Tables = {

@@ -32,7 +32,7 @@ COPIES = "copies"
 QUARANTINE = "quarantine"
 """Malformed lines, as JSON lines, compressed: what is no text can be six times as long when it is told."""
 FOUND = "found"
-"""The last piece of each part: a `Found`."""
+"""The last piece of each part: a `PartNumbers`."""
 WINDOWS = "windows "
 """And the name of a table: its windows of some of the lines, as an Arrow stream."""
 
@@ -43,7 +43,7 @@ _PIECE_SCHEMA = pa.schema({"part": pa.int32(), "name": pa.string(), "day": pa.st
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class PartitionPiece:
     """One piece.
 
     Args:
@@ -65,12 +65,12 @@ class Piece:
         )
 
 
-def pieces_of(table: pa.Table) -> list[Piece]:
+def pieces_of(table: pa.Table) -> list[PartitionPiece]:
     """As the driver gets them."""
-    return [Piece(**row) for row in table.to_pylist()]
+    return [PartitionPiece(**row) for row in table.to_pylist()]
 
 
-class Found(msgspec.Struct, frozen=True):
+class PartNumbers(msgspec.Struct, frozen=True):
     """A part in numbers.
 
     Args:
@@ -115,7 +115,7 @@ def decoded(contents: Iterable[bytes], schema: pa.Schema) -> pa.Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownBatch:
     """What is known of a batch.
 
     Args:
@@ -192,7 +192,7 @@ MOST_TEXT = 64 * 2**20
 """The same of malformed lines, in bytes."""
 
 
-class Part:
+class PartReader:
     """Reads one part.
 
     Args:
@@ -201,7 +201,7 @@ class Part:
         tables: Tables of windows to make.
     """
 
-    def __init__(self, number: int, known: Known, tables: Sequence[WindowTable]) -> None:
+    def __init__(self, number: int, known: KnownBatch, tables: Sequence[WindowTable]) -> None:
         self._number = number
         self._tables = tables
         self._columns = Columns()
@@ -215,7 +215,7 @@ class Part:
         self._kept_lines = 0
         self._quarantine = bytearray()
 
-    def read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Piece]:
+    def read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[PartitionPiece]:
         """All of the part: `value`, `file` and `block` or `line` in."""
         for batch in batches:
             self._add(batch)
@@ -223,7 +223,7 @@ class Part:
             if self._kept_lines + doubled >= MOST_LINES or len(self._quarantine) >= MOST_TEXT:
                 yield from self._flushed()
         yield from self._flushed()
-        yield Piece(self._number, FOUND, msgspec.msgpack.encode(self._found()))
+        yield PartitionPiece(self._number, FOUND, msgspec.msgpack.encode(self._found()))
 
     def _add(self, batch: pa.RecordBatch) -> None:
         lines: list[bytes] = batch["value"].to_pylist()
@@ -267,26 +267,26 @@ class Part:
             self._own.added(run, numbers[of_run][is_new[of_run]])
         return is_new
 
-    def _flushed(self) -> Iterator[Piece]:
+    def _flushed(self) -> Iterator[PartitionPiece]:
         of_kind = {kind: pa.Table.from_batches(batches) for kind, batches in self._rows.items()}
         for table in self._tables:
             if table.kind in of_kind:
                 windows = windows_of(of_kind[table.kind].select(table.fields), table)
-                yield Piece(self._number, WINDOWS + table.name, encoded(windows))
+                yield PartitionPiece(self._number, WINDOWS + table.name, encoded(windows))
         if of_kind:
             yield from self._files(pa.concat_tables(of_kind.values()))
         if self._doubled:
-            yield Piece(self._number, COPIES, parquet(pa.Table.from_batches(self._doubled)))
+            yield PartitionPiece(self._number, COPIES, parquet(pa.Table.from_batches(self._doubled)))
         if self._quarantine:
-            yield Piece(self._number, QUARANTINE, gzip.compress(self._quarantine, 1))
+            yield PartitionPiece(self._number, QUARANTINE, gzip.compress(self._quarantine, 1))
         self._rows, self._doubled, self._kept_lines, self._quarantine = {}, [], 0, bytearray()
 
-    def _files(self, rows: pa.Table) -> Iterator[Piece]:
+    def _files(self, rows: pa.Table) -> Iterator[PartitionPiece]:
         for day, of_day in by_day(rows, rows["start"].cast(pa.date32())):
-            yield Piece(self._number, ROWS, parquet(of_day), day.isoformat())
+            yield PartitionPiece(self._number, ROWS, parquet(of_day), day.isoformat())
 
-    def _found(self) -> Found:
-        return Found(
+    def _found(self) -> PartNumbers:
+        return PartNumbers(
             lines=self._lines,
             malformed=self._malformed,
             copies=self._copies,
@@ -324,7 +324,7 @@ class SourceChangedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class PartitionBatch:
     """All of a batch.
 
     Args:
@@ -332,10 +332,10 @@ class Batch:
         parts: What is to be known of each.
     """
 
-    pieces: Sequence[Piece]
-    parts: Mapping[int, Found]
+    pieces: Sequence[PartitionPiece]
+    parts: Mapping[int, PartNumbers]
 
-    def of(self, name: str) -> Iterator[Piece]:
+    def of(self, name: str) -> Iterator[PartitionPiece]:
         """Pieces of one name."""
         return (piece for piece in self.pieces if piece.name == name)
 
@@ -344,7 +344,7 @@ class Batch:
         return {number: _seen(found) for number, found in self.parts.items()}
 
 
-def read(lines: DataFrame, seen: Seen, tables: Sequence[WindowTable]) -> Batch:
+def read(lines: DataFrame, seen: Seen, tables: Sequence[WindowTable]) -> PartitionBatch:
     """Reads lines; each whose number is new once.
 
     Args:
@@ -355,35 +355,37 @@ def read(lines: DataFrame, seen: Seen, tables: Sequence[WindowTable]) -> Batch:
     Raises:
         SourceChangedError: If the source gives other lines when it is asked again.
     """
-    first = _read(lines, Known(seen), tables)
+    first = _read(lines, KnownBatch(seen), tables)
     above = above_each(block for found in first.parts.values() for block in found.blocks)
     again = _doubled(first) | {
         number for number, found in first.parts.items() if any(above[at] for at, _ in found.blocks)
     }
     if not again:
         return first
-    known, before = Known(seen, first.seen(), above, frozenset(again)), _lines(first)
+    known, before = KnownBatch(seen, first.seen(), above, frozenset(again)), _lines(first)
     # Before the others come: what is read again need not be kept twice.
-    kept = Batch([piece for piece in first.pieces if piece.part not in again], first.parts)
+    kept = PartitionBatch([piece for piece in first.pieces if piece.part not in again], first.parts)
     del first
     second = _read(lines, known, tables)
     for number, after in _lines(second).items():
         if after != before[number]:
             raise SourceChangedError(f"task {number} was given other lines when the source was read again")
-    return Batch([*kept.pieces, *second.pieces], {**kept.parts, **second.parts})
+    return PartitionBatch([*kept.pieces, *second.pieces], {**kept.parts, **second.parts})
 
 
-def _read(lines: DataFrame, known: Known, tables: Sequence[WindowTable]) -> Batch:
+def _read(lines: DataFrame, known: KnownBatch, tables: Sequence[WindowTable]) -> PartitionBatch:
     names = [name for name in lines.columns if name != "value"]
     # What is no text must reach the workers all the same.
     raw = lines.select(F.col("value").cast("binary").alias("value"), *names)
     pieces = pieces_of(raw.mapInArrow(_worker(known, tuple(tables)), SPARK_SCHEMA).toArrow())
-    founds = {piece.part: msgspec.msgpack.decode(piece.content, type=Found) for piece in pieces if piece.name == FOUND}
-    return Batch(pieces, founds)
+    founds = {
+        piece.part: msgspec.msgpack.decode(piece.content, type=PartNumbers) for piece in pieces if piece.name == FOUND
+    }
+    return PartitionBatch(pieces, founds)
 
 
 def _worker(
-    known: Known, tables: tuple[WindowTable, ...]
+    known: KnownBatch, tables: tuple[WindowTable, ...]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
@@ -391,7 +393,7 @@ def _worker(
         number = context.partitionId()
         if known.wants(number):
             with _no_collector():
-                for piece in Part(number, known, tables).read(batches):
+                for piece in PartReader(number, known, tables).read(batches):
                     yield piece.batch()
 
     return work
@@ -409,7 +411,7 @@ def _no_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _doubled(batch: Batch) -> set[int]:
+def _doubled(batch: PartitionBatch) -> set[int]:
     """Parts that have numbers of earlier ones."""
     found, all_ = set(), Seen()
     for number, seen in sorted(batch.seen().items()):
@@ -420,10 +422,10 @@ def _doubled(batch: Batch) -> set[int]:
     return found
 
 
-def _lines(batch: Batch) -> dict[int, object]:
+def _lines(batch: PartitionBatch) -> dict[int, object]:
     """Of each part what must be the same however often it is read."""
     return {number: (found.lines, found.malformed, sorted(found.spans)) for number, found in batch.parts.items()}
 
 
-def _seen(found: Found) -> Seen:
+def _seen(found: PartNumbers) -> Seen:
     return Seen({run: np.array(ranges, np.int64).reshape(-1, 2) for run, ranges in found.seen})

@@ -39,14 +39,14 @@ from compliance.stream.partition_reader import (
     QUARANTINE,
     ROWS,
     WINDOWS,
-    Batch,
+    PartitionBatch,
     SourceChangedError,
     decoded,
     read,
 )
 from compliance.stream.runs import Progress, Seen, Summary, late_so_far, late_words, summary
 from compliance.stream.sources import lines
-from compliance.stream.storage import State, Storage, Tables, Totals, tables_of
+from compliance.stream.storage import State, Storage, Tables, TableTotals, tables_of
 from compliance.stream.windows import WindowTable, by_day, by_state, late_lines, merged, parquet, published
 
 Days = Sequence[tuple[date, bytes]]
@@ -139,14 +139,14 @@ class BatchWriter:
         self._tell(new, self._runs(batch, before), known, step)
         self._state.end(step, new)
 
-    def _watermark_s(self, batch: Batch) -> int:
+    def _watermark_s(self, batch: PartitionBatch) -> int:
         latest = [max(span.last for _, span in found.spans) for found in batch.parts.values() if found.spans]
         # Partitions of a topic are read side by side: what is left of each is later than its own last line, no other's.
         reached = (max if self._job.source.kind == "files" else min)(latest, default=0)
         # A proxy whose clock is far ahead must not close everybody's windows.
         return int(min(reached / 1e6, time.time()) - self._job.late_after_s)
 
-    def _put_aside(self, batch: Batch, step: int) -> None:
+    def _put_aside(self, batch: PartitionBatch, step: int) -> None:
         """Malformed lines, and copies, which the report compares with the lines that were kept."""
         for name, folder, kind in ((QUARANTINE, self._job.out, "json.gz"), (COPIES, self._job.work, "parquet")):
             place = f"{folder}/{name}/step={step}"
@@ -154,13 +154,15 @@ class BatchWriter:
             for number, piece in enumerate(batch.of(name)):
                 self._storage.put(f"{place}/part-{number:05}.{kind}", piece.content)
 
-    def _keep(self, batch: Batch, step: int) -> None:
+    def _keep(self, batch: PartitionBatch, step: int) -> None:
         stage = self._stage("rows")
         for number, piece in enumerate(batch.of(ROWS)):
             self._storage.put(f"{stage}/day={piece.day}/part-{number:05}.parquet", piece.content)
         self._tables.adopt("rows", step, stage, _ROWS)
 
-    def _windows(self, batch: Batch, steps: tuple[int | None, int], watermarks_s: tuple[int, int]) -> Counter[str]:
+    def _windows(
+        self, batch: PartitionBatch, steps: tuple[int | None, int], watermarks_s: tuple[int, int]
+    ) -> Counter[str]:
         """Adds the batch's windows to those that were open, and closes some; gives late lines by width."""
         (before, step), tables = steps, self._job.windows
         earlier = [self._state.read(before, table.name, table.schema) for table in tables]
@@ -181,11 +183,11 @@ class BatchWriter:
         told = published(table.schema.empty_table(), table, is_final=True)
         self._tables.adopt(table.name, part, stage, from_arrow_schema(told.schema))
 
-    def _runs(self, batch: Batch, before: int | None) -> runs.Spans:
+    def _runs(self, batch: PartitionBatch, before: int | None) -> runs.Spans:
         earlier = runs.of(self._state.read(before, "runs", runs.RUNS_SCHEMA))
         return runs.merged([earlier, *(dict(found.spans) for found in batch.parts.values())])
 
-    def _tell(self, totals: Totals, spans: runs.Spans, known: Seen, step: int) -> None:
+    def _tell(self, totals: TableTotals, spans: runs.Spans, known: Seen, step: int) -> None:
         self._state.write(step, "seen", known.table())
         self._state.write(step, "gaps", runs.gap_table(known))
         self._state.write(step, "runs", runs.table(spans, known))
@@ -197,12 +199,14 @@ class BatchWriter:
         return f"{self._job.work}/stage/{table}"
 
 
-def _added(totals: Totals, batch: Batch, known: Seen, late: Counter[str], watermark_s: int) -> Totals:
+def _added(
+    totals: TableTotals, batch: PartitionBatch, known: Seen, late: Counter[str], watermark_s: int
+) -> TableTotals:
     parts = batch.parts.values()
     rows = totals.rows + sum(found.rows for found in parts)
     if rows != known.there():
         raise SourceChangedError(f"{rows} rows, but {known.there()} numbers seen: a line is kept twice, or not at all")
-    return Totals(
+    return TableTotals(
         lines=totals.lines + sum(found.lines for found in parts),
         rows=rows,
         malformed=totals.malformed + sum(found.malformed for found in parts),
@@ -216,7 +220,7 @@ def _added(totals: Totals, batch: Batch, known: Seen, late: Counter[str], waterm
     )
 
 
-def _newer(totals: Totals, *more: Mapping[str, int]) -> dict[str, int]:
+def _newer(totals: TableTotals, *more: Mapping[str, int]) -> dict[str, int]:
     together = sum(map(Counter, more), Counter(totals.newer))
     return dict(together.most_common(MOST_NEWER))
 

@@ -22,7 +22,7 @@ from compliance import latest
 from compliance.latest import RunEnd
 from compliance.schema import BEGIN_OF_1970, BOOT, TIME
 from compliance.stream.options import Job
-from compliance.stream.storage import State, Totals
+from compliance.stream.storage import State, TableTotals
 
 Longs = npt.NDArray[np.int64]
 Run = tuple[str, str]
@@ -302,7 +302,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     runs: list[RunSummary]
 
 
-def summary(totals: Totals, spans: Spans, seen: Seen, now: datetime) -> Summary:
+def summary(totals: TableTotals, spans: Spans, seen: Seen, now: datetime) -> Summary:
     """The summary after a batch.
 
     Args:

@@ -111,7 +111,7 @@ KEPT = 3
 """Steps that are kept: that of the last batch may be written a second time, and needs the one before."""
 
 
-class Totals(msgspec.Struct, frozen=True, kw_only=True):
+class TableTotals(msgspec.Struct, frozen=True, kw_only=True):
     """Everything so far, as numbers. `rows` are distinct, so they are as many as numbers seen."""
 
     lines: int = 0
@@ -137,7 +137,7 @@ class _Version(msgspec.Struct, frozen=True):
 
 
 class _Kept(_Version, frozen=True):
-    totals: Totals = Totals()
+    totals: TableTotals = TableTotals()
 
 
 class State:
@@ -173,14 +173,14 @@ class State:
         if newest is None and self._storage.names(f"{self._work}/checkpoint/commits"):
             raise self._refusal(f"batches were read, but {self._folder} says of none what was in it")
 
-    def totals(self, step: int | None) -> Totals:
+    def totals(self, step: int | None) -> TableTotals:
         """The totals of a step; zeros for none.
 
         Raises:
             JobError: If another version of the job wrote them.
         """
         if step is None:
-            return Totals()
+            return TableTotals()
         said = self._storage.read(self._totals(step))
         version = msgspec.json.decode(said, type=_Version).version
         if version != VERSION:
@@ -203,7 +203,7 @@ class State:
         """What an earlier attempt left of this step is no state any more."""
         self._storage.remove(self._totals(step))
 
-    def end(self, step: int, totals: Totals) -> None:
+    def end(self, step: int, totals: TableTotals) -> None:
         """The step is whole; old ones are removed."""
         self._storage.write(self._totals(step), msgspec.json.encode(_Kept(VERSION, totals)))
         for old in self._steps()[:-KEPT]:

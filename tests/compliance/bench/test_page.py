@@ -1,6 +1,6 @@
-from compliance.bench import BEGIN, END, Row, placed, section
+from compliance.bench import BEGIN, END, LogRow, placed, section
 
-ROWS = [Row(1_000_000, 500_000_000, 10.0, 16.0), Row(4_000_000, 2_000_000_000, 40.0, 80.0)]
+ROWS = [LogRow(1_000_000, 500_000_000, 10.0, 16.0), LogRow(4_000_000, 2_000_000_000, 40.0, 80.0)]
 
 
 def test_the_table_has_the_ratio_and_the_growth():

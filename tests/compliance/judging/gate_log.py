@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from compliance.judging.lines import BUCKETS, Line, Streams
+from compliance.judging.lines import BUCKETS, Line, StreamsLine
 from limiter.activity import ActivitySet
 from limiter.limiter import Entry, Limiter, Scope, Stream, StreamName
 from limiter.rates import NANOS_PER_SECOND, Limit, Rate, rate
@@ -14,7 +14,7 @@ from proxy.observe.counter_snapshot import CounterSnapshot
 from proxy.observe.counters import NamespaceTotals
 from tests.limiter.world import Alarms
 
-Item = Line | Streams
+Item = Line | StreamsLine
 MS = 1_000_000
 START_US = 1_700_000_000_000_000
 NAMES = {"topic": ("a", "b"), "namespace": ("n",), "tenant": ("t",)}
@@ -146,7 +146,7 @@ class GateLog:
 
     def _streams(
         self, limiter: Limiter, members: list[tuple[Stream, dict[str, Any]]], span: tuple[int, int]
-    ) -> Streams:
+    ) -> StreamsLine:
         def counted(said: dict[str, Any], unit: str) -> int:
             return int(said.get(f"charged_{unit}", said[f"passed_{unit}"]))
 
@@ -161,7 +161,7 @@ class GateLog:
         named = [said["throttled_ms"] for stream, said in members if stream.last_reason == limiter.scope.level]
         crossing = [(stream, said["throttled_ms"]) for stream, said in members if not self._is_alone(stream)]
         elsewhere = [waited for stream, waited in crossing if stream.last_reason != limiter.scope.level]
-        return Streams(
+        return StreamsLine(
             **self._head(span),
             passed=charged if by_entry else crossed,
             charged=charged,

@@ -11,7 +11,7 @@ from accesslog.record import ChangeLine, IntervalLine, LimitLine, StandstillLine
 from compliance.judging.account import judged
 from compliance.judging.facts import Judged
 from compliance.judging.judge import MOVES, line_of
-from compliance.judging.lines import Line, RunNotes, Streams, excess_tolerance
+from compliance.judging.lines import Line, RunNotes, StreamsLine, excess_tolerance
 from compliance.schema import BEGIN_OF_1970
 
 UNITS = ("messages", "bytes")
@@ -33,13 +33,13 @@ def verdicts(lines: Iterable[Any], **notes: Any) -> dict[Key, Judged]:
     return {key: judged(known, items) for key, items in items_of(lines).items()}
 
 
-def items_of(lines: Iterable[Any]) -> dict[Key, list[Line | Streams]]:
+def items_of(lines: Iterable[Any]) -> dict[Key, list[Line | StreamsLine]]:
     """What is judged of each limiter, in order."""
     lines = list(lines)
     limits = [line for line in lines if isinstance(line, LimitLine)]
     intervals = [line for line in lines if isinstance(line, IntervalLine)]
     in_use = {level: {one.level for one in limits if one.direction == level} for level in ("publish", "dispatch")}
-    found: dict[Key, list[Line | Streams]] = {}
+    found: dict[Key, list[Line | StreamsLine]] = {}
     for limit in limits:
         found.setdefault((limit.direction, limit.level, limit.name), []).append(line_of(row_of(limit)))
     groups: dict[tuple[Any, ...], list[tuple[IntervalLine, list[str]]]] = {}
@@ -95,7 +95,9 @@ def charged_of(line: IntervalLine, unit: str) -> int:
     return int(getattr(line, f"passed_{unit}") if charged is None else charged)
 
 
-def streams_of(level: str, name: str, at: tuple[int, int], members: list[tuple[IntervalLine, list[str]]]) -> Streams:
+def streams_of(
+    level: str, name: str, at: tuple[int, int], members: list[tuple[IntervalLine, list[str]]]
+) -> StreamsLine:
     lines = [line for line, _ in members]
     first = min(lines, key=lambda line: line.seq)
     named = [waited_ms(line) for line in lines if (line.reason, line.reason_name) == (level, name)]
@@ -109,7 +111,7 @@ def streams_of(level: str, name: str, at: tuple[int, int], members: list[tuple[I
     said = [line for line in lines if line.limit_level == level]
     sums, charged = ([sum(of(line, unit) for line in lines) for unit in UNITS] for of in (counted, charged_of))
     crossed = sum(line.passed_messages for line in lines), sum(line.passed_bytes for line in lines)
-    return Streams(
+    return StreamsLine(
         seq=first.seq,
         place=("a.jsonl", first.seq + 1),
         at_us=at,

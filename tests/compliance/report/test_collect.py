@@ -7,7 +7,7 @@ from compliance.figures.waiting import episode_facts
 from compliance.judging.clocks import with_axis
 from compliance.judging.facts import UsageFacts
 from compliance.judging.judge import judged_limiters
-from compliance.report.collect import Found, worst_limits
+from compliance.report.collect import ReportTables, worst_limits
 from tests.compliance.planted import PlantedLog, frame
 
 pytestmark = pytest.mark.spark
@@ -17,7 +17,7 @@ def test_no_more_rows_come_out_than_asked_for_and_the_rest_is_counted(spark):
     log = PlantedLog()
     for number in range(7):
         log.interval(number, topic=f"persistent://acme/orders/{number}")
-    found = Found()
+    found = ReportTables()
     rows = found.rows("usage", usage_facts(frame(spark, [log], "interval")), UsageFacts, "topic", most=3)
     assert [row.topic[-1] for row in rows] == ["0", "1", "2"]
     assert found.left_out == {"usage": 4}
@@ -26,7 +26,7 @@ def test_no_more_rows_come_out_than_asked_for_and_the_rest_is_counted(spark):
 def test_a_table_that_fits_leaves_nothing_out(spark):
     log = PlantedLog()
     log.interval(1)
-    found = Found()
+    found = ReportTables()
     assert len(found.rows("usage", usage_facts(frame(spark, [log], "interval")), UsageFacts, "topic", most=1)) == 1
     assert found.left_out == {}
 
@@ -52,5 +52,7 @@ def test_rows_that_tie_are_in_one_order_wherever_their_lines_were(spark, names):
         log.limit(10, throttled_ms=500.0)
         logs.append(log)
     episodes = episode_facts(frame(spark, logs, "limit"))
-    rows = Found().rows("episodes", episodes.repartition(4, "proxy_id"), EpisodeFacts, F.desc("throttled_s"), "name")
+    rows = ReportTables().rows(
+        "episodes", episodes.repartition(4, "proxy_id"), EpisodeFacts, F.desc("throttled_s"), "name"
+    )
     assert [row.proxy_id for row in rows] == ["a", "b", "c", "d"]

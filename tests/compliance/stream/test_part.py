@@ -9,7 +9,16 @@ import pytest
 
 from compliance.schema import LONGEST_QUARANTINED
 from compliance.stream import partition_reader as module
-from compliance.stream.partition_reader import FOUND, QUARANTINE, ROWS, WINDOWS, Found, Known, Part, decoded
+from compliance.stream.partition_reader import (
+    FOUND,
+    QUARANTINE,
+    ROWS,
+    WINDOWS,
+    KnownBatch,
+    PartNumbers,
+    PartReader,
+    decoded,
+)
 from compliance.stream.runs import Seen
 from compliance.stream.windows import TABLES, merged, table_of, windows_of
 from tests.compliance.arrow import lines_of, seen_of
@@ -29,10 +38,10 @@ class Read:
             pa.RecordBatch.from_pylist([{"value": line, "file": "f", "block": 0} for line in lines], SCHEMA)
             for lines in batches
         ]
-        self.pieces = list(Part(3, known or Known(), tables).read(iter(given)))
+        self.pieces = list(PartReader(3, known or KnownBatch(), tables).read(iter(given)))
         assert {piece.part for piece in self.pieces} == {3}
         assert self.pieces[-1].name == FOUND
-        self.found = msgspec.msgpack.decode(self.pieces[-1].content, type=Found)
+        self.found = msgspec.msgpack.decode(self.pieces[-1].content, type=PartNumbers)
 
     def of(self, name):
         return [piece for piece in self.pieces if piece.name == name]
@@ -79,7 +88,7 @@ def test_of_a_malformed_line_the_beginning_is_kept_as_text_whatever_it_is():
 
 def test_copies_are_left_out_of_rows_and_windows_but_are_read():
     lines = planted("a", 4).encoded()
-    known = Known(seen_of(planted("a", 1)))
+    known = KnownBatch(seen_of(planted("a", 1)))
     read = Read(lines[:6], lines[4:] * 2, known=known)
     (rows,) = read.rows().values()
     assert sorted(row["seq"] for row in rows) == list(range(3, 12))
@@ -132,7 +141,7 @@ def test_so_many_lines_are_handed_on_at_a_time_and_so_much_of_what_is_malformed(
 
 def test_what_is_known_of_other_parts_is_heeded():
     log = planted("a", 4)
-    known = Known(parts={2: seen_of(planted("a", 1)), 3: seen_of(log), 4: seen_of(log)}, above={("f", 0): 100})
+    known = KnownBatch(parts={2: seen_of(planted("a", 1)), 3: seen_of(log), 4: seen_of(log)}, above={("f", 0): 100})
     (rows,) = Read(log.encoded(), known=known).rows().values()
     assert sorted((row["seq"], row["line"]) for row in rows) == [(seq, 101 + seq) for seq in range(3, 12)]
 
@@ -155,7 +164,7 @@ def test_files_have_the_names_that_they_have_and_topics_theirs():
         block = pa.record_batch([[line], [told], [0]], schema=SCHEMA)
         offset = pa.record_batch([block["value"], block["file"], block["block"]], names=["value", "file", "line"])
         for batch, expected in ((block, name), (offset, told)):
-            (rows, _) = Part(0, Known(), ()).read(iter([batch]))
+            (rows, _) = PartReader(0, KnownBatch(), ()).read(iter([batch]))
             assert table_of([rows.content], Read.schema)["file"].to_pylist() == [expected]
 
 

@@ -1,10 +1,18 @@
 import msgspec
 import pyarrow as pa
 
-from compliance.stream.partition_reader import FOUND, SPARK_SCHEMA, Found, Piece, decoded, encoded, pieces_of
+from compliance.stream.partition_reader import (
+    FOUND,
+    SPARK_SCHEMA,
+    PartitionPiece,
+    PartNumbers,
+    decoded,
+    encoded,
+    pieces_of,
+)
 from compliance.stream.runs import Span
 
-FOUND_OF_SIX = Found(
+FOUND_OF_SIX = PartNumbers(
     lines=6,
     malformed=1,
     copies=2,
@@ -17,13 +25,16 @@ FOUND_OF_SIX = Found(
 
 
 def test_what_a_part_hands_on_is_what_the_driver_gets():
-    pieces = [Piece(3, "rows", b"\x00\xff", "2026-11-21"), Piece(4, FOUND, msgspec.msgpack.encode(FOUND_OF_SIX))]
+    pieces = [
+        PartitionPiece(3, "rows", b"\x00\xff", "2026-11-21"),
+        PartitionPiece(4, FOUND, msgspec.msgpack.encode(FOUND_OF_SIX)),
+    ]
     batches = [piece.batch() for piece in pieces]
     assert pieces_of(pa.Table.from_batches(batches)) == pieces
     assert [f"{name} " for name in batches[0].schema.names] == [
         f"{field.split()[0]} " for field in SPARK_SCHEMA.split(", ")
     ]
-    assert msgspec.msgpack.decode(pieces[1].content, type=Found) == FOUND_OF_SIX
+    assert msgspec.msgpack.decode(pieces[1].content, type=PartNumbers) == FOUND_OF_SIX
     assert FOUND_OF_SIX.rows == 3
 
 

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from compliance.stream.options import JobError
-from compliance.stream.storage import KEPT, VERSION, State, Totals
+from compliance.stream.storage import KEPT, VERSION, State, TableTotals
 
 pytestmark = pytest.mark.spark
 TABLE = pa.table({"x": [1, 2, 3]})
@@ -14,19 +14,19 @@ def test_before_the_first_step_there_is_nothing(spark, tmp_path):
     state = State(spark, str(tmp_path))
     assert (state.before(0), state.totals(None), state.read(None, "seen", TABLE.schema)) == (
         None,
-        Totals(),
+        TableTotals(),
         TABLE.slice(0, 0),
     )
 
 
 def test_a_step_counts_when_it_is_whole(spark, tmp_path):
     state = State(spark, str(tmp_path))
-    state.end(0, Totals(lines=1))
+    state.end(0, TableTotals(lines=1))
     state.write(1, "seen", TABLE)
     assert state.before(2) == 0
-    state.end(1, Totals(lines=2))
+    state.end(1, TableTotals(lines=2))
     assert state.before(2) == 1
-    assert state.totals(1) == Totals(lines=2)
+    assert state.totals(1) == TableTotals(lines=2)
     state.begin(1)
     assert state.before(2) == 0
 
@@ -42,7 +42,7 @@ def test_what_was_written_is_read_and_a_second_writing_replaces_it(spark, tmp_pa
 def test_old_steps_are_removed(spark, tmp_path):
     state = State(spark, str(tmp_path))
     for step in range(KEPT + 2):
-        state.end(step, Totals())
+        state.end(step, TableTotals())
     assert sorted(path.name for path in (tmp_path / "state").iterdir()) == [
         f"step={step}" for step in range(2, 2 + KEPT)
     ]
@@ -53,7 +53,7 @@ def test_old_steps_are_removed(spark, tmp_path):
 )
 def test_what_another_version_kept_is_refused_with_the_remedy(spark, tmp_path, said, version):
     state = State(spark, f"{tmp_path}/out/_work")
-    state.end(0, Totals(lines=5))
+    state.end(0, TableTotals(lines=5))
     state.check()
     (tmp_path / "out/_work/state/step=0/totals.json").write_text(json.dumps(said))
     told = rf"/out: .*_work/state is of version {version}, and .* give another --out, or delete this folder"
