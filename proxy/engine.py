@@ -95,7 +95,7 @@ class NearEngine(Engine):
         self.admission = Admission(config, counters, clock, policies)
         self._goes_on = False
 
-    def admittance(self, connection: Connection, client: PeerTransport) -> SessionAdmission:  # noqa: ARG002 - a worker's needs it
+    def session_admission(self, connection: Connection, client: PeerTransport) -> SessionAdmission:  # noqa: ARG002 - a worker's needs it
         """Return the admission of a new session: of its client, its lookups and its streams."""
         return LocalAdmission(self.admission, connection, self.rejects)
 

@@ -70,7 +70,7 @@ def first_paragraph(text: str) -> str:
 
 
 _OF_EVERY_REQUEST = frozenset({400, 408, 413, 429, 500})
-_OF_DOORS = frozenset({401, 403})
+_OF_AUTHENTICATION = frozenset({401, 403})
 _HEADERS: dict[int, dict[str, Any]] = {
     401: {"WWW-Authenticate": {"schema": {"const": "Bearer"}}},
     429: {"Retry-After": {"description": "seconds", "schema": {"type": "string", "pattern": "^[0-9]+$"}}},
@@ -157,7 +157,7 @@ def _parameter(place: str, key: Key) -> dict[str, Any]:
 
 
 def _statuses(path: str, said: Described) -> list[int]:
-    return sorted(said.refuses | _OF_EVERY_REQUEST | (frozenset() if path in ALWAYS_OPEN else _OF_DOORS))
+    return sorted(said.refuses | _OF_EVERY_REQUEST | (frozenset() if path in ALWAYS_OPEN else _OF_AUTHENTICATION))
 
 
 class OpenApiRest:

@@ -102,14 +102,14 @@ class AdminAccess(BaseModel):
 
     tokens: Path | None = Field(
         None,
-        description="YAML file of who may call, see [Doors](operating.md#doors); none: no token is needed, which only "
+        description="YAML file of who may call, see [Authentication](operating.md#authentication); none: no token is needed, which only "
         "loopback and tls.client_ca allow",
     )
     tls: AdminTls | None = None
     hosts: tuple[HostName, ...] = Field(
         (),
         description="further names by which callers reach an address without tokens and TLS; IP addresses, localhost "
-        "and the name in admin are always allowed, see [Doors](operating.md#doors)",
+        "and the name in admin are always allowed, see [Authentication](operating.md#authentication)",
     )
     max_body: Size = Field(64 * 1024, gt=0, le=16 * 1024**2, description="bytes that the body of a request may have")
     max_policies_body: Size = Field(

@@ -16,7 +16,7 @@ from accesslog.record import (
 from limiter.limiter import Limiter, Stream
 from proxy.config.sections import AccessLogSettings as Section
 from proxy.observe.connection import Connection
-from proxy.observe.crash_recovery import rescue
+from proxy.observe.crash_recovery import recover
 from proxy.observe.log_files import LogFiles, operator_notices
 from proxy.observe.log_lines import (
     Levels,
@@ -193,6 +193,6 @@ def open_access_log(section: Section, proxy_id: str) -> AccessLog:
     keep = Keep(section.retain_age, section.retain_size)
     rotation = Rotation(section.rotate_size, section.rotate_age, section.fsync, keep)
     section.dir.mkdir(parents=True, exist_ok=True)
-    losses = Losses(writer.boot_id, rescue(section.dir, proxy_id))
+    losses = Losses(writer.boot_id, recover(section.dir, proxy_id))
     disk = LogWriter(section.dir, (proxy_id, writer.boot_id), rotation, losses, operator_notices())
     return AccessLog(writer, LogFiles(disk, section.queue))

@@ -32,7 +32,7 @@ class _Tail(msgspec.Struct):
 _DECODER = msgspec.json.Decoder(_Tail)
 
 
-def rescue(folder: Path, proxy_id: str) -> list[Loss]:
+def recover(folder: Path, proxy_id: str) -> list[Loss]:
     """Give each abandoned file of a proxy the name under which readers look for it; empty ones are deleted.
 
     Returns:

@@ -231,7 +231,7 @@ class LogFile:
         self._unfinished = unfinished
         self._sync = sync
         self._file = FileIO(open_regular(unfinished, NEW), "w")
-        fcntl.flock(self._file, fcntl.LOCK_EX)  # so that `rescue` knows it from one that was left
+        fcntl.flock(self._file, fcntl.LOCK_EX)  # so that `recover` knows it from one that was left
 
     @property
     def is_gone(self) -> bool:

@@ -71,7 +71,7 @@ class Engine:
         self.config = config
         self.clock = clock
         self.counters = counters
-        self.disbelief = OversizedBatchLog(counters, clock)
+        self.oversized_batches = OversizedBatchLog(counters, clock)
         self.dispatch_rules = config.dispatch.rules()
         self.shared = TransportContext(counters)
         self.held = SharedBudget(config.publish.hold_total, HoldLog(clock).turned, self.shared.heap.freed)
@@ -92,6 +92,6 @@ class Engine:
         """The bytes that are kept for one connection: its streams, and its requests without an answer."""
         return Claim(self.memory, connection.client_network)
 
-    def admittance(self, connection: Connection, client: PeerTransport) -> SessionAdmission:
+    def session_admission(self, connection: Connection, client: PeerTransport) -> SessionAdmission:
         """What a session asks whether its client, its lookups and its streams may come in."""
         raise NotImplementedError

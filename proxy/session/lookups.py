@@ -111,12 +111,12 @@ class SessionLookups:
         requests: Where the answers are awaited.
         tasks: Where redirects are followed.
         reply: Sends a late answer to the client.
-        admittance: Says whether the client asks too often.
+        admission: Says whether the client asks too often.
         greeting: The client's CONNECT, with which redirects are followed.
     """
 
     __slots__ = (
-        "_admittance",
+        "_admission",
         "_engine",
         "_greeting",
         "_memory",
@@ -135,7 +135,7 @@ class SessionLookups:
         requests: Requests,
         tasks: Tasks,
         reply: Callable[[bytes], None],
-        admittance: SessionAdmission,
+        admission: SessionAdmission,
         greeting: bytes,
     ) -> None:
         self._greeting = greeting
@@ -145,7 +145,7 @@ class SessionLookups:
         self._requests = requests
         self._tasks = tasks
         self._reply = reply
-        self._admittance = admittance
+        self._admission = admission
         self._watchers = Watchers(memory)
 
     def asked(self, command: CommandLookupTopic) -> bytes:
@@ -198,7 +198,7 @@ class SessionLookups:
             # Not ServiceNotReady: it makes Java clients drop the connection.
             raise RefusedError(TooManyRequests, "too many lookups in flight at this proxy")
         try:
-            self._admittance.look_up()
+            self._admission.look_up()
             return self._requests.forward(command, act, keeps)
         except NotAdmittedError as error:
             self._slots.add(-1)

@@ -194,7 +194,7 @@ class Forwarding:
     Args:
         session: The session.
         engine: The objects that all sessions share.
-        admittance: The session's admission of lookups and streams.
+        admission: The session's admission of lookups and streams.
         memory: Counts the memory kept for the client.
         greeting: The client's CONNECT as it was sent to the broker; also sent when a redirect is followed.
 
@@ -224,7 +224,7 @@ class Forwarding:
     )
 
     def __init__(
-        self, session: "Session", engine: Engine, admittance: SessionAdmission, memory: Claim, greeting: bytes
+        self, session: "Session", engine: Engine, admission: SessionAdmission, memory: Claim, greeting: bytes
     ) -> None:
         client, broker, connection = session.client, session.broker, session.connection
         counters, publish = engine.counters, engine.config.publish
@@ -240,7 +240,7 @@ class Forwarding:
         self.keep_alive = KeepAlive(self._send_pongs, self._look_for_client, self._holds_any)
 
         def oversized(messages: int) -> None:
-            engine.disbelief.met(messages, connection.client_address)
+            engine.oversized_batches.met(messages, connection.client_address)
 
         to_broker, to_client = FrameWriter(broker.writer), FrameWriter(client.writer, client)
         self.to_client = DataPath(
@@ -279,12 +279,12 @@ class Forwarding:
             most_messages=publish.max_batch_messages,
         )
         paths, reply = (self.to_broker, self.to_client), to_client.reply
-        self._streams = streams = Streams(engine, connection, admittance, paths, self._requests, memory, reply)
+        self._streams = streams = Streams(engine, connection, admission, paths, self._requests, memory, reply)
         self.graceful_close = GracefulClose(
             streams, broker.write_eof, self._tasks, engine.config.linger, session.finish
         )
         self.blocks = SessionBlocks(engine.blocklist, streams, reply)
-        lookups = SessionLookups(engine, self._slots, memory, self._requests, self._tasks, reply, admittance, greeting)
+        lookups = SessionLookups(engine, self._slots, memory, self._requests, self._tasks, reply, admission, greeting)
         self._from_client = ClientCommands(streams, self._requests, self.blocks, lookups, reply, counters)
         self._from_broker = BrokerCommands(streams, self._requests, client, to_broker, session.greeted, counters)
 
@@ -390,7 +390,7 @@ class Session(TransportOwner):
         """The end to report, whichever connection goes first."""
         self._started_at = engine.clock()
         self._turned_away: BlockedClientResponder | None = None
-        self._admittance = engine.admittance(self.connection, self.client)
+        self._admission = engine.session_admission(self.connection, self.client)
         self._memory: Claim | None = None
         """Memory kept for the client; set once that is more than every session takes."""
         self._greeting_kept = 0
@@ -415,7 +415,7 @@ class Session(TransportOwner):
             self._engine.sessions.add(self)
             self._log.opened(self.connection)
             self._engine.connector.begin(self)
-            self._admittance.connect(self.not_connected)
+            self._admission.connect(self.not_connected)
 
     def arrived(self, transport: PeerTransport, chunk: bytes) -> None:
         """Handle bytes of a transport that has no receiver: none yet, or none any more."""
@@ -556,7 +556,7 @@ class Session(TransportOwner):
         if self.state is _DIALLING:
             self._wait_for_broker()
             return
-        if self._admittance.waits():
+        if self._admission.waits():
             return
         greeting = GREETINGS.find(self._greeting) or read_greeting(self._greeting)
         if greeting is None:
@@ -640,7 +640,7 @@ class Session(TransportOwner):
     def _forward(self) -> Forwarding:
         """Return the forwarding, made if there is none; if the broker is there, it receives all that is read."""
         if self.forwarding is None:
-            self.forwarding = Forwarding(self, self._engine, self._admittance, self._kept(), self._connect)
+            self.forwarding = Forwarding(self, self._engine, self._admission, self._kept(), self._connect)
         if self.state is _RELAYING:
             self.client.receiver, self.broker.receiver = self.forwarding.to_broker, self.forwarding.to_client
         return self.forwarding
@@ -689,7 +689,7 @@ class Session(TransportOwner):
             self.forwarding.stop()
         if self._memory is not None:
             self._memory.end()
-        self._admittance.disconnect()
+        self._admission.disconnect()
         self._engine.sessions.discard(self)
         for transport in (self.client, self.broker):
             transport.end_all_causes()

@@ -123,7 +123,7 @@ class Streams:
     Args:
         engine: Has the limits of the streams.
         connection: The client's connection.
-        admittance: Bounds the number of streams and the rate of subscribing.
+        admission: Bounds the number of streams and the rate of subscribing.
         paths: The data path of producers, and that of consumers.
         requests: The pending requests, for those of the proxy's own.
         memory: Counts the memory of the streams.
@@ -131,7 +131,7 @@ class Streams:
     """
 
     __slots__ = (
-        "_admittance",
+        "_admission",
         "_closing",
         "_drops_from",
         "_engine",
@@ -151,7 +151,7 @@ class Streams:
         self,
         engine: Engine,
         connection: Connection,
-        admittance: SessionAdmission,
+        admission: SessionAdmission,
         paths: tuple[DataPath, DataPath],
         requests: Requests,
         memory: Claim,
@@ -164,7 +164,7 @@ class Streams:
         self._memory = memory
         self._reply = reply
         self.rejects = engine.rejects
-        self._admittance = admittance
+        self._admission = admission
         # As sets they would be three times as large in a connection that has none.
         self._opening: dict[Stream, tuple[int, int]] = {}
         """The request ids, the proxy's and the client's, of openings that the broker has not answered."""
@@ -228,11 +228,11 @@ class Streams:
             raise RefusedError(TooManyRequests, TOO_MANY_DEBTS)
         stream = Stream(name, (), path.release, self.connection)
         try:
-            self._admittance.open(stream, topic)
+            self._admission.open(stream, topic)
         except NotAdmittedError as error:
             raise RefusedError(error_of(error), str(error)) from None
         if not self._memory.take(_memory_of(name)):
-            self._admittance.close(stream)
+            self._admission.close(stream)
             raise RefusedError(TooManyRequests, TOO_MUCH_KEPT)
         path.streams[name.stream_id] = stream
         whose = self.connection
@@ -266,7 +266,7 @@ class Streams:
         if self._drops_from is not None:
             self._drops_from.pop(stream, None)
         self._give_up(stream)
-        self._admittance.close(stream)
+        self._admission.close(stream)
         self._memory.add(-_memory_of(stream.name))
         path = self._path_of(stream)
         path.forget(stream)
@@ -419,17 +419,17 @@ class Streams:
             if len(name) > MOST_NAME_BYTES:
                 raise NameTooLongError(f"a producer's name of {len(name)} characters, {MOST_NAME_BYTES} are allowed")
             stream.is_accepted = True
-            self._admittance.accepted(stream)
+            self._admission.accepted(stream)
             before = _memory_of(stream.name)
             self._engine.registry.name(stream, name, self._engine.clock())
             self._memory.add(_memory_of(stream.name) - before)
         else:
             stream.is_accepted = stream not in self._closing
-            self._admittance.accepted(stream)
+            self._admission.accepted(stream)
 
     def waits(self, stream: Stream) -> None:
         """Record that the broker has let a producer in that waits until others have gone; another answer follows."""
-        self._admittance.accepted(stream)
+        self._admission.accepted(stream)
 
     def close_answered(self, answer: CommandSuccess | CommandError, stream: Stream) -> None:
         """Handle the broker's answer to a CLOSE.

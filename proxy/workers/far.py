@@ -13,7 +13,7 @@ from proxy.observe.counters import Counters
 from proxy.session.admission import SessionAdmission
 from proxy.session.engine import Engine
 from proxy.session.transport import PeerTransport
-from proxy.workers.far_admission import FarAdmission, FarAdmittance
+from proxy.workers.far_admission import FarAdmission, FarSessionAdmission
 
 
 class FarRegistry:
@@ -85,9 +85,9 @@ class FarEngine(Engine):
         self.rate_limiter = deputy
         self._far = far
 
-    def admittance(self, connection: Connection, client: PeerTransport) -> SessionAdmission:
+    def session_admission(self, connection: Connection, client: PeerTransport) -> SessionAdmission:
         """What a session asks whether its client, its lookups and its streams may come in."""
-        return FarAdmittance(self._far, connection, self.rejects, client)
+        return FarSessionAdmission(self._far, connection, self.rejects, client)
 
 
 def share_of(config: Config, index: int) -> Config:

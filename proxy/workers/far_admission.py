@@ -96,7 +96,7 @@ class _FarPlace(Slot):
         self._far.leave(self._number)
 
 
-class FarAdmittance(SessionAdmission):
+class FarSessionAdmission(SessionAdmission):
     """Asks for one session, and keeps what it has to give back.
 
     Args:

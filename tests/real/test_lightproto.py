@@ -168,7 +168,7 @@ class Believed:
         if isinstance(command, Opening):
             Streams.name_of(command)
         elif hasattr(command, "topic") and not isinstance(command.topic, str):
-            raise RefusedError(InvalidTopicName, "Lookups and Admittance read it")
+            raise RefusedError(InvalidTopicName, "lookups and admission read it")
         values = {java: getattr(command, name) for name, java in _PROTOBUF.items() if hasattr(command, name)}
         optional = {java: "" for name, java in _PROTOBUF.items() if java in values and not command.HasField(name)}
         self._fields = {java: _as_java(value) for java, value in (values | optional).items() if _is_said(value)}

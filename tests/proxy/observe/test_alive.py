@@ -1,4 +1,4 @@
-from proxy.observe.crash_recovery import rescue
+from proxy.observe.crash_recovery import recover
 from proxy.observe.log_writer import RunLock, alive_name
 
 BOOT, EARLIER = "20261121T112900-0a1b2c3d", "20261121T102900-0a1b2c3d"
@@ -11,7 +11,7 @@ def names(folder):
 def test_the_sign_is_there_until_the_orderly_end(tmp_path):
     alive = RunLock(tmp_path, "east", BOOT)
     assert names(tmp_path) == [alive_name("east", BOOT)]
-    assert rescue(tmp_path, "east") == []
+    assert recover(tmp_path, "east") == []
     alive.end()
     assert names(tmp_path) == []
 
@@ -22,16 +22,16 @@ def test_a_sign_that_was_deleted_is_made_again(tmp_path):
     alive.be_there()
     alive.be_there()
     assert names(tmp_path) == [alive_name("east", BOOT)]
-    assert rescue(tmp_path, "east") == []
+    assert recover(tmp_path, "east") == []
     alive.end()
 
 
 def test_the_sign_of_a_killed_run_stays_until_the_log_says_what_it_lost(tmp_path):
     (tmp_path / alive_name("east", EARLIER)).touch()
     alive = RunLock(tmp_path, "east", BOOT)
-    assert [loss.of_boot for loss in rescue(tmp_path, "east")] == [EARLIER]
+    assert [loss.of_boot for loss in recover(tmp_path, "east")] == [EARLIER]
     alive.declared(BOOT)
-    assert [loss.of_boot for loss in rescue(tmp_path, "east")] == [EARLIER]
+    assert [loss.of_boot for loss in recover(tmp_path, "east")] == [EARLIER]
     alive.declared(EARLIER)
     assert names(tmp_path) == [alive_name("east", BOOT)]
     alive.end()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from proxy.observe import log_writer
-from proxy.observe.crash_recovery import rescue
+from proxy.observe.crash_recovery import recover
 from proxy.observe.log_lines import LogLines, Writer
 from proxy.observe.log_writer import Keep, LineRun, LogFile, LogWriter, Loss, Losses, Notices, Rotation
 from tests.proxy.observe.log_disk import BOOT, LONG, PROXY, Disk, FussyFile, closed_name, open_name
@@ -253,7 +253,7 @@ def test_an_end_of_which_the_disk_took_nothing_is_found_by_the_next_run(tmp_path
     fussy.refuses_to_open = OSError(errno.ENOSPC, "no space left")
     disk.write(b"lost\n")
     assert not LogLines(Writer(PROXY, BOOT), disk.files).close(10)
-    (loss,) = rescue(tmp_path / "log", PROXY)
+    (loss,) = recover(tmp_path / "log", PROXY)
     assert (loss.of_boot, loss.cause, loss.lost_lines, loss.first_seq) == (BOOT, "killed", None, 1)
 
 
@@ -266,7 +266,7 @@ def test_an_end_whose_losses_the_log_tells_of_leaves_no_sign(tmp_path: Path, fus
     (loss,) = disk.losses.take()
     disk.files.write(b"loss\n", 1, 1, (loss,))
     assert disk.files.close(10)
-    assert rescue(tmp_path / "log", PROXY) == []
+    assert recover(tmp_path / "log", PROXY) == []
 
 
 def test_a_folder_that_cannot_be_made_is_told_at_once(tmp_path: Path) -> None:

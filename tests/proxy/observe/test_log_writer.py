@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from accesslog.record import HeartbeatLine, Line, LossLine
 from proxy.observe import log_writer
-from proxy.observe.crash_recovery import rescue
+from proxy.observe.crash_recovery import recover
 from proxy.observe.log_files import LogFiles
 from proxy.observe.log_lines import LineSpan, LogLines, Writer
 from proxy.observe.log_writer import LineBatch, LineRun, LogName, LogWriter, Loss, Losses, Notices, Rotation
@@ -67,7 +67,7 @@ class Run:
 
     def __init__(self, folder: Path, number: int) -> None:
         self.boot_id = f"20261121T112900-{number:08x}"
-        losses = Losses(self.boot_id, rescue(folder, PROXY) if folder.exists() else [])
+        losses = Losses(self.boot_id, recover(folder, PROXY) if folder.exists() else [])
         notices = Notices(lambda _trouble, _error: None, lambda _files, _size: None)
         self.files = Direct(LogWriter(folder, (PROXY, self.boot_id), ROTATION, losses, notices))
         self.lines = LogLines(Writer(PROXY, self.boot_id), cast("LogFiles", self.files))

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from accesslog.record import Line
-from proxy.observe.crash_recovery import rescue
+from proxy.observe.crash_recovery import recover
 from tests.proxy.observe.log_disk import Disk
 from tests.waiting import wait_for
 
@@ -71,7 +71,7 @@ def test_killed_in_the_middle_of_writing_it_leaves_whole_lines_and_one_torn_at_m
         finally:
             process.send_signal(signal.SIGKILL)
 
-    (loss,) = rescue(tmp_path, "east")
+    (loss,) = recover(tmp_path, "east")
 
     *lines, rest = b"".join(file.read_bytes() for file in sorted(tmp_path.glob("[!.]*.jsonl"))).split(b"\n")
     seqs = [msgspec.json.decode(line, type=Line).seq for line in lines]

@@ -72,14 +72,14 @@ class Opened:
 
         self.to_broker, self.to_client = path(SEND, self.asked), path(MESSAGE, self.written)
         connection = Connection(1, address)
-        admittance = LocalAdmission(world.engine.admission, connection, world.engine.rejects)
+        admission = LocalAdmission(world.engine.admission, connection, world.engine.rejects)
         relays = self.to_broker, self.to_client
         self.memory = world.engine.memory_of(connection)
         self.requests = Requests(self.memory, world.counters)
         self.streams = Streams(
             world.engine,
             connection,
-            admittance,
+            admission,
             relays,
             self.requests,
             self.memory,

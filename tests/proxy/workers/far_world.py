@@ -10,7 +10,7 @@ from proxy.observe.connection import Connection
 from proxy.observe.log_lines import Shown, as_they_are
 from proxy.session.transport import PeerTransport
 from proxy.workers.doorkeeper import Doorkeeper
-from proxy.workers.far_admission import FarAdmission, FarAdmittance
+from proxy.workers.far_admission import FarAdmission, FarSessionAdmission
 from proxy.workers.letters import Accepted, Bounds, Down, Enter, Left, Up
 from tests.proxy.conversation import World
 
@@ -28,7 +28,7 @@ class FarWorld(World):
         """Not heard yet."""
         self.far = FarAdmission(self._to_supervisor)
         self.doorkeeper = Doorkeeper(self.engine.admission, self._to_worker)
-        self.engine.admittance = self._admittance  # type: ignore[method-assign]  # as a worker's engine does
+        self.engine.session_admission = self._admission  # type: ignore[method-assign]  # as a worker's engine does
         self.engine.admission.changed = self._bounds_changed
         self._bounds_changed()
 
@@ -45,8 +45,8 @@ class FarWorld(World):
         assert self.far._open == {}
         assert len(self.doorkeeper) == 0
 
-    def _admittance(self, connection: Connection, client: PeerTransport) -> FarAdmittance:
-        return FarAdmittance(self.far, connection, self.engine.rejects, client)
+    def _admission(self, connection: Connection, client: PeerTransport) -> FarSessionAdmission:
+        return FarSessionAdmission(self.far, connection, self.engine.rejects, client)
 
     def _bounds_changed(self) -> None:
         self.far.heard(Bounds(sorted(self.engine.admission.in_force)))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.observe.crash_recovery import rescue
+from proxy.observe.crash_recovery import recover
 from proxy.observe.log_writer import LogFile, alive_name
 from tests.proxy.observe.log_disk import BOOT, LONG, PROXY, Disk, closed_name, open_name
 from tests.proxy.odd_files import broken_link, fifo, folder, link_to_fifo
@@ -48,7 +48,7 @@ def line(seq: int) -> bytes:
 def test_what_a_killed_run_wrote_gets_its_name_a_torn_line_last(tmp_path: Path, left: bytes) -> None:
     (tmp_path / open_name(2)).write_bytes(left)
 
-    rescue(tmp_path, PROXY)
+    recover(tmp_path, PROXY)
 
     (closed,) = tmp_path.iterdir()
     assert (closed.name, closed.read_bytes()) == (closed_name(2), left)
@@ -61,7 +61,7 @@ def test_what_is_no_file_is_passed_over_and_told(tmp_path: Path, name: str, make
     (tmp_path / open_name(1)).write_bytes(line(7))
     (tmp_path / alive_name(PROXY, OTHER)).touch()
     with capture_logs() as logs:
-        losses = rescue(tmp_path, PROXY)
+        losses = recover(tmp_path, PROXY)
     assert os.path.lexists(odd)
     assert odd.name == name
     assert {str(odd)} == {log["file"] for log in logs if "passed over" in log["event"]}
@@ -79,7 +79,7 @@ def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
 def test_an_empty_file_goes(tmp_path: Path) -> None:
     (tmp_path / open_name(0)).touch()
 
-    rescue(tmp_path, PROXY)
+    recover(tmp_path, PROXY)
 
     assert list(tmp_path.iterdir()) == []
 
@@ -89,14 +89,14 @@ def test_files_of_another_proxy_are_left_alone(tmp_path: Path, other: str) -> No
     (tmp_path / open_name(0)).write_bytes(b"one\n")
     (tmp_path / alive_name(PROXY, BOOT)).touch()
 
-    assert rescue(tmp_path, other) == []
+    assert recover(tmp_path, other) == []
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted((open_name(0), alive_name(PROXY, BOOT)))
 
 
 def test_files_of_a_proxy_with_a_longer_name_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / open_name(0).replace(PROXY, f"{PROXY}-2")).write_bytes(b"one\n")
 
-    assert rescue(tmp_path, PROXY) == []
+    assert recover(tmp_path, PROXY) == []
     assert [path.name for path in tmp_path.glob(".*")] == [open_name(0).replace(PROXY, f"{PROXY}-2")]
 
 
@@ -104,7 +104,7 @@ def test_a_closed_file_of_the_name_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / open_name(2)).write_bytes(b"new\n")
     (tmp_path / closed_name(2)).write_bytes(b"old\n")
 
-    rescue(tmp_path, PROXY)
+    recover(tmp_path, PROXY)
 
     assert (tmp_path / closed_name(2)).read_bytes() == b"old\n"
 
@@ -125,7 +125,7 @@ def test_of_a_run_that_was_killed_it_is_said_where_its_log_ends(tmp_path: Path, 
         (tmp_path / name).write_bytes(data)
     (tmp_path / alive_name(PROXY, BOOT)).touch()
 
-    (loss,) = rescue(tmp_path, PROXY)
+    (loss,) = recover(tmp_path, PROXY)
 
     assert (loss.of_boot, loss.cause, loss.lost_lines) == (BOOT, "killed", None)
     assert (loss.first_seq, loss.last_seq) == (first_lost, None)
@@ -136,7 +136,7 @@ def test_of_a_run_that_was_killed_it_is_said_where_its_log_ends(tmp_path: Path, 
 def test_a_sign_that_cannot_be_read_keeps_nobody_from_starting(tmp_path: Path) -> None:
     (tmp_path / alive_name(PROXY, BOOT)).mkdir()
 
-    assert rescue(tmp_path, PROXY) == []
+    assert recover(tmp_path, PROXY) == []
 
 
 def test_a_run_that_is_being_written_is_left_until_its_process_is_killed(tmp_path: Path) -> None:
@@ -146,11 +146,11 @@ def test_a_run_that_is_being_written_is_left_until_its_process_is_killed(tmp_pat
             assert writer.stdout is not None
             assert writer.stdout.readline() == b"written\n"
             wait_for_content(tmp_path / open_name(0))
-            assert rescue(tmp_path, PROXY) == []
+            assert recover(tmp_path, PROXY) == []
         finally:
             writer.send_signal(signal.SIGKILL)
 
-    assert [loss.of_boot for loss in rescue(tmp_path, PROXY)] == [BOOT]
+    assert [loss.of_boot for loss in recover(tmp_path, PROXY)] == [BOOT]
     assert (tmp_path / closed_name(0)).read_bytes() == b"one\n"
 
 
@@ -159,7 +159,7 @@ def test_a_run_of_this_very_process_is_left(tmp_path: Path) -> None:
     disk.write(b"one\n")
     wait_for_content(tmp_path / open_name(0))
 
-    assert rescue(tmp_path, PROXY) == []
+    assert recover(tmp_path, PROXY) == []
 
     assert disk.files.close(10)
     assert [path.name for path in tmp_path.iterdir()] == [closed_name(0)]
