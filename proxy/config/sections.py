@@ -102,8 +102,8 @@ class AdminAccess(BaseModel):
 
     tokens: Path | None = Field(
         None,
-        description="YAML file of who may call, see [Authentication](operating.md#authentication); none: no token is needed, which only "
-        "loopback and tls.client_ca allow",
+        description="YAML file of who may call, see [Authentication](operating.md#authentication); none: no token is "
+        "needed, which only loopback and tls.client_ca allow",
     )
     tls: AdminTls | None = None
     hosts: tuple[HostName, ...] = Field(
