@@ -116,6 +116,13 @@ def test_a_namespaces_own_resource_group_comes_before_its_tenants() -> None:
     assert [name for _, name, *_ in in_force(policies)] == ["gold"]
 
 
+@pytest.mark.parametrize("attached", ["t", "t/n"])
+def test_a_resource_group_limits_what_is_attached_whether_a_tenant_or_a_namespace_alone(attached: str) -> None:
+    policies = policies_of((Setting.RESOURCE_GROUP, "gold", value(5)))
+    (policies.groups_of_namespaces if "/" in attached else policies.groups_of_tenants)[attached] = "gold"
+    assert [name for _, name, *_ in in_force(policies)] == ["gold"]
+
+
 def test_a_network_that_limits_nothing_does_not_hide_the_wider_one() -> None:
     policies = policies_of(
         (Setting.ADDRESS, "10.0.0.0/8", value(5)), (Setting.ADDRESS, "10.1.0.0/16", Value(Limit(), "rest"))
