@@ -146,7 +146,7 @@ def test_the_report_judges_it(run: Run, said: dict[str, Any], folder: Path) -> N
     assert said["log"]
     run("sluice", "report", "--access-log", folder / "log", "--out", folder / "report")
     report = msgspec.json.decode((folder / "report" / "report.json").read_bytes())
-    found = [one for one in report["verdicts"] if (one["scope"], one["name"]) == ("level", WORD)]
+    found = [one for one in report["rollups"] if (one["scope"], one["name"]) == ("level", WORD)]
     assert [(one["containment"], one["entitlement"], one["worst"]) for one in found] == [
         ("compliant", "compliant", f"publish {WORD} {NAME}@acme")
     ]
