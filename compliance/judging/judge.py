@@ -126,7 +126,9 @@ def held_ms(*, whole: bool = False) -> Column:
         whole: Also before the line.
     """
     until_ms = (F.unix_micros("end") - F.unix_micros("held_since")) / 1e3
-    return F.coalesce(until_ms if whole else F.least(until_ms, F.col("duration_ms")), F.lit(0.0))
+    within_ms = until_ms if whole else F.least(until_ms, F.col("duration_ms"))
+    # The least of null and something is that.
+    return F.when(F.col("held_since").isNull(), F.lit(0.0)).otherwise(within_ms)
 
 
 def stream_sums(intervals: DataFrame, levels: DataFrame) -> DataFrame:
