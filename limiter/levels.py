@@ -11,7 +11,7 @@ all topics of a tenant, a namespace or a partitioned topic together.
 
 A new level is one more record in `LEVELS`: the limiter, the configuration file, REST, `sluice explain`, the metrics,
 the access log and the report read it from there. Only what no level looks at yet (see `Part`) is added elsewhere, too:
-to `ClientIdentity`, and to the report's columns. This module imports nothing of the limiter, as the report does not.
+to `Client`, and to the report's columns. This module imports nothing of the limiter, as the report does not.
 
 Source: https://pulsar.apache.org/docs/admin-api-namespaces/ (publish and dispatch rates)
 """
