@@ -128,7 +128,7 @@ def lookup_answer(kind: int, url: str = "", request_id: int = 1, **more: Any) ->
 
 def unknown_command(number: int = 45, content: bytes = b"from the future") -> bytes:
     """A command that no protocol file of today knows."""
-    body = b"\x08" + bytes([number]) + varint(number << 3 | 2) + bytes([len(content)]) + content
+    body = b"\x08" + bytes([number]) + varint(number << 3 | 2) + varint(len(content)) + content
     return SIZES.pack(len(body) + 4, len(body)) + body
 
 

@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-from protocol.commands import encode
-from protocol.pulsar_pb2 import CommandGetSchema
 from proxy.budgets import ENTRY_OVERHEAD
 from proxy.session.transport import GATHER_MOST, WRITE_BUFFER_HIGH
 from tests.proxy.conversation import NOTHING, Peer, World, publisher
@@ -20,6 +18,7 @@ from tests.proxy.wire import (
     sends,
     subscribe,
     success,
+    unknown_command,
 )
 
 Make = Callable[..., World]
@@ -235,7 +234,7 @@ def test_peers_that_stand_still_fill_no_more_than_may_be_held(make_world: Make) 
 def test_a_command_whose_end_has_not_come_is_counted(make_world: Make) -> None:
     world = make_world()
     client, broker = publisher(world)
-    command = encode(CommandGetSchema(request_id=7, topic="x" * 1_000_000))
+    command = unknown_command(content=bytes(1_000_000))
     client.send_bytes(command[:3_000])
     assert world.engine.held.memory == 0, "each read ends in as much"
     client.send_bytes(command[3_000:300_000])
@@ -250,7 +249,7 @@ def test_a_command_whose_end_has_not_come_is_counted(make_world: Make) -> None:
 def test_a_command_whose_end_never_comes_is_given_back_with_its_session(make_world: Make) -> None:
     world = make_world()
     client, _broker = publisher(world)
-    client.send_bytes(encode(CommandGetSchema(request_id=7, topic="x" * 1_000_000))[:-1])
+    client.send_bytes(unknown_command(content=bytes(1_000_000))[:-1])
     assert world.engine.held.memory > 1_000_000
     client.leave()
     assert world.engine.held.memory == 0
