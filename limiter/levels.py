@@ -10,8 +10,8 @@ namespace's policy in Pulsar's sense is the value of *each* of its topics; a *to
 all topics of a tenant, a namespace or a partitioned topic together.
 
 A new level is one more record in `LEVELS`: the limiter, the configuration file, REST, `sluice explain`, the metrics,
-the access log and the report read it from there. Only what no level looks at yet (see `Part`) is added elsewhere, too:
-to `Client`, and to the report's columns. This module imports nothing of the limiter, as the report does not.
+the access log and the report read it from there. What no other level looks at (see `Part`) is added elsewhere, too:
+CONTRIBUTING.md lists where. This module imports nothing of the limiter, as the report does not.
 
 Source: https://pulsar.apache.org/docs/admin-api-namespaces/ (publish and dispatch rates)
 """
@@ -126,9 +126,9 @@ class Topic(Protocol):
         """Whether the topic is Pulsar's own, and exempt from every limit but that of the level `exempt`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """Whose stream it is; what is not known is empty.
+    """The client of a stream, as far as limits look at it; what is not known is empty.
 
     Args:
         producer_name: Given by the client, or by the broker once it has accepted the producer.

@@ -13,14 +13,14 @@ from limiter import levels as limiting
 _OF_ONE = {limiting.SUBSCRIPTION, limiting.PRODUCER}
 SHARED = tuple(level.word for level in limiting.LEVELS if not _OF_ONE.intersection(level.limited))
 """Levels whose limits several streams of different names may share."""
-LEVELS = (*SHARED, *(level.word for level in limiting.LEVELS if level.word not in SHARED))
+LEVEL_WORDS = (*SHARED, *(level.word for level in limiting.LEVELS if level.word not in SHARED))
 
 
 _HASHED = r"^k[0-9a-f]{4}:[0-9a-f]{16}$"
 """As `proxy.observe.log_lines` writes it."""
 
 
-def scoped(interval_lines: DataFrame, levels: Collection[str] = LEVELS) -> DataFrame:
+def scoped(interval_lines: DataFrame, levels: Collection[str] = LEVEL_WORDS) -> DataFrame:
     """Each line once for each of these levels: adds `level`, `name`, and `member`, who shares the limit of that name.
 
     The members of a proxy's limit are tenants, of a tenant's and a resource group's namespaces, of a namespace's,
@@ -83,7 +83,7 @@ def _address() -> Column:
     return F.when(text.rlike(_HASHED), text).otherwise(F.regexp_replace(text, r":\d+$", ""))
 
 
-def of_limiters(interval_lines: DataFrame, limiters: DataFrame, levels: Collection[str] = LEVELS) -> DataFrame:
+def of_limiters(interval_lines: DataFrame, limiters: DataFrame, levels: Collection[str] = LEVEL_WORDS) -> DataFrame:
     """The lines of the streams under some limiters.
 
     Args:
@@ -138,7 +138,7 @@ def _length_s(lines: DataFrame) -> Column:
 
 
 def limiter_rates(
-    limit_lines: DataFrame, interval_lines: DataFrame, wanted: DataFrame, levels: Collection[str] = LEVELS
+    limit_lines: DataFrame, interval_lines: DataFrame, wanted: DataFrame, levels: Collection[str] = LEVEL_WORDS
 ) -> DataFrame:
     """Rates per second of some limiters per step, as `RateFacts`.
 

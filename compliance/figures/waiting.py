@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from compliance.clock import rfc3339, seconds
-from compliance.figures.rates import LEVELS, LIMIT_KEY, of_limiters, spread
+from compliance.figures.rates import LEVEL_WORDS, LIMIT_KEY, of_limiters, spread
 from compliance.schema import BOOT, LIMITER, OBSERVED
 
 _STILL_ONE_S = 0.001
@@ -152,7 +152,7 @@ _FLOWS = ("passed", "held", "dropped", "rejected")
 
 
 def fairness_facts(
-    limit_lines: DataFrame, interval_lines: DataFrame, wanted: DataFrame, levels: Collection[str] = LEVELS
+    limit_lines: DataFrame, interval_lines: DataFrame, wanted: DataFrame, levels: Collection[str] = LEVEL_WORDS
 ) -> DataFrame:
     """Each member of some limiters, as `FairnessFacts`.
 

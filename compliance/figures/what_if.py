@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import WindowSpec
 
 from compliance.clock import rfc3339, seconds
-from compliance.figures.rates import LEVELS, LIMIT_KEY, scoped
+from compliance.figures.rates import LEVEL_WORDS, LIMIT_KEY, scoped
 from compliance.session import local_frame
 
 MOST_PROPOSALS = 100
@@ -117,8 +117,8 @@ def _at(said: Any, place: str) -> Any:
 
 
 def _fault(proposal: Proposal) -> str | None:
-    if proposal.level not in LEVELS:
-        return f"level: {proposal.level!r} is none of {', '.join(LEVELS)}"
+    if proposal.level not in LEVEL_WORDS:
+        return f"level: {proposal.level!r} is none of {', '.join(LEVEL_WORDS)}"
     if proposal.direction not in ("publish", "dispatch"):
         return f"direction: {proposal.direction!r} is neither publish nor dispatch"
     if proposal.messages is None and proposal.bytes is None:

@@ -2,7 +2,8 @@
 
 from mypy_extensions import mypyc_attr
 
-from limiter.levels import counted_as
+from limiter.levels import Client, counted_as
+from limiter.limiter import StreamName
 from protocol.endpoint import host_in
 
 
@@ -41,3 +42,13 @@ class Connection:
     def client_network(self) -> str:
         """The address by which limits count the client: an IPv4 address itself, the /64 of an IPv6 address."""
         return counted_as(self.client_host)
+
+
+def client_of(name: StreamName, connection: Connection) -> Client:
+    """Return what limits look at of the client of a stream, in this process and for a worker's streams alike."""
+    return Client(
+        producer_name=name.producer_name,
+        role=connection.client_role,
+        address=connection.client_host,
+        subscription=name.subscription,
+    )

@@ -20,7 +20,6 @@ from functools import partial
 
 from google.protobuf.message import Message
 
-from limiter.levels import Client
 from limiter.limiter import Stream, StreamName
 from limiter.rates import NANOS_PER_SECOND
 from protocol.commands import encode, text
@@ -44,7 +43,7 @@ from protocol.pulsar_pb2 import (
 from protocol.topic_name import TopicName, parse_topic
 from proxy.admission import NotAdmittedError
 from proxy.budgets import Claim
-from proxy.observe.connection import Connection
+from proxy.observe.connection import Connection, client_of
 from proxy.refusals import NO_REQUEST, TOO_MANY_DEBTS, TOO_MUCH_KEPT, RefusedError, request_refused
 from proxy.session.admission import SessionAdmission, error_of
 from proxy.session.data_path import DataPath
@@ -235,10 +234,8 @@ class Streams:
             self._admission.close(stream)
             raise RefusedError(TooManyRequests, TOO_MUCH_KEPT)
         path.streams[name.stream_id] = stream
-        whose = self.connection
-        client = Client(name.producer_name, whose.client_role, whose.client_host, name.subscription)
         registry = self._engine.registry
-        registry.open(stream, topic, self._engine.clock(), client)
+        registry.open(stream, topic, self._engine.clock(), client_of(name, self.connection))
         if name.direction == "publish":
             registry.answer(stream, self._to_broker)
         else:

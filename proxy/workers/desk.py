@@ -6,7 +6,6 @@ from typing import Any
 
 import structlog
 
-from limiter.levels import Client
 from limiter.limiter import Stream, StreamName
 from limiter.workers.court import Court
 from limiter.workers.hearing import hear
@@ -17,7 +16,7 @@ from proxy.blocking.blocklist import NOTHING_ENDED, EndedByRule
 from proxy.blocking.rules import Key, Kind, Rule
 from proxy.engine import NearEngine
 from proxy.observe.access_log import AccessLog
-from proxy.observe.connection import Connection
+from proxy.observe.connection import Connection, client_of
 from proxy.observe.log_lines import LineSpan
 from proxy.workers.channel import Channel
 from proxy.workers.counting import Sums
@@ -175,8 +174,7 @@ class Desk:
         )
         by_entry = name.direction == "dispatch" and self._engine.dispatch_rules.by_entry
         stream = Stream(name, (), _nothing, connection, by_entry=by_entry)
-        client = Client(name.producer_name, connection.client_role, connection.client_host, name.subscription)
-        self.judge.open(letter.stream, stream, topic, client, self._engine.clock())
+        self.judge.open(letter.stream, stream, topic, client_of(name, connection), self._engine.clock())
 
     def _connection(self, letter: Opened) -> Connection:
         """All streams of one connection share what stands for it."""

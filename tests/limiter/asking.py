@@ -1,4 +1,4 @@
-"""A consumer on permit meters alone, without a gate: what arrives passes at once, unless it is said to be held."""
+"""A consumer on permit meters alone, without a scheduler: what arrives passes at once, unless it is said to be held."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""A machine that does anything to a gate, in any order, and judges what passes by a ledger of its own."""
+"""A machine that does anything to a scheduler, in any order, and judges what passes by a ledger of its own."""
 
 from collections.abc import Iterable
 from itertools import count, product
@@ -45,7 +45,7 @@ class Clockwork(Truths):
         self.world.journal.cut = self.cut
 
     def limits_of(self, stream: Stream) -> Iterable[tuple[Any, Limit]]:
-        """Which limits what passes counts for; machines that know better than the gate say it themselves."""
+        """Which limits what passes counts for; machines that know better than the scheduler say it themselves."""
         return named(stream.chain)
 
     def is_waited_on(self, limiter: Limiter) -> bool:
@@ -93,16 +93,16 @@ class Clockwork(Truths):
     def holds(self, stream: Stream, messages: int, size: int) -> None:
         number = next(self.numbers)
         self.expected[stream].append(number)
-        self.world.gate.hold(stream, Entry(str(number).encode(), messages, size, size, self.now), self.now)
+        self.world.scheduler.hold(stream, Entry(str(number).encode(), messages, size, size, self.now), self.now)
 
     @precondition(lambda self: self.streams)
     @rule(whose=WHOSE, entries=st.lists(SIZES, min_size=1, max_size=4))
     def offer(self, whose: int, entries: list[tuple[int, int]]) -> None:
-        stream, gate = self.one(whose), self.world.gate
+        stream, scheduler = self.one(whose), self.world.scheduler
         for messages, size in entries:
             obstacles = self.blocking(stream)
             self.offered(stream, messages, size)
-            if gate.pass_entry(stream, messages, size, self.now):
+            if scheduler.pass_entry(stream, messages, size, self.now):
                 assert not stream.held, "nobody overtakes those of its own stream"
                 assert not obstacles, "nor others, and limits that are closed stop it"
                 self.went_on(stream, messages, size)
@@ -114,34 +114,34 @@ class Clockwork(Truths):
             if refuses is None:
                 self.holds(stream, messages, size)
             else:
-                gate.count_rejected(stream, refuses, messages, size)
+                scheduler.count_rejected(stream, refuses, messages, size)
                 self.count(stream, "rejected", messages, size)
 
     def offered(self, stream: Stream, messages: int, size: int) -> None:
         self.count(stream, "offered", messages, size)
-        self.world.gate.count_offered(stream, 1, messages, size)
+        self.world.scheduler.count_offered(stream, 1, messages, size)
         self.active |= {stream, *stream.chain}
 
     @precondition(lambda self: self.streams)
     @rule(tallies=st.lists(st.tuples(WHOSE, SIZES), min_size=1, max_size=3, unique_by=lambda tally: tally[0]))
     def chunk(self, tallies: list[tuple[int, tuple[int, int]]]) -> None:
         """One read with entries of several streams: all of them pass, or none is charged."""
-        gate = self.world.gate
+        scheduler = self.world.scheduler
         admitted: list[tuple[Stream, int, int]] = []
         before = self.tokens()
         for whose, (messages, size) in tallies:
             stream = self.one(whose)
             in_the_way = bool(stream.held) or any(map(self.is_waited_on, stream.chain))
-            if not gate.admit(stream, messages, size, self.now):
+            if not scheduler.admit(stream, messages, size, self.now):
                 for passed, *counts in admitted:
-                    gate.withdraw(passed, *counts)
+                    scheduler.withdraw(passed, *counts)
                 assert before == self.tokens()
                 return
             assert not in_the_way
             admitted.append((stream, messages, size))
         for stream, messages, size in admitted:
             self.count(stream, "offered", messages, size)
-            gate.count_admitted(stream, (1, messages, size), (messages, size))
+            scheduler.count_admitted(stream, (1, messages, size), (messages, size))
             self.went_on(stream, messages, size)
 
     def tokens(self) -> Tokens:
@@ -167,7 +167,7 @@ class Clockwork(Truths):
     @precondition(lambda self: self.streams)
     @rule(whose=WHOSE)
     def drop(self, whose: int) -> None:
-        self.dropped(self.one(whose), self.world.gate.drop_held(self.one(whose), self.now))
+        self.dropped(self.one(whose), self.world.scheduler.drop_held(self.one(whose), self.now))
 
     def dropped(self, stream: Stream, entries: list[Entry]) -> None:
         assert [int(entry.frame) for entry in entries] == list(self.expected[stream])
@@ -195,10 +195,10 @@ class Clockwork(Truths):
         while (alarm := self.world.next_before(self.now)) is not None:
             self.ring(*alarm)
 
-    def ring(self, at: int, limiter: Limiter, gate: Scheduler) -> None:
+    def ring(self, at: int, limiter: Limiter, scheduler: Scheduler) -> None:
         self.move_to(max(at, self.now))
-        assert limiter.is_observed == (gate is self.world.observer.scheduler) or not limiter.waiters
-        gate.serve(limiter, self.now)
+        assert limiter.is_observed == (scheduler is self.world.observer.scheduler) or not limiter.waiters
+        scheduler.serve(limiter, self.now)
 
     def move_to(self, at: int) -> None:
         for one in [*(stream for stream in self.everyone() if stream.held), *self.rows()]:

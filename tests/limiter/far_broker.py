@@ -51,10 +51,10 @@ class FarBroker(Dispatching):
                 break
         self.clock.now = end
 
-    def _ring(self, at: int, limiter: Limiter, gate: Scheduler) -> None:
+    def _ring(self, at: int, limiter: Limiter, scheduler: Scheduler) -> None:
         self.clock.now = max(self.clock.now, at)
         waiting = [place.stream.connection for place in row_of(limiter)]
-        gate.serve(limiter, self.clock.now)
+        scheduler.serve(limiter, self.clock.now)
         for consumer in waiting:
             assert isinstance(consumer, FarConsumer)
             consumer.take_from_queue()

@@ -1,4 +1,4 @@
-"""What passed and what waited, written down apart from the gate, and what must be true of it."""
+"""What passed and what waited, written down apart from the scheduler, and what must be true of it."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable
@@ -62,7 +62,7 @@ class Ledger:
 
 
 def named(chain: Iterable[Limiter]) -> list[tuple[Hashable, Limit]]:
-    """The limits of a chain, as the gate itself has them."""
+    """The limits of a chain, as the scheduler itself has them."""
     return [(limiter.scope, limiter.limit) for limiter in chain]
 
 

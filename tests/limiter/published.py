@@ -19,7 +19,7 @@ class Place(World):
         super().__init__()
         self.policies = Policies()
         self.put(limit, setting)
-        self.registry = Registry(self.policies, self.gate, self.observer, DispatchRules(**rules))
+        self.registry = Registry(self.policies, self.scheduler, self.observer, DispatchRules(**rules))
 
     def put(self, limit: Limit | None, setting: Setting = Setting.TOPIC_OF_NAMESPACE) -> None:
         value = None if limit is None else Value(limit, "file")

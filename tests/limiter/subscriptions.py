@@ -23,11 +23,11 @@ class Dispatching(World):
 
     def __init__(self, rules: DispatchRules = RULES) -> None:
         super().__init__()
-        self.gate = Telling(self._passed, self.alarms.wake_at, self.journal)
+        self.scheduler = Telling(self._passed, self.alarms.wake_at, self.journal)
         self.observer = ShadowLimiter(self.rehearsals.wake_at, self.journal, (1 << 30, 0))
         self.policies = Policies()
         self.ledger = Ledger()
-        self.registry = Registry(self.policies, self.gate, self.observer, rules, self.clock)
+        self.registry = Registry(self.policies, self.scheduler, self.observer, rules, self.clock)
 
     def put(self, setting: Setting, name: str, limit: Limit | None) -> None:
         self.policies.put("dispatch", setting, name, Value(limit, "file") if limit else None)
@@ -152,20 +152,20 @@ class Consumer:
 
     def sent_in_a_chunk(self, entries: list[Size]) -> bool:
         """The same in one read, as the relay takes it; False if it must be offered one by one."""
-        gate, now = self.world.gate, self.world.clock.now
+        scheduler, now = self.world.scheduler, self.world.clock.now
         count, messages, size = len(entries), sum(each[0] for each in entries), sum(each[1] for each in entries)
-        if not gate.admit(self.stream, self.stream.charged(count, messages), size, now):
+        if not scheduler.admit(self.stream, self.stream.charged(count, messages), size, now):
             return False
         self.counter -= messages
         self.delivered += messages
         largest = max(each[0] for each in entries), max(each[1] for each in entries)
-        gate.count_admitted(self.stream, (count, messages, size), largest)
+        scheduler.count_admitted(self.stream, (count, messages, size), largest)
         self.permits.crossed(count, messages, size)
         return True
 
     def drop(self, *, ask_again: bool) -> int:
         """What is held is dropped, as on REDELIVER or SEEK; how many messages."""
-        dropped = self.world.gate.drop_held(self.stream, self.world.clock.now)
+        dropped = self.world.scheduler.drop_held(self.stream, self.world.clock.now)
         messages, size = sum(entry.messages for entry in dropped), sum(entry.size for entry in dropped)
         self.permits.dropped(len(dropped), messages, size, ask_again=ask_again)
         self.asked += messages if ask_again else 0

@@ -54,7 +54,7 @@ def test_a_stream_that_gets_other_limiters_reports_them_too() -> None:
     world, total, own = World(), limiter(10), limiter(5, name="own")
     stream: Stream = world.stream(total)
     world.offer(stream, 1, 1)
-    world.gate.rewire(stream, (own,), world.clock.now)
+    world.scheduler.rewire(stream, (own,), world.clock.now)
     world.offer(stream, 1, 1)
     assert world.journal.empty() == ([stream], [total, own])
 

@@ -227,7 +227,7 @@ def test_a_claim_ends_with_its_stream_and_who_was_kept_waiting_is_woken() -> Non
     world.run(5)
     assert not world.log
     assert world.alarms.due[busy] == slow.wait_ns(world.clock.now) + world.clock.now, "no polling meanwhile"
-    world.gate.leave(x, world.clock.now)
+    world.scheduler.leave(x, world.clock.now)
     assert busy.claimant is None
     world.run(0.001)
     assert [passed.stream for passed in world.log] == [first]

@@ -307,4 +307,4 @@ def test_from_the_moment_on_at_which_it_is_limited_each_limit_holds(steps: list[
 def test_who_has_no_backlog_is_not_known_without_a_clock() -> None:
     world = World()
     with pytest.raises(ValueError, match="only with a clock"):
-        Registry(Policies(), world.gate, world.observer, SPARING)
+        Registry(Policies(), world.scheduler, world.observer, SPARING)

@@ -1,5 +1,6 @@
 """Values change, streams come and go, changes come into force in slices: in the end each stream has what holds."""
 
+from dataclasses import replace
 from typing import get_args
 
 from hypothesis import given, settings
@@ -68,7 +69,7 @@ class Slices(World):
         super().__init__()
         self.places = places
         self.policies = Policies()
-        self.registry = Registry(self.policies, self.gate, self.observer)
+        self.registry = Registry(self.policies, self.scheduler, self.observer)
 
     @property
     def live(self) -> list[Stream]:
@@ -93,9 +94,9 @@ class Slices(World):
         stream = self.stream()
         subscription = "s" if direction == "dispatch" else ""
         stream.name = StreamName(direction, "t", "n", topic, 1, client.producer_name, subscription)
-        whose = Client(
-            client.producer_name if direction == "publish" else "", client.role, client.address, subscription
-        )
+        whose = replace(client, subscription=subscription)
+        if direction == "dispatch":
+            whose = replace(whose, producer_name="")
         self.registry.open(stream, parse_topic(topic), self.clock.now, whose)
         if direction == "dispatch":
             self.registry.meter(stream, lambda _permits: None)
@@ -145,7 +146,7 @@ def test_in_the_end_every_stream_has_the_limits_that_it_would_be_opened_with(pla
     world = Slices(places)
     for topic in (X, Y):
         for direction in get_args(Direction):
-            world.open(direction, topic, Client("p", "r", "10.0.0.1"))
+            world.open(direction, topic, Client(producer_name="p", role="r", address="10.0.0.1"))
     for name, *arguments in steps:
         getattr(world, name)(*arguments)
     while world.registry.is_changing:

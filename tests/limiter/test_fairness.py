@@ -118,7 +118,7 @@ def test_coming_and_going_does_not_jump_the_queue() -> None:
         stream = world.stream(one)
         world.hold(stream, 10, 1)
         world.run(0.01)
-        world.gate.leave(stream, world.clock.now)
+        world.scheduler.leave(stream, world.clock.now)
         jumping += world.messages_of(stream) if world.log[-1].stream is stream else 0
     shares = [world.messages_of(stream) for stream in steady]
     assert jain([float(share) for share in shares]) >= 0.99
@@ -147,7 +147,7 @@ def test_a_topic_that_was_slow_has_saved_up_no_turns_at_the_total() -> None:
     fast = world.greedy(total, entries=repeat((1, 1)))
     world.run(30)
     own.retune(Limit(rate(5000)), "raised", world.clock.now)
-    world.gate.serve(own, world.clock.now)
+    world.scheduler.serve(own, world.clock.now)
     before = world.messages_of(slow), world.messages_of(fast)
     world.run(1)
     gained = world.messages_of(slow) - before[0], world.messages_of(fast) - before[1]

@@ -102,7 +102,7 @@ class Levels(Clockwork):
         super().__init__()
         self.policies = Policies()
         self.table: dict[tuple[Setting, str], Limit | None] = {}
-        self.registry = Registry(self.policies, self.world.gate, self.world.observer)
+        self.registry = Registry(self.policies, self.world.scheduler, self.world.observer)
         self.who: dict[Stream, Who] = {}
         self.policies.groups_of_namespaces.update({name: group for name, group in GROUPS.items() if "/" in name})
         self.policies.groups_of_tenants.update({name: group for name, group in GROUPS.items() if "/" not in name})
@@ -171,7 +171,8 @@ class Levels(Clockwork):
         self.who[stream] = who
         topic = parse_topic(who.whole + who.partition)
         self.registry._limiters._most_full = 0
-        self.registry.open(stream, topic, self.now, Client(who.producer, who.role, who.address))
+        client = Client(producer_name=who.producer, role=who.role, address=who.address)
+        self.registry.open(stream, topic, self.now, client)
 
     @precondition(lambda self: self.streams)
     @rule(whose=WHOSE, name=st.sampled_from(["meter", "standalone-0-1"]))

@@ -111,7 +111,7 @@ def test_a_retuned_limiter_is_not_left_with_an_alarm_of_the_old_value() -> None:
     first, second = world.stream(one), world.stream(one)
     world.offer(first, 1000, 1)
     world.offer(first, 1, 1)
-    world.gate.leave(first, 0)
+    world.scheduler.leave(first, 0)
     one.retune(Limit(rate(1000)), "raised", 0)
     world.offer(second, 1, 1)
     world.run(1.01)
@@ -125,7 +125,7 @@ def test_places_are_counted_anew_when_the_value_changes(factor: int) -> None:
     old = world.greedy(one, entries=repeat((10, 10)))
     world.run(5)
     one.retune(Limit(rate(factor)), "raised", world.clock.now)
-    world.gate.serve(one, world.clock.now)
+    world.scheduler.serve(one, world.clock.now)
     new = world.greedy(one, entries=repeat((factor // 1000, 10)))
     world.run(2)
     assert world.messages_of(old) >= 0.9 * factor
@@ -149,7 +149,7 @@ def test_forgetting_it_changes_nothing_only_if_it_is_full_and_unused() -> None:
     stream = world.stream(one)
     assert not one.is_idle(0)
     world.offer(stream, 1, 1)
-    world.gate.leave(stream, 0)
+    world.scheduler.leave(stream, 0)
     assert not one.is_idle(0)
     assert not one.is_idle(SECOND // 10 - 1)
     assert one.is_idle(SECOND // 10)
@@ -191,7 +191,7 @@ def test_nobody_is_gathered_where_nobody_waits_or_somebody_waits_elsewhere_too()
     world.offer(world.stream(busy, slow), 1, 1)  # smaller, so it is the first at both
     assert busy.claimant is not None
     assert busy.gathering_ns(0) == slow.gathering_ns(0) == 0
-    world.gate.leave(busy.claimant, 0)
+    world.scheduler.leave(busy.claimant, 0)
     assert busy.claimant is None
     assert busy.gathering_ns(SECOND // 2) == 0
     assert busy.gathering_ns(SECOND) > 0

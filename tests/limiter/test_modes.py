@@ -21,15 +21,15 @@ def strict(per_s: int, name: str = "r") -> Limiter:
 def offer(world: World, stream: Stream, messages: int) -> str:
     """As the relay does: what became of it."""
     now = world.clock.now
-    world.gate.count_offered(stream, 1, messages, 1)
-    if world.gate.pass_entry(stream, messages, 1, now):
+    world.scheduler.count_offered(stream, 1, messages, 1)
+    if world.scheduler.pass_entry(stream, messages, 1, now):
         world.note(stream, messages, 1)
         return "passed"
     over = rejecting(stream, now)
     if over is not None:
-        world.gate.count_rejected(stream, over, messages, 1)
+        world.scheduler.count_rejected(stream, over, messages, 1)
         return "refused"
-    world.gate.hold(stream, Entry(b"", messages, 1, 1, now), now)
+    world.scheduler.hold(stream, Entry(b"", messages, 1, 1, now), now)
     return "held"
 
 

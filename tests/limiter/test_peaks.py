@@ -104,7 +104,7 @@ def test_a_raised_peak_frees_who_waited_for_the_old_one() -> None:
     world.run(3)
     assert world.messages_of(stream) == 4
     one.retune(Limit(SUSTAINED, peak_messages=PEAK), "raised", world.clock.now)
-    world.gate.serve(one, world.clock.now)
+    world.scheduler.serve(one, world.clock.now)
     world.run(1)
     assert world.messages_of(stream) == pytest.approx(304, abs=2)
 
@@ -115,7 +115,7 @@ def test_peaks_that_come_and_go_give_no_more_than_the_sustained_rate() -> None:
     for turn in range(100):
         peak = (None, PEAK, rate(150), rate(1000, burst=1))[turn % 4]
         one.retune(Limit(SUSTAINED, peak_messages=peak), "turn", world.clock.now)
-        world.gate.serve(one, world.clock.now)
+        world.scheduler.serve(one, world.clock.now)
         world.run(0.1)
     within(SUSTAINED, [(passed.at, passed.messages) for passed in world.log])
     assert world.messages_of(stream) == pytest.approx(500 + 100 * 10, abs=2), "and no less, once the burst is used up"

@@ -53,7 +53,7 @@ def test_a_total_applies_besides_and_stands_outside() -> None:
 
 
 def test_every_level_applies_at_once_outermost_first() -> None:
-    client = Client("meter", "billing", "10.1.2.3")
+    client = Client(producer_name="meter", role="billing", address="10.1.2.3")
     names = [
         (Setting.ADDRESS, "10.0.0.0/8"),
         (Setting.ROLE, "billing"),
@@ -93,7 +93,7 @@ def test_what_is_not_known_of_a_client_limits_nobody() -> None:
     [(Setting.TENANT, "t", "tenant"), (Setting.PRODUCER, "meter", "producer"), (Setting.ROLE, "billing", "role")],
 )
 def test_a_star_is_for_all_that_have_no_value_of_their_own(setting: Setting, name: str, level: str) -> None:
-    client = Client("meter", "billing")
+    client = Client(producer_name="meter", role="billing")
     policies = policies_of((setting, EACH, value(5)))
     (found,) = in_force(policies, client=client)
     assert (found[0], found[2:]) == (level, (5, f"each {'total' if level == 'tenant' else level} file"))
@@ -104,7 +104,7 @@ def test_a_star_is_for_all_that_have_no_value_of_their_own(setting: Setting, nam
 def test_producers_of_one_name_on_two_topics_have_limits_of_their_own_and_partitions_one_together() -> None:
     policies = policies_of((Setting.PRODUCER, "meter", value(5)))
     topics = ("t/n/x", "t/n/y", "t/n/x-partition-0", "t/n/x-partition-1")
-    names = [in_force(policies, topic, client=Client("meter"))[0][1] for topic in topics]
+    names = [in_force(policies, topic, client=Client(producer_name="meter"))[0][1] for topic in topics]
     assert names[0] == names[2] == names[3] != names[1]
 
 

@@ -25,7 +25,7 @@ class Place(World):
         self.direction: Direction = direction
         self.policies = Policies()
         self.set(own or value(10), total)
-        self.registry = Registry(self.policies, self.gate, self.observer)
+        self.registry = Registry(self.policies, self.scheduler, self.observer)
 
     def set(self, own: Value | None, total: Value | None = None) -> None:
         self.policies.put(self.direction, Setting.TOPIC_OF_NAMESPACE, "t/n", own)

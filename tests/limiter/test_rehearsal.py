@@ -90,10 +90,10 @@ class Rehearsal(Counted):
     def chunk(self, whose: int, entries: list[tuple[int, int]]) -> None:
         stream = self.one(whose)
         (messages, largest_messages), (sizes, largest_size) = ((sum(k), max(k)) for k in zip(*entries, strict=True))
-        if self.real.gate.admit(stream, messages, sizes, self.real.clock.now):
+        if self.real.scheduler.admit(stream, messages, sizes, self.real.clock.now):
             self.chunk_of = entries
             counts, largest = (len(entries), messages, sizes), (largest_messages, largest_size)
-            self.real.gate.count_admitted(stream, counts, largest)
+            self.real.scheduler.count_admitted(stream, counts, largest)
             self.chunk_of = []
         else:
             self.offer(whose, entries)
@@ -102,7 +102,7 @@ class Rehearsal(Counted):
     @rule(whose=WHOSE)
     def drop(self, whose: int) -> None:
         """What is held for an enforced limit never comes to the observed ones."""
-        self.real.gate.drop_held(self.one(whose), self.real.clock.now)
+        self.real.scheduler.drop_held(self.one(whose), self.real.clock.now)
 
     @precondition(lambda self: self.pairs)
     @rule(whose=WHOSE)
@@ -133,16 +133,16 @@ class Rehearsal(Counted):
 
     def ring_until(self, end: int, *, is_late: bool) -> None:
         while (alarm := self.real.next_before(end)) is not None:
-            at, limiter, gate = alarm
+            at, limiter, scheduler = alarm
             self.move_to(end if is_late else max(at, self.real.clock.now))
-            if gate is self.real.gate:
-                gate.serve(limiter, self.real.clock.now)
+            if scheduler is self.real.scheduler:
+                scheduler.serve(limiter, self.real.clock.now)
                 continue
             same = self.reference.alarms.next_before(end)
             assert same is not None
             assert (same[0], same[1].scope) == (at, limiter.scope), "the same alarm rings beside"
-            gate.serve(limiter, self.real.clock.now)
-            self.reference.gate.serve(same[1], self.real.clock.now)
+            scheduler.serve(limiter, self.real.clock.now)
+            self.reference.scheduler.serve(same[1], self.real.clock.now)
         self.move_to(end)
 
     def move_to(self, at: int) -> None:

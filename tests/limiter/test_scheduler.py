@@ -38,12 +38,12 @@ def test_a_chunk_is_charged_whole_or_not_at_all() -> None:
     world = World()
     outer, inner = limiter(100, name="outer"), limiter(50, name="inner")
     stream = world.stream(outer, inner)
-    assert not world.gate.admit(stream, 6, 6, 0)
+    assert not world.scheduler.admit(stream, 6, 6, 0)
     assert outer.is_idle(0) is False, "it is in use"
     assert fits(outer, 10, 1, 0)
-    assert world.gate.admit(stream, 5, 5, 0)
+    assert world.scheduler.admit(stream, 5, 5, 0)
     assert not fits(outer, 6, 1, 0)
-    world.gate.withdraw(stream, 5, 5)
+    world.scheduler.withdraw(stream, 5, 5)
     assert fits(outer, 10, 1, 0)
     assert fits(inner, 5, 1, 0)
 
@@ -55,7 +55,7 @@ def test_nobody_overtakes_in_the_moment_between_tokens_and_alarm() -> None:
     world.offer(first, 1, 1)
     world.clock.now = 2 * SECOND
     assert one.is_open(world.clock.now)
-    assert not world.gate.admit(newcomer, 1, 1, world.clock.now)
+    assert not world.scheduler.admit(newcomer, 1, 1, world.clock.now)
     assert not world.offer(newcomer, 1, 1)
     world.run(0)
     assert [passed.stream for passed in world.log] == [first, first, newcomer]
@@ -73,7 +73,7 @@ def test_commands_go_behind_what_their_stream_holds_and_cost_nothing() -> None:
     stream = world.stream(one, release=lambda _stream, entry: released.append(entry.messages))
     world.offer(stream, 1, 1)
     for messages in (5, 0, 0, 3, 0):
-        world.gate.hold(stream, Entry(b"", messages, messages, 1, 0), 0)
+        world.scheduler.hold(stream, Entry(b"", messages, messages, 1, 0), 0)
     world.run(0.1)
     assert released == [5, 0, 0]
     world.run(0.5)
@@ -98,7 +98,7 @@ def test_what_is_dropped_is_given_back_and_neither_passed_nor_charged() -> None:
     for _ in range(4):
         world.offer(stream, 1, 7)
     held = list(stream.held)
-    assert world.gate.drop_held(stream, 0) == held
+    assert world.scheduler.drop_held(stream, 0) == held
     usage = stream.usage
     assert (usage.dropped_messages, usage.dropped_size, usage.held_messages, usage.held_size) == (3, 21, 0, 0)
     world.run(1)
@@ -109,7 +109,7 @@ def test_what_is_dropped_is_given_back_and_neither_passed_nor_charged() -> None:
 def test_what_never_was_held_can_be_counted_as_dropped_too() -> None:
     world = World()
     stream = world.stream(limiter(1))
-    world.gate.count_dropped(stream, 2, 20)
+    world.scheduler.count_dropped(stream, 2, 20)
     assert (stream.usage.dropped_messages, stream.usage.dropped_size) == (2, 20)
     assert stream in world.journal.streams
 
@@ -142,7 +142,7 @@ def test_alarms_of_a_busy_limiter_are_at_least_a_millisecond_apart() -> None:
         asked_for.append(at)
         wake_at(limiter, at)
 
-    world.gate = Scheduler(watched, world.journal)
+    world.scheduler = Scheduler(watched, world.journal)
     world.greedy(one, entries=repeat((1, 1)))
     world.run(0.02)
     assert 15 <= len(asked_for) <= 22
@@ -162,7 +162,7 @@ def test_after_a_late_alarm_what_goes_goes_in_portions_and_others_have_their_tur
     world.clock.advance(1)
     for number in (1, 2, 3):
         assert one.usage.entries == 10_000 + (number - 1) * portion
-        world.gate.serve(one, world.clock.now)
+        world.scheduler.serve(one, world.clock.now)
         assert one.usage.entries == 10_000 + number * portion
         assert one.wakes_at == (world.clock.now if number < 3 else None)
 
@@ -188,7 +188,7 @@ def test_entries_that_arrive_while_their_stream_is_passing_go_behind() -> None:
 def test_a_long_row_of_such_entries_passes_without_going_deeper_and_deeper() -> None:
     world, slow, fast = World(), limiter(1, name="slow"), limiter(50_000, name="fast")
     stream = world.greedy(slow, entries=repeat((1, 1)))
-    world.gate.rewire(stream, (fast,), 0)
+    world.scheduler.rewire(stream, (fast,), 0)
     assert world.messages_of(stream) == 5_001
 
 
@@ -196,7 +196,7 @@ def test_a_long_row_of_such_entries_passes_without_going_deeper_and_deeper() -> 
 def test_a_stream_may_end_while_it_is_passing(end: str) -> None:
     world, one = World(), limiter(10)
     stream, other = world.stream(one), world.stream(one)
-    stream.release = lambda stream, _entry: getattr(world.gate, end)(stream, world.clock.now)
+    stream.release = lambda stream, _entry: getattr(world.scheduler, end)(stream, world.clock.now)
     for each in (stream, other, stream, stream, other):
         world.offer(each, 1, 1)
     world.run(10)
@@ -227,7 +227,7 @@ def test_rewiring_judges_anew_what_is_held() -> None:
     stream = world.stream(slow)
     for _ in range(10):
         world.offer(stream, 10, 10)
-    world.gate.rewire(stream, (fast,), 0)
+    world.scheduler.rewire(stream, (fast,), 0)
     assert world.messages_of(stream) == 110 - 10
     assert slow.streams == set()
     assert not slow.waiters
@@ -255,7 +255,7 @@ def test_while_demand_waits_the_limit_is_used_in_full(
         alarm = world.alarms.next_before(1 << 80)
         assert alarm is not None
         world.clock.now = alarm[0]
-        world.gate.serve(one, world.clock.now)
+        world.scheduler.serve(one, world.clock.now)
     largest = max(count for _, count, _ in entries)
     for start in range(len(world.log)):
         passed = 0

@@ -1,4 +1,4 @@
-"""Anything may happen to a gate, in any order: see the rules in `clockwork.py`, what must be true in `truths.py`."""
+"""Anything may happen to a scheduler, in any order: rules are in `clockwork.py`, what must be true in `truths.py`."""
 
 from dataclasses import replace
 
@@ -45,7 +45,7 @@ class Hierarchy(Clockwork):
         self.values: dict[tuple[Setting, str], Limit | None] = {}
         self.put(Setting.TOPIC_OF_NAMESPACE, "t/n", Limit(rate(100)))
         self.put(Setting.NAMESPACE, "t/n", Limit(rate(200), rate(10**5), rate(400, burst=10)))
-        self.registry = Registry(self.policies, self.world.gate, self.world.observer)
+        self.registry = Registry(self.policies, self.world.scheduler, self.world.observer)
 
     def put(self, setting: Setting, name: str, limit: Limit | None) -> None:
         self.values[setting, name] = limit
@@ -104,26 +104,26 @@ class Crossing(Clockwork):
     def open(self, which: int) -> None:
         stream = self.new_stream()
         stream.chain = self.chain(which)
-        self.world.gate.join(stream)
+        self.world.scheduler.join(stream)
 
     @precondition(lambda self: self.streams)
     @rule(whose=WHOSE)
     def close(self, whose: int) -> None:
         stream = self.one(whose)
-        self.dropped(stream, self.world.gate.leave(stream, self.now))
+        self.dropped(stream, self.world.scheduler.leave(stream, self.now))
         self.forget(stream)
 
     @precondition(lambda self: self.streams)
     @rule(whose=WHOSE, which=st.integers(0, 7))
     def rewire(self, whose: int, which: int) -> None:
-        self.world.gate.rewire(self.one(whose), self.chain(which), self.now)
+        self.world.scheduler.rewire(self.one(whose), self.chain(which), self.now)
 
     @rule(whose=st.integers(0, 2), limit=LIMITS.filter(lambda limit: bool(limit) and limit.mode != "observe"))
     def change_a_value(self, whose: int, limit: Limit) -> None:
         self.ledger.values_changed()
         before = self.tokens()
         self.all[whose].retune(limit, "changed", self.now)
-        self.world.gate.serve(self.all[whose], self.now)
+        self.world.scheduler.serve(self.all[whose], self.now)
         self.gave_nothing(before)
 
 

@@ -49,9 +49,9 @@ def test_nobody_is_concerned_by_how_often_one_may_subscribe() -> None:
 def test_nothing_is_left_of_streams_that_are_over() -> None:
     streams, stream = StreamIndex(), stream_of("t/n/x")
     streams.put(stream, parse_topic("t/n/x"), ANYBODY)
-    streams.put(stream, parse_topic("t/n/x"), Client("p"))
+    streams.put(stream, parse_topic("t/n/x"), Client(producer_name="p"))
     assert stream in streams
-    assert streams[stream][1] == Client("p")
+    assert streams[stream][1] == Client(producer_name="p")
     streams.remove(stream)
     streams.remove(stream)
     assert (list(streams), streams.get(stream)) == ([], None)

@@ -1,4 +1,4 @@
-"""Lines without a gate: streams stand in them and alarms are set, and nothing passes."""
+"""Lines without a scheduler: streams stand in them and alarms are set, and nothing passes."""
 
 from limiter.activity import ActivitySet
 from limiter.limiter import Entry, Limiter, Stream

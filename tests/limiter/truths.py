@@ -1,4 +1,4 @@
-"""What must be true of a gate after every step, whatever happened to it before."""
+"""What must be true of a scheduler after every step, whatever happened to it before."""
 
 from collections import defaultdict, deque
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A gate with hand-made time, alarms and a log of its own: what the tests of the gate stand on."""
+"""A scheduler with hand-made time, alarms and a log of its own: what the tests of the scheduler stand on."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ class Alarms:
 
 
 class Telling(Scheduler):
-    """A gate that tells what it lets pass and whose it is: so one sees what observed limits would let pass.
+    """A scheduler that tells what it lets pass and whose it is: so one sees what observed limits would let pass.
 
     Messages are those that limits count.
     """
@@ -90,7 +90,7 @@ class World:
         self.clock = ManualClock()
         self.alarms = Alarms()
         self.journal = ActivitySet(lambda: None)
-        self.gate = Scheduler(self.alarms.wake_at, self.journal)
+        self.scheduler = Scheduler(self.alarms.wake_at, self.journal)
         self.rehearsals = Alarms()
         self.observer = ShadowLimiter(self.rehearsals.wake_at, self.journal, (most_size, 0), room)
         self.log: list[Passed] = []
@@ -99,7 +99,7 @@ class World:
         """A stream within `chain`, whose released entries are logged."""
         stream = Stream(StreamName("publish", "t", "n", "x", 1), chain, lambda _stream, _entry: None)
         stream.release = release or (lambda stream, entry: self.note(stream, entry.messages, entry.size))
-        self.gate.join(stream)
+        self.scheduler.join(stream)
         return stream
 
     def greedy(self, *chain: Limiter, entries: Iterator[tuple[int, int]]) -> Stream:
@@ -125,33 +125,33 @@ class World:
         self.log.append(Passed(self.clock.now, stream, messages, size))
 
     def hold(self, stream: Stream, messages: int, size: int) -> None:
-        self.gate.count_offered(stream, 1, messages, size)
-        self.gate.hold(stream, Entry(b"", messages, size, size, self.clock.now), self.clock.now)
+        self.scheduler.count_offered(stream, 1, messages, size)
+        self.scheduler.hold(stream, Entry(b"", messages, size, size, self.clock.now), self.clock.now)
 
     def offer(self, stream: Stream, messages: int, size: int) -> bool:
         """One entry, as the relay offers it. Returns whether it passed at once."""
         now = self.clock.now
-        self.gate.count_offered(stream, 1, messages, size)
-        if self.gate.pass_entry(stream, messages, size, now):
+        self.scheduler.count_offered(stream, 1, messages, size)
+        if self.scheduler.pass_entry(stream, messages, size, now):
             self.note(stream, messages, size)
             return True
-        self.gate.hold(stream, Entry(b"", messages, size, size, now), now)
+        self.scheduler.hold(stream, Entry(b"", messages, size, size, now), now)
         return False
 
     def run_until(self, end: int) -> None:
         """Let time pass; every alarm rings at its time."""
         while (alarm := self.next_before(end)) is not None:
-            at, limiter, gate = alarm
+            at, limiter, scheduler = alarm
             self.clock.now = max(self.clock.now, at)
-            gate.serve(limiter, self.clock.now)
+            scheduler.serve(limiter, self.clock.now)
         self.clock.now = max(self.clock.now, end)
 
     def next_before(self, end: int) -> tuple[int, Limiter, Scheduler] | None:
-        """The next alarm of either gate."""
-        both = ((self.alarms, self.gate), (self.rehearsals, self.observer.scheduler))
-        alarms, gate = min(both, key=lambda each: each[0].soonest())
+        """The next alarm of either scheduler."""
+        both = ((self.alarms, self.scheduler), (self.rehearsals, self.observer.scheduler))
+        alarms, scheduler = min(both, key=lambda each: each[0].soonest())
         found = alarms.next_before(end)
-        return None if found is None else (*found, gate)
+        return None if found is None else (*found, scheduler)
 
     def run(self, seconds: float) -> None:
         self.run_until(self.clock.now + round(seconds * 1e9))
@@ -168,9 +168,9 @@ class Governed(World):
 
     def __init__(self, told: Callable[[Stream, int, int], None] = lambda *passed: None) -> None:
         super().__init__()
-        self.gate = Telling(told, self.alarms.wake_at, self.journal)
+        self.scheduler = Telling(told, self.alarms.wake_at, self.journal)
         self.policies = Policies()
-        self.registry = Registry(self.policies, self.gate, self.observer)
+        self.registry = Registry(self.policies, self.scheduler, self.observer)
 
     def put(self, setting: tuple[Setting, str], limit: Limit) -> None:
         self.policies.put("publish", *setting, Value(limit, "file"))

@@ -104,7 +104,7 @@ class RelayRig:
         """Bytes that the other peer takes before it must be asked to (`drain`)."""
         self.clock = ManualClock()
         self.wakes: dict[Limiter, int] = {}
-        self.gate = Scheduler(self.wakes.__setitem__, ActivitySet(lambda: None))
+        self.scheduler = Scheduler(self.wakes.__setitem__, ActivitySet(lambda: None))
         self.written = bytearray()
         self.writes = 0
         self.sender = _Taken(self._take)
@@ -122,7 +122,7 @@ class RelayRig:
             self.throttled,
             self.outlet,
             memory,
-            self.gate,
+            self.scheduler,
             self._handle,
             self.counters,
             self.clock,
@@ -140,7 +140,7 @@ class RelayRig:
             scope = Scope("publish", "topic", name.topic, "t", "n")
             chain = (Limiter(scope, Limit(rate(limit)), "test", self.clock()),)
         stream = self.relay.streams[owner] = Stream(name, chain, self.relay.release, is_accepted=True)
-        self.gate.join(stream)
+        self.scheduler.join(stream)
         return stream
 
     def feed(self, chunk: bytes) -> None:
@@ -161,13 +161,13 @@ class RelayRig:
         self._read()
 
     def advance(self, seconds: float) -> None:
-        """Let time pass; the alarm rings at each instant that the gate asked for."""
+        """Let time pass; the alarm rings at each instant that the scheduler asked for."""
         target = self.clock.now + round(seconds * 1e9)
         while self.wakes and min(self.wakes.values()) <= target:
             limiter, at = min(self.wakes.items(), key=lambda wake: wake[1])
             del self.wakes[limiter]
             self.clock.now = max(self.clock.now, at)
-            self.gate.serve(limiter, self.clock.now)
+            self.scheduler.serve(limiter, self.clock.now)
             self._read()
         self.clock.now = target
 

@@ -1,4 +1,4 @@
-"""The gate's alarm clock."""
+"""The scheduler's alarm clock."""
 
 from collections.abc import Iterator
 
@@ -15,24 +15,24 @@ from tests.proxy.manual_loop import ManualLoop
 
 
 class Alarmed:
-    """A gate with its alarms, and one limiter of a message a second."""
+    """A scheduler with its alarms, and one limiter of a message a second."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.loop = ManualLoop(self.clock)
         self.counters = Counters()
         self.alarms = LimiterTimers(self.clock, self.counters, self._serve)
-        self.gate = Scheduler(self.alarms.wake_at, ActivitySet(lambda: None))
+        self.scheduler = Scheduler(self.alarms.wake_at, ActivitySet(lambda: None))
         self.limiter = Limiter(Scope("publish", "topic", "t", "a", "b"), Limit(rate(1)), "test", 0)
         self.passed: list[float] = []
         name = StreamName("publish", "a", "b", "t", 1)
         self.stream = Stream(name, (self.limiter,), lambda _stream, _entry: self.passed.append(self.loop.time()))
 
     def _serve(self, limiter: Limiter, now: int) -> None:
-        self.gate.serve(limiter, now)
+        self.scheduler.serve(limiter, now)
 
     def hold(self) -> None:
-        self.loop.run(self.gate.hold, self.stream, Entry(b"x", 1, 1, 1, self.clock()), self.clock())
+        self.loop.run(self.scheduler.hold, self.stream, Entry(b"x", 1, 1, 1, self.clock()), self.clock())
 
 
 @pytest.fixture

@@ -63,8 +63,8 @@ class ExplainRest:
         query = asked(request, _KEYS)
         topic = parse_topic(_TOPIC.read(query))
         role, address = _ROLE.read(query), _address(_ADDRESS.read(query))
-        producer = Client(_PRODUCER.read(query), role, address)
-        consumer = Client("", role, address, _SUBSCRIPTION.read(query))
+        producer = Client(producer_name=_PRODUCER.read(query), role=role, address=address)
+        consumer = Client(subscription=_SUBSCRIPTION.read(query), role=role, address=address)
         publish = explain(self._service, "publish", topic, producer)
         answer: Explanation = {
             "topic": publish.topic,

@@ -25,7 +25,7 @@ class Consumer:
         self.stream = worker.open("x", self._released, "dispatch", by_entry=by_entry)
         self.stream.permits = Permits(
             self.stream.usage, self._granted, lambda: None
-        )  # for the gate: it is a consumer's
+        )  # for the scheduler: it is a consumer's
         worker.deputy.meter(self.stream, self._granted)
 
     def ask(self, permits: int) -> None:

@@ -1,4 +1,4 @@
-"""A worker's gate; what must be true of several at any delay, is in test_machine.py."""
+"""A worker's scheduler; what must be true of several at any delay, is in test_machine.py."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""A worker's gate when a client leaves: what is only on its way to be judged is not lost."""
+"""A worker's scheduler when a client leaves: what is only on its way to be judged is not lost."""
 
 from limiter.workers.account import WINDOW
 from limiter.workers.letters import Answer, Discarded, Question, Released, Ticket, Withdrawn

@@ -38,16 +38,16 @@ class Alone:
         self.fates[place].append(("passed", number))
 
     def offer(self, place: int, number: int, messages: int) -> None:
-        gate, now, stream = self.world.gate, self.world.clock.now, self.streams[place]
-        gate.count_offered(stream, 1, messages, 100)
-        if gate.pass_entry(stream, messages, 100, now):
+        scheduler, now, stream = self.world.scheduler, self.world.clock.now, self.streams[place]
+        scheduler.count_offered(stream, 1, messages, 100)
+        if scheduler.pass_entry(stream, messages, 100, now):
             self.passed(place, number)
             return
         limiter = rejecting(stream, now) if self.is_followed[place] and number >= 0 else None
         if limiter is None:
-            gate.hold(stream, Entry(b"%d" % number, messages, 100, 100, now), now)
+            scheduler.hold(stream, Entry(b"%d" % number, messages, 100, 100, now), now)
         else:
-            gate.count_rejected(stream, limiter, messages, 100)
+            scheduler.count_rejected(stream, limiter, messages, 100)
             self.fates[place].append((refusal_of(limiter), number))
 
 

@@ -83,12 +83,12 @@ class Ear:
 
 
 class Worker:
-    """One process: its gate, its judge, and what is on its way between them."""
+    """One process: its scheduler, its judge, and what is on its way between them."""
 
     def __init__(self, world: "Workers") -> None:
         self.world = world
         self.deputy = Deputy(Bells(), tells_all=world.rules.spares_caught_up)
-        self.judge = Judge(world.registry, world.gate, lambda: None, world.court)
+        self.judge = Judge(world.registry, world.scheduler, lambda: None, world.court)
         self.up: deque[Any] = deque()
         self.down: deque[Any] = deque()
         self.streams: list[Stream] = []
@@ -166,10 +166,10 @@ class Workers(Governed):
         super().__init__()
         self.refused = refused
         self.rules = rules
-        self.gate = Witness(self)
-        self.registry = Registry(self.policies, self.gate, self.observer, rules, self.clock)
+        self.scheduler = Witness(self)
+        self.registry = Registry(self.policies, self.scheduler, self.observer, rules, self.clock)
         self.registry.tuned = self.tuned
-        self.court = Court(self.gate, self.recall)
+        self.court = Court(self.scheduler, self.recall)
         self.registry.wired = self.wired
         self.workers = [Worker(self) for _ in range(count)]
 

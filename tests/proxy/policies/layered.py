@@ -22,9 +22,9 @@ SYSTEM = "persistent://acme/shop/__change_events"
 TOPICS = (ORDERS, f"{ORDERS}-partition-1", LOGS, "persistent://acme/till/x", "non-persistent://other/ns/y", SYSTEM)
 CLIENTS = (
     Client(),
-    Client("meter", "billing", "10.1.2.3", "audit"),
-    Client("other", "ops", "10.2.0.1", "a@b"),
-    Client("", "", "2001:db8::1", "x"),
+    Client(producer_name="meter", role="billing", address="10.1.2.3", subscription="audit"),
+    Client(producer_name="other", role="ops", address="10.2.0.1", subscription="a@b"),
+    Client(address="2001:db8::1", subscription="x"),
 )
 _NAMES: dict[Setting, tuple[str, ...]] = {
     Setting.PROXY: ("",),

@@ -99,5 +99,5 @@ def test_what_is_given_back_takes_no_memory_any_more() -> None:
     rig = RelayRig([1])
     rig.feed(b"".join(sends(3)))
     (stream,) = rig.relay.streams.values()
-    rig.relay.give_back(stream, rig.gate.drop_held(stream, rig.clock()))
+    rig.relay.give_back(stream, rig.scheduler.drop_held(stream, rig.clock()))
     assert (rig.relay.holds_any(), rig.budget.used) == (False, 0)

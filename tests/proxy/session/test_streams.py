@@ -43,7 +43,7 @@ class Opened:
     """The streams of one connection, with both of its relays writing into lists."""
 
     def __init__(self, world: World, address: str = "") -> None:
-        gate = world.engine.rate_limiter
+        scheduler = world.engine.rate_limiter
         self.written = Written()
         self.asked = Written()
         self.told: list[bytes] = []
@@ -63,7 +63,7 @@ class Opened:
                 Throttled(),
                 FrameWriter(written),
                 memory,
-                gate,
+                scheduler,
                 lambda _kind, _command, frame: frame,
                 world.counters,
                 world.clock,
