@@ -169,7 +169,7 @@ END = "<!-- bench-compliance: end -->"
 
 @dataclass(frozen=True, slots=True)
 class LogRow:
-    """One size of log; several runs of each."""
+    """One size of log, with the times of all its runs."""
 
     lines: int
     size: int

@@ -1,4 +1,4 @@
-"""What Spark hands over for the sections that judge nobody: small sums, plain values, no Spark in them."""
+"""Plain values that Spark hands to the sections without a verdict: small sums, no Spark in them."""
 
 from datetime import datetime
 
@@ -166,7 +166,7 @@ class NeighbourFacts(Struct, frozen=True, kw_only=True):
 
 
 class HeadroomFacts(LimitKey, frozen=True, kw_only=True):
-    """How near one limiter came to its limit, ten seconds by ten seconds, and where that is going."""
+    """How near one limiter came to its limit, in steps of ten seconds, and the trend."""
 
     steps: int
     """Aligned steps of ten seconds with any line."""
@@ -188,7 +188,7 @@ class HeadroomFacts(LimitKey, frozen=True, kw_only=True):
 
 
 class ReplayFacts(LimitKey, frozen=True, kw_only=True):
-    """What a proposed limit would have done with the arrivals of one name."""
+    """The effect that a proposed limit would have had on the arrivals of one name."""
 
     proposal: int
     """Which of the file's limits, from 0."""
@@ -217,7 +217,7 @@ class ReplayFacts(LimitKey, frozen=True, kw_only=True):
 
 
 class TenantDayFacts(Struct, frozen=True, kw_only=True):
-    """One tenant in one direction on one UTC day."""
+    """Usage of one tenant in one direction on one UTC day."""
 
     day: str
     tenant: str
@@ -234,7 +234,7 @@ class TenantDayFacts(Struct, frozen=True, kw_only=True):
 
 
 class ChangeFacts(Struct, frozen=True, kw_only=True):
-    """Something that changed what limits mean: on the same time axis as the rates."""
+    """An event that changed what limits mean, on the time axis of the rates."""
 
     at: datetime
     kind: str

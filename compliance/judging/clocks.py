@@ -1,4 +1,4 @@
-"""Where the wall clock was stepped, and a time axis on which it never was.
+"""Steps of the wall clock, and a time axis without them.
 
 Heartbeats follow each other, and their `duration_ms` is of the monotonic clock. So where a heartbeat ends later (or
 earlier) than the one before it and its duration say, the wall clock was stepped by the difference, at some moment since
@@ -28,7 +28,7 @@ microseconds the wall clock is ahead behind it, and when the two heartbeats end,
 
 
 def step_facts(heartbeats: DataFrame, holes: DataFrame) -> DataFrame:
-    """Each step, as `ClockStepFacts` but for `from_seq`, which is the first line that may be of the new time.
+    """Find each step, as `ClockStepFacts` except `from_seq`: the first line that may be of the new time.
 
     Args:
         heartbeats: All of them.

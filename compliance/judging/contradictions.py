@@ -1,4 +1,4 @@
-"""What the lines of limits, streams and changes say of each other and cannot all be true: each as `DoubtFacts`.
+"""Contradictions between the lines of limits, streams and changes, each as `DoubtFacts`.
 
 These are found between lines on Spark; what one limiter's own replay finds is in `account.py`.
 """
@@ -21,7 +21,7 @@ _UNITS = BUCKETS[:2]
 
 
 def unbalanced(intervals: DataFrame, limits: DataFrame, torn: Collection[tuple[str, str]]) -> DataFrame:
-    """Of each limit whose streams' lines do not add up the first such line, as `DoubtFacts`.
+    """For each limit whose streams' lines do not add up, the first such line, as `DoubtFacts`.
 
     What a stream offered passed, was dropped, was rejected, or is held. And what is held, or was, waited meanwhile: by
     `held_since`, by the longest delay, and where not all that had been held before is gone.
@@ -174,7 +174,7 @@ def _hidden_by(own: Column, level: Column) -> Column:
 
 
 def without_effect(changes: DataFrame, limits: DataFrame) -> DataFrame:
-    """Of each limiter that goes on as before a change of its own value the first such change, as `DoubtFacts`.
+    """For each limiter that goes on unchanged after a change of its own value, the first such change, as `DoubtFacts`.
 
     Its own value it is if its line names the setting as its source, set at run time; if the value was what stood in
     the setting before and not what stands there since; or if something is set now, and its line names what that hides:
@@ -270,7 +270,7 @@ _OF_ALL_PUBLISHED = tuple(level.word for level in limiting.LEVELS if not level.i
 
 
 def outsiders(intervals: DataFrame, limits: DataFrame, changes: DataFrame) -> DataFrame:
-    """Of each limit that some stream of its name says not to be under the first such line, as `DoubtFacts`.
+    """For each limit that a stream of its name claims not to be under, the first such line, as `DoubtFacts`.
 
     Args:
         intervals: All lines of streams, on the axis.
@@ -308,7 +308,7 @@ def outsiders(intervals: DataFrame, limits: DataFrame, changes: DataFrame) -> Da
 
 
 def falsely_exempt(intervals: DataFrame, limits: DataFrame) -> DataFrame:
-    """Of each limit that bears the name of a stream which is said to be exempt, and is not, as `DoubtFacts`.
+    """For each limit of the names of a stream that is falsely said to be exempt, the first line, as `DoubtFacts`.
 
     Args:
         intervals: All lines of streams.
@@ -337,7 +337,7 @@ _LONGEST_BEAT_S = 60.0
 def vanished(
     intervals: DataFrame, limits: DataFrame, heartbeats: DataFrame, torn: Collection[tuple[str, str]]
 ) -> DataFrame:
-    """Of each limit of a stream that holds something by its last line, though the run goes on, as `DoubtFacts`.
+    """For each limit whose stream's last line holds something while the run goes on, that line, as `DoubtFacts`.
 
     Who holds something has a line in every interval; and one that says what became of it, when it ends.
 

@@ -22,7 +22,7 @@ _SAME_S = 0.001
 
 
 class Durations:
-    """What the lines of one limiter say of time, one after the other.
+    """The check of one limiter's durations against the wall clock, line by line.
 
     Args:
         steps_us: From when until when the wall clock was stepped, microseconds since 1970; None: nobody looked.
@@ -36,7 +36,7 @@ class Durations:
         self._whole_off_s = self._whole_s = 0.0
 
     def add(self, line: Line, streams: Sequence[StreamsLine]) -> str:
-        """What of the line's duration cannot be true; empty: nothing.
+        """Check the next line; returns what of its duration cannot be true, or an empty text.
 
         Args:
             line: The next line.

@@ -24,7 +24,7 @@ from compliance.judging.lines import (
 
 @dataclass
 class BalanceBounds:
-    """What one bucket holds, at least and at most.
+    """The least and the most that one bucket may hold.
 
     Attributes:
         told: What the line before told, where nothing lies in between.
@@ -42,7 +42,7 @@ class BalanceBounds:
     goes_on: bool = False
 
     def tune(self, rate: float | None, burst: float | None, step: Step, lent: int) -> None:
-        """What is in force in the next line, and what became of the balance up to its begin.
+        """Set what is in force in the next line, and carry the balance to its begin.
 
         Workers had been lent so much at the end of the line before.
         """
@@ -122,7 +122,7 @@ class BalanceBounds:
         return (self.most - self.least) / self.rate
 
     def with_room_s(self, line: Line, bucket: int) -> float:
-        """For how long, at the most, the bucket had room for what it earned in a line, and since the one before.
+        """The longest time for which the bucket had room for what it earned in a line, and since the line before.
 
         Where that is not known, or a late timer finds a burst used up, it is all of that time.
         """
@@ -132,7 +132,7 @@ class BalanceBounds:
 
     @property
     def owed_rate(self) -> float:
-        """What a burst that is smaller than a late timer's worth lets pass at the least."""
+        """The least rate that the bucket owes: a burst smaller than a late timer's worth lets less pass."""
         return min(self.rate, max(self.burst, 1.0) / LATE_S)
 
 
@@ -181,7 +181,7 @@ class OwedSums:
         self.still_s = 0.0
 
     def add(self, waited: WaitedLine, entry_s: float) -> bool:
-        """One more; whether the ten seconds that end with it lack something."""
+        """Add a line; returns whether the ten seconds that end with it lack something."""
         recent, sums = self._recent, self._sums
         recent.append(waited)
         self._entry_s = max(self._entry_s, entry_s)
@@ -253,7 +253,7 @@ def _owed(window: list[WaitedLine], passed: list[int], unit: int) -> float | Non
 
 
 def lost_s(line: Line, bucket: int, held: BalanceBounds) -> float:
-    """What a bucket had no room for, or still holds at the end: tokens that only came late are not lost."""
+    """Seconds' worth that a bucket had no room for, or still holds at the end: late tokens are not lost."""
     told = line.tokens[bucket]
     if told is None:
         return inf

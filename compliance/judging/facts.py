@@ -1,4 +1,4 @@
-"""What Spark hands to the judging, and what comes out for one limiter: plain values, no Spark in them.
+"""Plain values between Spark and the judging: the facts that go in, and what comes out for one limiter.
 
 Facts are small sums, one of each kind a row. Findings of one limiter of one run have times in microseconds since 1970.
 Spells are the stretches of time in which a promise was broken: how often, the first time, and the longest.
@@ -78,7 +78,7 @@ class Spelling:
 
 
 def together(spells: Iterable[Spells | None]) -> Spells | None:
-    """Those of several runs; None without any."""
+    """Merge the spells of several runs; None without any."""
     known = [one for one in spells if one is not None]
     if not known:
         return None
@@ -137,7 +137,7 @@ class RunFacts(Struct, frozen=True, kw_only=True):
 
     @property
     def end(self) -> RunEnd[datetime]:
-        """How it ends."""
+        """The end of the run, for `latest`."""
         return RunEnd(self.proxy_id, self.boot_id, self.last, self.complete_up_to, self.ended)
 
 
@@ -177,7 +177,7 @@ class LimiterFacts(Struct, frozen=True, kw_only=True):
 
 
 class LinePlace(Struct, frozen=True, kw_only=True):
-    """Where a line of the access log stands, so that it can be looked at."""
+    """The place of a line in the access log, so that a reader can look at it."""
 
     file: str
     seq: int
@@ -187,7 +187,7 @@ class LinePlace(Struct, frozen=True, kw_only=True):
 
 
 class KeptFacts(Struct, frozen=True, kw_only=True):
-    """One limiter in one run of one proxy: for how long was it kept, and for how long not?"""
+    """How long one limiter was kept in one run of one proxy, and how long not."""
 
     proxy_id: str
     boot_id: str
@@ -233,7 +233,7 @@ class ContainmentFacts(Struct, frozen=True, kw_only=True):
 
 
 class EntitlementFacts(Struct, frozen=True, kw_only=True):
-    """One limiter's worst ten seconds, and its whole time, of what it owed while somebody waited."""
+    """The worst ten seconds, and the whole time, of what one limiter owed while somebody waited."""
 
     proxy_id: str
     boot_id: str
@@ -403,7 +403,7 @@ class QuarantineFacts(Struct, frozen=True, kw_only=True):
 
 
 class Facts(Struct, frozen=True, kw_only=True):
-    """Everything that the report is made from."""
+    """All facts that the report is made from."""
 
     read_at: datetime
     """By the clock of this machine."""
@@ -456,7 +456,7 @@ class Facts(Struct, frozen=True, kw_only=True):
 
     @property
     def ends(self) -> list[RunEnd[datetime]]:
-        """How the runs end."""
+        """The ends of all runs, for `latest`."""
         return [run.end for run in self.runs]
 
 
@@ -523,7 +523,7 @@ class Minute:
 
 @dataclass
 class Judged:
-    """What comes out for one limiter of one run."""
+    """The result for one limiter of one run."""
 
     windows: list[Window]
     entitlement: Owed | None

@@ -1,4 +1,4 @@
-"""All limiters judged on Spark: the lines of each, and what its streams' lines say, go through `account.py`.
+"""The judging of all limiters on Spark: each limiter's lines and its streams' lines go through `account.py`.
 
 Lines of one limiter come in the order of their begins, so what is kept at a time is one limiter's balances.
 """
@@ -60,7 +60,7 @@ _OUT = "tenant string, score double, waits double, facts binary, minute long, " 
 
 
 class JudgedLimiter(msgspec.Struct):
-    """What comes out for one limiter of one run, besides its minutes."""
+    """The result for one limiter of one run, besides its minutes."""
 
     windows: list[Window]
     owed: Owed | None
@@ -96,7 +96,7 @@ def _head() -> Iterator[Column]:
 
 
 def under_limits(intervals: DataFrame, levels: DataFrame) -> DataFrame:
-    """Each line of a stream once for each limit that it is under, or may be: adds `level`, `name` and `under`.
+    """Repeat each line of a stream for each limit that it is or may be under: adds `level`, `name` and `under`.
 
     Args:
         intervals: Lines of streams.
@@ -120,7 +120,7 @@ def under_limits(intervals: DataFrame, levels: DataFrame) -> DataFrame:
 
 
 def held_ms(*, whole: bool = False) -> Column:
-    """For how long something of a stream had been held at the end of its line, by `held_since`.
+    """How long something of a stream had been held at the end of its line, by `held_since`.
 
     Args:
         whole: Also before the line.
@@ -132,7 +132,7 @@ def held_ms(*, whole: bool = False) -> Column:
 
 
 def stream_sums(intervals: DataFrame, levels: DataFrame) -> DataFrame:
-    """What the lines of streams say of each limit that they are under, or may be, in each span.
+    """Sum up, for each limit and span, what the lines of the streams under it say.
 
     Args:
         intervals: All of them, on the axis.
@@ -239,7 +239,7 @@ class _Seen:
         self.tenant = ""
 
     def items(self) -> Iterator[Line | StreamsLine]:
-        """As values."""
+        """The rows as values, in order."""
         for row in self._rows:
             self.tenant = row["tenant"] or self.tenant
             if row["mode"] is not None:
@@ -253,7 +253,7 @@ class _Seen:
             yield streams_of(row)
 
     def alone(self) -> LimiterFacts | None:
-        """Of a limit that only streams name."""
+        """The facts of a limit that only streams name; None for others."""
         if self._has_lines or self._first is None or self._last is None or self._named is None:
             return None
         proxy_id, boot_id, direction, level, name = self._key
@@ -415,7 +415,7 @@ _ARROW = pa.schema(
 
 
 class LimiterTables(msgspec.Struct):
-    """What is handed to the judging, of all limiters."""
+    """The tables of all limiters that the judging takes."""
 
     containment: list[ContainmentFacts]
     entitlement: list[EntitlementFacts]

@@ -1,4 +1,4 @@
-"""What is replayed of one limiter: its lines, what its streams' lines say, and what is known of the run."""
+"""The input of one limiter's replay: its lines, its streams' lines, and what is known of the run."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -74,12 +74,12 @@ class Line(Struct, array_like=True):
 
     @property
     def is_in_force(self) -> bool:
-        """Whether somebody was held to it."""
+        """Whether the line's limit held streams back: it has a rate and is not only observed."""
         return self.mode != OBSERVED and any(rate is not None for rate in self.rates)
 
 
 class StreamsLine(Struct, array_like=True):
-    """What the lines of the streams under the limiter say of one span, together."""
+    """The sum of the lines of all streams under the limiter, over one span."""
 
     seq: int
     place: tuple[str, int | None]
@@ -128,7 +128,7 @@ class StreamsLine(Struct, array_like=True):
 
 @dataclass(frozen=True)
 class RunNotes:
-    """What is to be known of a run besides.
+    """Notes of one run that hold for all its limiters: changes, holes, steps, standstills.
 
     Args:
         has_begin: No line before its first is missing.
@@ -149,7 +149,7 @@ class RunNotes:
     steps_us: Sequence[tuple[int, int]] | None = None
 
     def still_s(self, line: Line) -> float:
-        """For how long the proxy did nothing within a line."""
+        """Seconds of a line in which the proxy did nothing."""
         if not self.still_us:
             return 0.0
         begin_us, end_us = line.wall_us
@@ -159,21 +159,21 @@ class RunNotes:
         return sum(within) / 1e6
 
     def changes_between(self, after: int, until: int) -> int:
-        """How many lines between the two tell of a change."""
+        """The number of lines between the two that tell of a change."""
         return _between(self.changes, after, until)
 
     def late_s(self, after: int, line: Line) -> float:
-        """For how long of a line, at the most, what was before a change was in force."""
+        """The longest part of a line in which the value before a change was still in force."""
         known = self.changed_us[bisect_right(self.changes, after) : bisect_right(self.changes, line.seq)]
         late_us = max((at_us - line.wall_us[0] for at_us in known), default=0)
         return min(line.duration_s, max(0.0, late_us / 1e6))
 
     def is_behind_change(self, one: "Line | StreamsLine") -> bool:
-        """Whether limits were changed within a line, or so shortly before that workers may not have known it."""
+        """Whether limits changed within a line, or so shortly before it that workers may not have known."""
         return _is_behind(self._times, one)
 
     def is_behind_move(self, one: "Line | StreamsLine") -> bool:
-        """The same of changes that move streams."""
+        """Whether such a change (as of `is_behind_change`) moved streams under limits that existed before."""
         return _is_behind(self._moves, one)
 
     @cached_property
@@ -225,7 +225,7 @@ class Step:
 
 
 def place_of(line: Line | StreamsLine) -> LinePlace:
-    """Where it stands in the log."""
+    """The place of a line in the log."""
     return LinePlace(file=line.place[0], seq=line.seq, line=line.place[1])
 
 

@@ -40,7 +40,7 @@ _GRAVITY: tuple[Verdict, ...] = ("violated", "unknown", "compliant", "no limit")
 
 
 class LimiterVerdict(Struct, frozen=True, kw_only=True):
-    """One limiter of one proxy over all its runs."""
+    """The verdict on one limiter of one proxy over all its runs."""
 
     proxy_id: str
     direction: str
@@ -99,12 +99,12 @@ class LimiterVerdict(Struct, frozen=True, kw_only=True):
 
     @property
     def is_violated(self) -> bool:
-        """Of the two promises at least one was broken."""
+        """Whether at least one of the two promises was broken."""
         return "violated" in (self.containment, self.entitlement)
 
     @property
     def severity_s(self) -> float:
-        """By how much the promises that were broken were, in seconds of the limit; 0 if none was."""
+        """The size of the violation, in seconds of the limit; 0 if no promise was broken."""
         over, short = self.worst_containment, self.worst_entitlement
         is_over, is_short = self.containment == "violated", self.entitlement == "violated"
         return max(
@@ -146,7 +146,7 @@ def gravest(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def judge_limiters(facts: Facts) -> list[LimiterVerdict]:
-    """Each limiter of each proxy, the gravest first."""
+    """Judge each limiter of each proxy; the gravest come first."""
     coverage = {(run.proxy_id, run.boot_id): run_coverage(run) for run in facts.runs}
     of = _grouped(facts.containment), _grouped(facts.entitlement), _grouped(facts.kept), _grouped(facts.doubts)
     seen = (SeenLimiter(rows, *(rows_of[key] for rows_of in of)) for key, rows in _grouped(facts.limiters).items())  # type: ignore[arg-type]
@@ -188,7 +188,7 @@ def run_coverage(run: RunFacts) -> float:
 
 @dataclass(frozen=True)
 class SeenLimiter:
-    """All that is known of one limiter of one proxy."""
+    """All facts of one limiter of one proxy."""
 
     rows: list[LimiterFacts]
     containment: list[ContainmentFacts]
@@ -343,7 +343,7 @@ class WorstWindow(Struct, frozen=True, kw_only=True):
 
 
 class Rollup(Struct, frozen=True, kw_only=True):
-    """All limits of one tenant, one namespace, one topic or one level."""
+    """The joint verdict on all limits of one tenant, namespace, topic or level."""
 
     scope: Scope
     name: str
@@ -368,7 +368,7 @@ class Rollup(Struct, frozen=True, kw_only=True):
 
 
 def roll_up(limiters: list[LimiterVerdict]) -> list[Rollup]:
-    """By tenant, namespace, topic and level, in this order; the gravest first.
+    """Join verdicts by tenant, namespace, topic and level, in this order; the gravest come first.
 
     Args:
         limiters: In the order of gravity.
@@ -384,7 +384,7 @@ def roll_up(limiters: list[LimiterVerdict]) -> list[Rollup]:
 
 
 def scopes(limiter: LimiterVerdict) -> Iterable[tuple[Scope, str]]:
-    """What the limit belongs to. One that spans tenants belongs to its level only."""
+    """The groups that the limit belongs to. A limit that spans tenants belongs to its level only."""
     yield ("level", limiter.level)
     if limiter.tenant:
         yield ("tenant", limiter.tenant)

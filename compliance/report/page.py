@@ -62,7 +62,7 @@ Windows = Mapping[tuple[str, str, str, str], Sequence[tuple[datetime, datetime]]
 
 
 class Mark(Struct, frozen=True, kw_only=True):
-    """Something that happened, by its number in the list of changes."""
+    """A mark on a chart: an event, by its number in the list of changes."""
 
     number: int
     proxy_id: str
@@ -114,7 +114,7 @@ def chart_unit(steps: list[RateFacts]) -> str:
 
 
 def filled(steps: list[RateFacts], unit: str) -> tuple[list[int], Series]:
-    """Every step from first to last: nothing passed where no line is; limit and burst hold until a line says otherwise.
+    """Fill every step from first to last: nothing passed where no line is; limit and burst hold until the next line.
 
     `burst` is the highest average that limit and burst allow over one step.
     """
@@ -313,7 +313,7 @@ def _environment() -> Environment:
 
 
 def broken(limiters: list[LimiterVerdict]) -> dict[tuple[str, str, str, str], list[tuple[datetime, datetime]]]:
-    """Of each limit with a violation: begin and end of the worst windows of the promises that were broken."""
+    """For each limit with a violation, the begin and end of the worst windows of the promises that were broken."""
     windows: dict[tuple[str, str, str, str], list[tuple[datetime, datetime]]] = {}
     for one in limiters:
         promises = ((one.containment, one.worst_containment), (one.entitlement, one.worst_entitlement))
@@ -441,12 +441,12 @@ _PASSED_OVER = frozenset(("Cc", "Cf", "Zs", "Zl", "Zp"))
 
 
 def report_json(report: Report) -> bytes:
-    """All of the report, indented."""
+    """The whole report as JSON, indented."""
     return msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
 
 
 def usage_csv(usage: list[UsageFacts], bytes_basis: str) -> str:
-    """One line a day, topic and direction."""
+    """Usage as CSV: one line for each day, topic and direction."""
     rows = [msgspec.structs.asdict(row) | {"bytes_basis": bytes_basis} for row in usage]
     return table_csv(USAGE_COLUMNS, rows)
 

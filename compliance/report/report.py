@@ -81,7 +81,7 @@ class Quality(Struct, frozen=True, kw_only=True):
 
 
 class Throttling(Struct, frozen=True, kw_only=True):
-    """How much it hurt."""
+    """Waits, delays and refusals."""
 
     limits: list[EpisodeFacts]
     """Who waited longest first."""
@@ -110,7 +110,7 @@ class Replay(Struct, frozen=True, kw_only=True):
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """Everything, the verdict first."""
+    """The whole report, the verdict first."""
 
     report_version: int
     bytes_basis: str

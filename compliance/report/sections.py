@@ -1,4 +1,4 @@
-"""What the report's sections are made of, from the figures: throttling, sharing, trends, budgets, what-if, timeline."""
+"""The report's sections, made from the figures: throttling, sharing, trends, budgets, what-if, timeline."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -71,7 +71,7 @@ def added(hists: Iterable[Sequence[int]]) -> list[int]:
 
 
 def delays(facts: list[DelayFacts]) -> list[Delay]:
-    """The same with percentiles, in the same order."""
+    """Delays with percentiles, in the order of the facts."""
     return [_delay(row) for row in facts]
 
 
@@ -123,7 +123,7 @@ _ENTRY = 1.0
 
 
 class Member(Struct, frozen=True, kw_only=True):
-    """Who shares the limit, and what it got while somebody waited."""
+    """A member of a shared limit, and what it got while somebody waited."""
 
     member: str
     got: float
@@ -325,7 +325,7 @@ class Burn(Struct, frozen=True, kw_only=True):
 
 
 def burns(facts: list[BurnFacts], objective: float, span_s: float) -> list[Burn]:
-    """What burned most first.
+    """Burn rates, the highest first.
 
     Args:
         facts: One for each tenant, promise and pair.
@@ -419,7 +419,7 @@ MOST_EVENTS = 5_000
 
 
 class Event(Struct, frozen=True, kw_only=True):
-    """Something that happened."""
+    """An entry of the timeline."""
 
     at: datetime
     kind: str
@@ -436,7 +436,7 @@ def timeline(
     gaps: list[GapFacts],
     horizon: datetime,
 ) -> list[Event]:
-    """In the order of time.
+    """The events of the log, in the order of time.
 
     Args:
         changes: What was set or changed.

@@ -1,4 +1,4 @@
-"""What the job is asked to do, as values."""
+"""The job's options, as values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ class JobError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where lines come from.
+    """The source of lines.
 
     Args:
         kind: One of `SOURCES`.
@@ -32,7 +32,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """Where tables go.
+    """The place of tables.
 
     Args:
         kind: One of `SINKS`.
@@ -45,7 +45,7 @@ class Sink:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One job; another one needs another `out`.
+    """One job; every job needs an `out` of its own.
 
     Args:
         source: Where lines come from.
@@ -72,7 +72,7 @@ class Job:
 
     @property
     def links(self) -> Path | None:
-        """Of a log on this machine, the folder of links that Spark is shown for it, if `out` is here, too."""
+        """The folder of links that Spark reads in place of a log on this machine, if `out` is here, too."""
         work = on_this_machine(self.work)
         is_here = self.source.folder and on_this_machine(self.source.folder)
         return work.resolve() / "log" if work and is_here else None

@@ -44,7 +44,7 @@ _PIECE_SCHEMA = pa.schema({"part": pa.int32(), "name": pa.string(), "day": pa.st
 
 @dataclass(frozen=True, slots=True)
 class PartitionPiece:
-    """One piece.
+    """One piece of a part's result, encoded.
 
     Args:
         part: Whose: the number of a Spark task.
@@ -59,14 +59,14 @@ class PartitionPiece:
     day: str = ""
 
     def batch(self) -> pa.RecordBatch:
-        """As Spark gets it."""
+        """Encode the pieces as Spark takes them."""
         return pa.RecordBatch.from_pylist(
             [{name: getattr(self, name) for name in _PIECE_SCHEMA.names}], schema=_PIECE_SCHEMA
         )
 
 
 def pieces_of(table: pa.Table) -> list[PartitionPiece]:
-    """As the driver gets them."""
+    """Decode the pieces that the driver gets from Spark."""
     return [PartitionPiece(**row) for row in table.to_pylist()]
 
 
@@ -116,7 +116,7 @@ def decoded(contents: Iterable[bytes], schema: pa.Schema) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class KnownBatch:
-    """What is known of a batch.
+    """What is known of a batch while its parts are read.
 
     Args:
         seen: Numbers of the batches before.
@@ -154,7 +154,7 @@ class Numbering:
         self.lines: dict[Block, int] = {}
 
     def numbers(self, batch: pa.RecordBatch) -> pa.Array:
-        """Of lines with `file` and `block`, their numbers; lines that have their own number (`line`) keep it."""
+        """Number lines that have `file` and `block`; lines with a number of their own (`line`) keep it."""
         if "line" in batch.schema.names:
             return batch["line"]
         found = np.empty(batch.num_rows, np.int64)
@@ -167,7 +167,7 @@ class Numbering:
 
 
 def above_each(blocks: Iterable[tuple[Block, int]]) -> dict[Block, int]:
-    """Of each block how many lines stand above it, given the lines of every one."""
+    """For each block, the number of lines above it, from the number of lines in each."""
     found, last, lines_above = {}, "", 0
     for (file, begin), lines in sorted(blocks):
         if file != last:
@@ -216,7 +216,7 @@ class PartReader:
         self._quarantine = bytearray()
 
     def read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[PartitionPiece]:
-        """All of the part: `value`, `file` and `block` or `line` in."""
+        """Read the whole part; its columns are `value`, `file`, and `block` or `line`."""
         for batch in batches:
             self._add(batch)
             doubled = sum(copies.num_rows for copies in self._doubled)
@@ -320,12 +320,12 @@ def _told(line: bytes, place: pa.RecordBatch) -> bytes:
 
 
 class SourceChangedError(Exception):
-    """What was read a second time was not what it was before."""
+    """The source gave other lines when it was read a second time."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionBatch:
-    """All of a batch.
+    """The result of all parts of a batch.
 
     Args:
         pieces: What its parts made.
@@ -340,7 +340,7 @@ class PartitionBatch:
         return (piece for piece in self.pieces if piece.name == name)
 
     def seen(self) -> dict[int, Seen]:
-        """Of each part the numbers of the lines that it has."""
+        """For each part, the numbers of its lines."""
         return {number: _seen(found) for number, found in self.parts.items()}
 
 

@@ -1,4 +1,4 @@
-"""One run of the job behind its command line: its batches, its end, and what went wrong.
+"""One run of the job, behind its command line: batches, end, and errors.
 
 A batch reads lines, tells copies apart, puts windows together and writes.
 """
@@ -55,7 +55,7 @@ Days = Sequence[tuple[date, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class WindowFiles:
-    """What a batch makes of a table of windows.
+    """The result of a batch for one table of windows.
 
     Args:
         table: Which table.

@@ -69,7 +69,7 @@ class Seen:
         return is_new
 
     def union(self, *others: "Seen") -> "Seen":
-        """What one of them has seen."""
+        """Join the numbers that any of them has seen."""
         together: dict[Run, list[Longs]] = {}
         for seen in (self, *others):
             for run, ranges in seen.ranges.items():
@@ -77,15 +77,15 @@ class Seen:
         return Seen({run: _union(*parts) for run, parts in together.items()})
 
     def there(self, run: Run | None = None) -> int:
-        """How many numbers there are, of a run or in all."""
+        """The number of sequence numbers that are there, of a run or in all."""
         return sum(self._there(one) for one in self._runs(run))
 
     def missing(self, run: Run | None = None) -> int:
-        """How many are missing below the largest of each run."""
+        """The number of sequence numbers missing below the largest of each run."""
         return sum(int(self.ranges[one][-1, 1]) + 1 - self._there(one) for one in self._runs(run))
 
     def gaps(self) -> Iterator[Gap]:
-        """What is missing, run by run, in order."""
+        """The gaps, run by run, in order."""
         for run in sorted(self.ranges):
             after = -1
             for first, last in self.ranges[run].tolist():
@@ -117,7 +117,7 @@ class Seen:
 
 
 def gap_table(seen: Seen) -> pa.Table:
-    """All gaps, as they are kept."""
+    """The table of all gaps, as it is stored."""
     return table_of_rows([(*gap.run, gap.after_seq, gap.missing) for gap in seen.gaps()], GAPS)
 
 
@@ -166,7 +166,7 @@ FIELDS = ("start", "end", "kind", "last", "dropped_lines", *BOOT)
 
 
 class Span(msgspec.Struct, frozen=True, array_like=True):
-    """What the lines of one run say of it.
+    """The facts of one run, from its lines.
 
     Args:
         first: Its first moment, microseconds since 1970.
@@ -189,7 +189,7 @@ Spans = dict[Run, Span]
 
 
 def spans_of(lines: pa.Table) -> Spans:
-    """Of lines with `FIELDS`."""
+    """Compute the spans of lines that have `FIELDS`."""
     is_beat = pc.equal(lines["kind"], "heartbeat")
     columns = {
         **{name: lines[name] for name in BOOT},
@@ -208,7 +208,7 @@ def spans_of(lines: pa.Table) -> Spans:
 
 
 def merged(many: Iterable[Spans]) -> Spans:
-    """What several parts or batches say of a run becomes one."""
+    """Merge what several parts or batches tell of a run."""
     found: Spans = {}
     for spans in many:
         for run, span in spans.items():
@@ -229,7 +229,7 @@ def _both(one: Span, other: Span) -> Span:
 
 
 def complete_up_to(runs: Spans, now: datetime) -> int | None:
-    """As `latest.complete_up_to`, microseconds since 1970."""
+    """The time up to which the log is complete (`latest.complete_up_to`), microseconds since 1970."""
     ends = (RunEnd(*run, span.last, span.complete_up_to, span.has_ended) for run, span in runs.items())
     return latest.complete_up_to(ends, (now + latest.AHEAD - BEGIN_OF_1970) // timedelta(microseconds=1))
 
@@ -257,7 +257,7 @@ MOST_GAPS = 100
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of one proxy."""
+    """The summary of one run of one proxy."""
 
     proxy_id: str
     boot_id: str
@@ -280,7 +280,7 @@ class GapSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything so far."""
+    """The summary of everything so far."""
 
     complete_up_to: str | None
     """Every proxy's lines are there up to this moment, but for those that are missing; null: unknown."""
@@ -360,7 +360,7 @@ _ORDER = (
 
 
 def late_so_far(spark: SparkSession, job: Job) -> Late:
-    """What earlier runs with this `out` have counted.
+    """Late lines that earlier runs with this `out` have counted.
 
     Raises:
         JobError: If another version of the job wrote it.
@@ -370,7 +370,7 @@ def late_so_far(spark: SparkSession, job: Job) -> Late:
 
 
 def late_words(before: Late, after: Late, job: Job) -> str:
-    """What is said of a run; nothing if none of its lines was late.
+    """The note on lines that came too late in a run; empty if none was.
 
     Args:
         before: Before the run.
@@ -390,7 +390,7 @@ def late_words(before: Late, after: Late, job: Job) -> str:
 
 
 class Progress:
-    """One line that changes; where standard error is no terminal, nothing.
+    """One line of progress that changes; nothing where standard error is no terminal.
 
     Args:
         console: Where to.
@@ -425,11 +425,11 @@ class Progress:
 
     @property
     def late(self) -> Late:
-        """As the last batch has it; nothing without a batch."""
+        """Late lines by the last batch; nothing without a batch."""
         return self._summary.late if self._summary else {}
 
     def last_words(self, out: str) -> str:
-        """What is printed at the end."""
+        """The text that is printed at the end."""
         if self._summary is None:
             return f"nothing new; {out}/summary.json says what there is"
         return f"{_words(self._summary)}\n{out}/summary.json"

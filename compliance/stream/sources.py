@@ -1,4 +1,4 @@
-"""Where lines come from: a stream of `value`, `file` and what tells a line's place in it.
+"""Sources of lines: a stream of `value`, `file` and what tells a line's place in it.
 
 Files: `block`, where in the file the block begins, finds the number of the line (`numbering.py`). Topics: `line` is the
 offset.
@@ -67,7 +67,7 @@ def bounded(job: Job) -> Mapping[str, str]:
 
 
 def no_connector(option: str, kind: str, error: Exception) -> str:
-    """What to say where Spark refuses a connector: that it is missing, or Spark's own first line."""
+    """The message for a connector that Spark refuses: that it is missing, or Spark's own first line."""
     if not any(word in str(error) for word in _MISSING):
         return f"{option} {kind}: {cause(error)}"
     return (

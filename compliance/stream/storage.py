@@ -1,4 +1,4 @@
-"""What a job writes: tables, and what it keeps between batches, in folders of this machine or of Spark's file systems.
+"""Storage of a job: its tables and its state between batches, in folders of this machine or of Spark's file systems.
 
 Each batch's part of a table is replaced as a whole, so a batch that runs again changes nothing.
 
@@ -35,7 +35,7 @@ class Storage:
         self._settings = spark._jsc.hadoopConfiguration()  # noqa: SLF001 - the same
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or folder of that name."""
+        """Whether a file or folder of that name exists."""
         return bool(self._system(path).exists(self._path(path)))
 
     def names(self, folder: str) -> list[str]:
@@ -112,7 +112,7 @@ KEPT = 3
 
 
 class TableTotals(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything so far, as numbers. `rows` are distinct, so they are as many as numbers seen."""
+    """Totals of everything so far. `rows` are distinct, so they are as many as numbers seen."""
 
     lines: int = 0
     rows: int = 0
@@ -163,7 +163,7 @@ class State:
         return self.before(2**63 - 1)
 
     def check(self) -> None:
-        """Whether this version of the job can go on from here.
+        """Check that this version of the job can go on from what is kept.
 
         Raises:
             JobError: If it cannot: another one was here, or some of what it kept is gone.
@@ -196,11 +196,11 @@ class State:
         self._storage.put(self.place(step, name), parquet(table))
 
     def place(self, step: int, name: str) -> str:
-        """Where a table of a step is."""
+        """The place of a step's table."""
         return f"{self._folder}/step={step}/{name}.parquet"
 
     def begin(self, step: int) -> None:
-        """What an earlier attempt left of this step is no state any more."""
+        """Begin a step: remove the totals that an earlier attempt left, so that they are no state any more."""
         self._storage.remove(self._totals(step))
 
     def end(self, step: int, totals: TableTotals) -> None:
@@ -238,7 +238,7 @@ class Tables(Protocol):
         """
 
     def read(self, table: str, schema: StructType) -> DataFrame | None:
-        """These columns of a whole table, null where it lacks one; None if nothing was ever written to it."""
+        """Read columns of a whole table, null where it lacks one; None if nothing was ever written to it."""
 
 
 def tables_of(spark: SparkSession, job: Job) -> Tables:

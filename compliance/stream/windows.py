@@ -45,7 +45,7 @@ class WindowTable:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """What of a line is needed."""
+        """The fields of a line that the table needs."""
         return ("start", "end", *self.key, *self._values)
 
     @property
@@ -139,7 +139,7 @@ class _Rows:
         self._rank, self._by_rank = _ranked(rows, table)
 
     def numbers(self, order: Longs) -> Numbers:
-        """What is added up, or of which the largest is kept, in that order of rows."""
+        """The fields that are summed, or of which the largest is kept, in the order of rows."""
         rows, table = self._rows, self._table
         found = {name: pc.fill_null(rows[name], 0).to_numpy() for name in ("lines", *table.sums)}
         # Less than any that a line may say: a window has none if no line has one.
@@ -148,7 +148,7 @@ class _Rows:
         return {name: column[order] for name, column in (found | {_LATEST: self._rank}).items()}
 
     def added(self, numbers: Numbers, starts: Longs) -> Numbers:
-        """The same of each run of rows; runs begin at `starts`."""
+        """Add up each run of rows; runs begin at `starts`."""
         largest = {*self._table.largest, _LATEST}
         return {
             name: (np.maximum if name in largest else np.add).reduceat(column, starts, axis=0)
@@ -266,13 +266,13 @@ def by_state(windows: pa.Table, watermarks_s: tuple[int, int]) -> ByState:
 
 
 def late_lines(late: pa.Table) -> Counter[str]:
-    """How many lines came too late, by the width of the window in seconds."""
+    """The number of lines that came too late, by the width of the window in seconds."""
     of_width = late.group_by("width_s", use_threads=False).aggregate([("lines", "sum")]).to_pylist()
     return Counter({str(row["width_s"]): row["lines_sum"] for row in of_width})
 
 
 def published(windows: pa.Table, table: WindowTable, *, is_final: bool) -> pa.Table:
-    """As readers get them, with the day.
+    """The windows as readers get them, with the day.
 
     Args:
         windows: As `adding.merged` gives them.
