@@ -46,7 +46,7 @@ class Spells(Struct, frozen=True, kw_only=True):
 
 @dataclass
 class Spelling:
-    """Finds the stretches as lines go by; times are microseconds since 1970."""
+    """The search for spells as lines go by; times are microseconds since 1970."""
 
     times: int = 0
     seconds: float = 0.0
@@ -132,7 +132,7 @@ class RunFacts(Struct, frozen=True, kw_only=True):
 
     @property
     def is_doubtful(self) -> bool:
-        """Lines are there that cannot be read, or two that cannot both be true."""
+        """Whether the run has lines that cannot be read, or two lines that cannot both be true."""
         return bool(self.malformed or self.conflicts or self.newer or self.has_tail)
 
     @property

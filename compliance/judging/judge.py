@@ -1,6 +1,6 @@
 """The judging of all limiters on Spark: each limiter's lines and its streams' lines go through `account.py`.
 
-Lines of one limiter come in the order of their begins, so what is kept at a time is one limiter's balances.
+Lines of one limiter come in the order of their begins. So memory holds one limiter's balances at a time.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -74,12 +74,12 @@ class JudgedLimiter(msgspec.Struct):
 
 
 def judged_limiters(limits: DataFrame, intervals: DataFrame, notes: Notes) -> DataFrame:
-    """A row for each limiter of each run, with `facts`, and one for each of its minutes, with sums of seconds.
+    """Judge all limiters: a row for each limiter of each run (`facts`), and one for each of its minutes (sums).
 
     Args:
         limits: All lines of limiters, on the axis of `clocks.with_axis`.
-        intervals: All lines of streams, on the same.
-        notes: Of the runs.
+        intervals: All lines of streams, on the same axis.
+        notes: Notes of the runs.
     """
     of_limits = limits.select(*LIMITER, *_head(), *_LINE)
     levels = F.broadcast(limits.select(*BOOT, "direction", "level").distinct())
@@ -123,7 +123,7 @@ def held_ms(*, whole: bool = False) -> Column:
     """How long something of a stream had been held at the end of its line, by `held_since`.
 
     Args:
-        whole: Also before the line.
+        whole: Count the time before the line, too.
     """
     until_ms = (F.unix_micros("end") - F.unix_micros("held_since")) / 1e3
     within_ms = until_ms if whole else F.least(until_ms, F.col("duration_ms"))
@@ -135,8 +135,8 @@ def stream_sums(intervals: DataFrame, levels: DataFrame) -> DataFrame:
     """Sum up, for each limit and span, what the lines of the streams under it say.
 
     Args:
-        intervals: All of them, on the axis.
-        levels: Of each run the levels that its limiters are of; for lines that do not name their levels.
+        intervals: All lines of streams, on the axis.
+        levels: The levels of each run's limiters, for lines that do not name their levels.
     """
     each = under_limits(intervals, levels)
     # What is published counts always, and message by message; but for what workers tell behind a change.
@@ -286,7 +286,7 @@ class _Seen:
 
 
 def line_of(row: Mapping[str, Any]) -> Line:
-    """A row of a limiter's line."""
+    """Make a `Line` of a row of a limiter."""
     limits, peaks = _both(row, "limit"), _both(row, "peak")
     idle = row["idle_ms"]
     peak_bursts = _both(row, "peak_burst")
@@ -318,7 +318,7 @@ def line_of(row: Mapping[str, Any]) -> Line:
 
 
 def streams_of(row: Mapping[str, Any]) -> StreamsLine:
-    """A row of `stream_sums`."""
+    """Make a `StreamsLine` of a row of `stream_sums`."""
     return StreamsLine(
         seq=row["seq"],
         place=(row["file"], row["line"]),
@@ -351,7 +351,7 @@ def _starving(row: Mapping[str, Any]) -> tuple[str, tuple[int, int], tuple[int, 
 
 
 def _counts(row: Mapping[str, Any], what: str, of: Sequence[str]) -> tuple[Any, ...]:
-    """Counts that lines leave out where they are 0, and older ones always."""
+    """Read counts that lines leave out where they are 0, and older lines leave out always."""
     return tuple(row[f"{what}_{one}"] or 0 for one in of)
 
 

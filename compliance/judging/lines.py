@@ -15,34 +15,34 @@ BUCKETS = ("messages", "bytes", "peak_messages", "peak_bytes")
 CLOCK_RESOLUTION_S = 1e-6
 """The record's times are exact to a microsecond: so much of a limit is no excess."""
 LATE_S = 0.02
-"""By so much a timer may be late: the proxy tells what exceeds it."""
+"""Seconds by which a timer may be late; the proxy tells what exceeds them."""
 OWED_WINDOW_S = 10.0
 SHORT_S = 0.1
-"""So many seconds' worth of a limit may be lacking in ten seconds of the log ..."""
+"""Seconds' worth of a limit that may be lacking in ten seconds of the log."""
 SHORT_SHARE = 0.01
-"""... and of a whole run such a share of the time waited, besides."""
+"""Share of the time waited that may be lacking in a whole run, besides."""
 UNEXPLAINED_S = 0.005
-"""What the proxy itself does not tell to be late timers is no more than rounding."""
+"""Seconds that may be lacking beyond what the proxy itself calls late timers: rounding."""
 UNSEEN_S = 0.5
-"""Where more could be lacking in ten seconds without showing, the verdict is unknown."""
+"""Seconds. If more could be lacking in ten seconds without showing, the verdict is unknown."""
 BEHIND_CHANGE_S = 1.0
-"""So long behind a change of limits workers may tell what they let pass before they heard of it."""
+"""Seconds after a change of limits in which workers may tell what they let pass before they heard of it."""
 REPORT_S = 0.1
-"""So often workers tell what they passed of what they were lent."""
+"""Seconds between two reports of a worker on what it passed of its lent tokens."""
 CONTIGUOUS_S = 2e-6
-"""Lines without time in between, but for what is cut off below a microsecond."""
+"""Seconds between two lines that count as no time: what is cut off below a microsecond."""
 ROUNDING = 1e-6
 
 
 def excess_tolerance(limit: float) -> float:
-    """Half a message or byte, and a microsecond's worth of the limit."""
+    """The rounding that is no excess: half a message or byte, and a microsecond's worth of the limit."""
     return 0.5 + CLOCK_RESOLUTION_S * limit
 
 
 class Line(Struct, array_like=True):
     """A line of the limiter. Times are microseconds on an axis that no step of the clock bends.
 
-    Values stand in the order of `BUCKETS`; None is no limit, or not told.
+    Values stand in the order of `BUCKETS`. None means no limit, or not told.
     """
 
     seq: int
@@ -132,12 +132,12 @@ class RunNotes:
 
     Args:
         has_begin: No line before its first is missing.
-        changes: Numbers of the lines that tell of a change, ascending; limits may be others behind them.
-        changed_us: And when, microseconds since 1970: up to then what was before may have been in force.
-        moved_us: When streams may have come under limits that were there before: by another file, or another group.
+        changes: Numbers of the lines that tell of a change, ascending; after them limits may differ.
+        changed_us: Times of the changes, microseconds since 1970; until then the earlier value may have held.
+        moved_us: Times at which streams may have come under existing limits, by another file or another group.
         holes: Numbers of the lines behind missing ones, ascending.
-        still_us: From when until when the proxy did nothing, microseconds since 1970, ascending.
-        steps_us: From when until when the wall clock was stepped, each by the clock of that time; None: nobody looked.
+        still_us: Begin and end of each time in which the proxy did nothing, microseconds since 1970, ascending.
+        steps_us: Begin and end of each window with a step of the clock, by the clock of that time; None if unknown.
     """
 
     has_begin: bool = True
@@ -201,17 +201,17 @@ def _between(numbers: Sequence[int], after: int, until: int) -> int:
 
 @dataclass(frozen=True)
 class Step:
-    """From one line of a limiter to the next.
+    """The step from one line of a limiter to the next.
 
     Args:
-        gap_s: Time in between; 0 is none.
+        gap_s: Seconds in between; 0 for none.
         is_unsettled: The value changed in between.
-        is_hidden: And not at a known moment, or to a value that no line has: it may have been none.
+        is_hidden: The value changed at an unknown moment, or to a value that no line has: perhaps to none.
         is_unknown: What the buckets hold is not known.
-        follows: The measured part of a relative limit is another one.
-        late_s: For so long of the next line the value of before was in force, at the most.
-        has_lent: Workers had been lent something, and may have used it in between.
-        adds_up: The value is the same, and so it was in between: the balances tell.
+        follows: The measured part of a relative limit has changed.
+        late_s: The longest part of the next line in which the earlier value was in force.
+        has_lent: Workers had been lent tokens, and may have used them in between.
+        adds_up: The value stayed the same in between, as the balances prove.
     """
 
     gap_s: float = 0.0

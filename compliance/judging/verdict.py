@@ -1,8 +1,8 @@
 """The judging: facts in, verdicts out. Its rules stand in docs/compliance.md.
 
-A verdict is `violated` when a violation was seen; else `unknown` when lines are missing that might show one; only then
-`compliant`. `no limit` where there was nothing to keep. A tenant, namespace, topic or level has one verdict: the
-gravest of its limits', and how long these were kept.
+A verdict is `violated` when a violation was seen. Else it is `unknown` when lines are missing that might show one. Only
+then it is `compliant`. It is `no limit` where there was nothing to keep. A tenant, namespace, topic or level has the
+gravest verdict of its limits, and shows how long these were kept.
 """
 
 from collections import defaultdict
@@ -121,7 +121,7 @@ class LimiterVerdict(Struct, frozen=True, kw_only=True):
 
 
 class Overall(Struct, frozen=True, kw_only=True):
-    """The report in one look."""
+    """The verdict on the whole log."""
 
     verdict: Verdict
     containment: Verdict
@@ -141,7 +141,7 @@ class Overall(Struct, frozen=True, kw_only=True):
 
 
 def gravest(verdicts: Iterable[Verdict]) -> Verdict:
-    """The verdict on the whole: one violation outweighs everything."""
+    """The gravest of some verdicts: one violation outweighs everything."""
     return min(verdicts, key=_GRAVITY.index, default="no limit")
 
 
@@ -155,7 +155,7 @@ def judge_limiters(facts: Facts) -> list[LimiterVerdict]:
 
 
 def judge_overall(facts: Facts, limiters: list[LimiterVerdict]) -> Overall:
-    """The whole. Without a single line, or a single heartbeat, nothing is known."""
+    """Judge the whole log. Without a single line, or a single heartbeat, nothing is known."""
     least = min(facts.runs, key=run_coverage, default=None)
     coverage = run_coverage(least) if least else 0.0
     # What is beyond the table has no violation, or the table would begin with it.
@@ -200,7 +200,7 @@ class SeenLimiter:
 def containment_share(seen: SeenLimiter, worst: ContainmentFacts | None) -> float:
     """Share of the judged time in which the limit was kept.
 
-    Where it has no lines, and only its streams show that it was not kept, all of the window counts.
+    If the limit has no lines, and only its streams show that it was not kept, the whole window counts as broken.
     """
     over = _over(seen, worst)
     over_s = over.seconds if over else 0.0
@@ -219,7 +219,7 @@ def _over(seen: SeenLimiter, worst: ContainmentFacts | None) -> Spells | None:
 def entitlement_share(seen: SeenLimiter, least: EntitlementFacts | None) -> float:
     """Share of the time in which somebody waited whose last ten seconds lacked nothing.
 
-    What falls short only over the whole run counts by how much passed.
+    A shortfall that shows only over the whole run counts by how much passed.
     """
     waited_s = sum(row.waited_s for row in seen.kept)
     short = together(row.short for row in seen.kept)
