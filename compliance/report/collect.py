@@ -117,7 +117,7 @@ class ExtraQuestions:
     """Questions of the reader besides the verdicts.
 
     Args:
-        objective: Share of time in which promises are to be kept: what burn rates are measured by.
+        objective: Share of time in which promises are to be kept; burn rates are measured by it.
         proposals: Limits to replay over the log.
     """
 
@@ -131,7 +131,7 @@ def collect(logs: Logs, asked: ExtraQuestions, on_step: Callable[[str], None]) -
     Args:
         logs: The lines.
         asked: What else is asked.
-        on_step: Told, in words, what is counted next.
+        on_step: Called with words for what is counted next.
     """
     found = ReportTables()
     on_step("checking that the log is complete")

@@ -83,12 +83,12 @@ class Chart(LimitKey, frozen=True, kw_only=True):
 def charts(
     rates: list[RateFacts], events: Sequence[Event] = (), broken: Windows = MappingProxyType({})
 ) -> Iterator[Chart]:
-    """A chart for each limit and length of steps in `rates`, which are ordered by them; the longer steps first.
+    """Draw a chart for each limit and length of steps in `rates`, which are ordered by these; longer steps come first.
 
     Args:
-        rates: What is drawn.
-        events: What happened; a chart shows those of its own proxy, a topic without a limit all.
-        broken: What is shaded.
+        rates: Rates to draw.
+        events: Events to mark; a chart shows those of its own proxy, a topic without a limit shows all.
+        broken: Windows to shade.
     """
     marks = [
         Mark(number=number, proxy_id=event.proxy_id, at_s=event.at.timestamp())

@@ -45,7 +45,7 @@ class Delay(Struct, frozen=True, kw_only=True):
 
 
 def percentile_ms(hist: Sequence[int], share: float, highest_ms: float) -> float | None:
-    """Below what delay that share of the messages in a histogram stayed, milliseconds; None if there are none.
+    """The delay, in milliseconds, below which a share of a histogram's messages stayed; None without messages.
 
     Args:
         hist: Messages by bucket of the access log's fixed bounds.

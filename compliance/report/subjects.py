@@ -237,9 +237,9 @@ def step_for(first: datetime, last: datetime) -> int:
 
 
 def charted(limiters: list[LimiterVerdict], topics: list[TopicFacts]) -> list[Subject]:
-    """The gravest limits, one of each level among them, over all their time and, if that is long, close up.
+    """The subjects of charts: the gravest limits, one of each level among them, over all their time and close up.
 
-    Without limits the busiest topics.
+    A close-up is there if that time is long. Without limits the busiest topics are the subjects.
     """
     limited = [limiter for limiter in limiters if limiter.containment != "no limit"]
     if limited:

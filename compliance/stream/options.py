@@ -21,8 +21,8 @@ class Source:
 
     Args:
         kind: One of `SOURCES`.
-        folder: Of closed `*.jsonl` files; only for `files`.
-        options: Handed to the connector as they are; only for the others.
+        folder: The folder of closed `*.jsonl` files; only for `files`.
+        options: Options that go to the connector unchanged; only for the other kinds.
     """
 
     kind: str
@@ -36,7 +36,7 @@ class Sink:
 
     Args:
         kind: One of `SINKS`.
-        catalog: `catalog.namespace` of the tables; only for `iceberg`. The others are folders of `out`.
+        catalog: `catalog.namespace` of the tables; only for `iceberg`. Other tables are folders of `out`.
     """
 
     kind: str = "parquet"
@@ -51,9 +51,9 @@ class Job:
         source: Where lines come from.
         sink: Where tables go.
         out: Folder for the tables, the summary and what is kept between runs; a path or any URI that Spark writes.
-        late_after_s: A window is closed when event time is so many seconds past its end.
-        batch_bytes: About how much of the log is read at once.
-        every_s: In following, how often it is looked for new lines.
+        late_after_s: Seconds of event time past its end after which a window is closed.
+        batch_bytes: Bytes of the log that one batch reads, about.
+        every_s: Seconds between two looks for new lines, while following.
         windows: Tables of windows to keep.
     """
 
@@ -99,7 +99,7 @@ class Job:
 
 
 def pairs(option: str, texts: list[str]) -> dict[str, str]:
-    """`KEY=VALUE` texts as a mapping.
+    """Turn `KEY=VALUE` texts into a mapping.
 
     Raises:
         JobError: If one is not of that form.
@@ -111,7 +111,7 @@ def pairs(option: str, texts: list[str]) -> dict[str, str]:
 
 
 def checked(job: Job) -> Job:
-    """The job, if its parts fit together.
+    """Return the job, if its parts fit together.
 
     Raises:
         JobError: Naming the option and the remedy.

@@ -1,7 +1,8 @@
-"""The parts of a batch as tasks of Spark read them: lines to rows, quarantine, copies and windows; and all together.
+"""The parts of a batch, as tasks of Spark read them: lines to rows, quarantine, copies and windows; and their union.
 
-A block's lines come one after the other to the task that reads it. How many lines stand above a block is known when all
-are read; so what is not a file's first block is read again then. Blocks are larger than the files of the proxy.
+A block's lines come one after the other to the task that reads it. The number of lines above a block is known only when
+all blocks are read. So each block that is not its file's first is read a second time. Blocks are larger than the files
+of the proxy.
 """
 
 import contextlib
@@ -47,10 +48,10 @@ class PartitionPiece:
     """One piece of a part's result, encoded.
 
     Args:
-        part: Whose: the number of a Spark task.
-        name: What it is, as above.
-        content: Encoded.
-        day: Of rows, as in `2026-11-21`; else empty.
+        part: The number of the Spark task.
+        name: The kind of piece, as above.
+        content: The encoded content.
+        day: The day of rows, as in `2026-11-21`; else empty.
     """
 
     part: int
@@ -74,15 +75,15 @@ class PartNumbers(msgspec.Struct, frozen=True):
     """A part in numbers.
 
     Args:
-        lines: All of them.
-        malformed: Of these.
-        copies: Of these: lines whose number had been seen.
-        losses: Lines that are kept and in which a proxy says that it has lost others, or may have.
-        lost: How many it says to have lost, where it knows.
+        lines: Lines of the part.
+        malformed: Malformed lines among them.
+        copies: Lines among them whose number had been seen.
+        losses: Kept lines in which a proxy reports that it has lost others, or may have.
+        lost: Lines that the proxy reports as lost, where it knows their number.
         blocks: Lines of each block of a file, in the order in which they were read.
-        spans: What is said of the runs of proxies.
-        seen: Of each run the numbers of lines that were new, as ranges.
-        newer: How often which fields were there that this version does not know.
+        spans: Facts of the runs of proxies.
+        seen: For each run, the numbers of new lines, as ranges.
+        newer: Fields that this version does not know, with their number.
     """
 
     lines: int
@@ -119,10 +120,10 @@ class KnownBatch:
     """What is known of a batch while its parts are read.
 
     Args:
-        seen: Numbers of the batches before.
-        parts: Numbers that other parts have; a line that several have belongs to the first of them.
-        above: Of blocks of files how many lines stand above them.
-        again: Parts that are to be read; None: all.
+        seen: Numbers of earlier batches.
+        parts: Numbers of the parts; a line that several parts have belongs to the first of them.
+        above: For blocks of files, the number of lines above them.
+        again: Parts that are to be read; None for all.
     """
 
     seen: Seen = field(default_factory=Seen)
@@ -140,13 +141,13 @@ class KnownBatch:
 
 
 class Numbering:
-    """Numbers lines, from 1, as they come.
+    """The numbering of lines, from 1, as they come.
 
     Args:
-        above: Of blocks how many lines stand above them; of others it is none.
+        above: For blocks, the number of lines above them; 0 for blocks that are left out.
 
     Attributes:
-        lines: Of each block how many lines have come.
+        lines: For each block, the number of lines that have come.
     """
 
     def __init__(self, above: Mapping[Block, int]) -> None:
@@ -193,11 +194,11 @@ MOST_TEXT = 64 * 2**20
 
 
 class PartReader:
-    """Reads one part.
+    """The reader of one part.
 
     Args:
-        number: Which part.
-        known: What is known of all.
+        number: The part's number.
+        known: What is known of the batch.
         tables: Tables of windows to make.
     """
 
@@ -328,8 +329,8 @@ class PartitionBatch:
     """The result of all parts of a batch.
 
     Args:
-        pieces: What its parts made.
-        parts: What is to be known of each.
+        pieces: The pieces of all parts.
+        parts: The numbers of each part.
     """
 
     pieces: Sequence[PartitionPiece]
@@ -345,7 +346,7 @@ class PartitionBatch:
 
 
 def read(lines: DataFrame, seen: Seen, tables: Sequence[WindowTable]) -> PartitionBatch:
-    """Reads lines; each whose number is new once.
+    """Read lines; a line with a new number is read once.
 
     Args:
         lines: `value`, `file` and `block` or `line`.

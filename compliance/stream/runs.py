@@ -1,6 +1,6 @@
 """Runs of proxies in the log: which sequence numbers were seen, up to when a run is complete, and what is told of it.
 
-Told are summaries of batches, progress, and lines that came too late for their windows.
+The module also prints summaries of batches, progress, and lines that came too late for their windows.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,9 +39,9 @@ class Gap:
     """Consecutive numbers that are missing.
 
     Args:
-        run: Whose.
-        after_seq: The last before them; -1 where there is none.
-        missing: How many.
+        run: The run.
+        after_seq: The last number before the gap; -1 if there is none.
+        missing: How many numbers are missing.
     """
 
     run: Run
@@ -50,10 +50,10 @@ class Gap:
 
 
 class Seen:
-    """Numbers that have been seen.
+    """The sequence numbers that have been seen, by run.
 
     Args:
-        ranges: Of each run first and last of each range, both within it; ascending, with something missing between.
+        ranges: For each run, first and last number of each range (both inclusive); ascending, with gaps between.
     """
 
     def __init__(self, ranges: Mapping[Run, Longs] | None = None) -> None:
@@ -172,9 +172,9 @@ class Span(msgspec.Struct, frozen=True, array_like=True):
         first: Its first moment, microseconds since 1970.
         last: Its last.
         complete_up_to: The end of its last heartbeat; None: there is none.
-        has_ended: Whether it came to an orderly end.
-        dropped_lines: How many it says to have lost.
-        read: Its lines, copies included.
+        has_ended: Whether the run came to an orderly end.
+        dropped_lines: Lines that the run reports as lost.
+        read: Lines of the run, copies included.
     """
 
     first: int

@@ -1,6 +1,6 @@
 """Storage of a job: its tables and its state between batches, in folders of this machine or of Spark's file systems.
 
-Each batch's part of a table is replaced as a whole, so a batch that runs again changes nothing.
+Each batch replaces its part of a table as a whole. So a batch that runs again changes nothing.
 
 parquet   OUT/TABLE/step=N/day=D/*.parquet; a part is a folder
 delta     OUT/TABLE, partitioned by day; a part is `step = N`, replaced in one commit
@@ -204,7 +204,7 @@ class State:
         self._storage.remove(self._totals(step))
 
     def end(self, step: int, totals: TableTotals) -> None:
-        """The step is whole; old ones are removed."""
+        """Mark the step as whole, and remove old steps."""
         self._storage.write(self._totals(step), msgspec.json.encode(_Kept(VERSION, totals)))
         for old in self._steps()[:-KEPT]:
             self._storage.remove(f"{self._folder}/step={old}")
@@ -228,13 +228,15 @@ class Tables(Protocol):
     """The tables of one job. All have a column `day`; `step` says which batch wrote a row."""
 
     def adopt(self, table: str, step: int, folder: str, schema: StructType) -> None:
-        """Makes a folder of Parquet by day the part `step` of a table, whatever that was before; the folder is gone.
+        """Move a folder of Parquet files by day into a table as its part `step`, in place of any earlier one.
+
+        The folder is gone afterwards.
 
         Args:
-            table: Which table.
-            step: Which part.
-            folder: Where its files are; may be missing, if there are none.
-            schema: Of its rows, with the day.
+            table: The table's name.
+            step: The part's number.
+            folder: The folder of the files; missing, if there are none.
+            schema: The schema of the rows, with the day.
         """
 
     def read(self, table: str, schema: StructType) -> DataFrame | None:

@@ -1,4 +1,4 @@
-"""Event-time windows: their tables, how they are added up, and how readers get them, as Parquet. Without Spark.
+"""Event-time windows without Spark: their tables, how they are added up, and how readers get them, as Parquet.
 
 Lengths divide each other. A line counts in the windows in which it starts.
 """
@@ -94,7 +94,7 @@ _LATEST = " latest"
 
 
 def windows_of(lines: pa.Table, table: WindowTable) -> pa.Table:
-    """Windows of all widths, of these lines alone.
+    """Make windows of all widths from these lines alone.
 
     Args:
         lines: Columns `start`, `end` and the table's own, as in the log's rows.
@@ -239,12 +239,12 @@ _SECOND = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ByState:
-    """Windows of one table; each is in one of the three.
+    """Windows of one table, by their state.
 
     Args:
-        late: Closed before the batch: its lines came too late for them.
-        closed: Closed by the batch.
-        open: Still open.
+        late: Windows that were closed before the batch; its lines came too late for them.
+        closed: Windows that the batch closes.
+        open: Windows that are still open.
     """
 
     late: pa.Table
@@ -253,7 +253,7 @@ class ByState:
 
 
 def by_state(windows: pa.Table, watermarks_s: tuple[int, int]) -> ByState:
-    """Tells windows apart.
+    """Sort windows by their state.
 
     Args:
         windows: As `adding.merged` gives them.
