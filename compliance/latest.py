@@ -11,9 +11,9 @@ from datetime import datetime, timedelta
 from typing import Generic, NamedTuple, TypeVar
 
 AHEAD = timedelta(hours=1)
-"""By so much a proxy's clock may differ from the reader's."""
+"""The time by which a proxy's clock may differ from the reader's."""
 SILENT = timedelta(seconds=60)
-"""What stops so much before the log does without an orderly end has fallen silent."""
+"""A run without an orderly end that stops so long before the log does has fallen silent."""
 Moment = TypeVar("Moment", int, datetime)
 
 

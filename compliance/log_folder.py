@@ -49,12 +49,12 @@ REMEDIES: Mapping[str, str] = {
     PACKED: "unpack them",
     FOLDER: "read each with an --out of its own",
 }
-"""What is passed over, and what helps."""
+"""Each kind of file that is passed over, and its remedy."""
 UNREAD = (HIDDEN, ODD, LINK)
-"""Of that, what may hold lines of the log that nobody has read: nothing is confirmed then."""
+"""Kinds of these files that may hold lines of the log. With such a file nothing is confirmed."""
 MOST_NAMED = 3
 MOST_FOLDERS = 100
-"""So many subfolders are looked into."""
+"""The number of subfolders that are looked into."""
 TOLD = "passed-over.json"
 """Beside the folder of links: what is passed over, for who reads the tables later."""
 _CLOSED = ".jsonl"

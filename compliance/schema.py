@@ -34,7 +34,7 @@ _NAMES = frozenset({"v", "seq", "first_seq", "last_seq", "connection_id", "strea
 _LIMITS = frozenset(
     f"{what}_{unit}" for what in ("limit", "burst", "peak", "peak_burst", "reason") for unit in ("messages", "bytes")
 )
-"""No limiter has one of nothing: where there is none, null stands."""
+"""Fields of limits. They are above 0; null means no limit."""
 _BALANCES = frozenset(f"tokens_{bucket}" for bucket in ("messages", "bytes", "peak_messages", "peak_bytes"))
 """Below 0 they are a debt."""
 _RULES: dict[Any, Any] = {
@@ -146,12 +146,12 @@ def _check_bursts(line: Any) -> None:
 
 
 RECORDS: dict[str, type[Struct]] = {kind: _record(kind) for kind in Kinds.BY_NAME}
-"""Of each kind its type; its fields stand in the order of the record's own."""
+"""The type of each kind; its fields stand in the order of the record's own."""
 
 
 _LENIENT = {kind: _record(kind, is_lenient=True) for kind in Kinds.BY_NAME}
 UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(.*)`")
-"""How msgspec says that it knows a field not."""
+"""msgspec's message for a field that it does not know."""
 
 
 class Head(Struct, kw_only=True, gc=False):

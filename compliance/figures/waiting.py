@@ -93,7 +93,7 @@ CONNECTION = (*BOOT, "connection_id")
 MOST_OFFENDERS = 50
 OVER = 1.0
 FEW_OVER = 1.01
-"""What is over by so little and hurts nobody is the burst with which a bucket begins."""
+"""A smaller excess that affects no other stream is the burst with which a bucket begins."""
 
 
 def neighbour_facts(interval_lines: DataFrame, throttle_lines: DataFrame) -> DataFrame:

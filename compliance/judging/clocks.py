@@ -16,7 +16,7 @@ STEP_S = 0.1
 """By less, clocks are slewed."""
 _MOST_STEPS = 10_000
 _FIT_US = 50_000
-"""By so much a line may end outside the two heartbeats that it is between."""
+"""Microseconds by which a line may end outside the two heartbeats that it is between."""
 _STEPS = {
     "proxy_id": "string",
     "boot_id": "string",

@@ -79,7 +79,7 @@ def _least_wait_ms(own: WindowSpec) -> Column:
 
 _SETTINGS = tuple((level, record) for level in limiting.LEVELS if not level.is_of_system for record in level.settings)
 _SETTING = ("own_setting", "own_level", "own_source")
-"""Of each setting in a change line the level of its limiters, and how their lines call their source."""
+"""For each setting in a change line, the level of its limiters, and the name of their source in their lines."""
 _KEYS = {
     "brokerPublisherThrottlingMax": ("publish", "proxy"),
     "maxPublishRatePerTopic": ("publish", "topic_of_broker"),
@@ -87,7 +87,7 @@ _KEYS = {
     "dispatchThrottlingRatePerTopic": ("dispatch", "topic_of_broker"),
     "dispatchThrottlingRatePerSubscription": ("dispatch", "subscription_of_broker"),
 }
-"""Of keys of the broker's dynamic configuration, by how they begin, what they are a setting of."""
+"""Direction and setting of each key of the broker's dynamic configuration, by the key's beginning."""
 _PARTITION = r"-partition-(0|[1-9]\d{0,9})$"
 _NO_RATE = r'"(ratePeriodInSecond|[a-zA-Z]*[pP]eriod[a-zA-Z]*)"\s*:\s*"?\d+'
 _SOME_RATE = r"(^|[^\w.-])[1-9]\d*"

@@ -12,10 +12,10 @@ from heapq import nlargest
 from compliance.judging.lines import OWED_WINDOW_S, SHORT_S, Line, StreamsLine
 
 _DRIFT_SHARE = 0.005
-"""So much of the time durations may be off besides."""
+"""Share of the time by which durations may be off besides."""
 _LEAST_LINES = 6
 _MOST_STEPS = 2
-"""So many steps may lie in a window."""
+"""Steps of the clock that may lie in one window."""
 _UNLISTED_S = 0.2
 """A longer step is one that heartbeats tell of, though they were cut at other moments."""
 _SAME_S = 0.001

@@ -34,9 +34,9 @@ class Spells(Struct, frozen=True, kw_only=True):
     """Stretches of time in which a promise was broken, one line of the log after the other."""
 
     times: int
-    """How many there are."""
+    """The number of spells."""
     seconds: float
-    """How long they are together."""
+    """The length of all spells together."""
     first: datetime
     """Begin of the first."""
     longest: datetime
@@ -120,7 +120,7 @@ class RunFacts(Struct, frozen=True, kw_only=True):
     ended: bool
     """The last heartbeat says that the proxy came to an orderly end."""
     clock_steps: int
-    """How often the wall clock was stepped by more than 100 ms."""
+    """The number of steps of the wall clock by more than 100 ms."""
     malformed: int = 0
     """Lines of its files that are no records: they may have been of any limit."""
     conflicts: int = 0
@@ -160,7 +160,7 @@ class LimiterFacts(Struct, frozen=True, kw_only=True):
     burst_messages: float | None
     burst_bytes: float | None
     values: int
-    """How many values were in force, one after the other; of a relative limit, configured."""
+    """The number of values in force, one after the other; of a relative limit, the number configured."""
     is_relative: bool
     """The limit last in force is relative to the publish rate, and so varies with it."""
     was_limited: bool
@@ -201,9 +201,9 @@ class KeptFacts(Struct, frozen=True, kw_only=True):
     waited_s: float
     """Time in which somebody waited, seconds."""
     over: Spells | None
-    """Of the time: lines that drove what passed further above what is allowed; null without any."""
+    """Spells of lines that drove what passed further above what is allowed; null without any."""
     short: Spells | None
-    """Of the time waited: in lines whose last ten seconds passed less than owed; null likewise."""
+    """Spells of time waited in lines whose last ten seconds passed less than owed; null without any."""
 
 
 class ContainmentFacts(Struct, frozen=True, kw_only=True):
@@ -217,7 +217,7 @@ class ContainmentFacts(Struct, frozen=True, kw_only=True):
     unit: str
     """`messages` or `bytes`."""
     is_peak: bool = False
-    """It is the peak rate, in force while the burst lasts, that this is about."""
+    """Whether the window is of the peak rate, which is in force while the burst lasts."""
     basis: str
     """`limiter`: the limiter's own lines; `streams`: the lines of its producers or consumers."""
     start: datetime
@@ -245,7 +245,7 @@ class EntitlementFacts(Struct, frozen=True, kw_only=True):
     waited_s: float
     """Seconds in the worst window in which somebody waited."""
     served_s: float
-    """How many seconds' worth of the limit passed meanwhile."""
+    """Seconds' worth of the limit that passed meanwhile."""
     deficit_s: float
     """By how much more was lacking than may be, in seconds of the limit; > 0 is less than owed."""
     late_s: float
@@ -255,7 +255,7 @@ class EntitlementFacts(Struct, frozen=True, kw_only=True):
     """In the lines of the worst window in which somebody waited: more was offered there than passed."""
     passed_bytes: int
     owed_messages: float | None
-    """What passed and what was lacking; null without a limit of messages. Of two limits the one that binds counts."""
+    """What passed plus what was lacking; null without a limit of messages. Of two limits the binding one counts."""
     owed_bytes: float | None
     first_line: LinePlace
     """The first line of the worst window."""
@@ -264,7 +264,7 @@ class EntitlementFacts(Struct, frozen=True, kw_only=True):
     whole_served_s: float
     whole_deficit_s: float
     unseen_s: float
-    """So many seconds' worth of the limit could be lacking in ten seconds of waiting and not show in the lines."""
+    """Seconds' worth of the limit that could be lacking in ten seconds of waiting without showing in the lines."""
     still_s: float = 0.0
     """For so long somebody waited though there were tokens, as the proxy did nothing: not in the other numbers."""
 
@@ -389,7 +389,7 @@ class GapFacts(Struct, frozen=True, kw_only=True):
     until: datetime
     """Start of the first line behind the gap."""
     behind: LinePlace
-    """That line."""
+    """The line behind the gap."""
 
 
 class QuarantineFacts(Struct, frozen=True, kw_only=True):
@@ -422,10 +422,10 @@ class Facts(Struct, frozen=True, kw_only=True):
     passed_over: str = ""
     """Files of the log that were not read, and what helps."""
     unread: int = 0
-    """How many of these may hold lines of the log."""
+    """The number of these that may hold lines of the log."""
     rates: list[RateFacts] = []
     tenant_rates: list[RateFacts] = []
-    """What the pages of tenants show."""
+    """Rates for the pages of tenants."""
     charts_left_out: int = 0
     """Limits (or, where there are none, topics) that have no chart."""
     kept: list[KeptFacts] = []

@@ -34,7 +34,7 @@ from compliance.schema import BEGIN_OF_1970, BOOT, LIMITER
 MOVES = ("attachment", "group", "file")
 """Changes (`what`) by which streams may come under limits that are there already."""
 Notes = Mapping[tuple[str, str], RunNotes]
-"""What is to be known of runs; of those that are not in it, nothing."""
+"""Notes of runs; a run that is not in it has none."""
 _UNITS = BUCKETS[:2]
 _LINE = (
     "mode",
@@ -70,7 +70,7 @@ class JudgedLimiter(msgspec.Struct):
     over: Spells | None
     short: Spells | None
     alone: LimiterFacts | None
-    """Of a limit that only streams name."""
+    """The facts of a limit that only streams name; None for others."""
 
 
 def judged_limiters(limits: DataFrame, intervals: DataFrame, notes: Notes) -> DataFrame:
@@ -205,7 +205,7 @@ _OWN_TOPICS = (
     r"|[^/]+/[^/]+/((__change_events|__transaction_buffer_snapshot(_indexes|_segments)?)(-partition-[^-/]+){0,2}"
     r"|[^/]*__transaction_pending_ack(-partition-[^-/]+)?))$"
 )
-"""The same, of newer proxies. Source: protocol.topic_name.TopicName.is_system"""
+"""Pulsar's own topics, for lines of newer proxies. Source: protocol.topic_name.TopicName.is_system"""
 
 
 def is_exempt() -> Column:

@@ -63,13 +63,13 @@ class Line(Struct, array_like=True):
     tokens: tuple[float | None, ...]
     overflow: tuple[float, ...]
     lent: tuple[int, ...] = (0, 0)
-    """What workers had been lent at its end, and may have passed already."""
+    """Amounts that workers had been lent at the line's end, and may have passed already."""
     left: tuple[int, int] = (0, 0)
-    """What passed of streams that had left it by then."""
+    """Amounts that passed of streams that had left the limiter by then."""
     lost: tuple[int, ...] = (0, 0, 0, 0)
-    """What was lent and will never be counted."""
+    """Amounts that were lent and will never be counted."""
     unforeseen: tuple[int, ...] = (0, 0, 0, 0)
-    """What passed before its worker knew that the bucket is there."""
+    """Amounts that passed before their worker knew that the bucket is there."""
     rejected: int = 0
 
     @property
@@ -87,7 +87,7 @@ class StreamsLine(Struct, array_like=True):
     wall_us: tuple[int, int]
     duration_s: float
     passed: tuple[int, int]
-    """What counts against limits."""
+    """Messages and bytes that count against limits."""
     largest: tuple[int, int]
     """No entry was larger."""
     only_wait_s: float
@@ -99,7 +99,7 @@ class StreamsLine(Struct, array_like=True):
     said: tuple[float | None, float | None]
     """The limit's value as streams have it for which it is the lowest: the highest that one of them has."""
     members: int = 0
-    """How many streams have a line."""
+    """The number of streams that have a line."""
     least_messages: int | None = None
     """So many messages count at the least: lines of older proxies do not tell whether entries count as one. None: all
     that passed."""
@@ -108,13 +108,13 @@ class StreamsLine(Struct, array_like=True):
     largest_offered: tuple[int, int] = (0, 0)
     """No entry that came was larger."""
     charged: tuple[int, int] | None = None
-    """What these lines say was charged to all limits of their streams; None: what passed."""
+    """Amounts that these lines say were charged to all limits of their streams; None: what passed."""
     crossed: tuple[int, int] | None = None
     """All that passed, whether or not it was charged; likewise."""
     most_served: tuple[str, int] | None = None
     """The stream of which most messages passed, and how many."""
     said_least: tuple[float | None, float | None] = (None, None)
-    """And the lowest."""
+    """The lowest value that a stream has for it."""
     crossing_wait_s: float = 0.0
     """Waits of streams that are under other limits, too, in all."""
     elsewhere_wait_s: float = 0.0

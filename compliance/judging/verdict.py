@@ -35,7 +35,7 @@ Row = TypeVar("Row", LimiterFacts, ContainmentFacts, EntitlementFacts, KeptFacts
 
 COMPLETE = 1 - 1e-9
 _NOT_KNOWN_WHOLE = 0.9999
-"""What the coverage of a run counts for at most of which lines are missing, or may be; or that is beyond the table."""
+"""The largest coverage of a run with missing lines, or lines that may be missing, or beyond the table."""
 _GRAVITY: tuple[Verdict, ...] = ("violated", "unknown", "compliant", "no limit")
 
 
@@ -57,13 +57,13 @@ class LimiterVerdict(Struct, frozen=True, kw_only=True):
     burst_messages: float | None
     burst_bytes: float | None
     values: int
-    """How many values were in force, or of a relative limit configured; more than one: the limit was changed."""
+    """The number of values in force, or of a relative limit configured; above 1, the limit was changed."""
     is_relative: bool
     """The limit varies with the publish rate; the value is the last one."""
     containment: Verdict
     entitlement: Verdict
     shortfall_percent: float
-    """How much less than owed passed in the worst window, 0 if it got all."""
+    """Percent of what was owed that did not pass in the worst window; 0 if all passed."""
     containment_share: float | None
     """Share of the judged time in which the limit was kept, 0 to 1; null without a limit."""
     entitlement_share: float | None
@@ -86,7 +86,7 @@ class LimiterVerdict(Struct, frozen=True, kw_only=True):
     rejected_bytes: int
     throttled_s: float
     throttled_share: float
-    """Of the time from the limiter's first line to its last in each run."""
+    """Share of the time from the limiter's first line to its last in each run."""
     first: datetime
     """Begin of its first line."""
     last: datetime
@@ -95,7 +95,7 @@ class LimiterVerdict(Struct, frozen=True, kw_only=True):
     still_s: float = 0.0
     """For so long somebody waited on it because the proxy stood still. More than 0.1 s: entitlement is unknown."""
     doubts: list[DoubtFacts] = []
-    """What of its lines contradicts each other, and so is not known."""
+    """Contradictions between lines, which leave the limit unknown."""
 
     @property
     def is_violated(self) -> bool:
@@ -133,7 +133,7 @@ class Overall(Struct, frozen=True, kw_only=True):
     coverage: float
     """Lowest of all runs."""
     runs: int
-    """Of proxies, as many as are listed."""
+    """The number of listed runs of proxies."""
     whole_runs: int
     """Runs with a coverage of 100 %."""
     least_covered: str
@@ -364,7 +364,7 @@ class Rollup(Struct, frozen=True, kw_only=True):
     worst: str
     """The limit that decides: its direction, level and name."""
     worst_window: WorstWindow | None
-    """Of that limit; null if no window was judged."""
+    """The worst window of that limit; null if no window was judged."""
 
 
 def roll_up(limiters: list[LimiterVerdict]) -> list[Rollup]:

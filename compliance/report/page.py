@@ -77,7 +77,7 @@ class Chart(LimitKey, frozen=True, kw_only=True):
     step_s: int
     svg: str
     description: str
-    """The same in words, for those who cannot see it."""
+    """The chart in words, for readers who cannot see it."""
 
 
 def charts(

@@ -138,12 +138,12 @@ class SharedLimit(LimitKey, frozen=True, kw_only=True):
     unit: str
     contended_s: float
     jain: float
-    """Of got / fair: 1 if all got the same part of their share, 1/n if one of n got everything."""
+    """Jain's index of got / fair: 1 if all got the same part of their share, 1/n if one of n got everything."""
     gap: float
-    """How much less than its share the worst-off got, as a share of it: 0 is fair."""
+    """The part of its share that the worst-off member lacks: 0 is fair."""
     worst_off: str
     members: list[Member]
-    """Who got least of its share first."""
+    """Members; the one that got least of its share comes first."""
 
 
 def shared_limits(facts: list[FairnessFacts]) -> list[SharedLimit]:
@@ -223,7 +223,7 @@ class Headroom(LimitKey, frozen=True, kw_only=True):
     typical: float
     """Share in use in the middle one of all ten seconds with any line."""
     left: float
-    """What the fullest ten seconds left, 0 to 1."""
+    """The share of the limit that the fullest ten seconds left, 0 to 1."""
     days: int
     outlook: Outlook
     per_day: float | None
@@ -426,7 +426,7 @@ class Event(Struct, frozen=True, kw_only=True):
     """`set`, `reload`, `limit`, `start`, `restart`, `end`, `silence` or `loss`."""
     proxy_id: str
     text: str
-    """What, in words."""
+    """The event in words."""
 
 
 def timeline(

@@ -325,7 +325,7 @@ class Tenant(Struct, frozen=True, kw_only=True):
     verdict: Verdict
     sentence: str
     rates: list[RateFacts]
-    """What its picture shows: its gravest limit or, without limits, its busiest topic."""
+    """Rates in the tenant's picture: of its gravest limit or, without limits, its busiest topic."""
 
 
 def tenants(facts: Facts, limiters: Sequence[LimiterVerdict]) -> list[Tenant]:

@@ -188,9 +188,9 @@ def _runs(batch: pa.RecordBatch) -> Iterable[tuple[int, int]]:
 
 
 MOST_LINES = 100_000
-"""So many lines are kept before they are handed on; about a kilobyte each."""
+"""The number of lines that are kept before they are handed on; about a kilobyte each."""
 MOST_TEXT = 64 * 2**20
-"""The same of malformed lines, in bytes."""
+"""Bytes of malformed lines that are kept before they are handed on."""
 
 
 class PartReader:

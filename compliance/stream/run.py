@@ -101,7 +101,7 @@ def _days(windows: pa.Table, table: WindowTable, *, is_final: bool) -> Days:
 PART_OF_OPEN = -1
 """The part of a table of windows that holds those that are still open."""
 MOST_NEWER = 100
-"""So many unknown fields are named."""
+"""The number of unknown fields that are named."""
 _ROWS = placed_schema(StructField("day", DateType()))
 
 
@@ -248,7 +248,7 @@ def start(spark: SparkSession, job: Job, on_summary: Callable[[Summary], None], 
     writer = BatchWriter(spark, job, tables_of(spark, job), on_summary)
     stream = lines(spark, job).writeStream.foreachBatch(writer.write).option("checkpointLocation", job.checkpoint)
     trigger = stream.trigger(processingTime=f"{job.every_s} seconds") if follow else stream.trigger(availableNow=True)
-    # A file goes to one task, unless it is very large: the rest of a file that is cut is read twice (`partition_reader.Numbering`).
+    # A file goes to one task, unless it is very large: the rest of a file that is cut is read twice (`Numbering`).
     # The stream keeps the settings with which it starts; who reads its tables wants them cut.
     spark.conf.set(_LEAST_TASKS, "1")
     try:

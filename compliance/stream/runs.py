@@ -162,7 +162,7 @@ RUNS_SCHEMA = pa.schema(
     | dict.fromkeys(("there", "missing"), pa.int64())
 )
 FIELDS = ("start", "end", "kind", "last", "dropped_lines", *BOOT)
-"""What of a line is needed."""
+"""The fields of a line that are needed."""
 
 
 class Span(msgspec.Struct, frozen=True, array_like=True):
@@ -295,7 +295,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     missing: int
     """Lines below the last of their run that are not there, whatever the reason."""
     losses: int
-    """How often proxies say that they have lost lines, or may have."""
+    """The number of reports of proxies that lines are lost, or may be."""
     lost: int
     """Lines that they say to have lost, where they know how many: those that are missing are most often these."""
     gaps: list[GapSummary]

@@ -120,7 +120,7 @@ class TableTotals(msgspec.Struct, frozen=True, kw_only=True):
     duplicates: int = 0
     missing: int = 0
     losses: int = 0
-    """How often proxies say that they have lost lines, or may have."""
+    """The number of reports of proxies that lines are lost, or may be."""
     lost: int = 0
     """Lines that they say to have lost, where they know how many."""
     late: dict[str, int] = {}
@@ -128,7 +128,7 @@ class TableTotals(msgspec.Struct, frozen=True, kw_only=True):
     watermark_s: int = 0
     """Windows that end by then (seconds since 1970) are closed."""
     newer: dict[str, int] = {}
-    """How often which fields were there that this version does not know."""
+    """Fields that this version does not know, with their number."""
 
 
 class _Version(msgspec.Struct, frozen=True):
