@@ -169,7 +169,7 @@ END = "<!-- bench-compliance: end -->"
 
 @dataclass(frozen=True, slots=True)
 class LogRow:
-    """One size of log; several runs of each."""
+    """One size of log, with the times of all its runs."""
 
     lines: int
     size: int
@@ -198,12 +198,14 @@ def placed(page: str, made: str) -> str:
 
 _HEAD = ("lines", "MB", "bare", "the job", "job, lines/s", "bare ÷ job", "time a line ÷ first row's")
 _HOW = """\
-Made by `make bench-compliance`, which writes this section itself. *The job* is `sluice compliance
-run --once` on an empty folder: parse, check of every rule, rows as Parquet, duplicates, gaps,
-windows of five lengths. *Bare* is Spark's own JSON source with the same schema on the same files:
-every field parsed and its values counted, nothing checked, nothing written. By turns, each in a
-process of its own that has just started Spark (its start is not counted, its warming up is); the
-least of the runs."""
+Made by `make bench-compliance`, which writes this section itself.
+
+- **The job** is `sluice compliance run --once` on an empty folder: parse, check of every rule, rows
+  as Parquet, duplicates, gaps, windows of five lengths.
+- **Bare** is Spark's own JSON source with the same schema on the same files. It parses every field
+  and counts its values; it checks and writes nothing.
+- **Times.** The two run by turns, each in a process of its own that has just started Spark. Spark's
+  start is not counted, its warming up is. A number is the least of the runs."""
 
 
 _MILLION = 1_000_000

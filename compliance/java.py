@@ -29,7 +29,7 @@ class JavaNotFoundError(Exception):
 
 
 def version_and_home(java: str) -> tuple[int, Path] | None:
-    """What a `java` executable says of itself: its major version and its home; None if it cannot be run."""
+    """Ask a `java` executable for its major version and its home; None if it cannot be run."""
     try:
         settings = subprocess.run(  # noqa: S603 - the operator's own JAVA_HOME or PATH names it
             [java, "-XshowSettings:properties", "-version"],

@@ -40,7 +40,7 @@ FEW_LINES = 100_000
 def gather(
     spark: SparkSession, tables: LogTables, on_step: Callable[[str], None], asked: ExtraQuestions | None = None
 ) -> Facts:
-    """Everything that the report needs.
+    """Collect all facts that the report needs.
 
     Args:
         spark: The session.
@@ -82,7 +82,7 @@ class ReportError(Exception):
 
 @dataclass(frozen=True)
 class Origin:
-    """What is reported on: one of the two.
+    """The source of a report: an access log, or the tables of a job; exactly one of them.
 
     Args:
         access_log: Folder of closed `*.jsonl` files.
@@ -168,7 +168,7 @@ def _of_tables(origin: Origin, out: Path) -> tuple[Read, dict[str, str]]:
 
 
 def settings_for(files: list[Path], work: Path) -> dict[str, str]:
-    """What Spark is told besides: over little data, Java's second compiler costs more than it gains."""
+    """Settings for Spark besides the user's: over little data, Java's second compiler costs more than it gains."""
     kept = (work / "rows").rglob("*.parquet")
     is_little = sum(file.stat().st_size for file in (*files, *kept)) < LITTLE_BYTES
     return {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"} if is_little else {}
@@ -212,7 +212,7 @@ def prepare(out: Path, access_log: Path, *, fresh: bool) -> Path:
 
 
 def work_of(out: Path, access_log: Path) -> Path:
-    """What is kept of a log between runs; two logs in one folder would be reported as one."""
+    """The folder for what is kept of one log between runs; two logs in one folder would be reported as one."""
     name = hashlib.sha256(os.fsencode(access_log.resolve())).hexdigest()[:12]
     return out.resolve() / WORK / name
 
@@ -233,7 +233,7 @@ def _make(out: Path, work: Path) -> Path:
 
 
 def write(report: Report, out: Path) -> None:
-    """Each file is renamed into place, so a reader sees the old one or the new one whole."""
+    """Write the report's files. Each is renamed into place, so a reader sees the old file or the new one whole."""
     csv = tables(report)
     contents = {
         "report.json": report_json(report),

@@ -1,4 +1,4 @@
-"""How far the proxies' logs go: by the latest run of each, though clocks may have been wrong.
+"""How far the proxies' logs reach: the latest run of each decides, even where clocks were wrong.
 
 Runs of one proxy follow each other, so the one whose lines end last is the latest. A clock that was far ahead would
 make any run that: it would hide the live one behind it until that time has come, and everybody else would seem silent.
@@ -11,14 +11,14 @@ from datetime import datetime, timedelta
 from typing import Generic, NamedTuple, TypeVar
 
 AHEAD = timedelta(hours=1)
-"""By so much a proxy's clock may differ from the reader's."""
+"""The time by which a proxy's clock may differ from the reader's."""
 SILENT = timedelta(seconds=60)
-"""What stops so much before the log does without an orderly end has fallen silent."""
+"""A run without an orderly end that stops so long before the log does has fallen silent."""
 Moment = TypeVar("Moment", int, datetime)
 
 
 class RunEnd(NamedTuple, Generic[Moment]):
-    """How a run ends, as far as its lines are there.
+    """The end of a run, as far as its lines are there.
 
     Args:
         proxy_id: Whose.

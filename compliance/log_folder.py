@@ -16,7 +16,7 @@ NOT_WITHIN = "where Spark would come upon its tables when it looks for log files
 
 
 def is_url(place: str) -> bool:
-    """Whether it is a URL, be it of a folder of this machine, and not a plain path."""
+    """Whether a place is a URL (even one of a folder of this machine), and not a plain path."""
     return "://" in place or _FILE_URL.fullmatch(place) is not None
 
 
@@ -28,7 +28,7 @@ def on_this_machine(place: str) -> Path | None:
 
 
 def is_within(place: str, folder: str) -> bool:
-    """Whether one is the other, or lies in it, as far as their names tell; links of this machine are followed."""
+    """Whether one place is the other or lies in it, as far as names tell; links of this machine are followed."""
     here, there = on_this_machine(place), on_this_machine(folder)
     if here and there:
         return here.resolve().is_relative_to(there.resolve())
@@ -49,12 +49,12 @@ REMEDIES: Mapping[str, str] = {
     PACKED: "unpack them",
     FOLDER: "read each with an --out of its own",
 }
-"""What is passed over, and what helps."""
+"""Each kind of file that is passed over, and its remedy."""
 UNREAD = (HIDDEN, ODD, LINK)
-"""Of that, what may hold lines of the log that nobody has read: nothing is confirmed then."""
+"""Kinds of these files that may hold lines of the log. With such a file nothing is confirmed."""
 MOST_NAMED = 3
 MOST_FOLDERS = 100
-"""So many subfolders are looked into."""
+"""The number of subfolders that are looked into."""
 TOLD = "passed-over.json"
 """Beside the folder of links: what is passed over, for who reads the tables later."""
 _CLOSED = ".jsonl"
@@ -64,7 +64,7 @@ _PACKED = tuple(f"{_CLOSED}.{packing}" for packing in ("gz", "bz2", "xz", "zst",
 
 @dataclass(frozen=True, slots=True)
 class LogFolder:
-    """What is there.
+    """The content of an access log's folder.
 
     Args:
         closed: Files that are read, in order of their names.
@@ -76,18 +76,18 @@ class LogFolder:
 
     @property
     def unread(self) -> int:
-        """How many files may hold lines that nobody has read."""
+        """The number of files that may hold lines that nobody has read."""
         return sum(len(self.passed_over.get(what, ())) for what in UNREAD)
 
     def words(self) -> str:
-        """What is passed over and what helps, in one line; empty if there is nothing."""
+        """One line that names what is passed over, and the remedy; empty if nothing is."""
         return "; ".join(
             f"{what}: {len(names):,} ({_first(names)}): {REMEDIES[what]}" for what, names in self.passed_over.items()
         )
 
 
 def look_into(folder: Path) -> LogFolder:
-    """What is in a folder of this machine.
+    """List the content of a folder of this machine.
 
     Raises:
         OSError: If it cannot be read.
@@ -140,7 +140,7 @@ def is_odd(name: str) -> bool:
 
 
 def show(folder: Path, place: Path) -> LogFolder:
-    """What is in a folder; makes `place` a folder of links to the files that are to be read, for Spark to look at.
+    """List a folder's content, and make `place` a folder of links to the files that Spark is to read.
 
     Raises:
         OSError: If the one cannot be read, or the other not be written.

@@ -34,7 +34,7 @@ _NAMES = frozenset({"v", "seq", "first_seq", "last_seq", "connection_id", "strea
 _LIMITS = frozenset(
     f"{what}_{unit}" for what in ("limit", "burst", "peak", "peak_burst", "reason") for unit in ("messages", "bytes")
 )
-"""No limiter has one of nothing: where there is none, null stands."""
+"""Fields of limits. They are above 0; null means no limit."""
 _BALANCES = frozenset(f"tokens_{bucket}" for bucket in ("messages", "bytes", "peak_messages", "peak_bytes"))
 """Below 0 they are a debt."""
 _RULES: dict[Any, Any] = {
@@ -58,7 +58,7 @@ class _Times:
         self._known: dict[object, Micros] = {}
 
     def read(self, wanted: type, said: object) -> Micros:  # noqa: ARG002 - there is no other type that needs help
-        """What a time says.
+        """Parse a time of the log.
 
         Raises:
             ValidationError: If it is none.
@@ -74,7 +74,7 @@ class _Times:
 
 
 def micros_of(said: object) -> Micros:
-    """What a time says.
+    """Parse a time of the log into microseconds since 1970.
 
     Raises:
         ValidationError: If it is none.
@@ -92,7 +92,7 @@ def plain(python_type: Any) -> Any:
 
 
 def is_always_said(field: msgspec.structs.FieldInfo) -> bool:
-    """Whether each line of the field's kind has it; others are left out where they have their default."""
+    """Whether each line of the field's kind has the field; other fields are left out where they have their default."""
     return field.default is msgspec.NODEFAULT
 
 
@@ -146,16 +146,16 @@ def _check_bursts(line: Any) -> None:
 
 
 RECORDS: dict[str, type[Struct]] = {kind: _record(kind) for kind in Kinds.BY_NAME}
-"""Of each kind its type; its fields stand in the order of the record's own."""
+"""The type of each kind; its fields stand in the order of the record's own."""
 
 
 _LENIENT = {kind: _record(kind, is_lenient=True) for kind in Kinds.BY_NAME}
 UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(.*)`")
-"""How msgspec says that it knows a field not."""
+"""msgspec's message for a field that it does not know."""
 
 
 class Head(Struct, kw_only=True, gc=False):
-    """What every line has, whatever its kind and version."""
+    """The fields of every line, whatever its kind and version."""
 
     kind: Annotated[str, Meta(min_length=1, max_length=100)]
     v: Annotated[int, Meta(ge=0, le=LARGEST)]
@@ -236,7 +236,7 @@ def arrow_schema() -> pa.Schema:
 
 
 def row_schema() -> StructType:
-    """The same in Spark's types."""
+    """The schema of the rows in Spark's types."""
     return from_arrow_schema(arrow_schema())
 
 
@@ -245,7 +245,7 @@ def _type(python_type: Any) -> pa.DataType:
 
 
 def placed_schema(*parts: StructField) -> StructType:
-    """The same with the line's place in the log, and with the columns that a table is parted by."""
+    """The schema of `row_schema` with the line's place in the log, and the columns that partition a table."""
     place = [StructField("file", StringType()), StructField("line", LongType())]
     return StructType([*row_schema().fields, *place, *parts])
 
@@ -289,7 +289,7 @@ class Columns:
         self.newer: Counter[str] = Counter()
 
     def decoded(self, lines: Sequence[bytes]) -> tuple[dict[str, tuple[list[int], list[Any]]], Malformed]:
-        """Of each kind where its lines stand and what they hold; and where those stand that are no records."""
+        """Decode lines: of each kind the places and contents, and the places of lines that are no records."""
         found: dict[str, tuple[list[int], list[Any]]] = {kind: ([], []) for kind in RECORDS}
         of_type = {RECORDS[kind]: (places.append, values.append) for kind, (places, values) in found.items()}
         malformed: Malformed = []
@@ -336,7 +336,7 @@ class Columns:
         return (head.kind, head) if head.kind not in RECORDS else ("", None)
 
     def batches(self, found: dict[str, tuple[list[int], list[Any]]]) -> Iterator[tuple[str, list[int], pa.RecordBatch]]:
-        """What `decoded` found as rows, kind by kind, with their places."""
+        """The result of `decoded` as rows, kind by kind, with their places."""
         for kind, (places, records) in found.items():
             count = len(places)
             fields = RECORDS.get(kind, Head).__struct_fields__

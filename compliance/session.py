@@ -169,7 +169,7 @@ _UNNAMED = "--out or Spark's own folder (--spark spark.local.dir=DIR)"
 
 
 def disk_trouble(said: str, folders: Mapping[str, str]) -> str | None:
-    """What to say of an error that a folder is the reason for; None if it is another one.
+    """One line on an error that a folder causes, with the remedy; None for any other error.
 
     Args:
         said: The cause, as Java or Python put it, most often with the file.

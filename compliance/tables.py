@@ -25,7 +25,7 @@ _QUARANTINE = {"file": "string", "line": "long", "text": "string", "reason": "st
 
 @dataclass(frozen=True)
 class LogTables:
-    """What a job has kept of an access log.
+    """The tables that a job has kept of an access log.
 
     Args:
         rows: Each line once.
@@ -66,7 +66,7 @@ def read_log(spark: SparkSession, access_log: Path, work: Path, on_progress: Cal
 
 
 def read_tables(spark: SparkSession, out: str) -> LogTables:
-    """What a job has kept up to its last whole batch.
+    """Read the tables of a job, up to its last whole batch.
 
     Args:
         spark: The session.

@@ -121,7 +121,7 @@ class Reloader:
         else:
             log.info("configuration reloaded", changed=how == "taken")
         for key in self.last.needs_restart:
-            log.warning("a changed value takes a restart", key=key)
+            log.warning("a changed value needs a restart to take effect", key=key)
 
 
 def _problems(error: Exception) -> tuple[str, ...]:

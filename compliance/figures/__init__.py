@@ -1,1 +1,1 @@
-"""What is only measured: rates, delays, budgets, fairness, neighbours, headroom, proposals, usage, changes."""
+"""Figures without a verdict: rates, delays, budgets, fairness, neighbours, headroom, proposals, usage, changes."""

@@ -1,4 +1,4 @@
-"""What Spark hands over for the sections that judge nobody: small sums, plain values, no Spark in them."""
+"""Plain values that Spark hands to the sections without a verdict: small sums, no Spark in them."""
 
 from datetime import datetime
 
@@ -73,7 +73,7 @@ class DelayFacts(Struct, frozen=True, kw_only=True):
     """Level of the limit that held; empty for all together."""
     passed_messages: int
     held_messages: int
-    """Of them: those that had been held."""
+    """Passed messages that had been held."""
     delay_sum_ms: float
     delay_max_ms: float
     hist: list[int]
@@ -102,7 +102,7 @@ class RefusalFacts(Struct, frozen=True, kw_only=True):
     first: datetime
     last: datetime
     example: str
-    """What the last client was told."""
+    """The text that the last refused client got."""
 
 
 class BurnFacts(Struct, frozen=True, kw_only=True):
@@ -134,7 +134,7 @@ class FairnessFacts(LimitKey, frozen=True, kw_only=True):
     """Time compared: steps of ten seconds in at least half of which somebody waited."""
     got: float
     wanted: float
-    """What came in those steps, and what was held from before."""
+    """Messages that came in those steps, and those held from before."""
     fair: float
     """Its max-min share of what passed: nobody gets more than wanted, and no more than others who want more."""
 
@@ -154,7 +154,7 @@ class NeighbourFacts(Struct, frozen=True, kw_only=True):
     """Offered over the limit, in the time in which it had one."""
     offender_throttled_s: float
     paused_s: float
-    """How long its connection was not read."""
+    """Seconds for which the offender's connection was not read."""
     victim: str | None
     """Topic of another stream on that connection that kept within its own limit and yet waited; null for none."""
     victim_throttled_s: float
@@ -162,16 +162,16 @@ class NeighbourFacts(Struct, frozen=True, kw_only=True):
     victim_reason: str
     """Level of the limit that the victim last waited on; empty if it waited on none."""
     victims: int
-    """How many such streams there are on the connection."""
+    """The number of victims on the connection."""
 
 
 class HeadroomFacts(LimitKey, frozen=True, kw_only=True):
-    """How near one limiter came to its limit, ten seconds by ten seconds, and where that is going."""
+    """How near one limiter came to its limit, in steps of ten seconds, and the trend."""
 
     steps: int
     """Aligned steps of ten seconds with any line."""
     near_steps: int
-    """Of them: with at least 80 % of the limit used."""
+    """Steps with at least 80 % of the limit used."""
     peak: float
     """Share of the limit used in the fullest step; over 1 a burst."""
     peak_at: datetime
@@ -188,7 +188,7 @@ class HeadroomFacts(LimitKey, frozen=True, kw_only=True):
 
 
 class ReplayFacts(LimitKey, frozen=True, kw_only=True):
-    """What a proposed limit would have done with the arrivals of one name."""
+    """The effect that a proposed limit would have had on the arrivals of one name."""
 
     proposal: int
     """Which of the file's limits, from 0."""
@@ -206,7 +206,7 @@ class ReplayFacts(LimitKey, frozen=True, kw_only=True):
     queued_s: float
     """Time with something waiting."""
     left_ms: float
-    """How long the last message of the log would still have waited: large if it would never have caught up."""
+    """Milliseconds that the log's last message would still have waited; large if the queue never caught up."""
     first_at: datetime | None
     """When something would have waited for the first time."""
     censored_s: float
@@ -217,7 +217,7 @@ class ReplayFacts(LimitKey, frozen=True, kw_only=True):
 
 
 class TenantDayFacts(Struct, frozen=True, kw_only=True):
-    """One tenant in one direction on one UTC day."""
+    """Usage of one tenant in one direction on one UTC day."""
 
     day: str
     tenant: str
@@ -234,7 +234,7 @@ class TenantDayFacts(Struct, frozen=True, kw_only=True):
 
 
 class ChangeFacts(Struct, frozen=True, kw_only=True):
-    """Something that changed what limits mean: on the same time axis as the rates."""
+    """An event that changed what limits mean, on the time axis of the rates."""
 
     at: datetime
     kind: str

@@ -1,4 +1,4 @@
-"""How much passed, step by step and in all: of limits of every level, of topics, of tenants."""
+"""Passed amounts, step by step and in all: of limits of every level, of topics, of tenants."""
 
 from collections.abc import Collection, Mapping
 
@@ -21,7 +21,7 @@ _HASHED = r"^k[0-9a-f]{4}:[0-9a-f]{16}$"
 
 
 def scoped(interval_lines: DataFrame, levels: Collection[str] = LEVEL_WORDS) -> DataFrame:
-    """Each line once for each of these levels: adds `level`, `name`, and `member`, who shares the limit of that name.
+    """Repeat each line for each of these levels: adds `level`, `name`, and `member`, who shares the limit of that name.
 
     The members of a proxy's limit are tenants, of a tenant's and a resource group's namespaces, of a namespace's,
     role's and address's topics; of all others the streams' own names. Topics of Pulsar's own are under their own level
@@ -106,7 +106,7 @@ RESOLUTIONS_S = (1, 10, 60, 300, 3600)
 
 
 def spread(lines: DataFrame, names: tuple[str, ...]) -> DataFrame:
-    """Each line once for every step that it touches, with its share of each count.
+    """Repeat each line for every step that it touches, with its share of each count.
 
     Args:
         lines: With `start`, `end` and `step_s`, the length of a step in seconds; adds `step`, counted from 1970.
@@ -166,7 +166,7 @@ def limiter_rates(
 
 
 def topic_rates(interval_lines: DataFrame, wanted: DataFrame) -> DataFrame:
-    """The same of topics under no limit: `wanted` has an empty `proxy_id`, level `topic` and the topic as its name."""
+    """Rates of topics under no limit: `wanted` has an empty `proxy_id`, level `topic` and the topic as its name."""
     topics = wanted.drop("proxy_id", "level")
     lines = _between(
         interval_lines.withColumn("name", F.col("topic")).join(F.broadcast(topics), on=["direction", "name"])
@@ -231,7 +231,7 @@ _PUBLISHED = ("published_messages", "published_bytes")
 
 
 def limiter_facts(limit_lines: DataFrame) -> DataFrame:
-    """Each limiter of each run, as `LimiterFacts`."""
+    """Describe each limiter of each run, as `LimiterFacts`."""
     is_in_force = F.col("mode") != OBSERVED
     is_limited = F.col("limit_messages").isNotNull() | F.col("limit_bytes").isNotNull()
     is_relative = F.coalesce(*(F.col(name) for name in _PUBLISHED)).isNotNull()
@@ -248,7 +248,7 @@ def limiter_facts(limit_lines: DataFrame) -> DataFrame:
 
 
 def topic_facts(interval_lines: DataFrame) -> DataFrame:
-    """Each topic and direction over everything, as `TopicFacts`; held is what the streams' last lines say."""
+    """Sum up each topic and direction over everything, as `TopicFacts`; held is what the streams' last lines say."""
     last = F.struct("held_messages", "held_bytes", "limit_level", "limit_messages", "limit_bytes", "end")
     streams = interval_lines.groupBy(*STREAM).agg(
         *_totals_of(*_PASSED, *_LOST, "throttled_ms"),
@@ -272,13 +272,13 @@ def topic_facts(interval_lines: DataFrame) -> DataFrame:
 
 
 def usage_facts(interval_lines: DataFrame) -> DataFrame:
-    """Each topic and direction per UTC day, as `UsageFacts`; a line counts on the day in which it starts."""
+    """Sum up each topic and direction per UTC day, as `UsageFacts`; a line counts on the day in which it starts."""
     day = F.date_format("day", "yyyy-MM-dd").alias("day")
     return interval_lines.groupBy(day, *TOPIC).agg(*_totals_of(*_PASSED))
 
 
 def tenant_day_facts(interval_lines: DataFrame) -> DataFrame:
-    """Each tenant and direction per UTC day, as `TenantDayFacts`."""
+    """Sum up each tenant and direction per UTC day, as `TenantDayFacts`."""
     day = F.date_format("day", "yyyy-MM-dd").alias("day")
     minute = F.date_trunc("minute", "start").alias("minute")
     minutes = interval_lines.groupBy(day, "tenant", "direction", minute).agg(*_totals_of(*_PASSED, "throttled_ms"))

@@ -1,4 +1,4 @@
-"""How limits, what is left under them and their error budgets change."""
+"""Trends of limits, headroom and error budgets."""
 
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ _SHOWN = 500
 
 
 def change_facts(change_lines: DataFrame, limit_lines: DataFrame) -> DataFrame:
-    """What somebody set, files that were read anew, and values of limits that changed, as `ChangeFacts`."""
+    """List settings made, files read anew, and values of limits that changed, as `ChangeFacts`."""
     return _set(change_lines).unionByName(_values(limit_lines))
 
 
@@ -65,7 +65,7 @@ def _text(value: Column) -> Column:
 
 
 def loss_facts(loss_lines: DataFrame) -> DataFrame:
-    """What proxies say of lines that are lost, as `LossFacts`."""
+    """List what proxies report of lost lines, as `LossFacts`."""
     times = (rfc3339(F.col(name)).alias(name) for name in ("lost_from", "lost_until"))
     return loss_lines.select("proxy_id", "of_boot", "cause", "detail", "lost_lines", *times)
 
@@ -76,7 +76,7 @@ _DAY_STEPS = 86400 // USE_STEP_S
 
 
 def headroom_facts(limit_lines: DataFrame) -> DataFrame:
-    """Each limiter with a limit in force, as `HeadroomFacts`. A line counts in the ten seconds in which it starts."""
+    """Headroom of each limit in force, as `HeadroomFacts`. A line counts in the ten seconds in which it starts."""
     steps = step_use(limit_lines)
     peak = F.max_by(F.struct("used", "step"), F.struct(F.round("used", 9), -F.col("step"))).alias("peak")
     sums = steps.groupBy(*LIMIT_KEY).agg(
@@ -134,7 +134,7 @@ _NAMED = {f"pair_{number}": pair for number, pair in enumerate(PAIRS)}
 
 
 def burn_facts(kept: DataFrame, objective: float) -> DataFrame:
-    """Each tenant, promise and pair, as `BurnFacts`.
+    """Burn rates of each tenant, promise and pair of windows, as `BurnFacts`.
 
     Args:
         kept: Sums of each limiter's minutes, as of `judging.judge`; limits that span tenants have an empty tenant.

@@ -1,4 +1,4 @@
-"""Who waited, on which limit and how long, beside whom, and whether limits were shared fairly."""
+"""Waits: which streams waited, on which limit, how long, beside which others, and how fairly limits were shared."""
 
 from collections.abc import Collection
 
@@ -13,7 +13,7 @@ _STILL_ONE_S = 0.001
 
 
 def episode_facts(limit_lines: DataFrame) -> DataFrame:
-    """Each limiter on which somebody waited, as `EpisodeFacts`; lines that follow one another are one episode."""
+    """Waits on each limiter, as `EpisodeFacts`; lines that follow one another are one episode."""
     lines = limit_lines.where(F.col("mode") != OBSERVED)
     by_seq = Window.partitionBy(*LIMITER).orderBy("seq")
     waits = F.col("throttled_ms") > 0
@@ -38,7 +38,7 @@ def episode_facts(limit_lines: DataFrame) -> DataFrame:
 
 
 def delay_facts(interval_lines: DataFrame, *, by_topic: bool) -> DataFrame:
-    """As `DelayFacts`: of each topic and direction, or of all topics by direction and reason."""
+    """Delays, as `DelayFacts`: of each topic and direction, or of all topics by direction and reason."""
     whose = ("tenant", "namespace", "topic") if by_topic else ("reason",)
     keys = (*whose, "direction")
     sums = interval_lines.groupBy(*keys).agg(
@@ -93,7 +93,7 @@ CONNECTION = (*BOOT, "connection_id")
 MOST_OFFENDERS = 50
 OVER = 1.0
 FEW_OVER = 1.01
-"""What is over by so little and hurts nobody is the burst with which a bucket begins."""
+"""A smaller excess that affects no other stream is the burst with which a bucket begins."""
 
 
 def neighbour_facts(interval_lines: DataFrame, throttle_lines: DataFrame) -> DataFrame:
@@ -126,7 +126,7 @@ def neighbour_facts(interval_lines: DataFrame, throttle_lines: DataFrame) -> Dat
 
 
 def stream_ratios(interval_lines: DataFrame) -> DataFrame:
-    """Each stream with `ratio`: offered over the lowest limit that it had, in the unit in which it is larger."""
+    """Each stream with `ratio`: offered over its lowest limit, in the unit in which that is larger."""
     seconds = F.col("duration_ms") / 1e3
     due = {unit: F.col(f"limit_{unit}") * seconds for unit in ("messages", "bytes")}
     is_limited = {unit: F.col(f"limit_{unit}").isNotNull() for unit in due}
@@ -154,7 +154,7 @@ _FLOWS = ("passed", "held", "dropped", "rejected")
 def fairness_facts(
     limit_lines: DataFrame, interval_lines: DataFrame, wanted: DataFrame, levels: Collection[str] = LEVEL_WORDS
 ) -> DataFrame:
-    """Each member of some limiters, as `FairnessFacts`.
+    """Shares of each member of some limiters, as `FairnessFacts`.
 
     Args:
         limit_lines: All of them.

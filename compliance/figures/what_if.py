@@ -1,4 +1,4 @@
-"""What proposed limits would have done: read from a file, replayed over the log."""
+"""The replay of proposed limits: read from a file, replayed over the log."""
 
 import re
 import stat
@@ -38,7 +38,7 @@ class ProposalError(Exception):
 
 
 class Proposal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One proposed limit. Each name that fits it has a limit of its own, on each proxy."""
+    """One proposed limit. On each proxy, each name that fits it has a limit of its own."""
 
     level: str
     """`proxy`, `tenant`, `namespace`, `resource_group`, `partitioned_topic`, `topic`, `subscription`, `producer`,
@@ -141,7 +141,7 @@ _COLUMNS = {"proposal": "int", "level": "string", "direction": "string", "patter
 
 
 def replay_facts(interval_lines: DataFrame, proposals: list[Proposal]) -> DataFrame:
-    """Each proposed limit and each name that it fits, as `ReplayFacts`."""
+    """Replay each proposed limit for each name that fits it, as `ReplayFacts`."""
     lines = scoped(interval_lines, {proposal.level for proposal in proposals})
     return _summed(queued(_arrivals(lines, _table(interval_lines, proposals))))
 

@@ -1,6 +1,6 @@
-"""One limiter's lines replayed: what it may have passed, what it owed, and whether its books balance.
+"""The replay of one limiter's lines: what it may have passed, what it owed, and whether its balances add up.
 
-Plain values in, plain values out; the rules stand in docs/compliance.md.
+The module takes and gives plain values. Its rules stand in docs/compliance.md.
 
     stretches   lines of the limiter and of its streams that overlap in time belong together: most often one and one
     Account.add for each stretch, in this order:
@@ -70,10 +70,10 @@ class _Besides(NamedTuple):
 
 
 class LimiterAccount:
-    """Everything that is replayed of one limiter in one run.
+    """The whole replay of one limiter in one run.
 
     Args:
-        notes: Of its run.
+        notes: The notes of its run.
     """
 
     def __init__(self, notes: RunNotes) -> None:
@@ -98,7 +98,7 @@ class LimiterAccount:
     # ---- in
 
     def add(self, lines: Sequence[Line], streams: Sequence[StreamsLine]) -> None:
-        """What lies in one stretch of time: most often one line, and the streams of its span."""
+        """Replay one stretch of time: most often one line of the limiter, and the streams of its span."""
         if not lines:
             self._without_lines(streams)
             return
@@ -142,11 +142,11 @@ class LimiterAccount:
     def _said_by_streams(
         self, lines: Sequence[Line], streams: Sequence[StreamsLine], passed: tuple[int, ...]
     ) -> tuple[int, ...]:
-        """What passed by the lines of streams.
+        """Messages and bytes that passed by the lines of streams.
 
-        Behind a change of limits a worker may tell of what passed for the limits of before. Then a stream's line tells
-        what was charged to all of its limits, and this one may have been charged more; and the limit's own line tells
-        what was of streams that are no longer under it.
+        After a change of limits a worker may still tell what passed for the earlier limits. Then a stream's line tells
+        what was charged to all of its limits, and this limit may have been charged more. The limit's own line tells
+        what belongs to streams that are no longer under it.
         """
         several: tuple[Line | StreamsLine, ...] = (*lines, *streams)
         if not any(self._notes.is_behind_change(one) for one in several):
@@ -162,7 +162,7 @@ class LimiterAccount:
         return tuple(said)
 
     def _look_at_values(self, lines: Sequence[Line], streams: Sequence[StreamsLine]) -> None:
-        """What is in force by streams' lines is in force by its own, unless it was changed just then."""
+        """Compare the value that streams' lines name with the limiter's own, unless it was changed just then."""
         for one in streams:
             self._largest_offered = (
                 max(self._largest_offered[0], one.largest_offered[0]),
@@ -182,7 +182,7 @@ class LimiterAccount:
     def _as_entries(
         self, lines: Sequence[Line], streams: Sequence[StreamsLine], said: tuple[int, ...], passed: tuple[int, ...]
     ) -> tuple[int, ...]:
-        """Of older lines the streams' account, where it may be the limiter's own: entries may count as one."""
+        """For older lines, take the limiter's count where it may be right: entries may count as one message."""
         least = sum(one.passed[0] if one.least_messages is None else one.least_messages for one in streams)
         if not least <= passed[0] < said[0] or not _is_limited(lines, 0):
             return said
@@ -193,7 +193,7 @@ class LimiterAccount:
         return (passed[0], said[1])
 
     def close(self) -> Judged:
-        """What came out."""
+        """Return the verdict's facts: windows, what was owed, minutes, contradictions."""
         windows = [one.worst for one in (*self._over, *self._streams) if one.worst]
         owed, perhaps = self._owing.facts(), self._perhaps.facts()
         if self._before and owed and perhaps:
@@ -227,7 +227,7 @@ class LimiterAccount:
         return Step(gap_s, changes > 0, is_hidden, is_unknown, follows, late_s, has_lent)
 
     def _adds_up(self, before: Line, line: Line, gap_s: float) -> bool:
-        """Whether changes between two lines were others': then each bucket's balance goes on as if there were none."""
+        """Whether changes between two lines were of other limits: then each bucket's balance goes on undisturbed."""
         if (before.mode, before.rates, before.bursts) != (line.mode, line.rates, line.bursts):
             return False
         unforeseen = self._unforeseen(line)
@@ -257,12 +257,12 @@ class LimiterAccount:
         return is_over
 
     def _unforeseen(self, line: Line) -> tuple[int, ...]:
-        """What of each bucket nobody knew; only behind a change of this limit's own value."""
+        """Per bucket, what passed before its worker knew the value; only after a change of this limit's own value."""
         is_excused = self._is_new(line) and self._notes.is_behind_change(line)
         return line.unforeseen if is_excused else (0,) * len(BUCKETS)
 
     def _is_new(self, line: Line) -> bool:
-        """Whether its value was another one, or none, just before."""
+        """Whether the limit had another value, or none, just before."""
         return self._valued_us is not None and line.wall_us[0] <= self._valued_us + round(BEHIND_CHANGE_S * 1e6)
 
     def _look_at_durations(self, lines: Sequence[Line], streams: Sequence[StreamsLine]) -> None:
@@ -271,7 +271,7 @@ class LimiterAccount:
                 self._doubt("clock", wrong, (line,))
 
     def _look_at_value(self, line: Line) -> None:
-        """Since when it has its value: where that is another one, or may have been meanwhile."""
+        """Note the time of a line whose value differs from the line before, or may have differed in between."""
         before = self._before
         if before is None:
             is_another = self._notes.changes_between(-1, line.seq) > 0
@@ -283,9 +283,9 @@ class LimiterAccount:
             self._valued_us = line.wall_us[0]
 
     def _lent(self, line: Line, bucket: int) -> tuple[float, bool]:
-        """What workers may have passed by what they were lent before, and whether the lines tell.
+        """Amount that workers may have passed from tokens lent before, and whether the lines tell it.
 
-        Half of a burst is lent at the most. What passed before there was a limit may count in its first line.
+        At most half of a burst is lent. What passed before there was a limit may count in its first line.
         """
         if self._before is None and self._notes.changes_between(-1, line.seq):
             return inf, False
@@ -307,7 +307,7 @@ class LimiterAccount:
         return is_over
 
     def _without_lines(self, streams: Sequence[StreamsLine]) -> None:
-        """Streams say that they are under the limit and passed something, and it has no line there."""
+        """Replay streams that name the limit and passed something in a span in which the limiter has no line."""
         for one in streams:
             if not any(one.passed) and one.named_wait_s <= 0:
                 continue
@@ -381,11 +381,11 @@ class LimiterAccount:
         return True
 
     def _first_entry(self, held: tuple[int, int], *, is_alone: bool) -> tuple[int, ...]:
-        """No larger than what came, nor than all that is held; where other limits may hold it, too, as large."""
+        """Largest possible first entry: all that is held, and no more than came if no other limit may hold it."""
         return tuple(map(min, held, self._largest_offered)) if is_alone else held
 
     def _denied(self, lines: Sequence[Line], streams: Sequence[StreamsLine]) -> float:
-        """For how long, by the streams' own lines, somebody waited of whom the limiter's lines know nothing."""
+        """Seconds that a stream waited by its own line and that the limiter's line does not know of."""
         if not streams or not all(line.is_in_force for line in lines):
             return 0.0
         waited_s = sum(line.waited_s for line in lines)
@@ -443,8 +443,8 @@ class LimiterAccount:
     def _owe(self, one: WaitedLine, perhaps: WaitedLine, entry_s: float, certain_s: float) -> bool:
         """Whether something is lacking for certain.
 
-        Older lines do not tell whether tokens were kept for a stream that waited on another limit, too. What newer ones
-        tell of that, and of what is lent and lost, the log may not confirm: then perhaps more is lacking.
+        Older lines do not tell whether tokens were kept for a stream that also waited on another limit. Newer lines
+        tell that, and what is lent and lost. Where the log does not confirm it, more may be lacking.
         """
         is_perhaps = self._perhaps.add(perhaps, entry_s)
         if one.line.idle_s is None and self._overlaps:
@@ -465,14 +465,14 @@ class LimiterAccount:
     def _perhaps_lacking(
         self, line: Line, on: list[tuple[int, BalanceBounds]], waited_s: float, besides: "_Besides"
     ) -> float:
-        """What is lacking besides if only that is true of reserved, lent and lost tokens which the log confirms.
+        """Seconds that are lacking besides, if only those reserved, lent and lost tokens count that the log confirms.
 
-        Reserved is for a stream that waits on another limit: it is at least as long as the time reserved, and names
-        that one if that goes on to the end of the line. Of a full bucket only an entry takes too much that is as large
-        as the burst.
-        More than half a burst, and what workers have passed since they told last, is never lent; and nothing is where
-        somebody waits all the time. Lost is what was lent to a worker that is gone, or behind a change: only the change
-        is in the log.
+        - Reserved tokens are for a stream that waits on another limit. Its wait is at least as long as the time
+          reserved, and names the other limit if the time reserved goes on to the end of the line. Only an entry as
+          large as the burst takes too much from a full bucket.
+        - Lent tokens are at most half a burst, and what workers have passed since they told last. They are none where
+          somebody waits all the time.
+        - Lost tokens were lent to a worker that is gone, or lost after a change. Only the change is in the log.
         """
         if line.idle_s is None:
             return 0.0
@@ -497,7 +497,7 @@ class LimiterAccount:
         return min(waited_s, doubtful_s + lost_s)
 
     def _look_at_refusals(self, line: Line, on: list[tuple[int, BalanceBounds]], taken: tuple[int, ...]) -> None:
-        """Refused is what finds some bucket without a token, or others waiting."""
+        """Doubt refusals while every bucket had a token and nobody waited."""
         self._look_at_overflow(line, on)
         left = min(held.least - taken[bucket] for bucket, held in on)
         if line.rejected and line.waited_s <= 0 and left >= 1:
@@ -506,7 +506,7 @@ class LimiterAccount:
             )
 
     def _look_at_overflow(self, line: Line, on: list[tuple[int, BalanceBounds]]) -> None:
-        """What was refused may have come while the buckets had no room, or in one moment: the line does not tell."""
+        """Count refusals as unseen that may have come while the buckets had no room: the line does not tell when."""
         if line.mode != REJECTING or not line.rejected:
             return
         full_s = min(line.overflow[bucket] / held.rate - held.gap_s for bucket, held in on)
@@ -517,7 +517,7 @@ class LimiterAccount:
     def _lacking(
         self, line: Line, on: list[tuple[int, BalanceBounds]], taken: tuple[int, ...], closed_s: float
     ) -> float:
-        """For how long the limiter must have had tokens while somebody waited, beyond a late timer."""
+        """Seconds for which the limiter must have had tokens while somebody waited, beyond a late timer's time."""
         if closed_s <= 0:
             return 0.0
         if len(on) == 1:
@@ -533,10 +533,10 @@ class LimiterAccount:
         return max(self._without_room(line, on, closed_s), open_s - LATE_S)
 
     def _without_room(self, line: Line, on: list[tuple[int, BalanceBounds]], closed_s: float) -> float:
-        """For how long somebody waited while no bucket had room for what it earned, but for a late timer's time a wait.
+        """Seconds that somebody waited while no bucket had room for what it earned, less a late timer's time per wait.
 
-        A bucket that binds is not full. And what it earns until the timer rings it has room for; but for what is lent,
-        or on its way, which fills it.
+        A bucket that binds is not full: it has room for what it earns until the timer rings. Only tokens that are lent,
+        or on their way, fill it.
         """
         without_s = closed_s - sum(held.with_room_s(line, bucket) for bucket, held in on)
         if without_s <= CONTIGUOUS_S:
@@ -548,18 +548,18 @@ class LimiterAccount:
         return without_s - granted_s
 
     def _came_back(self, line: Line, held: BalanceBounds) -> float:
-        """What may have come back from workers with the end of a wait, and was not there before."""
+        """Tokens that workers may have given back, which ended a wait and were not in the bucket before."""
         return held.burst / 2 if self._may_come_back(line) else 0.0
 
     def _may_come_back(self, line: Line) -> bool:
-        """Whether workers may have had something in a line: they give it back where a wait begins, and then soon."""
+        """Whether workers may have had tokens in a line: they give them back soon after a wait begins."""
         if not self._has_lent or not _is_waited_through(line):
             return self._has_lent
         has_lent = any(line.lent) or (self._before is not None and any(self._before.lent))
         return has_lent and self._waited_through_s < REPORT_S
 
     def _late(self, line: Line, on: list[tuple[int, BalanceBounds]]) -> float:
-        """For how long the limiter was late by its own account, but for what the proxy's standing still explains."""
+        """Seconds that the limiter was late by its own account, less those that a standstill explains."""
         late_s = min(line.idle_s or 0.0, *(lost_s(line, bucket, held) for bucket, held in on))
         still_s = min(late_s, self._notes.still_s(line))
         self._owing.still_s += still_s
@@ -568,7 +568,7 @@ class LimiterAccount:
     def _vanished(
         self, line: Line, on: list[tuple[int, BalanceBounds]], taken: tuple[int, ...], alone_s: float | None
     ) -> float:
-        """Settles all buckets; gives the most seconds' worth of tokens that one of them lost."""
+        """Settle all buckets; returns the most seconds' worth of tokens that one of them lost."""
         unforeseen, most_s = self._unforeseen(line), 0.0
         for bucket, held in on:
             least, most = held.after(line, taken[bucket], line.largest[bucket % 2], alone_s)
@@ -579,7 +579,7 @@ class LimiterAccount:
         return most_s
 
     def _settle(self, line: Line, bucket: int, held: BalanceBounds, taken: int, bounds: tuple[float, float]) -> float:
-        """A bucket's balance behind the line; gives the seconds' worth of tokens that it says to have lost.
+        """Settle a bucket's balance after the line; returns the seconds' worth of tokens that it lost.
 
         Args:
             line: The line.
@@ -629,7 +629,7 @@ class LimiterAccount:
             minute.short_s += short
 
     def _doubt(self, what: str, said: str, lines: Sequence[Line | StreamsLine]) -> None:
-        """Kept is the first of each kind, and how many there are."""
+        """Keep the first contradiction of each kind, and how many there are."""
         known = self._doubts.get(what)
         if known is not None:
             known.times += 1
@@ -641,7 +641,7 @@ class LimiterAccount:
 
 
 def _seconds_of(line: Line, amount: Sequence[int]) -> float:
-    """How long a line's limit takes for so many messages and bytes."""
+    """Seconds that a line's limit takes for so many messages and bytes."""
     return max((size / rate for size, rate in zip(amount, line.rates, strict=False) if rate), default=0.0)
 
 
@@ -650,9 +650,9 @@ def _sums(lines: Sequence[Line | StreamsLine]) -> tuple[int, ...]:
 
 
 def _is_as_said(line: Line, unit: int, said: float, *, is_calm: bool) -> bool:
-    """Whether a line has the value that its streams name; one that follows a publish rate has others meanwhile.
+    """Whether a line has the value that its streams name.
 
-    Behind a change it is enough that it has one.
+    A limit that follows a publish rate has other values meanwhile. After a change any value is enough.
     """
     own = in_force(line, unit)[0]
     if own is None:
@@ -661,7 +661,7 @@ def _is_as_said(line: Line, unit: int, said: float, *, is_calm: bool) -> bool:
 
 
 def _is_waited_through(line: Line) -> bool:
-    """Whether somebody waited in all of it."""
+    """Whether somebody waited through the whole line."""
     return line.waited_s >= line.duration_s - CONTIGUOUS_S
 
 
@@ -670,7 +670,7 @@ def _is_limited(lines: Sequence[Line], unit: int) -> bool:
 
 
 def judged(notes: RunNotes, items: Iterable[Line | StreamsLine]) -> Judged:
-    """Replays all of one limiter in one run.
+    """Replay all lines of one limiter in one run.
 
     Args:
         notes: Of the run.
@@ -683,7 +683,7 @@ def judged(notes: RunNotes, items: Iterable[Line | StreamsLine]) -> Judged:
 
 
 def stretches(items: Iterable[Line | StreamsLine]) -> Iterable[tuple[list[Line], list[StreamsLine]]]:
-    """Lines that overlap in time belong together: most often a line and the streams of its span."""
+    """Group lines that overlap in time: most often a line and the streams of its span."""
     lines: list[Line] = []
     streams: list[StreamsLine] = []
     start_us = end_us = 0

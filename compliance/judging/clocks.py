@@ -1,4 +1,4 @@
-"""Where the wall clock was stepped, and a time axis on which it never was.
+"""Steps of the wall clock, and a time axis without them.
 
 Heartbeats follow each other, and their `duration_ms` is of the monotonic clock. So where a heartbeat ends later (or
 earlier) than the one before it and its duration say, the wall clock was stepped by the difference, at some moment since
@@ -16,7 +16,7 @@ STEP_S = 0.1
 """By less, clocks are slewed."""
 _MOST_STEPS = 10_000
 _FIT_US = 50_000
-"""By so much a line may end outside the two heartbeats that it is between."""
+"""Microseconds by which a line may end outside the two heartbeats that it is between."""
 _STEPS = {
     "proxy_id": "string",
     "boot_id": "string",
@@ -28,7 +28,7 @@ microseconds the wall clock is ahead behind it, and when the two heartbeats end,
 
 
 def step_facts(heartbeats: DataFrame, holes: DataFrame) -> DataFrame:
-    """Each step, as `ClockStepFacts` but for `from_seq`, which is the first line that may be of the new time.
+    """Find each step, as `ClockStepFacts` except `from_seq`: the first line that may be of the new time.
 
     Args:
         heartbeats: All of them.

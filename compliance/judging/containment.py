@@ -33,7 +33,7 @@ class ContainmentReplay:
     """Workers may have been lent what passed in the last line, or it was too much: the lines do not tell."""
 
     def tune(self, rate: float | None, burst: float | None, step: "Step") -> None:
-        """What is in force in the next line."""
+        """Set the rate and burst that are in force in the next line."""
         if rate is None or burst is None:
             self.is_on = False
             return

@@ -1,6 +1,6 @@
-"""What the lines of limits, streams and changes say of each other and cannot all be true: each as `DoubtFacts`.
+"""Contradictions between the lines of limits, streams and changes, each as `DoubtFacts`.
 
-These are found between lines on Spark; what one limiter's own replay finds is in `account.py`.
+Spark finds these contradictions between lines. Those that one limiter's own replay finds are in `account.py`.
 """
 
 from collections.abc import Collection
@@ -21,15 +21,16 @@ _UNITS = BUCKETS[:2]
 
 
 def unbalanced(intervals: DataFrame, limits: DataFrame, torn: Collection[tuple[str, str]]) -> DataFrame:
-    """Of each limit whose streams' lines do not add up the first such line, as `DoubtFacts`.
+    """For each limit whose streams' lines do not add up, the first such line, as `DoubtFacts`.
 
-    What a stream offered passed, was dropped, was rejected, or is held. And what is held, or was, waited meanwhile: by
-    `held_since`, by the longest delay, and where not all that had been held before is gone.
+    Two rules have to hold. A stream's offered amount is the sum of what passed, was dropped, was rejected, and is held.
+    And a stream waits while it holds something: by `held_since`, by the longest delay, and through a line in which not
+    all that it held before came out.
 
     Args:
         intervals: All lines of streams.
         limits: All lines of limiters.
-        torn: Runs of which lines are missing: there nothing has to add up.
+        torn: Runs with missing lines: their lines need not add up.
     """
     own = Over.partitionBy(*BOOT, "connection_id", "direction", "stream_id", "topic").orderBy("seq")
     held = {unit: F.col(f"held_{unit}") for unit in _UNITS}
@@ -64,7 +65,7 @@ _SAME_WAIT_MS = 2.0
 
 
 def _least_wait_ms(own: WindowSpec) -> Column:
-    """For how long a stream held something in a line, at the least.
+    """The least time for which a stream held something in a line.
 
     Args:
         own: Lines of one stream, in order.
@@ -78,7 +79,7 @@ def _least_wait_ms(own: WindowSpec) -> Column:
 
 _SETTINGS = tuple((level, record) for level in limiting.LEVELS if not level.is_of_system for record in level.settings)
 _SETTING = ("own_setting", "own_level", "own_source")
-"""Of each setting in a change line the level of its limiters, and how their lines call their source."""
+"""For each setting in a change line, the level of its limiters, and the name of their source in their lines."""
 _KEYS = {
     "brokerPublisherThrottlingMax": ("publish", "proxy"),
     "maxPublishRatePerTopic": ("publish", "topic_of_broker"),
@@ -86,7 +87,7 @@ _KEYS = {
     "dispatchThrottlingRatePerTopic": ("dispatch", "topic_of_broker"),
     "dispatchThrottlingRatePerSubscription": ("dispatch", "subscription_of_broker"),
 }
-"""Of keys of the broker's dynamic configuration, by how they begin, what they are a setting of."""
+"""Direction and setting of each key of the broker's dynamic configuration, by the key's beginning."""
 _PARTITION = r"-partition-(0|[1-9]\d{0,9})$"
 _NO_RATE = r'"(ratePeriodInSecond|[a-zA-Z]*[pP]eriod[a-zA-Z]*)"\s*:\s*"?\d+'
 _SOME_RATE = r"(^|[^\w.-])[1-9]\d*"
@@ -102,7 +103,7 @@ def _rates_of(direction: str, when: str) -> Column:
 
 
 def _changed_settings(changes: DataFrame) -> DataFrame:
-    """Lines of changes that set limits, with `direction`, `of_setting`, `of` and the `origin` that limits name then."""
+    """Select changes that set limits, with `direction`, `of_setting`, `of` and the `origin` that limits name then."""
     same = changes.withColumns(
         {
             "of": F.col("name"),
@@ -146,7 +147,7 @@ def _has_rate(text: Column) -> Column:
 
 
 def _named_in_setting() -> Column:
-    """How a setting calls what a limiter is of."""
+    """The name that a setting has for what a limiter is of."""
     whole = F.regexp_replace("name", _PARTITION, "")
     named = F.when(F.col("of") == "*", F.lit("*"))
     for level, record in _SETTINGS:
@@ -162,7 +163,7 @@ def _named_in_setting() -> Column:
 
 
 def _hidden_by(own: Column, level: Column) -> Column:
-    """The sources, as limiters' lines name them, of which none is in force while the setting has a value."""
+    """The sources that a value of the setting hides, as limiters' lines name them."""
     found = F.array(F.concat(own, F.lit(" file")), F.concat(F.lit("each "), own, F.lit(" file")))
     found = F.array_union(found, F.array(F.concat(F.lit("each "), own, F.lit(" rest"))))
     for one in limiting.LEVELS:
@@ -174,11 +175,11 @@ def _hidden_by(own: Column, level: Column) -> Column:
 
 
 def without_effect(changes: DataFrame, limits: DataFrame) -> DataFrame:
-    """Of each limiter that goes on as before a change of its own value the first such change, as `DoubtFacts`.
+    """For each limiter that goes on unchanged after a change of its own value, the first such change, as `DoubtFacts`.
 
-    Its own value it is if its line names the setting as its source, set at run time; if the value was what stood in
-    the setting before and not what stands there since; or if something is set now, and its line names what that hides:
-    a file, or a wider setting.
+    A change is of the limiter's own value in three cases. Its line names the setting as its source, set at run time.
+    The value is what stood in the setting before, and not what stands there since. Or the setting has a value now, and
+    the line names a source that this value hides: a file, or a wider setting.
 
     Args:
         changes: All lines of changes.
@@ -270,12 +271,12 @@ _OF_ALL_PUBLISHED = tuple(level.word for level in limiting.LEVELS if not level.i
 
 
 def outsiders(intervals: DataFrame, limits: DataFrame, changes: DataFrame) -> DataFrame:
-    """Of each limit that some stream of its name says not to be under the first such line, as `DoubtFacts`.
+    """For each limit that a stream of its name claims not to be under, the first such line, as `DoubtFacts`.
 
     Args:
         intervals: All lines of streams, on the axis.
         limits: All lines of limiters, on the same.
-        changes: All lines of changes: in a span with one, what is said of its end may not be true of all.
+        changes: All lines of changes. In a span with a change, a line tells of its end, and not of the whole span.
     """
     told = F.split("limit_levels", " ")
     said = intervals.where(F.col("limit_levels").isNotNull() & ~is_exempt() & (F.col("passed_messages") > 0))
@@ -308,7 +309,7 @@ def outsiders(intervals: DataFrame, limits: DataFrame, changes: DataFrame) -> Da
 
 
 def falsely_exempt(intervals: DataFrame, limits: DataFrame) -> DataFrame:
-    """Of each limit that bears the name of a stream which is said to be exempt, and is not, as `DoubtFacts`.
+    """For each limit of the names of a stream that is falsely said to be exempt, the first line, as `DoubtFacts`.
 
     Args:
         intervals: All lines of streams.
@@ -337,15 +338,15 @@ _LONGEST_BEAT_S = 60.0
 def vanished(
     intervals: DataFrame, limits: DataFrame, heartbeats: DataFrame, torn: Collection[tuple[str, str]]
 ) -> DataFrame:
-    """Of each limit of a stream that holds something by its last line, though the run goes on, as `DoubtFacts`.
+    """For each limit whose stream's last line holds something while the run goes on, that line, as `DoubtFacts`.
 
-    Who holds something has a line in every interval; and one that says what became of it, when it ends.
+    A stream that holds something has a line in every interval. When it ends, a line tells what became of that.
 
     Args:
         intervals: All lines of streams, on the axis.
         limits: All lines of limiters, on the same.
         heartbeats: All of them, on the same.
-        torn: Runs of which lines are missing.
+        torn: Runs with missing lines.
     """
     stream = (*BOOT, "connection_id", "direction", "stream_id", "topic")
     last = intervals.groupBy(*stream).agg(
@@ -371,7 +372,7 @@ def vanished(
 
 
 def _doubts_of(what: str, said: Column, lines: DataFrame, limits: DataFrame) -> DataFrame:
-    """The first of some lines of streams for each limit that its stream is under."""
+    """For each limit that a stream is under, the first of the stream's given lines."""
     place = F.struct("file", "seq", "line")
     times = (rfc3339(F.col(name)).alias(name) for name in ("start", "end"))
     first = F.struct(said.alias("said"), *times, place.alias("first_line"), place.alias("last_line"))

@@ -12,17 +12,17 @@ from heapq import nlargest
 from compliance.judging.lines import OWED_WINDOW_S, SHORT_S, Line, StreamsLine
 
 _DRIFT_SHARE = 0.005
-"""So much of the time durations may be off besides."""
+"""Share of the time by which durations may be off besides."""
 _LEAST_LINES = 6
 _MOST_STEPS = 2
-"""So many steps may lie in a window."""
+"""Steps of the clock that may lie in one window."""
 _UNLISTED_S = 0.2
 """A longer step is one that heartbeats tell of, though they were cut at other moments."""
 _SAME_S = 0.001
 
 
 class Durations:
-    """What the lines of one limiter say of time, one after the other.
+    """The check of one limiter's durations against the wall clock, line by line.
 
     Args:
         steps_us: From when until when the wall clock was stepped, microseconds since 1970; None: nobody looked.
@@ -36,7 +36,7 @@ class Durations:
         self._whole_off_s = self._whole_s = 0.0
 
     def add(self, line: Line, streams: Sequence[StreamsLine]) -> str:
-        """What of the line's duration cannot be true; empty: nothing.
+        """Check the next line; returns what of its duration cannot be true, or an empty text.
 
         Args:
             line: The next line.

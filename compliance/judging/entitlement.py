@@ -24,11 +24,11 @@ from compliance.judging.lines import (
 
 @dataclass
 class BalanceBounds:
-    """What one bucket holds, at least and at most.
+    """The least and the most that one bucket may hold.
 
     Attributes:
-        told: What the line before told, where nothing lies in between.
-        goes_on: Its value is that of the line before, and was so in between.
+        told: The balance that the line before told, where nothing lies in between.
+        goes_on: The limit's value is that of the line before, and was the same in between.
     """
 
     least: float = -inf
@@ -42,9 +42,9 @@ class BalanceBounds:
     goes_on: bool = False
 
     def tune(self, rate: float | None, burst: float | None, step: Step, lent: int) -> None:
-        """What is in force in the next line, and what became of the balance up to its begin.
+        """Set what is in force in the next line, and carry the balance to its begin.
 
-        Workers had been lent so much at the end of the line before.
+        `lent` is what workers had been lent at the end of the line before.
         """
         self.gap_s = step.gap_s
         is_same = (rate, burst) == (self.rate, self.burst)
@@ -95,13 +95,13 @@ class BalanceBounds:
         self.most = self.most if step.has_lent else min(self.most, burst + 1 + lent)
 
     def after(self, line: Line, passed: int, largest: int, closed_s: float | None) -> tuple[float, float]:
-        """The least and the most that it may hold at the end of a line.
+        """The least and the most that the bucket may hold at the end of a line.
 
         Args:
             line: The line.
             passed: What it passed.
             largest: The largest entry.
-            closed_s: For so long it had less than a token; None: it or another bucket.
+            closed_s: Seconds for which this bucket had less than a token; None if it may have been another bucket.
         """
         earned = self.rate * line.duration_s
         least = min(self.burst, self.least + earned) - passed
@@ -118,13 +118,13 @@ class BalanceBounds:
 
     @property
     def width_s(self) -> float:
-        """Between the least and the most, in seconds of the limit."""
+        """The distance between the least and the most, in seconds of the limit."""
         return (self.most - self.least) / self.rate
 
     def with_room_s(self, line: Line, bucket: int) -> float:
-        """For how long, at the most, the bucket had room for what it earned in a line, and since the one before.
+        """The longest time for which the bucket had room for what it earned in a line, and since the line before.
 
-        Where that is not known, or a late timer finds a burst used up, it is all of that time.
+        If that is not known, or a late timer's time uses up a burst, the whole time counts.
         """
         lasts_s = line.duration_s + self.gap_s
         is_known = self.goes_on and line.tokens[bucket] is not None and self.burst >= self.rate * LATE_S
@@ -132,15 +132,15 @@ class BalanceBounds:
 
     @property
     def owed_rate(self) -> float:
-        """What a burst that is smaller than a late timer's worth lets pass at the least."""
+        """The least rate that the bucket owes: a burst smaller than a late timer's worth lets less pass."""
         return min(self.rate, max(self.burst, 1.0) / LATE_S)
 
 
 @dataclass
 class Starvation:
-    """A stream that waits and passes little, for as long as that is so; seconds, and seconds of the limit.
+    """A stream that waits and passes little, for as long as it does; in seconds, and seconds of the limit.
 
-    `held_s` is as large as its first entry may be; `mine_s` is what it passed.
+    `held_s` is the largest size that its first entry may have; `mine_s` is what the stream passed.
     """
 
     who: str
@@ -156,7 +156,7 @@ class Starvation:
 
 
 class WaitedLine(Struct, array_like=True):
-    """A line in which somebody waited, for the windows of entitlement."""
+    """One line in which somebody waited, for the windows of entitlement."""
 
     line: Line
     waited_s: float
@@ -168,7 +168,7 @@ class WaitedLine(Struct, array_like=True):
 
 
 class OwedSums:
-    """Sums over ten seconds and over all."""
+    """Sums of what was owed and lacking, over ten seconds and over the whole run."""
 
     def __init__(self) -> None:
         self._recent: deque[WaitedLine] = deque()
@@ -181,7 +181,7 @@ class OwedSums:
         self.still_s = 0.0
 
     def add(self, waited: WaitedLine, entry_s: float) -> bool:
-        """One more; whether the ten seconds that end with it lack something."""
+        """Add a line; returns whether the ten seconds that end with it lack something."""
         recent, sums = self._recent, self._sums
         recent.append(waited)
         self._entry_s = max(self._entry_s, entry_s)
@@ -202,11 +202,11 @@ class OwedSums:
         return deficit > CLOCK_RESOLUTION_S
 
     def hide(self, line: Line, seconds: float) -> None:
-        """A line in which somebody who did not wait may have got so much less than was owed.
+        """Note a line in which a stream that did not wait may have got less than was owed.
 
         Args:
             line: The line.
-            seconds: Seconds of the limit.
+            seconds: The possible shortfall, in seconds of the limit.
         """
         hidden = self._hidden
         hidden.append(WaitedLine(line, 0.0, seconds, 0.0, 0.0, line.passed, 0.0))
@@ -253,7 +253,7 @@ def _owed(window: list[WaitedLine], passed: list[int], unit: int) -> float | Non
 
 
 def lost_s(line: Line, bucket: int, held: BalanceBounds) -> float:
-    """What a bucket had no room for, or still holds at the end: tokens that only came late are not lost."""
+    """Seconds' worth that a bucket had no room for, or still holds at the end: late tokens are not lost."""
     told = line.tokens[bucket]
     if told is None:
         return inf

@@ -1,4 +1,4 @@
-"""What Spark hands to the judging, and what comes out for one limiter: plain values, no Spark in them.
+"""Plain values between Spark and the judging: the facts that go in, and what comes out for one limiter.
 
 Facts are small sums, one of each kind a row. Findings of one limiter of one run have times in microseconds since 1970.
 Spells are the stretches of time in which a promise was broken: how often, the first time, and the longest.
@@ -34,9 +34,9 @@ class Spells(Struct, frozen=True, kw_only=True):
     """Stretches of time in which a promise was broken, one line of the log after the other."""
 
     times: int
-    """How many there are."""
+    """The number of spells."""
     seconds: float
-    """How long they are together."""
+    """The length of all spells together."""
     first: datetime
     """Begin of the first."""
     longest: datetime
@@ -46,7 +46,7 @@ class Spells(Struct, frozen=True, kw_only=True):
 
 @dataclass
 class Spelling:
-    """Finds the stretches as lines go by; times are microseconds since 1970."""
+    """The search for spells as lines go by; times are microseconds since 1970."""
 
     times: int = 0
     seconds: float = 0.0
@@ -78,7 +78,7 @@ class Spelling:
 
 
 def together(spells: Iterable[Spells | None]) -> Spells | None:
-    """Those of several runs; None without any."""
+    """Merge the spells of several runs; None without any."""
     known = [one for one in spells if one is not None]
     if not known:
         return None
@@ -120,7 +120,7 @@ class RunFacts(Struct, frozen=True, kw_only=True):
     ended: bool
     """The last heartbeat says that the proxy came to an orderly end."""
     clock_steps: int
-    """How often the wall clock was stepped by more than 100 ms."""
+    """The number of steps of the wall clock by more than 100 ms."""
     malformed: int = 0
     """Lines of its files that are no records: they may have been of any limit."""
     conflicts: int = 0
@@ -132,12 +132,12 @@ class RunFacts(Struct, frozen=True, kw_only=True):
 
     @property
     def is_doubtful(self) -> bool:
-        """Lines are there that cannot be read, or two that cannot both be true."""
+        """Whether the run has lines that cannot be read, or two lines that cannot both be true."""
         return bool(self.malformed or self.conflicts or self.newer or self.has_tail)
 
     @property
     def end(self) -> RunEnd[datetime]:
-        """How it ends."""
+        """The end of the run, for `latest`."""
         return RunEnd(self.proxy_id, self.boot_id, self.last, self.complete_up_to, self.ended)
 
 
@@ -160,7 +160,7 @@ class LimiterFacts(Struct, frozen=True, kw_only=True):
     burst_messages: float | None
     burst_bytes: float | None
     values: int
-    """How many values were in force, one after the other; of a relative limit, configured."""
+    """The number of values in force, one after the other; of a relative limit, the number configured."""
     is_relative: bool
     """The limit last in force is relative to the publish rate, and so varies with it."""
     was_limited: bool
@@ -177,7 +177,7 @@ class LimiterFacts(Struct, frozen=True, kw_only=True):
 
 
 class LinePlace(Struct, frozen=True, kw_only=True):
-    """Where a line of the access log stands, so that it can be looked at."""
+    """The place of a line in the access log, so that a reader can look at it."""
 
     file: str
     seq: int
@@ -187,7 +187,7 @@ class LinePlace(Struct, frozen=True, kw_only=True):
 
 
 class KeptFacts(Struct, frozen=True, kw_only=True):
-    """One limiter in one run of one proxy: for how long was it kept, and for how long not?"""
+    """How long one limiter was kept in one run of one proxy, and how long not."""
 
     proxy_id: str
     boot_id: str
@@ -201,9 +201,9 @@ class KeptFacts(Struct, frozen=True, kw_only=True):
     waited_s: float
     """Time in which somebody waited, seconds."""
     over: Spells | None
-    """Of the time: lines that drove what passed further above what is allowed; null without any."""
+    """Spells of lines that drove what passed further above what is allowed; null without any."""
     short: Spells | None
-    """Of the time waited: in lines whose last ten seconds passed less than owed; null likewise."""
+    """Spells of time waited in lines whose last ten seconds passed less than owed; null without any."""
 
 
 class ContainmentFacts(Struct, frozen=True, kw_only=True):
@@ -217,7 +217,7 @@ class ContainmentFacts(Struct, frozen=True, kw_only=True):
     unit: str
     """`messages` or `bytes`."""
     is_peak: bool = False
-    """It is the peak rate, in force while the burst lasts, that this is about."""
+    """Whether the window is of the peak rate, which is in force while the burst lasts."""
     basis: str
     """`limiter`: the limiter's own lines; `streams`: the lines of its producers or consumers."""
     start: datetime
@@ -233,7 +233,7 @@ class ContainmentFacts(Struct, frozen=True, kw_only=True):
 
 
 class EntitlementFacts(Struct, frozen=True, kw_only=True):
-    """One limiter's worst ten seconds, and its whole time, of what it owed while somebody waited."""
+    """The worst ten seconds, and the whole time, of what one limiter owed while somebody waited."""
 
     proxy_id: str
     boot_id: str
@@ -245,7 +245,7 @@ class EntitlementFacts(Struct, frozen=True, kw_only=True):
     waited_s: float
     """Seconds in the worst window in which somebody waited."""
     served_s: float
-    """How many seconds' worth of the limit passed meanwhile."""
+    """Seconds' worth of the limit that passed meanwhile."""
     deficit_s: float
     """By how much more was lacking than may be, in seconds of the limit; > 0 is less than owed."""
     late_s: float
@@ -255,7 +255,7 @@ class EntitlementFacts(Struct, frozen=True, kw_only=True):
     """In the lines of the worst window in which somebody waited: more was offered there than passed."""
     passed_bytes: int
     owed_messages: float | None
-    """What passed and what was lacking; null without a limit of messages. Of two limits the one that binds counts."""
+    """What passed plus what was lacking; null without a limit of messages. Of two limits the binding one counts."""
     owed_bytes: float | None
     first_line: LinePlace
     """The first line of the worst window."""
@@ -264,7 +264,7 @@ class EntitlementFacts(Struct, frozen=True, kw_only=True):
     whole_served_s: float
     whole_deficit_s: float
     unseen_s: float
-    """So many seconds' worth of the limit could be lacking in ten seconds of waiting and not show in the lines."""
+    """Seconds' worth of the limit that could be lacking in ten seconds of waiting without showing in the lines."""
     still_s: float = 0.0
     """For so long somebody waited though there were tokens, as the proxy did nothing: not in the other numbers."""
 
@@ -389,7 +389,7 @@ class GapFacts(Struct, frozen=True, kw_only=True):
     until: datetime
     """Start of the first line behind the gap."""
     behind: LinePlace
-    """That line."""
+    """The line behind the gap."""
 
 
 class QuarantineFacts(Struct, frozen=True, kw_only=True):
@@ -403,7 +403,7 @@ class QuarantineFacts(Struct, frozen=True, kw_only=True):
 
 
 class Facts(Struct, frozen=True, kw_only=True):
-    """Everything that the report is made from."""
+    """All facts that the report is made from."""
 
     read_at: datetime
     """By the clock of this machine."""
@@ -422,10 +422,10 @@ class Facts(Struct, frozen=True, kw_only=True):
     passed_over: str = ""
     """Files of the log that were not read, and what helps."""
     unread: int = 0
-    """How many of these may hold lines of the log."""
+    """The number of these that may hold lines of the log."""
     rates: list[RateFacts] = []
     tenant_rates: list[RateFacts] = []
-    """What the pages of tenants show."""
+    """Rates for the pages of tenants."""
     charts_left_out: int = 0
     """Limits (or, where there are none, topics) that have no chart."""
     kept: list[KeptFacts] = []
@@ -456,7 +456,7 @@ class Facts(Struct, frozen=True, kw_only=True):
 
     @property
     def ends(self) -> list[RunEnd[datetime]]:
-        """How the runs end."""
+        """The ends of all runs, for `latest`."""
         return [run.end for run in self.runs]
 
 
@@ -523,7 +523,7 @@ class Minute:
 
 @dataclass
 class Judged:
-    """What comes out for one limiter of one run."""
+    """The result for one limiter of one run."""
 
     windows: list[Window]
     entitlement: Owed | None

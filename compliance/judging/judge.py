@@ -1,6 +1,6 @@
-"""All limiters judged on Spark: the lines of each, and what its streams' lines say, go through `account.py`.
+"""The judging of all limiters on Spark: each limiter's lines and its streams' lines go through `account.py`.
 
-Lines of one limiter come in the order of their begins, so what is kept at a time is one limiter's balances.
+Lines of one limiter come in the order of their begins. So memory holds one limiter's balances at a time.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ from compliance.schema import BEGIN_OF_1970, BOOT, LIMITER
 MOVES = ("attachment", "group", "file")
 """Changes (`what`) by which streams may come under limits that are there already."""
 Notes = Mapping[tuple[str, str], RunNotes]
-"""What is to be known of runs; of those that are not in it, nothing."""
+"""Notes of runs; a run that is not in it has none."""
 _UNITS = BUCKETS[:2]
 _LINE = (
     "mode",
@@ -60,7 +60,7 @@ _OUT = "tenant string, score double, waits double, facts binary, minute long, " 
 
 
 class JudgedLimiter(msgspec.Struct):
-    """What comes out for one limiter of one run, besides its minutes."""
+    """The result for one limiter of one run, besides its minutes."""
 
     windows: list[Window]
     owed: Owed | None
@@ -70,16 +70,16 @@ class JudgedLimiter(msgspec.Struct):
     over: Spells | None
     short: Spells | None
     alone: LimiterFacts | None
-    """Of a limit that only streams name."""
+    """The facts of a limit that only streams name; None for others."""
 
 
 def judged_limiters(limits: DataFrame, intervals: DataFrame, notes: Notes) -> DataFrame:
-    """A row for each limiter of each run, with `facts`, and one for each of its minutes, with sums of seconds.
+    """Judge all limiters: a row for each limiter of each run (`facts`), and one for each of its minutes (sums).
 
     Args:
         limits: All lines of limiters, on the axis of `clocks.with_axis`.
-        intervals: All lines of streams, on the same.
-        notes: Of the runs.
+        intervals: All lines of streams, on the same axis.
+        notes: Notes of the runs.
     """
     of_limits = limits.select(*LIMITER, *_head(), *_LINE)
     levels = F.broadcast(limits.select(*BOOT, "direction", "level").distinct())
@@ -96,7 +96,7 @@ def _head() -> Iterator[Column]:
 
 
 def under_limits(intervals: DataFrame, levels: DataFrame) -> DataFrame:
-    """Each line of a stream once for each limit that it is under, or may be: adds `level`, `name` and `under`.
+    """Repeat each line of a stream for each limit that it is or may be under: adds `level`, `name` and `under`.
 
     Args:
         intervals: Lines of streams.
@@ -120,10 +120,10 @@ def under_limits(intervals: DataFrame, levels: DataFrame) -> DataFrame:
 
 
 def held_ms(*, whole: bool = False) -> Column:
-    """For how long something of a stream had been held at the end of its line, by `held_since`.
+    """How long something of a stream had been held at the end of its line, by `held_since`.
 
     Args:
-        whole: Also before the line.
+        whole: Count the time before the line, too.
     """
     until_ms = (F.unix_micros("end") - F.unix_micros("held_since")) / 1e3
     within_ms = until_ms if whole else F.least(until_ms, F.col("duration_ms"))
@@ -132,11 +132,11 @@ def held_ms(*, whole: bool = False) -> Column:
 
 
 def stream_sums(intervals: DataFrame, levels: DataFrame) -> DataFrame:
-    """What the lines of streams say of each limit that they are under, or may be, in each span.
+    """Sum up, for each limit and span, what the lines of the streams under it say.
 
     Args:
-        intervals: All of them, on the axis.
-        levels: Of each run the levels that its limiters are of; for lines that do not name their levels.
+        intervals: All lines of streams, on the axis.
+        levels: The levels of each run's limiters, for lines that do not name their levels.
     """
     each = under_limits(intervals, levels)
     # What is published counts always, and message by message; but for what workers tell behind a change.
@@ -205,7 +205,7 @@ _OWN_TOPICS = (
     r"|[^/]+/[^/]+/((__change_events|__transaction_buffer_snapshot(_indexes|_segments)?)(-partition-[^-/]+){0,2}"
     r"|[^/]*__transaction_pending_ack(-partition-[^-/]+)?))$"
 )
-"""The same, of newer proxies. Source: protocol.topic_name.TopicName.is_system"""
+"""Pulsar's own topics, for lines of newer proxies. Source: protocol.topic_name.TopicName.is_system"""
 
 
 def is_exempt() -> Column:
@@ -239,7 +239,7 @@ class _Seen:
         self.tenant = ""
 
     def items(self) -> Iterator[Line | StreamsLine]:
-        """As values."""
+        """The rows as values, in order."""
         for row in self._rows:
             self.tenant = row["tenant"] or self.tenant
             if row["mode"] is not None:
@@ -253,7 +253,7 @@ class _Seen:
             yield streams_of(row)
 
     def alone(self) -> LimiterFacts | None:
-        """Of a limit that only streams name."""
+        """The facts of a limit that only streams name; None for others."""
         if self._has_lines or self._first is None or self._last is None or self._named is None:
             return None
         proxy_id, boot_id, direction, level, name = self._key
@@ -286,7 +286,7 @@ class _Seen:
 
 
 def line_of(row: Mapping[str, Any]) -> Line:
-    """A row of a limiter's line."""
+    """Make a `Line` of a row of a limiter."""
     limits, peaks = _both(row, "limit"), _both(row, "peak")
     idle = row["idle_ms"]
     peak_bursts = _both(row, "peak_burst")
@@ -318,7 +318,7 @@ def line_of(row: Mapping[str, Any]) -> Line:
 
 
 def streams_of(row: Mapping[str, Any]) -> StreamsLine:
-    """A row of `stream_sums`."""
+    """Make a `StreamsLine` of a row of `stream_sums`."""
     return StreamsLine(
         seq=row["seq"],
         place=(row["file"], row["line"]),
@@ -351,7 +351,7 @@ def _starving(row: Mapping[str, Any]) -> tuple[str, tuple[int, int], tuple[int, 
 
 
 def _counts(row: Mapping[str, Any], what: str, of: Sequence[str]) -> tuple[Any, ...]:
-    """Counts that lines leave out where they are 0, and older ones always."""
+    """Read counts that lines leave out where they are 0, and older lines leave out always."""
     return tuple(row[f"{what}_{one}"] or 0 for one in of)
 
 
@@ -415,7 +415,7 @@ _ARROW = pa.schema(
 
 
 class LimiterTables(msgspec.Struct):
-    """What is handed to the judging, of all limiters."""
+    """The tables of all limiters that the judging takes."""
 
     containment: list[ContainmentFacts]
     entitlement: list[EntitlementFacts]

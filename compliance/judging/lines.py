@@ -1,4 +1,4 @@
-"""What is replayed of one limiter: its lines, what its streams' lines say, and what is known of the run."""
+"""The input of one limiter's replay: its lines, its streams' lines, and what is known of the run."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -15,34 +15,34 @@ BUCKETS = ("messages", "bytes", "peak_messages", "peak_bytes")
 CLOCK_RESOLUTION_S = 1e-6
 """The record's times are exact to a microsecond: so much of a limit is no excess."""
 LATE_S = 0.02
-"""By so much a timer may be late: the proxy tells what exceeds it."""
+"""Seconds by which a timer may be late; the proxy tells what exceeds them."""
 OWED_WINDOW_S = 10.0
 SHORT_S = 0.1
-"""So many seconds' worth of a limit may be lacking in ten seconds of the log ..."""
+"""Seconds' worth of a limit that may be lacking in ten seconds of the log."""
 SHORT_SHARE = 0.01
-"""... and of a whole run such a share of the time waited, besides."""
+"""Share of the time waited that may be lacking in a whole run, besides."""
 UNEXPLAINED_S = 0.005
-"""What the proxy itself does not tell to be late timers is no more than rounding."""
+"""Seconds that may be lacking beyond what the proxy itself calls late timers: rounding."""
 UNSEEN_S = 0.5
-"""Where more could be lacking in ten seconds without showing, the verdict is unknown."""
+"""Seconds. If more could be lacking in ten seconds without showing, the verdict is unknown."""
 BEHIND_CHANGE_S = 1.0
-"""So long behind a change of limits workers may tell what they let pass before they heard of it."""
+"""Seconds after a change of limits in which workers may tell what they let pass before they heard of it."""
 REPORT_S = 0.1
-"""So often workers tell what they passed of what they were lent."""
+"""Seconds between two reports of a worker on what it passed of its lent tokens."""
 CONTIGUOUS_S = 2e-6
-"""Lines without time in between, but for what is cut off below a microsecond."""
+"""Seconds between two lines that count as no time: what is cut off below a microsecond."""
 ROUNDING = 1e-6
 
 
 def excess_tolerance(limit: float) -> float:
-    """Half a message or byte, and a microsecond's worth of the limit."""
+    """The rounding that is no excess: half a message or byte, and a microsecond's worth of the limit."""
     return 0.5 + CLOCK_RESOLUTION_S * limit
 
 
 class Line(Struct, array_like=True):
     """A line of the limiter. Times are microseconds on an axis that no step of the clock bends.
 
-    Values stand in the order of `BUCKETS`; None is no limit, or not told.
+    Values stand in the order of `BUCKETS`. None means no limit, or not told.
     """
 
     seq: int
@@ -63,23 +63,23 @@ class Line(Struct, array_like=True):
     tokens: tuple[float | None, ...]
     overflow: tuple[float, ...]
     lent: tuple[int, ...] = (0, 0)
-    """What workers had been lent at its end, and may have passed already."""
+    """Amounts that workers had been lent at the line's end, and may have passed already."""
     left: tuple[int, int] = (0, 0)
-    """What passed of streams that had left it by then."""
+    """Amounts that passed of streams that had left the limiter by then."""
     lost: tuple[int, ...] = (0, 0, 0, 0)
-    """What was lent and will never be counted."""
+    """Amounts that were lent and will never be counted."""
     unforeseen: tuple[int, ...] = (0, 0, 0, 0)
-    """What passed before its worker knew that the bucket is there."""
+    """Amounts that passed before their worker knew that the bucket is there."""
     rejected: int = 0
 
     @property
     def is_in_force(self) -> bool:
-        """Whether somebody was held to it."""
+        """Whether the line's limit held streams back: it has a rate and is not only observed."""
         return self.mode != OBSERVED and any(rate is not None for rate in self.rates)
 
 
 class StreamsLine(Struct, array_like=True):
-    """What the lines of the streams under the limiter say of one span, together."""
+    """The sum of the lines of all streams under the limiter, over one span."""
 
     seq: int
     place: tuple[str, int | None]
@@ -87,7 +87,7 @@ class StreamsLine(Struct, array_like=True):
     wall_us: tuple[int, int]
     duration_s: float
     passed: tuple[int, int]
-    """What counts against limits."""
+    """Messages and bytes that count against limits."""
     largest: tuple[int, int]
     """No entry was larger."""
     only_wait_s: float
@@ -99,7 +99,7 @@ class StreamsLine(Struct, array_like=True):
     said: tuple[float | None, float | None]
     """The limit's value as streams have it for which it is the lowest: the highest that one of them has."""
     members: int = 0
-    """How many streams have a line."""
+    """The number of streams that have a line."""
     least_messages: int | None = None
     """So many messages count at the least: lines of older proxies do not tell whether entries count as one. None: all
     that passed."""
@@ -108,13 +108,13 @@ class StreamsLine(Struct, array_like=True):
     largest_offered: tuple[int, int] = (0, 0)
     """No entry that came was larger."""
     charged: tuple[int, int] | None = None
-    """What these lines say was charged to all limits of their streams; None: what passed."""
+    """Amounts that these lines say were charged to all limits of their streams; None: what passed."""
     crossed: tuple[int, int] | None = None
     """All that passed, whether or not it was charged; likewise."""
     most_served: tuple[str, int] | None = None
     """The stream of which most messages passed, and how many."""
     said_least: tuple[float | None, float | None] = (None, None)
-    """And the lowest."""
+    """The lowest value that a stream has for it."""
     crossing_wait_s: float = 0.0
     """Waits of streams that are under other limits, too, in all."""
     elsewhere_wait_s: float = 0.0
@@ -128,16 +128,16 @@ class StreamsLine(Struct, array_like=True):
 
 @dataclass(frozen=True)
 class RunNotes:
-    """What is to be known of a run besides.
+    """Notes of one run that hold for all its limiters: changes, holes, steps, standstills.
 
     Args:
         has_begin: No line before its first is missing.
-        changes: Numbers of the lines that tell of a change, ascending; limits may be others behind them.
-        changed_us: And when, microseconds since 1970: up to then what was before may have been in force.
-        moved_us: When streams may have come under limits that were there before: by another file, or another group.
+        changes: Numbers of the lines that tell of a change, ascending; after them limits may differ.
+        changed_us: Times of the changes, microseconds since 1970; until then the earlier value may have held.
+        moved_us: Times at which streams may have come under existing limits, by another file or another group.
         holes: Numbers of the lines behind missing ones, ascending.
-        still_us: From when until when the proxy did nothing, microseconds since 1970, ascending.
-        steps_us: From when until when the wall clock was stepped, each by the clock of that time; None: nobody looked.
+        still_us: Begin and end of each time in which the proxy did nothing, microseconds since 1970, ascending.
+        steps_us: Begin and end of each window with a step of the clock, by the clock of that time; None if unknown.
     """
 
     has_begin: bool = True
@@ -149,7 +149,7 @@ class RunNotes:
     steps_us: Sequence[tuple[int, int]] | None = None
 
     def still_s(self, line: Line) -> float:
-        """For how long the proxy did nothing within a line."""
+        """Seconds of a line in which the proxy did nothing."""
         if not self.still_us:
             return 0.0
         begin_us, end_us = line.wall_us
@@ -159,21 +159,21 @@ class RunNotes:
         return sum(within) / 1e6
 
     def changes_between(self, after: int, until: int) -> int:
-        """How many lines between the two tell of a change."""
+        """The number of lines between the two that tell of a change."""
         return _between(self.changes, after, until)
 
     def late_s(self, after: int, line: Line) -> float:
-        """For how long of a line, at the most, what was before a change was in force."""
+        """The longest part of a line in which the value before a change was still in force."""
         known = self.changed_us[bisect_right(self.changes, after) : bisect_right(self.changes, line.seq)]
         late_us = max((at_us - line.wall_us[0] for at_us in known), default=0)
         return min(line.duration_s, max(0.0, late_us / 1e6))
 
     def is_behind_change(self, one: "Line | StreamsLine") -> bool:
-        """Whether limits were changed within a line, or so shortly before that workers may not have known it."""
+        """Whether limits changed within a line, or so shortly before it that workers may not have known."""
         return _is_behind(self._times, one)
 
     def is_behind_move(self, one: "Line | StreamsLine") -> bool:
-        """The same of changes that move streams."""
+        """Whether such a change (as of `is_behind_change`) moved streams under limits that existed before."""
         return _is_behind(self._moves, one)
 
     @cached_property
@@ -201,17 +201,17 @@ def _between(numbers: Sequence[int], after: int, until: int) -> int:
 
 @dataclass(frozen=True)
 class Step:
-    """From one line of a limiter to the next.
+    """The step from one line of a limiter to the next.
 
     Args:
-        gap_s: Time in between; 0 is none.
+        gap_s: Seconds in between; 0 for none.
         is_unsettled: The value changed in between.
-        is_hidden: And not at a known moment, or to a value that no line has: it may have been none.
+        is_hidden: The value changed at an unknown moment, or to a value that no line has: perhaps to none.
         is_unknown: What the buckets hold is not known.
-        follows: The measured part of a relative limit is another one.
-        late_s: For so long of the next line the value of before was in force, at the most.
-        has_lent: Workers had been lent something, and may have used it in between.
-        adds_up: The value is the same, and so it was in between: the balances tell.
+        follows: The measured part of a relative limit has changed.
+        late_s: The longest part of the next line in which the earlier value was in force.
+        has_lent: Workers had been lent tokens, and may have used them in between.
+        adds_up: The value stayed the same in between, as the balances prove.
     """
 
     gap_s: float = 0.0
@@ -225,7 +225,7 @@ class Step:
 
 
 def place_of(line: Line | StreamsLine) -> LinePlace:
-    """Where it stands in the log."""
+    """The place of a line in the log."""
     return LinePlace(file=line.place[0], seq=line.seq, line=line.place[1])
 
 

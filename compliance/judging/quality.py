@@ -1,4 +1,4 @@
-"""How much of the log is there: duplicates, gaps, coverage. It bounds all else that the report can say.
+"""Completeness of the log: duplicates, gaps, coverage. It bounds all else that the report can say.
 
 A heartbeat *covers* its span if every line since the heartbeat before it is there. The last lines of a run that ends
 without having said that it ends may be lost though no number is missing.
@@ -32,7 +32,7 @@ def _by_seq() -> WindowSpec:
 
 
 def gap_facts(holes: DataFrame, lines: DataFrame) -> DataFrame:
-    """Where numbers are missing, as `GapFacts`.
+    """Find where numbers are missing, as `GapFacts`.
 
     Args:
         holes: As `stream.seen.gap_table`.
@@ -124,7 +124,7 @@ def lossy_runs(loss_lines: DataFrame) -> DataFrame:
 def run_facts(
     runs: DataFrame, holes: DataFrame, lines: DataFrame, others: DataFrame, more: Sequence[DataFrame] = ()
 ) -> DataFrame:
-    """Each run of each proxy as `RunFacts`.
+    """Describe each run of each proxy as `RunFacts`.
 
     Args:
         runs: As `stream.runs.table`.

@@ -1,8 +1,8 @@
 """The judging: facts in, verdicts out. Its rules stand in docs/compliance.md.
 
-A verdict is `violated` when a violation was seen; else `unknown` when lines are missing that might show one; only then
-`compliant`. `no limit` where there was nothing to keep. A tenant, namespace, topic or level has one verdict: the
-gravest of its limits', and how long these were kept.
+A verdict is `violated` when a violation was seen. Else it is `unknown` when lines are missing that might show one. Only
+then it is `compliant`. It is `no limit` where there was nothing to keep. A tenant, namespace, topic or level has the
+gravest verdict of its limits, and shows how long these were kept.
 """
 
 from collections import defaultdict
@@ -35,12 +35,12 @@ Row = TypeVar("Row", LimiterFacts, ContainmentFacts, EntitlementFacts, KeptFacts
 
 COMPLETE = 1 - 1e-9
 _NOT_KNOWN_WHOLE = 0.9999
-"""What the coverage of a run counts for at most of which lines are missing, or may be; or that is beyond the table."""
+"""The largest coverage of a run with missing lines, or lines that may be missing, or beyond the table."""
 _GRAVITY: tuple[Verdict, ...] = ("violated", "unknown", "compliant", "no limit")
 
 
 class LimiterVerdict(Struct, frozen=True, kw_only=True):
-    """One limiter of one proxy over all its runs."""
+    """The verdict on one limiter of one proxy over all its runs."""
 
     proxy_id: str
     direction: str
@@ -57,13 +57,13 @@ class LimiterVerdict(Struct, frozen=True, kw_only=True):
     burst_messages: float | None
     burst_bytes: float | None
     values: int
-    """How many values were in force, or of a relative limit configured; more than one: the limit was changed."""
+    """The number of values in force, or of a relative limit configured; above 1, the limit was changed."""
     is_relative: bool
     """The limit varies with the publish rate; the value is the last one."""
     containment: Verdict
     entitlement: Verdict
     shortfall_percent: float
-    """How much less than owed passed in the worst window, 0 if it got all."""
+    """Percent of what was owed that did not pass in the worst window; 0 if all passed."""
     containment_share: float | None
     """Share of the judged time in which the limit was kept, 0 to 1; null without a limit."""
     entitlement_share: float | None
@@ -86,7 +86,7 @@ class LimiterVerdict(Struct, frozen=True, kw_only=True):
     rejected_bytes: int
     throttled_s: float
     throttled_share: float
-    """Of the time from the limiter's first line to its last in each run."""
+    """Share of the time from the limiter's first line to its last in each run."""
     first: datetime
     """Begin of its first line."""
     last: datetime
@@ -95,16 +95,16 @@ class LimiterVerdict(Struct, frozen=True, kw_only=True):
     still_s: float = 0.0
     """For so long somebody waited on it because the proxy stood still. More than 0.1 s: entitlement is unknown."""
     doubts: list[DoubtFacts] = []
-    """What of its lines contradicts each other, and so is not known."""
+    """Contradictions between lines, which leave the limit unknown."""
 
     @property
     def is_violated(self) -> bool:
-        """Of the two promises at least one was broken."""
+        """Whether at least one of the two promises was broken."""
         return "violated" in (self.containment, self.entitlement)
 
     @property
     def severity_s(self) -> float:
-        """By how much the promises that were broken were, in seconds of the limit; 0 if none was."""
+        """The size of the violation, in seconds of the limit; 0 if no promise was broken."""
         over, short = self.worst_containment, self.worst_entitlement
         is_over, is_short = self.containment == "violated", self.entitlement == "violated"
         return max(
@@ -121,7 +121,7 @@ class LimiterVerdict(Struct, frozen=True, kw_only=True):
 
 
 class Overall(Struct, frozen=True, kw_only=True):
-    """The report in one look."""
+    """The verdict on the whole log."""
 
     verdict: Verdict
     containment: Verdict
@@ -133,7 +133,7 @@ class Overall(Struct, frozen=True, kw_only=True):
     coverage: float
     """Lowest of all runs."""
     runs: int
-    """Of proxies, as many as are listed."""
+    """The number of listed runs of proxies."""
     whole_runs: int
     """Runs with a coverage of 100 %."""
     least_covered: str
@@ -141,12 +141,12 @@ class Overall(Struct, frozen=True, kw_only=True):
 
 
 def gravest(verdicts: Iterable[Verdict]) -> Verdict:
-    """The verdict on the whole: one violation outweighs everything."""
+    """The gravest of some verdicts: one violation outweighs everything."""
     return min(verdicts, key=_GRAVITY.index, default="no limit")
 
 
 def judge_limiters(facts: Facts) -> list[LimiterVerdict]:
-    """Each limiter of each proxy, the gravest first."""
+    """Judge each limiter of each proxy; the gravest come first."""
     coverage = {(run.proxy_id, run.boot_id): run_coverage(run) for run in facts.runs}
     of = _grouped(facts.containment), _grouped(facts.entitlement), _grouped(facts.kept), _grouped(facts.doubts)
     seen = (SeenLimiter(rows, *(rows_of[key] for rows_of in of)) for key, rows in _grouped(facts.limiters).items())  # type: ignore[arg-type]
@@ -155,7 +155,7 @@ def judge_limiters(facts: Facts) -> list[LimiterVerdict]:
 
 
 def judge_overall(facts: Facts, limiters: list[LimiterVerdict]) -> Overall:
-    """The whole. Without a single line, or a single heartbeat, nothing is known."""
+    """Judge the whole log. Without a single line, or a single heartbeat, nothing is known."""
     least = min(facts.runs, key=run_coverage, default=None)
     coverage = run_coverage(least) if least else 0.0
     # What is beyond the table has no violation, or the table would begin with it.
@@ -188,7 +188,7 @@ def run_coverage(run: RunFacts) -> float:
 
 @dataclass(frozen=True)
 class SeenLimiter:
-    """All that is known of one limiter of one proxy."""
+    """All facts of one limiter of one proxy."""
 
     rows: list[LimiterFacts]
     containment: list[ContainmentFacts]
@@ -200,7 +200,7 @@ class SeenLimiter:
 def containment_share(seen: SeenLimiter, worst: ContainmentFacts | None) -> float:
     """Share of the judged time in which the limit was kept.
 
-    Where it has no lines, and only its streams show that it was not kept, all of the window counts.
+    If the limit has no lines, and only its streams show that it was not kept, the whole window counts as broken.
     """
     over = _over(seen, worst)
     over_s = over.seconds if over else 0.0
@@ -219,7 +219,7 @@ def _over(seen: SeenLimiter, worst: ContainmentFacts | None) -> Spells | None:
 def entitlement_share(seen: SeenLimiter, least: EntitlementFacts | None) -> float:
     """Share of the time in which somebody waited whose last ten seconds lacked nothing.
 
-    What falls short only over the whole run counts by how much passed.
+    A shortfall that shows only over the whole run counts by how much passed.
     """
     waited_s = sum(row.waited_s for row in seen.kept)
     short = together(row.short for row in seen.kept)
@@ -343,7 +343,7 @@ class WorstWindow(Struct, frozen=True, kw_only=True):
 
 
 class Rollup(Struct, frozen=True, kw_only=True):
-    """All limits of one tenant, one namespace, one topic or one level."""
+    """The joint verdict on all limits of one tenant, namespace, topic or level."""
 
     scope: Scope
     name: str
@@ -364,11 +364,11 @@ class Rollup(Struct, frozen=True, kw_only=True):
     worst: str
     """The limit that decides: its direction, level and name."""
     worst_window: WorstWindow | None
-    """Of that limit; null if no window was judged."""
+    """The worst window of that limit; null if no window was judged."""
 
 
 def roll_up(limiters: list[LimiterVerdict]) -> list[Rollup]:
-    """By tenant, namespace, topic and level, in this order; the gravest first.
+    """Join verdicts by tenant, namespace, topic and level, in this order; the gravest come first.
 
     Args:
         limiters: In the order of gravity.
@@ -384,7 +384,7 @@ def roll_up(limiters: list[LimiterVerdict]) -> list[Rollup]:
 
 
 def scopes(limiter: LimiterVerdict) -> Iterable[tuple[Scope, str]]:
-    """What the limit belongs to. One that spans tenants belongs to its level only."""
+    """The groups that the limit belongs to. A limit that spans tenants belongs to its level only."""
     yield ("level", limiter.level)
     if limiter.tenant:
         yield ("tenant", limiter.tenant)

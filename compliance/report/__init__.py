@@ -1,1 +1,1 @@
-"""What is made of the verdicts: one HTML page that needs nothing else, JSON and CSV."""
+"""The report's output: one HTML page that needs nothing else, JSON and CSV."""

@@ -37,7 +37,7 @@ _EVERY = ("kind", *BOOT, "seq", "start", "end", "duration_ms", "file", "line")
 
 @dataclass(frozen=True)
 class Logs:
-    """What is reported on.
+    """The lines that the report is about.
 
     Args:
         tables: What a job has kept.
@@ -114,10 +114,10 @@ Tables = dict[str, Any]
 
 @dataclass(frozen=True)
 class ExtraQuestions:
-    """What the reader wants to know besides.
+    """Questions of the reader besides the verdicts.
 
     Args:
-        objective: Share of time in which promises are to be kept: what burn rates are measured by.
+        objective: Share of time in which promises are to be kept; burn rates are measured by it.
         proposals: Limits to replay over the log.
     """
 
@@ -126,12 +126,12 @@ class ExtraQuestions:
 
 
 def collect(logs: Logs, asked: ExtraQuestions, on_step: Callable[[str], None]) -> facts.Facts:
-    """Everything that the report needs.
+    """Collect all facts that the report needs.
 
     Args:
         logs: The lines.
         asked: What else is asked.
-        on_step: Told, in words, what is counted next.
+        on_step: Called with words for what is counted next.
     """
     found = ReportTables()
     on_step("checking that the log is complete")
@@ -178,7 +178,7 @@ class ReportTables:
         return [msgspec.convert(row.asDict(recursive=True), kind) for row in first[:most]]
 
     def quality(self, logs: Logs) -> Tables:
-        """How much of the log is there."""
+        """Facts on how much of the log is there."""
         kept = logs.tables
         steps = logs.clock_steps.groupBy(*BOOT).agg(F.count("*").alias("clock_steps"))
         more = [malformed_of(kept.quarantine, logs.lines), conflicts_of(kept.rows, kept.copies), steps]
@@ -236,7 +236,7 @@ class ReportTables:
             judged.unpersist()
 
     def limits(self, limiters: DataFrame, found: DataFrame) -> Tables:
-        """All of them, or the worst ones.
+        """Facts of all limiters, or of the worst ones.
 
         Args:
             limiters: As `LimiterFacts`.
@@ -302,7 +302,7 @@ class ReportTables:
         return found
 
     def measured(self, logs: Logs, asked: ExtraQuestions) -> Tables:
-        """What is judged nowhere."""
+        """Figures without a verdict."""
         limits, intervals, pauses = logs.limits, logs.intervals, logs.of("throttle")
         tables: Tables = {
             "episodes": self.rows(
@@ -349,7 +349,7 @@ class ReportTables:
         return tables
 
     def shared(self, logs: Logs, limits: list[LimiterVerdict]) -> Tables:
-        """Who got what of the shared limits."""
+        """Shares of the members of shared limits."""
         if not limits:
             return {}
         units = [(*_key(limit), "bytes" if limit.limit_messages is None else "messages") for limit in limits]

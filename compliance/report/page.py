@@ -62,7 +62,7 @@ Windows = Mapping[tuple[str, str, str, str], Sequence[tuple[datetime, datetime]]
 
 
 class Mark(Struct, frozen=True, kw_only=True):
-    """Something that happened, by its number in the list of changes."""
+    """A mark on a chart: an event, by its number in the list of changes."""
 
     number: int
     proxy_id: str
@@ -77,18 +77,18 @@ class Chart(LimitKey, frozen=True, kw_only=True):
     step_s: int
     svg: str
     description: str
-    """The same in words, for those who cannot see it."""
+    """The chart in words, for readers who cannot see it."""
 
 
 def charts(
     rates: list[RateFacts], events: Sequence[Event] = (), broken: Windows = MappingProxyType({})
 ) -> Iterator[Chart]:
-    """A chart for each limit and length of steps in `rates`, which are ordered by them; the longer steps first.
+    """Draw a chart for each limit and length of steps in `rates`, which are ordered by these; longer steps come first.
 
     Args:
-        rates: What is drawn.
-        events: What happened; a chart shows those of its own proxy, a topic without a limit all.
-        broken: What is shaded.
+        rates: Rates to draw.
+        events: Events to mark; a chart shows those of its own proxy, a topic without a limit shows all.
+        broken: Windows to shade.
     """
     marks = [
         Mark(number=number, proxy_id=event.proxy_id, at_s=event.at.timestamp())
@@ -114,7 +114,7 @@ def chart_unit(steps: list[RateFacts]) -> str:
 
 
 def filled(steps: list[RateFacts], unit: str) -> tuple[list[int], Series]:
-    """Every step from first to last: nothing passed where no line is; limit and burst hold until a line says otherwise.
+    """Fill every step from first to last: nothing passed where no line is; limit and burst hold until the next line.
 
     `burst` is the highest average that limit and burst allow over one step.
     """
@@ -313,7 +313,7 @@ def _environment() -> Environment:
 
 
 def broken(limiters: list[LimiterVerdict]) -> dict[tuple[str, str, str, str], list[tuple[datetime, datetime]]]:
-    """Of each limit with a violation: begin and end of the worst windows of the promises that were broken."""
+    """For each limit with a violation, the begin and end of the worst windows of the promises that were broken."""
     windows: dict[tuple[str, str, str, str], list[tuple[datetime, datetime]]] = {}
     for one in limiters:
         promises = ((one.containment, one.worst_containment), (one.entitlement, one.worst_entitlement))
@@ -441,12 +441,12 @@ _PASSED_OVER = frozenset(("Cc", "Cf", "Zs", "Zl", "Zp"))
 
 
 def report_json(report: Report) -> bytes:
-    """All of the report, indented."""
+    """The whole report as JSON, indented."""
     return msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
 
 
 def usage_csv(usage: list[UsageFacts], bytes_basis: str) -> str:
-    """One line a day, topic and direction."""
+    """Usage as CSV: one line for each day, topic and direction."""
     rows = [msgspec.structs.asdict(row) | {"bytes_basis": bytes_basis} for row in usage]
     return table_csv(USAGE_COLUMNS, rows)
 

@@ -67,24 +67,24 @@ class Quality(Struct, frozen=True, kw_only=True):
     runs: list[RunFacts]
     gaps: list[GapFacts]
     losses: list[LossFacts]
-    """What proxies say themselves is lost."""
+    """Lines that proxies themselves report as lost."""
     quarantine: list[QuarantineFacts]
     """Groups of file and reason, the largest first."""
     clock_steps: list[ClockStepFacts] = []
     standstills: list[StandstillFacts] = []
     newer: list[NewerFacts] = []
-    """What only a newer version of this report understands; it was passed over."""
+    """Lines that only a newer version of this report understands; they were passed over."""
     passed_over: str = ""
     """Files of the log's folder that were not read, and what helps."""
     unread: int = 0
-    """How many of these may hold lines of the log."""
+    """The number of these that may hold lines of the log."""
 
 
 class Throttling(Struct, frozen=True, kw_only=True):
-    """How much it hurt."""
+    """Waits, delays and refusals."""
 
     limits: list[EpisodeFacts]
-    """Who waited longest first."""
+    """Waits by limit, the longest first."""
     by_reason: list[Delay]
     by_topic: list[Delay]
     pauses: list[PauseFacts]
@@ -110,7 +110,7 @@ class Replay(Struct, frozen=True, kw_only=True):
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """Everything, the verdict first."""
+    """The whole report, the verdict first."""
 
     report_version: int
     bytes_basis: str
@@ -120,7 +120,7 @@ class Report(Struct, frozen=True, kw_only=True):
     rollups: list[Rollup]
     limiters: list[LimiterVerdict]
     doubts: list[DoubtFacts]
-    """What of the log contradicts itself: of the limits in their order."""
+    """Contradictions in the log, in the order of the limits."""
     quality: Quality
     rates: list[RateFacts]
     peaks: list[PeakFacts]
@@ -132,7 +132,7 @@ class Report(Struct, frozen=True, kw_only=True):
     headroom: list[Headroom]
     what_if: Replay | None
     tenants: list[Tenant]
-    """Those that have a page of their own, the gravest first."""
+    """Tenants that have a page of their own, the gravest first."""
     tenants_left_out: int
     topics: list[TopicFacts]
     usage: list[UsageFacts]
@@ -304,7 +304,7 @@ _WHY = {
     "file": "of the folder not read",
 }
 MOST_UNSEEN_PERCENT = 100 * UNSEEN_S / OWED_WINDOW_S
-"""Where a larger shortfall would not show, nothing is confirmed."""
+"""The largest shortfall in percent that may stay unseen; above it entitlement is not confirmed."""
 
 
 def _covered(overall: Overall, facts: Facts) -> str:

@@ -1,4 +1,4 @@
-"""What the report's sections are made of, from the figures: throttling, sharing, trends, budgets, what-if, timeline."""
+"""The report's sections, made from the figures: throttling, sharing, trends, budgets, what-if, timeline."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -45,7 +45,7 @@ class Delay(Struct, frozen=True, kw_only=True):
 
 
 def percentile_ms(hist: Sequence[int], share: float, highest_ms: float) -> float | None:
-    """Below what delay that share of the messages in a histogram stayed, milliseconds; None if there are none.
+    """The delay, in milliseconds, below which a share of a histogram's messages stayed; None without messages.
 
     Args:
         hist: Messages by bucket of the access log's fixed bounds.
@@ -71,7 +71,7 @@ def added(hists: Iterable[Sequence[int]]) -> list[int]:
 
 
 def delays(facts: list[DelayFacts]) -> list[Delay]:
-    """The same with percentiles, in the same order."""
+    """Delays with percentiles, in the order of the facts."""
     return [_delay(row) for row in facts]
 
 
@@ -123,7 +123,7 @@ _ENTRY = 1.0
 
 
 class Member(Struct, frozen=True, kw_only=True):
-    """Who shares the limit, and what it got while somebody waited."""
+    """A member of a shared limit, and what it got while somebody waited."""
 
     member: str
     got: float
@@ -138,12 +138,12 @@ class SharedLimit(LimitKey, frozen=True, kw_only=True):
     unit: str
     contended_s: float
     jain: float
-    """Of got / fair: 1 if all got the same part of their share, 1/n if one of n got everything."""
+    """Jain's index of got / fair: 1 if all got the same part of their share, 1/n if one of n got everything."""
     gap: float
-    """How much less than its share the worst-off got, as a share of it: 0 is fair."""
+    """The part of its share that the worst-off member lacks: 0 is fair."""
     worst_off: str
     members: list[Member]
-    """Who got least of its share first."""
+    """Members; the one that got least of its share comes first."""
 
 
 def shared_limits(facts: list[FairnessFacts]) -> list[SharedLimit]:
@@ -223,7 +223,7 @@ class Headroom(LimitKey, frozen=True, kw_only=True):
     typical: float
     """Share in use in the middle one of all ten seconds with any line."""
     left: float
-    """What the fullest ten seconds left, 0 to 1."""
+    """The share of the limit that the fullest ten seconds left, 0 to 1."""
     days: int
     outlook: Outlook
     per_day: float | None
@@ -325,7 +325,7 @@ class Burn(Struct, frozen=True, kw_only=True):
 
 
 def burns(facts: list[BurnFacts], objective: float, span_s: float) -> list[Burn]:
-    """What burned most first.
+    """Burn rates, the highest first.
 
     Args:
         facts: One for each tenant, promise and pair.
@@ -419,14 +419,14 @@ MOST_EVENTS = 5_000
 
 
 class Event(Struct, frozen=True, kw_only=True):
-    """Something that happened."""
+    """An entry of the timeline."""
 
     at: datetime
     kind: str
     """`set`, `reload`, `limit`, `start`, `restart`, `end`, `silence` or `loss`."""
     proxy_id: str
     text: str
-    """What, in words."""
+    """The event in words."""
 
 
 def timeline(
@@ -436,7 +436,7 @@ def timeline(
     gaps: list[GapFacts],
     horizon: datetime,
 ) -> list[Event]:
-    """In the order of time.
+    """The events of the log, in the order of time.
 
     Args:
         changes: What was set or changed.

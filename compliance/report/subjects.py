@@ -1,4 +1,4 @@
-"""What the report is about, and its words: the whole log, tenants, topics and limits, and the pictures of each."""
+"""The report's subjects and its wording: the whole log, tenants, topics and limits, and the pictures of each."""
 
 import hashlib
 import math
@@ -69,7 +69,7 @@ def clock(time: datetime | None) -> str:
 
 
 def broken_for(spells: Spells | None) -> str:
-    """For how long a promise was broken, and when: the first time and the longest."""
+    """The wording of how long a promise was broken, and when: the first time and the longest."""
     return f"broken {_when(spells)}" if spells else ""
 
 
@@ -81,7 +81,7 @@ def _when(spells: Spells) -> str:
 
 
 def containment(limiter: LimiterVerdict) -> str:
-    """How long the limit was kept, of which time."""
+    """The wording of how long the limit was kept, and of which time."""
     if limiter.containment == "no limit":
         return ""
     if limiter.containment == "unknown":
@@ -90,7 +90,7 @@ def containment(limiter: LimiterVerdict) -> str:
 
 
 def entitlement(limiter: LimiterVerdict) -> str:
-    """How long all passed that was owed, of which time."""
+    """The wording of how long all that was owed passed, and of which time."""
     verdict, waited = limiter.entitlement, f"the {span(limiter.throttled_s)} in which somebody waited"
     if verdict == "no limit":
         return ""
@@ -105,7 +105,7 @@ def entitlement(limiter: LimiterVerdict) -> str:
 
 
 def late(limiter: LimiterVerdict) -> str:
-    """Whether the proxy itself tells why less passed than was owed."""
+    """Whether the proxy itself explains why less passed than was owed."""
     least = limiter.worst_entitlement
     if least is None or limiter.entitlement != "violated" or not least.late_s:
         return ""
@@ -113,7 +113,7 @@ def late(limiter: LimiterVerdict) -> str:
 
 
 def unseen(limiter: LimiterVerdict) -> str:
-    """What would not have been seen, unless a violation was."""
+    """The wording of the shortfall that would not have shown; empty if a violation was seen."""
     if limiter.unseen_percent is None or limiter.entitlement not in ("compliant", "unknown"):
         return ""
     return f"a shortfall of up to {limiter.unseen_percent:.3g} % in ten seconds would not show"
@@ -237,9 +237,9 @@ def step_for(first: datetime, last: datetime) -> int:
 
 
 def charted(limiters: list[LimiterVerdict], topics: list[TopicFacts]) -> list[Subject]:
-    """The gravest limits, one of each level among them, over all their time and, if that is long, close up.
+    """The subjects of charts: the gravest limits, one of each level among them, over all their time and close up.
 
-    Without limits the busiest topics.
+    A close-up is there if that time is long. Without limits the busiest topics are the subjects.
     """
     limited = [limiter for limiter in limiters if limiter.containment != "no limit"]
     if limited:
@@ -248,7 +248,7 @@ def charted(limiters: list[LimiterVerdict], topics: list[TopicFacts]) -> list[Su
 
 
 def pictures(limiters: list[LimiterVerdict], topics: list[TopicFacts]) -> dict[str, Subject]:
-    """Of each tenant what its page shows: its gravest limit, close up if that was broken, or its busiest topic.
+    """The subject of each tenant's picture: its gravest limit, close up if that was broken, or its busiest topic.
 
     Tenants stand in the order of their limits' gravity.
     """
@@ -306,7 +306,7 @@ def _of_topic(topic: TopicFacts) -> Subject:
 
 
 def shared_limits(limiters: list[LimiterVerdict]) -> list[LimiterVerdict]:
-    """Those whose members the log names and on which somebody waited, the longest first."""
+    """Limits whose members the log names and on which somebody waited, the longest wait first."""
     shared = [limiter for limiter in limiters if limiter.level in SHARED and limiter.throttled_s > 0]
     return sorted(shared, key=lambda limiter: (-limiter.throttled_s, limiter.name))[:MOST_SHARED]
 
@@ -325,11 +325,11 @@ class Tenant(Struct, frozen=True, kw_only=True):
     verdict: Verdict
     sentence: str
     rates: list[RateFacts]
-    """What its picture shows: its gravest limit or, without limits, its busiest topic."""
+    """Rates in the tenant's picture: of its gravest limit or, without limits, its busiest topic."""
 
 
 def tenants(facts: Facts, limiters: Sequence[LimiterVerdict]) -> list[Tenant]:
-    """Those that have a page, the gravest first.
+    """The tenants that have a page, the gravest first.
 
     Args:
         facts: Of the whole log.

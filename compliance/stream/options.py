@@ -1,4 +1,4 @@
-"""What the job is asked to do, as values."""
+"""The job's options, as values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,12 +17,12 @@ class JobError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where lines come from.
+    """The source of lines.
 
     Args:
         kind: One of `SOURCES`.
-        folder: Of closed `*.jsonl` files; only for `files`.
-        options: Handed to the connector as they are; only for the others.
+        folder: The folder of closed `*.jsonl` files; only for `files`.
+        options: Options that go to the connector unchanged; only for the other kinds.
     """
 
     kind: str
@@ -32,11 +32,11 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """Where tables go.
+    """The place of tables.
 
     Args:
         kind: One of `SINKS`.
-        catalog: `catalog.namespace` of the tables; only for `iceberg`. The others are folders of `out`.
+        catalog: `catalog.namespace` of the tables; only for `iceberg`. Other tables are folders of `out`.
     """
 
     kind: str = "parquet"
@@ -45,15 +45,15 @@ class Sink:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One job; another one needs another `out`.
+    """One job; every job needs an `out` of its own.
 
     Args:
         source: Where lines come from.
         sink: Where tables go.
         out: Folder for the tables, the summary and what is kept between runs; a path or any URI that Spark writes.
-        late_after_s: A window is closed when event time is so many seconds past its end.
-        batch_bytes: About how much of the log is read at once.
-        every_s: In following, how often it is looked for new lines.
+        late_after_s: Seconds of event time past its end after which a window is closed.
+        batch_bytes: Bytes of the log that one batch reads, about.
+        every_s: Seconds between two looks for new lines, while following.
         windows: Tables of windows to keep.
     """
 
@@ -72,7 +72,7 @@ class Job:
 
     @property
     def links(self) -> Path | None:
-        """Of a log on this machine, the folder of links that Spark is shown for it, if `out` is here, too."""
+        """The folder of links that Spark reads in place of a log on this machine, if `out` is here, too."""
         work = on_this_machine(self.work)
         is_here = self.source.folder and on_this_machine(self.source.folder)
         return work.resolve() / "log" if work and is_here else None
@@ -99,7 +99,7 @@ class Job:
 
 
 def pairs(option: str, texts: list[str]) -> dict[str, str]:
-    """`KEY=VALUE` texts as a mapping.
+    """Turn `KEY=VALUE` texts into a mapping.
 
     Raises:
         JobError: If one is not of that form.
@@ -111,7 +111,7 @@ def pairs(option: str, texts: list[str]) -> dict[str, str]:
 
 
 def checked(job: Job) -> Job:
-    """The job, if its parts fit together.
+    """Return the job, if its parts fit together.
 
     Raises:
         JobError: Naming the option and the remedy.

@@ -1,7 +1,8 @@
-"""The parts of a batch as tasks of Spark read them: lines to rows, quarantine, copies and windows; and all together.
+"""The parts of a batch, as tasks of Spark read them: lines to rows, quarantine, copies and windows; and their union.
 
-A block's lines come one after the other to the task that reads it. How many lines stand above a block is known when all
-are read; so what is not a file's first block is read again then. Blocks are larger than the files of the proxy.
+A block's lines come one after the other to the task that reads it. The number of lines above a block is known only when
+all blocks are read. So each block that is not its file's first is read a second time. Blocks are larger than the files
+of the proxy.
 """
 
 import contextlib
@@ -44,13 +45,13 @@ _PIECE_SCHEMA = pa.schema({"part": pa.int32(), "name": pa.string(), "day": pa.st
 
 @dataclass(frozen=True, slots=True)
 class PartitionPiece:
-    """One piece.
+    """One piece of a part's result, encoded.
 
     Args:
-        part: Whose: the number of a Spark task.
-        name: What it is, as above.
-        content: Encoded.
-        day: Of rows, as in `2026-11-21`; else empty.
+        part: The number of the Spark task.
+        name: The kind of piece, as above.
+        content: The encoded content.
+        day: The day of rows, as in `2026-11-21`; else empty.
     """
 
     part: int
@@ -59,14 +60,14 @@ class PartitionPiece:
     day: str = ""
 
     def batch(self) -> pa.RecordBatch:
-        """As Spark gets it."""
+        """Encode the pieces as Spark takes them."""
         return pa.RecordBatch.from_pylist(
             [{name: getattr(self, name) for name in _PIECE_SCHEMA.names}], schema=_PIECE_SCHEMA
         )
 
 
 def pieces_of(table: pa.Table) -> list[PartitionPiece]:
-    """As the driver gets them."""
+    """Decode the pieces that the driver gets from Spark."""
     return [PartitionPiece(**row) for row in table.to_pylist()]
 
 
@@ -74,15 +75,15 @@ class PartNumbers(msgspec.Struct, frozen=True):
     """A part in numbers.
 
     Args:
-        lines: All of them.
-        malformed: Of these.
-        copies: Of these: lines whose number had been seen.
-        losses: Lines that are kept and in which a proxy says that it has lost others, or may have.
-        lost: How many it says to have lost, where it knows.
+        lines: Lines of the part.
+        malformed: Malformed lines among them.
+        copies: Lines among them whose number had been seen.
+        losses: Kept lines in which a proxy reports that it has lost others, or may have.
+        lost: Lines that the proxy reports as lost, where it knows their number.
         blocks: Lines of each block of a file, in the order in which they were read.
-        spans: What is said of the runs of proxies.
-        seen: Of each run the numbers of lines that were new, as ranges.
-        newer: How often which fields were there that this version does not know.
+        spans: Facts of the runs of proxies.
+        seen: For each run, the numbers of new lines, as ranges.
+        newer: Fields that this version does not know, with their number.
     """
 
     lines: int
@@ -116,13 +117,13 @@ def decoded(contents: Iterable[bytes], schema: pa.Schema) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class KnownBatch:
-    """What is known of a batch.
+    """What is known of a batch while its parts are read.
 
     Args:
-        seen: Numbers of the batches before.
-        parts: Numbers that other parts have; a line that several have belongs to the first of them.
-        above: Of blocks of files how many lines stand above them.
-        again: Parts that are to be read; None: all.
+        seen: Numbers of earlier batches.
+        parts: Numbers of the parts; a line that several parts have belongs to the first of them.
+        above: For blocks of files, the number of lines above them.
+        again: Parts that are to be read; None for all.
     """
 
     seen: Seen = field(default_factory=Seen)
@@ -140,13 +141,13 @@ class KnownBatch:
 
 
 class Numbering:
-    """Numbers lines, from 1, as they come.
+    """The numbering of lines, from 1, as they come.
 
     Args:
-        above: Of blocks how many lines stand above them; of others it is none.
+        above: For blocks, the number of lines above them; 0 for blocks that are left out.
 
     Attributes:
-        lines: Of each block how many lines have come.
+        lines: For each block, the number of lines that have come.
     """
 
     def __init__(self, above: Mapping[Block, int]) -> None:
@@ -154,7 +155,7 @@ class Numbering:
         self.lines: dict[Block, int] = {}
 
     def numbers(self, batch: pa.RecordBatch) -> pa.Array:
-        """Of lines with `file` and `block`, their numbers; lines that have their own number (`line`) keep it."""
+        """Number lines that have `file` and `block`; lines with a number of their own (`line`) keep it."""
         if "line" in batch.schema.names:
             return batch["line"]
         found = np.empty(batch.num_rows, np.int64)
@@ -167,7 +168,7 @@ class Numbering:
 
 
 def above_each(blocks: Iterable[tuple[Block, int]]) -> dict[Block, int]:
-    """Of each block how many lines stand above it, given the lines of every one."""
+    """For each block, the number of lines above it, from the number of lines in each."""
     found, last, lines_above = {}, "", 0
     for (file, begin), lines in sorted(blocks):
         if file != last:
@@ -187,17 +188,17 @@ def _runs(batch: pa.RecordBatch) -> Iterable[tuple[int, int]]:
 
 
 MOST_LINES = 100_000
-"""So many lines are kept before they are handed on; about a kilobyte each."""
+"""The number of lines that are kept before they are handed on; about a kilobyte each."""
 MOST_TEXT = 64 * 2**20
-"""The same of malformed lines, in bytes."""
+"""Bytes of malformed lines that are kept before they are handed on."""
 
 
 class PartReader:
-    """Reads one part.
+    """The reader of one part.
 
     Args:
-        number: Which part.
-        known: What is known of all.
+        number: The part's number.
+        known: What is known of the batch.
         tables: Tables of windows to make.
     """
 
@@ -216,7 +217,7 @@ class PartReader:
         self._quarantine = bytearray()
 
     def read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[PartitionPiece]:
-        """All of the part: `value`, `file` and `block` or `line` in."""
+        """Read the whole part; its columns are `value`, `file`, and `block` or `line`."""
         for batch in batches:
             self._add(batch)
             doubled = sum(copies.num_rows for copies in self._doubled)
@@ -320,16 +321,16 @@ def _told(line: bytes, place: pa.RecordBatch) -> bytes:
 
 
 class SourceChangedError(Exception):
-    """What was read a second time was not what it was before."""
+    """The source gave other lines when it was read a second time."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionBatch:
-    """All of a batch.
+    """The result of all parts of a batch.
 
     Args:
-        pieces: What its parts made.
-        parts: What is to be known of each.
+        pieces: The pieces of all parts.
+        parts: The numbers of each part.
     """
 
     pieces: Sequence[PartitionPiece]
@@ -340,12 +341,12 @@ class PartitionBatch:
         return (piece for piece in self.pieces if piece.name == name)
 
     def seen(self) -> dict[int, Seen]:
-        """Of each part the numbers of the lines that it has."""
+        """For each part, the numbers of its lines."""
         return {number: _seen(found) for number, found in self.parts.items()}
 
 
 def read(lines: DataFrame, seen: Seen, tables: Sequence[WindowTable]) -> PartitionBatch:
-    """Reads lines; each whose number is new once.
+    """Read lines; a line with a new number is read once.
 
     Args:
         lines: `value`, `file` and `block` or `line`.

@@ -1,6 +1,6 @@
-"""One run of the job behind its command line: its batches, its end, and what went wrong.
+"""One run of the job, behind its command line: batches, end, and errors.
 
-A batch reads lines, tells copies apart, puts windows together and writes.
+A batch reads lines, separates copies, completes windows, and writes the tables.
 """
 
 import contextlib
@@ -55,12 +55,12 @@ Days = Sequence[tuple[date, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class WindowFiles:
-    """What a batch makes of a table of windows.
+    """The result of a batch for one table of windows.
 
     Args:
-        table: Which table.
-        open: Windows that are still open, to be added to.
-        open_days: The same for readers.
+        table: The table.
+        open: Windows that are still open, and will be added to.
+        open_days: The open windows as readers get them.
         closed_days: Windows that the batch closes.
         late: How many lines came too late, by the width of the window in seconds.
     """
@@ -75,7 +75,7 @@ class WindowFiles:
 def put_together(
     table: WindowTable, earlier: pa.Table, contents: Sequence[bytes], watermarks_s: tuple[int, int]
 ) -> WindowFiles:
-    """Adds windows of a batch to those that were open, and closes some.
+    """Add the windows of a batch to those that were open, and close those that the watermark has passed.
 
     Args:
         table: Which table.
@@ -101,12 +101,12 @@ def _days(windows: pa.Table, table: WindowTable, *, is_final: bool) -> Days:
 PART_OF_OPEN = -1
 """The part of a table of windows that holds those that are still open."""
 MOST_NEWER = 100
-"""So many unknown fields are named."""
+"""The number of unknown fields that are named."""
 _ROWS = placed_schema(StructField("day", DateType()))
 
 
 class BatchWriter:
-    """Writes batches of one job.
+    """The writer of one job's batches.
 
     Args:
         spark: The session.
@@ -230,13 +230,13 @@ _LEAST_TASKS = "spark.sql.files.minPartitionNum"
 
 
 def start(spark: SparkSession, job: Job, on_summary: Callable[[Summary], None], *, follow: bool) -> StreamingQuery:
-    """Starts reading what no earlier run with this `out` has read.
+    """Start reading what no earlier run with this `out` has read.
 
     Args:
         spark: The session.
         job: What is asked for.
         on_summary: Told the summary after each batch.
-        follow: Go on for ever; else end with what is there now.
+        follow: Go on until stopped; else end with what is there now.
 
     Raises:
         JobError: If `out` is another source's, sink's or version's, or a connector is missing.
@@ -248,7 +248,7 @@ def start(spark: SparkSession, job: Job, on_summary: Callable[[Summary], None], 
     writer = BatchWriter(spark, job, tables_of(spark, job), on_summary)
     stream = lines(spark, job).writeStream.foreachBatch(writer.write).option("checkpointLocation", job.checkpoint)
     trigger = stream.trigger(processingTime=f"{job.every_s} seconds") if follow else stream.trigger(availableNow=True)
-    # A file goes to one task, unless it is very large: the rest of a file that is cut is read twice (`numbering.py`).
+    # A file goes to one task, unless it is very large: the rest of a file that is cut is read twice (`Numbering`).
     # The stream keeps the settings with which it starts; who reads its tables wants them cut.
     spark.conf.set(_LEAST_TASKS, "1")
     try:
@@ -258,7 +258,7 @@ def start(spark: SparkSession, job: Job, on_summary: Callable[[Summary], None], 
 
 
 def sink_of(storage: Storage, out: str) -> Sink:
-    """The sink of the job whose `out` it is.
+    """Return the sink of the job that `out` belongs to.
 
     Raises:
         JobError: If it is no job's.
@@ -291,7 +291,7 @@ _AGAIN = "run it again: it goes on where it was"
 
 
 def run_with_progress(job: Job, *, follow: bool, settings: Mapping[str, str]) -> int:
-    """Does the job; returns the exit code: 0 done (or ended by a signal, in following), 1 not done.
+    """Run the job. Returns the exit code: 0 when done (or ended by a signal, while following), else 1.
 
     Args:
         job: What is asked for.
@@ -326,7 +326,7 @@ def run_with_progress(job: Job, *, follow: bool, settings: Mapping[str, str]) ->
 
 
 def _wait(query: StreamingQuery, progress: Progress, job: Job, *, follow: bool) -> None:
-    """Until the stream ends, or a signal ends it; a batch under way is done again by the next run.
+    """Wait until the stream or a signal ends the run; the next run repeats a batch that was under way.
 
     Raises:
         JobError: If a signal ends what was to end by itself.

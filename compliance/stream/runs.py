@@ -1,6 +1,6 @@
 """Runs of proxies in the log: which sequence numbers were seen, up to when a run is complete, and what is told of it.
 
-Told are summaries of batches, progress, and lines that came too late for their windows.
+The module also prints summaries of batches, progress, and lines that came too late for their windows.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,9 +39,9 @@ class Gap:
     """Consecutive numbers that are missing.
 
     Args:
-        run: Whose.
-        after_seq: The last before them; -1 where there is none.
-        missing: How many.
+        run: The run.
+        after_seq: The last number before the gap; -1 if there is none.
+        missing: How many numbers are missing.
     """
 
     run: Run
@@ -50,10 +50,10 @@ class Gap:
 
 
 class Seen:
-    """Numbers that have been seen.
+    """The sequence numbers that have been seen, by run.
 
     Args:
-        ranges: Of each run first and last of each range, both within it; ascending, with something missing between.
+        ranges: For each run, first and last number of each range (both inclusive); ascending, with gaps between.
     """
 
     def __init__(self, ranges: Mapping[Run, Longs] | None = None) -> None:
@@ -69,7 +69,7 @@ class Seen:
         return is_new
 
     def union(self, *others: "Seen") -> "Seen":
-        """What one of them has seen."""
+        """Join the numbers that any of them has seen."""
         together: dict[Run, list[Longs]] = {}
         for seen in (self, *others):
             for run, ranges in seen.ranges.items():
@@ -77,15 +77,15 @@ class Seen:
         return Seen({run: _union(*parts) for run, parts in together.items()})
 
     def there(self, run: Run | None = None) -> int:
-        """How many numbers there are, of a run or in all."""
+        """The number of sequence numbers that are there, of a run or in all."""
         return sum(self._there(one) for one in self._runs(run))
 
     def missing(self, run: Run | None = None) -> int:
-        """How many are missing below the largest of each run."""
+        """The number of sequence numbers missing below the largest of each run."""
         return sum(int(self.ranges[one][-1, 1]) + 1 - self._there(one) for one in self._runs(run))
 
     def gaps(self) -> Iterator[Gap]:
-        """What is missing, run by run, in order."""
+        """The gaps, run by run, in order."""
         for run in sorted(self.ranges):
             after = -1
             for first, last in self.ranges[run].tolist():
@@ -117,7 +117,7 @@ class Seen:
 
 
 def gap_table(seen: Seen) -> pa.Table:
-    """All gaps, as they are kept."""
+    """The table of all gaps, as it is stored."""
     return table_of_rows([(*gap.run, gap.after_seq, gap.missing) for gap in seen.gaps()], GAPS)
 
 
@@ -162,19 +162,19 @@ RUNS_SCHEMA = pa.schema(
     | dict.fromkeys(("there", "missing"), pa.int64())
 )
 FIELDS = ("start", "end", "kind", "last", "dropped_lines", *BOOT)
-"""What of a line is needed."""
+"""The fields of a line that are needed."""
 
 
 class Span(msgspec.Struct, frozen=True, array_like=True):
-    """What the lines of one run say of it.
+    """The facts of one run, from its lines.
 
     Args:
         first: Its first moment, microseconds since 1970.
         last: Its last.
         complete_up_to: The end of its last heartbeat; None: there is none.
-        has_ended: Whether it came to an orderly end.
-        dropped_lines: How many it says to have lost.
-        read: Its lines, copies included.
+        has_ended: Whether the run came to an orderly end.
+        dropped_lines: Lines that the run reports as lost.
+        read: Lines of the run, copies included.
     """
 
     first: int
@@ -189,7 +189,7 @@ Spans = dict[Run, Span]
 
 
 def spans_of(lines: pa.Table) -> Spans:
-    """Of lines with `FIELDS`."""
+    """Compute the spans of lines that have `FIELDS`."""
     is_beat = pc.equal(lines["kind"], "heartbeat")
     columns = {
         **{name: lines[name] for name in BOOT},
@@ -208,7 +208,7 @@ def spans_of(lines: pa.Table) -> Spans:
 
 
 def merged(many: Iterable[Spans]) -> Spans:
-    """What several parts or batches say of a run becomes one."""
+    """Merge what several parts or batches tell of a run."""
     found: Spans = {}
     for spans in many:
         for run, span in spans.items():
@@ -229,7 +229,7 @@ def _both(one: Span, other: Span) -> Span:
 
 
 def complete_up_to(runs: Spans, now: datetime) -> int | None:
-    """As `latest.complete_up_to`, microseconds since 1970."""
+    """The time up to which the log is complete (`latest.complete_up_to`), microseconds since 1970."""
     ends = (RunEnd(*run, span.last, span.complete_up_to, span.has_ended) for run, span in runs.items())
     return latest.complete_up_to(ends, (now + latest.AHEAD - BEGIN_OF_1970) // timedelta(microseconds=1))
 
@@ -257,7 +257,7 @@ MOST_GAPS = 100
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of one proxy."""
+    """The summary of one run of one proxy."""
 
     proxy_id: str
     boot_id: str
@@ -280,7 +280,7 @@ class GapSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything so far."""
+    """The summary of everything so far."""
 
     complete_up_to: str | None
     """Every proxy's lines are there up to this moment, but for those that are missing; null: unknown."""
@@ -295,7 +295,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     missing: int
     """Lines below the last of their run that are not there, whatever the reason."""
     losses: int
-    """How often proxies say that they have lost lines, or may have."""
+    """The number of reports of proxies that lines are lost, or may be."""
     lost: int
     """Lines that they say to have lost, where they know how many: those that are missing are most often these."""
     gaps: list[GapSummary]
@@ -360,7 +360,7 @@ _ORDER = (
 
 
 def late_so_far(spark: SparkSession, job: Job) -> Late:
-    """What earlier runs with this `out` have counted.
+    """Late lines that earlier runs with this `out` have counted.
 
     Raises:
         JobError: If another version of the job wrote it.
@@ -370,7 +370,7 @@ def late_so_far(spark: SparkSession, job: Job) -> Late:
 
 
 def late_words(before: Late, after: Late, job: Job) -> str:
-    """What is said of a run; nothing if none of its lines was late.
+    """The note on lines that came too late in a run; empty if none was.
 
     Args:
         before: Before the run.
@@ -390,7 +390,7 @@ def late_words(before: Late, after: Late, job: Job) -> str:
 
 
 class Progress:
-    """One line that changes; where standard error is no terminal, nothing.
+    """One line of progress that changes; nothing where standard error is no terminal.
 
     Args:
         console: Where to.
@@ -425,11 +425,11 @@ class Progress:
 
     @property
     def late(self) -> Late:
-        """As the last batch has it; nothing without a batch."""
+        """Late lines by the last batch; nothing without a batch."""
         return self._summary.late if self._summary else {}
 
     def last_words(self, out: str) -> str:
-        """What is printed at the end."""
+        """The text that is printed at the end."""
         if self._summary is None:
             return f"nothing new; {out}/summary.json says what there is"
         return f"{_words(self._summary)}\n{out}/summary.json"

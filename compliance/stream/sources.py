@@ -1,7 +1,7 @@
-"""Where lines come from: a stream of `value`, `file` and what tells a line's place in it.
+"""Sources of lines: a stream of `value`, `file` and what tells a line's place in it.
 
-Files: `block`, where in the file the block begins, finds the number of the line (`numbering.py`). Topics: `line` is the
-offset.
+For files, `block` is where in the file the block begins; `partition_reader.Numbering` finds the line's number by it.
+For topics, `line` is the offset.
 """
 
 from collections.abc import Mapping
@@ -53,7 +53,7 @@ def lines(spark: SparkSession, job: Job) -> DataFrame:
 def bounded(job: Job) -> Mapping[str, str]:
     """The options for a topic's connector: the user's, and what bounds a batch where these say nothing of it.
 
-    Without one all of a topic's backlog would be one batch, and what is made of it more than the driver holds.
+    Without a bound the whole backlog of a topic would be one batch, and its result more than the driver holds.
 
     Source: `maxOffsetsPerTrigger` of Spark's Kafka connector, `maxBytesPerTrigger` of StreamNative's for Pulsar.
     """
@@ -67,7 +67,7 @@ def bounded(job: Job) -> Mapping[str, str]:
 
 
 def no_connector(option: str, kind: str, error: Exception) -> str:
-    """What to say where Spark refuses a connector: that it is missing, or Spark's own first line."""
+    """The message for a connector that Spark refuses: that it is missing, or Spark's own first line."""
     if not any(word in str(error) for word in _MISSING):
         return f"{option} {kind}: {cause(error)}"
     return (

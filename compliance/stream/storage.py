@@ -1,6 +1,6 @@
-"""What a job writes: tables, and what it keeps between batches, in folders of this machine or of Spark's file systems.
+"""Storage of a job: its tables and its state between batches, in folders of this machine or of Spark's file systems.
 
-Each batch's part of a table is replaced as a whole, so a batch that runs again changes nothing.
+Each batch replaces its part of a table as a whole. So a batch that runs again changes nothing.
 
 parquet   OUT/TABLE/step=N/day=D/*.parquet; a part is a folder
 delta     OUT/TABLE, partitioned by day; a part is `step = N`, replaced in one commit
@@ -35,7 +35,7 @@ class Storage:
         self._settings = spark._jsc.hadoopConfiguration()  # noqa: SLF001 - the same
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or folder of that name."""
+        """Whether a file or folder of that name exists."""
         return bool(self._system(path).exists(self._path(path)))
 
     def names(self, folder: str) -> list[str]:
@@ -112,7 +112,7 @@ KEPT = 3
 
 
 class TableTotals(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything so far, as numbers. `rows` are distinct, so they are as many as numbers seen."""
+    """Totals of everything so far. `rows` are distinct, so they are as many as numbers seen."""
 
     lines: int = 0
     rows: int = 0
@@ -120,7 +120,7 @@ class TableTotals(msgspec.Struct, frozen=True, kw_only=True):
     duplicates: int = 0
     missing: int = 0
     losses: int = 0
-    """How often proxies say that they have lost lines, or may have."""
+    """The number of reports of proxies that lines are lost, or may be."""
     lost: int = 0
     """Lines that they say to have lost, where they know how many."""
     late: dict[str, int] = {}
@@ -128,7 +128,7 @@ class TableTotals(msgspec.Struct, frozen=True, kw_only=True):
     watermark_s: int = 0
     """Windows that end by then (seconds since 1970) are closed."""
     newer: dict[str, int] = {}
-    """How often which fields were there that this version does not know."""
+    """Fields that this version does not know, with their number."""
 
 
 class _Version(msgspec.Struct, frozen=True):
@@ -163,7 +163,7 @@ class State:
         return self.before(2**63 - 1)
 
     def check(self) -> None:
-        """Whether this version of the job can go on from here.
+        """Check that this version of the job can go on from what is kept.
 
         Raises:
             JobError: If it cannot: another one was here, or some of what it kept is gone.
@@ -196,15 +196,15 @@ class State:
         self._storage.put(self.place(step, name), parquet(table))
 
     def place(self, step: int, name: str) -> str:
-        """Where a table of a step is."""
+        """The place of a step's table."""
         return f"{self._folder}/step={step}/{name}.parquet"
 
     def begin(self, step: int) -> None:
-        """What an earlier attempt left of this step is no state any more."""
+        """Begin a step: remove the totals that an earlier attempt left, so that they are no state any more."""
         self._storage.remove(self._totals(step))
 
     def end(self, step: int, totals: TableTotals) -> None:
-        """The step is whole; old ones are removed."""
+        """Mark the step as whole, and remove old steps."""
         self._storage.write(self._totals(step), msgspec.json.encode(_Kept(VERSION, totals)))
         for old in self._steps()[:-KEPT]:
             self._storage.remove(f"{self._folder}/step={old}")
@@ -228,17 +228,19 @@ class Tables(Protocol):
     """The tables of one job. All have a column `day`; `step` says which batch wrote a row."""
 
     def adopt(self, table: str, step: int, folder: str, schema: StructType) -> None:
-        """Makes a folder of Parquet by day the part `step` of a table, whatever that was before; the folder is gone.
+        """Move a folder of Parquet files by day into a table as its part `step`, in place of any earlier one.
+
+        The folder is gone afterwards.
 
         Args:
-            table: Which table.
-            step: Which part.
-            folder: Where its files are; may be missing, if there are none.
-            schema: Of its rows, with the day.
+            table: The table's name.
+            step: The part's number.
+            folder: The folder of the files; missing, if there are none.
+            schema: The schema of the rows, with the day.
         """
 
     def read(self, table: str, schema: StructType) -> DataFrame | None:
-        """These columns of a whole table, null where it lacks one; None if nothing was ever written to it."""
+        """Read columns of a whole table, null where it lacks one; None if nothing was ever written to it."""
 
 
 def tables_of(spark: SparkSession, job: Job) -> Tables:

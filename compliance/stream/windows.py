@@ -1,4 +1,4 @@
-"""Event-time windows: their tables, how they are added up, and how readers get them, as Parquet. Without Spark.
+"""Event-time windows without Spark: their tables, how they are added up, and how readers get them, as Parquet.
 
 Lengths divide each other. A line counts in the windows in which it starts.
 """
@@ -45,7 +45,7 @@ class WindowTable:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """What of a line is needed."""
+        """The fields of a line that the table needs."""
         return ("start", "end", *self.key, *self._values)
 
     @property
@@ -94,7 +94,7 @@ _LATEST = " latest"
 
 
 def windows_of(lines: pa.Table, table: WindowTable) -> pa.Table:
-    """Windows of all widths, of these lines alone.
+    """Make windows of all widths from these lines alone.
 
     Args:
         lines: Columns `start`, `end` and the table's own, as in the log's rows.
@@ -139,7 +139,7 @@ class _Rows:
         self._rank, self._by_rank = _ranked(rows, table)
 
     def numbers(self, order: Longs) -> Numbers:
-        """What is added up, or of which the largest is kept, in that order of rows."""
+        """The fields that are summed, or of which the largest is kept, in the order of rows."""
         rows, table = self._rows, self._table
         found = {name: pc.fill_null(rows[name], 0).to_numpy() for name in ("lines", *table.sums)}
         # Less than any that a line may say: a window has none if no line has one.
@@ -148,7 +148,7 @@ class _Rows:
         return {name: column[order] for name, column in (found | {_LATEST: self._rank}).items()}
 
     def added(self, numbers: Numbers, starts: Longs) -> Numbers:
-        """The same of each run of rows; runs begin at `starts`."""
+        """Add up each run of rows; runs begin at `starts`."""
         largest = {*self._table.largest, _LATEST}
         return {
             name: (np.maximum if name in largest else np.add).reduceat(column, starts, axis=0)
@@ -239,12 +239,12 @@ _SECOND = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ByState:
-    """Windows of one table; each is in one of the three.
+    """Windows of one table, by their state.
 
     Args:
-        late: Closed before the batch: its lines came too late for them.
-        closed: Closed by the batch.
-        open: Still open.
+        late: Windows that were closed before the batch; its lines came too late for them.
+        closed: Windows that the batch closes.
+        open: Windows that are still open.
     """
 
     late: pa.Table
@@ -253,7 +253,7 @@ class ByState:
 
 
 def by_state(windows: pa.Table, watermarks_s: tuple[int, int]) -> ByState:
-    """Tells windows apart.
+    """Sort windows by their state.
 
     Args:
         windows: As `adding.merged` gives them.
@@ -266,13 +266,13 @@ def by_state(windows: pa.Table, watermarks_s: tuple[int, int]) -> ByState:
 
 
 def late_lines(late: pa.Table) -> Counter[str]:
-    """How many lines came too late, by the width of the window in seconds."""
+    """The number of lines that came too late, by the width of the window in seconds."""
     of_width = late.group_by("width_s", use_threads=False).aggregate([("lines", "sum")]).to_pylist()
     return Counter({str(row["width_s"]): row["lines_sum"] for row in of_width})
 
 
 def published(windows: pa.Table, table: WindowTable, *, is_final: bool) -> pa.Table:
-    """As readers get them, with the day.
+    """The windows as readers get them, with the day.
 
     Args:
         windows: As `adding.merged` gives them.

@@ -47,41 +47,55 @@ MARKS = harness.marks("bench", "make bench")
 _SECTION = """\
 ## The data path: Sluice beside proxies that read nothing
 
-Made by `make bench`, which writes this section itself. The same frames go through each proxy in turn, all of them
-running, round by round in one run; Sluice as it is deployed: metrics and access log on, each stream within limits for
-messages and bytes that it does not reach.
+Made by `make bench`, which writes this section itself. The same frames go through each proxy in
+turn, round by round in one run, while all proxies are running. Sluice runs as it is deployed:
+metrics and access log are on, and each stream is within limits for messages and bytes that it does
+not reach.
 
 {table}
 
-Measured on {machine}. Absolute numbers are this machine's, of which sender, proxy and sink have a share each; what
-can be claimed are ratios. A ratio is the median over all rounds of the ratio within a round, with (least to most);
-other numbers are medians, with the least and the most below them where these differ. A goal is met or missed by the
-number as printed, and missed if a round failed.
+Measured on {machine}. Absolute numbers are this machine's, and sender, proxy and sink have a share
+in each of them. Only ratios can be claimed. A ratio is the median over all rounds of the ratio
+within a round, with (least to most). Other numbers are medians, with the least and the most below
+them where these differ. A goal is met or missed by the number as printed, and missed if a round
+failed.
 
 {notes}
 
-How it is measured: sender and sink are one C file (`loadgen/bench/ends.c`), compiled when the benchmark begins;
-lookups, handshakes, PRODUCER and SUBSCRIBE are real ones, so that any Pulsar proxy can be put in the middle. Each
-proxy's first round is thrown away: a JVM is slow at first. The sender writes as fast as it can for some seconds, or
-at a steady pace, and closes each connection right behind the last write; the sink counts whole frames up to the end
-of each connection, and what is missing was lost at the close (where it is to be faster than everybody, it looks at
-the first frame and lets the kernel throw away the rest, whose bytes it counts: that contents arrive whole, the other
-rows and the tests tell). CPU is what the kernel counts of the proxy's process, all threads together. HAProxy runs in
-TCP mode with one thread; the official proxy, with default threads, forwards by splicing (its default), or parses each
-frame (`proxyLogLevel=1`); the bare forwarder is {forwarder} lines of uvloop (`loadgen/bench/forwarder.py`). Sluice
-runs under `SCHED_BATCH`, as it is deployed, and its peers as they come; what that policy gives them,
-[operating.md](operating.md#sharing-cores) tells. A connection's SENDs are laid out alike, as one client's are; what
-others cost, [performance.md](performance.md) tells.
+How it is measured:
 
-Held streams are Sluice's alone: it starts anew with one limit over all topics, every producer of every connection
-offers as much as is taken, and after a second the sink counts what arrives. The loop's lag is how late Sluice's
-timers fired, from the histogram in its `/metrics`: a bound of it, so the true p99 is no higher. Memory is what its
-resident set has grown by since each stream had passed one entry, unheld, of what it says it holds: both at their most
-(`sluice_hold_budget_most_bytes`, and the kernel's own high-water mark), for what is held goes up and down. The line
-below it counts from before these entries: the buffer that is read into, and what counts and logs 1,000 streams.
-
-With a real broker, Pulsar's standalone of the same jars, one pulsar-perf produces and another one consumes it at the
-same time, both through the peer; CPU is the peer's from before they connect until the last message is consumed."""
+- **Ends.** Sender and sink are one C file (`loadgen/bench/ends.c`), compiled when the benchmark
+  begins. Lookups, handshakes, PRODUCER and SUBSCRIBE are real ones, so that any Pulsar proxy can be
+  put in the middle.
+- **Rounds.** Each proxy's first round is thrown away, because a JVM is slow at first.
+- **The sender** writes as fast as it can for some seconds, or at a steady pace. It closes each
+  connection right behind the last write.
+- **The sink** counts whole frames up to the end of each connection. What is missing was lost at the
+  close. Where the sink is to be faster than every proxy, it looks at the first frame and lets the
+  kernel throw away the rest, whose bytes it counts. The other rows and the tests check that
+  contents arrive whole.
+- **CPU** is what the kernel counts of the proxy's process, all threads together.
+- **HAProxy** runs in TCP mode with one thread.
+- **The official proxy**, with default threads, forwards by splicing (its default), or parses each
+  frame (`proxyLogLevel=1`).
+- **The bare forwarder** is {forwarder} lines of uvloop (`loadgen/bench/forwarder.py`).
+- **Sluice** runs under `SCHED_BATCH`, as it is deployed, and its peers as they come.
+  [operating.md](operating.md#sharing-cores) tells what that policy gives to them.
+- **SENDs** of one connection are laid out alike, as one client's are.
+  [performance.md](performance.md) tells what other layouts cost.
+- **Held streams** are measured with Sluice alone. It starts anew with one limit over all topics,
+  and every producer of every connection offers as much as is taken. After a second the sink counts
+  what arrives.
+- **The loop's lag** is how late Sluice's timers fired, from the histogram in its `/metrics`. The
+  number is a bound of it, so the true p99 is no higher.
+- **Memory** is what Sluice's resident set has grown by since each stream had passed one entry,
+  unheld, of what it says it holds. Both are taken at their most (`sluice_hold_budget_most_bytes`,
+  and the kernel's own high-water mark), because what is held goes up and down. The line below it
+  counts from before these entries. It includes the buffer that is read into, and what counts and
+  logs 1,000 streams.
+- **With a real broker**, Pulsar's standalone of the same jars, one pulsar-perf produces and another
+  one consumes at the same time, both through the peer. CPU is the peer's from before they connect
+  until the last message is consumed."""
 
 
 def rows() -> list[DataRow]:

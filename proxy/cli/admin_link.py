@@ -93,7 +93,7 @@ def _endpoint(options: AdminOptions) -> Endpoint:
     if not (options.ca or options.cert or options.key):
         return endpoint
     if options.admin.startswith("http://"):
-        raise AdminLinkError(f"--admin: {options.admin}: is without TLS, --ca, --cert and --key are for https://")
+        raise AdminLinkError(f"--admin: {options.admin}: has no TLS; write https:// to use --ca, --cert, --key")
     return endpoint._replace(scheme="https")
 
 
@@ -103,7 +103,7 @@ def _context(options: AdminOptions) -> ssl.SSLContext:
         cert = _opened(opened, "--cert", options.cert)
         key = _opened(opened, "--key", options.key)
         if key and not cert:
-            raise AdminLinkError(f"--key: {options.key}: is the key of no certificate; --cert FILE")
+            raise AdminLinkError(f"--key: {options.key}: needs its certificate: add --cert FILE")
         try:
             context = ssl.create_default_context(cafile=ca)
         except ssl.SSLError:

@@ -149,7 +149,7 @@ class OversizedBatchLog:
         batches = self._lines.due("batch")
         if batches:
             structlog.get_logger().warning(
-                "a delivered batch says it holds more messages than publish.max_batch_messages: it counts as so many",
+                "a delivered batch declares more messages than publish.max_batch_messages; it counts as that many",
                 messages=messages,
                 client=client,
                 batches=batches,
@@ -178,7 +178,7 @@ class HoldLog:
             self._went_over(tenant, held)
         elif tenant in self._is_due:
             self._is_due.discard(tenant)
-            self._log.info("hold budget: this tenant's connections are read again", tenant=tenant, bytes=held)
+            self._log.info("hold budget: Sluice reads this tenant's connections again", tenant=tenant, bytes=held)
 
     def _went_over(self, tenant: str, held: int) -> None:
         if not self._lines.due("over", tenant):
@@ -187,7 +187,7 @@ class HoldLog:
             self._is_due.clear()
         self._is_due.add(tenant)
         self._log.warning(
-            "hold budget: a tenant holds as much as is free; its connections with held frames are not read",
+            "hold budget: this tenant holds as much as is free; Sluice stops reading its connections with held frames",
             tenant=tenant,
             bytes=held,
         )

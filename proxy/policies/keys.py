@@ -83,7 +83,7 @@ SETTINGS: dict[About, frozenset[Setting]] = {
 
 def _none(name: str) -> str:
     if name:
-        raise ValueError("leave the name out: this setting is of all")
+        raise ValueError("leave the name out: this setting has no name")
     return name
 
 

@@ -248,7 +248,7 @@ class ClientCommands:
         if stream is None:
             return self._requests.forward(command, act)
         if self._streams.is_closing(stream):
-            raise RefusedError(ServiceNotReady, "it is being closed already")
+            raise RefusedError(ServiceNotReady, "this producer or consumer is being closed already")
         self._streams.closing(stream)
         return self._requests.forward_close(command, act)
 
@@ -385,7 +385,7 @@ class BrokerCommands:
         if self._requests.waits_for(answer.request_id):
             return self._requests.answered(kind, answer)
         if kind == BaseCommand.PRODUCER_SUCCESS and answer.producer_ready:
-            raise ProducerAfterCloseError("a producer is there whose id has been given up, or that nobody asked for")
+            raise ProducerAfterCloseError("the broker opened a producer that nobody asked for or waits for")
         return None
 
     def _answered_at_length(self, kind: int, command: bytes) -> bytes | None:

@@ -168,7 +168,9 @@ class Requests:
         request = self._under_way[answer.request_id]
         if kind not in {request.answer, BaseCommand.ERROR}:
             name = BaseCommand.Type.Name
-            raise UnexpectedAnswerError(f"{name(kind)} cannot answer what {name(request.answer)} is to answer")
+            raise UnexpectedAnswerError(
+                f"the broker sent {name(kind)} for a request that {name(request.answer)} answers"
+            )
         if kind != BaseCommand.PRODUCER_SUCCESS or answer.producer_ready:  # else it waits, and will be answered again
             self.forget(answer.request_id)
         heard = request.act(answer)

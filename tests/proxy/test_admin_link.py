@@ -287,8 +287,11 @@ def test_every_file_that_cannot_be_used_is_named(authority: Authority, tmp_path:
         (AdminOptions(url, ca=text), f"--ca: {text}: is not a PEM certificate"),
         (AdminOptions(url, cert=gone), f"--cert: {gone}: cannot be read: No such file or directory"),
         (AdminOptions(url, cert=cert), f"--cert: {cert}: is not a PEM certificate with its private key (--key FILE)"),
-        (AdminOptions(url, key=key), f"--key: {key}: is the key of no certificate; --cert FILE"),
-        (AdminOptions("http://localhost:1", ca=cert), "--admin: http://localhost:1: is without TLS, --ca, "),
+        (AdminOptions(url, key=key), f"--key: {key}: needs its certificate: add --cert FILE"),
+        (
+            AdminOptions("http://localhost:1", ca=cert),
+            "--admin: http://localhost:1: has no TLS; write https:// to use --ca, ",
+        ),
     ):
         with pytest.raises(AdminLinkError) as refused:
             AdminLink(options)

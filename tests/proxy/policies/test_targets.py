@@ -30,7 +30,7 @@ def test_names_have_one_form(setting: str, name: str, one_form: str) -> None:
         ("publish", "subscription", "x", "setting: 'subscription' has no publish limit; one of address, "),
         ("dispatch", "producer", "x", "has no dispatch limit"),
         ("subscribe", "proxy", "", "has no subscribe limit"),
-        ("publish", "proxy", "x", "name: 'x': leave the name out: this setting is of all"),
+        ("publish", "proxy", "x", "name: 'x': leave the name out: this setting has no name"),
         ("publish", "tenant", "a/b", "write a tenant as tenant"),
         ("publish", "namespace", "acme", "write a namespace as tenant/namespace"),
         ("publish", "topic", f"{ORDERS}-partition-1", "not one partition"),

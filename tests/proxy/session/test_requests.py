@@ -76,7 +76,9 @@ def test_an_id_that_the_proxy_did_not_give_is_not_its_own() -> None:
 def test_what_cannot_be_an_answer_breaks_the_protocol() -> None:
     asker = Asker()
     answer = CommandProducerSuccess(request_id=asker.seeks(), producer_name="p")
-    with pytest.raises(UnexpectedAnswerError, match="PRODUCER_SUCCESS cannot answer what SUCCESS is to answer"):
+    with pytest.raises(
+        UnexpectedAnswerError, match="the broker sent PRODUCER_SUCCESS for a request that SUCCESS answers"
+    ):
         asker.requests.answered(BaseCommand.PRODUCER_SUCCESS, answer)
     assert asker.told == []
 
