@@ -434,6 +434,15 @@ def test_what_workers_have_fills_a_bucket_only_at_the_begin_of_a_wait():
     assert without_room({5, 50, 90}) > 0
 
 
+@pytest.mark.parametrize(("tokens", "found"), [(10.0, set()), (1.0, set()), (12.0, {"books"})])
+def test_a_balance_that_another_value_may_have_cut_for_a_moment_is_in_its_books(tokens, found):
+    log = lines(told(10.0, 50, overflow_messages=50.0, **CALM))
+    log.change()
+    log.limit(100, rate=100.0, tokens_messages=tokens, idle_ms=0.0, **CALM)
+    assert doubts(judged(log)) == found
+    assert doubts(judged(log, changes=(), changed_us=())) == (set() if tokens == 10 else {"books"})
+
+
 # ---- a change that comes into force behind the begin of a line
 
 
