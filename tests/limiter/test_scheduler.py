@@ -92,6 +92,17 @@ def test_frames_that_claim_no_messages_still_pay_for_their_bytes() -> None:
     assert stream.usage.held_size == 1000
 
 
+def test_a_stream_waits_no_longer_than_until_its_held_entries_are_dropped() -> None:
+    world, one = World(), limiter(10)
+    stream = world.stream(one)
+    for _ in range(2):
+        world.offer(stream, 1, 7)
+    world.run(0.05)
+    world.scheduler.drop_held(stream, world.clock.now)
+    world.run(1)
+    assert stream.usage.throttled.read(world.clock.now) == SECOND // 20
+
+
 def test_what_is_dropped_is_given_back_and_neither_passed_nor_charged() -> None:
     world, one = World(), limiter(10)
     stream = world.stream(one)
