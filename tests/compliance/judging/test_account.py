@@ -659,9 +659,16 @@ def test_a_step_that_heartbeats_do_not_show_is_none():
     assert doubts(lasting(*off_ms, steps_us=[])) == {"clock"}
 
 
+@pytest.mark.parametrize(("off_ms", "words"), [(20.0, "longer"), (-20.0, "shorter")])
+def test_durations_are_said_to_be_longer_or_shorter_than_the_clocks(off_ms, words):
+    found = lasting(*[off_ms] * 20)
+    assert f" s {words} than from start to end" in found.doubts[0].said
+
+
 def test_lines_of_one_time_have_one_duration():
-    found = lasting(0.0, 20.0, 0.0, of_streams=False)
-    assert found.doubts[0].said == "it lasts 1.020 s by its own line, and 1.000 s by its streams' lines"
+    found = lasting(0.0, 2.0, 0.0, of_streams=False)
+    assert found.doubts[0].said == "it lasts 1.002 s by its own line, and 1.000 s by its streams' lines"
+    assert doubts(lasting(0.0, 0.9, 0.0, of_streams=False)) == set()
 
 
 def test_an_entry_that_takes_longer_by_a_new_limit_makes_nobody_starve():
