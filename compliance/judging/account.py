@@ -238,8 +238,7 @@ class LimiterAccount:
             if told is None or now is None:
                 return False
             taken = line.passed[bucket % 2] - unforeseen[bucket] + line.lost[bucket] + line.overflow[bucket]
-            tolerance = 0.01 + 1e-8 * (rate + taken) + CONTIGUOUS_S * rate
-            if abs(told + rate * (gap_s + line.duration_s) - taken - now) > tolerance:
+            if abs(told + rate * (gap_s + line.duration_s) - taken - now) > _rounding(rate):
                 return False
         return True
 
@@ -596,7 +595,7 @@ class LimiterAccount:
         held.least = held.most = told
         if before is not None:
             expected = before + held.rate * line.duration_s - line.overflow[bucket] - taken
-            tolerance = 0.01 + 1e-8 * (held.rate + taken + line.overflow[bucket]) + CONTIGUOUS_S * held.rate
+            tolerance = _rounding(held.rate)
             missing = expected - told
         else:
             tolerance = 0.01 + held.rate * (1e-4 + 1e-3 * held.gap_s)
@@ -638,6 +637,11 @@ class LimiterAccount:
         last = max(lines, key=lambda line: line.seq)
         start_us, end_us = min(line.wall_us[0] for line in lines), max(line.wall_us[1] for line in lines)
         self._doubts[what] = Doubt(what, said, start_us, end_us, place_of(first), place_of(last))
+
+
+def _rounding(rate: float) -> float:
+    """By how many tokens a balance of this rate may differ from what the line's other fields make of it."""
+    return 0.01 + CONTIGUOUS_S * rate
 
 
 def _seconds_of(line: Line, amount: Sequence[int]) -> float:

@@ -233,6 +233,24 @@ def test_a_claim_ends_with_its_stream_and_who_was_kept_waiting_is_woken() -> Non
     assert [passed.stream for passed in world.log] == [first]
 
 
+def test_an_alarm_for_the_end_of_a_claim_keeps_nobody_waiting_who_comes_when_all_have_left() -> None:
+    world, slow, fast = World(), limiter(1, burst=1, name="slow"), limiter(10, burst=1, name="fast")
+    large, crossing = world.stream(fast), world.stream(slow, fast)
+    slow.charge(10, 0, 0)
+    fast.charge(1, 0, 0)
+    world.offer(large, 1000, SIZE)
+    world.offer(crossing, 1, SIZE)
+    world.run(1)
+    assert (fast.claimant, large.waits_on) == (crossing, fast)
+    for stream in (large, crossing):
+        world.scheduler.leave(stream, world.clock.now)
+    newcomer = world.stream(fast)
+    for _ in range(3):
+        world.offer(newcomer, 1, SIZE)
+    world.run(1)
+    assert world.messages_of(newcomer) == 3
+
+
 def test_what_is_lent_is_in_the_way_where_there_is_no_token_or_somebody_waits() -> None:
     world, lent, open_, waited = World(), limiter(1, name="a"), limiter(10, name="b"), limiter(1, name="c")
     for one in (lent, open_, waited):

@@ -44,7 +44,10 @@ SOME_LIMIT = st.builds(
 )
 LIMITS = st.one_of(SOME_LIMIT, SOME_LIMIT, SOME_LIMIT, st.none())
 CLIENTS = st.builds(
-    Client, st.sampled_from(["p", "q"]), st.sampled_from(["", "r"]), st.sampled_from(["10.0.0.1", "11.0.0.1"])
+    Client,
+    producer_name=st.sampled_from(["p", "q"]),
+    role=st.sampled_from(["", "r"]),
+    address=st.sampled_from(["10.0.0.1", "11.0.0.1"]),
 )
 STEPS = st.lists(
     st.one_of(

@@ -5,7 +5,7 @@ from math import log
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from limiter.permits import IDLE_HORIZONS, LEAST_PART, RULES, CreditWindow, Permits, horizon_of
+from limiter.permits import IDLE_HORIZONS, LEAST_PART, RULES, CreditEntry, CreditWindow, InFlight, Permits, horizon_of
 from limiter.rates import rate
 from tests.limiter.asking import Asking, idle_at
 
@@ -146,3 +146,19 @@ def test_who_is_served_all_the_time_is_never_idle_however_long_it_has_been_here(
         served.ask(1)
         assert idle_at(meter, [served.permits]) == 0
     assert idle_at(meter, [other.permits]) == 1
+
+
+def test_where_idle_consumers_have_used_up_all_the_active_ones_share_a_small_part_of_the_horizon() -> None:
+    meter = CreditWindow(100 * LEAST_PART)
+
+    def with_permits(permits: int) -> CreditEntry:
+        under_way = InFlight(RULES)
+        under_way.learn(1, 1, 1)
+        under_way.at_broker = permits
+        return meter.join(Asking().permits, under_way)
+
+    idle = with_permits(2 * IDLE_HORIZONS * meter.horizon)
+    meter._turn(idle, is_idle=True)
+    for _ in range(3):
+        with_permits(1)
+    assert meter.fair_share() == 100 // 4

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from protocol.endpoint import LONGEST, Endpoint, EndpointError, EndpointForm
+from protocol.endpoint import LONGEST, Endpoint, EndpointError, EndpointForm, host_in, host_port
 
 LISTEN = EndpointForm(("pulsar",), "127.0.0.1:6650", {"pulsar+ssl": "no TLS yet"}, is_listened_on=True)
 BROKER = EndpointForm(("pulsar",), "pulsar://broker:6650", {"pulsar+ssl": "no TLS yet"})
@@ -87,6 +87,11 @@ def test_what_is_an_address_elsewhere_is_refused_with_what_to_do(form, text, why
 )
 def test_a_url_is_an_endpoint_and_what_is_behind_it(url, endpoint, behind):
     assert WEB.split(url) == (Endpoint(*endpoint), behind)
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "2001:db8::1", "broker"])
+def test_the_host_of_an_address_is_the_one_that_it_was_written_with(host):
+    assert host_in(host_port(host, 6650)) == host
 
 
 def test_an_endpoint_cannot_be_changed():

@@ -47,7 +47,9 @@ def test_another_form_of_the_same_is_read_as_well() -> None:
     assert long.with_request_id(9) == encode(expected)
 
 
-@pytest.mark.parametrize("command", [b"\x08\x21", b"\x08\x21\x8a\x02\x02\x12\x00", b"\x08\x21\x8a\x02\x01\x08"])
+@pytest.mark.parametrize(
+    "command", [b"\x08\x21", b"\x08\x21\x8a\x02\x00", b"\x08\x21\x8a\x02\x02\x12\x00", b"\x08\x21\x8a\x02\x01\x08"]
+)
 def test_what_is_none_breaks_the_protocol(command: bytes) -> None:
     with pytest.raises(MalformedFrame):
         LongAnswer(ASKED, command)

@@ -20,7 +20,7 @@ class GovernedLog(GateLog):
     def __init__(self, chance: Random) -> None:
         super().__init__(chance)
         self.world: Any = self.make_world()
-        self.journal, self.gate = self.world.journal, self.world.gate
+        self.journal, self.gate = self.world.journal, self.world.scheduler
         self.journal.cut = self.cut
         self.live: list[tuple[Any, Stream]] = []
 

@@ -434,6 +434,15 @@ def test_what_workers_have_fills_a_bucket_only_at_the_begin_of_a_wait():
     assert without_room({5, 50, 90}) > 0
 
 
+@pytest.mark.parametrize(("tokens", "found"), [(10.0, set()), (1.0, set()), (12.0, {"books"})])
+def test_a_balance_that_another_value_may_have_cut_for_a_moment_is_in_its_books(tokens, found):
+    log = lines(told(10.0, 50, overflow_messages=50.0, **CALM))
+    log.change()
+    log.limit(100, rate=100.0, tokens_messages=tokens, idle_ms=0.0, **CALM)
+    assert doubts(judged(log)) == found
+    assert doubts(judged(log, changes=(), changed_us=())) == (set() if tokens == 10 else {"books"})
+
+
 # ---- a change that comes into force behind the begin of a line
 
 
@@ -650,9 +659,16 @@ def test_a_step_that_heartbeats_do_not_show_is_none():
     assert doubts(lasting(*off_ms, steps_us=[])) == {"clock"}
 
 
+@pytest.mark.parametrize(("off_ms", "words"), [(20.0, "longer"), (-20.0, "shorter")])
+def test_durations_are_said_to_be_longer_or_shorter_than_the_clocks(off_ms, words):
+    found = lasting(*[off_ms] * 20)
+    assert f" s {words} than from start to end" in found.doubts[0].said
+
+
 def test_lines_of_one_time_have_one_duration():
-    found = lasting(0.0, 20.0, 0.0, of_streams=False)
-    assert found.doubts[0].said == "it lasts 1.020 s by its own line, and 1.000 s by its streams' lines"
+    found = lasting(0.0, 2.0, 0.0, of_streams=False)
+    assert found.doubts[0].said == "it lasts 1.002 s by its own line, and 1.000 s by its streams' lines"
+    assert doubts(lasting(0.0, 0.9, 0.0, of_streams=False)) == set()
 
 
 def test_an_entry_that_takes_longer_by_a_new_limit_makes_nobody_starve():

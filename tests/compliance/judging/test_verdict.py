@@ -2,6 +2,7 @@ from datetime import timedelta
 
 import pytest
 
+from compliance.judging.lines import excess_tolerance
 from compliance.judging.verdict import gravest, judge_limiters, judge_overall
 from tests.compliance.judging.facts_made import (
     END,
@@ -27,6 +28,11 @@ def test_nothing_wrong_and_nothing_missing_is_compliant():
 def test_one_message_too_many_is_a_violation_and_rounding_is_not():
     assert judged(containment=[containment_fact(1.0)]).containment == "violated"
     assert judged(containment=[containment_fact(1e-6)]).containment == "compliant"
+
+
+def test_an_excess_of_just_what_is_tolerated_is_none():
+    assert judged(containment=[containment_fact(excess_tolerance(100.0))]).containment == "compliant"
+    assert judged(containment=[containment_fact(excess_tolerance(100.0) + 1e-9)]).containment == "violated"
 
 
 @pytest.mark.parametrize(

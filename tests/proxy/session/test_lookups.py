@@ -133,6 +133,19 @@ def test_a_redirect_is_followed_with_every_field_of_the_request(world: World) ->
     assert other.is_gone
 
 
+def test_a_request_is_kept_as_long_as_its_redirect_is_followed(world: World) -> None:
+    client, broker = world.pair()
+    before = world.engine.memory.used
+    client >> lookup()
+    broker >> lookup_answer(REDIRECT, "pulsar://192.0.2.9:6650")
+    other = world.dialled()
+    assert world.engine.memory.used > before
+    other >> connected()
+    other >> lookup_answer(CONNECT, "pulsar://192.0.2.10:6650")
+    assert only_answer(client).response == CONNECT
+    assert world.engine.memory.used == before
+
+
 def follow_redirects(world: World, count: int) -> None:
     """The brokers send the lookup on `count` times."""
     for number in range(count):

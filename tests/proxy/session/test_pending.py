@@ -267,6 +267,16 @@ def test_what_is_held_counts_when_it_passes_and_may_go_over_the_bound(make_world
     assert client.is_read
 
 
+def test_a_command_that_waited_behind_what_is_held_is_no_publish(make_world: Make) -> None:
+    world = make_world(**at_most(9, limits={"topics": {TOPIC: {"publish": {"messages": 1}}}}))
+    client, broker = publisher(world)
+    client >> [*sends(2), close_producer()]
+    broker << send(0)
+    world.advance(1)
+    broker << [send(1), close_producer()]
+    assert pending(world) == 2
+
+
 def test_while_paused_the_broker_hears_at_once_that_the_client_lives(make_world: Make) -> None:
     world = make_world(**at_most(1))
     client, broker = publisher(world)

@@ -1,9 +1,11 @@
 """Permits and held deliveries of a consumer that is closed by either side, seeks, unsubscribes, or subscribes again."""
 
+import gc
 from collections.abc import Callable
 
 import pytest
 
+from limiter.limiter import Stream, StreamName
 from tests.proxy.conversation import NOTHING, World, consumer
 from tests.proxy.held_deliveries import holding
 from tests.proxy.wire import (
@@ -14,6 +16,7 @@ from tests.proxy.wire import (
     flow,
     message,
     messages,
+    redeliver,
     seek,
     subscribe,
     success,
@@ -288,3 +291,20 @@ def test_a_consumer_that_asked_to_be_closed_asks_the_broker_for_nothing(make_wor
     client, broker = consumer(make_world(limits={"topics": {limited: {"dispatch": {"messages": 10}}}}))
     client >> [close_consumer(), flow(5)]
     broker << close_consumer()
+
+
+def test_nothing_is_kept_of_a_consumer_that_asked_for_all_again_and_is_over(ten_a_second: World) -> None:
+    client, broker = holding(ten_a_second)
+    (name,) = [stream.name for stream in ten_a_second.engine.registry.live()]
+    assert is_kept(name)
+    client >> [redeliver(epoch=1), close_consumer()]
+    broker >> success(407)
+    ten_a_second.advance(5)
+    assert client.is_read
+    assert not is_kept(name)
+
+
+def is_kept(name: StreamName) -> bool:
+    """Whether the stream of this name, and of no other object that is equal, is in memory."""
+    gc.collect()
+    return any(isinstance(one, Stream) and one.name is name for one in gc.get_objects())
