@@ -91,6 +91,8 @@ class LimiterAccount:
         self._has_streams = self._differs = self._is_named = self._overlaps = self._has_lent = False
         self._unconfirmed_s = self._waited_through_s = 0.0
         self._grant_s = LATE_S
+        self._refused: tuple[Line, float] | None = None
+        """The last line, if it refused something, and the seconds that it hides."""
         self._minutes: dict[int, Minute] = {}
         self._when_over, self._when_short = Spelling(), Spelling()
         self._doubts: dict[str, Doubt] = {}
@@ -505,13 +507,20 @@ class LimiterAccount:
             )
 
     def _look_at_overflow(self, line: Line, on: list[tuple[int, BalanceBounds]]) -> None:
-        """Count refusals as unseen that may have come while the buckets had no room: the line does not tell when."""
+        """Count refusals as unseen that may have come while the buckets had no room: the line does not tell when.
+
+        A client that begins or ends within a line leaves the bucket full for a part of it. So only lines count that lie
+        between two others that refused something.
+        """
+        before, self._refused = self._refused, None
         if line.mode != REJECTING or not line.rejected:
             return
+        goes_on = before is not None and line.at_us[0] - before[0].at_us[1] <= CONTIGUOUS_S * 1e6
+        if before is not None and goes_on and before[1] > 0:
+            self._owing.hide(*before)
         full_s = min(line.overflow[bucket] / held.rate - held.gap_s for bucket, held in on)
         refused_s = max((line.rejected / held.rate for bucket, held in on if bucket == 0), default=inf)
-        if (hidden_s := min(full_s, refused_s)) > 0:
-            self._owing.hide(line, hidden_s)
+        self._refused = line, min(full_s, refused_s) if goes_on else 0.0
 
     def _lacking(
         self, line: Line, on: list[tuple[int, BalanceBounds]], taken: tuple[int, ...], closed_s: float

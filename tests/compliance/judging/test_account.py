@@ -555,6 +555,16 @@ def test_what_a_limit_refuses_in_lines_in_which_its_bucket_had_no_room_may_have_
     assert found.entitlement.whole_waited_s == 0
 
 
+def test_who_begins_and_ends_within_lines_leaves_nothing_unseen():
+    told = {"idle_ms": 0.0, "mode": "reject"} | CALM
+    steady = told | {"rejected_messages": 100, "tokens_messages": 0.5}
+    begins = steady | {"overflow_messages": 59.5, "rejected_messages": 60}
+    ends = steady | {"overflow_messages": 40.0, "rejected_messages": 50}
+    found = judged(lines((50, begins), *[(100, steady)] * 18, (60, ends)))
+    assert (excess(found) < 0, doubts(found)) == (True, set())
+    assert found.entitlement is None
+
+
 def test_no_more_is_owed_than_was_refused():
     found = refusing(9.5, *[0.0] * 19, rejected=2)
     assert found.entitlement.unseen_s == pytest.approx(0.1 + 10 * 0.02)

@@ -109,6 +109,6 @@ def test_the_process_publishes_every_lane_and_tells_when_it_began(tmp_path, serv
 def test_an_address_that_is_none_is_one_line(tmp_path):
     done = publish(tmp_path, [order()], "nowhere")
     assert done.returncode == 1
-    assert done.stderr.startswith("nowhere: ")
+    assert done.stderr.startswith("'nowhere': ")
     assert len(done.stderr.splitlines()) == 1
     assert not began_file(tmp_path).exists()

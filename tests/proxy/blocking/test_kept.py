@@ -210,7 +210,7 @@ def test_killed_at_any_moment_what_was_told_is_blocked_after_the_next_start(path
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("[]", "the body is not a Body: "),
+        ("[]", "the body is not a KeptBlock: "),
         ('{"kind": "user", "name": "u"}', "'user' cannot be blocked"),
         ('{"kind": "role", "name": "other"}', "the body is that of block role 'other'"),
         ('{"kind": "role", "name": "billing", "reason": "two\\nlines"}', "write the reason in one line"),
