@@ -73,13 +73,13 @@ types:
 imports:
 	$(BIN)/lint-imports
 
-# Who shares a broker or a Spark session stays in one process (tests/conftest.py). The real broker's mostly waits, so
-# that everything has three on two cores.
-SHARED := --dist loadgroup --no-loadscope-reorder
+# Two processes. Who shares a broker or a Spark session stays in one of them (tests/conftest.py). A third one would take
+# the processor from what the real broker's tests measure.
+SHARED := -n 2 --dist loadgroup --no-loadscope-reorder
 QUICK  := not whole and not real and not spark and not slow and not prometheus and not jdk
 
 quick:
-	$(BIN)/pytest -q -n 2 $(SHARED) -m "$(QUICK)"
+	$(BIN)/pytest -q $(SHARED) -m "$(QUICK)"
 
 # What mypyc compiles is run as Python, too, by the properties, the machines and the conversations of it. Not these: their
 # minutes of traffic go over the same sums again and again.
@@ -89,8 +89,8 @@ SIMULATIONS := $(addprefix --ignore=tests/limiter/,test_backfilling.py test_fair
 
 unit:
 	@echo "what is compiled, interpreted; then everything"
-	$(BIN)/pytest -q -n 2 $(SHARED) -p tests.interpreted -m "$(QUICK)" $(SIMULATIONS) $(COMPILED)
-	$(BIN)/pytest -n 3 $(SHARED)
+	$(BIN)/pytest -q $(SHARED) -p tests.interpreted -m "$(QUICK)" $(SIMULATIONS) $(COMPILED)
+	$(BIN)/pytest $(SHARED)
 
 format: env ## Format and mend what ruff can mend
 	$(BIN)/ruff format .

@@ -62,6 +62,8 @@ def unbalanced(intervals: DataFrame, limits: DataFrame, torn: Collection[tuple[s
 
 
 _SAME_WAIT_MS = 2.0
+_DECISION_MS = 250.0
+"""For how long an entry of a worker may be under way to the supervisor and back on a busy machine, held by no limit."""
 
 
 def _least_wait_ms(own: WindowSpec) -> Column:
@@ -74,7 +76,7 @@ def _least_wait_ms(own: WindowSpec) -> Column:
     gone = F.col("passed_messages") + F.col("dropped_messages") + F.coalesce("rejected_messages", F.lit(0))
     stays = F.coalesce(F.lag("held_messages").over(own), F.lit(0)) > gone
     through = F.when(stays, F.col("duration_ms")).otherwise(F.lit(0.0))
-    return F.greatest(held_ms(), through, F.col("delay_max_ms") - before)
+    return F.greatest(held_ms(), through, F.col("delay_max_ms") - before - _DECISION_MS)
 
 
 _SETTINGS = tuple((level, record) for level in limiting.LEVELS if not level.is_of_system for record in level.settings)

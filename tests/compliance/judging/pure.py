@@ -164,7 +164,7 @@ def denied_waits(lines: Iterable[Any]) -> list[tuple[IntervalLine, float]]:
         least_ms = max(
             min(line.duration_ms, held_ms(line)),
             line.duration_ms if stays else 0.0,
-            line.delay_max_ms - (held_ms(before) if before else 0.0),
+            line.delay_max_ms - (held_ms(before) if before else 0.0) - DECISION_MS,
         )
         if least_ms > min(line.throttled_ms, line.duration_ms) + SAME_WAIT_MS:
             found.append((line, least_ms))
@@ -172,6 +172,7 @@ def denied_waits(lines: Iterable[Any]) -> list[tuple[IntervalLine, float]]:
 
 
 SAME_WAIT_MS = 2.0
+DECISION_MS = 250.0
 
 
 def passed_of(one: tuple[str, int]) -> int:

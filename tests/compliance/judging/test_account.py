@@ -613,14 +613,14 @@ def test_a_stream_that_denies_how_long_it_held_something_contradicts_itself(stre
     assert len(denied_waits(log.lines)) >= len(log.lines) // 2 - 1
 
 
-def test_a_delay_may_have_begun_before_the_line():
+def test_a_delay_may_have_begun_before_the_line_and_have_been_a_decision():
     log = PlantedLog()
     held = {"held_messages": 5, "held_since": BEGIN + timedelta(seconds=0.2), "throttled_ms": 800.0}
     log.interval(0, offered=5, **held)
     log.second += 1
-    log.interval(5, offered=0, held_messages=0, throttled_ms=100.0, delay_max_ms=900.0)
+    log.interval(5, offered=0, held_messages=0, throttled_ms=100.0, delay_max_ms=1150.0)
     assert denied_waits(log.lines) == []
-    log.lines[-1] = replaced(log.lines[-1], delay_max_ms=903.0)
+    log.lines[-1] = replaced(log.lines[-1], delay_max_ms=1153.0)
     assert [waited for _, waited in denied_waits(log.lines)] == [pytest.approx(103.0)]
 
 
