@@ -46,8 +46,10 @@ def unbalanced(intervals: DataFrame, limits: DataFrame, torn: Collection[tuple[s
     lines = intervals.withColumns({f"over_{unit}": amount for unit, amount in over.items()})
     lines = lines.withColumn("waited_ms", _least_wait_ms(own))
     is_unbalanced = (F.col("over_messages") != 0) | (F.col("over_bytes") != 0)
+    # A proxy whose lines have `limit_levels` tells since when something is held.
+    is_silent = F.col("limit_levels").isNotNull() & (F.col("held_messages") > 0) & F.col("held_since").isNull()
     is_denied = F.col("waited_ms") > F.least("throttled_ms", "duration_ms") + _SAME_WAIT_MS
-    broken = lines.where(is_unbalanced | is_denied)
+    broken = lines.where(is_unbalanced | is_silent | is_denied)
     for proxy_id, boot_id in torn:
         broken = broken.where((F.col("proxy_id") != proxy_id) | (F.col("boot_id") != boot_id))
     said = F.format_string(
@@ -58,7 +60,9 @@ def unbalanced(intervals: DataFrame, limits: DataFrame, torn: Collection[tuple[s
     denied = F.format_string(
         "a stream held something for %.3f ms at the least, and says that it waited %.3f ms", "waited_ms", "throttled_ms"
     )
-    return _doubts_of("stream", F.when(is_unbalanced, said).otherwise(denied), broken, limits)
+    silent = F.format_string("a stream held %d messages, and does not say since when", "held_messages")
+    what = F.when(is_unbalanced, said).when(is_silent, silent).otherwise(denied)
+    return _doubts_of("stream", what, broken, limits)
 
 
 _SAME_WAIT_MS = 2.0

@@ -166,7 +166,8 @@ def denied_waits(lines: Iterable[Any]) -> list[tuple[IntervalLine, float]]:
             line.duration_ms if stays else 0.0,
             line.delay_max_ms - (held_ms(before) if before else 0.0) - DECISION_MS,
         )
-        if least_ms > min(line.throttled_ms, line.duration_ms) + SAME_WAIT_MS:
+        is_silent = line.limit_levels is not None and line.held_messages > 0 and line.held_since is None
+        if is_silent or least_ms > min(line.throttled_ms, line.duration_ms) + SAME_WAIT_MS:
             found.append((line, least_ms))
     return found
 

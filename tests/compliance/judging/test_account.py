@@ -613,6 +613,15 @@ def test_a_stream_that_denies_how_long_it_held_something_contradicts_itself(stre
     assert len(denied_waits(log.lines)) >= len(log.lines) // 2 - 1
 
 
+@pytest.mark.parametrize(("levels", "is_told"), [("topic", True), (None, False)])
+def test_only_an_older_line_need_not_say_since_when_something_is_held(levels, is_told):
+    log = PlantedLog()
+    for _ in range(3):
+        log.interval(100, offered=100, held_messages=20, throttled_ms=1000.0, limit_levels=levels)
+        log.second += 1
+    assert (len(denied_waits(log.lines)) == len(log.lines)) is is_told
+
+
 def test_a_delay_may_have_begun_before_the_line_and_have_been_a_decision():
     log = PlantedLog()
     held = {"held_messages": 5, "held_since": BEGIN + timedelta(seconds=0.2), "throttled_ms": 800.0}

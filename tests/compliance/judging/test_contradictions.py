@@ -139,7 +139,7 @@ def test_a_stream_that_holds_something_does_not_vanish(spark):
 
 
 def test_a_stream_that_held_something_for_longer_than_it_waited_contradicts_itself(spark):
-    """Each of the three ways to see it, and one that waited as it should."""
+    """Each of the three ways to see it, one that hides it, and one that waited as it should."""
     found = {}
     held: dict[str, object] = {"held_messages": 50, "held_bytes": 5000, "limit_levels": "topic"}
     since: dict[str, object] = {"held_since": BEGIN - timedelta(seconds=1)}
@@ -148,7 +148,8 @@ def test_a_stream_that_held_something_for_longer_than_it_waited_contradicts_itse
         "honest": since | {"throttled_ms": 1000.0, "delay_max_ms": 1500.0},
         "since": since | {"throttled_ms": 900.0},
         "delay": {"held_messages": 0, "held_bytes": 0, "delay_max_ms": 953.0, "throttled_ms": 700.0},
-        "stays": {"throttled_ms": 0.0},
+        "stays": {"throttled_ms": 0.0, "limit_levels": None},
+        "silent": {"throttled_ms": 1000.0},
     }
     for name, more in cases.items():
         log = PlantedLog(proxy_id=name)
@@ -177,6 +178,7 @@ def test_a_stream_that_held_something_for_longer_than_it_waited_contradicts_itse
             "a stream held something for 703.000 ms at the least, and says that it waited 700.000 ms",
             3,
         ),
+        "silent": ("stream", "a stream held 50 messages, and does not say since when", 3),
         "stays": (
             "stream",
             "a stream held something for 1000.000 ms at the least, and says that it waited 0.000 ms",
