@@ -153,11 +153,13 @@ def written(name, lines, *, clock_step=None, boot_id="boot-1", begin=None):
             origin += timedelta(seconds=clock_step[1])
         end = origin + timedelta(milliseconds=line.at_ms + line.duration_ms)
         span = {"start": start, "end": end, "duration_ms": float(line.duration_ms)}
-        if line.offered or line.passed or line.waited_ms or dropped:
+        is_busy = line.offered or line.passed or line.waited_ms
+        if is_busy or dropped:
             limits = {"limit_messages": float(line.rate), "throttled_ms": float(line.waited_ms)}
             counts = {"offered": line.offered, "held_messages": held, "held_bytes": held * 100}
             counts |= {"dropped_messages": dropped, "dropped_bytes": dropped * 100}
             log.interval(line.passed, **span, **limits, **counts)
+        if is_busy:
             entries = {"largest_entry_messages": line.largest, "largest_entry_bytes": line.largest * 100}
             limits = {"rate": float(line.rate), "burst_messages": float(line.burst)}
             log.limit(line.passed, **span, **limits, **entries, throttled_ms=float(line.waited_ms))
