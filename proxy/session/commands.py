@@ -38,12 +38,10 @@ from protocol.pulsar_pb2 import (
     CommandUnsubscribe,
     CommandWatchTopicList,
     CommandWatchTopicListClose,
-    InvalidTopicName,
     NotAllowedError,
     ServerError,
     ServiceNotReady,
 )
-from protocol.topic_name import parse_topic
 from protocol.walk import read_command, schema_data_in
 from proxy.observe.counters import Counters
 from proxy.refusals import (
@@ -60,7 +58,7 @@ from proxy.session.data_path import FrameWriter
 from proxy.session.handshake import longest_frame, offers_more
 from proxy.session.lookups import Question, SessionLookups
 from proxy.session.responses import Requests
-from proxy.session.streams import Streams
+from proxy.session.streams import Streams, topic_named
 from proxy.session.transport import PeerTransport
 
 _REFUSED: dict[int, Callable[[int, ServerError, str], bytes]] = {
@@ -282,11 +280,7 @@ class ClientCommands:
         return self._lookups.asked_about(command)
 
     def _create_schema(self, command: CommandGetOrCreateSchema) -> bytes:
-        try:
-            topic = parse_topic(command.topic)
-        except ValueError as error:
-            raise RefusedError(InvalidTopicName, str(error)) from None
-        self._blocks.check_schema(topic, command.producer_name, NotAllowedError)
+        self._blocks.check_schema(topic_named(command.topic), command.producer_name, NotAllowedError)
         return self._lookups.asked_about(command)
 
     def _watch(self, command: CommandWatchTopicList) -> bytes:

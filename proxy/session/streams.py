@@ -116,6 +116,18 @@ class NameTooLongError(ProtocolError):
 Opening = CommandProducer | CommandSubscribe
 
 
+def topic_named(name: str) -> TopicName:
+    """Return the topic that a client's command names.
+
+    Raises:
+        RefusedError: If that is no valid name.
+    """
+    try:
+        return parse_topic(name)
+    except ValueError as error:
+        raise RefusedError(InvalidTopicName, str(error)) from None
+
+
 class Streams:
     """Opens and closes streams as the commands of a session ask.
 
@@ -182,10 +194,7 @@ class Streams:
         Raises:
             RefusedError: If the topic's name is invalid, or some name is too long.
         """
-        try:
-            topic = parse_topic(command.topic)
-        except ValueError as error:
-            raise RefusedError(InvalidTopicName, str(error)) from None
+        topic = topic_named(command.topic)
         if isinstance(command, CommandProducer):
             name = StreamName(
                 "publish",

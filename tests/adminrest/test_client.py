@@ -32,14 +32,18 @@ class Broker(BaseHTTPRequestHandler):
         pass
 
 
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with HTTPServer(("127.0.0.1", 0), Broker) as server:
+def _served(server: HTTPServer) -> Iterator[str]:
+    with server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
         thread.join()
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    yield from _served(HTTPServer(("127.0.0.1", 0), Broker))
 
 
 def test_an_answer_is_read_as_it_is_or_as_json(url: str) -> None:
@@ -110,12 +114,7 @@ class Keeping(BaseHTTPRequestHandler):
 @pytest.fixture
 def keeping() -> Iterator[str]:
     Keeping.ports, Keeping.stands = [], threading.Barrier(2)
-    with ThreadingHTTPServer(("127.0.0.1", 0), Keeping) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    yield from _served(ThreadingHTTPServer(("127.0.0.1", 0), Keeping))
 
 
 def test_within_the_block_gets_share_a_connection_and_outside_each_has_its_own(keeping: str) -> None:
