@@ -16,16 +16,16 @@ from protocol.endpoint import Endpoint
 from proxy.admin.app import Guards, Parts, Readiness, admin_app, metrics_app
 from proxy.admin.auth import Authenticator
 from proxy.admin.forwarding.forwarder import Forwarder
+from proxy.admin.listener import Connections, Listener, RequestLimits
 from proxy.admin.metrics import SluiceCollector
 from proxy.admin.rejections import RejectionLog
 from proxy.admin.routes.status import Run
-from proxy.admin.server import Connections, Listener, RequestLimits
 from proxy.blocking.kept import BlockDesk, KeptBlocks
 from proxy.change_log import ChangeLog, FileSays, Told, difference
 from proxy.config.limits import Limits
 from proxy.config.model import Config
 from proxy.config.watching import fingerprints
-from proxy.engine import NearEngine
+from proxy.near_engine import NearEngine
 from proxy.observe.access_log import AccessLog, open_access_log
 from proxy.observe.counters import Counters, NamespaceTotals
 from proxy.observe.intervals import Intervals

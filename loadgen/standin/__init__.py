@@ -2,8 +2,7 @@
 
 The way of a message through the files:
 
-    server.py        sockets: chunks in, chunks out
-    connection.py    chunk → frames → the handler of each command; lookups
+    server.py        sockets, chunk → frames → the handler of each command; lookups
     streams.py       producers and consumers of a connection: their commands and frames
     broker.py        topic names → topics, their counts and schemas; the subscriptions that have something to do
     subscription.py  who gets which entry: a selection for each subscription type

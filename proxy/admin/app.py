@@ -16,6 +16,7 @@ from proxy.admin.auth import Authenticator
 from proxy.admin.forwarding.forwarder import Forwarder
 from proxy.admin.forwarding.paths import PREFIXES
 from proxy.admin.handlers import TEXT, described
+from proxy.admin.listener import RequestLimits
 from proxy.admin.openapi import OpenApiRest
 from proxy.admin.rejections import refusal
 from proxy.admin.routes.blocks import BlockRest
@@ -25,10 +26,9 @@ from proxy.admin.routes.policies import AuditRest, PoliciesRest
 from proxy.admin.routes.pulsar import pulsar_routes
 from proxy.admin.routes.status import Counts, Run, StatusRest
 from proxy.admin.routes.streams import StreamRest
-from proxy.admin.server import RequestLimits
 from proxy.blocking.kept import BlockDesk
 from proxy.brokers.targets import TargetRefusedError
-from proxy.engine import NearEngine
+from proxy.near_engine import NearEngine
 from proxy.policies.service import PolicyService
 from proxy.reload import Reloader
 from proxy.session.engine import Engine

@@ -10,9 +10,9 @@ from prometheus_client.registry import Collector
 from limiter.limiter import Stream
 from proxy.admin.forwarding.broker import ForwardOutcome
 from proxy.admin.rejections import Rejection
-from proxy.admission import What
+from proxy.admission_control import What
 from proxy.blocking.rules import Kind
-from proxy.engine import NearEngine
+from proxy.near_engine import NearEngine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import LATENESS_NS, Counters, DirectionTotals, NamespaceTotals
 

@@ -12,7 +12,7 @@ from limiter.activity import ActivityReader
 from limiter.policies import Policies
 from proxy.admin.metrics import SluiceCollector
 from proxy.config.model import Config
-from proxy.engine import NearEngine
+from proxy.near_engine import NearEngine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import Counters, NamespaceTotals
 from proxy.observe.log_lines import Writer

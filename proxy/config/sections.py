@@ -207,7 +207,7 @@ _OFF = "0: any number"
 class AdmissionBounds(BaseModel):
     """Bounds of connections, lookups and streams; a request beyond one of them is refused.
 
-    Each key is one of `proxy.admission.What`.
+    Each key is one of `proxy.admission_control.What`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

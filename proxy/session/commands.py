@@ -52,12 +52,12 @@ from proxy.refusals import (
     schema_not_created,
     schema_refused,
 )
-from proxy.session.admission import UndecidedError
 from proxy.session.blocking import SessionBlocks, reopening_error
 from proxy.session.data_path import FrameWriter
 from proxy.session.handshake import longest_frame, offers_more
 from proxy.session.lookups import Question, SessionLookups
 from proxy.session.responses import Requests
+from proxy.session.session_admission import UndecidedError
 from proxy.session.streams import Streams, topic_named
 from proxy.session.transport import PeerTransport
 

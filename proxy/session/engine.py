@@ -1,6 +1,6 @@
 """What all sessions of a process share: budgets, allow-list, counters, and whoever keeps their limits.
 
-NearEngine is the one whose limits are in this process (`proxy/engine.py`), FarEngine the one whose limits are in
+NearEngine is the one whose limits are in this process (`proxy/near_engine.py`), FarEngine the one whose limits are in
 another (`workers/far.py`).
 """
 
@@ -20,8 +20,8 @@ from proxy.observe.connection import Connection
 from proxy.observe.counters import Counters
 from proxy.observe.operator_log import HoldLog, OversizedBatchLog
 from proxy.observe.rejects import Rejects
-from proxy.session.admission import SessionAdmission
 from proxy.session.broker_connector import BrokerConnector
+from proxy.session.session_admission import SessionAdmission
 from proxy.session.transport import PeerTransport, TransportContext
 
 

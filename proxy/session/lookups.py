@@ -22,14 +22,14 @@ from protocol.pulsar_pb2 import (
     ServiceNotReady,
     TooManyRequests,
 )
-from proxy.admission import NotAdmittedError
+from proxy.admission_control import NotAdmittedError
 from proxy.brokers.lookup import Redirected, broker_in, follow, no_broker_found, through_proxy
 from proxy.budgets import Claim
 from proxy.refusals import TOO_MUCH_KEPT, RefusedError
 from proxy.runtime import Tasks
-from proxy.session.admission import SessionAdmission
 from proxy.session.engine import Engine
 from proxy.session.responses import Requests
+from proxy.session.session_admission import SessionAdmission
 
 Question = CommandPartitionedTopicMetadata | CommandGetTopicsOfNamespace | CommandGetSchema | CommandGetOrCreateSchema
 """What asks a broker to look into its metadata, beside a lookup. Pulsar has a bound for the first two alone."""

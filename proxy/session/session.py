@@ -27,7 +27,6 @@ from proxy.budgets import Budget, Claim, Share
 from proxy.observe.connection import Connection
 from proxy.refusals import NO_REQUEST, request_refused
 from proxy.runtime import Tasks
-from proxy.session.admission import SessionAdmission
 from proxy.session.blocking import BlockedClientResponder, SessionBlocks
 from proxy.session.commands import BrokerCommands, ClientCommands
 from proxy.session.data_path import DataPath, FrameWriter, HeldMemory, PendingPublishes
@@ -37,6 +36,7 @@ from proxy.session.handshake import GREETINGS, WELCOMES, read_greeting
 from proxy.session.lookups import SessionLookups
 from proxy.session.parse_cache import LONGEST_KNOWN
 from proxy.session.responses import Rejections, Requests, error_for
+from proxy.session.session_admission import SessionAdmission
 from proxy.session.streams import Streams
 from proxy.session.transport import Cause, PeerTransport, TransportOwner
 

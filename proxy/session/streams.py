@@ -41,14 +41,14 @@ from protocol.pulsar_pb2 import (
     TooManyRequests,
 )
 from protocol.topic_name import TopicName, parse_topic
-from proxy.admission import NotAdmittedError
+from proxy.admission_control import NotAdmittedError
 from proxy.budgets import Claim
 from proxy.observe.connection import Connection, client_of
 from proxy.refusals import NO_REQUEST, TOO_MANY_DEBTS, TOO_MUCH_KEPT, RefusedError, request_refused
-from proxy.session.admission import SessionAdmission, error_of
 from proxy.session.data_path import DataPath
 from proxy.session.engine import Engine
 from proxy.session.responses import Requests
+from proxy.session.session_admission import SessionAdmission, error_of
 
 MOST_GIVEN_UP = 1000
 """Most PRODUCERs of one connection that are kept; the oldest is forgotten, and its late answer ends the connection."""

@@ -14,7 +14,7 @@ from limiter.workers.letters import Closed, Letter, Opened
 from protocol.topic_name import parse_topic
 from proxy.blocking.blocklist import NOTHING_ENDED, EndedByRule
 from proxy.blocking.rules import Key, Kind, Rule
-from proxy.engine import NearEngine
+from proxy.near_engine import NearEngine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.connection import Connection, client_of
 from proxy.observe.log_lines import LineSpan

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from limiter.admission import Slot
 from limiter.workers.letters import Letter
 from protocol.topic_name import parse_topic
-from proxy.admission import Admission, NotAdmittedError
+from proxy.admission_control import Admission, NotAdmittedError
 from proxy.workers.letters import Accepted, Admitted, Enter, Left, NotAdmitted
 
 

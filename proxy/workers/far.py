@@ -10,8 +10,8 @@ from limiter.workers.far_permits import FarPermits
 from proxy.config.model import Config
 from proxy.observe.connection import Connection
 from proxy.observe.counters import Counters
-from proxy.session.admission import SessionAdmission
 from proxy.session.engine import Engine
+from proxy.session.session_admission import SessionAdmission
 from proxy.session.transport import PeerTransport
 from proxy.workers.far_admission import FarAdmission, FarSessionAdmission
 

@@ -1,7 +1,7 @@
 """What a worker and its supervisor tell each other beside what concerns limits (`limiter/workers/letters.py`)."""
 
 from limiter.workers.letters import Letter, Report, Verdict
-from proxy.admission import Asked
+from proxy.admission_control import Asked
 
 Whose = tuple[int, str, str, str, str, str]
 """A connection: number, address, version, client's role, role, broker."""

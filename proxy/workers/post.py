@@ -12,7 +12,7 @@ import structlog
 
 from protocol.endpoint import Endpoint
 from proxy.config.model import Config
-from proxy.engine import NearEngine
+from proxy.near_engine import NearEngine
 from proxy.runtime import Tasks
 from proxy.workers.desk import Desk
 from proxy.workers.letters import Hello, Stop

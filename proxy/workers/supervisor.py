@@ -13,7 +13,7 @@ from limiter.limiter import Limiter, Stream
 from limiter.workers.court import Court
 from protocol.endpoint import Endpoint
 from proxy.blocking.rules import Key
-from proxy.engine import NearEngine
+from proxy.near_engine import NearEngine
 from proxy.observe.access_log import AccessLog
 from proxy.workers.desk import Desk
 from proxy.workers.letters import Kept

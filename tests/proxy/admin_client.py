@@ -13,13 +13,13 @@ from limiter.rates import DIRECTIONS, Limit
 from proxy.admin.app import Guards, Parts, Readiness, admin_app
 from proxy.admin.auth import Authenticator
 from proxy.admin.forwarding.forwarder import Forwarder
+from proxy.admin.listener import RequestLimits
 from proxy.admin.metrics import SluiceCollector
 from proxy.admin.rejections import RejectionLog
 from proxy.admin.routes.status import Run
-from proxy.admin.server import RequestLimits
 from proxy.blocking.kept import BlockDesk, KeptBlocks
 from proxy.config.model import Config, ConfigError
-from proxy.engine import NearEngine
+from proxy.near_engine import NearEngine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import Counters, NamespaceTotals
 from proxy.observe.log_lines import Writer

@@ -20,7 +20,7 @@ from accesslog.record import Line
 from protocol.frames import FrameCutter
 from protocol.pulsar_pb2 import CommandProducerSuccess
 from proxy.config.model import Config
-from proxy.engine import NearEngine
+from proxy.near_engine import NearEngine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import Counters, NamespaceTotals
 from proxy.observe.intervals import Intervals

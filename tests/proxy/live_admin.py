@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from limiter.policies import Policies
+from proxy.admin.listener import Connections, Listener
 from proxy.admin.rejections import RejectionLog
-from proxy.admin.server import Connections, Listener
 from proxy.blocking.blocklist import Blocklist
 from proxy.blocking.kept import KeptBlocks
 from proxy.blocking.rules import Rule

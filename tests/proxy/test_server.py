@@ -14,7 +14,7 @@ import pytest
 import uvloop
 
 from proxy.config.model import Config
-from proxy.engine import NearEngine
+from proxy.near_engine import NearEngine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import Counters, NamespaceTotals
 from proxy.observe.intervals import Intervals

@@ -21,7 +21,7 @@ from yarl import URL
 
 from protocol.endpoint import Endpoint
 from proxy.admin.forwarding.paths import PREFIXES, why_not
-from proxy.admin.server import connection_of
+from proxy.admin.listener import connection_of
 from proxy.brokers.targets import TargetRefusedError, Targets
 from proxy.config.model import Config, ConfigError
 from proxy.config.sections import AdminForward

@@ -37,8 +37,8 @@ from proxy.admin.forwarding.paths import (
     together,
     why_not,
 )
+from proxy.admin.listener import connection_of
 from proxy.admin.rejections import Rejection, RejectionLog, refusal
-from proxy.admin.server import connection_of
 from proxy.config.model import Config
 from proxy.observe.counters import Counters
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from proxy.admin.listener import AdminConnection, Connections
 from proxy.admin.rejections import RejectionLog
-from proxy.admin.server import AdminConnection, Connections
 from tests.manual_clock import ManualClock
 from tests.proxy.fake_transport import FakeTransport
 from tests.proxy.manual_loop import ManualLoop

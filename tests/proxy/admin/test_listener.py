@@ -12,8 +12,8 @@ import pytest
 import uvloop
 from aiohttp import web
 
+from proxy.admin.listener import Connections, Listener
 from proxy.admin.rejections import RejectionLog
-from proxy.admin.server import Connections, Listener
 from tests.manual_clock import ManualClock
 from tests.proxy.certificates import Authority
 from tests.proxy.endpoints import web_at
@@ -170,7 +170,7 @@ def test_many_that_say_nothing_keep_nobody_out(make_loop, authority: Authority, 
 def test_who_does_not_finish_a_request_is_ended(
     make_loop, authority: Authority, monkeypatch: pytest.MonkeyPatch, said: bytes, *, is_secure: bool
 ) -> None:
-    monkeypatch.setattr("proxy.admin.server.GRACE_S", 0.0)
+    monkeypatch.setattr("proxy.admin.listener.GRACE_S", 0.0)
     server = server_context(authority) if is_secure else None
 
     async def test() -> None:

@@ -10,8 +10,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from structlog.testing import capture_logs
 
+from proxy.admin.listener import Connections, Listener, RequestLimits
 from proxy.admin.rejections import RejectionLog
-from proxy.admin.server import Connections, Listener, RequestLimits
 from proxy.config.sections import AdminAccess
 from tests.proxy.admin_client import Admin
 from tests.proxy.endpoints import web_at
@@ -58,7 +58,7 @@ async def test_paths_that_are_not_there_and_wrong_tokens_count_too(make_admin, t
 
 
 async def test_each_address_has_a_rate_of_its_own_and_the_table_of_them_is_bounded(monkeypatch) -> None:
-    monkeypatch.setattr("proxy.admin.server.MOST_CALLERS", 50)
+    monkeypatch.setattr("proxy.admin.listener.MOST_CALLERS", 50)
     bounds = request_bounds(rate="1/h", burst=1)
     for number in range(200):
         for expected in (200, 429):

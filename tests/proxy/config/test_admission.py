@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from proxy.admission import What
+from proxy.admission_control import What
 from proxy.config.model import Config, ConfigError, load_config
 from proxy.config.sections import AdmissionBounds
 

@@ -16,9 +16,9 @@ from protocol.pulsar_pb2 import (
     ServiceNotReady,
     TooManyRequests,
 )
-from proxy.admission import NotAdmittedError, What
+from proxy.admission_control import NotAdmittedError, What
 from proxy.refusals import lookup_refused, metadata_refused
-from proxy.session.admission import error_of
+from proxy.session.session_admission import error_of
 from tests.proxy.blocks import metadata
 from tests.proxy.conversation import NOTHING, Peer, World
 from tests.proxy.wire import (

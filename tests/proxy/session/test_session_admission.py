@@ -11,7 +11,7 @@ from protocol.pulsar_pb2 import (
     ProducerBusy,
     ServiceNotReady,
 )
-from proxy.admission import What
+from proxy.admission_control import What
 from tests.proxy.conversation import BROKER, NOTHING, Peer, World
 from tests.proxy.wire import (
     OTHER_TOPIC,

@@ -27,9 +27,9 @@ from proxy.config.model import ClientMemory
 from proxy.observe.connection import Connection
 from proxy.refusals import NO_REQUEST, RefusedError
 from proxy.session import streams
-from proxy.session.admission import LocalAdmission
 from proxy.session.data_path import DataPath, FrameWriter, HeldMemory
 from proxy.session.responses import Rejections, Requests
+from proxy.session.session_admission import LocalAdmission
 from proxy.session.streams import NameTooLongError, Opening, Streams
 from proxy.session.transport import Throttled
 from tests.proxy.conversation import World

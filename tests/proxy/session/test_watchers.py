@@ -15,7 +15,7 @@ from protocol.pulsar_pb2 import (
     ServiceNotReady,
     TooManyRequests,
 )
-from proxy.admission import What
+from proxy.admission_control import What
 from proxy.session import lookups
 from proxy.session.lookups import WATCHER_MEMORY
 from tests.proxy.blocks import block

@@ -9,9 +9,9 @@ from limiter.policies import Policies, Value
 from limiter.rates import Limit, rate
 from limiter.workers.court import Court
 from limiter.workers.letters import Closed, Letter, Opened, Passed, Ticket
-from proxy.admission import What
+from proxy.admission_control import What
 from proxy.config.model import Config
-from proxy.engine import NearEngine
+from proxy.near_engine import NearEngine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import Counters
 from proxy.workers.desk import Desk

@@ -4,7 +4,7 @@ import pytest
 
 from limiter.policies import Policies
 from limiter.workers.letters import Letter
-from proxy.admission import Admission, Asked, What
+from proxy.admission_control import Admission, Asked, What
 from proxy.config.model import Config
 from proxy.observe.counters import Counters
 from proxy.workers.doorkeeper import Doorkeeper

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from protocol.commands import encode
 from protocol.pulsar_pb2 import CommandCloseProducer, CommandProducer, CommandProducerSuccess, ProducerBusy
-from proxy.admission import What
+from proxy.admission_control import What
 from tests.proxy.blocks import block, metadata
 from tests.proxy.conversation import BROKER, NOTHING, Peer, World
 from tests.proxy.wire import (

@@ -12,7 +12,7 @@ from aiohttp.test_utils import TestServer
 from multidict import CIMultiDict
 from yarl import URL
 
-from proxy.admin.server import Connections, Listener
+from proxy.admin.listener import Connections, Listener
 from tests.proxy.admin_client import Admin
 from tests.proxy.endpoints import web_at
 

@@ -21,7 +21,7 @@ from protocol.pulsar_pb2 import (
     TooManyRequests,
 )
 from protocol.topic_name import TopicName
-from proxy.admission import Admission, Asked, NotAdmittedError, What
+from proxy.admission_control import Admission, Asked, NotAdmittedError, What
 from proxy.observe.connection import Connection
 from proxy.observe.rejects import Rejects
 from proxy.session.events import CloseReason, SessionEnd

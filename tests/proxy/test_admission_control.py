@@ -9,7 +9,7 @@ from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.rates import NANOS_PER_SECOND, Limit, Rate
 from protocol.topic_name import parse_topic
-from proxy.admission import Admission, Asked, NotAdmittedError, What, kept_as
+from proxy.admission_control import Admission, Asked, NotAdmittedError, What, kept_as
 from proxy.config.model import Config
 from proxy.observe.counters import Counters
 from tests.manual_clock import ManualClock

@@ -10,13 +10,13 @@ from limiter.policies import Change, Policies
 from limiter.registry import Kept, Registry
 from limiter.scheduler import Scheduler
 from limiter.shadow import ShadowLimiter
-from proxy.admission import Admission
+from proxy.admission_control import Admission
 from proxy.budgets import ENTRY_OVERHEAD
 from proxy.config.model import Config
 from proxy.observe.connection import Connection
 from proxy.observe.counters import Counters
-from proxy.session.admission import LocalAdmission, SessionAdmission
 from proxy.session.engine import Engine
+from proxy.session.session_admission import LocalAdmission, SessionAdmission
 from proxy.session.transport import PeerTransport
 
 
