@@ -36,8 +36,8 @@ _NAME: dict[Kind, Callable[[StreamName], str]] = {
 class SessionBlocks:
     """Blocks of one session's streams: refuses what is blocked before the broker hears of it, and ends what is later.
 
-    The end of a stream is told on both legs: to the client as a broker would, which makes it look the topic up and open
-    anew, and there it gets the error; to the broker as a client would, with a request of the proxy's own.
+    Both peers are told of a stream's end: the client as a broker would, which makes it look the topic up and open
+    anew, and there it gets the error; the broker as a client would, with a request of the proxy's own.
 
     Args:
         blocklist: The rules.

@@ -519,7 +519,7 @@ class Session(TransportOwner):
     # ---- handshake
 
     def greeted(self, max_frame: int) -> None:
-        """Record that the broker accepted the client; its frame size, if it names one (else 0), holds on both legs."""
+        """Record that the broker accepted the client; its frame size (0: it names none) holds for both peers."""
         self._engine.connector.finish(self)
         if max_frame > 0:
             self.max_frame = max_frame

@@ -90,7 +90,7 @@ class Cause(StrEnum):
     REFUSALS = "refusals"
     """Errors to its client wait for receipts that the broker has not sent."""
     WRITE_BUFFER = "write_buffer"
-    """The other leg does not take what was read."""
+    """The other peer does not take what was read."""
     TURN = "turn"
     """The peer sent many small frames or many bytes in a row, or many may be read on at once: others go first."""
     REPLIES = "replies"
@@ -295,9 +295,9 @@ Bytes = bytes | bytearray | memoryview
 
 WRITE_BUFFER_HIGH: Final = 512 * 1024
 WRITE_BUFFER_LOW: Final = 128 * 1024
-"""Bytes waiting for a slow reader at which the other leg is no longer read, and is read again."""
+"""Bytes waiting for a slow reader at which the other peer is no longer read, and is read again."""
 MOST_PIECES: Final = 4096
-"""Waiting pieces, of however few bytes, at which the other leg is not read until all are taken. Each takes up to 200
+"""Waiting pieces, of however few bytes, at which the other peer is not read until all are taken. Each takes up to 200
 bytes of the transport's beside its own, and a peer may send byte by byte."""
 GATHER_MOST: Final = 256 * 1024
 """Gathered bytes at which a writer is flushed before the end of the loop's turn."""
@@ -436,7 +436,7 @@ class SocketWriter:
     def tell(self, unsent: int, seconds: float) -> None:
         """Report that the peer has taken nothing of `unsent` bytes for `seconds`; 0 of both if it took something."""
         if self._transport is not None:
-            self._transport.get_protocol().not_taken(unsent, seconds)  # type: ignore[attr-defined] # it is the leg
+            self._transport.get_protocol().not_taken(unsent, seconds)  # type: ignore[attr-defined] # it is the PeerTransport
 
     def _count(self, size: i64) -> None:
         self._sent += size
@@ -449,7 +449,7 @@ class SocketWriter:
                 self._unsent.watch(self)
 
     def _look_at_pieces(self) -> None:
-        """Reset the number of pieces if all are taken; else stop reading the other leg until they are."""
+        """Reset the number of pieces if all are taken; else stop reading the other peer until they are."""
         if self.unsent() == 0:
             self._pieces = 0
         elif self._transport is not None:

@@ -1,4 +1,4 @@
-"""The request ids of conversations: tests say the client's on both legs, and what stands on the wire is looked up here.
+"""The request ids of conversations: tests say the client's to both peers, and those on the wire are looked up here.
 
 `tests/proxy/session/test_requests.py` looks at the ids themselves.
 """

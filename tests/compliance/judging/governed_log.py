@@ -8,19 +8,19 @@ from limiter.levels import Setting
 from limiter.limiter import Entry, Limiter, Stream, StreamName, rejecting
 from limiter.policies import Value
 from limiter.rates import NANOS_PER_SECOND, Limit, Mode
-from tests.compliance.judging.gate_log import GateLog, some_limit
+from tests.compliance.judging.scheduler_log import SchedulerLog, some_limit
 from tests.limiter.world import Governed
 
 MODES: tuple[Mode, ...] = ("enforce", "enforce", "observe", "reject")
 
 
-class GovernedLog(GateLog):
-    """A registry and its gate, and the lines that were written so far."""
+class GovernedLog(SchedulerLog):
+    """A registry and its scheduler, and the lines that were written so far."""
 
     def __init__(self, chance: Random) -> None:
         super().__init__(chance)
         self.world: Any = self.make_world()
-        self.journal, self.gate = self.world.journal, self.world.scheduler
+        self.journal, self.scheduler = self.world.journal, self.world.scheduler
         self.journal.cut = self.cut
         self.live: list[tuple[Any, Stream]] = []
 
@@ -60,15 +60,15 @@ class GovernedLog(GateLog):
         self.world.registry.close(which[1], self.world.clock.now)
 
     def send(self, which: tuple[Any, Stream], messages: int, size: int) -> None:
-        gate, stream, now = self.gate, which[1], self.world.clock.now
-        gate.count_offered(stream, 1, messages, size)
-        if gate.pass_entry(stream, messages, size, now):
+        scheduler, stream, now = self.scheduler, which[1], self.world.clock.now
+        scheduler.count_offered(stream, 1, messages, size)
+        if scheduler.pass_entry(stream, messages, size, now):
             return
         limiter = None if stream.held else rejecting(stream, now)
         if limiter is not None:
-            gate.count_rejected(stream, limiter, messages, size)
+            scheduler.count_rejected(stream, limiter, messages, size)
         else:
-            gate.hold(stream, Entry(b"", messages, size, size, now, charged=stream.charged(1, messages)), now)
+            scheduler.hold(stream, Entry(b"", messages, size, size, now, charged=stream.charged(1, messages)), now)
 
     def disturb(self) -> None:
         """What happens to one of several processes only."""

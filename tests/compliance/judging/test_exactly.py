@@ -1,4 +1,4 @@
-"""The judging against an independent model, against the product's own gate, and against faults in that gate."""
+"""The judging against an independent model, against the product's own scheduler, and against faults in that one."""
 
 from collections.abc import Callable
 from random import Random
@@ -15,9 +15,9 @@ from limiter.rates import NANOS_PER_SECOND, Limit, rate
 from limiter.scheduler import Scheduler
 from tests.compliance.judging import exact_model
 from tests.compliance.judging.exact_model import Second
-from tests.compliance.judging.gate_log import GateLog, play
 from tests.compliance.judging.governed_log import GovernedLog, play_governed
 from tests.compliance.judging.pure import deficit_s, doubts, excess
+from tests.compliance.judging.scheduler_log import SchedulerLog, play
 from tests.compliance.judging.test_account import judged as judged_log
 from tests.compliance.judging.workers_log import WorkersLog, play_flapping
 from tests.compliance.planted import BEGIN, PlantedLog
@@ -92,10 +92,10 @@ def test_what_is_short_is_what_an_exact_model_finds_short_in_ten_thousand_logs()
     assert verdicts == {True, False}
 
 
-# ---- the product's own gate
+# ---- the product's own scheduler
 
 
-def found_of(log: GateLog) -> dict[tuple[str, str], Judged]:
+def found_of(log: SchedulerLog) -> dict[tuple[str, str], Judged]:
     notes = RunNotes(changes=log.changes, changed_us=log.changed_us)
     return {key: judged(notes, items) for key, items in log.items.items()}
 
@@ -117,7 +117,7 @@ def test_an_exact_limiter_is_never_accused_whatever_happens_to_it(
 
     What the lines do not tell does not matter: with their balances, all that is owed is seen.
     """
-    log = GateLog(Random(seed), late_ms)
+    log = SchedulerLog(Random(seed), late_ms)
     play(log, 25, nested=nested)
     for key, found in found_of(log).items():
         assert troubles(found) == [], key
@@ -128,7 +128,7 @@ def test_an_exact_limiter_is_never_accused_whatever_happens_to_it(
 @given(seed=SEEDS)
 def test_an_exact_limiter_of_an_older_proxy_is_never_accused_either(seed: int) -> None:
     """Its lines tell no balances."""
-    log = GateLog(Random(seed), older=True)
+    log = SchedulerLog(Random(seed), older=True)
     play(log, 20, nested=False)
     for key, found in found_of(log).items():
         assert troubles(found) == [], key
@@ -138,7 +138,7 @@ def test_an_exact_limiter_of_an_older_proxy_is_never_accused_either(seed: int) -
 @given(seed=SEEDS)
 def test_where_limits_of_an_older_proxy_overlap_what_is_not_known_accuses_nobody(seed: int) -> None:
     """Its lines do not tell whether a token was kept for a stream that waited on another limit, too."""
-    log = GateLog(Random(seed), older=True)
+    log = SchedulerLog(Random(seed), older=True)
     play(log, 20, nested=True)
     for key, found in found_of(log).items():
         accused = [one for one in troubles(found) if one not in found.doubts]
@@ -185,7 +185,7 @@ def test_an_exact_limiter_of_two_workers_whose_limits_flap_is_never_accused(seed
         assert owed is None or owed.waited_s - owed.served_s - owed.late_s < UNEXPLAINED_S, key
 
 
-# ---- a gate with a fault
+# ---- a scheduler with a fault
 
 
 class Faulty(Scheduler):
@@ -255,27 +255,27 @@ class Starving(Scheduler):
             limiter.waiters.add(victim.place_at(limiter))
 
 
-def greedy(make: Callable[..., Scheduler], *, seconds: int = 30, older: bool = False) -> GateLog:
+def greedy(make: Callable[..., Scheduler], *, seconds: int = 30, older: bool = False) -> SchedulerLog:
     """Two streams under a topic's limit and a total, always with something to send."""
-    log = GateLog(Random(0), older=older, make=make)
+    log = SchedulerLog(Random(0), older=older, make=make)
     topic = log.limiter("topic", "a", Limit(rate(200, burst=20)))
     total = log.limiter("tenant", "t", Limit(rate(100, burst=10)))
     streams = [log.open(total, topic), log.open(total, topic)]
     for stream in streams if make is not Starving else reversed(streams):
         for _ in range(70 * seconds if stream is streams[-1] or make is not Starving else 20):
-            log.gate.count_offered(stream, 1, 1, 100)
-            log.gate.hold(stream, Entry(b"", 1, 100, 100, log.now), log.now)
+            log.scheduler.count_offered(stream, 1, 1, 100)
+            log.scheduler.hold(stream, Entry(b"", 1, 100, 100, log.now), log.now)
     log.advance(seconds * NANOS_PER_SECOND)
     log.write()
     return log
 
 
-def test_the_gate_without_a_fault_has_none() -> None:
+def test_the_scheduler_without_a_fault_has_none() -> None:
     assert [troubles(found) for found in found_of(greedy(Scheduler)).values()] == [[], []]
 
 
 @pytest.mark.parametrize("make", [Losing, Granting, Skipping, Dozing, Starving])
-def test_each_fault_of_a_gate_is_found(make: Callable[..., Scheduler]) -> None:
+def test_each_fault_of_a_scheduler_is_found(make: Callable[..., Scheduler]) -> None:
     assert troubles(found_of(greedy(make))["tenant", "t"])
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from proxy.session.transport import Bytes
-from tests.proxy.wired_leg import Wired
+from tests.proxy.wired_peer import Wired
 
 
 @pytest.fixture

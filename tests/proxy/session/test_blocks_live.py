@@ -1,4 +1,4 @@
-"""What runs already ends on both legs when it is blocked, and its neighbours notice nothing."""
+"""What runs already ends for both peers when it is blocked, and its neighbours notice nothing."""
 
 import pytest
 

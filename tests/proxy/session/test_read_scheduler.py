@@ -27,7 +27,7 @@ class Loop(asyncio.SelectorEventLoop):
 
 
 class Line:
-    """One connection, read as the loop reads a leg."""
+    """One connection, read as the loop reads a peer."""
 
     def __init__(self, world: "World", name: str, address: str, cost: int) -> None:
         self.name = name

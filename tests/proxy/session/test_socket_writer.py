@@ -1,4 +1,4 @@
-"""What one leg sends: taken by the kernel at once where it has room, and in one call where much is sent in one turn."""
+"""What is sent to one peer: taken by the kernel at once where it has room, in one call where much is sent in one turn."""
 
 import random
 import socket
@@ -14,12 +14,12 @@ from proxy.runtime import LARGE
 from proxy.session.transport import GATHER_MOST, MOST_PIECES, WRITE_BUFFER_HIGH
 from tests.proxy.fake_transport import FakeTransport
 from tests.proxy.kernel_transport import KernelTransport
-from tests.proxy.wired_leg import Wired
+from tests.proxy.wired_peer import Wired
 
 
 @pytest.fixture
 def heard() -> Iterator[tuple[Wired, socket.socket]]:
-    """A leg, and where each of its calls of the system is heard by itself."""
+    """A peer's transport, and where each of its calls of the system is heard by itself."""
     near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     near.setblocking(False)
     far.setblocking(False)
@@ -33,7 +33,7 @@ def heard() -> Iterator[tuple[Wired, socket.socket]]:
 
 @pytest.fixture
 def slow() -> Iterator[Wired]:
-    """A leg whose peer does not read."""
+    """A transport whose peer does not read."""
     wired = Wired(KernelTransport)
     wired.transport.peer_reads = False
     yield wired
@@ -42,7 +42,7 @@ def slow() -> Iterator[Wired]:
 
 def test_what_the_kernel_takes_at_once_does_not_wait_for_the_transport(heard: tuple[Wired, socket.socket]) -> None:
     wired, far = heard
-    wired.leg.writer.write(memoryview(b"abc"))
+    wired.peer.writer.write(memoryview(b"abc"))
     assert far.recv(10) == b"abc"
     assert wired.transport.written == b""
 
@@ -50,13 +50,13 @@ def test_what_the_kernel_takes_at_once_does_not_wait_for_the_transport(heard: tu
 def test_what_the_kernel_does_not_take_goes_through_the_transport_and_so_does_all_behind_it(slow: Wired) -> None:
     def behind() -> None:
         slow.transport.take(50_000)
-        slow.leg.writer.write(b"far behind, though there is room now")
+        slow.peer.writer.write(b"far behind, though there is room now")
 
     data = bytearray(range(256)) * 400
-    slow.leg.writer.write(memoryview(data))
+    slow.peer.writer.write(memoryview(data))
     data[:] = bytes(len(data))
     assert 0 < slow.transport.get_write_buffer_size() < len(data)
-    slow.leg.writer.write(memoryview(b"behind"))
+    slow.peer.writer.write(memoryview(b"behind"))
     slow.loop.run(behind)
     slow.loop.run(slow.transport.take_all)
     assert slow.transport.written == bytes(range(256)) * 400 + b"behind" + b"far behind, though there is room now"
@@ -72,7 +72,7 @@ def test_no_copy_of_what_is_left_is_so_long_that_the_system_gives_memory_for_it_
         write(part)
 
     monkeypatch.setattr(slow.transport, "write", noted)
-    slow.leg.writer.write(memoryview(data))
+    slow.peer.writer.write(memoryview(data))
     assert max(len(part) for part in given) < LARGE < sum(len(part) for part in given)
     slow.loop.run(slow.transport.take_all)
     assert slow.transport.written == data
@@ -84,7 +84,7 @@ def test_what_was_gathered_goes_in_one_call_too(heard: tuple[Wired, socket.socke
 
     def turn() -> None:
         for part in parts:
-            wired.leg.writer.write_soon(part)
+            wired.peer.writer.write_soon(part)
 
     wired.loop.run(turn)
     assert far.recv(200_000) == b"".join(parts)
@@ -95,7 +95,7 @@ def test_what_was_gathered_and_found_no_room_goes_behind(slow: Wired) -> None:
 
     def turn() -> None:
         for part in parts:
-            slow.leg.writer.write_soon(part)
+            slow.peer.writer.write_soon(part)
 
     slow.loop.run(turn)
     assert 0 < slow.transport.get_write_buffer_size() < 120_000
@@ -108,19 +108,19 @@ def test_nothing_goes_to_a_descriptor_that_may_be_somebody_elses_by_now(
     heard: tuple[Wired, socket.socket], end: str
 ) -> None:
     wired, far = heard
-    wired.leg.writer.write(memoryview(b"in time"))
+    wired.peer.writer.write(memoryview(b"in time"))
     assert far.recv(10) == b"in time"
 
     def ending() -> None:
         if end == "write_eof":
-            wired.leg.write_eof()
+            wired.peer.write_eof()
         elif end == "close":
-            wired.leg.close(1)
+            wired.peer.close(1)
         else:
             wired.transport.break_off(None)
-        wired.leg.writer.write(memoryview(b"too late"))
+        wired.peer.writer.write(memoryview(b"too late"))
         for part in (bytes(5000), bytes(5000)):  # long ones go in a call of their own
-            wired.leg.writer.write_soon(part)
+            wired.peer.writer.write_soon(part)
 
     wired.loop.run(ending)
     with pytest.raises(BlockingIOError):
@@ -130,7 +130,7 @@ def test_nothing_goes_to_a_descriptor_that_may_be_somebody_elses_by_now(
 def test_a_broken_connection_is_the_transports_to_find() -> None:
     wired = Wired(KernelTransport)
     cast("KernelTransport", wired.transport).vanish()
-    wired.loop.run(wired.leg.writer.write, b"lost")
+    wired.loop.run(wired.peer.writer.write, b"lost")
     (_, (told, error)) = wired.owner.told
     assert told == "lost"
     assert isinstance(error, BrokenPipeError)
@@ -140,21 +140,21 @@ def test_a_broken_connection_is_the_transports_to_find() -> None:
 def test_what_is_written_soon_goes_in_one_call_in_order_when_the_turn_ends(wired: Wired, calls: list[bytes]) -> None:
     def turn() -> None:
         for part in (b"a", b"b", b"c"):
-            wired.leg.writer.write_soon(part)
+            wired.peer.writer.write_soon(part)
         assert calls == []
 
     wired.loop.run(turn)
     assert calls == [b"abc"]
-    wired.loop.run(wired.leg.writer.write_soon, b"d")
+    wired.loop.run(wired.peer.writer.write_soon, b"d")
     assert calls == [b"abc", b"d"]
 
 
 def test_what_is_written_at_once_takes_with_it_what_was_to_go_soon(wired: Wired, calls: list[bytes]) -> None:
     def turn() -> None:
-        wired.leg.writer.write_soon(b"a")
-        wired.leg.writer.write(b"b")
+        wired.peer.writer.write_soon(b"a")
+        wired.peer.writer.write(b"b")
         assert calls == [b"ab"]
-        wired.leg.writer.write(b"c")
+        wired.peer.writer.write(b"c")
 
     wired.loop.run(turn)
     assert calls == [b"ab", b"c"]
@@ -164,11 +164,11 @@ def test_much_does_not_wait_so_the_peer_that_does_not_take_it_is_known_within_th
     wired: Wired, calls: list[bytes]
 ) -> None:
     def turn() -> None:
-        wired.leg.writer.write_soon(bytes(GATHER_MOST - 1))
+        wired.peer.writer.write_soon(bytes(GATHER_MOST - 1))
         assert not calls
-        wired.leg.writer.write_soon(b"x")
+        wired.peer.writer.write_soon(b"x")
         assert sum(len(call) for call in calls) == GATHER_MOST
-        wired.leg.writer.write_soon(b"y")
+        wired.peer.writer.write_soon(b"y")
 
     wired.loop.run(turn)
     assert calls[1:] == [b"x", b"y"]
@@ -177,8 +177,8 @@ def test_much_does_not_wait_so_the_peer_that_does_not_take_it_is_known_within_th
 @pytest.mark.parametrize("end", ["write_eof", "close"])
 def test_what_was_to_go_soon_goes_before_the_end(wired: Wired, end: str) -> None:
     def turn() -> None:
-        wired.leg.writer.write_soon(b"last")
-        wired.leg.write_eof() if end == "write_eof" else wired.leg.close(1)
+        wired.peer.writer.write_soon(b"last")
+        wired.peer.write_eof() if end == "write_eof" else wired.peer.close(1)
         assert wired.transport.written == b"last"
 
     wired.loop.run(turn)
@@ -188,13 +188,13 @@ def test_little_goes_when_the_turn_ends_and_what_is_written_behind_it_does_not_o
     wired: Wired, calls: list[bytes]
 ) -> None:
     def turn() -> None:
-        wired.leg.writer.write_little(b"greeting")
+        wired.peer.writer.write_little(b"greeting")
         assert calls == []
 
     def with_more() -> None:
         turn()
         calls.clear()
-        wired.leg.writer.write(b" and more")
+        wired.peer.writer.write(b" and more")
         assert calls == [b"greeting and more"]
 
     wired.loop.run(turn)
@@ -205,7 +205,7 @@ def test_little_goes_when_the_turn_ends_and_what_is_written_behind_it_does_not_o
 
 def test_a_leg_that_is_gone_swallows_what_was_to_go_soon(wired: Wired) -> None:
     def turn() -> None:
-        wired.leg.writer.write_soon(b"late")
+        wired.peer.writer.write_soon(b"late")
         wired.transport.break_off(None)
 
     wired.loop.run(turn)
@@ -216,12 +216,12 @@ SIZES = st.one_of(st.integers(1, 100), st.integers(1, 20_000), st.just(200_000))
 WRITES = st.lists(st.tuples(st.sampled_from(["view", "bytes", "soon", "little"]), SIZES), max_size=6)
 """A view or bytes for now, or bytes for soon, be they much or little."""
 TURNS = st.lists(st.tuples(st.integers(0, 10_000), WRITES), min_size=1, max_size=20)
-"""In each turn of the loop the peer takes some, and then the leg writes."""
+"""In each turn of the loop the peer takes some, and then something is written to it."""
 STREAM = random.Random(1).randbytes(2**20)
 
 
 def written_in_turns(wired: Wired, turns: list[tuple[int, list[tuple[str, int]]]], end: Callable[[], None]) -> bytes:
-    """Gives what should arrive. Views are of memory that is used again. The last turn ends the leg."""
+    """Gives what should arrive. Views are of memory that is used again. The last turn ends the transport."""
     sent = bytearray()
     memory = bytearray(max([0, *(size for _, writes in turns for _, size in writes)]))
 
@@ -231,14 +231,14 @@ def written_in_turns(wired: Wired, turns: list[tuple[int, list[tuple[str, int]]]
             start = len(sent) % (len(STREAM) - size)
             part = STREAM[start : start + size]
             if kind == "soon":
-                wired.leg.writer.write_soon(part)
+                wired.peer.writer.write_soon(part)
             elif kind == "little":
-                wired.leg.writer.write_little(part)
+                wired.peer.writer.write_little(part)
             elif kind == "bytes":
-                wired.leg.writer.write(part)
+                wired.peer.writer.write(part)
             else:
                 memory[:size] = part
-                wired.leg.writer.write(memoryview(memory)[:size])
+                wired.peer.writer.write(memoryview(memory)[:size])
                 memory[:size] = bytes(size)
             sent.extend(part)
 
@@ -260,7 +260,7 @@ def test_each_byte_arrives_once_and_in_order_however_the_peer_reads_and_its_end_
 ) -> None:
     wired = Wired(transports)
     wired.transport.peer_reads = False
-    sent = written_in_turns(wired, turns, wired.leg.write_eof if end == "write_eof" else partial(wired.leg.close, 1))
+    sent = written_in_turns(wired, turns, wired.peer.write_eof if end == "write_eof" else partial(wired.peer.close, 1))
     assert wired.transport.written == sent[: len(wired.transport.written)]
     wired.loop.run(wired.transport.take_all)
     assert wired.transport.written == sent
@@ -272,7 +272,7 @@ def test_each_byte_arrives_once_and_in_order_however_the_peer_reads_and_its_end_
 
 def test_of_what_is_sent_byte_by_byte_and_not_taken_only_so_many_pieces_wait(slow: Wired) -> None:
     """Each takes much more of the transport's memory than the byte that is in it."""
-    write = slow.leg.writer.write
+    write = slow.peer.writer.write
     write(bytes(WRITE_BUFFER_HIGH // 2))
     slow.loop.run(slow.transport.take, WRITE_BUFFER_HIGH // 4)
     for _ in range(MOST_PIECES - 2):
@@ -292,8 +292,8 @@ def test_of_what_is_sent_byte_by_byte_and_not_taken_only_so_many_pieces_wait(slo
 def test_pieces_that_are_taken_stop_nobody(slow: Wired) -> None:
     slow.transport.peer_reads = True
     for _ in range(3 * MOST_PIECES):
-        slow.leg.writer.write(b"x")
+        slow.peer.writer.write(b"x")
         slow.loop.run(slow.transport.take_all)
     slow.transport.peer_reads = False
-    slow.leg.writer.write(bytes(WRITE_BUFFER_HIGH // 2))
+    slow.peer.writer.write(bytes(WRITE_BUFFER_HIGH // 2))
     assert slow.owner.told == [("opened",)]

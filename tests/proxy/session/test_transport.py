@@ -3,7 +3,7 @@
 from proxy.session.transport import WRITE_BUFFER_HIGH, WRITE_BUFFER_LOW, Cause
 from tests.proxy.relay_rig import MAX_FRAME, RelayRig
 from tests.proxy.wire import send
-from tests.proxy.wired_leg import Wired
+from tests.proxy.wired_peer import Wired
 
 
 class Other:
@@ -18,48 +18,48 @@ def test_it_tells_what_happens_and_counts_what_it_reads(wired: Wired) -> None:
     wired.loop.run(wired.transport.receive_eof)
     wired.loop.run(wired.transport.break_off, None)
     assert wired.owner.told == [("opened",), ("arrived", b"abc"), ("half closed",), ("lost", None)]
-    assert wired.leg.bytes_read == 3
+    assert wired.peer.bytes_read == 3
 
 
 def test_while_there_is_a_relay_that_takes_what_is_read_and_the_owner_hears_of_what_it_cannot_take(
     wired: Wired,
 ) -> None:
     rig = RelayRig([1000])
-    wired.leg.receiver = rig.relay
+    wired.peer.receiver = rig.relay
     wired.loop.run(wired.transport.receive, send(0))
     assert rig.frames() == [send(0)]
     wired.loop.run(wired.transport.receive, send(1, size=MAX_FRAME))
     assert wired.owner.told == [("opened",), ("broke protocol", "too_large")]
-    wired.loop.run(wired.leg.close, 1)
-    assert wired.leg.receiver is None
+    wired.loop.run(wired.peer.close, 1)
+    assert wired.peer.receiver is None
 
 
 def test_it_knows_its_peers_address_while_it_is_connected(wired: Wired) -> None:
-    assert wired.leg.address == "192.0.2.1:1234"
+    assert wired.peer.address == "192.0.2.1:1234"
     wired.loop.run(wired.transport.break_off, None)
-    assert wired.leg.address == ""
+    assert wired.peer.address == ""
 
 
 def test_an_end_is_told_again_to_who_reads_on(wired: Wired) -> None:
     wired.loop.run(wired.transport.receive_eof)
     assert not wired.transport.is_reading()
-    wired.loop.run(wired.leg.resume_reading)
+    wired.loop.run(wired.peer.resume_reading)
     assert wired.owner.told == [("opened",), ("half closed",), ("half closed",)]
     assert not wired.transport.is_reading()
 
 
 def test_the_end_of_one_direction_leaves_the_other_open(wired: Wired) -> None:
     wired.loop.run(wired.transport.receive_eof)
-    wired.leg.writer.write(b"still")
+    wired.peer.writer.write(b"still")
     assert wired.transport.written == b"still"
     assert not wired.transport.is_closing()
 
 
 def test_a_full_write_buffer_is_told_and_so_is_its_end(wired: Wired) -> None:
     wired.transport.peer_reads = False
-    wired.leg.writer.write(bytes(WRITE_BUFFER_HIGH))
+    wired.peer.writer.write(bytes(WRITE_BUFFER_HIGH))
     assert wired.owner.told == [("opened",)]
-    wired.leg.writer.write(b"x")
+    wired.peer.writer.write(b"x")
     assert wired.owner.told[-1] == ("writable", False)
     wired.loop.run(wired.transport.take, WRITE_BUFFER_HIGH - WRITE_BUFFER_LOW)
     assert wired.owner.told[-1] == ("writable", False)
@@ -70,24 +70,24 @@ def test_a_full_write_buffer_is_told_and_so_is_its_end(wired: Wired) -> None:
 
 def test_who_reads_on_for_another_reason_than_its_turn_stands_in_line_no_more(wired: Wired) -> None:
     def stopped_in_line() -> None:
-        wired.leg.yield_turn()
-        wired.leg.throttle(Cause.WRITE_BUFFER)
+        wired.peer.yield_turn()
+        wired.peer.throttle(Cause.WRITE_BUFFER)
 
     wired.loop.run(stopped_in_line)
     assert not wired.loop.run(wired.line.goes_first, Other())
-    wired.loop.run(wired.leg.unthrottle, Cause.WRITE_BUFFER)
+    wired.loop.run(wired.peer.unthrottle, Cause.WRITE_BUFFER)
     wired.loop.run(lambda: None)
     assert wired.transport.is_reading()
     assert wired.loop.run(wired.line.goes_first, Other())
 
 
 def test_reasons_pause_the_transport_and_their_end_resumes_it(wired: Wired) -> None:
-    hold_turned = wired.leg.throttled_for(Cause.HOLD_CONNECTION)
-    wired.leg.set_throttle(Cause.WRITE_BUFFER, on=True)
+    hold_turned = wired.peer.throttled_for(Cause.HOLD_CONNECTION)
+    wired.peer.set_throttle(Cause.WRITE_BUFFER, on=True)
     hold_turned(True)
-    assert wired.leg.is_throttled()
+    assert wired.peer.is_throttled()
     assert not wired.transport.is_reading()
-    wired.leg.set_throttle(Cause.WRITE_BUFFER, on=False)
+    wired.peer.set_throttle(Cause.WRITE_BUFFER, on=False)
     assert not wired.transport.is_reading()
     wired.loop.run(hold_turned, False)
     assert wired.transport.is_reading()
@@ -96,12 +96,12 @@ def test_reasons_pause_the_transport_and_their_end_resumes_it(wired: Wired) -> N
 
 def test_closing_sends_what_is_written_first(wired: Wired) -> None:
     wired.transport.peer_reads = False
-    wired.leg.writer.write(b"last words")
-    wired.loop.run(wired.leg.close, 5)
-    assert wired.leg.is_connected
+    wired.peer.writer.write(b"last words")
+    wired.loop.run(wired.peer.close, 5)
+    assert wired.peer.is_connected
     wired.loop.run(wired.transport.take_all)
     assert wired.transport.written == b"last words"
-    assert not wired.leg.is_connected
+    assert not wired.peer.is_connected
     wired.loop.advance(10)
     assert not wired.transport.was_aborted
     assert wired.loop.timers == []
@@ -109,21 +109,21 @@ def test_closing_sends_what_is_written_first(wired: Wired) -> None:
 
 def test_closing_gives_up_on_a_peer_that_takes_nothing(wired: Wired) -> None:
     wired.transport.peer_reads = False
-    wired.leg.writer.write(b"last words")
-    wired.loop.run(wired.leg.close, 5)
-    wired.loop.run(wired.leg.close, 500)
+    wired.peer.writer.write(b"last words")
+    wired.loop.run(wired.peer.close, 5)
+    wired.loop.run(wired.peer.close, 500)
     wired.loop.advance(5)
     assert wired.transport.was_aborted
     assert wired.owner.told[-1] == ("lost", None)
 
 
 def test_behind_the_end_nothing_is_written_and_nothing_throttled(wired: Wired) -> None:
-    wired.leg.write_eof()
-    wired.leg.writer.write(b"too late")
-    wired.loop.run(wired.leg.close, 1)
-    for act in (wired.leg.write_eof, wired.leg.resume_reading):
+    wired.peer.write_eof()
+    wired.peer.writer.write(b"too late")
+    wired.loop.run(wired.peer.close, 1)
+    for act in (wired.peer.write_eof, wired.peer.resume_reading):
         wired.loop.run(act)
-    wired.leg.writer.write(b"much too late")
-    wired.leg.throttle(Cause.WRITE_BUFFER)
+    wired.peer.writer.write(b"much too late")
+    wired.peer.throttle(Cause.WRITE_BUFFER)
     assert wired.transport.written == b""
-    assert not wired.leg.is_throttled()
+    assert not wired.peer.is_throttled()

@@ -1,11 +1,11 @@
-"""How much a leg reads at a time."""
+"""How much is read of a peer at a time."""
 
 import pytest
 
 from proxy.session.transport import FULL_READS, LEAST_READ, MOST_READ, STEPS, Cause
 from tests.proxy.relay_rig import RelayRig
 from tests.proxy.wire import send
-from tests.proxy.wired_leg import Wired
+from tests.proxy.wired_peer import Wired
 
 
 def test_what_may_be_read_in_a_row_is_as_docs_operating_says() -> None:
@@ -13,22 +13,22 @@ def test_what_may_be_read_in_a_row_is_as_docs_operating_says() -> None:
 
 
 class Offers:
-    """Feeds a leg as uvloop does, with as much of a stream of SENDs as it offers room for."""
+    """Feeds a transport as uvloop does, with as much of a stream of SENDs as it offers room for."""
 
     def __init__(self, wired: Wired, rig: RelayRig) -> None:
-        wired.leg.receiver = rig.relay
+        wired.peer.receiver = rig.relay
         self._wired = wired
         self._frame = send(0, size=1000)
         self._waits = b""
 
     def read(self, most: int = MOST_READ) -> int:
         """One read, of at most so many bytes; how many it was."""
-        buffer = self._wired.leg.get_buffer(-1)
+        buffer = self._wired.peer.get_buffer(-1)
         size = min(most, len(buffer))
         while len(self._waits) < size:
             self._waits += self._frame * 100
         buffer[:size], self._waits = self._waits[:size], self._waits[size:]
-        self._wired.loop.run(self._wired.leg.buffer_updated, size)
+        self._wired.loop.run(self._wired.peer.buffer_updated, size)
         return size
 
 
@@ -42,7 +42,7 @@ def test_reads_grow_while_there_is_more_and_all_of_it_passes(wired: Wired) -> No
 def test_reads_are_small_again_where_something_is_held_or_there_is_no_relay(wired: Wired) -> None:
     offers = Offers(wired, RelayRig([20_000]))  # a burst of 2,000, in frames of a thousand bytes
     assert [offers.read() // LEAST_READ for _ in range(5)] == [1, 2, 4, 4, 1]
-    wired.leg.receiver = None
+    wired.peer.receiver = None
     assert [offers.read() for _ in range(2)] == [LEAST_READ, LEAST_READ]
 
 

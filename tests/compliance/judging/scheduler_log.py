@@ -1,4 +1,4 @@
-"""What the product's own gate would have logged: anything happens to it, second by second, and its books are read."""
+"""What the product's own scheduler would have logged: anything happens to it, second by second."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -25,8 +25,8 @@ def per_second(one: Rate | None) -> float | None:
 
 
 @dataclass
-class GateLog:
-    """A gate, its clock and alarms, and the lines that it wrote so far.
+class SchedulerLog:
+    """A scheduler, its clock and alarms, and the lines that it wrote so far.
 
     Args:
         late_ms: Timers ring late by up to so much.
@@ -46,7 +46,7 @@ class GateLog:
     def __post_init__(self) -> None:
         self.alarms = Alarms()
         self.journal = ActivitySet(lambda: None)
-        self.gate = self.make(self.alarms.wake_at, self.journal)
+        self.scheduler = self.make(self.alarms.wake_at, self.journal)
         self.tally = CounterSnapshot(NamespaceTotals())
         self.limiters: dict[tuple[str, str], Limiter] = {}
         self.streams: list[Stream] = []
@@ -69,28 +69,28 @@ class GateLog:
         self.numbers += 1
         name = StreamName("publish", "t", "n", chain[-1].scope.name if chain else "x", self.numbers)
         stream = Stream(name, chain, lambda _stream, _entry: None, by_entry=by_entry)
-        self.gate.join(stream)
+        self.scheduler.join(stream)
         self.streams.append(stream)
         return stream
 
     def close(self, stream: Stream) -> None:
-        self.gate.leave(stream, self.now)
+        self.scheduler.leave(stream, self.now)
         self.streams.remove(stream)
 
     def offer(self, stream: Stream, messages: int, size: int) -> None:
         charged = stream.charged(1, messages)
-        if self.chance.random() < 0.5 and self.gate.admit(stream, charged, size, self.now):
-            self.gate.count_admitted(stream, (1, messages, size), (messages, size))
+        if self.chance.random() < 0.5 and self.scheduler.admit(stream, charged, size, self.now):
+            self.scheduler.count_admitted(stream, (1, messages, size), (messages, size))
             return
-        self.gate.count_offered(stream, 1, messages, size)
-        if not self.gate.pass_entry(stream, messages, size, self.now):
-            self.gate.hold(stream, Entry(b"", messages, size, size, self.now, charged=charged), self.now)
+        self.scheduler.count_offered(stream, 1, messages, size)
+        if not self.scheduler.pass_entry(stream, messages, size, self.now):
+            self.scheduler.hold(stream, Entry(b"", messages, size, size, self.now, charged=charged), self.now)
 
     def retune(self, limiter: Limiter, limit: Limit) -> None:
         """A change ends the lines that are under way."""
         self.change()
         limiter.retune(limit, limiter.scope.level, self.now)
-        self.gate.serve(limiter, self.now)
+        self.scheduler.serve(limiter, self.now)
 
     def advance(self, span_ns: int) -> None:
         end = self.now + span_ns
@@ -109,7 +109,7 @@ class GateLog:
             if late and at + late > until:
                 late = max(0, until - at)
             self.now = max(self.now, at + late)
-            self.gate.serve(limiter, self.now)
+            self.scheduler.serve(limiter, self.now)
 
     # ---- what is written
 
@@ -272,7 +272,7 @@ def some_limit(chance: Random) -> Limit:
     return Limit(messages, size, peak)
 
 
-def play(log: GateLog, seconds: int, *, nested: bool = True) -> None:
+def play(log: SchedulerLog, seconds: int, *, nested: bool = True) -> None:
     """Anything happens for so long."""
     chance = log.chance
     topics = [log.limiter("topic", name, some_limit(chance)) for name in NAMES["topic"]]

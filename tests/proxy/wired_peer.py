@@ -1,4 +1,4 @@
-"""One leg of a session, on a transport that is not there."""
+"""One peer of a session, on a transport that is not there."""
 
 from protocol.errors import ProtocolError
 from proxy.observe.counters import Counters
@@ -9,42 +9,42 @@ from tests.proxy.manual_loop import ManualLoop
 
 
 class Owner(TransportOwner):
-    """Notes what a leg tells."""
+    """Notes what a peer's transport tells."""
 
     def __init__(self) -> None:
         self.told: list[tuple[object, ...]] = []
 
-    def arrived(self, _leg: PeerTransport, chunk: bytes) -> None:
+    def arrived(self, _peer: PeerTransport, chunk: bytes) -> None:
         self.told.append(("arrived", chunk))
 
-    def broke_protocol(self, _leg: PeerTransport, error: ProtocolError) -> None:
+    def broke_protocol(self, _peer: PeerTransport, error: ProtocolError) -> None:
         self.told.append(("broke protocol", error.cause))
 
-    def writable(self, _leg: PeerTransport, is_writable: bool) -> None:  # noqa: FBT001 - as LegOwner has it
+    def writable(self, _peer: PeerTransport, is_writable: bool) -> None:  # noqa: FBT001 - as TransportOwner has it
         self.told.append(("writable", is_writable))
 
-    def opened(self, _leg: PeerTransport) -> None:
+    def opened(self, _peer: PeerTransport) -> None:
         self.told.append(("opened",))
 
-    def half_closed(self, _leg: PeerTransport) -> None:
+    def half_closed(self, _peer: PeerTransport) -> None:
         self.told.append(("half closed",))
 
-    def not_taken(self, _leg: PeerTransport, unsent: int, seconds: float) -> None:
+    def not_taken(self, _peer: PeerTransport, unsent: int, seconds: float) -> None:
         self.told.append(("not taken", unsent, seconds))
 
-    def lost(self, _leg: PeerTransport, error: Exception | None) -> None:
+    def lost(self, _peer: PeerTransport, error: Exception | None) -> None:
         self.told.append(("lost", error))
 
-    def throttle_changed(self, _leg: PeerTransport, cause: Cause, is_raised: bool) -> None:  # noqa: FBT001 - as LegOwner has it
+    def throttle_changed(self, _peer: PeerTransport, cause: Cause, is_raised: bool) -> None:  # noqa: FBT001 - as TransportOwner has it
         self.told.append((cause, is_raised))
 
-    def read_on(self, leg: PeerTransport) -> None:
+    def read_on(self, peer: PeerTransport) -> None:
         self.told.append(("read on",))
-        leg.resume_reading()
+        peer.resume_reading()
 
 
 class Wired:
-    """A leg on a transport that is not there.
+    """A peer's transport, on a loop's transport that is not there.
 
     Args:
         transports: The kind of its transport.
@@ -56,10 +56,10 @@ class Wired:
         self.owner = Owner()
         shared = TransportContext(Counters())
         self.line = shared.line
-        self.leg = PeerTransport("broker", self.owner, shared)
+        self.peer = PeerTransport("broker", self.owner, shared)
         self.transport = transports(self.loop, ("192.0.2.1", 1234))
         self.transport.descriptor = descriptor
-        self.loop.run(self.transport.connect, self.leg)
+        self.loop.run(self.transport.connect, self.peer)
 
     def close(self) -> None:
         """End it, and check what holds at the end of every test."""
