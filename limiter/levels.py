@@ -163,31 +163,74 @@ class StreamIdentity(NamedTuple):
 Naming = Callable[[StreamIdentity], str]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One thing that limits look at of a stream.
+    """A property of a stream that limits look at.
 
     Args:
-        word: How it is called.
-        of: What it is of a stream.
-        may_be_missing: Whether it is empty for some streams, which no level that looks at it limits then.
+        of: The property of a stream.
+        missing: What `sluice explain` says of a stream without it, which no level that looks at it limits; empty for a
+            property that each stream has.
+    """
+
+    of: Naming
+    missing: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientPart(Part):
+    """A property of a stream's client: a query key of `GET /sluice/explain`, and an option of `sluice explain`.
+
+    Args:
+        word: The name of the key and of the option.
+        field: The field of `Client`.
+        meaning: The meaning of its value, for people.
+        directions: Directions whose streams have it.
     """
 
     word: str
-    of: Naming
-    may_be_missing: bool = False
+    field: str
+    meaning: str
+    directions: "tuple[About, ...]" = ("publish", "dispatch")
 
 
-TENANT = Part("tenant", lambda whose: whose.topic.tenant)
-NAMESPACE = Part("namespace", lambda whose: whose.topic.namespace_name)
-PARTITIONED_TOPIC = Part("partitioned_topic", lambda whose: whose.topic.partitioned)
-TOPIC = Part("topic", lambda whose: whose.topic.full)
-GROUP = Part("group", lambda whose: whose.group, may_be_missing=True)
-SUBSCRIPTION = Part("subscription", lambda whose: whose.client.subscription, may_be_missing=True)
-PRODUCER = Part("producer", lambda whose: whose.client.producer_name, may_be_missing=True)
-ROLE = Part("role", lambda whose: whose.client.role, may_be_missing=True)
-ADDRESS = Part("address", lambda whose: whose.client.address, may_be_missing=True)
-COUNTED_ADDRESS = Part("counted_address", lambda whose: counted_as(whose.client.address), may_be_missing=True)
+TENANT = Part(of=lambda whose: whose.topic.tenant)
+NAMESPACE = Part(of=lambda whose: whose.topic.namespace_name)
+PARTITIONED_TOPIC = Part(of=lambda whose: whose.topic.partitioned)
+TOPIC = Part(of=lambda whose: whose.topic.full)
+GROUP = Part(of=lambda whose: whose.group, missing="not attached to any")
+SUBSCRIPTION = ClientPart(
+    of=lambda whose: whose.client.subscription,
+    missing="asked only for a --subscription",
+    word="subscription",
+    field="subscription",
+    meaning="Subscription of a consumer",
+    directions=("dispatch",),
+)
+PRODUCER = ClientPart(
+    of=lambda whose: whose.client.producer_name,
+    missing="asked only for a --producer",
+    word="producer",
+    field="producer_name",
+    meaning="Name of a producer",
+    directions=("publish",),
+)
+ROLE = ClientPart(
+    of=lambda whose: whose.client.role,
+    missing="asked only for a --role",
+    word="role",
+    field="role",
+    meaning="Role that the client is authenticated as",
+)
+ADDRESS = ClientPart(
+    of=lambda whose: whose.client.address,
+    missing="asked only for an --address",
+    word="address",
+    field="address",
+    meaning="Address that the client connects from, as 10.1.2.3",
+)
+COUNTED_ADDRESS = Part(of=lambda whose: counted_as(whose.client.address), missing=ADDRESS.missing)
+CLIENT_PARTS = (SUBSCRIPTION, PRODUCER, ROLE, ADDRESS)
 
 About = Literal["publish", "dispatch", "subscribe"]
 """What a value is about: messages in one direction, or how often one consumer may subscribe."""
@@ -209,7 +252,7 @@ def joined(parts: tuple[Part, ...]) -> Naming:
     return lambda whose: "@".join([part.of(whose) for part in parts])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SettingRecord:
     """One place where a value of a level may be set.
 
@@ -245,7 +288,7 @@ class SettingRecord:
         return tuple(next(left) if key == NAME else key.format(about) for key in keys)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Level:
     """One level.
 
@@ -256,7 +299,6 @@ class Level:
         members: What shares one limit, as the report tells it: streams, or all that is of one topic, namespace, tenant.
         within: What that lies within.
         is_of_system: Whether it is of topics of Pulsar's own; all others are of all other topics.
-        missing: What `sluice explain` says where the stream that is asked for has nothing of this level.
     """
 
     word: str
@@ -265,11 +307,15 @@ class Level:
     members: Literal["stream", "topic", "namespace", "tenant"]
     within: Literal["", "tenant", "namespace"] = ""
     is_of_system: bool = False
-    missing: str = ""
 
     def exists(self, whose: StreamIdentity) -> bool:
         """Whether a stream has anything of this level; a producer without a name, say, has no limit by its name."""
         return all(needed(whose) for needed in self._needed)
+
+    @property
+    def missing(self) -> str:
+        """The reason for which `sluice explain` has no values of this level; empty where each stream has the level."""
+        return next((part.missing for part in self.limited if part.missing), "")
 
     @cached_property
     def name(self) -> Naming:
@@ -299,26 +345,35 @@ class Level:
 
     @cached_property
     def _needed(self) -> tuple[Naming, ...]:
-        return tuple(part.of for part in self.limited if part.may_be_missing)
+        return tuple(part.of for part in self.limited if part.missing)
 
 
 LEVELS = (
     Level(
-        "proxy",
-        (),
-        (SettingRecord("proxy", "proxy", "", (), ("proxy", "{}"), section_meaning="of all that this proxy passes"),),
+        word="proxy",
+        limited=(),
+        settings=(
+            SettingRecord(
+                word="proxy",
+                source="proxy",
+                form="",
+                named=(),
+                file=("proxy", "{}"),
+                section_meaning="of all that this proxy passes",
+            ),
+        ),
         members="tenant",
     ),
     Level(
-        "tenant",
-        (TENANT,),
-        (
+        word="tenant",
+        limited=(TENANT,),
+        settings=(
             SettingRecord(
-                "tenant",
-                "total",
-                "tenant",
-                (TENANT,),
-                ("tenants", NAME, "{}"),
+                word="tenant",
+                source="total",
+                form="tenant",
+                named=(TENANT,),
+                file=("tenants", NAME, "{}"),
                 section_meaning="NAME is a tenant, or * for each other; of all its topics together",
                 has_each=True,
             ),
@@ -327,15 +382,15 @@ LEVELS = (
         within="tenant",
     ),
     Level(
-        "namespace",
-        (NAMESPACE,),
-        (
+        word="namespace",
+        limited=(NAMESPACE,),
+        settings=(
             SettingRecord(
-                "namespace",
-                "total",
-                "namespace",
-                (NAMESPACE,),
-                ("namespaces", NAME, "{}_total"),
+                word="namespace",
+                source="total",
+                form="namespace",
+                named=(NAMESPACE,),
+                file=("namespaces", NAME, "{}_total"),
                 meaning="of all its topics together",
             ),
         ),
@@ -343,22 +398,25 @@ LEVELS = (
         within="namespace",
     ),
     Level(
-        "resource_group",
-        (GROUP,),
-        (SettingRecord("resource_group", "group", "name", (GROUP,), ("resource_groups", NAME, "{}")),),
+        word="resource_group",
+        limited=(GROUP,),
+        settings=(
+            SettingRecord(
+                word="resource_group", source="group", form="name", named=(GROUP,), file=("resource_groups", NAME, "{}")
+            ),
+        ),
         members="namespace",
-        missing="not attached to any",
     ),
     Level(
-        "partitioned_topic",
-        (PARTITIONED_TOPIC,),
-        (
+        word="partitioned_topic",
+        limited=(PARTITIONED_TOPIC,),
+        settings=(
             SettingRecord(
-                "partitioned_topic",
-                "total",
-                "topic",
-                (PARTITIONED_TOPIC,),
-                ("topics", NAME, "{}_total"),
+                word="partitioned_topic",
+                source="total",
+                form="topic",
+                named=(PARTITIONED_TOPIC,),
+                file=("topics", NAME, "{}_total"),
                 meaning="of all partitions together",
             ),
         ),
@@ -366,35 +424,35 @@ LEVELS = (
         within="namespace",
     ),
     Level(
-        "topic",
-        (TOPIC,),
-        (
+        word="topic",
+        limited=(TOPIC,),
+        settings=(
             SettingRecord(
-                "topic",
-                "topic",
-                "topic",
-                (PARTITIONED_TOPIC,),
-                ("topics", NAME, "{}"),
+                word="topic",
+                source="topic",
+                form="topic",
+                named=(PARTITIONED_TOPIC,),
+                file=("topics", NAME, "{}"),
                 meaning="in place of the namespace's value",
                 abouts=ABOUTS,
                 subscribe=("limits", "topics", NAME, "subscribe"),
             ),
             SettingRecord(
-                "topic_of_namespace",
-                "namespace",
-                "namespace",
-                (NAMESPACE,),
-                ("namespaces", NAME, "{}"),
+                word="topic_of_namespace",
+                source="namespace",
+                form="namespace",
+                named=(NAMESPACE,),
+                file=("namespaces", NAME, "{}"),
                 meaning="of each of its topics",
                 abouts=ABOUTS,
                 subscribe=("limits", "namespaces", NAME, "subscribe"),
             ),
             SettingRecord(
-                "topic_of_broker",
-                "broker",
-                "",
-                (),
-                ("each_topic", "{}"),
+                word="topic_of_broker",
+                source="broker",
+                form="",
+                named=(),
+                file=("each_topic", "{}"),
                 section_meaning="of each topic that neither it nor its namespace has a value for",
                 abouts=ABOUTS,
                 subscribe=("admission", "subscribe_rate_per_consumer"),
@@ -404,41 +462,41 @@ LEVELS = (
         within="namespace",
     ),
     Level(
-        "subscription",
-        (SUBSCRIPTION, TOPIC),
-        (
+        word="subscription",
+        limited=(SUBSCRIPTION, TOPIC),
+        settings=(
             SettingRecord(
-                "subscription",
-                "subscription",
-                "subscription",
-                (SUBSCRIPTION, PARTITIONED_TOPIC),
-                ("topics", NAME, "subscriptions", NAME, "{}"),
+                word="subscription",
+                source="subscription",
+                form="subscription",
+                named=(SUBSCRIPTION, PARTITIONED_TOPIC),
+                file=("topics", NAME, "subscriptions", NAME, "{}"),
                 abouts=("dispatch",),
             ),
             SettingRecord(
-                "subscription_of_topic",
-                "topic",
-                "topic",
-                (PARTITIONED_TOPIC,),
-                ("topics", NAME, "subscription_{}"),
+                word="subscription_of_topic",
+                source="topic",
+                form="topic",
+                named=(PARTITIONED_TOPIC,),
+                file=("topics", NAME, "subscription_{}"),
                 meaning="of each of its subscriptions",
                 abouts=("dispatch",),
             ),
             SettingRecord(
-                "subscription_of_namespace",
-                "namespace",
-                "namespace",
-                (NAMESPACE,),
-                ("namespaces", NAME, "subscription_{}"),
+                word="subscription_of_namespace",
+                source="namespace",
+                form="namespace",
+                named=(NAMESPACE,),
+                file=("namespaces", NAME, "subscription_{}"),
                 meaning="of each subscription of its topics",
                 abouts=("dispatch",),
             ),
             SettingRecord(
-                "subscription_of_broker",
-                "broker",
-                "",
-                (),
-                ("each_subscription", "{}"),
+                word="subscription_of_broker",
+                source="broker",
+                form="",
+                named=(),
+                file=("each_subscription", "{}"),
                 meaning="of the subscription, on each partition",
                 section_meaning="of each subscription for which nothing narrower has a value",
                 abouts=("dispatch",),
@@ -446,18 +504,17 @@ LEVELS = (
         ),
         members="stream",
         within="namespace",
-        missing="asked only for a --subscription",
     ),
     Level(
-        "producer",
-        (PRODUCER, PARTITIONED_TOPIC),
-        (
+        word="producer",
+        limited=(PRODUCER, PARTITIONED_TOPIC),
+        settings=(
             SettingRecord(
-                "producer",
-                "producer",
-                "name",
-                (PRODUCER,),
-                ("producers", NAME, "{}"),
+                word="producer",
+                source="producer",
+                form="name",
+                named=(PRODUCER,),
+                file=("producers", NAME, "{}"),
                 meaning="of that producer on each topic, partitions together",
                 section_meaning="NAME is a producer's name, or * for each other",
                 abouts=("publish",),
@@ -466,51 +523,48 @@ LEVELS = (
         ),
         members="stream",
         within="namespace",
-        missing="asked only for a --producer",
     ),
     Level(
-        "role",
-        (ROLE,),
-        (
+        word="role",
+        limited=(ROLE,),
+        settings=(
             SettingRecord(
-                "role",
-                "role",
-                "name",
-                (ROLE,),
-                ("roles", NAME, "{}"),
+                word="role",
+                source="role",
+                form="name",
+                named=(ROLE,),
+                file=("roles", NAME, "{}"),
                 section_meaning="NAME is what clients authenticated as, or * for each other",
                 has_each=True,
             ),
         ),
         members="topic",
-        missing="asked only for a --role",
     ),
     Level(
-        "address",
-        (COUNTED_ADDRESS,),
-        (
+        word="address",
+        limited=(COUNTED_ADDRESS,),
+        settings=(
             SettingRecord(
-                "address",
-                "address",
-                "network",
-                (ADDRESS,),
-                ("addresses", NAME, "{}"),
+                word="address",
+                source="address",
+                form="network",
+                named=(ADDRESS,),
+                file=("addresses", NAME, "{}"),
                 section_meaning="NAME is an address or network; of each client address in it",
             ),
         ),
         members="topic",
-        missing="asked only for an --address",
     ),
     Level(
-        "exempt",
-        (PARTITIONED_TOPIC,),
-        (
+        word="exempt",
+        limited=(PARTITIONED_TOPIC,),
+        settings=(
             SettingRecord(
-                "exempt",
-                "exempt",
-                "",
-                (),
-                ("exempt", "{}"),
+                word="exempt",
+                source="exempt",
+                form="",
+                named=(),
+                file=("exempt", "{}"),
                 section_meaning="of each topic of Pulsar's own, its partitions together; no other limit is of these",
             ),
         ),

@@ -49,7 +49,7 @@ def _name(level: limiting.Level, parts: Mapping[limiting.Part, Column]) -> Colum
     """What a level limits of a stream; null where the stream has nothing of that level."""
     name = F.concat_ws("@", *(parts[part] for part in level.limited))
     for part in level.limited:
-        if part.may_be_missing:
+        if part.missing:
             name = F.when(parts[part] != "", name)
     return name
 

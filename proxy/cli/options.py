@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -88,8 +88,8 @@ PlainHttp = Annotated[
 ]
 
 
-def asks_proxy(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command these options in place of its parameter `admin: AdminOptions`.
+def asks_proxy(command: Callable[..., None], more: Sequence[inspect.Parameter] = ()) -> Callable[..., None]:
+    """Give a command these options in place of its parameter `admin: AdminOptions`, and `more` in place of its `**`.
 
     An AdminLinkError ends the command with its line and exit code 1.
     """
@@ -104,22 +104,23 @@ def asks_proxy(command: Callable[..., None]) -> Callable[..., None]:
             raise typer.Exit(1) from None
 
     own = inspect.signature(command)
-    others = [parameter for parameter in own.parameters.values() if parameter.name != "admin"]
-    signature = own.replace(parameters=[*others, *_OPTIONS])
+    others = [each for each in own.parameters.values() if each.name != "admin" and each.kind is not each.VAR_KEYWORD]
+    signature = own.replace(parameters=[*others, *more, *_OPTIONS])
     asking.__signature__ = signature  # type: ignore[attr-defined] # where inspect looks for one
     asking.__annotations__ = {each.name: each.annotation for each in signature.parameters.values()}
     return asking
 
 
-def _option(name: str, default: object, kind: object) -> inspect.Parameter:
+def option(name: str, default: object, kind: object) -> inspect.Parameter:
+    """Return an option of a command, of the `kind` that Typer takes."""
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
 _OPTIONS = (
-    _option("admin", DEFAULT_ADMIN, Admin),
-    _option("token_file", None, TokenFile),
-    _option("ca", None, Ca),
-    _option("cert", None, Cert),
-    _option("key", None, CertKey),
-    _option("plain_http", default=False, kind=PlainHttp),
+    option("admin", DEFAULT_ADMIN, Admin),
+    option("token_file", None, TokenFile),
+    option("ca", None, Ca),
+    option("cert", None, Cert),
+    option("key", None, CertKey),
+    option("plain_http", default=False, kind=PlainHttp),
 )

@@ -1,25 +1,30 @@
 """`sluice explain`, `export`, `apply`, `diff` and `audit`, which ask a running proxy; imports when they run."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from proxy.cli.options import AdminLinkError, AdminOptions, asks_proxy
+from limiter.levels import CLIENT_PARTS
+from proxy.cli.options import AdminLinkError, AdminOptions, asks_proxy, option
 
 if TYPE_CHECKING:
     from proxy.cli.admin_link import AdminLink
     from proxy.policies.policy_set import PolicySet
 
 Topic = Annotated[str, typer.Argument(help="persistent://tenant/namespace/topic, or one partition of it.")]
-Subscription = Annotated[
-    str, typer.Option(metavar="NAME", help="Subscription of a consumer. Default: none, its limits are left out.")
-]
-Producer = Annotated[
-    str, typer.Option(metavar="NAME", help="Name of a producer. Default: none, its limits are left out.")
-]
-Role = Annotated[str, typer.Option(metavar="NAME", help="Role that the client is authenticated as. Default: none.")]
-Address = Annotated[str, typer.Option(metavar="ADDRESS", help="Address that the client connects from. Default: none.")]
+_CLIENT = tuple(
+    option(
+        part.word,
+        "",
+        Annotated[
+            str,
+            typer.Option(metavar=part.word.upper(), help=f"{part.meaning}. Default: none, its limits are left out."),
+        ],
+    )
+    for part in CLIENT_PARTS
+)
 File = Annotated[Path, typer.Argument(help="Configuration file with the limits, as `sluice check` takes it.")]
 Output = Annotated[Path | None, typer.Option(metavar="FILE", help="File for the YAML. Default: standard output.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")]
@@ -30,23 +35,15 @@ _PATIENCE_S = 120.0
 _DIFFERENT, _TROUBLE = 1, 2
 
 
-@asks_proxy
-def explain(  # noqa: PLR0913 - one for each option
-    topic: Topic,
-    *,
-    admin: AdminOptions,
-    subscription: Subscription = "",
-    producer: Producer = "",
-    role: Role = "",
-    address: Address = "",
-) -> None:
+@partial(asks_proxy, more=_CLIENT)
+def explain(topic: Topic, *, admin: AdminOptions, **client: str) -> None:
     """Show which limits hold for a topic and a client: each level, its values, their origin, and what hides what."""
     from rich.console import Console
 
     from proxy.cli.policy_tables import explanation
 
-    asked = {"topic": topic, "subscription": subscription, "producer": producer, "role": role, "address": address}
-    answer = _link(admin).get_json("/sluice/explain", {key: value for key, value in asked.items() if value})
+    said = {key: value for key, value in client.items() if value}
+    answer = _link(admin).get_json("/sluice/explain", {"topic": topic, **said})
     for part in explanation(answer):
         Console().print(part)
 

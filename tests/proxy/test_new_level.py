@@ -14,15 +14,15 @@ from limiter import levels
 
 RECORD = """
     Level(
-        "producer_in_tenant",
-        (PRODUCER, TENANT),
-        (
+        word="producer_in_tenant",
+        limited=(PRODUCER, TENANT),
+        settings=(
             SettingRecord(
-                "producer_in_tenant",
-                "producer",
-                "name",
-                (PRODUCER,),
-                ("producers_in_tenants", NAME, "{}"),
+                word="producer_in_tenant",
+                source="producer",
+                form="name",
+                named=(PRODUCER,),
+                file=("producers_in_tenants", NAME, "{}"),
                 section_meaning="NAME is a producer's name, or * for each other; of all that it publishes in a tenant",
                 abouts=("publish",),
                 has_each=True,
@@ -30,12 +30,11 @@ RECORD = """
         ),
         members="topic",
         within="tenant",
-        missing="asked only for a --producer",
     ),
 """
 WORD = "producer_in_tenant"
 NAME = "named-by-broker"
-_LAST = '    Level(\n        "exempt",'
+_LAST = '    Level(\n        word="exempt",'
 _FINDER = """
 import importlib.util, sys
 

@@ -1,4 +1,4 @@
-"""`GET /sluice/explain?topic=…&subscription=…&producer=…&role=…&address=…`: the limits that hold, and why."""
+"""`GET /sluice/explain?topic=…&producer=…`: the limits that hold, and why; a key for each of `CLIENT_PARTS`."""
 
 from ipaddress import ip_address
 from typing import TypedDict
@@ -6,19 +6,16 @@ from typing import TypedDict
 import msgspec
 from aiohttp import web
 
-from limiter.levels import Client
+from limiter.levels import ADDRESS, CLIENT_PARTS, About, Client
 from protocol.topic_name import parse_topic
-from proxy.admin.handlers import Text, asked, described, explaining
+from proxy.admin.handlers import Query, Text, asked, described, explaining
 from proxy.policies.explain import Explained, ExplainedGroup, ExplainedValue, LevelLines, explain, explain_subscribes
 from proxy.policies.keys import LONGEST
 from proxy.policies.service import PolicyService
 
 _TOPIC = Text(name="topic", meaning="persistent://tenant/namespace/topic", is_needed=True, longest=LONGEST)
-_SUBSCRIPTION = Text(name="subscription", meaning="the consumer's, for the limits of dispatch")
-_PRODUCER = Text(name="producer", meaning="the producer's name, for those of publish")
-_ROLE = Text(name="role", meaning="what the client authenticates as")
-_ADDRESS = Text(name="address", meaning="the client's, as 10.1.2.3")
-_KEYS = (_TOPIC, _SUBSCRIPTION, _PRODUCER, _ROLE, _ADDRESS)
+_CLIENT = {part: Text(name=part.word, meaning=part.meaning) for part in CLIENT_PARTS}
+_KEYS = (_TOPIC, *_CLIENT.values())
 
 
 class ExplainedLevel(TypedDict):
@@ -62,16 +59,13 @@ class ExplainRest:
         """
         query = asked(request, _KEYS)
         topic = parse_topic(_TOPIC.read(query))
-        role, address = _ROLE.read(query), _address(_ADDRESS.read(query))
-        producer = Client(producer_name=_PRODUCER.read(query), role=role, address=address)
-        consumer = Client(subscription=_SUBSCRIPTION.read(query), role=role, address=address)
-        publish = explain(self._service, "publish", topic, producer)
+        publish = explain(self._service, "publish", topic, _client(query, "publish"))
         answer: Explanation = {
             "topic": publish.topic,
             "exempt": publish.is_exempt,
             "resource_group": publish.group,
             "publish": _levels(publish),
-            "dispatch": _levels(explain(self._service, "dispatch", topic, consumer)),
+            "dispatch": _levels(explain(self._service, "dispatch", topic, _client(query, "dispatch"))),
             "subscribe": _level(explain_subscribes(self._service, topic)),
         }
         return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
@@ -83,6 +77,13 @@ def _levels(explained: Explained) -> list[ExplainedLevel]:
 
 def _level(level: LevelLines) -> ExplainedLevel:
     return {"level": level.level, "asked": level.asked, "values": list(level.lines)}
+
+
+def _client(query: Query, direction: About) -> Client:
+    """Return what the query says of a client, as far as streams of the direction have it."""
+    said = {part: key.read(query) for part, key in _CLIENT.items()}
+    said[ADDRESS] = _address(said[ADDRESS])
+    return Client(**{part.field: value for part, value in said.items() if direction in part.directions})
 
 
 def _address(text: str) -> str:
