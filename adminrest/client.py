@@ -18,9 +18,11 @@ from http import HTTPStatus
 from ipaddress import ip_address
 from types import TracebackType
 from typing import Any, NamedTuple, Self
-from urllib.parse import SplitResult, urlencode, urljoin, urlsplit
+from urllib.parse import urlencode, urljoin
 
 import msgspec
+
+from protocol.endpoint import Endpoint, EndpointForm
 
 TIMEOUT_S = 30.0
 MOST_REDIRECTS = 10
@@ -32,6 +34,9 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _SAME_METHOD = frozenset({307, 308})
 _SPEAKS_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"})
 
+ADDRESSES = EndpointForm(
+    ("http", "https"), example="http://127.0.0.1:8080", ports={"http": 80, "https": 443}, is_url=True
+)
 Query = Mapping[str, str]
 
 
@@ -116,8 +121,8 @@ class AdminClient:
         self._timeout_s = timeout_s
         self._most_redirects = most_redirects
         self._keeps = False
-        self._idle: defaultdict[tuple[str, str], list[http.client.HTTPConnection]] = defaultdict(list)
-        """Connections between two requests, by scheme and address."""
+        self._idle: defaultdict[Endpoint, list[http.client.HTTPConnection]] = defaultdict(list)
+        """Connections between two requests."""
         self._busy: set[http.client.HTTPConnection] = set()
 
     def __enter__(self) -> Self:
@@ -208,47 +213,46 @@ class AdminClient:
     def _follow(self, method: str, url: str, body: bytes | None) -> tuple[int, bytes]:
         """Status and body of the answer, wherever redirects lead."""
         for _ in range(self._most_redirects + 1):
-            status, location, answer = self._exchange(method, urlsplit(url), body)
+            endpoint, target = ADDRESSES.split(url)
+            status, location, answer = self._exchange(endpoint, method, target, body)
             is_followed = status in _REDIRECTS if method == "GET" else status in _SAME_METHOD
             if not (self._most_redirects and is_followed and location):
                 return status, answer
-            url = self._redirected(url, location)
+            url = self._redirected(endpoint, urljoin(url, location).partition("#")[0])
         raise ValueError(f"it is redirected more than {self._most_redirects} times")
 
-    def _redirected(self, url: str, location: str) -> str:
-        """Where the answer of `url` leads."""
-        target, scheme, given = urljoin(url, location), urlsplit(url).scheme, urlsplit(self.url)
-        to = urlsplit(target)
-        if to.scheme not in {"https", scheme}:
-            raise ValueError(f"it is redirected to {_one_line(location)}, which is not {scheme}")
-        if self._access.token and _address(to) != _address(given):
-            told = f"but the token is sent to {given.scheme}://{given.netloc} only"
-            raise _AstrayError(f"it is redirected to {_one_line(f'{to.scheme}://{to.netloc}')}, {told}")
-        return target
+    def _redirected(self, endpoint: Endpoint, url: str) -> str:
+        """The URL to which an answer of `endpoint` leads, if it may."""
+        if url.partition("://")[0] not in {"https", endpoint.scheme}:
+            raise ValueError(f"it is redirected to {_one_line(url)}, which is not {endpoint.scheme}")
+        (to, _), (given, _) = ADDRESSES.split(url), ADDRESSES.split(self.url)
+        if self._access.token and _as_named(to) != _as_named(given):
+            raise _AstrayError(f"it is redirected to {_one_line(str(to))}, but the token is sent to {given} only")
+        return url
 
-    def _exchange(self, method: str, url: SplitResult, body: bytes | None) -> tuple[int, str, bytes]:
+    def _exchange(self, endpoint: Endpoint, method: str, target: str, body: bytes | None) -> tuple[int, str, bytes]:
         """Status, `Location` and body of one answer."""
-        idle = self._idle[url.scheme, url.netloc]
+        idle = self._idle[endpoint]
         while method == "GET":
             try:
                 connection = idle.pop()
             except IndexError:
                 break
             with suppress(ConnectionError, http.client.BadStatusLine):  # the server has closed it meanwhile
-                return self._over(connection, method, url, body)
-        return self._over(self._connected(url), method, url, body)
+                return self._over(endpoint, connection, (method, target, body))
+        return self._over(endpoint, self._connected(endpoint), (method, target, body))
 
     def _over(
-        self, connection: http.client.HTTPConnection, method: str, url: SplitResult, body: bytes | None
+        self, endpoint: Endpoint, connection: http.client.HTTPConnection, asked: tuple[str, str, bytes | None]
     ) -> tuple[int, str, bytes]:
+        method, target, body = asked
         headers = {"Accept": "*/*"} | ({} if body is None else {"Content-Type": "application/json"})
         if self._access.token:
             headers["Authorization"] = f"Bearer {self._access.token}"
-        target = (url.path or "/") + (f"?{url.query}" if url.query else "")
         is_kept = False
         self._busy.add(connection)
         try:
-            connection.request(method, target, body, headers)
+            connection.request(method, target or "/", body, headers)
             answer = connection.getresponse()
             content = answer.read(MOST_BYTES + 1)
             if len(content) > MOST_BYTES:
@@ -260,13 +264,13 @@ class AdminClient:
         finally:
             self._busy.discard(connection)
             if is_kept:
-                self._idle[url.scheme, url.netloc].append(connection)
+                self._idle[endpoint].append(connection)
             else:
                 connection.close()
 
-    def _connected(self, url: SplitResult) -> http.client.HTTPConnection:
-        host, port = url.hostname or "", url.port
-        if url.scheme == "https":
+    def _connected(self, endpoint: Endpoint) -> http.client.HTTPConnection:
+        scheme, host, port = endpoint
+        if scheme == "https":
             context = self._access.tls or ssl.create_default_context()
             connection: http.client.HTTPConnection = http.client.HTTPSConnection(
                 host, port, timeout=self._timeout_s, context=context
@@ -275,7 +279,7 @@ class AdminClient:
             connection = http.client.HTTPConnection(host, port, timeout=self._timeout_s)
         try:
             connection.connect()
-            if self._access.token and url.scheme != "https" and not self._access.plain_http:
+            if self._access.token and scheme != "https" and not self._access.plain_http:
                 _check_overheard(connection)
         except BaseException:
             connection.close()
@@ -329,9 +333,9 @@ def _one_line(text: str) -> str:
     return line[:_MOST_REASON]
 
 
-def _address(url: SplitResult) -> tuple[str, str | None, int]:
-    """Scheme, host and port."""
-    return url.scheme, url.hostname, url.port or (443 if url.scheme == "https" else 80)
+def _as_named(endpoint: Endpoint) -> Endpoint:
+    """An endpoint in the one form of all that name the same: DNS does not tell capitals."""
+    return endpoint._replace(host=endpoint.host.lower())
 
 
 def topic_path(topic: str) -> str:

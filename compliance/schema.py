@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import msgspec
 import pyarrow as pa
 from msgspec import Meta, Struct
+from pyspark.sql import Column
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
@@ -431,3 +433,13 @@ def _of_decoder(line: bytes) -> str:
     except REFUSALS as error:
         return f"not a record: {error}"
     return "not a record"
+
+
+def seconds(time: Column) -> Column:
+    """A timestamp as seconds since 1970, microseconds behind the point."""
+    return F.unix_micros(time) / 1e6
+
+
+def rfc3339(time: Column) -> Column:
+    """A timestamp as text; Spark would hand it over in the local time of this machine, without saying so."""
+    return F.date_format(time, "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'")

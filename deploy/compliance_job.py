@@ -4,7 +4,7 @@ The same as `sluice compliance …`, whose options it takes. Executors parse lin
 msgspec, pyarrow and pandas.
 """
 
-from compliance.stream.commands import app
+from compliance.commands import app
 
 if __name__ == "__main__":
     app(prog_name="compliance_job.py")

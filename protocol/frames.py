@@ -1,11 +1,37 @@
-"""Cut a byte stream into whole frames, plainly: for low rates, and as the reference model of `scanner`."""
+"""The frames of Pulsar's binary protocol: their head, their bounds, and the plain way to cut a byte stream into them.
+
+`scanner` walks frames in place; `FrameCutter` is for low rates, and the reference model of `scanner`.
+
+Sources: BaseCommand.Type of PulsarApi.proto; org.apache.pulsar.common.protocol.Commands (DEFAULT_MAX_MESSAGE_SIZE,
+MESSAGE_SIZE_FRAME_PADDING).
+"""
 
 from collections.abc import Iterator
 from struct import Struct
+from typing import Final
 
 from protocol.errors import FrameTooLarge, MalformedFrame
 
+HEAD: Final = 8
+"""Bytes before the command: the size of the rest of the frame, and the size of the command."""
+# Command types that are recognized by number alone.
+SEND: Final = 6
+SEND_RECEIPT: Final = 7
+MESSAGE: Final = 9
+ACK: Final = 10
+ACK_RESPONSE: Final = 38
+
+DEFAULT_MAX_MESSAGE_SIZE = 5 * 1024 * 1024
+FRAME_PADDING = 10 * 1024
+MOST_NAME_BYTES = 4096
+"""Most UTF-8 bytes of a name that a client chooses: of a topic, producer, subscription or consumer."""
+
 SIZE = Struct(">I")
+
+
+def max_frame_size(max_message_size: int) -> int:
+    """Return the most bytes that a whole frame may have, its own length field included."""
+    return max_message_size + FRAME_PADDING
 
 
 class FrameCutter:

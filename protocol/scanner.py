@@ -19,7 +19,7 @@ from librt.strings import read_i64_be
 from mypy_extensions import i64, mypyc_attr
 
 from protocol.errors import FrameTooLarge, MalformedFrame, TooManyMessages
-from protocol.kinds import ACK, ACK_RESPONSE, HEAD, MESSAGE, SEND, SEND_RECEIPT
+from protocol.frames import ACK, ACK_RESPONSE, HEAD, MESSAGE, SEND, SEND_RECEIPT
 from protocol.walk import NUM_MESSAGES, OWNER, message_count, messages_behind, read_command, u32
 
 TAIL: Final = 0

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, replace
 from sys import intern
 
-from protocol.limits import MOST_NAME_BYTES
+from protocol.frames import MOST_NAME_BYTES
 
 _PARTITION = "-partition-"
 _DOMAINS = ("persistent", "non-persistent")

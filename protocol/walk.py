@@ -21,7 +21,7 @@ from librt.strings import read_i32_be, read_i64_be
 from mypy_extensions import i64
 
 from protocol.errors import MalformedFrame
-from protocol.kinds import SEND
+from protocol.frames import SEND
 
 CHECKSUM_MAGIC: Final = 0x0E01
 BROKER_ENTRY_MAGIC: Final = 0x0E02

@@ -1,14 +1,16 @@
-"""One process of Sluice: its parts put together, started, and stopped in order; `running.py` keeps it going."""
+"""One process of Sluice: its parts put together, started, kept going until SIGTERM, and stopped in order."""
 
 import asyncio
 import importlib.metadata
 import os
+import signal
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
+import uvloop
 from prometheus_client import CollectorRegistry
 
 from limiter.policies import Policies
@@ -24,19 +26,20 @@ from proxy.blocking.kept import BlockDesk, KeptBlocks
 from proxy.change_log import ChangeLog, FileSays, Told, difference
 from proxy.config.limits import Limits
 from proxy.config.model import Config
-from proxy.config.watching import fingerprints
+from proxy.config.watching import changes_of, fingerprints
 from proxy.near_engine import NearEngine
 from proxy.observe.access_log import AccessLog, open_access_log
 from proxy.observe.counters import Counters, NamespaceTotals
 from proxy.observe.intervals import Intervals
 from proxy.observe.log_lines import AddressKeyError
+from proxy.observe.operator_log import set_up_operator_log
 from proxy.policies.bodies import BodyError
 from proxy.policies.keys import PolicyKind, Principal
 from proxy.policies.layers import FilePolicies, file_policies
 from proxy.policies.service import Around, PolicyService
 from proxy.policies.store import Store, StoreError
 from proxy.reload import Reloader
-from proxy.runtime import Tasks
+from proxy.runtime import Searches, Tasks, be_scheduled, keep_for_ever, paused_collector, set_up_runtime
 from proxy.server import Server
 from proxy.session.events import SessionLog
 from proxy.workers.supervisor import Supervisor
@@ -248,3 +251,66 @@ def _open_access_log(config: Config) -> AccessLog:
         raise StartError(f"access_log.address_key: {error}") from None
     except OSError as error:
         raise StartError(f"access_log.dir: {section.dir}: {error.strerror}") from None
+
+
+def run(source: ConfigSource) -> None:
+    """Serve until SIGTERM or SIGINT; SIGHUP and changed files reload.
+
+    Raises:
+        ConfigError: If the configuration cannot be used.
+        StartError: If the proxy cannot start.
+    """
+    set_up_operator_log()
+    set_up_runtime()
+    uvloop.run(_serve(source))
+
+
+async def _serve(source: ConfigSource) -> None:
+    with Searches(asyncio.get_running_loop().call_soon_threadsafe).at_work():
+        await _serve_until_told(source)
+
+
+async def _serve_until_told(source: ConfigSource) -> None:
+    log = structlog.get_logger()
+    with paused_collector():
+        proxy = Proxy(source)
+        keep_for_ever()
+    config, ending, tasks = proxy.config, asyncio.Event(), Tasks()
+    problem = be_scheduled(config.scheduling)
+    if problem is not None:
+        log.warning("not scheduled as configured", scheduling=config.scheduling, error=problem)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ending.set)
+    loop.add_signal_handler(signal.SIGHUP, lambda: tasks.start(_reload(proxy, "SIGHUP"), "reload"))
+    try:
+        listen, admin = await proxy.start()
+        addresses = {"listen": listen, "admin": admin, "metrics": proxy.metrics_address}
+        files = {"access_log": str(config.access_log.dir), "policies": str(config.policies.store)}
+        log.info("serving", **addresses, broker=str(config.broker), **files)
+        tasks.start(_watch(proxy), "watch the configuration")
+        await ending.wait()
+        log.info("ending", connections=sum(proxy.engine.counters.connections_open.values()))
+    finally:
+        tasks.cancel()
+        await proxy.stop()
+    log.info("ended")
+
+
+async def _reload(proxy: Proxy, cause: str) -> None:
+    try:
+        await proxy.reloader.reload(cause)
+    except Exception:  # noqa: BLE001 - the next one must find somebody who notices it
+        structlog.get_logger().exception("reload failed", cause=cause)
+
+
+async def _watch(proxy: Proxy) -> None:
+    if not proxy.read_files:
+        return
+    try:
+        async for _ in changes_of(proxy.read_files):
+            await _reload(proxy, "file changed")
+    except (OSError, RuntimeError) as error:
+        structlog.get_logger().error(
+            "changes of the configuration's files are not noticed; send SIGHUP", error=str(error)
+        )

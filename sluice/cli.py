@@ -5,7 +5,6 @@ import importlib.metadata
 import typer
 
 import compliance.commands
-import compliance.stream.commands
 import loadgen.commands
 import protocol.scanner
 import proxy.cli.blocks
@@ -38,7 +37,7 @@ app.command("import")(proxy.cli.importing.import_limits)
 app.command()(loadgen.commands.broker)
 app.command()(loadgen.commands.load)
 app.command()(compliance.commands.report)
-app.add_typer(compliance.stream.commands.app, name="compliance")
+app.add_typer(compliance.commands.app, name="compliance")
 
 
 @app.command()

@@ -5,9 +5,8 @@ from collections.abc import Collection, Mapping
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from compliance.clock import rfc3339, seconds
 from compliance.judging.clocks import STEP_S
-from compliance.schema import BOOT, LIMITER, OBSERVED
+from compliance.schema import BOOT, LIMITER, OBSERVED, rfc3339, seconds
 from limiter import levels as limiting
 
 _OF_ONE = {limiting.SUBSCRIPTION, limiting.PRODUCER}

@@ -5,9 +5,8 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from compliance.clock import rfc3339, seconds
 from compliance.figures.rates import LIMIT_KEY
-from compliance.schema import LIMITER, OBSERVED
+from compliance.schema import LIMITER, OBSERVED, rfc3339, seconds
 
 _SHOWN = 500
 

@@ -5,9 +5,8 @@ from collections.abc import Collection
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from compliance.clock import rfc3339, seconds
 from compliance.figures.rates import LEVEL_WORDS, LIMIT_KEY, of_limiters, spread
-from compliance.schema import BOOT, LIMITER, OBSERVED
+from compliance.schema import BOOT, LIMITER, OBSERVED, rfc3339, seconds
 
 _STILL_ONE_S = 0.001
 

@@ -11,8 +11,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.window import WindowSpec
 
-from compliance.clock import rfc3339, seconds
 from compliance.figures.rates import LEVEL_WORDS, LIMIT_KEY, scoped
+from compliance.schema import rfc3339, seconds
 from compliance.session import local_frame
 
 MOST_PROPOSALS = 100

@@ -8,8 +8,7 @@ the one before. A line between the two is of the old time if its end fits betwee
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from compliance.clock import rfc3339, seconds
-from compliance.schema import BOOT
+from compliance.schema import BOOT, rfc3339, seconds
 from compliance.session import local_frame
 
 STEP_S = 0.1

@@ -10,11 +10,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window as Over
 from pyspark.sql.window import WindowSpec
 
-from compliance.clock import rfc3339
 from compliance.figures.rates import scoped
 from compliance.judging.judge import held_ms, is_exempt, under_limits
 from compliance.judging.lines import BUCKETS
-from compliance.schema import BOOT, LIMITER
+from compliance.schema import BOOT, LIMITER, rfc3339
 from limiter import levels as limiting
 
 _UNITS = BUCKETS[:2]

@@ -14,10 +14,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import WindowSpec
 
 from accesslog.record import Kinds
-from compliance.clock import rfc3339, seconds
 from compliance.judging.facts import RunFacts
 from compliance.latest import cut_off
-from compliance.schema import BOOT
+from compliance.schema import BOOT, rfc3339, seconds
 
 PLACE = ("file", "seq", "line")
 """The columns of a `LinePlace`."""

@@ -13,7 +13,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StringType
 
 from accesslog.record import Kinds
-from compliance.clock import rfc3339
 from compliance.figures import facts as figures
 from compliance.figures import rates, trends, waiting, what_if
 from compliance.figures.what_if import Proposal
@@ -26,7 +25,7 @@ from compliance.judging.quality import conflicts_of, gap_facts, malformed_of, ma
 from compliance.judging.verdict import LimiterVerdict, judge_limiters
 from compliance.latest import AHEAD
 from compliance.report.subjects import MOST_STEPS, Subject, charted, pictures, shared_limits
-from compliance.schema import BOOT, LIMITER, defaulted_fields, nullable_fields, required_fields
+from compliance.schema import BOOT, LIMITER, defaulted_fields, nullable_fields, required_fields, rfc3339
 from compliance.session import local_frame
 from compliance.tables import LogTables
 

@@ -33,7 +33,7 @@ from compliance.log_folder import NOT_WITHIN, is_within, look_into, on_this_mach
 from compliance.schema import placed_schema
 from compliance.session import cause, disk_trouble, spark_session
 from compliance.stream import runs
-from compliance.stream.options import Job, JobError, Sink, checked
+from compliance.stream.options import Job, JobError, Sink, checked, lines
 from compliance.stream.partition_reader import (
     COPIES,
     QUARANTINE,
@@ -45,7 +45,6 @@ from compliance.stream.partition_reader import (
     read,
 )
 from compliance.stream.runs import Progress, Seen, Summary, late_so_far, late_words, summary
-from compliance.stream.sources import lines
 from compliance.stream.storage import State, Storage, Tables, TableTotals, tables_of
 from compliance.stream.windows import WindowTable, by_day, by_state, late_lines, merged, parquet, published
 

@@ -18,8 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from compliance.stream.options import Job, JobError
-from compliance.stream.sources import no_connector
+from compliance.stream.options import Job, JobError, no_connector
 from compliance.stream.windows import parquet, table_of
 
 

@@ -19,8 +19,7 @@ from google.protobuf.message import Message
 from loadgen.bench.harness import BenchError
 from protocol.commands import body_of, decode, encode, encode_with_payload
 from protocol.endpoint import EndpointForm
-from protocol.frames import FrameCutter
-from protocol.limits import DEFAULT_MAX_MESSAGE_SIZE, max_frame_size
+from protocol.frames import DEFAULT_MAX_MESSAGE_SIZE, FrameCutter, max_frame_size
 from protocol.pulsar_pb2 import (
     BaseCommand,
     CommandConnect,

@@ -20,8 +20,7 @@ from loadgen.bench.wire import hello, send_frame
 from loadgen.hostile.kinds import BLOCKED, HELD, MB, REJECTED, HostileKind
 from loadgen.real.process import TetheredProcess, free_ports, is_listening, wait_ready
 from protocol.commands import decode, encode
-from protocol.frames import FrameCutter
-from protocol.limits import DEFAULT_MAX_MESSAGE_SIZE, max_frame_size
+from protocol.frames import DEFAULT_MAX_MESSAGE_SIZE, FrameCutter, max_frame_size
 from protocol.pulsar_pb2 import (
     BaseCommand,
     CommandConnect,

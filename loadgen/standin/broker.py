@@ -10,7 +10,7 @@ from typing import Any
 from loadgen.standin.entry_log import EntryLog, StandinRefusal, StoredEntry
 from loadgen.standin.subscription import Consumer, Subscription
 from protocol.endpoint import EndpointForm
-from protocol.limits import DEFAULT_MAX_MESSAGE_SIZE
+from protocol.frames import DEFAULT_MAX_MESSAGE_SIZE
 from protocol.pulsar_pb2 import CommandSubscribe, Schema, ServerError
 from protocol.topic_name import TopicName, parse_topic
 

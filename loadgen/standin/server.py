@@ -22,8 +22,7 @@ from loadgen.standin.streams import Consuming, Link, Outbox, Producing
 from protocol.commands import body_of, split
 from protocol.endpoint import Endpoint, host_port
 from protocol.errors import MalformedFrame, ProtocolError
-from protocol.frames import FrameCutter
-from protocol.limits import max_frame_size
+from protocol.frames import FrameCutter, max_frame_size
 from protocol.pulsar_pb2 import (
     BaseCommand,
     CommandConnect,

@@ -54,8 +54,7 @@ def serve(
     /metrics, /healthz, /readyz and /sluice/streams are on the admin address.
     """
     from proxy.config.model import ConfigError, load_config
-    from proxy.running import run
-    from proxy.serve import ConfigSource, StartError
+    from proxy.serve import ConfigSource, StartError, run
 
     flags = {"listen": listen, "broker": broker, "admin": admin, "access_log": access_log}
     try:

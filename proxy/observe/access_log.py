@@ -16,6 +16,7 @@ from accesslog.record import (
 from limiter.limiter import Limiter, Stream
 from proxy.config.sections import AccessLogSettings as Section
 from proxy.observe.connection import Connection
+from proxy.observe.counters import Reject
 from proxy.observe.crash_recovery import recover
 from proxy.observe.log_files import LogFiles, operator_notices
 from proxy.observe.log_lines import (
@@ -30,7 +31,6 @@ from proxy.observe.log_lines import (
     read_key,
 )
 from proxy.observe.log_writer import Keep, LogWriter, Losses, Rotation
-from proxy.observe.rejects import Reject
 
 MOST_CHANGE_TEXT = 1000
 """Most characters of each text of a change line."""

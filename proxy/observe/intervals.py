@@ -21,9 +21,8 @@ from limiter.rates import NANOS_PER_SECOND
 from limiter.registry import Registry
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counter_snapshot import CounterSnapshot, TakenLimiter, TakenStream
-from proxy.observe.counters import Counters, NamespaceTotals
+from proxy.observe.counters import Counters, NamespaceTotals, Rejects
 from proxy.observe.log_lines import LineSpan
-from proxy.observe.rejects import Rejects
 
 HEARTBEAT_S = 30.0
 """Longest time without a line while nothing happens."""

@@ -52,16 +52,19 @@ class SessionBlocks:
         self._streams = streams
         self._reply = reply
 
-    def check(self, name: StreamName, topic: TopicName, error: ServerError) -> None:
-        """A stream of this name is to be opened.
+    def check(self, name: StreamName, topic: TopicName, error: ServerError, *, has_schema: bool) -> None:
+        """Check a stream that is to be opened, and the schema that its command brings.
 
         Raises:
             RefusedError: With `error`, if a rule is against it.
         """
-        self._refuse(self._of_stream(name, topic), topic, error)
+        if name.direction == "dispatch" or not has_schema:  # else one question with that about the schema
+            self._refuse(self._of_stream(name, topic), topic, error)
+        if has_schema:
+            self.check_schema(topic, name.producer_name, error)
 
     def check_schema(self, topic: TopicName, producer_name: str, error: ServerError) -> None:
-        """A command brings a schema, which a broker stores for the persistent topic of a name and for the other one.
+        """Check a command with a schema: a broker stores it for the persistent topic of a name and for the other one.
 
         Raises:
             RefusedError: With `error`, if a rule is against producing on one of the two.

@@ -196,9 +196,7 @@ class ClientCommands:
 
     def _open(self, command: CommandProducer | CommandSubscribe, if_blocked: ServerError) -> bytes:
         name, topic = self._streams.name_of(command)
-        self._blocks.check(name, topic, if_blocked)
-        if command.HasField("schema"):
-            self._blocks.check_schema(topic, name.producer_name, if_blocked)
+        self._blocks.check(name, topic, if_blocked, has_schema=command.HasField("schema"))
         client_id, stream = command.request_id, self._streams.open(name, topic)
         try:
             frame = self._requests.forward(command, partial(self._opened, stream))

@@ -17,9 +17,8 @@ from proxy.brokers.targets import Targets
 from proxy.budgets import Claim, Pool, SharedBudget
 from proxy.config.model import Config
 from proxy.observe.connection import Connection
-from proxy.observe.counters import Counters
+from proxy.observe.counters import Counters, Rejects
 from proxy.observe.operator_log import HoldLog, OversizedBatchLog
-from proxy.observe.rejects import Rejects
 from proxy.session.broker_connector import BrokerConnector
 from proxy.session.session_admission import SessionAdmission
 from proxy.session.transport import PeerTransport, TransportContext

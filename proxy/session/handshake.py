@@ -12,7 +12,7 @@ import msgspec
 from protocol.commands import SIZES, command_in, decode, encode, text, whole_body
 from protocol.endpoint import Endpoint, EndpointError
 from protocol.errors import FrameTooLarge, MalformedFrame, NotConnect
-from protocol.limits import max_frame_size
+from protocol.frames import max_frame_size
 from protocol.pulsar_pb2 import BaseCommand, CommandConnect, CommandConnected
 from protocol.sniff import foreign_protocol
 from proxy.brokers.targets import BROKERS

@@ -7,7 +7,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from protocol.endpoint import EndpointError
-from protocol.limits import MOST_NAME_BYTES
+from protocol.frames import MOST_NAME_BYTES
 from protocol.pulsar_pb2 import (
     CommandError,
     CommandGetOrCreateSchema,

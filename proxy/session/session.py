@@ -18,8 +18,7 @@ from typing import Final
 from protocol.commands import encode
 from protocol.errors import ProtocolError
 from protocol.flow import FLOW
-from protocol.kinds import MESSAGE, SEND
-from protocol.limits import DEFAULT_MAX_MESSAGE_SIZE, max_frame_size
+from protocol.frames import DEFAULT_MAX_MESSAGE_SIZE, MESSAGE, SEND, max_frame_size
 from protocol.pulsar_pb2 import CommandPing, CommandPong
 from proxy.blocking.blocklist import EndedByRule
 from proxy.blocking.rules import Rule

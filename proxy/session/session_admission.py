@@ -23,7 +23,7 @@ from protocol.pulsar_pb2 import (
 from protocol.topic_name import TopicName
 from proxy.admission_control import Admission, Asked, NotAdmittedError, What
 from proxy.observe.connection import Connection
-from proxy.observe.rejects import Rejects
+from proxy.observe.counters import Rejects
 from proxy.session.events import CloseReason, SessionEnd
 
 _COMPACTION = "__compaction"

@@ -24,7 +24,7 @@ from limiter.limiter import Stream, StreamName
 from limiter.rates import NANOS_PER_SECOND
 from protocol.commands import encode, text
 from protocol.errors import ProtocolError
-from protocol.limits import MOST_NAME_BYTES
+from protocol.frames import MOST_NAME_BYTES
 from protocol.pulsar_pb2 import (
     CommandCloseConsumer,
     CommandCloseProducer,

@@ -16,7 +16,7 @@ from limiter.workers.letters import Letter
 from protocol.topic_name import TopicName
 from proxy.admission_control import OF_CONNECTIONS, Asked, NotAdmittedError, What
 from proxy.observe.connection import Connection
-from proxy.observe.rejects import Rejects
+from proxy.observe.counters import Rejects
 from proxy.session.session_admission import SessionAdmission, UndecidedError
 from proxy.session.transport import Cause, PeerTransport
 from proxy.workers.letters import Accepted, Admitted, Bounds, Enter, Left, NotAdmitted

@@ -7,7 +7,7 @@ import pytest
 import typer.main
 import yaml
 
-from compliance.stream.commands import app
+from compliance.commands import app
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 ONCE, FOLLOW = (

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from protocol.frames import FrameCutter
-from protocol.kinds import ACK, ACK_RESPONSE, SEND_RECEIPT
+from protocol.frames import ACK, ACK_RESPONSE, SEND_RECEIPT, FrameCutter
 from protocol.pulsar_pb2 import (
     BaseCommand,
     BrokerEntryMetadata,

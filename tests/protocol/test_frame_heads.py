@@ -3,7 +3,7 @@
 import pytest
 
 from protocol.errors import TooManyMessages
-from protocol.kinds import MESSAGE, SEND
+from protocol.frames import MESSAGE, SEND
 from protocol.scanner import FrameScanner
 from tests.proxy.wire import message, send
 

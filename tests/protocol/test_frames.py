@@ -1,4 +1,4 @@
-"""The plain cutter: whole frames, whatever the chunks."""
+"""Frames: their numbers are the protocol's, and the plain cutter gives whole ones, whatever the chunks."""
 
 import tracemalloc
 
@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given, settings
 
 from protocol.errors import FrameTooLarge, MalformedFrame
-from protocol.frames import FrameCutter
+from protocol.frames import (
+    ACK,
+    ACK_RESPONSE,
+    DEFAULT_MAX_MESSAGE_SIZE,
+    FRAME_PADDING,
+    SEND_RECEIPT,
+    FrameCutter,
+    max_frame_size,
+)
+from protocol.pulsar_pb2 import BaseCommand
 from tests.protocol.choices import Choices, choices
 from tests.protocol.ill_commands import MESSAGE, SEND
 from tests.protocol.streams import MAX_SIZE, any_frame, cut_anyhow, u32
@@ -59,3 +68,14 @@ def test_a_claim_of_five_megabytes_costs_the_bytes_that_came() -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 20_000
+
+
+def test_the_types_are_those_of_the_protocol() -> None:
+    names = {SEND: "SEND", SEND_RECEIPT: "SEND_RECEIPT", MESSAGE: "MESSAGE", ACK: "ACK", ACK_RESPONSE: "ACK_RESPONSE"}
+    assert {number: BaseCommand.Type.Name(number) for number in names} == names
+
+
+def test_a_frame_may_be_a_message_and_its_padding() -> None:
+    assert (DEFAULT_MAX_MESSAGE_SIZE, FRAME_PADDING) == (5_242_880, 10_240)
+    assert max_frame_size(DEFAULT_MAX_MESSAGE_SIZE) == 5_253_120
+    assert max_frame_size(1) == 10_241

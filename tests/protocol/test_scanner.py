@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 from protocol.commands import encode_with_payload
-from protocol.kinds import MESSAGE, SEND, SEND_RECEIPT
+from protocol.frames import MESSAGE, SEND, SEND_RECEIPT
 from protocol.pulsar_pb2 import CommandSend
 from protocol.scanner import TAIL, FrameScanner, Piece
 from tests.protocol.choices import Check, Choices, choices, in_bulk

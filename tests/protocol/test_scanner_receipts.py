@@ -3,7 +3,7 @@
 import pytest
 
 from protocol.commands import encode, encode_with_payload
-from protocol.kinds import MESSAGE, SEND, SEND_RECEIPT
+from protocol.frames import MESSAGE, SEND, SEND_RECEIPT
 from protocol.pulsar_pb2 import CommandMessage, CommandSend, CommandSendReceipt, MessageIdData
 from protocol.scanner import FrameScanner
 

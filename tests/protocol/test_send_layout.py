@@ -8,7 +8,7 @@ from protocol import scanner as heads_module
 from protocol import walk
 from protocol.commands import command_in, encode
 from protocol.errors import MalformedFrame
-from protocol.kinds import SEND
+from protocol.frames import SEND
 from protocol.pulsar_pb2 import BaseCommand, CommandSend
 from protocol.scanner import LONGEST, FrameScanner, SendLayout, layout_of
 from tests.protocol import fields as wire

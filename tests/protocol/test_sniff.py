@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from protocol.commands import encode
 from protocol.errors import FrameTooLarge, ProtocolError
-from protocol.kinds import SEND
-from protocol.limits import DEFAULT_MAX_MESSAGE_SIZE, max_frame_size
+from protocol.frames import DEFAULT_MAX_MESSAGE_SIZE, SEND, max_frame_size
 from protocol.pulsar_pb2 import CommandConnect
 from protocol.scanner import FrameScanner
 from protocol.sniff import foreign_protocol

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.limits import MOST_NAME_BYTES
+from protocol.frames import MOST_NAME_BYTES
 from protocol.topic_name import TopicName, is_entity, parse_topic
 
 parts = st.text(string.ascii_letters + string.digits + "-=:._", min_size=1, max_size=9)

@@ -8,8 +8,7 @@ from limiter.activity import ActivitySet
 from limiter.limiter import Limiter, Scope, Stream, StreamName
 from limiter.rates import Limit, rate
 from limiter.scheduler import Scheduler
-from protocol.frames import FrameCutter
-from protocol.kinds import SEND
+from protocol.frames import SEND, FrameCutter
 from protocol.pulsar_pb2 import BaseCommand
 from proxy.budgets import Budget, Claim, Pool, Share, SharedBudget
 from proxy.observe.counters import Counters

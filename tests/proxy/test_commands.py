@@ -8,7 +8,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-import proxy.running
+import proxy.serve
 from proxy.config.model import Config, ConfigError, load_config
 from proxy.serve import ConfigSource, Proxy, StartError
 from sluice.cli import app
@@ -21,7 +21,7 @@ runner = CliRunner()
 def served(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
     """The configurations that would have been served."""
     served: list[Config] = []
-    monkeypatch.setattr(proxy.running, "run", lambda source: served.append(source.read()))
+    monkeypatch.setattr(proxy.serve, "run", lambda source: served.append(source.read()))
     return served
 
 
@@ -80,7 +80,7 @@ def test_serve_tells_in_one_line_why_it_cannot_start(monkeypatch: pytest.MonkeyP
     def fail(_config: Config) -> Any:
         raise StartError("listen: cannot listen on 127.0.0.1:1: permission denied")
 
-    monkeypatch.setattr(proxy.running, "run", fail)
+    monkeypatch.setattr(proxy.serve, "run", fail)
     result = runner.invoke(app, ["serve"])
     assert result.exit_code == 1
     assert result.stderr == "sluice: listen: cannot listen on 127.0.0.1:1: permission denied\n"

@@ -15,13 +15,12 @@ from typing import Any
 import pytest
 import structlog
 
-from proxy import running
+from proxy import serve
 from proxy.config import watching
 from proxy.config.model import Config, load_config
 from proxy.policies.store import StoreError
 from proxy.reload import Outcome, Reloader
-from proxy.running import _serve
-from proxy.serve import ConfigSource
+from proxy.serve import ConfigSource, _serve
 from tests.proxy.odd_files import bound_socket, fifo, folder, link_loop, sparse
 
 _PATIENCE_S = 20
@@ -43,7 +42,7 @@ def scheduled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         wanted.append(scheduling)
         return "forbidden here"
 
-    monkeypatch.setattr(running, "be_scheduled", forbid)
+    monkeypatch.setattr(serve, "be_scheduled", forbid)
     return wanted
 
 

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from compliance.stream.commands import _absolute
+from compliance.commands import _absolute
 
 
 @pytest.mark.parametrize(

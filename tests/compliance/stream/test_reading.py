@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from compliance.stream.options import Job, Sink, Source
+from compliance.stream.options import Job, Sink, Source, lines
 from compliance.stream.partition_reader import QUARANTINE, ROWS, SourceChangedError, above_each, read
 from compliance.stream.runs import Seen
-from compliance.stream.sources import lines
 from compliance.stream.windows import table_of
 from tests.compliance.arrow import lines_of
 from tests.compliance.planted import planted, write_file

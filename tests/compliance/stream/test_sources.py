@@ -2,8 +2,7 @@ from typing import Any
 
 import pytest
 
-from compliance.stream.options import Job, JobError, Sink, Source
-from compliance.stream.sources import LINE_BYTES, bounded, lines, no_connector
+from compliance.stream.options import LINE_BYTES, Job, JobError, Sink, Source, bounded, lines, no_connector
 
 KAFKA = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "access-log", "startingOffsets": "earliest"}
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from loadgen.standin.broker import BrokerOptions, StandinBroker
 from loadgen.standin.server import is_unlisted, request_id_of
 from protocol.commands import SIZES, decode, encode, encode_with_payload
-from protocol.limits import DEFAULT_MAX_MESSAGE_SIZE, max_frame_size
+from protocol.frames import DEFAULT_MAX_MESSAGE_SIZE, max_frame_size
 from protocol.pulsar_pb2 import (
     BaseCommand,
     CommandConnect,

@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 
 from protocol import walk
-from protocol.kinds import SEND
+from protocol.frames import SEND
 from tests.proxy.identity.adversary import FREE, HELD, Said
 from tests.proxy.identity.driver import run, steps_of
 from tests.proxy.identity.duel import Step

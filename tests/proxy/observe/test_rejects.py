@@ -2,7 +2,7 @@
 
 from accesslog.record import HeartbeatLine, RejectLine
 from proxy.observe.connection import Connection
-from proxy.observe.rejects import MOST_LINES, MOST_TEXT, Rejects
+from proxy.observe.counters import MOST_LINES, MOST_TEXT, Rejects
 from tests.proxy.conversation import World
 from tests.proxy.wire import TOPIC, lookup, producer
 

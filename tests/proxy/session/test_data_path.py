@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.errors import FrameTooLarge
-from protocol.kinds import MESSAGE, SEND
+from protocol.frames import MESSAGE, SEND
 from proxy.budgets import ENTRY_OVERHEAD
 from proxy.session.transport import Cause
 from tests.limiter.fitting import fits

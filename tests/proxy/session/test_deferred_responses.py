@@ -8,7 +8,7 @@ from limiter.limiter import Stream, StreamName
 from limiter.workers.deputy import Deputy
 from limiter.workers.letters import Rejected, Released, Ticket, Wired
 from protocol.commands import body_of, encode, split
-from protocol.kinds import SEND
+from protocol.frames import SEND
 from protocol.pulsar_pb2 import CommandSendError, CommandSendReceipt, NotAllowedError
 from proxy.budgets import Budget, Claim, Pool, Share, SharedBudget
 from proxy.observe.counters import Counters

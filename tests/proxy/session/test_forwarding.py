@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from protocol.limits import max_frame_size
+from protocol.frames import max_frame_size
 from proxy.session.session import SessionState
 from proxy.session.transport import Cause
 from tests.proxy.blocks import block

@@ -1,6 +1,6 @@
 """What becomes of frames one by one: those of chunks that did not pass whole."""
 
-from protocol.kinds import MESSAGE
+from protocol.frames import MESSAGE
 from proxy.budgets import ENTRY_OVERHEAD
 from tests.proxy.relay_rig import RelayRig
 from tests.proxy.wire import PING, PONG, close_producer, message, send, sends

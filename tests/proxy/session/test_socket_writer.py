@@ -1,4 +1,4 @@
-"""What is sent to one peer: taken by the kernel at once where it has room, in one call where much is sent in one turn."""
+"""What is sent to one peer: taken by the kernel at once where it has room, and in one call what is sent in one turn."""
 
 import random
 import socket

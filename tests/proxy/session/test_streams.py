@@ -8,8 +8,7 @@ from limiter.levels import Setting
 from limiter.limiter import Stream, StreamName
 from limiter.policies import Value
 from limiter.rates import DIRECTIONS, NANOS_PER_SECOND, Limit, rate
-from protocol.kinds import MESSAGE, SEND
-from protocol.limits import MOST_NAME_BYTES
+from protocol.frames import MESSAGE, MOST_NAME_BYTES, SEND
 from protocol.pulsar_pb2 import (
     CommandError,
     CommandProducer,
