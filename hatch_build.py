@@ -1,4 +1,4 @@
-"""How Sluice is built: its hot modules compiled by mypyc where there is a C compiler, else as they are."""
+"""The build of Sluice: mypyc compiles its hot modules where there is a C compiler."""
 
 import os
 import shlex
@@ -56,7 +56,7 @@ def missing_compiler() -> str | None:
 
 
 def compiler_flags() -> str:
-    """For setuptools, which takes $CFLAGS in place of those that Python was built with."""
+    """Return the flags for setuptools, which takes $CFLAGS in place of those that Python was built with."""
     flags = os.environ.get("CFLAGS") or sysconfig.get_config_var("CFLAGS") or ""
     return f"{flags} {DIRECT_CALLS}" if _is_known(DIRECT_CALLS) else flags
 

@@ -87,7 +87,7 @@ class IntervalLine(LineHead, kw_only=True, tag="interval"):
     client_version: str
     """As the client's CONNECT says."""
     client_role: str = ""
-    """What the client authenticated as; empty if that is not known."""
+    """The role that the client authenticated as; empty if it is not known."""
     resource_group: str = ""
     """The resource group whose limit, enforced or observed, the stream was under at the end of the interval; empty for
     none."""
@@ -116,12 +116,12 @@ class IntervalLine(LineHead, kw_only=True, tag="interval"):
     passed_bytes: int
     """Bytes passed on in the interval."""
     charged_messages: int | None = None
-    """What of `passed_messages` counts against the limits that there are. An entry may count as one, whatever it holds
+    """The part of `passed_messages` that counts against limits. An entry may count as one, whatever it holds
     (dispatchThrottlingOnBatchMessageEnabled), and what a subscription without a backlog receives as none
     (dispatchThrottlingOnNonBacklogConsumerEnabled). With workers, in the first lines behind a change of limits, what
     passed before its worker heard of that does not count, either. Null, and so in lines of older proxies: all of it."""
     charged_bytes: int | None = None
-    """The same of `passed_bytes`."""
+    """The part of `passed_bytes` that counts against limits; see `charged_messages`."""
     dropped_messages: int
     """Held messages that ended with their connection, consumer or seek: no receipt was given for them."""
     dropped_bytes: int
@@ -137,20 +137,20 @@ class IntervalLine(LineHead, kw_only=True, tag="interval"):
     held_since: datetime | None = None
     """Since when something of the stream has been held without a break; null if nothing is at the end."""
     throttled_ms: float
-    """How long, in the interval, at least one entry of the stream was held, milliseconds."""
+    """Time in the interval in which at least one entry of the stream was held, milliseconds."""
     delay_max_ms: float
     """Longest time that an entry passed on in this interval had been held, milliseconds."""
     delay_sum_ms: float = 0.0
     """Sum, over the messages passed on in this interval, of the milliseconds that each had been held."""
     delay_hist: tuple[int, ...] = ()
-    """How many of the messages passed on in this interval had been held for how long: counts by bucket of fixed bounds
+    """Passed messages of the interval by the time for which they had been held: counts by bucket of fixed bounds
     (see Delays), zeros at the end left out. Its sum is the number of passed messages that were held at all. The sum of
     two histograms, place by place, is that of both together."""
     reason: str
     """Level of the limit that the stream waits on at the end of the interval, or else of the last one in it that held
     or rejected something of it; empty if none did."""
     reason_name: str = ""
-    """What that limit limits (`name` of its limit lines); empty for the level `proxy`, and for a limit that is gone."""
+    """The name of that limit, as in its limit lines; empty for the level `proxy`, and for a limit that is gone."""
     reason_messages: float | None = None
     """Messages per second of that limit, as in force at the end of the interval; null for none."""
     reason_bytes: float | None = None
@@ -159,7 +159,7 @@ class IntervalLine(LineHead, kw_only=True, tag="interval"):
     """Level of the limit that `limit_messages` is of (of `limit_bytes`, if no limit counts messages); of equal ones the
     outermost. Empty if the stream has no limit. Limits that are only observed do not count."""
     limit_source: str = ""
-    """Whose value that limit has and where it was written, as in the `source` of its limit lines."""
+    """The source of that limit's value, as in its limit lines."""
     limit_mode: str = "enforce"
     """Mode of that limit: `enforce` or `reject`; says nothing where there is no limit."""
     limit_messages: float | None
@@ -171,7 +171,7 @@ class IntervalLine(LineHead, kw_only=True, tag="interval"):
     would_hold_messages: int = 0
     """Messages that the stream's limits in mode `observe` would hold at the end of the interval."""
     would_throttle_ms: float = 0.0
-    """How long, in the interval, they would have held at least one entry, milliseconds."""
+    """Time in the interval in which they would have held at least one entry, milliseconds."""
     would_delay_max_ms: float = 0.0
     """Longest time for which they would have held an entry that they would have passed on in this interval,
     milliseconds."""
@@ -199,17 +199,18 @@ class LimitLine(LineHead, kw_only=True, tag="limit"):
     """`proxy`, `tenant`, `namespace` (totals), `resource_group`, `partitioned_topic` (its partitions together), `topic`
     (one topic or partition), `subscription`, `producer`, `role`, `address`, or `exempt` (a topic of Pulsar's own)."""
     name: str
-    """What is limited: a full topic name, `tenant/namespace`, `producer@topic`, an address (or its keyed hash, as in
-    interval lines) …; empty for the proxy."""
+    """The name of what is limited: a full topic name, `tenant/namespace`, `producer@topic`, an address (or its
+    keyed hash, as in interval lines) …; empty for the proxy."""
     tenant: str
     """Empty where the limit spans tenants."""
     namespace: str
     """Empty where the limit spans namespaces."""
     source: str
-    """Whose value it is: `topic`, `namespace` (for each of its topics), `broker` (for each topic), `total` (of a
-    tenant, namespace or partitioned topic), `group`, `proxy`, `subscription`, `producer`, `role`, `address`, `exempt`;
-    with `each` before it where the value is that of all names without one of their own. Then where it was written:
-    `file`, `rest`, `dynamic` (the broker's dynamic configuration) or `global` (a topic's global policy)."""
+    """The level and layer of the value. First its level: `topic`, `namespace` (for each of its topics), `broker`
+    (for each topic), `total` (of a tenant, namespace or partitioned topic), `group`, `proxy`, `subscription`,
+    `producer`, `role`, `address`, `exempt`; with `each` before it where the value is that of all names without one
+    of their own. Then its layer: `file`, `rest`, `dynamic` (the broker's dynamic configuration) or `global` (a
+    topic's global policy)."""
     mode: str
     """`enforce`: what is over the limit waits. `reject`: it is refused. `observe`: nothing is held; what the line says
     was passed and waited for is what enforcing would have done with the same arrivals."""
@@ -230,10 +231,11 @@ class LimitLine(LineHead, kw_only=True, tag="limit"):
     peak_burst_bytes: float | None = None
     """Capacity of the bucket of `peak_bytes`, bytes."""
     published_messages: float | None = None
-    """What of `limit_messages` is the topic's publish rate (relativeToPublishRate); null if it is not relative. Such a
-    limit changes with that rate, at the end of a span, and also between lines if it was not in use."""
+    """The part of `limit_messages` that is the topic's publish rate (relativeToPublishRate); null if it is not
+    relative. Such a limit changes with that rate, at the end of a span, and also between lines if it was not in
+    use."""
     published_bytes: float | None = None
-    """The same of `limit_bytes`."""
+    """The part of `limit_bytes` that is the topic's publish rate."""
     passed_entries: int
     """Entries that it passed in the span."""
     passed_messages: int
@@ -249,58 +251,59 @@ class LimitLine(LineHead, kw_only=True, tag="limit"):
     rejected_bytes: int = 0
     """The bytes of those."""
     throttled_ms: float
-    """How long, in the span, at least one stream waited on this limiter, milliseconds."""
+    """Time in the span in which at least one stream waited on this limiter, milliseconds."""
     idle_ms: float | None = None
-    """How much of that each bucket had a token, beyond the 20 ms by which a timer may be late, milliseconds. Null in
-    lines of older proxies, as the balances below."""
+    """The part of `throttled_ms` in which each bucket had a token, beyond the 20 ms by which a timer may be late,
+    milliseconds. Null in lines of older proxies, as the balances below."""
     reserved_ms: float = 0.0
-    """How much of that each bucket had a token which was kept for a stream that waited on another limit besides,
-    milliseconds."""
+    """The part of `throttled_ms` in which each bucket had a token that was kept for a stream that also waited on
+    another limit, milliseconds."""
     tokens_messages: float | None = None
-    """What the message bucket holds at the end of the span, messages; negative: a debt."""
+    """The message bucket's balance at the end of the span, messages; negative: a debt."""
     tokens_bytes: float | None = None
-    """What the byte bucket holds at the end of the span, bytes."""
+    """The byte bucket's balance at the end of the span, bytes."""
     tokens_peak_messages: float | None = None
-    """The same of the bucket of `peak_messages`."""
+    """The balance of the bucket of `peak_messages`."""
     tokens_peak_bytes: float | None = None
-    """The same of the bucket of `peak_bytes`."""
+    """The balance of the bucket of `peak_bytes`."""
     lent_messages: int = 0
-    """What of these the proxy's workers had been lent at the end of the span, and may have passed already: that counts
-    in the line in whose span they tell it."""
+    """Tokens of the message bucket that the proxy's workers had been lent at the end of the span, and may have used
+    already: what they passed counts in the line in whose span they tell it."""
     lent_bytes: int = 0
-    """The same of the byte bucket."""
+    """`lent_messages` for the byte bucket."""
     left_messages: int = 0
-    """What of `passed_messages` was of streams that were no longer under the limit when their worker told. So what its
-    streams passed, as it counts against limits, and this are together what it passed."""
+    """The part of `passed_messages` that was of streams which were no longer under the limit when their worker told. So
+    the limiter passed what its streams passed, as it counts against limits, and this."""
     left_bytes: int = 0
-    """The same of `passed_bytes`."""
+    """The part of `passed_bytes` that was of such streams."""
     overflow_messages: float = 0.0
-    """What the message bucket earned, since the limiter's line before, and had no room for. So of two lines without
+    """Tokens that the message bucket earned since the limiter's line before, and had no room for. For two lines without
     time in between: tokens behind = tokens before + limit times duration - overflow - lost - (passed - unforeseen)."""
     overflow_bytes: float = 0.0
-    """The same of the byte bucket."""
+    """`overflow_messages` for the byte bucket."""
     overflow_peak_messages: float = 0.0
-    """The same of the bucket of `peak_messages`."""
+    """`overflow_messages` for the bucket of `peak_messages`."""
     overflow_peak_bytes: float = 0.0
-    """The same of the bucket of `peak_bytes`."""
+    """`overflow_messages` for the bucket of `peak_bytes`."""
     lost_messages: int = 0
-    """Of what workers had been lent of the message bucket, so much is gone and will not be counted as passed: the
-    worker was lost, or told that it passed for other limits."""
+    """Lent tokens of the message bucket that are gone and will not be counted as passed: the worker was lost, or told
+    that it passed for other limits."""
     lost_bytes: int = 0
-    """The same of the byte bucket."""
+    """`lost_messages` for the byte bucket."""
     lost_peak_messages: int = 0
-    """The same of the bucket of `peak_messages`."""
+    """`lost_messages` for the bucket of `peak_messages`."""
     lost_peak_bytes: int = 0
-    """The same of the bucket of `peak_bytes`."""
+    """`lost_messages` for the bucket of `peak_bytes`."""
     unforeseen_messages: int = 0
-    """What of `passed_messages` took nothing from the message bucket: it passed before its worker knew the value in
-    force, by what it had been lent of a larger burst, or while messages were not limited. Only behind a change."""
+    """The part of `passed_messages` that took nothing from the message bucket: it passed before its worker knew the
+    value in force, by what it had been lent of a larger burst, or while messages were not limited. Only behind a
+    change."""
     unforeseen_bytes: int = 0
-    """The same of `passed_bytes` and the byte bucket."""
+    """`unforeseen_messages` for `passed_bytes` and the byte bucket."""
     unforeseen_peak_messages: int = 0
-    """The same of the bucket of `peak_messages`."""
+    """`unforeseen_messages` for the bucket of `peak_messages`."""
     unforeseen_peak_bytes: int = 0
-    """The same of the bucket of `peak_bytes`."""
+    """`unforeseen_messages` for `passed_bytes` and the bucket of `peak_bytes`."""
 
 
 class ChangeLine(LineHead, kw_only=True, tag="change"):
@@ -329,9 +332,9 @@ class ChangeLine(LineHead, kw_only=True, tag="change"):
     name: str
     """Of whom: a topic, `tenant/namespace`, a group, a key, who is blocked …; empty for the file."""
     before: str | None
-    """What held before, as it was written; null if nothing did."""
+    """The value before, as it was written; null if there was none."""
     after: str | None
-    """What holds from now on; null if nothing does."""
+    """The value from now on; null if there is none."""
 
 
 class ConnectionLine(LineHead, kw_only=True, tag="connection"):
@@ -344,7 +347,7 @@ class ConnectionLine(LineHead, kw_only=True, tag="connection"):
     client_version: str
     """As the client's CONNECT says."""
     client_role: str = ""
-    """What the client authenticated as; empty if that is not known."""
+    """The role that the client authenticated as; empty if it is not known."""
     role: str
     """`lookup`, `data`, or `handshake` if it never got that far."""
     broker: str
@@ -352,7 +355,7 @@ class ConnectionLine(LineHead, kw_only=True, tag="connection"):
     end_cause: str
     """Why it ended, one of the fixed words of `sluice_connections_ended_total`."""
     detail: str
-    """The same for humans; empty where the cause says all."""
+    """The cause in words; empty where `end_cause` says all."""
     bytes_from_client: int
     """Bytes read from the client, all that TCP carried."""
     bytes_from_broker: int
@@ -363,13 +366,13 @@ class ThrottleLine(LineHead, kw_only=True, tag="throttle"):
     """One pause of reading for one cause, of 50 ms at least, written at its end."""
 
     connection_id: int
-    """Whose bytes were not read."""
+    """The connection whose bytes were not read."""
     client_address: str
     """As in interval lines."""
     side: str
-    """Whose bytes were not read: `client` or `broker`."""
+    """The peer whose bytes were not read: `client` or `broker`."""
     cause: str
-    """What raised the throttle count."""
+    """The cause for which the throttle count rose."""
 
 
 class RejectLine(LineHead, kw_only=True, tag="reject"):
@@ -379,19 +382,19 @@ class RejectLine(LineHead, kw_only=True, tag="reject"):
     """
 
     connection_id: int
-    """Who asked; 0 for all that found no line of their own."""
+    """The connection that asked; 0 for all that found no line of their own."""
     client_address: str
     """As in interval lines."""
     client_role: str = ""
-    """What the client authenticated as; empty if that is not known."""
+    """The role that the client authenticated as; empty if it is not known."""
     topic: str
     """Full name of the topic of the last such request; empty where none is named."""
     reason: str
     """The bound that refused, by its key in the configuration's `admission`; or `blocked`."""
     detail: str
-    """What the client was told the last time, at most 1,000 characters."""
+    """The text that the client got the last time, at most 1,000 characters."""
     rejected: int
-    """How many lookups, producers or consumers were refused."""
+    """Lookups, producers or consumers that were refused."""
 
 
 class HeartbeatLine(LineHead, kw_only=True, tag="heartbeat"):

@@ -1,4 +1,4 @@
-"""How far the proxies' logs reach: the latest run of each decides, even where clocks were wrong.
+"""The reach of the proxies' logs: the latest run of each proxy decides, even where clocks were wrong.
 
 Runs of one proxy follow each other, so the one whose lines end last is the latest. A clock that was far ahead would
 make any run that: it would hide the live one behind it until that time has come, and everybody else would seem silent.

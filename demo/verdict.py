@@ -15,7 +15,7 @@ LEAST_LOADED_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check, whether it holds, and the numbers that say so."""
+    """A check, its result, and the numbers behind it."""
 
     name: str
     holds: bool
@@ -80,7 +80,7 @@ def pace_kept(topic: str, counts: Mapping[str, Any]) -> Check:
 
 
 def nothing_lost(counts: Mapping[str, Any]) -> Check:
-    """Each message offered has its receipt and arrived once, in order, intact."""
+    """Check that each message has its receipt and arrived once, in order, intact."""
     faults = counts["faults"]
     total = sum(topic["offered_messages"] for topic in counts["topics"].values())
     detail = "; ".join(faults) or f"{total:,} messages offered, each arrived once, in order and intact"

@@ -1,4 +1,4 @@
-"""What `spark-submit` runs: `spark-submit --master … [--py-files pulsar_sluice.whl] compliance_job.py run --once …`.
+"""The job as a script: `spark-submit --master … [--py-files pulsar_sluice.whl] compliance_job.py run --once …`.
 
 The same as `sluice compliance …`, whose options it takes. Executors parse lines too: their Python needs
 msgspec, pyarrow and pandas.

@@ -72,7 +72,7 @@ class Networks(Generic[T]):
         return None
 
     def copy(self) -> "Networks[T]":
-        """The same values, to be changed aside."""
+        """Return a copy, to be changed aside."""
         other = Networks[T]()
         other._tables = {key: dict(table) for key, table in self._tables.items()}
         other._lengths = list(self._lengths)
@@ -101,7 +101,7 @@ def _parsed(address: str) -> IPv4Address | IPv6Address | None:
 
 
 class Topic(Protocol):
-    """What limits need to know of a topic's name; `protocol.topic_name.TopicName` is one."""
+    """A topic's name, as far as limits need it; `protocol.topic_name.TopicName` is one."""
 
     @property
     def full(self) -> str:
@@ -147,7 +147,7 @@ ANYBODY = Client()
 
 
 class StreamIdentity(NamedTuple):
-    """One stream, as far as limits look at it.
+    """A stream's topic, client and resource group.
 
     Args:
         topic: Its topic, or one partition of it.
@@ -246,7 +246,7 @@ NAME = "NAME"
 
 
 def joined(parts: tuple[Part, ...]) -> Naming:
-    """How a stream is named by these parts, with an @ between them."""
+    """Return the naming of a stream by these parts, with an @ between them."""
     if len(parts) == 1:
         return parts[0].of
     return lambda whose: "@".join([part.of(whose) for part in parts])
@@ -254,7 +254,7 @@ def joined(parts: tuple[Part, ...]) -> Naming:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingRecord:
-    """One place where a value of a level may be set.
+    """A place where a value of a level may be set.
 
     Args:
         word: How REST and the access log call it.
@@ -290,7 +290,7 @@ class SettingRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class Level:
-    """One level.
+    """A level of limits.
 
     Args:
         word: How metrics, `sluice explain`, the access log and the report call it.
@@ -319,12 +319,12 @@ class Level:
 
     @cached_property
     def name(self) -> Naming:
-        """What is limited of a stream."""
+        """The name of a stream's limiter at this level."""
         return joined(self.limited)
 
     @cached_property
     def lookups(self) -> "tuple[tuple[Setting, Naming, str], ...]":
-        """Where a value is looked for, the narrowest first: the setting, a stream's name there, and the source."""
+        """The places to look for a value, narrowest first: the setting, a stream's name there, and the source."""
         found = list[tuple[Setting, Naming, str]]()
         for record in self.settings:
             setting = Setting(record.word)

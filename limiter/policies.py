@@ -30,7 +30,7 @@ class Value:
 
 
 class InForce(NamedTuple):
-    """One limit that applies: what it limits, its value, and its source for people (`namespace rest`)."""
+    """A limit that applies: its scope, its value, and its source for people (`namespace rest`)."""
 
     scope: Scope
     limit: Limit
@@ -55,7 +55,7 @@ class Written(NamedTuple):
 
 @dataclass(slots=True)
 class Policies:
-    """Every configured value, and which resource group a tenant or namespace is attached to."""
+    """The configured values, and the resource group that each tenant or namespace is attached to."""
 
     groups_of_namespaces: dict[str, str] = field(default_factory=dict)
     """Resource group by `tenant/namespace`."""
@@ -88,7 +88,7 @@ class Policies:
             self._levels[about] = tuple(self._written(about))
 
     def get(self, about: About, setting: Setting, name: str) -> Value | None:
-        """What was put there; of an address, what holds for it."""
+        """Return the value of a name; of an address, the value of its narrowest network."""
         if setting.record.form == "network":
             networks = self._networks.get((about, setting))
             return networks.find(name) if networks else None
@@ -103,7 +103,7 @@ class Policies:
         self._levels.clear()
 
     def copy(self) -> "Policies":
-        """The same values, to be changed aside."""
+        """Return a copy, to be changed aside."""
         values = {about: {setting: dict(named) for setting, named in of.items()} for about, of in self._values.items()}
         networks = {key: networks.copy() for key, networks in self._networks.items()}
         other = Policies(dict(self.groups_of_namespaces), dict(self.groups_of_tenants), values, networks)
@@ -118,7 +118,7 @@ class Policies:
             setattr(other, name, mine)
 
     def put_under(self, about: About, setting: Setting) -> Mapping[str, Value]:
-        """Every value of one setting, by name."""
+        """Return the values of one setting, by name."""
         return self._values.get(about, {}).get(setting, {})
 
     def in_force(self, direction: Direction, topic: Topic, client: Client = ANYBODY) -> tuple[InForce, ...]:
@@ -143,7 +143,7 @@ class Policies:
         return any(self._values.get("subscribe", {}).values())
 
     def subscribe_rate(self, topic: Topic) -> tuple[Rate, str] | None:
-        """How often each consumer may subscribe to a topic, and the source for people (`namespace rest`).
+        """Return the rate of subscribing of each consumer of a topic, and its source for people (`namespace rest`).
 
         The narrowest value that is there holds, as with Pulsar.
         """
@@ -203,7 +203,7 @@ OF_TOPIC: frozenset[NameForm] = frozenset({"topic", "subscription"})
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One value that is another one now.
+    """A value that has been replaced.
 
     Args:
         about: What the value is about.
@@ -235,7 +235,7 @@ class Change:
 
 
 def change_of(place: tuple[About, Setting, str], before: Value | None, after: Value | None) -> Change | None:
-    """What is another than before in one place, if anything is."""
+    """Return the change at one place, or None if the value is the same."""
     if before == after:
         return None
     if not before or not after or not before.limit or not after.limit:

@@ -39,24 +39,24 @@ class StreamIndex:
         return self._known[stream]
 
     def get(self, stream: Stream) -> tuple[Topic, Client] | None:
-        """Whose it is, if it is open."""
+        """Return the topic and client of a stream; None if the stream is not open."""
         return self._known.get(stream)
 
     def put(self, stream: Stream, topic: Topic, client: Client) -> None:
-        """It is open, or more is known of its client."""
+        """Add a stream, or what is known of its client by now."""
         self._known[stream] = topic, client
         self._of_topics.setdefault(topic.partitioned, {})[stream] = None
         self._of_namespaces.setdefault(topic.namespace_name, {})[stream] = None
 
     def remove(self, stream: Stream) -> None:
-        """It is over."""
+        """Remove a stream that is over."""
         known = self._known.pop(stream, None)
         if known is not None:
             _take_out(self._of_topics, known[0].partitioned, stream)
             _take_out(self._of_namespaces, known[0].namespace_name, stream)
 
     def concerned(self, change: Change) -> list[Stream]:
-        """Every stream that a change can concern; others may be among them."""
+        """Return the streams that a change can concern; others may be among them."""
         form = change.setting.record.form
         if form in OF_TOPIC:
             streams = [stream for name in change.topics() for stream in self._of_topics.get(name, ())]
@@ -159,7 +159,7 @@ class LimiterCache:
         return limiter
 
     def retune(self, limits: dict[Scope, Limit], now: int) -> list[Limiter]:
-        """Give them values that were measured anew."""
+        """Give limiters values that were measured anew."""
         changed = [self.by_scope[scope] for scope in limits]
         for limiter in changed:
             self._retuned(limiter, now)
@@ -168,12 +168,12 @@ class LimiterCache:
         return changed
 
     def take_tuned(self) -> dict[Limiter, None]:
-        """What is in `tuned`, which is empty then."""
+        """Return the limiters in `tuned`, and empty it."""
         tuned, self.tuned = self.tuned, {}
         return tuned
 
     def rest(self, left: Iterable[Limiter], now: int) -> list[Limiter]:
-        """Streams have left these. Those without any are forgotten, as many as may be, once they are full.
+        """Note limiters that streams have left; forget those without any that are full, as many as may be.
 
         Two looks for each that begins to rest keep ahead of clients that open and close streams of ever new names.
 
@@ -191,7 +191,7 @@ class LimiterCache:
         return forgotten
 
     def make_room(self, now: int) -> list[Limiter]:
-        """A client is to be refused for its debts: forget some that are paid. Returns these."""
+        """Forget some limiters whose debts are paid, as a client is to be refused for debts; return them."""
         looked_at = [self._look_at_oldest(now, 0) for _ in range(min(LOOKED_AT, len(self._resting)))]
         return [limiter for limiter in looked_at if limiter is not None]
 
@@ -297,8 +297,9 @@ class Registry:
 
     Attributes:
         wired: Called with a stream that may be within other limits than before, or in another way, and the time.
-        tuned: Called with a limiter that streams are within, when it has another value, and the time. Both are set by
-            the supervisor of workers, and only there are workers: each is told of limits by a judge that asks this.
+        tuned: Called with a limiter that streams are within, when it has another value, and the time. The supervisor of
+            workers sets both later, as its judges are made with a registry and tell each worker of its limits. Quotas
+            that proxies share are to replace the judges, and with them these two.
         revision: Another one whenever `levels_of` may say something else of streams that are open.
         relative: The limits that are relative to publish rates. While there are any, `measure` and `retune` are to be
             called once a second if a stream does something, or if they are moving.
@@ -387,7 +388,7 @@ class Registry:
 
     @property
     def limiters(self) -> dict[Scope, Limiter]:
-        """Those at work."""
+        """The limiters at work, by scope."""
         return self._limiters.by_scope
 
     @property
@@ -401,7 +402,7 @@ class Registry:
         return self._limiters.forgiven
 
     def owes_now(self, address: str) -> bool:
-        """The same as `owes_too_much`, without a look whether some of its debts are paid."""
+        """Return the answer of `owes_too_much`, without a look whether some of the debts are paid."""
         return self._limiters.owes_too_much(address)
 
     def owes_too_much(self, address: str, now: int) -> bool:
@@ -412,7 +413,7 @@ class Registry:
         return self._limiters.owes_too_much(address)
 
     def make_room(self, now: int) -> None:
-        """A client is to be refused, as its address owes too much: forget some limiters that are full by now."""
+        """Forget some limiters that are full by now, as a client is to be refused for its address' debts."""
         self._forget(self._limiters.make_room(now))
 
     @property
@@ -421,7 +422,7 @@ class Registry:
         return bool(self._to_tune or self._to_rewire or self._limiters.tuned)
 
     def change(self, changes: Iterable[Change], now: int) -> None:
-        """Values in the policies changed: put them in force on live streams, and wake who may go.
+        """Put values that changed in force on live streams, and wake the streams that may go.
 
         Limiters whose value is another one get it first. Where limits appear or go, streams follow one by one, each
         with what is in force when its turn comes. Not more than `SLICE` of both are done at once.
@@ -448,7 +449,7 @@ class Registry:
             self._end_change()
 
     def apply(self, now: int) -> None:
-        """The policies are others: put them in force on every live stream, in one go."""
+        """Put other policies in force on all live streams, in one go."""
         self._begin_change()
         self._to_rewire.update(dict.fromkeys(self._live))
         while self.is_changing:
@@ -460,7 +461,7 @@ class Registry:
             self.relative.wake(active, now)
 
     def measure(self, active: Iterable[Stream], now: int) -> dict[Scope, Limit]:
-        """What `retune` is to put in force; see `RelativeLimits.measure`."""
+        """Return the limits for `retune` to put in force; see `RelativeLimits.measure`."""
         return {} if self.relative.is_empty else self.relative.measure(active, now)
 
     def retune(self, limits: dict[Scope, Limit], now: int) -> None:
@@ -479,7 +480,7 @@ class Registry:
         return [entry.scope.level for entry in in_force if entry.limit.mode != "observe"]
 
     def live(self) -> list[Stream]:
-        """Every stream that is open."""
+        """Return the streams that are open."""
         return list(self._live)
 
     def _tuned_by(self, change: Change) -> list[Limiter]:

@@ -74,7 +74,7 @@ _address = lru_cache(_MOST_REMEMBERED)(host_port)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EndpointForm:
-    """How addresses of one use are written.
+    """The written form of addresses of one use.
 
     Args:
         schemes: Those that are taken; the first is that of an address without one.

@@ -94,7 +94,7 @@ class _InForce:
 
 
 class Admission:
-    """All bounds of the configuration, and the subscribe rates of the policies.
+    """The bounds of the configuration, and the subscribe rates of the policies.
 
     Args:
         config: The configuration.

@@ -28,7 +28,7 @@ Parameter = TyperArgument | TyperOption
 
 
 def commands(group: TyperGroup, prefix: str = "sluice") -> Iterator[tuple[str, TyperCommand]]:
-    """All commands with their whole names; those of groups, not the groups."""
+    """Yield the commands with their whole names; of a group its commands, not the group."""
     for name, command in group.commands.items():
         if isinstance(command, TyperGroup):
             yield from commands(command, f"{prefix} {name}")
@@ -37,7 +37,7 @@ def commands(group: TyperGroup, prefix: str = "sluice") -> Iterator[tuple[str, T
 
 
 def all_commands() -> list[tuple[str, TyperCommand]]:
-    """Of `sluice`."""
+    """Return the commands of `sluice`."""
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
     return list(commands(group))

@@ -168,7 +168,7 @@ class Numbering:
 
 
 def above_each(blocks: Iterable[tuple[Block, int]]) -> dict[Block, int]:
-    """For each block, the number of lines above it, from the number of lines in each."""
+    """Return the number of lines above each block, from the number of lines in each."""
     found, last, lines_above = {}, "", 0
     for (file, begin), lines in sorted(blocks):
         if file != last:
@@ -341,7 +341,7 @@ class PartitionBatch:
         return (piece for piece in self.pieces if piece.name == name)
 
     def seen(self) -> dict[int, Seen]:
-        """For each part, the numbers of its lines."""
+        """Return the numbers of each part's lines."""
         return {number: _seen(found) for number, found in self.parts.items()}
 
 

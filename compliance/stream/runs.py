@@ -94,7 +94,7 @@ class Seen:
                 after = last
 
     def table(self) -> pa.Table:
-        """As it is kept."""
+        """Return the table in which the numbers are kept."""
         ranges = [self.ranges[run] for run in sorted(self.ranges)]
         runs = [run for run in sorted(self.ranges) for _ in self.ranges[run]]
         both = np.concatenate([_NONE, *ranges])
@@ -103,7 +103,7 @@ class Seen:
 
     @staticmethod
     def of(kept: pa.Table) -> "Seen":
-        """What `table` gave."""
+        """Return the numbers of a table that `table` gave."""
         together: dict[Run, list[tuple[int, int]]] = {}
         for proxy, boot, first, last in zip(*(kept[name].to_pylist() for name in SEEN_SCHEMA.names), strict=True):
             together.setdefault((proxy, boot), []).append((first, last))
@@ -240,13 +240,13 @@ def rfc3339(micros: int) -> str:
 
 
 def table(runs: Spans, seen: Seen) -> pa.Table:
-    """As they are kept, with how many lines of each are there, and how many are missing below the last."""
+    """Return the table in which runs are kept, with their numbers of lines and of lines that are missing."""
     rows = [(*run, *msgspec.structs.astuple(runs[run]), seen.there(run), seen.missing(run)) for run in sorted(runs)]
     return table_of_rows(rows, RUNS_SCHEMA)
 
 
 def of(kept: pa.Table) -> Spans:
-    """What `table` gave."""
+    """Return the runs of a table that `table` gave."""
     micros = [column.cast(pa.int64()) if column.type == TIME else column for column in kept.columns]
     rows = zip(*(column.to_pylist() for column in micros), strict=True)
     return {(proxy, boot): Span(*span) for proxy, boot, *span, _, _ in rows}

@@ -50,7 +50,10 @@ class WindowTable:
 
     @property
     def schema(self) -> pa.Schema:
-        """Of windows on their way; `window_s`: where they begin, seconds since 1970; `as_of`: when `last` was said."""
+        """The schema of windows on their way.
+
+        `window_s` is their begin, seconds since 1970; `as_of` is the time of `last`.
+        """
         own = arrow_schema()
         names = (*self.key, *self._values)
         head = {"width_s": pa.int32(), "window_s": pa.int64(), "lines": pa.int64(), "as_of": own.field("end").type}

@@ -1,4 +1,4 @@
-"""What an example claims, judged by counts and bounds. No I/O and no clock."""
+"""The claims of an example, judged by counts and bounds. No I/O and no clock."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -58,13 +58,13 @@ def at_least(what: str, times: Sequence[float], span: Span, rate: float, standst
 
 
 def none_after(what: str, times: Sequence[float], at: float, standstill_s: float) -> Check:
-    """Something arrived before an instant, and nothing after it."""
+    """Check that messages arrived before an instant, and none after it."""
     late = len(times) - bisect_left(times, at + SLACK_S + standstill_s)
     return Check(f"{what}: nothing more arrives", len(times) > late == 0, f"{len(times)} messages before, {late} after")
 
 
 def nothing_lost(what: str, sent: int, receipts: int, arrived: Sequence[int]) -> Check:
-    """Each message of a producer has its receipt and arrived once, in order.
+    """Check that each message of a producer has its receipt and arrived once, in order.
 
     Args:
         what: Whose messages.

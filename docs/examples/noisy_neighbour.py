@@ -41,7 +41,7 @@ def scene(stage: Stage) -> Conclusion:
 
 
 def on_a_shared_connection(stage: Stage) -> list[Check]:
-    """One client is one connection: its producers share it."""
+    """Hold one of two producers that share a connection, and see the other go on."""
     say("one connection, two producers; the limit is that of the logs")
     client = stage.client()
     logs, heartbeats = stage.receive(LOGS), stage.receive(HEARTBEATS)

@@ -1,4 +1,4 @@
-"""What every example needs: a broker, Sluice in front of it, a table, and a verdict at the end.
+"""The stage of each example: a broker, Sluice in front of it, a table, and a verdict at the end.
 
 The broker is the stand-in unless `--broker` names another one. Whatever ends an example ends what it started.
 """
@@ -114,7 +114,7 @@ def table(counters: Mapping[str, Callable[[], int]], limit: Callable[[float], st
 
 
 def after(seconds: float) -> Callable[[], bool]:
-    """For `table`: true once so many seconds have gone by from now on."""
+    """Return an end for `table`: true once so many seconds have gone by from now on."""
     end = time.monotonic() + seconds - ROW_S / 2
     return lambda: time.monotonic() > end
 

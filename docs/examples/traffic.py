@@ -97,7 +97,7 @@ class Publisher:
 
 @contextmanager
 def publishing(*publishers: Publisher) -> Iterator[None]:
-    """All of them publish until the block ends, which waits for the receipts that are still to come."""
+    """Run publishers until the block ends, and wait for the receipts that are still to come."""
     for publisher in publishers:
         publisher.start()
     try:
@@ -111,7 +111,7 @@ def publishing(*publishers: Publisher) -> Iterator[None]:
 
 
 class Receiver:
-    """What arrived: when, and from whom which numbers."""
+    """The arrivals at the receiving end: times, and each producer's numbers."""
 
     def __init__(self) -> None:
         self.times: list[float] = []
@@ -138,7 +138,7 @@ class Receiver:
             time.sleep(0.01)
 
     def first_and_last(self) -> tuple[float, float]:
-        """When the first message arrived, and when the last one did.
+        """Return the times of the first and the last message.
 
         Raises:
             DemoError: If none arrived.
@@ -148,16 +148,16 @@ class Receiver:
         return self.times[0], self.times[-1]
 
     def numbers_from(self, publisher_name: str) -> list[int]:
-        """Of one producer's messages, in the order in which they arrived."""
+        """Return the numbers of one producer's messages, in the order of their arrival."""
         return [number for _, number in self._by_publisher.get(publisher_name, [])]
 
     def times_from(self, publisher_name: str) -> list[float]:
-        """When one producer's messages arrived."""
+        """Return the arrival times of one producer's messages."""
         return [at for at, _ in self._by_publisher.get(publisher_name, [])]
 
 
 class Standstill:
-    """How long everything stood still at most: messages from here to the broker and back, past Sluice.
+    """The longest standstill of this machine: messages from here to the broker and back, past Sluice.
 
     A machine that is busy with something else delays these as it delays what an example measures.
 

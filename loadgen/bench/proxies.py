@@ -142,7 +142,7 @@ def haproxy_missing() -> str | None:
 
 
 def haproxy_config(place: Place) -> str:
-    """Its configuration file."""
+    """Return HAProxy's configuration file."""
     return _HAPROXY_CONFIG.format(most=_MOST_CONNECTIONS, port=place.port, broker_port=place.broker_port)
 
 
@@ -212,7 +212,7 @@ _MEMORY = ("-Xms256m", "-Xmx1g", "-XX:MaxDirectMemorySize=1g")
 
 
 def official_properties(name: str, place: Place) -> dict[str, str]:
-    """Its configuration file."""
+    """Return the official proxy's configuration file."""
     return {
         "clusterName": "standalone",
         "brokerServiceURL": f"pulsar://127.0.0.1:{place.broker_port}",

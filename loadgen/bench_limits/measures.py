@@ -112,7 +112,7 @@ class Times:
 
 
 def noticed(times: Times, alone_ms: Sequence[float], beside_ms: Sequence[float], in_time: int) -> dict[str, float]:
-    """These figures of one trial.
+    """Return the notice figures of one trial.
 
     Args:
         times: Its spans.
@@ -150,7 +150,7 @@ EVENNESS = (
 
 
 def evenness(times: Sequence[float], seconds: int) -> dict[str, float]:
-    """These figures of one trial.
+    """Return the evenness figures of one trial.
 
     Args:
         times: Arrivals, ascending.

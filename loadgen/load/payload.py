@@ -1,4 +1,4 @@
-"""Each message says which one it is, so that the receiving end can tell loss, repetition, disorder and damage.
+"""Payloads that name their message, so that the receiving end can tell loss, repetition, disorder and damage.
 
 [magic: 4][run: 8][producer: 4][sequence: 8][CRC32 of all the rest: 4][filler up to the message's size]
 """

@@ -115,7 +115,7 @@ def find_java() -> str | None:
 
 
 def require_java() -> str:
-    """As `find_java`.
+    """Return the Java that `find_java` finds.
 
     Raises:
         RealPulsarError: If there is none.

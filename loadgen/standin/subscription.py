@@ -1,4 +1,4 @@
-"""One subscription: who gets which entry, and when. Pure decisions; an Outlet carries them out."""
+"""A subscription's decisions: which consumer gets which entry, and when. An Outlet carries them out."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""Every command that runs or asks a proxy, and what it prints; what a command needs is imported when it runs."""
+"""The commands that run or ask a proxy, and their output; what a command needs is imported when it runs."""

@@ -94,7 +94,7 @@ class ClientMemory(_Section):
 
 
 class Config(_Section):
-    """Everything that `sluice serve` can be told."""
+    """The configuration of `sluice serve`."""
 
     listen: ListenAddress = Field(Endpoint("pulsar", "127.0.0.1", 6650), description="where Pulsar clients connect")
     workers: Whole = Field(

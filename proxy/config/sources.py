@@ -1,4 +1,4 @@
-"""Where a value of the configuration was given (flag > environment > file), how it is read, what is said of mistakes.
+"""The sources of the configuration (flag > environment > file), their reading, and the words for mistakes in them.
 
 In the environment a key is a variable: SLUICE_LISTEN, SLUICE_ACCESS_LOG__DIR. In YAML each key stands once, also in
 the files that the configuration names; it is built from the parser's events, as PyYAML's own trees of nodes take ten
@@ -135,7 +135,7 @@ def why_not_yaml(error: yaml.YAMLError | UnicodeDecodeError | RecursionError) ->
 
 
 def cut(value: str) -> str:
-    """As much of a value as an error shows."""
+    """Return as much of a value as an error shows."""
     return value if len(value) <= _MOST_SHOWN else value[:_MOST_SHOWN] + "…"
 
 
@@ -300,7 +300,7 @@ def read_environment(model: type[BaseModel], environment: Mapping[str, str]) -> 
 
 
 def variables(model: type[BaseModel]) -> dict[str, tuple[Key, Any]]:
-    """Each variable with the key that it stands for, and that key's type."""
+    """Return each variable with the key that it stands for, and that key's type."""
     return {PREFIX + "__".join(key).upper(): (key, annotation) for key, annotation in _keys(model, ())}
 
 

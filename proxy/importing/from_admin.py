@@ -85,7 +85,7 @@ class TopicPolicies:
 
 @dataclass(slots=True)
 class BrokerState:
-    """Everything that was asked for.
+    """The answers of a broker's admin REST.
 
     Args:
         running: Each key of the broker's configuration with the value it runs with.

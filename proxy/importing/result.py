@@ -28,7 +28,7 @@ class LeftOut:
 
 @dataclass(slots=True)
 class ImportResult:
-    """Everything that an import found; filled while a source is read."""
+    """The findings of an import; filled while a source is read."""
 
     taken: list[TakenValue] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

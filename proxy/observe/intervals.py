@@ -80,7 +80,7 @@ class Intervals:
 
     @property
     def reader(self) -> ActivityReader:
-        """How an engine tells what is to be told here."""
+        """The reader through which an engine tells of its streams and limiters."""
         return ActivityReader(self.activity, self._tell_early, self._cut, self._hasten)
 
     def activity(self) -> None:

@@ -130,7 +130,7 @@ class LineRun:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What a `loss` line says; see `accesslog.record.LossLine` for the fields."""
+    """The contents of a `loss` line; see `accesslog.record.LossLine` for the fields."""
 
     of_boot: str
     cause: Cause
@@ -482,7 +482,7 @@ class Notices:
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """When a file is closed (bytes, seconds), when it is forced onto the disk, and which closed files are kept."""
+    """The bytes and seconds after which a file is closed, when it is synced, and which closed files are kept."""
 
     size: int
     age_s: float

@@ -1,4 +1,4 @@
-"""How a policy's value is written: in the bodies of Pulsar's admin REST, and in sections of Sluice's configuration.
+"""The written forms of a policy's value: bodies of Pulsar's admin REST, and sections of Sluice's configuration.
 
 What was written is kept as it was written, and so given back: `pulsar-admin` sees the numbers that it set.
 
@@ -38,20 +38,20 @@ _LONGEST_FIRST = sorted(SPANS_NS.items(), key=lambda span: -span[1])
 
 
 class SubscribeLimit(BaseModel):
-    """How often one consumer may subscribe: `messages: 5/30s`, all at once if need be, as with Pulsar."""
+    """A rate of subscribing of one consumer: `messages: 5/30s`, all at once if need be, as with Pulsar."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     messages: CountPerPeriod
 
     def limit(self) -> Limit:
-        """The same, as the limiter takes it."""
+        """Return the limit that the limiter takes."""
         count, period_ns = self.messages
         return Limit(rate(count, period_ns, burst=count))
 
 
 def section_of(about: About, limit: Limit) -> Section:
-    """What to write for a limit; what is the default is left out. Empty for one that limits nothing."""
+    """Return the section to write for a limit, without defaults; empty for a limit that limits nothing."""
     section: Section = {}
     if about == "subscribe":
         return {"messages": count_text(limit.messages)} if limit.messages else section
@@ -131,12 +131,12 @@ class PublishRate(msgspec.Struct, frozen=True):
     publishThrottlingRateInByte: Int64 = -1  # noqa: N815
 
     def limit(self) -> Limit:
-        """The same, as the limiter takes it."""
+        """Return the limit that the limiter takes."""
         return _limit(self.publishThrottlingRateInMsg, self.publishThrottlingRateInByte, 1)
 
     @classmethod
     def of(cls, limit: Limit) -> "PublishRate":
-        """What Pulsar's tools are to see of a limit that was not written by them: here always per second."""
+        """Return the body that Pulsar's tools get of a limit that they did not write: always per second."""
         return cls(_number(limit.messages, 1, MOST_MESSAGES), _number(limit.size, 1, MOST_BYTES))
 
 
@@ -149,13 +149,13 @@ class DispatchRate(msgspec.Struct, frozen=True):
     ratePeriodInSecond: Int32 = 0  # noqa: N815
 
     def limit(self) -> Limit:
-        """The same, as the limiter takes it."""
+        """Return the limit that the limiter takes."""
         limit = _limit(self.dispatchThrottlingRateInMsg, self.dispatchThrottlingRateInByte, self.ratePeriodInSecond)
         return replace(limit, published=NOTHING_PUBLISHED) if self.relativeToPublishRate else limit
 
     @classmethod
     def of(cls, limit: Limit) -> "DispatchRate":
-        """What Pulsar's tools are to see of a limit that was not written by them."""
+        """Return the body that Pulsar's tools get of a limit that they did not write."""
         period_s = max([1, *(r.period_ns // NANOS_PER_SECOND for r in (limit.messages, limit.size) if r)])
         messages = _number(limit.messages, period_s, MOST_MESSAGES)
         return cls(messages, _number(limit.size, period_s, MOST_BYTES), limit.published is not None, period_s)
@@ -168,13 +168,13 @@ class SubscribeRate(msgspec.Struct, frozen=True):
     ratePeriodInSecond: Int32 = 30  # noqa: N815
 
     def limit(self) -> Limit:
-        """The same; a whole period's worth may come at once, as with Pulsar."""
+        """Return the limit that the limiter takes; a whole period's worth may come at once, as with Pulsar."""
         count, period_ns = self.subscribeThrottlingRatePerConsumer, max(1, self.ratePeriodInSecond) * NANOS_PER_SECOND
         return Limit(rate(count, period_ns, burst=count)) if count > 0 else Limit()
 
     @classmethod
     def of(cls, limit: Limit) -> "SubscribeRate":
-        """What Pulsar's tools are to see of a limit that was not written by them."""
+        """Return the body that Pulsar's tools get of a limit that they did not write."""
         if limit.messages is None:
             return cls(0)
         period_s = max(1, limit.messages.period_ns // NANOS_PER_SECOND)
@@ -190,7 +190,7 @@ class ResourceGroup(msgspec.Struct, frozen=True):
     dispatchRateInBytes: Int64 | None = None  # noqa: N815
 
     def limits(self) -> dict[Literal["publish", "dispatch"], Limit]:
-        """The same, as the limiter takes it."""
+        """Return the limits that the limiter takes, by direction."""
         return {
             "publish": _limit(self.publishRateInMsgs or -1, self.publishRateInBytes or -1, 1),
             "dispatch": _limit(self.dispatchRateInMsgs or -1, self.dispatchRateInBytes or -1, 1),
@@ -289,7 +289,7 @@ def _own_form(key: PolicyKey) -> type[RateLimit | SubscribeLimit]:
 
 
 def pulsar_body(key: PolicyKey, kept: str) -> msgspec.Struct:
-    """What Pulsar's tools are to see of a kept rate.
+    """Return the body that Pulsar's tools get of a kept rate.
 
     Raises:
         BodyError: If it is none.
@@ -368,7 +368,7 @@ def kept_as_own_group(body: OwnGroup, numbers: tuple[Direction, ...] = ()) -> st
 
 
 def pulsar_group(limits: dict[Direction, Limit | None]) -> ResourceGroup:
-    """What Pulsar's tools are to see of a group that they did not write: always per second."""
+    """Return the body that Pulsar's tools get of a group that they did not write: always per second."""
     found = [limits.get(direction) or Limit() for direction in DIRECTIONS]
     return ResourceGroup(
         *(

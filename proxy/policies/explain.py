@@ -19,7 +19,7 @@ _FROM_THE_TOP = tuple(reversed(Layer))
 
 @dataclass(frozen=True, slots=True)
 class ExplainedValue:
-    """One value that was written.
+    """A value that was written for a level.
 
     Args:
         setting: For what, with `name`.
@@ -40,7 +40,7 @@ class ExplainedValue:
 
 @dataclass(frozen=True, slots=True)
 class LevelLines:
-    """One level.
+    """A level, and every value that was written for it.
 
     Args:
         level: Its word.
@@ -70,7 +70,7 @@ class ExplainedGroup:
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """Everything about one stream in one direction, outermost level first; of topics of Pulsar's own, that level."""
+    """The levels of one stream in one direction, outermost first; of Pulsar's own topics the level `exempt` only."""
 
     topic: str
     is_exempt: bool
@@ -79,7 +79,7 @@ class Explained:
 
 
 def explain(state: PolicyState, direction: Direction, topic: Topic, client: Client = ANYBODY) -> Explained:
-    """Which limits of messages and bytes hold, and why."""
+    """Return the limits of messages and bytes that hold, and why."""
     group = group_of(state, topic)
     is_system, whose = topic.is_system, StreamIdentity(topic, client, group.name if group else "")
     levels = tuple(_level(state, direction, level, whose) for level in LEVELS if level.is_of_system is is_system)
@@ -87,7 +87,7 @@ def explain(state: PolicyState, direction: Direction, topic: Topic, client: Clie
 
 
 def explain_subscribes(state: PolicyState, topic: Topic) -> LevelLines:
-    """How often one consumer may subscribe, and why."""
+    """Return the rate of subscribing that holds for one consumer, and why."""
     whose = StreamIdentity(topic, ANYBODY, "")
     places: list[PolicyTarget] = [("subscribe", setting, naming(whose)) for setting, naming, _ in SUBSCRIBE_LOOKUPS]
     if topic.is_system:

@@ -1,4 +1,4 @@
-"""What a policy is set for, and by whom: its key, the target it names, and the principal in the audit log.
+"""Keys of policies, the targets that they name, and the principal who sets them, for the audit log.
 
 A target is what a value is for, in three parts: what the value is about (publish, dispatch, subscribe), the setting
 (one of `limiter.levels.Setting`), and the setting's name. People write targets in words; `read_target` reads them.
@@ -18,14 +18,14 @@ from proxy.config.values import Name, NamespaceName, NetworkName, TenantName, Wh
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """For the audit log: a name (of a token or certificate, or the cause of a reload) and an address."""
+    """The author of a change: a name (of a token or certificate, or the cause of a reload) and an address."""
 
     name: str
     address: str
 
 
 class PolicyKind(StrEnum):
-    """What a policy is about; beside it, what `setting` and `name` of its keys are."""
+    """The subject of a policy; beside each, the meaning of `setting` and `name` in its keys."""
 
     PUBLISH = "publish"  # a Setting, and its name: publish rates
     DISPATCH = "dispatch"  # the same: dispatch rates
@@ -41,7 +41,7 @@ _GLOBAL = "global_"
 
 @dataclass(frozen=True, slots=True, order=True)
 class PolicyKey:
-    """One policy's.
+    """The key of one policy.
 
     Args:
         kind: What it is about.
@@ -139,7 +139,7 @@ def read_about(word: str) -> About:
 
 
 def read_setting(word: str) -> Setting:
-    """One of the settings.
+    """Return the setting of that name.
 
     Raises:
         ValueError: If it is none of them.

@@ -1,4 +1,4 @@
-"""Where each value was written, and which of several holds.
+"""The layers in which values are written, and which of several values holds.
 
     rest        set for this very target by the admin address         }
     global      the same, by Pulsar's tools with `--global`            } kept by the store
@@ -34,7 +34,7 @@ from proxy.policies.keys import PolicyTarget
 
 @dataclass(frozen=True, slots=True)
 class FilePolicies:
-    """What the configuration file says.
+    """The policies of a configuration file.
 
     Args:
         values: Limits by place.
@@ -50,7 +50,7 @@ class FilePolicies:
 
 
 class Layer(IntEnum):
-    """Who wrote a value; the higher hides the lower."""
+    """The author of a value; the higher layer hides the lower one."""
 
     FILE = 0
     DYNAMIC = 1
@@ -59,7 +59,7 @@ class Layer(IntEnum):
 
     @property
     def origin(self) -> str:
-        """As people see it."""
+        """The layer's name for people."""
         return _ORIGINS[self]
 
 
@@ -68,7 +68,7 @@ _FROM_THE_TOP = tuple(reversed(Layer))
 
 
 class Layers:
-    """Every value that was written, and the visible ones in `policies`.
+    """All values that were written, by layer, and those that hold in `policies`.
 
     Args:
         policies: Gets what holds; nobody else may put values there.
@@ -81,7 +81,7 @@ class Layers:
         self._regrouped: set[tuple[Setting, str]] = set()
 
     def copy(self) -> "Layers":
-        """The same, over policies of its own; in any thread, while nobody writes here."""
+        """Return a copy over policies of its own; any thread may, while no value is written here."""
         other = Layers(self.policies.copy())
         other._written = {layer: dict(values) for layer, values in self._written.items()}
         return other
@@ -100,7 +100,7 @@ class Layers:
         self._show(place)
 
     def difference(self, layer: Layer, values: Mapping[PolicyTarget, Value]) -> dict[PolicyTarget, Value | None]:
-        """What to write for a layer to hold `values`; in any thread, while nobody writes that layer."""
+        """Return the values to write for a layer to hold `values`; any thread may, while no value is written there."""
         before = self._written[layer]
         changed: dict[PolicyTarget, Value | None] = {
             place: value for place, value in values.items() if before.get(place) != value
@@ -109,11 +109,11 @@ class Layers:
         return changed
 
     def written(self, layer: Layer, place: PolicyTarget) -> Value | None:
-        """What one layer says, be it hidden or not."""
+        """Return the value of one layer, even where a higher layer hides it."""
         return self._written[layer].get(place)
 
     def of_layer(self, layer: Layer) -> Mapping[PolicyTarget, Value]:
-        """Everything that one layer says."""
+        """Return all values of one layer."""
         return self._written[layer]
 
     def attach(self, of_tenants: dict[str, str], of_namespaces: dict[str, str]) -> None:
@@ -124,7 +124,7 @@ class Layers:
         policies.groups_of_tenants, policies.groups_of_namespaces = of_tenants, of_namespaces
 
     def changes(self) -> list[Change]:
-        """Where another value holds than when this was last called, and whose resource group is another."""
+        """Return the places whose value, and the names whose resource group, is another than at the last call."""
         found = [change_of(place, before, self._visible(place)) for place, before in self._before.items()]
         found += [Change(about, *whose) for about in DIRECTIONS for whose in self._regrouped]
         self.forget_changes()
@@ -310,7 +310,7 @@ def dynamic_value(place: PolicyTarget, values: Mapping[str, str], file: Value | 
 
 
 def check_dynamic(name: str, kept: str | None) -> None:
-    """Whether a key can be set so.
+    """Check that a key of the dynamic configuration can have this value.
 
     Raises:
         BodyError: If it cannot.

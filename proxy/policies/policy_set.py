@@ -1,4 +1,4 @@
-"""All limits that are in force, or that a file says, as values: to export, compare and apply.
+"""The limits that are in force, or that a file has, as values: to export, compare and apply.
 
 To apply a set is to write, at run time, what makes the limits in force equal to it. Where the proxy's own file says
 otherwise, only a run-time value can hide it. Where nothing is to be limited although the file limits, that is a value
@@ -44,7 +44,7 @@ class Attached:
 
 @dataclass(frozen=True, slots=True)
 class PolicySet:
-    """Everything of which limits are made; what limits nothing is not in it.
+    """A set of limits, attachments and resource groups; limits that limit nothing are not in it.
 
     Args:
         values: Limits by place.
@@ -65,7 +65,7 @@ class PolicySet:
 
 
 def in_force(state: PolicyState) -> PolicySet:
-    """What holds now."""
+    """Return the set that holds now."""
     policies, attached = state.layers.policies, dict[tuple[Member, str], Attached]()
     of_members = {"tenant": policies.groups_of_tenants, "namespace": policies.groups_of_namespaces}
     for member in MEMBERS:
@@ -83,7 +83,7 @@ def in_force(state: PolicyState) -> PolicySet:
 
 
 def of_file(limits: Limits, subscribe: tuple[int, int] | None) -> PolicySet:
-    """What a configuration says.
+    """Return the set of a configuration.
 
     Args:
         limits: Its `limits`.
@@ -94,7 +94,7 @@ def of_file(limits: Limits, subscribe: tuple[int, int] | None) -> PolicySet:
 
 
 def attached_by(file: FilePolicies) -> dict[tuple[Member, str], Attached]:
-    """What a file attaches."""
+    """Return the attachments of a file."""
     of_members = zip(MEMBERS, (file.groups_of_tenants, file.groups_of_namespaces), strict=True)
     return {
         (member, name): Attached(group, Layer.FILE.origin)
@@ -121,7 +121,7 @@ def path_of(place: PolicyTarget) -> tuple[str, ...]:
 
 
 def written(policies: PolicySet) -> Iterator[TakenValue]:
-    """Every value of a configuration that says the same, each with its origin."""
+    """Yield each value of the configuration that has this set, with its origin."""
     for place in sorted(policies.values):
         value = policies.values[place]
         path = path_of(place)
@@ -148,7 +148,7 @@ def _groups(policies: PolicySet) -> Iterator[TakenValue]:
 
 
 def as_tree(policies: PolicySet) -> dict[str, Any]:
-    """The same as the configuration's keys and values."""
+    """Return the set as the configuration's keys and values."""
     tree: dict[str, Any] = {}
     for taken in written(policies):
         section = tree
@@ -159,14 +159,14 @@ def as_tree(policies: PolicySet) -> dict[str, Any]:
 
 
 def limit_at(policies: PolicySet, place: PolicyTarget) -> Limit | None:
-    """What limits at a place."""
+    """Return the limit at a place."""
     value = policies.values.get(place)
     return value.limit if value else None
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One of them.
+    """A place at which two sets differ.
 
     Args:
         key: The configuration's.
@@ -182,7 +182,7 @@ class Difference:
 
 
 def differences(wanted: PolicySet, held: PolicySet) -> Iterator[Difference]:
-    """What is not the same: limits by their keys, then attachments, then resource groups without either."""
+    """Yield the differences of two sets: limits by their keys, attachments, resource groups without either."""
     for place in sorted(wanted.values.keys() | held.values.keys()):
         if limit_at(wanted, place) != limit_at(held, place):
             found = held.values.get(place)
@@ -228,7 +228,7 @@ class SetAttachment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Exchanged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All of them."""
+    """The JSON form of a set."""
 
     limits: tuple[SetLimit, ...]
     attached: tuple[SetAttachment, ...]
@@ -270,7 +270,7 @@ Limits only: listen, broker and admin are not in it."""
 
 
 def as_yaml(policies: PolicySet) -> str:
-    """What `sluice check` accepts, and what makes the same hold as a file of its own."""
+    """Return the set as a configuration file that `sluice check` accepts."""
     values = list(written(policies))
     nothing = "" if any(taken.path[0] == "limits" for taken in values) else "limits: {}\n"
     return yaml_text(_HEADING, values) + nothing
@@ -278,7 +278,7 @@ def as_yaml(policies: PolicySet) -> str:
 
 @dataclass(slots=True)
 class ApplyPlan:
-    """What to change.
+    """The changes that make a set hold.
 
     Args:
         wanted: New bodies; None takes one back.

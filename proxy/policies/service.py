@@ -29,17 +29,17 @@ class PolicyKindHandler(Protocol):
     """Knows what the bodies of one kind of key mean; the service knows only that they are text."""
 
     def check(self, key: PolicyKey, kept: str | None) -> None:
-        """Whether this could be in force.
+        """Check that a body could be in force.
 
         Raises:
             BodyError: If it could not.
         """
 
     def load(self, key: PolicyKey, kept: str) -> None:
-        """It was kept by an earlier run: in force before the first client connects."""
+        """Put a body of an earlier run in force, before the first client connects."""
 
     def take(self, key: PolicyKey, kept: str | None) -> None:
-        """It is on disk: in force from now on. Is not to fail, as nothing takes it off the disk again."""
+        """Put a body that is on disk in force. Must not fail: nothing takes the body off the disk again."""
 
 
 TOLD_AT_ONCE = 20
@@ -49,7 +49,7 @@ MOST_UNTOLD = 200_000
 
 
 class ChangeNotifier:
-    """What is still to be told.
+    """Tells of changes that came into force, a few in one turn of the loop.
 
     Args:
         changed: Told of each change, of who made it, and of when it came into force (nanoseconds since 1970).
@@ -61,7 +61,7 @@ class ChangeNotifier:
         self._telling: asyncio.Task[None] | None = None
 
     def tell(self, changes: Sequence[StoredChange], who: Principal, at_ns: int) -> None:
-        """These came into force: a few are told at once, if nobody is before them."""
+        """Tell of changes that came into force: of a few at once, unless earlier ones wait."""
         self._untold.extend((change, who, at_ns) for change in changes)
         if self._telling is None:
             self._tell_some()
@@ -113,7 +113,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What is called around a change.
+    """The callbacks around a change.
 
     Args:
         before: Before values change, so that no line of the access log mixes two of them. Returns when they do:
@@ -220,7 +220,7 @@ class PolicyService(PolicyState):
         return await self.rework(lambda: wanted, who)
 
     async def rework(self, plan: Callable[[], Mapping[PolicyKey, str | None]], who: Principal) -> int:
-        """The same, with what is wanted found out when no other change is under way, and by what is in force then."""
+        """Change as `change` does, by a plan that is made while no other change is under way."""
 
         async def planner() -> Mapping[PolicyKey, str | None]:
             return plan()
@@ -228,7 +228,7 @@ class PolicyService(PolicyState):
         return await self.rework_slowly(planner, who)
 
     async def rework_slowly(self, plan: Planner, who: Principal) -> int:
-        """The same, where finding it out takes a while."""
+        """Change as `rework` does, by a plan that takes a while to make."""
         changing = asyncio.get_running_loop().create_task(self._change(plan, who))
         self._changing.add(changing)
         changing.add_done_callback(self._changing.discard)

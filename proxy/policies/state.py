@@ -1,4 +1,4 @@
-"""All policies in memory: limits by layer, dynamic configuration, resource groups and who is attached to them.
+"""The policies in memory: limits by layer, dynamic configuration, resource groups and their attachments.
 
 A kept body is read once (`meaning`, which may fail), and then laid (`lay`, which cannot): at the start, at a small
 change in place, and at a large change in a copy that replaces the state in one step. The functions below say what to
@@ -36,7 +36,7 @@ from proxy.policies.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What is to be laid for a key.
+    """The values that a kept body stands for.
 
     Args:
         key: Under which it is kept.
@@ -71,7 +71,7 @@ class _Said:
 
 
 class PolicyState:
-    """Everything that was written, be it in the file or at run time.
+    """The policies of the file and of run time together.
 
     Args:
         layers: The limits.
@@ -90,11 +90,11 @@ class PolicyState:
 
     @property
     def file(self) -> FilePolicies:
-        """What the configuration file says."""
+        """The policies of the configuration file."""
         return replace(self._said.file, values=self.layers.of_layer(Layer.FILE))
 
     def read(self, key: PolicyKey) -> str | None:
-        """What was set at run time under a key, as it was written; None if nothing was."""
+        """Return the text that was set at run time under a key; None if there is none."""
         return self.store.read(key)
 
     def groups(self) -> set[str]:
@@ -102,24 +102,24 @@ class PolicyState:
         return self._said.groups | self.groups_of_file()
 
     def groups_of_file(self) -> frozenset[str]:
-        """Those that the file names."""
+        """Return the names of the resource groups in the file."""
         return self._said.file.groups
 
     def attached(self, setting: str) -> Mapping[str, str]:
-        """What was attached at run time: groups by namespace or tenant; empty is none, whatever the file says."""
+        """Return the attachments of run time: groups by namespace or tenant; an empty group hides the file's."""
         return self._said.attached[setting]
 
     def is_attached(self, group: str) -> bool:
-        """Whether a tenant or namespace is attached to it."""
+        """Return whether a tenant or namespace is attached to a group."""
         policies = self.layers.policies
         return group in {*policies.groups_of_tenants.values(), *policies.groups_of_namespaces.values()}
 
     def attaches_as(self, file: FilePolicies) -> bool:
-        """Whether another file has the same groups, attached to the same, as the one that holds."""
+        """Return whether a file has the same groups and attachments as the file that holds."""
         return replace(file, values={}) == self._said.file
 
     def copy(self) -> "PolicyState":
-        """The same, to be changed aside; in any thread, while nobody changes this one."""
+        """Return a copy to be changed aside; any thread may, while the state does not change."""
         other = PolicyState(self.layers.copy(), self.store)
         other._said = self._said.copy()
         return other
@@ -130,7 +130,7 @@ class PolicyState:
         self._said, other._said = other._said, self._said  # noqa: SLF001 - of the same class
 
     def meaning(self, key: PolicyKey, kept: str | None) -> Meaning:
-        """What a body means under the file that holds; of some kinds it is only checked.
+        """Return the values that a body stands for under the file that holds; some kinds are only checked.
 
         Raises:
             BodyError: If it cannot be read.
@@ -164,7 +164,7 @@ class PolicyState:
             self._lay_attachments()
 
     def meanings_over(self, place: PolicyTarget, file: Value | None) -> Iterator[Meaning]:
-        """What is written at run time over a place where the file says `file` from now on.
+        """Yield the run-time values of a place again, for a file that has `file` there from now on.
 
         The file's mode holds for Pulsar's bodies too.
 
@@ -245,14 +245,17 @@ Wanted = dict[PolicyKey, str | None]
 
 
 def to_set_direction(state: PolicyState, name: str, direction: Direction, section: dict[str, Any] | None) -> Wanted:
-    """What to change so that one direction has a limit of Sluice's own form; None limits nothing there."""
+    """Return the change that gives one direction a limit of Sluice's own form; None limits nothing there."""
     kept = _kept_group(state, name)
     numbers = tuple(one for one in kept.numbers if one != direction)
     return {_group_key(name): kept_as_own_group({**kept.body, direction: section}, numbers)}
 
 
 def to_take_back_direction(state: PolicyState, name: str, direction: Direction) -> Wanted:
-    """The same so that the file's value holds; a group of which nothing is said and nothing is attached to ends."""
+    """Return the change after which the file's value holds for one direction.
+
+    A group of which nothing is said any more, and to which nothing is attached, ends.
+    """
     if state.read(_group_key(name)) is None:
         return {}
     kept = _kept_group(state, name)
@@ -263,7 +266,7 @@ def to_take_back_direction(state: PolicyState, name: str, direction: Direction) 
 
 
 def to_set_numbers(state: PolicyState, name: str, said: ResourceGroup) -> Wanted:
-    """The same by Pulsar's tools, which say some of the four rates; what the file or Sluice's own form says stays."""
+    """Return the change that Pulsar's tools want, which name some of the four rates; the other rates stay."""
     kept = state.read(_group_key(name))
     if kept is None and not any(_group_limit(state, name, direction) for direction in DIRECTIONS):
         kept = "{}"
@@ -327,7 +330,7 @@ def _group_key(name: str) -> PolicyKey:
 
 
 def to_set(state: PolicyState, place: PolicyTarget, section: dict[str, Any] | None) -> dict[PolicyKey, str | None]:
-    """What to change so that a limit holds at a place; None limits nothing there, whatever the file says."""
+    """Return the change that sets a limit at a place; None limits nothing there, whatever the file says."""
     if place[1] is Setting.RESOURCE_GROUP:
         return to_set_direction(state, place[2], _direction(place), section)
     key = rate_key(*place)
@@ -336,7 +339,7 @@ def to_set(state: PolicyState, place: PolicyTarget, section: dict[str, Any] | No
 
 
 def to_take_back(state: PolicyState, place: PolicyTarget) -> dict[PolicyKey, str | None]:
-    """What to change so that nothing is said at a place at run time by this address, and the file's value holds."""
+    """Return the change that takes back what this address set at a place, so that the file's value holds."""
     if place[1] is Setting.RESOURCE_GROUP:
         return to_take_back_direction(state, place[2], _direction(place))
     return {rate_key(*place): None}

@@ -1,4 +1,4 @@
-"""Where policies set at run time are kept: a SQLite file that survives kill -9 at any moment.
+"""The store of policies that are set at run time: a SQLite file that survives kill -9 at any moment.
 
 A change and its line of the audit log are one transaction, and on disk before anybody is told of success. Without a
 file the same is kept in memory, and ends with the process.
@@ -56,7 +56,7 @@ class StoredChange:
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """Who changed what, and when (nanoseconds since 1970)."""
+    """A change with its author and time (nanoseconds since 1970)."""
 
     at_ns: int
     who: str
@@ -93,7 +93,7 @@ class Store:
             raise StoreError(self._explain(error)) from None
 
     def policies(self) -> Iterator[tuple[PolicyKey, str]]:
-        """Everything that is kept.
+        """Yield each kept policy.
 
         Raises:
             StoreError: If it cannot be read.
@@ -111,7 +111,7 @@ class Store:
             yield from read
 
     def read(self, key: PolicyKey) -> str | None:
-        """What is kept under a key.
+        """Return the text that is kept under a key.
 
         Raises:
             StoreError: If it cannot be read.
@@ -123,7 +123,7 @@ class Store:
         return found[0] if found else None
 
     def write(self, changes: Sequence[StoredChange], at_ns: int, who: str, address: str) -> None:
-        """All changes and their audit lines, or nothing; on disk when this returns.
+        """Write all changes and their audit lines, or nothing; they are on disk when this returns.
 
         Raises:
             StoreError: If it cannot be written. Nothing has changed then.

@@ -19,7 +19,8 @@ from proxy.brokers.targets import BROKERS
 from proxy.session.parse_cache import ParseCache
 
 MOST_ROLE = 256
-"""Characters of a role; a longer one counts as none."""
+"""Characters of a role; a longer one counts as none. Configured names may be longer (`MOST_NAME`) for the sake of
+subscriptions; a role is the subject of a token, and each connection keeps its own."""
 _MOST_AUTH_DATA = 64 * 1024
 _NO_LETTERS = bytes(set(range(256)) - set(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"))
 """Bytes that base64url does not use; decoders pass over them in a token."""

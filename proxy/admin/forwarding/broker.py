@@ -84,7 +84,7 @@ def allowed_targets(config: Config) -> Targets:
 
 
 def endpoint_of(url: URL) -> Endpoint:
-    """Where a URL leads."""
+    """Return the endpoint of a URL."""
     return Endpoint(url.scheme, url.host or "", url.port or 0)
 
 
