@@ -221,7 +221,8 @@ class LimiterAccount:
         # Between its lines a relative limit may have been anything.
         changes = self._notes.changes_between(before.seq, line.seq) + int(is_relative and gap_s > 0)
         is_hidden = changes > 1 or (changes > 0 and gap_s > 0)
-        is_unknown = before.mode == OBSERVED or self._notes.is_torn(before.seq, line.seq)
+        is_torn = self._notes.is_torn(before.seq, line.seq)
+        is_unknown = is_torn or before.mode == OBSERVED or (gap_s > 0 and self._notes.is_unclear(before.seq, line.seq))
         late_s = self._notes.late_s(before.seq, line)
         has_lent = gap_s > 0 and any(before.lent)
         if changes and not is_unknown and self._adds_up(before, line, gap_s):
@@ -264,7 +265,7 @@ class LimiterAccount:
 
     def _is_new(self, line: Line) -> bool:
         """Whether the limit had another value, or none, just before."""
-        return self._valued_us is not None and line.wall_us[0] <= self._valued_us + round(BEHIND_CHANGE_S * 1e6)
+        return self._valued_us is not None and line.at_us[0] <= self._valued_us + round(BEHIND_CHANGE_S * 1e6)
 
     def _look_at_durations(self, lines: Sequence[Line], streams: Sequence[StreamsLine]) -> None:
         for line in lines:
@@ -281,7 +282,7 @@ class LimiterAccount:
             has_gap = (line.at_us[0] - before.at_us[1]) / 1e6 > CONTIGUOUS_S
             is_another = not is_same or (has_gap and self._notes.changes_between(before.seq, line.seq) > 0)
         if is_another:
-            self._valued_us = line.wall_us[0]
+            self._valued_us = line.at_us[0]
 
     def _lent(self, line: Line, bucket: int) -> tuple[float, bool]:
         """Amount that workers may have passed from tokens lent before, and whether the lines tell it.

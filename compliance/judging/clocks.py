@@ -2,28 +2,26 @@
 
 Heartbeats follow each other, and their `duration_ms` is of the monotonic clock. So where a heartbeat ends later (or
 earlier) than the one before it and its duration say, the wall clock was stepped by the difference, at some moment since
-the one before. A line between the two is of the old time if its end fits between them only so, else of the new one.
+the one before. The lines between the two tell where (`steps.py`).
 """
+
+from collections import defaultdict
+from collections.abc import Mapping
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from compliance.judging.steps import STEP_US, ClockStep, RunAxis, TimedLines, run_axis
 from compliance.schema import BOOT, rfc3339, seconds
 from compliance.session import local_frame
 
-STEP_S = 0.1
-"""By less, clocks are slewed."""
+STEP_S = STEP_US / 1e6
 _MOST_STEPS = 10_000
-_FIT_US = 50_000
-"""Microseconds by which a line may end outside the two heartbeats that it is between."""
-_STEPS = {
-    "proxy_id": "string",
-    "boot_id": "string",
-    "steps": "array<struct<from_seq:long,to_seq:long,us:long,since_us:long,until_us:long>>",
-}
-Steps = list[tuple[str, str, list[dict[str, int]]]]
-"""Proxy, run, and each step, almost always none: the first and last line that may be of either time, by how many
-microseconds the wall clock is ahead behind it, and when the two heartbeats end, each in its own time."""
+_MOST_TIMES = 200_000
+"""Times of lines between the heartbeats of steps; behind so many, steps are placed without them."""
+_AXIS = {"proxy_id": "string", "boot_id": "string", "steps": "array<struct<from_seq:long,us:long>>"}
+Axes = Mapping[tuple[str, str], RunAxis]
+"""The axis of each run whose clock was stepped."""
 
 
 def step_facts(heartbeats: DataFrame, holes: DataFrame) -> DataFrame:
@@ -63,39 +61,51 @@ def step_facts(heartbeats: DataFrame, holes: DataFrame) -> DataFrame:
     )
 
 
-def steps_of(found: DataFrame) -> Steps:
-    """The runs whose clock was stepped.
+def axes_of(found: DataFrame, lines: DataFrame) -> Axes:
+    """Find the axes of the runs whose clock was stepped, almost always none.
 
     Args:
         found: As `step_facts`.
+        lines: All lines of streams and limiters.
     """
     size = F.round(F.col("size_s") * 1e6).cast("long").alias("us")
-    one = F.struct("from_seq", "to_seq", size, "since_us", "until_us")
-    runs = found.groupBy(*BOOT).agg(F.slice(F.sort_array(F.collect_list(one)), 1, _MOST_STEPS).alias("steps"))
-    return [(row.proxy_id, row.boot_id, [step.asDict() for step in row.steps]) for row in runs.collect()]
+    told = found.select(*BOOT, "from_seq", "to_seq", size, "since_us", "until_us").orderBy(*BOOT, "from_seq")
+    steps: defaultdict[tuple[str, str], list[ClockStep]] = defaultdict(list)
+    for row in told.limit(_MOST_STEPS).collect():
+        steps[row.proxy_id, row.boot_id].append(ClockStep(*row[2:]))
+    if not steps:
+        return {}
+    duration = F.round(F.col("duration_ms") * 1e3).cast("long").alias("duration_us")
+    near = lines.join(F.broadcast(found.select(*BOOT, "from_seq", "to_seq")), on=list(BOOT))
+    near = near.where((F.col("seq") >= F.col("from_seq")) & (F.col("seq") < F.col("to_seq")))
+    times = near.groupBy(*BOOT, *(F.unix_micros(name).alias(name) for name in ("start", "end")), duration)
+    numbered = times.agg(F.min("seq").alias("seq")).select(*BOOT, "seq", "start", "end", "duration_us")
+    timed: defaultdict[tuple[str, str], list[TimedLines]] = defaultdict(list)
+    for row in numbered.orderBy(*BOOT, "seq").limit(_MOST_TIMES).collect():
+        timed[row.proxy_id, row.boot_id].append(TimedLines(*row[2:]))
+    return {run: run_axis(of, timed[run]) for run, of in steps.items()}
 
 
-def with_axis(lines: DataFrame, steps: Steps) -> DataFrame:
+def with_axis(lines: DataFrame, axes: Axes) -> DataFrame:
     """Adds `start_us` and `end_us`: microseconds on an axis that goes on through steps of the wall clock."""
     start, end = F.unix_micros("start"), F.unix_micros("end")
-    if not steps:
+    if not axes:
         return lines.withColumns({"start_us": start, "end_us": end})
-    runs = local_frame(lines.sparkSession, steps, _STEPS)
-    joined = lines.join(F.broadcast(runs), on=list(BOOT), how="left")
-    ahead = F.coalesce(_ahead(F.col("steps"), F.col("seq"), end), F.lit(0).cast("long"))
+    rows = [(*run, [{"from_seq": seq, "us": us} for seq, us in axis.ahead]) for run, axis in axes.items()]
+    joined = lines.join(F.broadcast(local_frame(lines.sparkSession, rows, _AXIS)), on=list(BOOT), how="left")
+    steps, none = F.col("steps"), F.lit(0).cast("long")
+    passed = F.filter(steps, lambda step: step["from_seq"] <= F.col("seq"))
+    ahead = F.coalesce(F.aggregate(passed, none, lambda _, step: step["us"]), none)
     duration = F.round(F.col("duration_ms") * 1e3).cast("long")
-    is_stepped = F.abs(end - start - duration) > STEP_S * 1e6
-    begin = F.when(is_stepped, end - ahead - duration).otherwise(start - ahead)
-    return joined.withColumns({"start_us": begin, "end_us": end - ahead}).drop("steps")
+    was_ahead = ahead - (end - start - duration)
 
+    def nearer(known: Column, step: Column) -> Column:
+        return F.when(F.abs(step["us"] - was_ahead) < F.abs(known - was_ahead), step["us"]).otherwise(known)
 
-def _ahead(steps: Column, seq: Column, end: Column) -> Column:
-    passed = F.filter(steps, lambda step: (step["from_seq"] <= seq) & ~_is_of_old_time(step, seq, end))
-    return F.aggregate(passed, F.lit(0).cast("long"), lambda total, step: total + step["us"])
-
-
-def _is_of_old_time(step: Column, seq: Column, end: Column) -> Column:
-    begin, until = step["since_us"] - _FIT_US, step["until_us"] + _FIT_US
-    fits_old = end.between(begin, until - step["us"])
-    fits_new = end.between(begin + step["us"], until)
-    return (seq < step["to_seq"]) & fits_old & ~fits_new
+    # A line that the clock was stepped in begins by the clock of the time before.
+    at_begin = F.coalesce(F.aggregate(steps, none, nearer), none)
+    is_known = F.abs(at_begin - was_ahead) <= STEP_US
+    begin = F.when(is_known, start - at_begin).otherwise(end - ahead - duration)
+    is_stepped = F.abs(end - start - duration) > STEP_US
+    starts = F.when(is_stepped, begin).otherwise(start - ahead)
+    return joined.withColumns({"start_us": starts, "end_us": end - ahead}).drop("steps")

@@ -214,20 +214,22 @@ def without_effect(changes: DataFrame, limits: DataFrame) -> DataFrame:
                 for when in _WHEN
             ),
             F.col("seq").alias("at"),
-            F.col("start").alias("changed"),
+            F.col("start_us").alias("changed_us"),
             *(F.coalesce(name, F.lit("")).alias(name) for name in ("before", "after")),
             F.inline(settings),
         )
         .where(F.col("of_setting") == F.col("own_setting"))
     )
     value = F.struct("source", "mode", *(f"{what}_{unit}" for what in ("limit", "burst") for unit in _UNITS))
-    told = limits.select(*LIMITER, "namespace", "tenant", "seq", "start", "end", "file", "line", value.alias("value"))
+    told = limits.select(
+        *LIMITER, "namespace", "tenant", "seq", "start_us", "start", "end", "file", "line", value.alias("value")
+    )
     both = told.join(
         F.broadcast(wanted.withColumnRenamed("own_level", "level")), on=[*BOOT, "direction", "level"], how="inner"
     ).where(_named_in_setting() == F.col("of"))
     # Of many changes at once each limiter's line ends when its own value changes: the line at the change may be old.
-    is_before = (F.col("seq") < F.col("at")) | (F.col("start") < F.col("changed"))
-    is_behind = (F.col("seq") > F.col("at")) & (F.col("start") > F.col("changed"))
+    is_before = (F.col("seq") < F.col("at")) | (F.col("start_us") < F.col("changed_us"))
+    is_behind = (F.col("seq") > F.col("at")) & (F.col("start_us") > F.col("changed_us"))
     is_before &= F.col("seq") > F.col("changed_before")
     is_behind &= F.col("seq") < F.col("changed_again")
     place = F.struct("file", "seq", "line")
@@ -296,12 +298,12 @@ def outsiders(intervals: DataFrame, limits: DataFrame, changes: DataFrame) -> Da
         *LIMITER, "start_us", "end_us", "seq", "start", "end", F.struct("file", "seq", "line").alias("place")
     )
     moments = F.broadcast(
-        changes.select(*(F.col(name).alias(f"of_{name}") for name in BOOT), F.col("start").alias("at"))
+        changes.select(*(F.col(name).alias(f"of_{name}") for name in BOOT), F.col("start_us").alias("at_us"))
     )
     is_changed = (
         (F.col("proxy_id") == F.col("of_proxy_id"))
         & (F.col("boot_id") == F.col("of_boot_id"))
-        & F.col("at").between(F.col("start"), F.col("end"))
+        & F.col("at_us").between(F.col("start_us"), F.col("end_us"))
     )
     found = streams.join(own, on=[*LIMITER, "start_us", "end_us"]).join(moments, on=is_changed, how="left_anti")
     text = F.format_string(

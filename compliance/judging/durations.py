@@ -25,7 +25,7 @@ class Durations:
     """The check of one limiter's durations against the wall clock, line by line.
 
     Args:
-        steps_us: From when until when the wall clock was stepped, microseconds since 1970; None: nobody looked.
+        steps_us: From when until when the wall clock was stepped, microseconds on the axis; None: nobody looked.
     """
 
     def __init__(self, steps_us: Sequence[tuple[int, int]] | None) -> None:
@@ -58,8 +58,8 @@ class Durations:
     def _is_stepped(self, line: Line, off_s: float) -> bool:
         if self._steps_us is None:
             return True
-        begin_us, end_us = line.wall_us[0] - off_s * 1e6, line.wall_us[1] + off_s * 1e6
-        return any(min(step) <= end_us and max(step) >= begin_us for step in self._steps_us)
+        begin_us, end_us = line.at_us[0] - off_s * 1e6, line.at_us[1] + off_s * 1e6
+        return any(since_us <= end_us and until_us >= begin_us for since_us, until_us in self._steps_us)
 
     def _drift(self, off_s: float, lasts_s: float) -> str:
         """Whether durations are off all the time: in ten seconds without the steps, or over the whole."""

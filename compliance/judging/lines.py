@@ -133,11 +133,13 @@ class RunNotes:
     Args:
         has_begin: No line before its first is missing.
         changes: Numbers of the lines that tell of a change, ascending; after them limits may differ.
-        changed_us: Times of the changes, microseconds since 1970; until then the earlier value may have held.
+        changed_us: Times of the changes, microseconds on the axis; until then the earlier value may have held.
         moved_us: Times at which streams may have come under existing limits, by another file or another group.
         holes: Numbers of the lines behind missing ones, ascending.
-        still_us: Begin and end of each time in which the proxy did nothing, microseconds since 1970, ascending.
-        steps_us: Begin and end of each window with a step of the clock, by the clock of that time; None if unknown.
+        still_us: Begin and end of each time in which the proxy did nothing, microseconds on the axis, ascending.
+        steps_us: Begin and end of each window with a step of the clock, on the axis; None if unknown.
+        unclear: Pairs of numbers: in time between lines up to the one and from the other on the clock may have been
+            stepped, so how long it is, is not known.
     """
 
     has_begin: bool = True
@@ -147,12 +149,13 @@ class RunNotes:
     holes: Sequence[int] = ()
     still_us: Sequence[tuple[int, int]] = ()
     steps_us: Sequence[tuple[int, int]] | None = None
+    unclear: Sequence[tuple[int, int]] = ()
 
     def still_s(self, line: Line) -> float:
         """Seconds of a line in which the proxy did nothing."""
         if not self.still_us:
             return 0.0
-        begin_us, end_us = line.wall_us
+        begin_us, end_us = line.at_us
         first = bisect_right(self.still_us, begin_us, key=lambda one: one[1])
         last = bisect_left(self.still_us, end_us, key=lambda one: one[0])
         within = (min(end, end_us) - max(begin, begin_us) for begin, end in self.still_us[first:last])
@@ -165,7 +168,7 @@ class RunNotes:
     def late_s(self, after: int, line: Line) -> float:
         """The longest part of a line in which the value before a change was still in force."""
         known = self.changed_us[bisect_right(self.changes, after) : bisect_right(self.changes, line.seq)]
-        late_us = max((at_us - line.wall_us[0] for at_us in known), default=0)
+        late_us = max((at_us - line.at_us[0] for at_us in known), default=0)
         return min(line.duration_s, max(0.0, late_us / 1e6))
 
     def is_behind_change(self, one: "Line | StreamsLine") -> bool:
@@ -188,9 +191,13 @@ class RunNotes:
         """Whether lines between the two are missing."""
         return _between(self.holes, after, until) > 0
 
+    def is_unclear(self, after: int, until: int) -> bool:
+        """Whether it is not known how much time lies between the two lines, if any."""
+        return any(after < last and until >= first for first, last in self.unclear)
+
 
 def _is_behind(times: Sequence[int], one: Line | StreamsLine) -> bool:
-    begin_us, end_us = one.wall_us
+    begin_us, end_us = one.at_us
     place = bisect_right(times, end_us) - 1
     return place >= 0 and times[place] >= begin_us - round(BEHIND_CHANGE_S * 1e6)
 

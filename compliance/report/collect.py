@@ -17,11 +17,12 @@ from compliance.figures import facts as figures
 from compliance.figures import rates, trends, waiting, what_if
 from compliance.figures.what_if import Proposal
 from compliance.judging import facts
-from compliance.judging.clocks import step_facts, steps_of, with_axis
+from compliance.judging.clocks import Axes, axes_of, step_facts, with_axis
 from compliance.judging.contradictions import falsely_exempt, outsiders, unbalanced, vanished, without_effect
 from compliance.judging.judge import MOVES, judged_limiters, tables_of
 from compliance.judging.lines import RunNotes
 from compliance.judging.quality import conflicts_of, gap_facts, malformed_of, marked, newer_facts, run_facts
+from compliance.judging.steps import RunAxis
 from compliance.judging.verdict import LimiterVerdict, judge_limiters
 from compliance.latest import AHEAD
 from compliance.report.subjects import MOST_STEPS, Subject, charted, pictures, shared_limits
@@ -43,8 +44,9 @@ class Logs:
         lines: Each line once, of all kinds: what they all have.
         limits: Lines of limiters, on the axis of `clocks.with_axis`.
         intervals: Lines of streams, likewise.
-        others: Lines of the other kinds that are counted.
+        others: Lines of the other kinds that are counted, likewise.
         clock_steps: As `clocks.step_facts`.
+        axes: As `clocks.axes_of`.
     """
 
     tables: LogTables
@@ -53,10 +55,11 @@ class Logs:
     intervals: DataFrame
     others: DataFrame
     clock_steps: DataFrame
+    axes: Axes
 
     def of(self, kind: str) -> DataFrame:
         """The lines of one of the other kinds, without the columns of the rest: plans over them are quicker to make."""
-        return self.others.where(F.col("kind") == kind).select(*_columns(kind))
+        return self.others.where(F.col("kind") == kind).select(*_columns(kind), "start_us", "end_us")
 
 
 @contextlib.contextmanager
@@ -76,14 +79,16 @@ def opened(tables: LogTables) -> Iterator[Logs]:
         lines = rows.select(*_EVERY)
         beats = others.where(F.col("kind") == "heartbeat").select(*_columns("heartbeat"))
         found = step_facts(beats, tables.gaps)
-        steps = steps_of(found)
+        lines_of = [frame.select(*_EVERY) for frame in (intervals, limits)]
+        axes = axes_of(found, lines_of[0].unionByName(lines_of[1]))
         yield Logs(
             tables,
             lines,
-            with_axis(limits, steps),
-            with_axis(intervals, steps),
-            others,
+            with_axis(limits, axes),
+            with_axis(intervals, axes),
+            with_axis(others, axes),
             found.drop("to_seq"),
+            axes,
         )
     finally:
         for frame in frames:
@@ -217,15 +222,12 @@ class ReportTables:
             tables = self.limits(rates.limiter_facts(logs.limits), found)
             torn = {(run.proxy_id, run.boot_id) for run in logs.tables.gaps.select(*BOOT).distinct().collect()}
             changed = logs.of("change")
-            # On no axis: where the clock was stepped, nothing is known from them.
-            beats = logs.of("heartbeat").join(logs.clock_steps.select(*BOOT).distinct(), on=list(BOOT), how="left_anti")
-            beats = beats.withColumn("start_us", F.unix_micros("start"))
             broken = (
                 unbalanced(logs.intervals, logs.limits, torn)
                 .unionByName(without_effect(changed, logs.limits))
                 .unionByName(outsiders(logs.intervals, logs.limits, changed))
                 .unionByName(falsely_exempt(logs.intervals, logs.limits))
-                .unionByName(vanished(logs.intervals, logs.limits, beats, torn))
+                .unionByName(vanished(logs.intervals, logs.limits, logs.of("heartbeat"), torn))
             )
             tables["doubts"] += self.rows("doubts", broken, facts.DoubtFacts, "name")
             minutes = judged.where(F.col("minute").isNotNull())
@@ -379,20 +381,18 @@ def _notes(logs: Logs) -> dict[tuple[str, str], RunNotes]:
     changes: defaultdict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     holes: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     still: defaultdict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
-    spans = logs.of("standstill").select(*BOOT, *(F.unix_micros(name).alias(name) for name in ("start", "end")))
+    spans = logs.of("standstill").select(*BOOT, "start_us", "end_us")
     for row in spans.limit(MOST_NOTES).collect():
-        still[row.proxy_id, row.boot_id].append((row.start, row.end))
+        still[row.proxy_id, row.boot_id].append((row.start_us, row.end_us))
     moved: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
-    told = logs.of("change").select(*BOOT, "seq", "what", F.unix_micros("start").alias("at_us"))
+    told = logs.of("change").select(*BOOT, "seq", "what", F.col("start_us").alias("at_us"))
     for row in told.limit(MOST_NOTES).collect():
         changes[row.proxy_id, row.boot_id].append((row.seq, row.at_us))
         if row.what in MOVES:
             moved[row.proxy_id, row.boot_id].append(row.at_us)
     for row in logs.tables.gaps.select(*BOOT, "after_seq", "missing").limit(MOST_NOTES).collect():
         holes[row.proxy_id, row.boot_id].append(row.after_seq + row.missing + 1)
-    steps: defaultdict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
-    for row in logs.clock_steps.select(*BOOT, "since_us", "until_us").limit(MOST_NOTES).collect():
-        steps[row.proxy_id, row.boot_id].append((row.since_us, row.until_us))
+    straight = RunAxis()
     return {
         run: RunNotes(
             has_begin=0 not in holes[run],
@@ -401,9 +401,10 @@ def _notes(logs: Logs) -> dict[tuple[str, str], RunNotes]:
             moved_us=sorted(moved[run]),
             holes=sorted(holes[run]),
             still_us=sorted(still[run]),
-            steps_us=steps[run],
+            steps_us=logs.axes.get(run, straight).windows_us,
+            unclear=logs.axes.get(run, straight).unclear,
         )
-        for run in {*changes, *holes, *still, *steps}
+        for run in {*changes, *holes, *still, *logs.axes}
     }
 
 

@@ -7,15 +7,17 @@ from typing import Any
 
 import msgspec
 
-from accesslog.record import ChangeLine, IntervalLine, LimitLine, StandstillLine
+from accesslog.record import ChangeLine, HeartbeatLine, IntervalLine, LimitLine, StandstillLine
 from compliance.judging.account import judged
 from compliance.judging.facts import Judged
 from compliance.judging.judge import MOVES, line_of
 from compliance.judging.lines import Line, RunNotes, StreamsLine, excess_tolerance
+from compliance.judging.steps import STEP_US, ClockStep, RunAxis, TimedLines, run_axis
 from compliance.schema import BEGIN_OF_1970
 
 UNITS = ("messages", "bytes")
 Key = tuple[str, str, str]
+STRAIGHT = RunAxis()
 
 
 def micros(time: Any) -> int:
@@ -23,39 +25,84 @@ def micros(time: Any) -> int:
 
 
 def verdicts(lines: Iterable[Any], **notes: Any) -> dict[Key, Judged]:
-    """Each limiter's, by direction, level and name; of a run without steps of the clock."""
+    """Each limiter's, by direction, level and name."""
     lines = list(lines)
+    axis = axis_of(lines)
     changes = [line for line in lines if isinstance(line, ChangeLine)]
-    told = {"changes": [line.seq for line in changes], "changed_us": [micros(line.start) for line in changes]}
-    still = [(micros(line.start), micros(line.end)) for line in lines if isinstance(line, StandstillLine)]
-    told["moved_us"] = [micros(line.start) for line in changes if line.what in MOVES]
-    known = RunNotes(**(told | {"still_us": sorted(still)} | notes))
+    told = {"changes": [line.seq for line in changes], "changed_us": [on_axis(axis, line)[0] for line in changes]}
+    still = [on_axis(axis, line) for line in lines if isinstance(line, StandstillLine)]
+    told["moved_us"] = [on_axis(axis, line)[0] for line in changes if line.what in MOVES]
+    has_beats = any(isinstance(line, HeartbeatLine) for line in lines)
+    steps: dict[str, Any] = {"steps_us": axis.windows_us, "unclear": axis.unclear} if has_beats else {}
+    known = RunNotes(**(told | {"still_us": sorted(still)} | steps | notes))
     return {key: judged(known, items) for key, items in items_of(lines).items()}
+
+
+def axis_of(lines: Iterable[Any]) -> RunAxis:
+    """The axis of a run of which no line is missing."""
+    lines = list(lines)
+    beats = [line for line in lines if isinstance(line, HeartbeatLine)]
+    counted = [line for line in lines if isinstance(line, (LimitLine, IntervalLine))]
+    told = [(beat.seq, micros(beat.start), micros(beat.end), round(beat.duration_ms * 1e3)) for beat in beats]
+    return run_axis(steps_of(told), [TimedLines(line.seq, *times_of(line)) for line in counted])
+
+
+def steps_of(beats: Iterable[tuple[int, int, int, int]]) -> Iterable[ClockStep]:
+    """What heartbeats (number, begin, end, duration) tell of steps."""
+    from_seq, since_us = 0, None
+    for seq, start_us, end_us, duration_us in beats:
+        since_us = start_us if since_us is None else since_us
+        ahead_us = end_us - since_us - duration_us
+        if abs(ahead_us) > STEP_US:
+            yield ClockStep(from_seq, seq, ahead_us, since_us, end_us)
+        from_seq, since_us = seq + 1, end_us
+
+
+def times_of(line: Any) -> tuple[int, int, int]:
+    """Begin, end and duration, microseconds."""
+    return micros(line.start), micros(line.end), round(line.duration_ms * 1e3)
+
+
+def on_axis(axis: RunAxis, line: Any) -> tuple[int, int]:
+    """Begin and end of a line on the axis."""
+    return placed(axis, line.seq, *times_of(line))
+
+
+def placed(axis: RunAxis, seq: int, start_us: int, end_us: int, duration_us: int) -> tuple[int, int]:
+    """Begin and end of what has this number and these times, on the axis."""
+    ahead = next((us for first, us in reversed(axis.ahead) if first <= seq), 0)
+    off = end_us - start_us - duration_us
+    if abs(off) <= STEP_US:
+        return start_us - ahead, end_us - ahead
+    was = min((0, *(us for _, us in axis.ahead)), key=lambda us: abs(us - (ahead - off)))
+    is_known = abs(was - (ahead - off)) <= STEP_US
+    return start_us - was if is_known else end_us - ahead - duration_us, end_us - ahead
 
 
 def items_of(lines: Iterable[Any]) -> dict[Key, list[Line | StreamsLine]]:
     """What is judged of each limiter, in order."""
     lines = list(lines)
+    axis = axis_of(lines)
     limits = [line for line in lines if isinstance(line, LimitLine)]
     intervals = [line for line in lines if isinstance(line, IntervalLine)]
     in_use = {level: {one.level for one in limits if one.direction == level} for level in ("publish", "dispatch")}
     found: dict[Key, list[Line | StreamsLine]] = {}
     for limit in limits:
-        found.setdefault((limit.direction, limit.level, limit.name), []).append(line_of(row_of(limit)))
+        found.setdefault((limit.direction, limit.level, limit.name), []).append(line_of(row_of(limit, axis)))
     groups: dict[tuple[Any, ...], list[tuple[IntervalLine, list[str]]]] = {}
     for line in intervals:
         under = levels_of(line, in_use[line.direction])
         for level in under:
-            key = line.direction, level, name_at(line, level), micros(line.start), micros(line.end)
+            key = line.direction, level, name_at(line, level), *on_axis(axis, line)
             groups.setdefault(key, []).append((line, under))
     for (direction, level, name, start, end), members in groups.items():
         found.setdefault((direction, level, name), []).append(streams_of(level, name, (start, end), members))
     return {key: sorted(items, key=lambda item: (item.at_us[0], item.seq)) for key, items in found.items()}
 
 
-def row_of(line: Any) -> dict[str, Any]:
+def row_of(line: Any, axis: RunAxis = STRAIGHT) -> dict[str, Any]:
     fields = {name: getattr(line, name) for name in line.__struct_fields__}
-    at = {"start_us": micros(line.start), "end_us": micros(line.end)}
+    at = dict(zip(("start_us", "end_us"), on_axis(axis, line), strict=True))
     wall = {"wall_start": micros(line.start), "wall_end": micros(line.end)}
     return fields | at | wall | {"file": "a.jsonl", "line": line.seq + 1}
 
@@ -115,7 +162,7 @@ def streams_of(
         seq=first.seq,
         place=("a.jsonl", first.seq + 1),
         at_us=at,
-        wall_us=at,
+        wall_us=(min(micros(line.start) for line in lines), max(micros(line.end) for line in lines)),
         duration_s=max(line.duration_ms for line in lines) / 1e3,
         passed=(sums[0], sums[1]),
         largest=(max(largest[0]), max(largest[1])),

@@ -42,6 +42,8 @@ class SchedulerLog:
     items: dict[tuple[str, str], list[Item]] = field(default_factory=dict)
     changes: list[int] = field(default_factory=list)
     changed_us: list[int] = field(default_factory=list)
+    ends: list[tuple[int, int]] = field(default_factory=list)
+    """Numbers and times of the heartbeats that may be behind lines."""
 
     def __post_init__(self) -> None:
         self.alarms = Alarms()
@@ -134,6 +136,8 @@ class SchedulerLog:
             self._add(key, self._line(limiter, fields, span))
         self.ended = self.now
         self.began.clear()
+        self.ends.append((self.seq, START_US + self.now // 1000))
+        self.seq += 1
 
     def _add(self, key: tuple[str, str], item: Item) -> None:
         self.items.setdefault(key, []).append(item)

@@ -2,7 +2,7 @@ from datetime import timedelta
 
 import pytest
 
-from compliance.judging.clocks import step_facts, steps_of, with_axis
+from compliance.judging.clocks import axes_of, step_facts, with_axis
 from tests.compliance.arrow import kept_of
 from tests.compliance.planted import PlantedLog, frame
 
@@ -13,7 +13,7 @@ def stepped(spark, log):
     """The steps that are found, and the spans of all lines on the axis, in seconds since its begin."""
     lines, (_, gaps) = frame(spark, [log]), kept_of(spark, log)
     found = step_facts(lines.where("kind = 'heartbeat'"), gaps)
-    rows = with_axis(lines, steps_of(found)).orderBy("seq").collect()
+    rows = with_axis(lines, axes_of(found, lines.where("kind in ('interval', 'limit')"))).orderBy("seq").collect()
     begin = rows[0].start_us
     spans = [((row.start_us - begin) / 1e6, (row.end_us - begin) / 1e6) for row in rows]
     return [(row.from_seq, row.size_s) for row in found.orderBy("from_seq").collect()], spans

@@ -73,7 +73,8 @@ def changed(name, own, change, behind=None):
 
 def test_a_change_after_which_a_limit_goes_on_as_before_is_told_whatever_it_is_of(spark):
     logs = [changed(name, *of) for name, of in (IN_VAIN | AS_IT_SHOULD).items()]
-    found = without_effect(frame(spark, logs, "change"), frame(spark, logs, "limit")).collect()
+    changes, limits = (with_axis(frame(spark, logs, kind), {}) for kind in ("change", "limit"))
+    found = without_effect(changes, limits).collect()
     assert {row.proxy_id for row in found} == set(IN_VAIN)
     assert {row.what for row in found} == {"change"}
 
@@ -130,7 +131,7 @@ def test_a_stream_that_holds_something_does_not_vanish(spark):
         holding("long intervals", 10, beats=2),
     ]
     logs = gone + there
-    lines, limits = (with_axis(frame(spark, logs, kind), []) for kind in ("interval", "limit"))
+    lines, limits = (with_axis(frame(spark, logs, kind), {}) for kind in ("interval", "limit"))
     beats = frame(spark, logs, "heartbeat").withColumn("start_us", F.unix_micros("start"))
     found = vanished(lines, limits, beats, ()).collect()
     assert {(row.proxy_id, row.level) for row in found} == {(log.proxy_id, "topic") for log in gone}

@@ -12,7 +12,10 @@ pytestmark = pytest.mark.spark
 def found(spark, log):
     lines, limits = frame(spark, [log], "interval"), frame(spark, [log], "limit")
     changes = frame(spark, [log], "change")
-    return [(row.level, row.name) for row in outsiders(with_axis(lines, []), with_axis(limits, []), changes).collect()]
+    return [
+        (row.level, row.name)
+        for row in outsiders(with_axis(lines, {}), with_axis(limits, {}), with_axis(changes, {})).collect()
+    ]
 
 
 def spans(level="topic", name=None, *, told="", direction="publish", **stream):

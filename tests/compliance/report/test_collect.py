@@ -38,8 +38,8 @@ def test_of_too_many_limits_the_violated_ones_are_kept(spark):
     for _ in range(3):
         log.limit(20, name="starved")
         log.second += 1
-    lines = with_axis(frame(spark, [log], "limit"), [])
-    found = judged_limiters(lines, with_axis(frame(spark, [log], "interval"), []), {})
+    lines = with_axis(frame(spark, [log], "limit"), {})
+    found = judged_limiters(lines, with_axis(frame(spark, [log], "interval"), {}), {})
     worst = worst_limits(limiter_facts(lines), found.where("facts is not null"), 2)
     assert {row.name for row in worst.collect()} == {"t3", "starved"}
 

@@ -1,0 +1,179 @@
+"""Where in a run the wall clock was stepped: by the numbers of its lines, and by their durations.
+
+Heartbeats tell of a step, its size, and two numbers between which it lies. The lines between them tell where: the order
+of time is that of their numbers, and a line is longer or shorter by its times than by its duration if the clock was
+stepped within it. If no line was under way, the step lies between two lines. Where that may be several places, each of
+them is unclear.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
+from typing import NamedTuple
+
+STEP_US = 100_000
+"""By less, clocks are slewed."""
+FIT_US = 50_000
+"""Microseconds by which times may differ that should be one: two clocks are not read at one instant."""
+
+
+class ClockStep(NamedTuple):
+    """A step as heartbeats tell it.
+
+    Args:
+        from_seq: Number of the first line that may be of the new time.
+        to_seq: Number of the heartbeat that shows the step.
+        us: By how many microseconds the wall clock was set ahead.
+        since_us: When the heartbeat before ends, by the clock of that time.
+        until_us: When the one that shows it ends, by the clock of that time.
+    """
+
+    from_seq: int
+    to_seq: int
+    us: int
+    since_us: int
+    until_us: int
+
+
+class TimedLines(NamedTuple):
+    """Lines of streams or limiters that have the same times; `seq` is the lowest of their numbers."""
+
+    seq: int
+    start_us: int
+    end_us: int
+    duration_us: int
+
+    @property
+    def off_us(self) -> int:
+        """By how much the wall clock was set ahead within the lines; below `STEP_US` it was not."""
+        return self.end_us - self.start_us - self.duration_us
+
+
+@dataclass(frozen=True)
+class RunAxis:
+    """The axis of one run, on which time goes on through steps: a moment of the wall clock less what that is ahead.
+
+    Args:
+        ahead: From which line on the wall clock is ahead by how many microseconds, ascending.
+        windows_us: Begin and end of the time in which each step lies, on the axis.
+        unclear: For each step that may lie in several places, the first lines behind the first and the last of these.
+    """
+
+    ahead: Sequence[tuple[int, int]] = ()
+    windows_us: Sequence[tuple[int, int]] = ()
+    unclear: Sequence[tuple[int, int]] = ()
+
+
+def run_axis(steps: Iterable[ClockStep], lines: Iterable[TimedLines]) -> RunAxis:
+    """Find the axis of a run.
+
+    Args:
+        steps: Of the run.
+        lines: Those between the heartbeats of each step, at the least.
+    """
+    ahead: list[tuple[int, int]] = []
+    windows: list[tuple[int, int]] = []
+    unclear: list[tuple[int, int]] = []
+    known, total = sorted(lines), 0
+    for step in sorted(steps):
+        first, last = (bisect_left(known, seq, key=attrgetter("seq")) for seq in (step.from_seq, step.to_seq))
+        placed = _placed(step, _ends(known[first:last]))
+        windows.append((step.since_us - total, step.until_us - total - step.us))
+        for seq, us in placed.shifts:
+            total += us
+            ahead.append((seq, total))
+        if placed.unclear is not None:
+            unclear.append(placed.unclear)
+    return RunAxis(ahead, windows, unclear)
+
+
+class _End(NamedTuple):
+    """A moment at which lines end: when the first of them begins, and by how much the clock was set ahead meanwhile."""
+
+    seq: int
+    start_us: int
+    end_us: int
+    off_us: int
+
+
+@dataclass
+class _Placed:
+    """Where a step lies: from which line on, by how many microseconds; most often one place."""
+
+    shifts: list[tuple[int, int]] = field(default_factory=list)
+    unclear: tuple[int, int] | None = None
+
+
+def _ends(lines: Sequence[TimedLines]) -> list[_End]:
+    found = []
+    for end_us, group in groupby(lines, key=lambda line: line.end_us):
+        members = list(group)
+        longest = max(members, key=lambda line: line.duration_us)
+        off_us = longest.off_us if abs(longest.off_us) > STEP_US else 0
+        found.append(_End(members[0].seq, min(line.start_us for line in members), end_us, off_us))
+    return found
+
+
+def _placed(step: ClockStep, ends: list[_End]) -> _Placed:
+    shifts = _shown(step, ends)
+    rest_us = step.us - sum(us for _, us in shifts)
+    if shifts and abs(rest_us) <= STEP_US:
+        seq, us = shifts[-1]
+        return _Placed([*shifts[:-1], (seq, us + rest_us)])
+    for known in (shifts, []) if shifts else ([],):
+        rest_us = step.us - sum(us for _, us in known)
+        if places := _places(step, ends, known, rest_us):
+            numbers = [ends[place].seq if place < len(ends) else step.to_seq for place in places]
+            unclear = (numbers[0], numbers[-1]) if len(numbers) > 1 else None
+            return _Placed(sorted([*known, (numbers[0], rest_us)]), unclear)
+    # The lines contradict the heartbeats.
+    return _Placed([(step.from_seq, step.us)], (step.from_seq, step.to_seq))
+
+
+def _shown(step: ClockStep, ends: list[_End]) -> list[tuple[int, int]]:
+    """The steps within lines. A line may begin before a step that another one has shown already."""
+    shifts: list[tuple[int, int]] = []
+    levels, last_us = [0], step.since_us
+    for end in ends:
+        ahead_us = levels[-1]
+        is_shown = any(abs(ahead_us - level - end.off_us) <= FIT_US for level in levels[:-1])
+        if end.off_us and not (is_shown and end.end_us - ahead_us >= last_us - FIT_US):
+            shifts.append((end.seq, end.off_us))
+            levels.append(ahead_us + end.off_us)
+        last_us = max(last_us, end.end_us - levels[-1])
+    return shifts
+
+
+def _places(step: ClockStep, ends: list[_End], shifts: list[tuple[int, int]], rest_us: int) -> list[int]:
+    """Before which of the ends a step of `rest_us` may lie that no line shows; behind all is a place, too."""
+    since_us, until_us = step.since_us, step.until_us - step.us
+    on_axis: list[int] = []
+    levels: list[int] = []
+    for end in ends:
+        levels.append(sum(us for seq, us in shifts if seq <= end.seq))
+        on_axis.append(end.end_us - levels[-1])
+    # How many of the first fit without the step, and from which one on all fit with it.
+    most, last_us = 0, since_us
+    before_us = [since_us]
+    for at_us in on_axis:
+        if not last_us - FIT_US <= at_us <= until_us + FIT_US:
+            break
+        most, last_us = most + 1, max(last_us, at_us)
+        before_us.append(last_us)
+    least, next_us = len(ends), until_us
+    for at_us in reversed(on_axis):
+        if not since_us - FIT_US <= at_us - rest_us <= next_us + FIT_US:
+            break
+        least, next_us = least - 1, min(next_us, at_us - rest_us)
+    possible = [
+        place
+        for place in range(least, most + 1)
+        if place == len(ends)
+        or (not ends[place].off_us and ends[place].start_us - levels[place] - rest_us >= before_us[place] - FIT_US)
+    ]
+    # Lines that go on where others ended, by the same clock: there was no step in between.
+    wall_us = [step.since_us, *(end.end_us for end in ends)]
+    starts_us = [*(end.start_us for end in ends), step.until_us]
+    return [place for place in possible if starts_us[place] != wall_us[place]] or possible
