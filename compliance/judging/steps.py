@@ -90,7 +90,7 @@ def run_axis(steps: Iterable[ClockStep], lines: Iterable[TimedLines]) -> RunAxis
 
 
 class _End(NamedTuple):
-    """A moment at which lines end: when the first of them begins, and by how much the clock was set ahead meanwhile."""
+    """Lines that end at one moment: when the first of them begins, and by how much the clock was set ahead within."""
 
     seq: int
     start_us: int
@@ -108,11 +108,11 @@ class _Placed:
 
 def _ends(lines: Sequence[TimedLines]) -> list[_End]:
     found = []
-    for end_us, group in groupby(lines, key=lambda line: line.end_us):
+    for (end_us, is_stepped), group in groupby(lines, key=lambda line: (line.end_us, abs(line.off_us) > STEP_US)):
         members = list(group)
         longest = max(members, key=lambda line: line.duration_us)
-        off_us = longest.off_us if abs(longest.off_us) > STEP_US else 0
-        found.append(_End(members[0].seq, min(line.start_us for line in members), end_us, off_us))
+        start_us = min(line.start_us for line in members)
+        found.append(_End(members[0].seq, start_us, end_us, longest.off_us if is_stepped else 0))
     return found
 
 
@@ -136,13 +136,17 @@ def _shown(step: ClockStep, ends: list[_End]) -> list[tuple[int, int]]:
     """The steps within lines. A line may begin before a step that another one has shown already."""
     shifts: list[tuple[int, int]] = []
     levels, last_us = [0], step.since_us
-    for end in ends:
-        ahead_us = levels[-1]
-        is_shown = any(abs(ahead_us - level - end.off_us) <= FIT_US for level in levels[:-1])
-        if end.off_us and not (is_shown and end.end_us - ahead_us >= last_us - FIT_US):
-            shifts.append((end.seq, end.off_us))
-            levels.append(ahead_us + end.off_us)
-        last_us = max(last_us, end.end_us - levels[-1])
+    for end_us, group in groupby(ends, key=lambda end: end.end_us):
+        several, ahead_us, least_us = list(group), levels[-1], last_us - FIT_US
+        off_us = next((end.off_us for end in several if end.off_us), 0)
+        is_shown = any(abs(ahead_us - level - off_us) <= FIT_US for level in levels[:-1])
+        if off_us and not (is_shown and end_us - ahead_us >= least_us):
+            # By a clock that was set back, lines before and behind the step may end at the same time.
+            is_before = off_us < 0 and end_us - ahead_us >= least_us
+            first = next(end for end in several if end.off_us or not is_before)
+            shifts.append((first.seq, off_us))
+            levels.append(ahead_us + off_us)
+        last_us = max(last_us, end_us - levels[-1])
     return shifts
 
 

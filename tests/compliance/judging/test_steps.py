@@ -1,0 +1,129 @@
+"""Steps of the wall clock between heartbeats that are far apart: lines are placed by their numbers and durations."""
+
+from datetime import timedelta
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compliance.judging.account import judged
+from compliance.judging.lines import UNSEEN_S
+from compliance.judging.steps import ClockStep, RunAxis, TimedLines, run_axis
+from tests.compliance.judging.gate_log import GateLog, play
+from tests.compliance.judging.pure import axis_of, deficit_s, doubts, excess, verdicts
+from tests.compliance.judging.stepped_log import stepped
+from tests.compliance.judging.test_exactly import SEEDS, troubles
+from tests.compliance.planted import PlantedLog
+
+SECOND = 1_000_000
+
+
+def steady(size_s, beats_s, *, at_s=31.7, seconds=50, changed_at=None, extra=0):
+    """A greedy stream at a limit of 100, whose clock is stepped, and heartbeats so far apart."""
+    log, rate = PlantedLog(), 100
+    origin, beaten = log.begin, 0
+
+    def wall(second):
+        return origin + timedelta(seconds=second + (size_s if second > at_s else 0))
+
+    for second in range(seconds):
+        if second == changed_at:
+            log.change(start=wall(second), end=wall(second))
+            rate = 50
+        passed = rate + (10 if not second else 0) + (extra if second > at_s else 0)
+        times = {"start": wall(second), "end": wall(second + 1)}
+        since = wall(second + 1) - timedelta(seconds=second + 1)
+        log.interval(passed, held_messages=9, throttled_ms=1000.0, held_since=since, limit_messages=rate, **times)
+        log.limit(passed, rate=float(rate), idle_ms=0.0, tokens_messages=0.0, **times)
+        log.second += 1
+        if log.second - beaten == beats_s or log.second == seconds:
+            spans = {"start": wall(beaten), "end": wall(log.second), "duration_ms": 1000.0 * (log.second - beaten)}
+            beaten = log.second
+            log.beat(**spans)
+            log.second -= 1
+    (found,) = verdicts(log.lines).values()
+    return found, axis_of(log.lines)
+
+
+SIZES = [-40, -15, -9, -6, -3, -1, -0.4, 0.4, 1, 2, 5, 9, 45]
+
+
+@pytest.mark.parametrize("beats_s", [1, 2, 5, 10])
+@pytest.mark.parametrize("size_s", SIZES)
+@pytest.mark.parametrize("changed_at", [None, 20, 40])
+def test_a_kept_limit_stays_kept_however_far_apart_heartbeats_are(size_s, beats_s, changed_at):
+    found, axis = steady(size_s, beats_s, changed_at=changed_at)
+    assert (excess(found) <= 0, deficit_s(found) <= 0, doubts(found)) == (True, True, set())
+    assert ([us for _, us in axis.ahead], axis.unclear) == ([round(size_s * SECOND)], [])
+
+
+@pytest.mark.parametrize("size_s", SIZES)
+def test_what_is_over_behind_a_step_is_over(size_s):
+    """Two messages too many in each second: the window goes on through the step."""
+    found, _ = steady(size_s, 10, extra=2)
+    assert excess(found) == pytest.approx(2 * 18 - 1 - 0.5, abs=0.1)
+
+
+def axis(size_s, *spans, until_s=10):
+    """Of one step between heartbeats at 0 and `until_s`; lines of (begin, end) by the wall clock, and seconds."""
+    step = ClockStep(0, len(spans), round(size_s * SECOND), 0, round((until_s + size_s) * SECOND))
+    lines = [
+        TimedLines(seq, *(round(time * SECOND) for time in (start, end, duration)))
+        for seq, (start, end, duration) in enumerate(spans)
+    ]
+    return run_axis([step], lines)
+
+
+def of(size_s, seq, unclear=()):
+    return RunAxis([(seq, round(size_s * SECOND))], [(0, 10 * SECOND)], list(unclear))
+
+
+def test_lines_behind_the_one_in_which_the_clock_was_stepped_are_of_the_new_time():
+    assert axis(-5, (0, 1, 1), (1, -3, 1), (-3, -2, 1), (-2, -1, 1)) == of(-5, 1)
+    assert axis(5, (0, 1, 1), (1, 7, 1), (7, 8, 1)) == of(5, 1)
+
+
+def test_a_line_that_began_before_a_step_which_another_line_shows_shows_no_second_one():
+    assert axis(-5, (0, -4.5, 0.5), (0, -4, 1), (-4, -3, 1)) == of(-5, 0)
+
+
+def test_two_steps_are_found_if_lines_show_both():
+    assert axis(-3, (0, -4, 1), (-4, -1, 1), (-1, 0, 1)).ahead == [(0, -5 * SECOND), (1, -3 * SECOND)]
+
+
+def test_a_step_back_in_time_without_lines_lies_where_times_go_back():
+    assert axis(-3, (1, 2, 1), (3, 4, 1), (2, 3, 1), (4, 5, 1)) == of(-3, 2)
+
+
+def test_a_step_lies_before_lines_that_would_else_end_behind_the_heartbeat():
+    assert axis(7, (1, 2, 1), (14, 15, 1)) == of(7, 1)
+
+
+def test_a_step_lies_not_between_lines_without_time_in_between():
+    assert axis(2, (0, 1, 1), (1, 2, 1), (6, 7, 1), (7, 8, 1), (8, 9, 1), (11, 12, 1)) == of(2, 2, [(2, 5)])
+
+
+def test_where_a_step_may_lie_in_several_places_each_is_unclear():
+    assert axis(2, (1, 2, 1), (5, 6, 1), (9, 10, 1), until_s=10) == of(2, 1, [(1, 3)])
+
+
+def test_lines_that_contradict_the_heartbeats_are_unclear():
+    assert axis(3, (20, 21, 1), (0, 1, 1)) == of(3, 0, [(0, 2)])
+
+
+@settings(max_examples=300, deadline=None)
+@given(seed=SEEDS, late_ms=st.sampled_from([0, 0, 5, 14]), nested=st.booleans())
+def test_an_exact_limiter_is_never_accused_wherever_the_clock_is_stepped(
+    seed: int,
+    late_ms: int,
+    nested: bool,  # noqa: FBT001 - hypothesis names it
+) -> None:
+    """Steps of any size, heartbeats 1 to 10 s apart, and anything that happens to the product's own gate."""
+    log = GateLog(Random(seed), late_ms)
+    play(log, 25, nested=nested)
+    notes, items = stepped(log, Random(seed))
+    for key, of_limiter in items.items():
+        found = judged(notes, of_limiter)
+        assert troubles(found) == [], key
+        assert found.entitlement is None or found.entitlement.unseen_s < UNSEEN_S
