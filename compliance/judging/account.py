@@ -221,8 +221,8 @@ class LimiterAccount:
         # Between its lines a relative limit may have been anything.
         changes = self._notes.changes_between(before.seq, line.seq) + int(is_relative and gap_s > 0)
         is_hidden = changes > 1 or (changes > 0 and gap_s > 0)
-        is_torn = self._notes.is_torn(before.seq, line.seq)
-        is_unknown = is_torn or before.mode == OBSERVED or (gap_s > 0 and self._notes.is_unclear(before.seq, line.seq))
+        is_torn = self._notes.is_torn(before.seq, line.seq) or self._notes.is_unclear(before.seq, line.seq)
+        is_unknown = is_torn or before.mode == OBSERVED
         late_s = self._notes.late_s(before.seq, line)
         has_lent = gap_s > 0 and any(before.lent)
         if changes and not is_unknown and self._adds_up(before, line, gap_s):

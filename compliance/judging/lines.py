@@ -138,8 +138,7 @@ class RunNotes:
         holes: Numbers of the lines behind missing ones, ascending.
         still_us: Begin and end of each time in which the proxy did nothing, microseconds on the axis, ascending.
         steps_us: Begin and end of each window with a step of the clock, on the axis; None if unknown.
-        unclear: Pairs of numbers: in time between lines up to the one and from the other on the clock may have been
-            stepped, so how long it is, is not known.
+        unclear: Numbers of the lines before each of which the clock may have been stepped, ascending.
     """
 
     has_begin: bool = True
@@ -149,7 +148,7 @@ class RunNotes:
     holes: Sequence[int] = ()
     still_us: Sequence[tuple[int, int]] = ()
     steps_us: Sequence[tuple[int, int]] | None = None
-    unclear: Sequence[tuple[int, int]] = ()
+    unclear: Sequence[int] = ()
 
     def still_s(self, line: Line) -> float:
         """Seconds of a line in which the proxy did nothing."""
@@ -192,8 +191,8 @@ class RunNotes:
         return _between(self.holes, after, until) > 0
 
     def is_unclear(self, after: int, until: int) -> bool:
-        """Whether it is not known how much time lies between the two lines, if any."""
-        return any(after < last and until >= first for first, last in self.unclear)
+        """Whether it is not known how much time lies between the two lines."""
+        return _between(self.unclear, after, until) > 0
 
 
 def _is_behind(times: Sequence[int], one: Line | StreamsLine) -> bool:

@@ -58,12 +58,12 @@ class RunAxis:
     Args:
         ahead: From which line on the wall clock is ahead by how many microseconds, ascending.
         windows_us: Begin and end of the time in which each step lies, on the axis.
-        unclear: For each step that may lie in several places, the first lines behind the first and the last of these.
+        unclear: Of steps that may lie in several places, the numbers of the lines behind these, ascending.
     """
 
     ahead: Sequence[tuple[int, int]] = ()
     windows_us: Sequence[tuple[int, int]] = ()
-    unclear: Sequence[tuple[int, int]] = ()
+    unclear: Sequence[int] = ()
 
 
 def run_axis(steps: Iterable[ClockStep], lines: Iterable[TimedLines]) -> RunAxis:
@@ -75,7 +75,7 @@ def run_axis(steps: Iterable[ClockStep], lines: Iterable[TimedLines]) -> RunAxis
     """
     ahead: list[tuple[int, int]] = []
     windows: list[tuple[int, int]] = []
-    unclear: list[tuple[int, int]] = []
+    unclear: list[int] = []
     known, total = sorted(lines), 0
     for step in sorted(steps):
         first, last = (bisect_left(known, seq, key=attrgetter("seq")) for seq in (step.from_seq, step.to_seq))
@@ -84,8 +84,7 @@ def run_axis(steps: Iterable[ClockStep], lines: Iterable[TimedLines]) -> RunAxis
         for seq, us in placed.shifts:
             total += us
             ahead.append((seq, total))
-        if placed.unclear is not None:
-            unclear.append(placed.unclear)
+        unclear += placed.unclear
     return RunAxis(ahead, windows, unclear)
 
 
@@ -103,7 +102,7 @@ class _Placed:
     """Where a step lies: from which line on, by how many microseconds; most often one place."""
 
     shifts: list[tuple[int, int]] = field(default_factory=list)
-    unclear: tuple[int, int] | None = None
+    unclear: list[int] = field(default_factory=list)
 
 
 def _ends(lines: Sequence[TimedLines]) -> list[_End]:
@@ -126,10 +125,9 @@ def _placed(step: ClockStep, ends: list[_End]) -> _Placed:
         rest_us = step.us - sum(us for _, us in known)
         if places := _places(step, ends, known, rest_us):
             numbers = [ends[place].seq if place < len(ends) else step.to_seq for place in places]
-            unclear = (numbers[0], numbers[-1]) if len(numbers) > 1 else None
-            return _Placed(sorted([*known, (numbers[0], rest_us)]), unclear)
+            return _Placed(sorted([*known, (numbers[0], rest_us)]), numbers if len(numbers) > 1 else [])
     # The lines contradict the heartbeats.
-    return _Placed([(step.from_seq, step.us)], (step.from_seq, step.to_seq))
+    return _Placed([(step.from_seq, step.us)], [end.seq for end in ends])
 
 
 def _shown(step: ClockStep, ends: list[_End]) -> list[tuple[int, int]]:

@@ -4,6 +4,7 @@ import pytest
 
 from compliance.judging.clocks import axes_of, step_facts, with_axis
 from tests.compliance.arrow import kept_of
+from tests.compliance.judging.pure import axis_of, on_axis
 from tests.compliance.planted import PlantedLog, frame
 
 pytestmark = pytest.mark.spark
@@ -71,3 +72,29 @@ def test_time_in_which_lines_are_missing_is_no_step(spark):
         log.beat()
     log.lines = [*log.lines[:3], *log.lines[7:]]
     assert stepped(spark, log)[0] == []
+
+
+def test_spark_places_lines_as_plain_python_does(spark):
+    """Steps within lines and between them, heartbeats that are far apart, and lines that began before a step."""
+    log, moments = PlantedLog(), {5.5: -3, 13: 7, 22.25: -0.4}
+    origin, beaten = log.begin, 0
+
+    def wall(second):
+        return origin + timedelta(seconds=second + sum(size for at, size in moments.items() if at < second))
+
+    for second in range(30):
+        if second not in (12, 13):
+            times = {"start": wall(second), "end": wall(second + 1)}
+            log.interval(10, **times)
+            log.limit(10, **times)
+            log.limit(10, start=wall(second - 1), end=wall(second + 1), duration_ms=2000.0)
+        if second % 5 == 4:
+            log.beat(start=wall(beaten), end=wall(second + 1), duration_ms=1000.0 * (second + 1 - beaten))
+            beaten, log.second = second + 1, second
+        log.second += 1
+    found, spans = stepped(spark, log)
+    assert [size for _, size in found] == pytest.approx(list(moments.values()))
+    axis, begin = axis_of(log.lines), on_axis(axis_of(log.lines), log.lines[0])[0]
+    assert spans == [tuple((at - begin) / 1e6 for at in on_axis(axis, line)) for line in log.lines]
+    counted = [(line, span) for line, span in zip(log.lines, spans, strict=True) if line.duration_ms < 3000]
+    assert [end - start for _, (start, end) in counted] == [line.duration_ms / 1e3 for line, _ in counted]

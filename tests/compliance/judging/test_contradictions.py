@@ -5,8 +5,9 @@ from datetime import timedelta
 import pytest
 from pyspark.sql import functions as F
 
-from compliance.judging.clocks import with_axis
+from compliance.judging.clocks import axes_of, step_facts, with_axis
 from compliance.judging.contradictions import falsely_exempt, unbalanced, vanished, without_effect
+from tests.compliance.arrow import kept_of
 from tests.compliance.planted import BEGIN, TOPIC, PlantedLog, frame
 
 pytestmark = pytest.mark.spark
@@ -77,6 +78,45 @@ def test_a_change_after_which_a_limit_goes_on_as_before_is_told_whatever_it_is_o
     found = without_effect(changes, limits).collect()
     assert {row.proxy_id for row in found} == set(IN_VAIN)
     assert {row.what for row in found} == {"change"}
+
+
+def test_a_clock_that_is_set_back_behind_a_change_makes_it_no_change_in_vain(spark):
+    """In some logs each line behind the step is earlier by the clock than the change, in some the change is in vain."""
+    logs = []
+    for is_in_vain in (True, False):
+        for beats in (1, 4):
+            log = PlantedLog(proxy_id=f"{is_in_vain}, {beats}")
+            origin, beaten = log.begin, 0
+            for second in range(20):
+                is_changed = second >= 8
+                if second == 8:
+                    log.change(**NEW)
+                log.begin = origin - timedelta(seconds=11 if second >= 13 else 0)
+                rest = (
+                    {"source": "topic rest", "rate": 50.0}
+                    if is_changed and not is_in_vain
+                    else {"source": "topic rest"}
+                )
+                log.limit(10, throttled_ms=0.0, **rest)
+                if second % beats == beats - 1:
+                    was = origin if beaten < 13 else log.begin
+                    lasts_ms = 1000.0 * (second + 1 - beaten)
+                    log.beat(start=was + timedelta(seconds=beaten), duration_ms=lasts_ms)
+                    beaten, log.second = second + 1, second
+                log.second += 1
+            logs.append(log)
+    axes = axes_of(step_facts(frame(spark, logs, "heartbeat"), kept_of(spark, *logs)[1]), frame(spark, logs, "limit"))
+    assert {run[0]: axis.ahead for run, axis in axes.items()} == {
+        log.proxy_id: [
+            (
+                next(one.seq for one in log.lines if one.start < BEGIN + timedelta(seconds=3) and one.seq > 9),
+                -11 * 10**6,
+            )
+        ]
+        for log in logs
+    }
+    changes, limits = (with_axis(frame(spark, logs, kind), axes) for kind in ("change", "limit"))
+    assert {row.proxy_id for row in without_effect(changes, limits).collect()} == {"True, 1", "True, 4"}
 
 
 def exempt(name, topic=TOPIC, **more):
