@@ -29,7 +29,7 @@ import msgspec
 
 from compliance.judging.containment import ContainmentReplay
 from compliance.judging.durations import Durations
-from compliance.judging.entitlement import BalanceBounds, OwedSums, Starvation, WaitedLine, lost_s
+from compliance.judging.entitlement import BalanceBounds, OwedSums, Starvation, WaitedLine, lost_s, unspent_s
 from compliance.judging.facts import Doubt, Judged, Minute, Spelling
 from compliance.judging.lines import (
     BEHIND_CHANGE_S,
@@ -529,17 +529,25 @@ class LimiterAccount:
         """Seconds for which the limiter must have had tokens while somebody waited, beyond a late timer's time."""
         if closed_s <= 0:
             return 0.0
+        open_s = self._open_s(line, on, taken, closed_s)
+        hidden_s = min(LATE_S, closed_s, *(unspent_s(line, bucket, held) for bucket, held in on))
+        if hidden_s > 0:
+            self._owing.hide(line, hidden_s)
+        # Who waits for less than a timer may be late waits no longer than he may, whatever there is: perhaps for what
+        # workers have, and give back.
+        most_s = inf if line.idle_s is None else closed_s
+        return max(self._without_room(line, on, closed_s), min(open_s, most_s) - LATE_S)
+
+    def _open_s(
+        self, line: Line, on: list[tuple[int, BalanceBounds]], taken: tuple[int, ...], closed_s: float
+    ) -> float:
+        """Seconds for which each bucket must have held more than a token while somebody waited; below 0 for none."""
         if len(on) == 1:
             ((bucket, held),) = on
-            lost_s = self._without_room(line, on, closed_s)
             kept = held.least - self._came_back(line, held) + held.owed_rate * closed_s - taken[bucket] - 1
-            # Who waits for less than a timer may be late waits no longer than he may, whatever there is: perhaps for
-            # what workers have, and give back.
-            most_s = inf if line.idle_s is None else closed_s
-            return max(lost_s, min(kept / held.rate, most_s) - LATE_S)
+            return kept / held.rate
         spans = ((taken[bucket] - held.least + self._came_back(line, held) + 1) / held.owed_rate for bucket, held in on)
-        open_s = closed_s - sum(min(line.duration_s, max(0.0, span)) for span in spans)
-        return max(self._without_room(line, on, closed_s), open_s - LATE_S)
+        return closed_s - sum(min(line.duration_s, max(0.0, span)) for span in spans)
 
     def _without_room(self, line: Line, on: list[tuple[int, BalanceBounds]], closed_s: float) -> float:
         """Seconds that somebody waited while no bucket had room for what it earned, less a late timer's time per wait.

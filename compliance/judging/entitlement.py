@@ -202,7 +202,7 @@ class OwedSums:
         return deficit > CLOCK_RESOLUTION_S
 
     def hide(self, line: Line, seconds: float) -> None:
-        """Note a line in which a stream that did not wait may have got less than was owed.
+        """Note a line in which less may have passed than was owed, and that does not show.
 
         Args:
             line: The line.
@@ -258,3 +258,11 @@ def lost_s(line: Line, bucket: int, held: BalanceBounds) -> float:
     if told is None:
         return inf
     return (line.overflow[bucket] + max(0.0, told - 1 - held.rate * LATE_S)) / held.rate
+
+
+def unspent_s(line: Line, bucket: int, held: BalanceBounds) -> float:
+    """Seconds' worth of a bucket that nobody may have got: what it had no room for, and holds where nobody waits."""
+    told = line.tokens[bucket]
+    if line.waited_s >= line.duration_s - CONTIGUOUS_S:
+        return line.overflow[bucket] / held.rate
+    return inf if told is None else (line.overflow[bucket] + max(0.0, told)) / held.rate
