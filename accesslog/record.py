@@ -135,7 +135,8 @@ class IntervalLine(LineHead, kw_only=True, tag="interval"):
     held_bytes: int
     """Bytes held at the end of the interval."""
     held_since: datetime | None = None
-    """Since when something of the stream has been held without a break; null if nothing is at the end."""
+    """Since when something of the stream has been held without a break, by the clock of `end`: where the clock was
+    stepped meanwhile, it is `end` less how long that has lasted. Null if nothing is held at the end."""
     throttled_ms: float
     """Time in the interval in which at least one entry of the stream was held, milliseconds."""
     delay_max_ms: float

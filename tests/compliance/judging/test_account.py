@@ -570,6 +570,41 @@ def test_no_more_is_owed_than_was_refused():
     assert found.entitlement.unseen_s == pytest.approx(0.1 + 10 * 0.02)
 
 
+def short_waits(*, waited_ms=867.0, passed=95, parts=1, seconds=20, tokens=10.0):
+    """In each second, or part of one, but the first a burst waits a while; what is not used has no room in the end."""
+    log = PlantedLog()
+    for number in range(seconds * parts):
+        start = BEGIN + timedelta(seconds=number / parts)
+        spans = {"start": start, "end": start + timedelta(seconds=1 / parts), "duration_ms": 1000.0 / parts}
+        earned = 100 / parts - passed + (0.0 if number else 10.0 - tokens)
+        told = {"idle_ms": 0.0, "tokens_messages": tokens, "overflow_messages": earned}
+        log.limit(passed, throttled_ms=waited_ms if number else 0.0, **(told | spans))
+    return judged(log)
+
+
+def test_what_late_timers_may_hide_in_short_waits_is_unseen_and_said():
+    """With 17 ms too much in each second's wait 2 % are lacking, as if each timer were late by so much."""
+    found = short_waits()
+    assert (deficit_s(found) < 0, doubts(found)) == (True, set())
+    assert found.entitlement.unseen_s == pytest.approx(0.1 + 10 * 0.02)
+    assert short_waits(waited_ms=5.0).entitlement.unseen_s == pytest.approx(0.1 + 10 * 0.005)
+
+
+def test_too_many_short_waits_make_a_limit_unknown():
+    found = short_waits(waited_ms=60.0, passed=8, parts=10, tokens=5.0)
+    assert (deficit_s(found) < 0, found.entitlement.unseen_s > UNSEEN_S) == (True, True)
+
+
+def test_a_wait_that_goes_on_and_whose_tokens_all_pass_hides_nothing():
+    found = short_waits(waited_ms=100.0, passed=10, parts=10, tokens=0.5)
+    assert found.entitlement.unseen_s == pytest.approx(0.1)
+
+
+def test_no_more_is_hidden_than_nobody_got():
+    found = short_waits(waited_ms=900.0, passed=100, tokens=0.0)
+    assert found.entitlement.unseen_s == pytest.approx(0.1)
+
+
 # ---- waits and durations, held against all that tells of them
 
 
