@@ -359,8 +359,8 @@ class LimiterAccount:
         if self._starving is None or self._starving.who != who:
             self._starving = Starvation(who, _seconds_of(line, self._first_entry(held, is_alone=is_alone)))
         known = self._starving
-        if self._before is not None and self._before.rates != line.rates:
-            # By another value its first entry may take longer.
+        if any(mine) or (self._before is not None and self._before.rates != line.rates):
+            # Its first entry is another one now, or may take longer by another value.
             known.held_s = max(known.held_s, _seconds_of(line, self._first_entry(held, is_alone=is_alone)))
         known.passed += mine[0]
         known.mine_s += _seconds_of(line, mine)

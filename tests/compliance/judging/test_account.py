@@ -739,6 +739,21 @@ def test_an_entry_that_takes_longer_by_a_new_limit_makes_nobody_starve():
     assert "starved" not in doubts(judged(log))
 
 
+def test_a_stream_whose_entries_grow_while_it_waits_does_not_starve():
+    """It waits for a debt to be paid, passes ten messages, and has a large batch behind them, as others have none."""
+    log = PlantedLog()
+    for second in range(13):
+        is_paid, small = second >= 8, {"offered_messages": 10, "offered_bytes": 10}
+        batch = {"offered_messages": 1000, "offered_bytes": 1000, "held_messages": 1000, "held_bytes": 1000}
+        mine = batch if is_paid else small | {"held_messages": 10, "held_bytes": 10}
+        of_debt = 10 if second == 8 else 0
+        log.interval(of_debt, stream_id=2, limit_levels="topic", **(HELD | mine | {"offered_entries": 1}))
+        log.interval(90 if is_paid else 0, limit_levels="topic", **(HELD | {"held_messages": 90, "held_bytes": 90}))
+        log.limit(90 + of_debt if is_paid else 0)
+        log.second += 1
+    assert "starved" not in doubts(judged(log))
+
+
 def starved(victims, backlog=1600, seconds=60):
     """Three streams wait all the time, and one of them gets what it gets in each second."""
     log = PlantedLog()
