@@ -17,6 +17,9 @@ from tests.proxy.admin_client import Admin
 from tests.proxy.endpoints import web_at
 from tests.proxy.loop_time import later
 
+new_event_loop = asyncio.new_event_loop
+"""Its clock can be moved by hand."""
+
 BLOCKS = "/sluice/blocks"
 
 

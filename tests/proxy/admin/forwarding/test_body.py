@@ -13,6 +13,9 @@ from proxy.admin.forwarding.broker import PART
 from tests.proxy.admin.forwarding.fake_broker import fake_broker, front, raw_broker, until
 from tests.proxy.loop_time import later
 
+new_event_loop = asyncio.new_event_loop
+"""Its clock can be moved by hand."""
+
 PACKAGES = "/admin/v3/packages/function/a/b/c/1"
 
 

@@ -17,6 +17,9 @@ from tests.proxy.admin.forwarding.fake_broker import FakeBroker, fake_broker, fr
 from tests.proxy.certificates import Authority
 from tests.proxy.loop_time import later
 
+new_event_loop = asyncio.new_event_loop
+"""Its clock can be moved by hand."""
+
 TENANTS = "/admin/v2/tenants"
 STATS = "/admin/v2/persistent/acme/shop/a%2Fb/stats"
 
