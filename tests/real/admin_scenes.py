@@ -29,10 +29,11 @@ class Change:
 
 @dataclass(frozen=True)
 class Step:
-    """A change, and what arrived from then on."""
+    """A change, and what arrived from then on until the next one."""
 
     change: Change
     arrivals: list[Arrival]
+    until: float
 
     def assert_kept(self, entry: int, stall_s: float, stalled_s: float) -> None:
         """What arrived is what the limit says, neither more nor less; `entry` messages may come at once."""
@@ -41,7 +42,7 @@ class Step:
             return
         line = Line(self.change.per_s, burst=self.change.per_s / 10, entry=entry)
         assert_never_above(self.arrivals, line, stall_s)
-        assert_steady(self.arrivals, line, LOOK_S, stalled_s)
+        assert_steady(self.arrivals, line, LOOK_S, stalled_s, self.until)
 
 
 class Scene:
@@ -67,7 +68,7 @@ class Scene:
             spans = [self._make(change) for change in self._changes]
         for change, (begin, end) in zip(self._changes, spans, strict=True):
             found = [arrival for arrival in self._watcher.arrivals if begin <= arrival[0] < end]
-            self.steps.append(Step(change, found))
+            self.steps.append(Step(change, found, end))
         return self
 
     def _make(self, change: Change) -> tuple[float, float]:

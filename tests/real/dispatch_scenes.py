@@ -88,12 +88,14 @@ class Delivered:
     Attributes:
         watchers: One of each consumer.
         sent: Digests of all messages, in order.
+        begun: Before the first of them could pass.
         changed_at: When what was to change had changed.
         streams: What Sluice said of the consumers in the end.
     """
 
     watchers: list[Watcher]
     sent: list[str]
+    begun: float = 0
     changed_at: float = 0
     streams: list[dict[str, Any]] = field(default_factory=list)
 
@@ -136,6 +138,7 @@ class Scene:
         self._sent = [] if live else backlog.fill(stage.at_broker)
 
     def __call__(self) -> Delivered:
+        begun = time.monotonic()
         with ExitStack() as watching:
             consumers = (self._backlog.consumer(self._client, name) for name in self._backlog.subscriptions)
             watchers = [watching.enter_context(Watcher(consumer)) for consumer in consumers]
@@ -144,7 +147,7 @@ class Scene:
             changed_at = self._change(begin)
             time.sleep(max(0.0, begin + self._backlog.look_s - time.monotonic()))
         streams = self._stage.sluice.streams(self._backlog.topic)
-        return Delivered(watchers, sent, changed_at, streams)
+        return Delivered(watchers, sent, begun, changed_at, streams)
 
     def _change(self, begin: float) -> float:
         if self._then is not None:
@@ -277,11 +280,12 @@ def eleven_at_once(stage: Stage) -> Callable[[], Delivered]:
 
     def play() -> Delivered:
         with Watcher(later.consumer(client, "s")) as watcher:
+            begun = time.monotonic()
             senders[0].send_all([payload("batch", index) for index in range(11)])
             time.sleep(max(0.0, watcher.wait_first() + 1 - time.monotonic()))
             sent_at = time.monotonic()
             sent = senders[0].sent + later.publish(stage.at_broker)
             watcher.wait_for(len(sent))
-        return Delivered([watcher], sent, changed_at=sent_at)
+        return Delivered([watcher], sent, begun, changed_at=sent_at)
 
     return play

@@ -16,15 +16,21 @@ def assert_never_above(arrivals: list[Arrival], line: Line, stall_s: float) -> N
     assert line.worst_excess(arrivals, stall_s) <= 0, f"above {line}, though the machine stood {stall_s:.3f} s at most"
 
 
-def assert_steady(arrivals: list[Arrival], line: Line, seconds: int, stalled_s: float) -> None:
-    """The mean over so many seconds is the limit, and that of each two adjacent ones, but for all standstills."""
+def assert_steady(
+    arrivals: list[Arrival], line: Line, seconds: int, stalled_s: float, until: float = float("inf")
+) -> None:
+    """The mean over so many seconds is the limit, and that of each two adjacent ones, but for all standstills.
+
+    `until` is when the limit ceased: what a standstill kept back for longer is not among these arrivals.
+    """
     begin = arrivals[0][0] + SETTLED_S
     windows = [(begin, seconds), *((begin + second, 2) for second in range(seconds - 1))]
     # An entry is indivisible: a window may hold one more or less.
     allowed = max(OFF_BY_S * line.rate, line.entry)
     for window in windows:
         due = line.rate * window[1]
-        assert rate_over(arrivals, *window, stalled_s) * window[1] >= due - allowed
+        cut_s = max(0.0, sum(window) + stalled_s - until)
+        assert rate_over(arrivals, *window, stalled_s) * window[1] >= due - allowed - line.rate * cut_s
         assert rate_over(arrivals, *window) * window[1] <= due + allowed + line.rate * stalled_s
 
 
