@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from limiter import levels
+from tests.compliance.planted import QUICK_JAVA
 
 RECORD = """
     Level(
@@ -64,7 +65,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     def run(module: str, *arguments: object) -> None:
         command = [sys.executable, "-m", module, *map(str, arguments)]
         done = subprocess.run(
-            command, env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)}, capture_output=True, check=False
+            command,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "JAVA_TOOL_OPTIONS": QUICK_JAVA},
+            capture_output=True,
+            check=False,
         )
         assert done.returncode == 0, done.stderr.decode()
 

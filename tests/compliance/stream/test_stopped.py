@@ -10,12 +10,12 @@ from tests.compliance.stream.job_process import LONGEST_S, start, stopped_when, 
 from tests.compliance.stream.recount import assert_all_there
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-FILES = 6
+FILES = 4
 
 
 @pytest.fixture
 def follow(tmp_path):
-    lines = planted("stopped", 3000).encoded()
+    lines = planted("stopped", 2000).encoded()
     part = len(lines) // FILES
     for number in range(FILES):
         write_file(tmp_path / "log", f"{number}.jsonl", lines[number * part : (number + 1) * part])
@@ -37,8 +37,8 @@ def lines_in(out):
 def test_a_run_that_follows_ends_in_order_in_the_midst_of_a_batch_and_at_rest(spark, tmp_path, follow):
     out = tmp_path / "out"
     stopped_when((out / "_work/checkpoint/offsets/1").exists, follow())
-    assert 1500 <= lines_in(out) < 9000
-    assert "9,000 lines" in stopped_when(lambda: lines_in(out) == 9000, follow())
+    assert 1500 <= lines_in(out) < 6000
+    assert "6,000 lines" in stopped_when(lambda: lines_in(out) == 6000, follow())
     assert_all_there(spark, out, tmp_path / "log")
 
 
