@@ -30,8 +30,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def one_compiler() -> Iterator[None]:
+    """No Java here runs for long: its second compiler costs half of a broker's start, and gains less."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+        yield
+
+
 @pytest.fixture(scope="session")
-def real_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneBroker]:
+def real_broker(one_compiler: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneBroker]:
     with StandaloneBroker(tmp_path_factory.mktemp("broker")) as broker:
         yield broker
 

@@ -1,6 +1,5 @@
 """A real broker's policies, set by its own REST, are taken over as they are, and end by the commands that are told."""
 
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +8,8 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from loadgen.real.standalone import StandaloneBroker
-from loadgen.real.tools import PulsarAdmin
 from sluice.cli import app
+from tests.real.admin_calls import AdminCalls
 from tests.real.pulsar_rest import TENANT, PulsarRest, topic_name
 
 pytestmark = pytest.mark.real
@@ -89,13 +88,14 @@ def test_a_brokers_limits_are_taken_over(real_broker: StandaloneBroker, tmp_path
     assert f"resource group sluice gold: {DIFFERENCE}" in result.stderr
 
 
+@pytest.mark.jdk
 @pytest.mark.usefixtures("limited")
-def test_the_commands_that_are_told_end_the_limits_at_the_broker(real_broker: StandaloneBroker) -> None:
+def test_the_commands_that_are_told_end_the_limits_at_the_broker(real_broker: StandaloneBroker, tmp_path: Path) -> None:
     told = commands(run("--from-admin", real_broker.admin_url))
     assert len(told) == 10
-    pulsar_admin = PulsarAdmin(real_broker.admin_url, real_broker.service_url)
-    for command in told:
-        pulsar_admin.run(*shlex.split(command)[1:])
+    with AdminCalls(tmp_path / "java.log") as calls:
+        for command in told:
+            calls.call(real_broker.admin_url, command.removeprefix("pulsar-admin ")).assert_well()
     assert commands(run("--from-admin", real_broker.admin_url)) == []
 
 

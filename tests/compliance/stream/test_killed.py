@@ -8,6 +8,7 @@ import pytest
 
 from compliance.stream import run as stream
 from compliance.stream.options import Job, Sink, Source
+from compliance.stream.runs import Summary
 from tests.compliance.planted import BEGIN, planted, write_file
 from tests.compliance.stream.job_process import LONGEST_S, killed_when, start
 from tests.compliance.stream.recount import assert_all_there
@@ -37,7 +38,7 @@ def once(folder, out):
 
 def lines_read(spark, job):
     """Of all together, after each batch of one more run."""
-    told = []
+    told: list[Summary] = []
     assert stream.start(spark, job, told.append, follow=False).awaitTermination(LONGEST_S)
     return [summary.lines for summary in told]
 
