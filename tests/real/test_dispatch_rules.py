@@ -1,15 +1,18 @@
 """What Pulsar's keys for dispatch throttling change, behind a real broker."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 import pulsar
 import pytest
 
 from loadgen.real.standalone import StandaloneBroker
 from tests.real.arrivals import Line, Watcher
-from tests.real.backlogs import LOOK_S, Backlog
+from tests.real.backlogs import LOOK_S, Backlog, Drained
 from tests.real.conftest import IS_DIRECT
+from tests.real.flows import Played
 from tests.real.probe import Probe
 from tests.real.pulsar_rest import PulsarRest, topic_name
 from tests.real.stages import Stage, open_stages
@@ -40,34 +43,54 @@ def stages(
         yield stages
 
 
-def test_an_entry_counts_as_one_message(stages: dict[str, Stage], probe: Probe) -> None:
+@pytest.fixture(scope="module")
+def played(stages: dict[str, Stage]) -> Played[Any]:
+    """All at once."""
+    by_entry, sparing = stages["by entry"], stages["sparing"]
+    batched = Backlog(topic("batched"), 6000, options={"batching_enabled": True, "batching_max_messages": BATCH})
+    single = Backlog(topic("backlog"), 1500)
+    for backlog in (batched, single):
+        backlog.fill(by_entry.at_broker)
+    scenes: dict[str, Callable[[], Any]] = {
+        "batched": partial(batched.drained, by_entry.sluice),
+        "single": partial(single.drained, sparing.sluice),
+        "live": live(sparing),
+    }
+    return Played(Probe(by_entry.at_broker, topic_name("probe", "beside-rules")), scenes)
+
+
+def live(stage: Stage) -> Callable[[], Watcher]:
+    """Nothing comes for a while; then two hundred messages within a second."""
+    watcher = Watcher(stage.client().subscribe(topic("live"), "s", pulsar.ConsumerType.Shared))
+    sender = open_sender(stage.at_broker, topic("live"), "p")
+
+    def play() -> Watcher:
+        with watcher:
+            time.sleep(1.5)
+            for index in range(LIVE):
+                sender.send_async(payload("p", index))
+                time.sleep(1 / LIVE)
+            sender.producer.flush()
+            time.sleep(1)
+        return watcher
+
+    return play
+
+
+def test_an_entry_counts_as_one_message(played: Played[Any]) -> None:
     """Ten entries a second, of fifty messages each; the limit's burst is one."""
-    backlog = Backlog(topic("batched"), 6000, options={"batching_enabled": True, "batching_max_messages": BATCH})
-    backlog.fill(stages["by entry"].at_broker)
-    drained = backlog.drained(stages["by entry"].sluice)
+    drained: Drained = played["batched"]
     line = Line(10 * BATCH, burst=BATCH, entry=BATCH)
-    assert line.worst_excess(drained.arrivals, probe.stall_s) <= 0
-    assert drained.mean(probe.stalled_s) >= 0.97 * line.rate - BATCH / LOOK_S
+    assert line.worst_excess(drained.arrivals, played.stall_s) <= 0
+    assert drained.mean(played.stalled_s) >= 0.97 * line.rate - BATCH / LOOK_S
 
 
-def test_who_has_no_backlog_is_not_limited(stages: dict[str, Stage], probe: Probe) -> None:
-    """Nothing comes for a while; then two hundred messages within a second, and all of them arrive as they are sent."""
-    stage, name = stages["sparing"], topic("live")
-    watcher = Watcher(stage.client().subscribe(name, "s", pulsar.ConsumerType.Shared))
-    sender = open_sender(stage.at_broker, name, "p")
-    with watcher:
-        time.sleep(1.5)
-        for index in range(LIVE):
-            sender.send_async(payload("p", index))
-            time.sleep(1 / LIVE)
-        sender.producer.flush()
-        time.sleep(1)
-    assert len(watcher.arrivals) == LIVE
+def test_who_has_no_backlog_is_not_limited(played: Played[Any]) -> None:
+    """All of them arrive as they are sent."""
+    assert len(played["live"].arrivals) == LIVE
 
 
-def test_who_has_a_backlog_is_limited_all_the_same(stages: dict[str, Stage], probe: Probe) -> None:
-    backlog = Backlog(topic("backlog"), 1500)
-    backlog.fill(stages["sparing"].at_broker)
-    drained = backlog.drained(stages["sparing"].sluice)
-    assert Line(10, burst=1).worst_excess(drained.arrivals, probe.stall_s) <= 0
-    assert drained.mean(probe.stalled_s) >= 9
+def test_who_has_a_backlog_is_limited_all_the_same(played: Played[Any]) -> None:
+    drained: Drained = played["single"]
+    assert Line(10, burst=1).worst_excess(drained.arrivals, played.stall_s) <= 0
+    assert drained.mean(played.stalled_s) >= 9

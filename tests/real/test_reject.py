@@ -3,6 +3,7 @@
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -160,17 +161,30 @@ def test_no_client_makes_another_connection_and_all_that_was_refused_is_counted(
     assert counted(sluice, "sluice_messages_rejected_total") == refused
 
 
+CHUNKS = {"chunks": "waiting", "chunks2": "waiting two"}
+
+
+@pytest.fixture(scope="module")
+def chunked(stages: dict[str, Stage]) -> dict[str, Scene]:
+    """Both at once."""
+
+    def play(name: str) -> Scene:
+        stage, own = stages[CHUNKS[name]], topic_name("reject", name)
+        return Scene(stage, own, CHUNKED, by_java(stage.sluice.service_url, own, CHUNKED))
+
+    with ThreadPoolExecutor(len(CHUNKS)) as pool:
+        return dict(zip(CHUNKS, pool.map(play, CHUNKS), strict=True))
+
+
 @pytest.mark.jdk
-@pytest.mark.parametrize(("stage", "name"), [("waiting", "chunks"), ("waiting two", "chunks2")])
-def test_messages_in_chunks_are_held_and_stored(stages: dict[str, Stage], stage: str, name: str) -> None:
-    topic = topic_name("reject", name)
-    fates = by_java(stages[stage].sluice.service_url, topic, CHUNKED)
-    scene = Scene(stages[stage], topic, CHUNKED, fates)
+@pytest.mark.parametrize("name", CHUNKS)
+def test_messages_in_chunks_are_held_and_stored(chunked: dict[str, Scene], name: str) -> None:
+    scene = chunked[name]
     scene.assert_each_is_known_soon()
     assert scene.refused == []
     scene.assert_stored_once_and_in_order()
     # All of it but the burst and the last entry took its time.
-    assert max(fate.ms for fate in fates) > 1000 * (4 * 50_000 - BYTES / 10 - 21_000) / BYTES
+    assert max(fate.ms for fate in scene.fates) > 1000 * (4 * 50_000 - BYTES / 10 - 21_000) / BYTES
 
 
 @pytest.mark.skipif(shutil.which("go") is None, reason="there is no Go here to build its client with")
