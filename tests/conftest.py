@@ -1,5 +1,6 @@
 """What all tests share: tests that need what this machine has not are left out, loudly."""
 
+import gc
 import os
 import re
 import shutil
@@ -119,6 +120,17 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
+    _let_collectors_pass_over_what_stays()
+    _refuse_to_run_without_groups(session)
+
+
+def _let_collectors_pass_over_what_stays() -> None:
+    """Thousands of tests: who looks for garbage, or through all objects, would look at each of them every time."""
+    gc.collect()
+    gc.freeze()
+
+
+def _refuse_to_run_without_groups(session: pytest.Session) -> None:
     """Groups without effect would cost each process a broker and a Spark session of its own, unseen."""
     is_grouped = session.config.getoption("loadgroup", False)  # in a worker of `--dist loadgroup`
     if is_grouped and not all("@" in item.nodeid for item in session.items):

@@ -4,9 +4,10 @@ import asyncio
 
 from limiter.levels import Setting
 from proxy.policies.keys import Principal, rate_key
-from proxy.policies.service import MOST_UNTOLD, TOLD_AT_ONCE, ChangeNotifier
+from proxy.policies.service import TOLD_AT_ONCE, ChangeNotifier
 from proxy.policies.store import StoredChange
 
+MOST_UNTOLD = 5 * TOLD_AT_ONCE
 _ANN = Principal("ann", "here")
 
 
@@ -49,7 +50,8 @@ async def test_what_comes_later_is_told_later_however_little_it_is() -> None:
     assert told.has(52)
 
 
-async def test_there_is_room_until_very_many_are_untold() -> None:
+async def test_there_is_room_until_very_many_are_untold(monkeypatch) -> None:
+    monkeypatch.setattr("proxy.policies.service.MOST_UNTOLD", MOST_UNTOLD)
     told = Told()
     told.telling.tell(changes(0, 100), _ANN, 1)
     await told.telling.room()
