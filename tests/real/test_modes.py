@@ -92,7 +92,7 @@ def test_an_observed_limit_holds_nothing(played: Played[Any]) -> None:
     (last,) = views[-1]["streams"]
     assert (last["held_messages"], last["throttled_ms"]) == (0, 0)
     seconds = (views[-2]["monotonic_ms"] - views[0]["monotonic_ms"]) / 1000
-    assert last["passed_messages"] == last["offered_messages"] >= 0.99 * OFFERED * (seconds - played.stall_s)
+    assert last["passed_messages"] == last["offered_messages"] >= 0.99 * OFFERED * (seconds - played.stalled_s)
 
 
 def test_an_observed_limit_tells_what_enforcing_it_would_do_exactly(played: Played[Any]) -> None:
@@ -101,7 +101,7 @@ def test_an_observed_limit_tells_what_enforcing_it_would_do_exactly(played: Play
         # The clock is read, then the counts: something may pass in between.
         assert passed - before <= LIMIT / 10 + LIMIT * (end - begin + SLACK_S) + 1
     (begin, before), *_, (end, passed), _ = seen[1:]
-    assert passed - before >= 0.99 * LIMIT * (end - begin - played.stall_s) - 1
+    assert passed - before >= 0.99 * LIMIT * (end - begin - played.stalled_s) - 1
     (last,) = played["observe"][-1]["streams"]
     assert last["observed"]["exceeded_messages"] == 0
 
