@@ -8,13 +8,13 @@ import msgspec
 
 from compliance.judging.lines import Line, RunNotes, StreamsLine
 from compliance.judging.steps import TimedLines, run_axis
-from tests.compliance.judging.gate_log import START_US, GateLog, Item
 from tests.compliance.judging.pure import placed, steps_of
+from tests.compliance.judging.scheduler_log import START_US, Item, SchedulerLog
 
 SIZES_S = (0.15, 0.4, 1.0, 2.5, 3.0, 5.0, 9.0, 15.0, 40.0, 3600.0)
 
 
-def stepped(log: GateLog, chance: Random) -> tuple[RunNotes, dict[tuple[str, str], list[Item]]]:
+def stepped(log: SchedulerLog, chance: Random) -> tuple[RunNotes, dict[tuple[str, str], list[Item]]]:
     """Step the clock at some moments; heartbeats are 1 to 10 s apart, and no two steps are between the same two."""
     apart_us = chance.choice((1, 2, 5, 10)) * 1_000_000
     beats: list[tuple[int, int]] = []
@@ -50,7 +50,7 @@ def stepped(log: GateLog, chance: Random) -> tuple[RunNotes, dict[tuple[str, str
     return notes, {key: sorted(of, key=lambda one: (one.at_us[0], one.seq)) for key, of in items.items()}
 
 
-def _moment(log: GateLog, window: tuple[int, int], chance: Random) -> int:
+def _moment(log: SchedulerLog, window: tuple[int, int], chance: Random) -> int:
     """Any moment in a window, or one at which lines end."""
     ends = [at_us for _, at_us in log.ends if window[0] < at_us <= window[1]]
     return chance.choice(ends) if chance.random() < 0.2 else chance.randint(window[0] + 1, window[1])

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from compliance.judging.account import judged
 from compliance.judging.lines import UNSEEN_S
 from compliance.judging.steps import ClockStep, RunAxis, TimedLines, run_axis
-from tests.compliance.judging.gate_log import GateLog, play
 from tests.compliance.judging.pure import axis_of, deficit_s, doubts, excess, verdicts
+from tests.compliance.judging.scheduler_log import SchedulerLog, play
 from tests.compliance.judging.stepped_log import stepped
 from tests.compliance.judging.test_exactly import SEEDS, troubles
 from tests.compliance.planted import PlantedLog
@@ -120,7 +120,7 @@ def test_an_exact_limiter_is_never_accused_wherever_the_clock_is_stepped(
     nested: bool,  # noqa: FBT001 - hypothesis names it
 ) -> None:
     """Steps of any size, heartbeats 1 to 10 s apart, and anything that happens to the product's own gate."""
-    log = GateLog(Random(seed), late_ms)
+    log = SchedulerLog(Random(seed), late_ms)
     play(log, 25, nested=nested)
     notes, items = stepped(log, Random(seed))
     for key, of_limiter in items.items():
