@@ -349,6 +349,8 @@ class ConnectionLine(LineHead, kw_only=True, tag="connection"):
     """As the client's CONNECT says."""
     client_role: str = ""
     """The role that the client authenticated as; empty if it is not known."""
+    client_tls: bool = False
+    """Whether the client came by TLS; false in lines of proxies before this field."""
     role: str
     """`lookup`, `data`, or `handshake` if it never got that far."""
     broker: str

@@ -96,6 +96,22 @@ class Access(NamedTuple):
     plain_http: bool = False
 
 
+def trusting(ca: str | None = None) -> ssl.SSLContext:
+    """The context of who trusts the authorities of a file, or the system's.
+
+    `ssl.create_default_context` would also write the keys of connections to the file that SSLKEYLOGFILE names.
+
+    Raises:
+        OSError: If the file cannot be used; an `ssl.SSLError` if it holds no certificate.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if ca is None:
+        context.load_default_certs()
+    else:
+        context.load_verify_locations(ca)
+    return context
+
+
 OPEN = Access()
 """Of an address that everybody may use."""
 
@@ -271,7 +287,7 @@ class AdminClient:
     def _connected(self, endpoint: Endpoint) -> http.client.HTTPConnection:
         scheme, host, port = endpoint
         if scheme == "https":
-            context = self._access.tls or ssl.create_default_context()
+            context = self._access.tls or trusting()
             connection: http.client.HTTPConnection = http.client.HTTPSConnection(
                 host, port, timeout=self._timeout_s, context=context
             )

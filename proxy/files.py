@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import structlog
+
 MOST_CONFIG = 64 * 1024**2
 """Most bytes of a configuration; one of 100,000 topics with a limit for each direction has 22 MiB."""
 MOST_PEM = 1024**2
@@ -107,6 +109,15 @@ def _explained(error: OSError, flags: int, path: Path) -> OSError:
         if unfit.errno == errno.EINVAL:
             return unfit
     return error
+
+
+def warn_if_others_read(path: Path, key: str) -> None:
+    """Warn if other users of the machine can read a secret's file.
+
+    This is no error: Kubernetes mounts secrets like this unless told otherwise, on machines without other users.
+    """
+    if path.stat().st_mode & stat.S_IROTH:
+        structlog.get_logger().warning("others can read this secret: chmod o-r", key=key, file=str(path))
 
 
 def token_in(path: Path) -> str:

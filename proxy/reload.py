@@ -1,7 +1,8 @@
 """Reload the configuration while the proxy runs: all that can change, at once, or nothing.
 
-A reload changes `limits`, `blocks`, the subscribe rate of `admission`, and the files that `admin_access` names. All
-other keys whose values differ from those at the start are reported as taking a restart.
+A reload changes `limits`, `blocks`, the subscribe rate of `admission`, and takes the content of the files that
+`admin_access`, `tls` and `broker_tls` name. All other keys whose values differ from those at the start are reported as
+taking a restart.
 """
 
 import asyncio

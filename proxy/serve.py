@@ -25,7 +25,7 @@ from proxy.admin.routes.status import Run
 from proxy.blocking.kept import BlockDesk, KeptBlocks
 from proxy.change_log import ChangeLog, FileSays, Told, difference
 from proxy.config.limits import Limits
-from proxy.config.model import Config
+from proxy.config.model import Config, ConfigError
 from proxy.config.watching import changes_of, fingerprints
 from proxy.near_engine import NearEngine
 from proxy.observe.access_log import AccessLog, open_access_log
@@ -42,6 +42,7 @@ from proxy.reload import Reloader
 from proxy.runtime import Searches, Tasks, be_scheduled, keep_for_ever, paused_collector, set_up_runtime
 from proxy.server import Server
 from proxy.session.events import SessionLog
+from proxy.tls import Certificates, Expiry, ExpiryLog
 from proxy.workers.supervisor import Supervisor
 
 
@@ -70,7 +71,7 @@ class Proxy:
 
     Raises:
         StartError: If the access log's folder cannot be made, or the policy store not be used.
-        ConfigError: If a file that `admin_access` names cannot be used.
+        ConfigError: If a file that `admin_access`, `tls` or `broker_tls` names cannot be used.
     """
 
     def __init__(self, source: ConfigSource) -> None:
@@ -96,7 +97,9 @@ class Proxy:
         self.service = self._open_policies(file)
         self._blocks = BlockDesk(self.service, self._kept_blocks)
         self._tasks = Tasks()
-        self.reloader = Reloader(config, source.read, self.authenticator.read_again, self._prepare, counters)
+        self.engine.tls.warn()
+        self._expiry_log = ExpiryLog(self._expiries)
+        self.reloader = Reloader(config, source.read, self._read_files_again, self._prepare, counters)
         self.server = self._server(counters)
         self.readiness = Readiness(self.engine)
         self.metrics_address: str | None = None
@@ -115,14 +118,16 @@ class Proxy:
         try:
             listen = await self.server.start()
         except OSError as error:
-            where = self.config.listen.address
+            where = ", ".join(each.address for each in self.config.listen)
             raise StartError(f"listen: cannot listen on {where}: {error.strerror or error}") from None
         self.readiness.is_accepting = True
+        self._expiry_log.start()
         return listen, admin
 
     async def stop(self) -> None:
         """End sessions, then the log, then the admin address."""
         self.readiness.is_accepting = False
+        self._expiry_log.stop()
         await self.server.stop(self.config.linger)
         self.intervals.stop()
         if not await asyncio.to_thread(self.access.close):
@@ -131,6 +136,37 @@ class Proxy:
             await listener.stop()
         self._tasks.cancel()
         await self.service.close()
+
+    def _expiries(self) -> tuple[Expiry, ...]:
+        return *self.engine.tls.expiries(), *self.authenticator.expiries()
+
+    def _read_files_again(self) -> Callable[[], None]:
+        """Read tokens, certificates and keys again; all of them are put in force, or none."""
+        takes, problems = [], []
+        for read_again in (self.authenticator.read_again, self.engine.tls.read_again):
+            try:
+                takes.append(read_again())
+            except ConfigError as error:
+                problems += error.problems
+        if problems:
+            raise ConfigError(problems)
+
+        def take() -> None:
+            before = frozenset(self._expiries())
+            for each in takes:
+                each()
+            self._certificates_taken(before)
+
+        return take
+
+    def _certificates_taken(self, before: frozenset[Expiry]) -> None:
+        if isinstance(self.server, Supervisor):
+            self.server.certificates_changed()
+        for now in self._expiries():
+            if now not in before:
+                structlog.get_logger().info("certificate taken for new connections", certificate=str(now))
+        self.engine.tls.warn()
+        self._expiry_log.tell()
 
     def _server(self, counters: Counters) -> Server | Supervisor:
         if self.config.workers > 1:
@@ -174,7 +210,7 @@ class Proxy:
 
     async def _start_admin(self) -> str:
         metrics = CollectorRegistry()
-        metrics.register(SluiceCollector(self.engine, self.totals, self.access, self.intervals.settle))
+        metrics.register(SluiceCollector(self.engine, self.totals, self.access, self.intervals.settle, self._expiries))
         bounds = RequestLimits(self.config.admin_access, self._refused, self.engine.clock)
         fresh = self.server.settle if isinstance(self.server, Supervisor) else None
         parts = Parts(self.service, self._blocks, self._run(), self.reloader, self._forwarder, fresh)
@@ -205,9 +241,12 @@ class Proxy:
 
 
 def _files_of(config: Config) -> list[Path]:
-    access = config.admin_access
-    tls = [access.tls.certificate, access.tls.key, access.tls.client_ca] if access.tls else []
-    return [file for file in (access.tokens, *tls) if file is not None]
+    """Tokens, certificates, keys and authorities, which are read again when they change."""
+    access, broker_tls = config.admin_access, config.broker_tls
+    listeners = [each for each in (config.tls, access.tls) if each is not None]
+    of_listeners = [file for each in listeners for file in (each.certificate, each.key, each.client_ca)]
+    of_brokers = (broker_tls.ca, broker_tls.certificate, broker_tls.key)
+    return [file for file in (access.tokens, *of_listeners, *of_brokers) if file is not None]
 
 
 def check_files(config: Config) -> None:
@@ -217,7 +256,11 @@ def check_files(config: Config) -> None:
         ConfigError: If a token file, certificate or key cannot be used.
         StartError: If the policy store or the access log's folder cannot be used.
     """
-    Authenticator(config.admin_access, RejectionLog(Counters().admin_refused, time.monotonic_ns), config.admin.host)
+    refused = RejectionLog(Counters().admin_refused, time.monotonic_ns)
+    authenticator = Authenticator(config.admin_access, refused, config.admin.host)
+    certificates = Certificates(config)
+    certificates.warn()
+    ExpiryLog(lambda: (*certificates.expiries(), *authenticator.expiries())).tell()
     store, folder = config.policies.store, config.access_log.dir
     if store is not None and os.path.lexists(store) and not store.is_file():
         raise StartError(f"policies.store: {store}: not a regular file; name a file, which is made if needed")
@@ -287,7 +330,7 @@ async def _serve_until_told(source: ConfigSource) -> None:
         listen, admin = await proxy.start()
         addresses = {"listen": listen, "admin": admin, "metrics": proxy.metrics_address}
         files = {"access_log": str(config.access_log.dir), "policies": str(config.policies.store)}
-        log.info("serving", **addresses, broker=str(config.broker), **files)
+        log.info("serving", **addresses, broker=", ".join(map(str, config.broker)), **files)
         tasks.start(_watch(proxy), "watch the configuration")
         await ending.wait()
         log.info("ending", connections=sum(proxy.engine.counters.connections_open.values()))

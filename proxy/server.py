@@ -5,6 +5,9 @@ import contextlib
 import itertools
 import os
 import socket
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
 
 from protocol.endpoint import Endpoint
 from proxy.session.engine import Engine
@@ -19,8 +22,18 @@ _BACKLOG = 4096
 """Clients that may have come and are not let in yet, if the system allows as many."""
 
 
+def serves_both(endpoint: Endpoint, all_: Iterable[Endpoint]) -> bool:
+    """Return whether an endpoint of the list takes clients of IPv6 and of IPv4.
+
+    `[::]` does, unless another one, as `0.0.0.0`, takes those of IPv4 on the same port.
+    """
+    if endpoint.host != "::" or not socket.has_dualstack_ipv6():
+        return False
+    return not any(other.port == endpoint.port != 0 and ":" not in other.host for other in all_)
+
+
 class Server:
-    """The listening socket for Pulsar clients.
+    """The listening sockets for Pulsar clients.
 
     Args:
         engine: What sessions share.
@@ -39,13 +52,13 @@ class Server:
         self._all_gone = asyncio.Event()
 
     async def start(self) -> str:
-        """Listen; returns `host:port`, with the port that the system chose for port 0.
+        """Listen; returns each address as `host:port`, with the port that the system chose for port 0.
 
         Raises:
-            OSError: If the address cannot be had.
+            OSError: If an address cannot be had.
         """
         try:
-            return await self._listen(self._engine.config.listen)
+            return ", ".join([await self._listen(endpoint) for endpoint in self._engine.config.listen])
         except BaseException:
             self._stop_listening()
             raise
@@ -61,24 +74,40 @@ class Server:
                 await asyncio.wait_for(self._all_gone.wait(), patience_s)
 
     async def _listen(self, endpoint: Endpoint) -> str:
-        loop, reuse = asyncio.get_running_loop(), self._reuses_port
-        first = await loop.create_server(self._accept, endpoint.host, endpoint.port, backlog=_BACKLOG, reuse_port=reuse)
+        first = await self._bind(endpoint)
         self._listening.append(first)
+        endpoint = endpoint._replace(port=first.sockets[0].getsockname()[1])
         for listener in first.sockets:
             for _ in range(LISTENERS - 1):
                 with contextlib.ExitStack() as unless_taken:
                     same = unless_taken.enter_context(socket.socket(fileno=os.dup(listener.fileno())))
-                    self._listening.append(await loop.create_server(self._accept, sock=same, backlog=_BACKLOG))
+                    self._listening.append(await self._serve(endpoint, sock=same))
                     unless_taken.pop_all()
-        return endpoint._replace(port=first.sockets[0].getsockname()[1]).address
+        return endpoint.address
+
+    async def _bind(self, endpoint: Endpoint) -> asyncio.Server:
+        reuse = self._reuses_port
+        if not serves_both(endpoint, self._engine.config.listen):  # the loop makes sockets of IPv6 alone
+            return await self._serve(endpoint, host=endpoint.host, port=endpoint.port, reuse_port=reuse)
+        with contextlib.ExitStack() as unless_taken:
+            both = socket.create_server(
+                (endpoint.host, endpoint.port), family=socket.AF_INET6, reuse_port=bool(reuse), dualstack_ipv6=True
+            )
+            server = await self._serve(endpoint, sock=unless_taken.enter_context(both))
+            unless_taken.pop_all()
+        return server
+
+    async def _serve(self, endpoint: Endpoint, **where: Any) -> asyncio.Server:
+        accept = partial(self._accept, endpoint)
+        return await asyncio.get_running_loop().create_server(accept, backlog=_BACKLOG, **where)
 
     def _stop_listening(self) -> None:
         servers, self._listening = self._listening, []
         for server in servers:
             server.close()
 
-    def _accept(self) -> asyncio.BaseProtocol:
-        session = Session(self._engine, next(self._ids), self._log, self._finished)
+    def _accept(self, endpoint: Endpoint) -> asyncio.BaseProtocol:
+        session = Session(self._engine, next(self._ids), self._log, self._finished, endpoint)
         self._open.add(session)
         return session.client.protocol
 

@@ -61,7 +61,7 @@ class Deputy(RateLimiter):
 
     # ---- what sessions say
 
-    def open(self, stream: Stream, topic: str, whose: tuple[int, str, str, str]) -> None:
+    def open(self, stream: Stream, topic: str, whose: tuple[int, str, str, str, bool]) -> None:
         """A stream begins; each of its entries is the judge's until that says what applies."""
         self._last += 1
         self._accounts[stream] = Account(self._last)

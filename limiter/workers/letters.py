@@ -24,7 +24,7 @@ class Opened(Letter, tag=1):
     producer_name: str
     subscription: str
     consumer_name: str
-    whose: tuple[int, str, str, str]
+    whose: tuple[int, str, str, str, bool]
 
 
 class Named(Letter, tag=2):

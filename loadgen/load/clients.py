@@ -22,7 +22,7 @@ Record = Callable[[bytes], None]
 _SERVICE_URL = EndpointForm(
     ("pulsar",),
     "pulsar://HOST:PORT",
-    {"pulsar+ssl": "Sluice speaks no TLS with clients yet; write pulsar://HOST:PORT"},
+    {"pulsar+ssl": "the clients of these tools speak no TLS; write pulsar://HOST:PORT of an address without"},
     is_url=True,
 )
 

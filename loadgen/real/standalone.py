@@ -35,10 +35,12 @@ class BrokerSettings:
     Attributes:
         port: Of the binary protocol; 0 picks a free one.
         durable: Sync each write to disk before the receipt, as in production; slower.
+        tls: It listens for TLS, too, with the certificate that `properties` name (`tlsCertificateFilePath`, …).
         properties: Added to its configuration file, Pulsar's own names.
     """
 
     port: int = 0
+    tls: bool = False
     durable: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
 
@@ -84,9 +86,10 @@ class StandaloneBroker(Broker):
 
     def __init__(self, folder: Path, settings: BrokerSettings | None = None) -> None:
         settings = settings or BrokerSettings()
-        service, web, bookie = free_ports(settings.port, 0, 0)
+        service, web, bookie, tls = free_ports(settings.port, 0, 0, 0)
         properties = {
             **PROPERTIES,
+            **({"brokerServicePortTls": str(tls)} if settings.tls else {}),
             "brokerServicePort": str(service),
             "webServicePort": str(web),
             "journalSyncData": "true" if settings.durable else "false",
@@ -97,4 +100,6 @@ class StandaloneBroker(Broker):
         places = ("--metadata-dir", str(folder / "metadata"), "--bookkeeper-dir", str(folder / "bookkeeper"))
         arguments = ("--config", str(config), "-nfw", "-nss", *places, "--bookkeeper-port", str(bookie))
         options = (*_MEMORY, f"-Dpulsar.config.file={config}")
+        self.tls_url = f"pulsar+ssl://127.0.0.1:{tls}" if settings.tls else ""
+        """Where clients connect by TLS; empty without it."""
         super().__init__(folder, (service, web), Program(_MAIN_CLASS, arguments, options), "the broker")

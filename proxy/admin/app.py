@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from protocol.commands import encode
+from protocol.endpoint import Endpoint
 from protocol.pulsar_pb2 import CommandConnect
 from proxy.admin.auth import Authenticator
 from proxy.admin.forwarding.forwarder import Forwarder
@@ -38,26 +39,34 @@ _CONNECT = encode(CommandConnect(client_version="Sluice readiness", protocol_ver
 
 
 class Readiness:
-    """Checks that the broker answers a CONNECT; an authentication error is an answer, too."""
+    """Checks that a configured broker answers a CONNECT; an authentication error is an answer, too."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._patience_s = _PATIENCE_S / len(engine.config.broker)
         self.is_accepting = False
 
     async def problem(self) -> str | None:
         """Say what stands in the way of being ready; None if nothing does."""
         if not self.is_accepting:
             return "not accepting connections"
-        broker = self._engine.config.broker
+        problems = []
+        for broker in self._engine.connector.rotation.brokers:
+            problem = await self._problem_of(broker)
+            if problem is None:
+                return None
+            problems.append(problem)
+        return "; ".join(problems)
+
+    async def _problem_of(self, broker: Endpoint) -> str | None:
         try:
-            answered = await asyncio.wait_for(self._broker_answers(), _PATIENCE_S)
+            answered = await asyncio.wait_for(self._answers(broker), self._patience_s)
         except (OSError, TimeoutError, TargetRefusedError) as error:
             return f"broker {broker} does not answer: {str(error) or 'time over'}"
         return None if answered else f"broker {broker} closed the connection without an answer"
 
-    async def _broker_answers(self) -> bool:
-        broker, connect = self._engine.config.broker, asyncio.open_connection
-        reader, writer = await self._engine.targets.connect(broker, connect, _PATIENCE_S)
+    async def _answers(self, broker: Endpoint) -> bool:
+        reader, writer = await self._engine.dialer.open(broker, self._patience_s)
         try:
             writer.write(_CONNECT)
             return bool(await reader.read(1))

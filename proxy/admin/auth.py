@@ -11,22 +11,21 @@ import re
 import ssl
 import stat
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
-import structlog
 import yaml
 from aiohttp import web
 
 from proxy.admin.rejections import CallerRefusedError, Rejection, RejectionLog, refusal
 from proxy.config.model import ConfigError
-from proxy.config.sections import AdminAccess, AdminTls
+from proxy.config.sections import AdminAccess
 from proxy.config.sources import parse_yaml
-from proxy.files import read_file, reopenable
+from proxy.files import read_file, warn_if_others_read
+from proxy.tls import Expiry, LoadedContext, admin_context
 
 READING = frozenset({"GET", "HEAD"})
 """Methods that change nothing."""
@@ -174,15 +173,6 @@ def read_tokens(path: Path) -> tuple[Holder, ...]:
     return tuple(Holder(name, entry["access"], _digest(entry["token"])) for name, entry in values.items())
 
 
-def warn_if_others_read(path: Path, key: str) -> None:
-    """Warn if other users of the machine can read a secret's file.
-
-    This is no error: Kubernetes mounts secrets like this unless told otherwise, on machines without other users.
-    """
-    if path.stat().st_mode & stat.S_IROTH:
-        structlog.get_logger().warning("others can read this secret: chmod o-r", key=key, file=str(path))
-
-
 def _parsed(path: Path) -> Any:
     try:
         mode = path.stat().st_mode
@@ -248,65 +238,12 @@ def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
 
 
-_TLS_KEY = "admin_access.tls"
-
-
-def tls_context(tls: AdminTls) -> ssl.SSLContext:
-    """Make the TLS context of new connections from the files as they are now.
-
-    TLS lets callers in without a certificate, so that probes can ask for health. It refuses a certificate that
-    `client_ca` has not signed.
-
-    Raises:
-        ConfigError: With every file that cannot be used, each with its key.
-    """
-    paths = {"certificate": tls.certificate, "key": tls.key, "client_ca": tls.client_ca}
-    names: dict[str, str] = {}
-    problems = []
-    with ExitStack() as opened:
-        for key, path in paths.items():
-            try:
-                names |= {key: opened.enter_context(reopenable(path))} if path else {}
-            except OSError as error:
-                problems.append(f"{_TLS_KEY}.{key}: {path}: cannot be read: {error.strerror}")
-        if problems:
-            raise ConfigError(problems)
-        warn_if_others_read(tls.key, f"{_TLS_KEY}.key")
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        _load_own(context, tls, names["certificate"], names["key"])
-        if tls.client_ca is not None:
-            _load_client_ca(context, tls.client_ca, names["client_ca"])
-    return context
-
-
 def common_name(certificate: Mapping[str, Any]) -> str | None:
     """Return the one common name of a certificate as `getpeercert` gives it; None if there is not exactly one."""
     names = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
     if len(names) != 1 or not 1 <= len(names[0]) <= LONGEST_NAME or not names[0].isprintable():
         return None
     return str(names[0])
-
-
-def _load_own(context: ssl.SSLContext, tls: AdminTls, certificate: str, key: str) -> None:
-    """Load the certificate and key; the wrong password keeps OpenSSL from asking for one at the terminal."""
-    try:
-        context.load_cert_chain(certificate, key, password="")
-    except (ssl.SSLError, ValueError) as error:
-        what = f"{tls.certificate} and key {tls.key} are not a PEM certificate and its private key without a password"
-        raise ConfigError([f"{_TLS_KEY}.certificate: {what} ({_reason(error)})"]) from None
-
-
-def _load_client_ca(context: ssl.SSLContext, path: Path, opened: str) -> None:
-    try:
-        context.load_verify_locations(opened)
-    except ssl.SSLError as error:
-        raise ConfigError([f"{_TLS_KEY}.client_ca: {path}: is not a PEM certificate ({_reason(error)})"]) from None
-    context.verify_mode = ssl.CERT_OPTIONAL
-
-
-def _reason(error: Exception) -> str:
-    return str(getattr(error, "reason", None) or "cannot be loaded").lower().replace("_", " ")
 
 
 ALWAYS_OPEN = frozenset({"/healthz", "/readyz"})
@@ -358,7 +295,11 @@ class Authenticator:
 
     def context(self) -> ssl.SSLContext | None:
         """Return the TLS context for the next connection; None for one without TLS."""
-        return self._context
+        return self._context.context if self._context else None
+
+    def expiries(self) -> tuple[Expiry, ...]:
+        """Return when the certificates in force expire, one for each file."""
+        return self._context.expiries if self._context else ()
 
     def read_again(self) -> Callable[[], None]:
         """Read tokens and certificates again; to be called in a thread, as many take a while.
@@ -422,8 +363,10 @@ class Authenticator:
         return name, "write" if may_write else "read"
 
 
-def _keys(access: AdminAccess) -> tuple[ssl.SSLContext | None, Tokens | None]:
-    context = tls_context(access.tls) if access.tls else None
+def _keys(access: AdminAccess) -> tuple[LoadedContext | None, Tokens | None]:
+    context = admin_context(access.tls) if access.tls else None
+    if access.tls is not None:
+        warn_if_others_read(access.tls.key, "admin_access.tls.key")
     return context, Tokens(access.tokens) if access.tokens else None
 
 

@@ -15,6 +15,7 @@ from proxy.blocking.rules import Kind
 from proxy.near_engine import NearEngine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import LATENESS_NS, Counters, DirectionTotals, NamespaceTotals
+from proxy.tls import Expiry
 
 _LABELS = ("tenant", "namespace", "direction")
 _LEVEL = ("direction", "level")
@@ -50,11 +51,18 @@ class SluiceCollector(Collector):
         totals: Sums by namespace.
         access: The access log.
         settle: Called first, so that the totals are as of now.
+        expiries: Gives those of the certificates in force.
     """
 
     def __init__(
-        self, engine: NearEngine, totals: NamespaceTotals, access: AccessLog, settle: Callable[[], None]
+        self,
+        engine: NearEngine,
+        totals: NamespaceTotals,
+        access: AccessLog,
+        settle: Callable[[], None],
+        expiries: Callable[[], Iterable[Expiry]] = tuple,
     ) -> None:
+        self._expiries = expiries
         self._engine = engine
         self._totals = totals
         self._access = access
@@ -78,7 +86,7 @@ class SluiceCollector(Collector):
             "Delivered batches that say they hold more messages than publish.max_batch_messages, counted as so many",
             self._engine.counters.batches_not_believed,
         )
-        yield _reloads(self._engine.counters)
+        yield from self._configuration()
         yield from _workers(self._engine)
         lookups, memory = self._engine.lookups, self._engine.memory
         yield _counter("sluice_lookups_refused", "Lookups over the limit of lookups in flight", lookups.refused)
@@ -105,6 +113,17 @@ class SluiceCollector(Collector):
         yield _counter("sluice_access_log_lines", "Lines of the access log", self._access.lines)
         yield _counter("sluice_access_log_lines_dropped", "Lines that were not written", self._access.dropped_lines)
         yield _counter("sluice_access_log_files_deleted", "Old files that were deleted", self._access.deleted_files)
+
+    def _configuration(self) -> Iterator[Metric]:
+        yield _reloads(self._engine.counters)
+        family = GaugeMetricFamily(
+            "sluice_certificate_expiry_seconds",
+            "When the first certificate of a file expires, in seconds since 1970, by the key that names the file",
+            labels=("key",),
+        )
+        for expiry in self._expiries():
+            family.add_metric((expiry.key,), expiry.at)
+        yield family
 
     def _by_namespace(self) -> Iterator[Metric]:
         for name, text, read in _BY_NAMESPACE:
@@ -228,6 +247,13 @@ def _connections(counters: Counters) -> Iterator[Metric]:
         "Connections closed because a peer broke the protocol",
         ("side", "cause"),
         counters.frame_errors,
+    )
+    yield _labelled(
+        CounterMetricFamily,
+        "sluice_tls_failures",
+        "Connections closed because TLS failed, in the handshake or behind it",
+        ("side", "failure"),
+        counters.tls_failures,
     )
 
 

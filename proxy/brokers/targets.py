@@ -6,7 +6,7 @@ import fnmatch
 import ipaddress
 import socket
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, TypeVar
@@ -16,11 +16,9 @@ from proxy.runtime import RESOLVERS
 
 WEB_SERVICES: Final = EndpointForm(("http", "https"), "http://broker:8080", ports={"http": 80, "https": 443})
 """How brokers' admin addresses are written."""
-BROKERS: Final = EndpointForm(
-    ("pulsar",),
-    "pulsar://broker:6650",
-    {"pulsar+ssl": "Sluice speaks no TLS with brokers yet; write pulsar://HOST:PORT of their plain port"},
-)
+PLAIN: Final = "pulsar"
+TLS: Final = "pulsar+ssl"
+BROKERS: Final = EndpointForm((PLAIN, TLS), "pulsar://broker:6650")
 """How brokers are written in the configuration, in a client's CONNECT, and in a broker's answer to a lookup."""
 
 _OF_CLIENTS: Final = RESOLVERS // 4
@@ -136,7 +134,7 @@ class Targets:
 
     def __init__(
         self,
-        brokers: list[Endpoint],
+        brokers: Iterable[Endpoint],
         patterns: tuple[Endpoint, ...] = (),
         networks: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...] = (),
     ) -> None:

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from http import HTTPStatus
 from pathlib import Path
 
-from adminrest.client import Access, AdminClient, AdminError, Trouble
+from adminrest.client import Access, AdminClient, AdminError, Trouble, trusting
 from protocol.endpoint import Endpoint, EndpointError, EndpointForm
 from proxy.cli.options import AdminLinkError, AdminOptions
 from proxy.files import reopenable, token_in
@@ -105,7 +105,7 @@ def _context(options: AdminOptions) -> ssl.SSLContext:
         if key and not cert:
             raise AdminLinkError(f"--key: {options.key}: needs its certificate: add --cert FILE")
         try:
-            context = ssl.create_default_context(cafile=ca)
+            context = trusting(ca)
         except ssl.SSLError:
             raise AdminLinkError(f"--ca: {options.ca}: is not a PEM certificate") from None
         if cert:

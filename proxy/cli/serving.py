@@ -15,13 +15,19 @@ ConfigFile = Annotated[
     ),
 ]
 Listen = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT", help="Where clients connect. Default: 127.0.0.1:6650.")
+    list[str] | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="Where clients connect; pulsar+ssl://HOST:PORT for TLS; may be given several times. "
+        "Default: 127.0.0.1:6650.",
+    ),
 ]
 Broker = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
         metavar="pulsar://HOST:PORT",
-        help="The broker, or what stands in front of several. Default: pulsar://127.0.0.1:6651.",
+        help="The broker, or what stands in front of several; may be given several times. "
+        "Default: pulsar://127.0.0.1:6651.",
     ),
 ]
 Admin = Annotated[
@@ -56,7 +62,7 @@ def serve(
     from proxy.config.model import ConfigError, load_config
     from proxy.serve import ConfigSource, StartError, run
 
-    flags = {"listen": listen, "broker": broker, "admin": admin, "access_log": access_log}
+    flags = {"listen": _one_or_more(listen), "broker": _one_or_more(broker), "admin": admin, "access_log": access_log}
     try:
         run(ConfigSource(config, functools.partial(load_config, config, flags, dict(os.environ))))
     except ConfigError as error:
@@ -81,7 +87,7 @@ def check(  # noqa: PLR0913 - one for each option
     from proxy.config.showing import shown
     from proxy.serve import StartError, check_files
 
-    flags = {"listen": listen, "broker": broker, "admin": admin, "access_log": access_log}
+    flags = {"listen": _one_or_more(listen), "broker": _one_or_more(broker), "admin": admin, "access_log": access_log}
     try:
         loaded = load(config, flags, os.environ)
         if not values_only:
@@ -94,6 +100,11 @@ def check(  # noqa: PLR0913 - one for each option
         typer.echo(shown(loaded, with_defaults=show_defaults), nl=False)
     else:
         typer.echo(f"{config or 'without a file'}: fine")
+
+
+def _one_or_more(given: list[str] | None) -> str | list[str] | None:
+    """As it would stand in the file."""
+    return given[0] if given and len(given) == 1 else given or None
 
 
 def _fail(problems: list[str]) -> NoReturn:

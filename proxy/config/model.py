@@ -11,13 +11,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 
 from protocol.endpoint import Endpoint
 from proxy.blocking.rules import Block, each_once
+from proxy.brokers.targets import PLAIN, TLS
 from proxy.config.limits import Limits
 from proxy.config.sections import (
     AccessLogSettings,
     AdminAccess,
     AdminForward,
     AdmissionBounds,
+    BrokerTls,
     Dispatch,
+    ListenerTls,
     PolicyStore,
     open_to_all,
 )
@@ -34,11 +37,11 @@ from proxy.config.sources import (
 from proxy.config.values import (
     AdminAddress,
     BrokerAddress,
-    ListenAddress,
+    ListenAddresses,
     Network,
     ProxyId,
     Seconds,
-    ServiceUrl,
+    ServiceUrls,
     Size,
     Whole,
 )
@@ -96,7 +99,11 @@ class ClientMemory(_Section):
 class Config(_Section):
     """The configuration of `sluice serve`."""
 
-    listen: ListenAddress = Field(Endpoint("pulsar", "127.0.0.1", 6650), description="where Pulsar clients connect")
+    listen: ListenAddresses = Field(
+        (Endpoint(PLAIN, "127.0.0.1", 6650),),
+        description="where Pulsar clients connect; those with `pulsar+ssl://` speak TLS (`tls`)",
+    )
+    tls: ListenerTls | None = Field(None, validate_default=True)
     workers: Whole = Field(
         1, gt=0, le=64, description="processes that serve clients, all on that port; limits hold over all together"
     )
@@ -106,9 +113,12 @@ class Config(_Section):
         "CPU beside others on its cores; normal: it may interrupt them, see "
         "[Sharing cores](operating.md#sharing-cores)",
     )
-    broker: ServiceUrl = Field(
-        Endpoint("pulsar", "127.0.0.1", 6651), description="the broker, or a service URL in front of several"
+    broker: ServiceUrls = Field(
+        (Endpoint(PLAIN, "127.0.0.1", 6651),),
+        description="the broker, or a service URL in front of several; of a list each in turn, and one that does not "
+        "answer is passed over; `pulsar+ssl://`: all brokers are reached by TLS (`broker_tls`)",
     )
+    broker_tls: BrokerTls = BrokerTls()
     admin: AdminAddress = Field(Endpoint("http", "127.0.0.1", 8080), description="metrics, health and admin REST")
     metrics: AdminAddress | None = Field(
         None, description="a further address for /metrics and /healthz alone, which needs no token and has no TLS"
@@ -156,13 +166,39 @@ class Config(_Section):
     def _no_twins(cls, value: tuple[Block, ...]) -> tuple[Block, ...]:
         return each_once(value)
 
+    @field_validator("tls")
+    @classmethod
+    def _listens_with_tls(cls, value: ListenerTls | None, info: ValidationInfo) -> ListenerTls | None:
+        listen: tuple[Endpoint, ...] | None = info.data.get("listen")
+        if listen is None:
+            return value
+        with_tls = [each for each in listen if each.scheme == TLS]
+        if value is None and with_tls:
+            raise ValueError(f"{with_tls[0]} in listen needs a certificate: set tls.certificate and tls.key")
+        return value
+
+    @field_validator("allowed_brokers")
+    @classmethod
+    def _reached_alike(cls, value: tuple[Endpoint, ...], info: ValidationInfo) -> tuple[Endpoint, ...]:
+        """An address without a scheme has that of `broker`, as all brokers are reached in the same way."""
+        broker: tuple[Endpoint, ...] | None = info.data.get("broker")
+        if broker is None:
+            return value
+        scheme = broker[0].scheme
+        for each in value:
+            if each.scheme not in {"", scheme}:
+                raise ValueError(f"{each}: all brokers are reached as broker is: write {scheme}://{each.address}")
+        return tuple(each._replace(scheme=scheme) for each in value)
+
     @field_validator("admin", "metrics")
     @classmethod
     def _apart(cls, value: Endpoint | None, info: ValidationInfo) -> Endpoint | None:
         """Each listens by itself; of port 0 the system makes different ones."""
-        for key in ("listen", "admin"):
-            other: Endpoint | None = info.data.get(key)
-            if value is not None and other is not None and value.port and value.address == other.address:
+        others = [("listen", each) for each in info.data.get("listen") or ()]
+        if info.data.get("admin") is not None:
+            others.append(("admin", info.data["admin"]))
+        for key, other in others:
+            if value is not None and value.port and value.address == other.address:
                 raise ValueError(f"{key} listens on {value.address} already: give this one a port of its own")
         return value
 

@@ -27,11 +27,11 @@ from proxy.config.sources import parse_yaml, section_of
 from proxy.config.values import (
     AdminAddress,
     BrokerAddress,
-    ListenAddress,
+    ListenAddresses,
     Name,
     NamespaceName,
     NetworkName,
-    ServiceUrl,
+    ServiceUrls,
     TenantName,
     WebServiceAddress,
     WebServiceUrl,
@@ -48,10 +48,10 @@ _OF_READERS: Mapping[Any, tuple[str, str]] = {
     read_rate: ("rate of bytes", "10MB/s"),
     read_count_rate: ("rate", "500/s"),
     ip_network: ("network", "10.0.0.0/8"),
-    "ListenAddress": ("HOST:PORT", "0.0.0.0:9100"),
+    "ListenAddresses": ("HOST:PORT, or a list", "0.0.0.0:9100"),
     "AdminAddress": ("HOST:PORT", "0.0.0.0:9100"),
     "BrokerAddress": ("HOST:PORT", "broker-1:6650"),
-    "ServiceUrl": ("pulsar://HOST:PORT", "pulsar://broker:6650"),
+    "ServiceUrls": ("pulsar://HOST:PORT or pulsar+ssl://HOST:PORT, or a list", "pulsar://broker:6650"),
     "WebServiceAddress": ("HOST:PORT", "broker-1:8080"),
     "WebServiceUrl": ("http://HOST:PORT or https://HOST:PORT", "http://broker:8080"),
     "TenantName": ("tenant", "acme"),
@@ -76,6 +76,9 @@ _OF_KEYS: Mapping[str, Any] = {
     "certificate": "/etc/sluice/tls.crt",
     "key": "/etc/sluice/tls.key",
     "client_ca": "/etc/sluice/ca.crt",
+    "ciphers": "ECDHE+AESGCM:ECDHE+CHACHA20",
+    "client_auth": "required",
+    "server_name": "broker.example",
     "url": "https://broker:8443",
     "token": "/run/secrets/broker-token",
     "ca": "/etc/sluice/broker-ca.crt",
@@ -92,10 +95,10 @@ _OF_KEYS: Mapping[str, Any] = {
 _NAMED = {
     typing.get_args(alias)[1].func: name
     for name, alias in {
-        "ListenAddress": ListenAddress,
+        "ListenAddresses": ListenAddresses,
         "AdminAddress": AdminAddress,
         "BrokerAddress": BrokerAddress,
-        "ServiceUrl": ServiceUrl,
+        "ServiceUrls": ServiceUrls,
         "WebServiceAddress": WebServiceAddress,
         "WebServiceUrl": WebServiceUrl,
         "TenantName": TenantName,
@@ -107,7 +110,7 @@ _NAMED = {
 }
 
 
-_SERVICE_URL = next(reader for reader, name in _NAMED.items() if name == "ServiceUrl")
+_SERVICE_URLS = next(reader for reader, name in _NAMED.items() if name == "ServiceUrls")
 
 
 def type_of(field: FieldInfo) -> str:
@@ -129,7 +132,9 @@ def default_of(field: FieldInfo) -> str | None:
         return f"{value[0]}/{value[1] / NANOS_PER_SECOND:g}s".replace("/1s", "/s")
     if read_size in readers:
         return _size(value)
-    if isinstance(value, Endpoint) and _SERVICE_URL not in readers:
+    if isinstance(value, tuple) and isinstance(value[0], Endpoint):
+        (value,) = value
+    if isinstance(value, Endpoint) and _SERVICE_URLS not in readers:
         return value.address
     return str(value).lower() if isinstance(value, bool) else str(value)
 

@@ -67,6 +67,69 @@ class AccessLogSettings(BaseModel):
         return self
 
 
+class ListenerTls(BaseModel):
+    """TLS with clients, on the addresses of `listen` that are `pulsar+ssl://`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    certificate: Path = Field(description="PEM file: the certificate that clients see, and those that lead to its root")
+    key: Path = Field(description="PEM file: its private key, without a password")
+    client_ca: Path | None = Field(None, description="PEM file: who signs the certificates of clients")
+    client_auth: Literal["none", "optional", "required"] | None = Field(
+        None,
+        description="whether clients show a certificate, which client_ca must have signed; default: required where "
+        "client_ca is given, else none",
+    )
+    min_version: Literal["TLSv1.2", "TLSv1.3"] = Field("TLSv1.2", description="the oldest version that is spoken")
+    ciphers: str | None = Field(
+        None,
+        min_length=1,
+        max_length=2000,
+        description="ciphers of TLS 1.2, in OpenSSL's names with colons between them; those of TLS 1.3 are fixed; "
+        "none: Python's choice",
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        asks = self.client_auth not in {None, "none"}
+        if self.client_ca is None and asks:
+            raise ValueError(f"client_auth: {self.client_auth} needs client_ca: who signs clients' certificates")
+        if self.client_ca is not None and self.client_auth == "none":
+            raise ValueError("client_ca is of no use with client_auth: none; set that to optional or required")
+        return self
+
+    @property
+    def asks_clients(self) -> Literal["none", "optional", "required"]:
+        """Whether clients show a certificate."""
+        return self.client_auth or ("none" if self.client_ca is None else "required")
+
+
+class BrokerTls(BaseModel):
+    """TLS with brokers, where `broker` is `pulsar+ssl://`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    ca: Path | None = Field(
+        None, description="PEM file: who has signed brokers' certificates; none: the system's authorities"
+    )
+    certificate: Path | None = Field(
+        None, description="PEM file: the certificate that Sluice shows to brokers, and those that lead to its root"
+    )
+    key: Path | None = Field(None, description="PEM file: its private key, without a password")
+    verify_hostname: bool = Field(
+        default=True, description="the certificate must be for the broker's name, as `broker` and lookups write it"
+    )
+    server_name: HostName | None = Field(
+        None, description="the name that is asked for (SNI) and must be in the certificate, in place of each broker's"
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if (self.certificate is None) != (self.key is None):
+            raise ValueError("certificate and key need each other: name both files, or none")
+        return self
+
+
 class AdminTls(BaseModel):
     """TLS of the admin address."""
 

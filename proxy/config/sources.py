@@ -17,6 +17,8 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from protocol.endpoint import Endpoint
+
 Key = tuple[str, ...]
 
 
@@ -328,7 +330,9 @@ def _read(annotation: Any, text: str) -> Any:
     if origin is dict or (origin is tuple and section_of(arguments[0])):
         return parse_yaml(text)
     if origin is tuple and arguments[-1] is Ellipsis:
-        return [member.strip() for member in text.split(",") if member.strip()]
+        members = [member.strip() for member in text.split(",") if member.strip()]
+        takes_one = arguments[0] is Endpoint  # `listen`, `broker`: of other lists the members are read one by one
+        return members[0] if takes_one and len(members) == 1 else members
     return text
 
 

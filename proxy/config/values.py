@@ -16,7 +16,7 @@ from limiter.rates import NANOS_PER_SECOND
 from protocol.endpoint import LONGEST, Endpoint, EndpointError, EndpointForm
 from protocol.topic_name import is_entity, parse_topic
 from proxy.blocking.rules import MOST_NAME, read_network
-from proxy.brokers.targets import BROKERS, WEB_SERVICES
+from proxy.brokers.targets import BROKERS, PLAIN, TLS, WEB_SERVICES
 
 _MOST = 2**63 - 1
 """Tokens, messages, bytes: what reads the access log has no larger integers."""
@@ -42,13 +42,8 @@ _AS_SIZE = "write bytes as 4096, 64KB, 10MB, 1GiB"
 _AS_SPAN = "write a duration as 500ms, 1s, 5min, 2h"
 _AS_RATE = "write a rate as 500, 500/s, 30/min, 5/30s, 10MB/s"
 _AS_COUNT_RATE = "write a rate of what is counted as 500, 500/s, 30/min, 5/30s"
-_CLIENTS = EndpointForm(
-    ("pulsar",),
-    "0.0.0.0:6650",
-    {"pulsar+ssl": "Sluice speaks no TLS with clients yet; write HOST:PORT for plain text"},
-    is_listened_on=True,
-)
-"""The listening address for clients; `pulsar+ssl` is refused here until the listener speaks TLS."""
+_CLIENTS = EndpointForm((PLAIN, TLS), "0.0.0.0:6650", is_listened_on=True)
+"""The listening addresses for clients."""
 _ADMIN = EndpointForm(
     ("http",), "127.0.0.1:8080", {"https": "write HOST:PORT; admin_access.tls makes it HTTPS"}, is_listened_on=True
 )
@@ -162,8 +157,26 @@ def _endpoint(form: EndpointForm, value: Any) -> Endpoint:
         raise ValueError(error.problem) from None
 
 
-def _listen(value: Any) -> Endpoint:
-    return _endpoint(_CLIENTS, value)
+def _one_or_more(form: EndpointForm, value: Any) -> tuple[Endpoint, ...]:
+    """One address, or a list of different ones."""
+    if not isinstance(value, list | tuple):
+        return (_endpoint(form, value),)
+    found: list[Endpoint] = []
+    for each in value:
+        try:
+            endpoint = _endpoint(form, each)
+        except ValueError as error:
+            raise ValueError(f"{str(each)[:_MOST_SHOWN]!r}: {error}" if len(value) > 1 else str(error)) from None
+        if endpoint.port and any(endpoint.address == other.address for other in found):
+            raise ValueError(f"{endpoint.address} stands there twice")
+        found.append(endpoint)
+    if not found:
+        raise ValueError(f"the list is empty; write one address at least, as {form.example}")
+    return tuple(found)
+
+
+def _listen(value: Any) -> tuple[Endpoint, ...]:
+    return _one_or_more(_CLIENTS, value)
 
 
 def _admin(value: Any) -> Endpoint:
@@ -171,11 +184,16 @@ def _admin(value: Any) -> Endpoint:
 
 
 def _broker(value: Any) -> Endpoint:
-    return _endpoint(BROKERS, value)
+    """Without a scheme where none is written."""
+    found = _endpoint(BROKERS, value)
+    return found if "://" in str(value) else found._replace(scheme="")
 
 
-def _service_url(value: Any) -> Endpoint:
-    return _endpoint(_SERVICE_URL, value)
+def _service_urls(value: Any) -> tuple[Endpoint, ...]:
+    found = _one_or_more(_SERVICE_URL, value)
+    if len({each.scheme for each in found}) > 1:
+        raise ValueError(f"{PLAIN}:// and {TLS}:// stand in one list; all brokers are reached in the same way")
+    return found
 
 
 def _web_service(value: Any) -> Endpoint:
@@ -215,10 +233,11 @@ PerPeriod = Annotated[tuple[int, int], BeforeValidator(read_rate), _or_text(1, _
 CountPerPeriod = Annotated[tuple[int, int], BeforeValidator(read_count_rate), _or_text(1, _NUMBER_TEXT + _PER_TEXT)]
 HostName = Annotated[str, BeforeValidator(_host_name)]
 _AS_TEXT = PlainSerializer(str, return_type=str)
-ListenAddress = Annotated[Endpoint, PlainValidator(_listen), _AS_TEXT]
+_AS_TEXTS = PlainSerializer(lambda value: [str(each) for each in value], return_type=list[str])
+ListenAddresses = Annotated[tuple[Endpoint, ...], PlainValidator(_listen), _AS_TEXTS]
 AdminAddress = Annotated[Endpoint, PlainValidator(_admin), _AS_TEXT]
 BrokerAddress = Annotated[Endpoint, PlainValidator(_broker), _AS_TEXT]
-ServiceUrl = Annotated[Endpoint, PlainValidator(_service_url), _AS_TEXT]
+ServiceUrls = Annotated[tuple[Endpoint, ...], PlainValidator(_service_urls), _AS_TEXTS]
 WebServiceAddress = Annotated[Endpoint, PlainValidator(_web_service), _AS_TEXT]
 WebServiceUrl = Annotated[Endpoint, PlainValidator(_web_service_url), _AS_TEXT]
 

@@ -94,6 +94,7 @@ class AccessLog:
             client_address=self._periodic.address(connection),
             client_version=in_log(connection.client_version),
             client_role=in_log(connection.client_role),
+            client_tls=connection.is_tls,
             role=connection.role,
             broker=connection.broker,
             detail=self._scrubbed(detail, connection),

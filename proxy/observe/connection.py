@@ -12,10 +12,20 @@ class Connection:
     """The record of one client connection for logs and limits.
 
     `role` is `handshake` until CONNECT says `lookup` or `data`; `broker` is the address of its broker. `client_role` is
-    the role that the client authenticated as (see `session/handshake.py`), empty if that is not known.
+    the role that the client authenticated as (see `session/handshake.py`), empty if that is not known. `is_tls` says
+    whether the client is connected by TLS, and `certificate_name` is the common name of its certificate, if it has one.
     """
 
-    __slots__ = ("broker", "client_address", "client_role", "client_version", "connection_id", "role")
+    __slots__ = (
+        "broker",
+        "certificate_name",
+        "client_address",
+        "client_role",
+        "client_version",
+        "connection_id",
+        "is_tls",
+        "role",
+    )
 
     def __init__(  # noqa: PLR0913, PLR0917 - a record, and no dataclass: compiled, these have no slots
         self,
@@ -25,6 +35,8 @@ class Connection:
         client_role: str = "",
         role: str = "handshake",
         broker: str = "",
+        *,
+        is_tls: bool = False,
     ) -> None:
         self.connection_id = connection_id
         self.client_address = client_address
@@ -32,6 +44,8 @@ class Connection:
         self.client_role = client_role
         self.role = role
         self.broker = broker
+        self.is_tls = is_tls
+        self.certificate_name: str | None = None
 
     @property
     def client_host(self) -> str:

@@ -50,6 +50,8 @@ class Counters(_Told):
     """Ended connections by close reason."""
     frame_errors: Words = field(default_factory=Words)
     """Frame errors by side and cause, as `client too_large`."""
+    tls_failures: Words = field(default_factory=Words)
+    """TLS that failed, in the handshake or behind it, by side and failure, as `client plain_bytes`."""
     pauses: Words = field(default_factory=Words)
     """Times that reading got a reason to stop, by side and cause."""
     resumes: Words = field(default_factory=Words)

@@ -148,14 +148,22 @@ class BlockedClientResponder:
 
     Args:
         connect: Its CONNECT frame.
+        is_tls: Whether it reaches the proxy by TLS.
         rule: Gives what blocks it; None once it is unblocked.
         reply: Sends a frame to it.
         leave: Ends the connection: an unblocked client comes again by itself, and is let in.
     """
 
     def __init__(
-        self, connect: bytes, rule: Callable[[], Rule | None], reply: Callable[[bytes], None], leave: Callable[[], None]
+        self,
+        connect: bytes,
+        rule: Callable[[], Rule | None],
+        reply: Callable[[bytes], None],
+        leave: Callable[[], None],
+        *,
+        is_tls: bool,
     ) -> None:
+        self._is_tls = is_tls
         self._rule = rule
         self._reply = reply
         self._leave = leave
@@ -184,7 +192,7 @@ class BlockedClientResponder:
         if envelope.type == BaseCommand.PING:
             self._reply(_PONG)
             return
-        answer = _refusal(body_of(envelope), str(rule))
+        answer = _refusal(body_of(envelope), str(rule), is_tls=self._is_tls)
         if answer is not None:
             self._reply(answer)
 
@@ -194,10 +202,10 @@ def reopening_error(command: CommandProducer) -> Any:
     return ProducerFenced if command.epoch else NotAllowedError
 
 
-def _refusal(command: Any, message: str) -> bytes | None:
+def _refusal(command: Any, message: str, *, is_tls: bool) -> bytes | None:
     if isinstance(command, CommandLookupTopic):
         found = CommandLookupTopicResponse(response=CommandLookupTopicResponse.Connect, request_id=command.request_id)
-        return encode(through_proxy(found, _NOWHERE))
+        return encode(through_proxy(found, _NOWHERE, is_tls=is_tls))
     if isinstance(command, CommandPartitionedTopicMetadata):
         return metadata_refused(command.request_id, NotAllowedError, message)
     if isinstance(command, CommandProducer):

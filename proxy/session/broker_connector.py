@@ -1,15 +1,22 @@
 """Connects sessions to the brokers that their clients want, within the handshake's time. One for all sessions."""
 
 import asyncio
+import ssl
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 from protocol.endpoint import Endpoint
-from proxy.brokers.targets import TargetRefusedError, Targets
+from proxy.brokers.dialing import LEFT, BrokerTlsError, NoneAnswersError
+from proxy.brokers.targets import TLS, TargetRefusedError, Targets
 from proxy.config.model import Config
+from proxy.observe.connection import Connection
+from proxy.observe.counters import Counters
 from proxy.session.events import CloseReason, SessionEnd
+from proxy.session.tls_transport import TlsBuffers, TlsFailure, TlsTransport
+from proxy.session.transport import PeerTransport, TransportContext
+from proxy.tls import Certificates
 
 T = TypeVar("T")
 
@@ -34,6 +41,9 @@ class Deadlines(Generic[T]):
 
     def __len__(self) -> int:
         return len(self._due)
+
+    def __contains__(self, who: object) -> bool:
+        return who in self._due
 
     def begin(self, who: T) -> None:
         """From now on the time runs for one who is not under way already."""
@@ -127,10 +137,126 @@ class ConnectAttempt:
 
 _EXPECTED = (TargetRefusedError, OSError)
 """How a dial may fail."""
+PASSED_OVER_S: Final = 10.0
+"""A configured broker that did not answer is dialled behind the others for so long."""
+
+
+class BrokerRotation:
+    """The configured brokers, each in turn; behind the others those that did not answer a while ago.
+
+    Args:
+        brokers: One at least.
+    """
+
+    def __init__(self, brokers: tuple[Endpoint, ...]) -> None:
+        self.brokers = brokers
+        self._next = 0
+        self._passed_over: dict[Endpoint, float] = {}
+        """Until when."""
+
+    def order(self, now: float) -> list[Endpoint]:
+        """Return all in the order in which they are to be tried at this time."""
+        first, self._next = self._next, (self._next + 1) % len(self.brokers)
+        turned = [*self.brokers[first:], *self.brokers[:first]]
+        well = [each for each in turned if self._passed_over.get(each, now) <= now]
+        if well and well[0] in self._passed_over:
+            self.failed(well[0], now)  # until it answers: the time of one client is enough to try it
+        return [*well, *(each for each in turned if each not in well)]
+
+    def failed(self, broker: Endpoint, now: float) -> None:
+        """One did not answer."""
+        self._passed_over[broker] = now + PASSED_OVER_S
+
+    def answered(self, broker: Endpoint) -> None:
+        """One did."""
+        self._passed_over.pop(broker, None)
+
+
+ALERT_S: Final = 1.0
+"""Seconds that a broker has to take the alert that says what is wrong with its TLS."""
+
+
+class BrokerHandshake:
+    """The TLS handshake with a broker, from the connection that has just been made until it is the session's.
+
+    To the loop it is a protocol; TLS is told to tell it, and takes its place at once.
+
+    Args:
+        peer: Gets the connection when TLS stands.
+        context: Whom to trust, and what to show.
+        buffers: The memory that all TLS connections share.
+        server_name: The name that the broker is asked for, and that its certificate must have.
+    """
+
+    def __init__(self, peer: PeerTransport, context: ssl.SSLContext, buffers: TlsBuffers, server_name: str) -> None:
+        self._peer = peer
+        self._context = context
+        self._buffers = buffers
+        self._server_name = server_name
+        self._tls: TlsTransport | None = None
+        self.outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Set when TLS stands; else a `BrokerTlsError`."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop when there is a connection."""
+        raw = cast("asyncio.Transport", transport)
+        self._tls = TlsTransport(
+            self._peer, self, raw, self._context, self._buffers, self._server_name, is_server=False
+        )
+
+    def data_received(self, _data: bytes) -> None:
+        """Not called, as TLS takes this one's place; but the loop looks the name up."""
+        raise NotImplementedError
+
+    def secured(self, tls: TlsTransport) -> None:
+        """Called by TLS when it stands: from now on it tells the peer."""
+        self._end(None)
+        self._peer.connection_made(cast("asyncio.BaseTransport", tls))
+
+    def tls_failed(self, tls: TlsTransport, failure: TlsFailure, detail: str) -> None:
+        """Called by TLS when it failed."""
+        self._end(BrokerTlsError(failure, detail))
+        tls.close()
+        asyncio.get_running_loop().call_later(ALERT_S, tls.abort)
+
+    def eof_received(self) -> bool:
+        """Called by TLS when the broker ends the connection without a word."""
+        self._end(BrokerTlsError(TlsFailure.LEFT, LEFT))
+        self.abort()
+        return False
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        """Called by TLS when the connection is gone."""
+        self._end(BrokerTlsError(TlsFailure.LEFT, LEFT))
+
+    def abort(self) -> None:
+        """Leave it, whatever has come of it."""
+        if self.outcome.done() and not self.outcome.cancelled():
+            self.outcome.exception()  # or the loop would tell that nobody has asked for it
+        if self._tls is not None:
+            self._tls.abort()
+
+    def _end(self, error: BrokerTlsError | None) -> None:
+        if self.outcome.done():
+            return
+        if error is None:
+            self.outcome.set_result(None)
+        else:
+            self.outcome.set_exception(error)
+
+
+_OF_ALL: Final = 0.9
+"""The part of the time for a connection in which several brokers are tried, so that it is told of each what it does."""
 
 
 class BrokerCaller(Protocol):
-    """Who wants to be connected: a session."""
+    """Who wants to be connected: a session.
+
+    Attributes:
+        connection: Is told to which broker it leads.
+    """
+
+    connection: Connection
 
     def not_connected(self, end: SessionEnd) -> None:
         """There will be no connection, for this reason."""
@@ -140,16 +266,31 @@ class BrokerConnector:
     """Connects sessions to the brokers that their clients want, each within the handshake's time.
 
     Args:
-        config: The configured broker, and the timeouts.
+        config: The configured brokers, and the timeouts.
         targets: Which brokers are allowed.
+        tls: The contexts in force.
+        shared: The objects that all connections share.
+        counters: Count TLS that failed.
+
+    Attributes:
+        scheme: How all brokers are reached: `pulsar` or `pulsar+ssl`.
     """
 
-    def __init__(self, config: Config, targets: Targets) -> None:
-        self._broker = config.broker
+    def __init__(
+        self, config: Config, targets: Targets, tls: Certificates, shared: TransportContext, counters: Counters
+    ) -> None:
+        self.scheme = config.broker[0].scheme
+        self._is_tls = self.scheme == TLS
+        self._broker = config.broker[0]
+        self.rotation = BrokerRotation(config.broker)
+        self._has_several = len(config.broker) > 1
         self._targets = targets
+        self._tls = tls
+        self._shared = shared
+        self._counters = counters
         self._handshakes = Deadlines[BrokerCaller](config.handshake_timeout, self._not_greeted)
         self._answers = Deadlines[BrokerCaller](config.connect_timeout, self._not_answered)
-        self._dials: dict[BrokerCaller, tuple[ConnectAttempt, Endpoint]] = {}
+        self._dials: dict[BrokerCaller, ConnectAttempt] = {}
 
     @property
     def under_way(self) -> int:
@@ -176,55 +317,116 @@ class BrokerConnector:
         """All is over, be it before, while or after the broker is dialled."""
         self._handshakes.end(caller)
         if caller in self._dials:
-            attempt, _ = self._dials.pop(caller)
+            attempt = self._dials.pop(caller)
             self._answers.end(caller)
             attempt.cancel()
 
-    def wanted(self, target: Endpoint | None) -> Endpoint:
-        """The broker that a client gets: the one that it named, else the configured one."""
-        return target or self._broker
+    def is_under_way(self, caller: BrokerCaller) -> bool:
+        """Whether the broker has not accepted the client yet."""
+        return caller in self._handshakes
 
-    def dial(self, caller: BrokerCaller, wanted: Endpoint, protocol: asyncio.BaseProtocol) -> None:
-        """Connect `protocol` to an IP address of the wanted broker, if that is allowed."""
-        connect = asyncio.get_running_loop().create_connection
+    def dial(self, caller: BrokerCaller, target: Endpoint | None, peer: PeerTransport) -> None:
+        """Connect `peer` to the broker that the client named, if that is allowed; without a name to a configured one.
+
+        Whatever scheme the client wrote, the broker is reached as all are.
+        """
         coroutine: Coroutine[Any, Any, object]
-        if self._targets.is_reachable(wanted):
-            coroutine = connect(lambda: protocol, wanted.host, wanted.port)
+        if target is None and self._has_several:
+            coroutine = self._in_a_task(self._in_turn(caller, peer))
         else:
-            coroutine = self._by_name(wanted, partial(connect, lambda: protocol))
+            wanted = target or self._broker
+            if wanted.scheme != self.scheme:
+                wanted = wanted._replace(scheme=self.scheme)
+            caller.connection.broker = wanted.address
+            if self._targets.is_reachable(wanted):
+                coroutine = self._connect(peer, wanted, wanted.host, wanted.port)
+            else:
+                connect = partial(self._connect, peer, wanted)
+                coroutine = self._in_a_task(self._targets.connect(wanted, connect, self._answers.seconds))
         attempt = ConnectAttempt(coroutine, partial(self._dialled, caller), _EXPECTED)
-        self._dials[caller] = attempt, wanted
+        self._dials[caller] = attempt
         self._answers.begin(caller)
         attempt.start()
 
-    async def _by_name(self, wanted: Endpoint, connect: Callable[[str, int], Coroutine[Any, Any, object]]) -> None:
-        """In a task: a timeout of one address among others needs one."""
-        targets, patience = self._targets, self._answers.seconds
-        await asyncio.get_running_loop().create_task(targets.connect(wanted, connect, patience))
+    def _connect(self, peer: PeerTransport, wanted: Endpoint, host: str, port: int) -> Coroutine[Any, Any, object]:
+        if self._is_tls:
+            return self._secure(peer, wanted, host, port)
+        return asyncio.get_running_loop().create_connection(lambda: peer.protocol, host, port)
+
+    async def _secure(self, peer: PeerTransport, wanted: Endpoint, host: str, port: int) -> None:
+        """Connect, and let TLS stand before `peer` has the connection."""
+        name, buffers = self._tls.server_name(wanted), self._shared.tls_buffers()
+        handshake = BrokerHandshake(peer, self._tls.broker(), buffers, name)
+        protocol = cast("asyncio.BaseProtocol", handshake)
+        try:
+            await asyncio.get_running_loop().create_connection(lambda: protocol, host, port)
+            await handshake.outcome
+        except BrokerTlsError as error:
+            self._counters.tls_failures[f"broker {error.failure}"] += 1
+            raise
+        except BaseException:
+            handshake.abort()
+            raise
+
+    async def _in_a_task(self, dial: Coroutine[Any, Any, object]) -> None:
+        """For timeouts, which need one."""
+        await asyncio.get_running_loop().create_task(dial)
+
+    async def _in_turn(self, caller: BrokerCaller, peer: PeerTransport) -> None:
+        """Connect to the first of the configured brokers that answers; each has its share of the time."""
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + _OF_ALL * self._answers.seconds
+        brokers = self.rotation.order(clock())
+        problems: list[str] = []
+        for number, wanted in enumerate(brokers):
+            caller.connection.broker = wanted.address
+            share = (deadline - clock()) / (len(brokers) - number)
+            dial = asyncio.get_running_loop().create_task(
+                self._targets.connect(wanted, partial(self._connect, peer, wanted), share)
+            )
+            try:
+                await self._answer(dial, share, peer)
+            except _EXPECTED as error:
+                self.rotation.failed(wanted, clock())
+                problems.append(f"{wanted}: {error}")
+            else:
+                self.rotation.answered(wanted)
+                return
+        raise NoneAnswersError("; ".join(problems))
+
+    async def _answer(self, dial: "asyncio.Task[object]", share: float, peer: PeerTransport) -> None:
+        """Await a dial for its share of the time; one that has made its connection is not called back."""
+        try:
+            await asyncio.wait([dial], timeout=share)
+            if dial.done() or peer.is_connected:
+                await dial
+                return
+        finally:
+            dial.cancel()
+        raise OSError(f"no connection within {share:g} s")
 
     def _dialled(self, caller: BrokerCaller, attempt: ConnectAttempt, error: Exception | None) -> None:
-        dial = self._dials.get(caller)
-        if dial is None or dial[0] is not attempt:
+        if self._dials.get(caller) is not attempt:
             return
-        _, wanted = self._dials.pop(caller)
+        del self._dials[caller]
         self._answers.end(caller)
         if error is None:
             return
         if isinstance(error, TargetRefusedError):
             caller.not_connected(SessionEnd(CloseReason.TARGET_REFUSED, str(error)))
+        elif isinstance(error, NoneAnswersError):
+            caller.not_connected(SessionEnd(CloseReason.BROKER_UNREACHABLE, str(error)))
         else:
-            caller.not_connected(
-                SessionEnd(CloseReason.BROKER_UNREACHABLE, f"{wanted}: {str(error) or self._too_long()}")
-            )
+            caller.not_connected(self._unreachable(caller, str(error)))
 
     def _not_answered(self, caller: BrokerCaller) -> None:
-        attempt, wanted = self._dials.pop(caller)
-        attempt.cancel()
-        caller.not_connected(SessionEnd(CloseReason.BROKER_UNREACHABLE, f"{wanted}: {self._too_long()}"))
+        self._dials.pop(caller).cancel()
+        caller.not_connected(self._unreachable(caller, ""))
+
+    def _unreachable(self, caller: BrokerCaller, why: str) -> SessionEnd:
+        why = why or f"no connection within {self._answers.seconds:g} s"
+        return SessionEnd(CloseReason.BROKER_UNREACHABLE, f"{self.scheme}://{caller.connection.broker}: {why}")
 
     def _not_greeted(self, caller: BrokerCaller) -> None:
         end = SessionEnd(CloseReason.HANDSHAKE_TIMEOUT, f"not connected after {self._handshakes.seconds:g} s")
         caller.not_connected(end)
-
-    def _too_long(self) -> str:
-        return f"no connection within {self._answers.seconds:g} s"

@@ -13,6 +13,7 @@ from mypy_extensions import mypyc_attr
 from limiter.levels import Client, Topic
 from limiter.limiter import Answering, Entry, RateLimiter, Stream
 from proxy.blocking.blocklist import Blockable, Blocklist
+from proxy.brokers.dialing import BrokerDialer
 from proxy.brokers.targets import Targets
 from proxy.budgets import Claim, Pool, SharedBudget
 from proxy.config.model import Config
@@ -22,6 +23,7 @@ from proxy.observe.operator_log import HoldLog, OversizedBatchLog
 from proxy.session.broker_connector import BrokerConnector
 from proxy.session.session_admission import SessionAdmission
 from proxy.session.transport import PeerTransport, TransportContext
+from proxy.tls import Certificates
 
 
 class Enrolment(Protocol):
@@ -58,6 +60,9 @@ class Engine:
         counters: What the data path counts into.
         clock: Monotonic nanoseconds.
 
+    Raises:
+        ConfigError: If a certificate, key or authority of the configuration cannot be used.
+
     Attributes:
         rate_limiter: What of their entries passes; a subclass sets it, and the next.
         registry: Told of their streams.
@@ -77,8 +82,10 @@ class Engine:
         self.rejects = Rejects()
         self.lookups = Pool(config.max_lookups_in_flight, config.max_lookups_in_flight_per_connection)
         self.memory = Pool(config.client_memory.total, config.client_memory.connection)
-        self.targets = Targets([config.broker], config.allowed_brokers, config.allowed_broker_networks)
-        self.connector = BrokerConnector(config, self.targets)
+        self.targets = Targets(config.broker, config.allowed_brokers, config.allowed_broker_networks)
+        self.tls = Certificates(config)
+        self.dialer = BrokerDialer(self.targets, self.tls, counters)
+        self.connector = BrokerConnector(config, self.targets, self.tls, self.shared, counters)
         self.sessions: set[Blockable] = set()
         """Those that are connected."""
         self.blocklist = Blocklist([block.rule() for block in config.blocks], counters, self.sessions)

@@ -113,12 +113,14 @@ class SessionLookups:
         reply: Sends a late answer to the client.
         admission: Says whether the client asks too often.
         greeting: The client's CONNECT, with which redirects are followed.
+        is_tls: Whether the client reaches the proxy by TLS.
     """
 
     __slots__ = (
         "_admission",
         "_engine",
         "_greeting",
+        "_is_tls",
         "_memory",
         "_reply",
         "_requests",
@@ -137,8 +139,11 @@ class SessionLookups:
         reply: Callable[[bytes], None],
         admission: SessionAdmission,
         greeting: bytes,
+        *,
+        is_tls: bool,
     ) -> None:
         self._greeting = greeting
+        self._is_tls = is_tls
         self._engine = engine
         self._slots = slots
         self._memory = memory
@@ -218,13 +223,13 @@ class SessionLookups:
         if isinstance(answer, CommandError) or answer.response == CommandLookupTopicResponse.Failed:
             return self._answered(answer)
         try:
-            broker = broker_in(answer)
+            broker = broker_in(answer, self._engine.connector.scheme)
         except EndpointError as error:
             return self._answered(no_broker_found(answer.request_id, error))
         self._engine.targets.learn(broker)
         if answer.response == CommandLookupTopicResponse.Connect:
-            return self._answered(through_proxy(answer, broker))
-        redirected = Redirected(request_id, asked, broker, answer.authoritative)
+            return self._answered(through_proxy(answer, broker, is_tls=self._is_tls))
+        redirected = Redirected(request_id, asked, broker, answer.authoritative, self._is_tls)
         self._tasks.start(self._follow(redirected), f"redirect to {broker}")
         return None
 
@@ -232,7 +237,7 @@ class SessionLookups:
         size = len(redirected.request)
         self._memory.add(size)
         try:
-            frame = await follow(redirected, self._greeting, self._engine.targets)
+            frame = await follow(redirected, self._greeting, self._engine.dialer)
         finally:
             self._slots.add(-1)
             self._memory.add(-size)

@@ -1,5 +1,6 @@
 """The state machine of one client connection and its broker connection, from the first byte to the last.
 
+    SECURING ──TLS stands──▶ GREETING
     GREETING ──CONNECT read──▶ DIALLING ──broker there──▶ RELAYING ──one side ends──▶ ENDING ──both gone──▶ (over)
         ├──────────┴─ broken protocol, refused target, time over ─▶ ENDING
         └─ blocked ─▶ TURNED_AWAY ─ unblocked, time over ─▶ ENDING
@@ -16,12 +17,15 @@ from functools import partial
 from typing import Final
 
 from protocol.commands import encode
+from protocol.endpoint import Endpoint
 from protocol.errors import ProtocolError
 from protocol.flow import FLOW
 from protocol.frames import DEFAULT_MAX_MESSAGE_SIZE, MESSAGE, SEND, max_frame_size
 from protocol.pulsar_pb2 import CommandPing, CommandPong
 from proxy.blocking.blocklist import EndedByRule
 from proxy.blocking.rules import Rule
+from proxy.brokers.dialing import BrokerTlsError
+from proxy.brokers.targets import TLS
 from proxy.budgets import Budget, Claim, Share
 from proxy.observe.connection import Connection
 from proxy.refusals import NO_REQUEST, request_refused
@@ -37,6 +41,7 @@ from proxy.session.parse_cache import LONGEST_KNOWN
 from proxy.session.responses import Rejections, Requests, error_for
 from proxy.session.session_admission import SessionAdmission
 from proxy.session.streams import Streams
+from proxy.session.tls_transport import TlsFailure
 from proxy.session.transport import Cause, PeerTransport, TransportOwner
 
 _PONG = encode(CommandPong())
@@ -46,9 +51,15 @@ _MAX_FRAME = max_frame_size(DEFAULT_MAX_MESSAGE_SIZE)
 """Most bytes of a frame until the broker names its largest message."""
 
 
+ALERT_S: Final = 1.0
+"""Most seconds that a client whose TLS failed has to take the alert. It has no place any more that would bound it."""
+
+
 class SessionState(Enum):
     """The state of a session."""
 
+    SECURING = "securing"
+    """Its TLS handshake is not done; only an address of `listen` with TLS has this state."""
     GREETING = "greeting"
     DIALLING = "dialling"
     TURNED_AWAY = "turned away"
@@ -56,7 +67,8 @@ class SessionState(Enum):
     ENDING = "ending"
 
 
-_GREETING: Final = SessionState.GREETING  # compiled, to look one up in its class costs as much as ten comparisons
+_SECURING: Final = SessionState.SECURING  # compiled, to look one up in its class costs as much as ten comparisons
+_GREETING: Final = SessionState.GREETING
 _DIALLING: Final = SessionState.DIALLING
 _RELAYING: Final = SessionState.RELAYING
 _ENDING: Final = SessionState.ENDING
@@ -283,7 +295,8 @@ class Forwarding:
             streams, broker.write_eof, self._tasks, engine.config.linger, session.finish
         )
         self.blocks = SessionBlocks(engine.blocklist, streams, reply)
-        lookups = SessionLookups(engine, self._slots, memory, self._requests, self._tasks, reply, admission, greeting)
+        asking = self._slots, memory, self._requests, self._tasks, reply, admission, greeting
+        lookups = SessionLookups(engine, *asking, is_tls=connection.is_tls)
         self._from_client = ClientCommands(streams, self._requests, self.blocks, lookups, reply, counters)
         self._from_broker = BrokerCommands(streams, self._requests, client, to_broker, session.greeted, counters)
 
@@ -363,6 +376,7 @@ class Session(TransportOwner):
         connection_id: The connection's number in logs.
         log: Gets the session's end and its pauses.
         finished: Called when both connections are gone.
+        endpoint: Where the client came in.
 
     Attributes:
         max_frame: Bytes of the longest frame that either side may send.
@@ -370,7 +384,12 @@ class Session(TransportOwner):
     """
 
     def __init__(
-        self, engine: Engine, connection_id: int, log: SessionLog, finished: Callable[["Session"], None]
+        self,
+        engine: Engine,
+        connection_id: int,
+        log: SessionLog,
+        finished: Callable[["Session"], None],
+        endpoint: Endpoint,
     ) -> None:
         self.state = _GREETING
         self.connection = Connection(connection_id)
@@ -380,6 +399,7 @@ class Session(TransportOwner):
         self._engine = engine
         self._log = log
         self._finished = finished
+        self._endpoint = endpoint
         self._greeting = bytearray()
         self._connect = b""
         """The client's CONNECT, as it goes to the broker."""
@@ -410,11 +430,48 @@ class Session(TransportOwner):
             transport.close(0)
         else:
             self.connection.client_address = transport.address
-            transport.join(self._engine.shared.reads.group(self.connection.client_network))
-            self._engine.sessions.add(self)
-            self._log.opened(self.connection)
-            self._engine.connector.begin(self)
-            self._admission.connect(self.not_connected)
+            self._begin()
+
+    def _begin(self) -> None:
+        """Begin with a client whose address is known: it takes its place, its time runs, and it may speak."""
+        self.client.join(self._engine.shared.reads.group(self.connection.client_network))
+        self._engine.sessions.add(self)
+        self._log.opened(self.connection)
+        self._engine.connector.begin(self)
+        if self._endpoint.scheme == TLS:
+            self.state = _SECURING
+        self._admission.connect(self.not_connected)
+        if self.state is _SECURING:
+            self._secure()
+
+    def _secure(self, begun: bytes = b"") -> None:
+        """Begin the TLS handshake; `begun` are bytes that were read of it already."""
+        self.client.secure(self._engine.tls.listener(), self._engine.shared.tls_buffers(), begun)
+
+    def secured(self, transport: PeerTransport, certificate_name: str | None) -> None:
+        """Handle a TLS handshake that is done: the client may greet."""
+        if transport is self.client and self.state is _SECURING:
+            self.connection.is_tls = True
+            self.connection.certificate_name = certificate_name
+            self.state = _GREETING
+
+    def tls_failed(self, transport: PeerTransport, failure: TlsFailure, detail: str) -> None:
+        """End the session: TLS with one side failed."""
+        self._engine.counters.tls_failures[f"{transport.side} {failure}"] += 1
+        if transport is self.broker:
+            self._broker_tls_failed(BrokerTlsError(failure, detail))
+        else:
+            self.finish(SessionEnd(CloseReason.TLS_FAILED, f"{transport.side} {transport.address} {detail}"))
+
+    def _broker_tls_failed(self, error: BrokerTlsError) -> None:
+        """End the session as for a broker that is away; with TLS 1.3 a broker refuses a certificate only now."""
+        end = SessionEnd(
+            CloseReason.BROKER_UNREACHABLE, f"{self._engine.connector.scheme}://{self.connection.broker}: {error}"
+        )
+        if self._engine.connector.is_under_way(self):
+            self.not_connected(end)
+        else:
+            self.finish(end)
 
     def arrived(self, transport: PeerTransport, chunk: bytes) -> None:
         """Handle bytes of a transport that has no receiver: none yet, or none any more."""
@@ -574,9 +631,7 @@ class Session(TransportOwner):
             return
         self.state = _DIALLING
         self._log.role_found(self.connection, "lookup" if greeting.target is None else "data")
-        wanted = self._engine.connector.wanted(greeting.target)
-        self.connection.broker = wanted.address
-        self._engine.connector.dial(self, wanted, self.broker.protocol)
+        self._engine.connector.dial(self, greeting.target, self.broker)
         self._wait_for_broker()
 
     def _wait_for_broker(self) -> None:
@@ -588,7 +643,8 @@ class Session(TransportOwner):
         """Keep a blocked client for as long as a handshake may take."""
         self.state, self._last_word = SessionState.TURNED_AWAY, end
         reply = self._forward().to_client.writer.reply
-        self._turned_away = BlockedClientResponder(self._connect, self._blocked_by, reply, partial(self.finish, end))
+        leave, is_tls = partial(self.finish, end), self.connection.is_tls
+        self._turned_away = BlockedClientResponder(self._connect, self._blocked_by, reply, leave, is_tls=is_tls)
         self._refuse(self._take_rest())
 
     def _blocked_by(self) -> Rule | None:
@@ -654,7 +710,14 @@ class Session(TransportOwner):
         self.finish(SessionEnd(CloseReason.SHUTDOWN))
 
     def not_connected(self, end: SessionEnd) -> None:
-        """Tell the client why it may not stay, or that there is no broker for it, and end the session."""
+        """Tell the client why it may not stay, or that there is no broker for it, and end the session.
+
+        Before TLS stands, it cannot be told.
+        """
+        if self.state is _SECURING:
+            is_late = end.cause is CloseReason.HANDSHAKE_TIMEOUT
+            self.finish(SessionEnd(end.cause, f"{end.detail}: its TLS handshake is not over") if is_late else end)
+            return
         refusal = request_refused(NO_REQUEST, end.cause.error, f"{end.cause}: {end.detail}")
         if self.forwarding is None:
             self.client.writer.write_soon(refusal)
@@ -692,5 +755,12 @@ class Session(TransportOwner):
         self._engine.sessions.discard(self)
         for transport in (self.client, self.broker):
             transport.end_all_causes()
-            transport.close(0 if end.cause.is_at_once else self._engine.config.linger)
+            transport.close(self._patience(end.cause))
         self._log.ended(self.connection, end, (self.client.bytes_read, self.broker.bytes_read), self._started_at)
+
+    def _patience(self, cause: CloseReason) -> float:
+        """Return the seconds that a peer has to take what is left to be sent."""
+        if cause.is_at_once:
+            return 0
+        linger = self._engine.config.linger
+        return min(linger, ALERT_S) if cause is CloseReason.TLS_FAILED else linger

@@ -8,6 +8,7 @@ paused while there are reasons (`Throttled`). Bytes are written to the kernel at
 import asyncio
 import ctypes
 import socket
+import ssl
 from collections import deque
 from collections.abc import Callable
 from enum import StrEnum
@@ -22,6 +23,7 @@ from protocol.errors import ProtocolError
 from proxy.observe.counters import Counters
 from proxy.runtime import Heap
 from proxy.session.read_scheduler import AddressGroup, ReadScheduler, ResumeQueue
+from proxy.session.tls_transport import TlsBuffers, TlsFailure, TlsTransport
 
 LEAST_READ: Final = 256 * 1024
 STEPS: Final = 2
@@ -171,9 +173,16 @@ _LEFT = frozenset({7, 8})
 """TCP_CLOSE and TCP_CLOSE_WAIT, as Linux numbers a connection's states."""
 
 
+_MAPPED: Final = "::ffff:"
+"""Before an IPv4 address, the address of a peer that came by IPv4 to a socket of IPv6 (RFC 4291, section 2.5.5.2)."""
+
+
 def address_of(peername: object) -> str:
     """`host:port` of a socket's peer, or empty."""
-    return host_port(peername[0], peername[1]) if isinstance(peername, tuple) and len(peername) >= 2 else ""
+    if not isinstance(peername, tuple) or len(peername) < 2:
+        return ""
+    host: str = peername[0]
+    return host_port(host.removeprefix(_MAPPED) if "." in host else host, peername[1])
 
 
 def descriptor_of(transport: asyncio.BaseTransport) -> int:
@@ -472,8 +481,8 @@ def _set_limits(transport: asyncio.Transport) -> None:
 
 
 def _copy(transport: asyncio.Transport, part: Bytes, sent: int) -> None:
-    """Write the rest of a part to the transport; whole `bytes` objects as they are."""
-    if isinstance(part, bytes) and not sent:
+    """Write the rest of a part to the transport; as they are, whole `bytes` objects, and all that becomes records."""
+    if (isinstance(part, bytes) or isinstance(transport, TlsTransport)) and not sent:
         transport.write(part)
         return
     for at in range(sent, len(part), _COPIED_AT_ONCE):
@@ -495,7 +504,7 @@ class TransportContext:
         unsent: Watches whether clients take what is sent to them.
     """
 
-    __slots__ = ("buffer", "coalescer", "heap", "line", "reads", "unsent")
+    __slots__ = ("_tls", "buffer", "coalescer", "heap", "line", "reads", "unsent")
 
     def __init__(self, counters: Counters) -> None:
         self.heap = Heap()
@@ -504,6 +513,13 @@ class TransportContext:
         self.buffer = ReadBuffer()
         self.coalescer = WriteCoalescer()
         self.unsent = UnsentWatch()
+        self._tls: TlsBuffers | None = None
+
+    def tls_buffers(self) -> TlsBuffers:
+        """Return the memory that all TLS connections share; there is none before the first of them."""
+        if self._tls is None:
+            self._tls = TlsBuffers(self.buffer.data, self.buffer.views[-1])
+        return self._tls
 
 
 FULL_READS: Final = 8  # in a row, of the longest kind or where not all passes: then others have their turn
@@ -549,6 +565,12 @@ class TransportOwner:
     def opened(self, transport: "PeerTransport") -> None:
         """Handle a connection that was made."""
         transport.disown()
+
+    def secured(self, transport: "PeerTransport", certificate_name: str | None) -> None:
+        """Handle a TLS handshake that is done; the name is that of the peer's certificate, if it has one."""
+
+    def tls_failed(self, transport: "PeerTransport", failure: TlsFailure, detail: str) -> None:
+        """Handle TLS that failed; `detail` says what the peer does."""
 
     def half_closed(self, transport: "PeerTransport") -> None:
         """Handle the end of what the peer sends."""
@@ -625,6 +647,23 @@ class PeerTransport(Throttled):
         self.writer.open(self._transport)
         self.owner.opened(self)
 
+    def secure(self, context: ssl.SSLContext, buffers: TlsBuffers, begun: bytes = b"") -> None:
+        """Begin the TLS handshake with a client that has just connected; `begun` is what was read of it already."""
+        if self._transport is not None:
+            tls = TlsTransport(self, self, self._transport, context, buffers)
+            self._transport = cast("asyncio.Transport", tls)
+            self.writer.open(self._transport)
+            if begun:
+                tls.feed(begun)
+
+    def secured(self, tls: TlsTransport) -> None:
+        """Called by TLS when the handshake is done."""
+        self.owner.secured(self, tls.certificate_name)
+
+    def tls_failed(self, _tls: TlsTransport, failure: TlsFailure, detail: str) -> None:
+        """Called by TLS when it failed."""
+        self.owner.tls_failed(self, failure, detail)
+
     def data_received(self, data: bytes) -> None:
         """Not called, as there is a buffer; but the loop looks the name up, and a failed look-up costs it more."""
         raise NotImplementedError
@@ -663,6 +702,21 @@ class PeerTransport(Throttled):
                 self.yield_turn()
         if not receiver.passes:
             self._step = 0
+
+    def was_read(self) -> None:
+        """Called by TLS for a read of fewer bytes than could be read at once."""
+        self._full_reads = 0
+
+    def was_read_full(self) -> None:
+        """Called by TLS for a read of as many bytes as could be read at once; those reads do not grow."""
+        self._full_reads += 1
+        if self._full_reads == FULL_READS:
+            self._full_reads = 0
+            self.yield_turn()
+
+    def await_end(self) -> None:
+        """Called by TLS when it has read the end while this connection is not read: the end is told then."""
+        self._is_at_end = True
 
     def take(self, data: bytes, size: int) -> None:
         """Pass on the first `size` bytes of `data`, read now or before there was a receiver."""
@@ -783,7 +837,12 @@ class PeerTransport(Throttled):
 
     def descriptor(self) -> int:
         """Return the socket's descriptor; -1 if there is none, or if it does not show what can be read."""
-        return descriptor_of(self._transport) if self._transport is not None else -1
+        transport = self._transport
+        if transport is None:
+            return -1
+        if isinstance(transport, TlsTransport):
+            return transport.descriptor()
+        return descriptor_of(transport)
 
     def may_be_read(self) -> bool:
         """Return whether the peer is connected, has not ended its side, and no reason not to read exists."""

@@ -178,13 +178,13 @@ class Desk:
 
     def _connection(self, letter: Opened) -> Connection:
         """All streams of one connection share what stands for it."""
-        number, address, version, role = letter.whose
+        number, address, version, role, is_tls = letter.whose
         self.last_id = max(self.last_id, number)
         self._connection_of[letter.stream] = number
         self._streams_of[number] = self._streams_of.get(number, 0) + 1
         known = self._connections.get(number)
         if known is None:
-            known = self._connections[number] = Connection(number, address, version, role, "data")
+            known = self._connections[number] = Connection(number, address, version, role, "data", is_tls=is_tls)
         return known
 
     def _forget(self, stream: int) -> None:
@@ -304,8 +304,8 @@ class Desk:
 
 
 def _connection(whose: Whose) -> Connection:
-    number, address, version, client_role, role, broker = whose
-    return Connection(number, address, version, client_role, role, broker)
+    number, address, version, client_role, role, broker, is_tls = whose
+    return Connection(number, address, version, client_role, role, broker, is_tls=is_tls)
 
 
 def _told(key: Key) -> tuple[str, str, str]:

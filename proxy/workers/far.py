@@ -31,7 +31,7 @@ class FarRegistry:
         """A stream of `topic` begins."""
         whose = stream.connection
         assert isinstance(whose, Connection), "streams of a worker belong to its connections"
-        told = (whose.connection_id, whose.client_address, whose.client_version, whose.client_role)
+        told = (whose.connection_id, whose.client_address, whose.client_version, whose.client_role, whose.is_tls)
         self._deputy.open(stream, topic.full, told)
 
     def meter(self, stream: Stream, grant: Callable[[int], None]) -> None:

@@ -3,7 +3,7 @@
 from limiter.workers.letters import Letter, Report, Verdict
 from proxy.admission_control import Asked
 
-Whose = tuple[int, str, str, str, str, str]
+Whose = tuple[int, str, str, str, str, str, bool]
 """A connection: number, address, version, client's role, role, broker."""
 Stretch = tuple[int, int, int]
 """A `Span`: wall clock from and until, and how long."""
@@ -159,7 +159,24 @@ class Accepted(Letter, tag=60):
     number: int
 
 
+class CertificatesChanged(Letter, tag=61):
+    """The files of `tls` and `broker_tls` have changed: read them again, for new connections."""
+
+
 Up = Report | Ready | Told | Counted | Ended | Resumed | Refused | Hit | Here | Enter | Accepted | Left
 """What a worker says."""
-Down = Verdict | Hello | BlockAdded | BlockRemoved | Tell | Stop | Knock | Bounds | Admitted | NotAdmitted | Kept
+Down = (
+    Verdict
+    | Hello
+    | BlockAdded
+    | BlockRemoved
+    | Tell
+    | Stop
+    | Knock
+    | Bounds
+    | Admitted
+    | NotAdmitted
+    | Kept
+    | CertificatesChanged
+)
 """What its supervisor says."""

@@ -68,8 +68,8 @@ class Post:
         """Whether there is a worker that listens."""
         return self.desk is not None and self.desk.is_listening
 
-    async def start(self, listen: Endpoint) -> None:
-        """Have a worker listen at this endpoint from now on."""
+    async def start(self, listen: tuple[Endpoint, ...]) -> None:
+        """Have a worker listen at these endpoints from now on."""
         self._listen = listen
         self._tasks.start(self._keep(), f"worker {self.index}")
 

@@ -15,8 +15,9 @@ from protocol.endpoint import Endpoint
 from proxy.blocking.rules import Key
 from proxy.near_engine import NearEngine
 from proxy.observe.access_log import AccessLog
+from proxy.server import serves_both
 from proxy.workers.desk import Desk
-from proxy.workers.letters import Kept
+from proxy.workers.letters import CertificatesChanged, Kept
 from proxy.workers.limiter_memory import LimiterMemory
 from proxy.workers.post import Post
 
@@ -40,7 +41,7 @@ class Supervisor:
         self._court = Court(engine.rate_limiter, self._recall)
         self._posts = [Post(index, engine, self._new_desk) for index in range(engine.config.workers)]
         self._memory = LimiterMemory(engine.config.workers, engine.registry.owes_now, self._tell)
-        self._reserved: socket.socket | None = None
+        self._reserved: list[socket.socket] = []
         engine.registry.wired = self._wired
         engine.registry.tuned = self._tuned
         engine.kept = self._memory.add
@@ -48,16 +49,18 @@ class Supervisor:
         engine.admission.changed = self._bounds_changed
 
     async def start(self) -> str:
-        """Start all; returns the address on which they listen, with the port that the system chose for port 0.
+        """Start all; returns each address on which they listen, with the port that the system chose for port 0.
 
         Raises:
-            OSError: If the address cannot be had, or a worker does not come up.
+            OSError: If an address cannot be had, or a worker does not come up.
         """
         listen = self._engine.config.listen
-        self._reserved = _reserve(listen.host, listen.port)
-        host, port = self._reserved.getsockname()[:2]
-        reserved = Endpoint(listen.scheme, host, port)
-        await asyncio.gather(*(post.start(reserved) for post in self._posts))
+        reserved = []
+        for endpoint in listen:
+            self._reserved.append(_reserve(endpoint, is_of_both=serves_both(endpoint, listen)))
+            host, port = self._reserved[-1].getsockname()[:2]
+            reserved.append(Endpoint(endpoint.scheme, host, port))
+        await asyncio.gather(*(post.start(tuple(reserved)) for post in self._posts))
         for post in self._posts:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(post.up.wait(), START_S)
@@ -65,14 +68,19 @@ class Supervisor:
                 why = post.why or f"it is not there within {START_S:g} s"
                 await self.stop(0)
                 raise OSError(f"worker {post.index} does not come up: {why}")
-        return listen._replace(port=port).address
+        return ", ".join(endpoint._replace(port=at.port).address for endpoint, at in zip(listen, reserved, strict=True))
 
     async def stop(self, patience_s: float) -> None:
         """Have all workers end their sessions, and wait for what is left to be sent."""
         await asyncio.gather(*(post.stop(patience_s) for post in self._posts))
-        if self._reserved is not None:
-            self._reserved.close()
-            self._reserved = None
+        reserved, self._reserved = self._reserved, []
+        for each in reserved:
+            each.close()
+
+    def certificates_changed(self) -> None:
+        """Have all workers read the files of TLS again, which have just been read here."""
+        for desk in self._desks():
+            desk.channel.send([CertificatesChanged()])
 
     async def settle(self) -> None:
         """Have all workers tell what they have counted, because somebody wants to see it."""
@@ -111,13 +119,14 @@ class Supervisor:
             desk.channel.send([desk.bounds()])
 
 
-def _reserve(host: str, port: int) -> socket.socket:
+def _reserve(endpoint: Endpoint, *, is_of_both: bool) -> socket.socket:
     """A socket that is bound and does not listen: the port stays this proxy's while workers come and go."""
-    family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    family, kind, proto, _, address = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)[0]
     reserved = socket.socket(family, kind, proto)
     try:
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        _refuse_strangers(family, address)
+        _say_which(reserved, is_of_both=is_of_both)
+        _refuse_strangers(family, address, is_of_both=is_of_both)
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         reserved.bind(address)
     except OSError:
@@ -126,7 +135,13 @@ def _reserve(host: str, port: int) -> socket.socket:
     return reserved
 
 
-def _refuse_strangers(family: int, address: tuple[object, ...]) -> None:
+def _say_which(of_ipv6: socket.socket, *, is_of_both: bool) -> None:
+    """Have a socket of IPv6 take IPv4 as well, or not; else the system decides."""
+    if of_ipv6.family == socket.AF_INET6:
+        of_ipv6.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not is_of_both)
+
+
+def _refuse_strangers(family: int, address: tuple[object, ...], *, is_of_both: bool) -> None:
     """Another proxy of the same user could share the port, and each would let its limits through.
 
     Without SO_REUSEPORT the port cannot be had while anybody listens there.
@@ -135,4 +150,5 @@ def _refuse_strangers(family: int, address: tuple[object, ...]) -> None:
         return
     with socket.socket(family, socket.SOCK_STREAM) as alone:
         alone.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _say_which(alone, is_of_both=is_of_both)
         alone.bind(address)

@@ -80,6 +80,7 @@ def whose_of(connection: Connection) -> Whose:
         connection.client_role,
         connection.role,
         connection.broker,
+        connection.is_tls,
     )
 
 

@@ -14,7 +14,7 @@ from limiter.workers.deputy import Deputy
 from limiter.workers.letters import Letter, Verdict
 from proxy.blocking.blocklist import Order
 from proxy.blocking.rules import Key, Kind
-from proxy.config.model import Config
+from proxy.config.model import Config, ConfigError
 from proxy.observe.counters import Counters
 from proxy.observe.operator_log import set_up_operator_log
 from proxy.runtime import Searches, Tasks, keep_for_ever, paused_collector, set_up_runtime
@@ -28,6 +28,7 @@ from proxy.workers.letters import (
     BlockAdded,
     BlockRemoved,
     Bounds,
+    CertificatesChanged,
     Down,
     Hello,
     Here,
@@ -68,6 +69,7 @@ class Worker:
         self._kept: dict[str, int] = {}
         self._elsewhere = (0, 0, 0, 0, 0)
         self._tasks = Tasks()
+        self._reading = asyncio.Lock()
         self._deputy: Deputy
         self._engine: FarEngine
         self._server: Server
@@ -97,8 +99,8 @@ class Worker:
             case Hello():
                 self._set_up(letter)
                 self._tasks.start(self._or_end(self._start()), "start")
-            case BlockAdded() | BlockRemoved():
-                self._block(letter)
+            case BlockAdded() | BlockRemoved() | CertificatesChanged():
+                self._change(letter)
             case Bounds() | Admitted() | NotAdmitted():
                 self._admit(letter)
             case Kept():
@@ -112,6 +114,23 @@ class Worker:
                 self._tasks.start(self._or_end(self._stop()), "stop")
             case _:
                 self._obey(letter)
+
+    def _change(self, letter: BlockAdded | BlockRemoved | CertificatesChanged) -> None:
+        if isinstance(letter, CertificatesChanged):
+            self._tasks.start(self._read_certificates(), "read certificates")
+        else:
+            self._block(letter)
+
+    async def _read_certificates(self) -> None:
+        """What the supervisor could read is in force here, too; else, until the next change, what was."""
+        async with self._reading:
+            try:
+                take = await asyncio.to_thread(self._engine.tls.read_again)
+            except ConfigError as error:
+                for problem in error.problems:
+                    structlog.get_logger().error("certificates not reloaded", problem=problem)
+            else:
+                take()
 
     def _block(self, letter: BlockAdded | BlockRemoved) -> None:
         kind, name, within = letter.key

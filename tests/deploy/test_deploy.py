@@ -75,13 +75,13 @@ def test_the_parts_find_each_other():
     """Sluice names the broker's service, Prometheus names Sluice's, each at the port that is listened on."""
     config = load_config(ROOT / "deploy/sluice.yaml", {})
     scrape = yaml.safe_load((ROOT / "deploy/prometheus.yml").read_text())
-    assert str(config.broker) == "pulsar://broker:6650"
+    assert str(config.broker[0]) == "pulsar://broker:6650"
     assert "broker" in COMPOSE["services"]
     assert config.metrics is not None
     metrics_port = str(config.metrics.port)
     assert scrape["scrape_configs"][0]["static_configs"][0]["targets"] == [f"sluice:{metrics_port}"]
     published = [port.split(":")[-1] for port in COMPOSE["services"]["sluice"]["ports"]]
-    assert set(published) == {str(config.listen.port), metrics_port}
+    assert set(published) == {str(config.listen[0].port), metrics_port}
 
 
 def test_the_access_log_goes_where_the_image_lets_it_be_written():

@@ -11,12 +11,15 @@
 command's name only; `NOTHING` for silence. A failure lists what was expected and what came, by name.
 """
 
-from typing import Any, cast
+import contextlib
+import ssl
+from typing import Any, TypeVar, cast
 
 import msgspec
 from google.protobuf.message import Message
 
 from accesslog.record import Line
+from protocol.endpoint import Endpoint
 from protocol.frames import FrameCutter
 from protocol.pulsar_pb2 import CommandProducerSuccess
 from proxy.config.model import Config
@@ -86,9 +89,13 @@ class Peer:
 
     def heard(self) -> list[bytes]:
         """Whole frames since the last time."""
+        return list(self._cutter.feed(self.heard_bytes()))
+
+    def heard_bytes(self) -> bytes:
+        """What came since the last time."""
         data = bytes(self.transport.written)
         self.transport.written.clear()
-        return list(self._cutter.feed(data))
+        return data
 
     def heard_names(self) -> list[str]:
         return [name_of(frame) for frame in self.heard()]
@@ -166,6 +173,90 @@ class Broker(Peer):
         self._heard += [self._ids.as_asked(frame) for frame in super().heard()]
 
 
+class TlsClient(Peer):
+    """A client that speaks TLS with an OpenSSL of its own.
+
+    Attributes:
+        ssl: The client's end of TLS.
+        is_at_end: Whether it has heard close_notify.
+    """
+
+    def __init__(self, name: str, transport: FakeTransport, loop: ManualLoop, context: ssl.SSLContext) -> None:
+        super().__init__(name, transport, loop)
+        self.is_at_end = False
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.ssl = context.wrap_bio(self._incoming, self._outgoing, server_hostname="localhost")
+
+    def shake_hands(self) -> None:
+        """Do as much of the handshake as the proxy answers to.
+
+        Raises:
+            ssl.SSLError: If the client does not like what it hears.
+        """
+        while True:
+            is_done = self._tries_handshake()
+            self.send_records(self.records())
+            if is_done or not self._hear_records():
+                return
+
+    def records(self) -> bytes:
+        """What this client has to send."""
+        return self._outgoing.read()
+
+    def sealed(self, data: bytes) -> bytes:
+        """Records of these bytes."""
+        at = 0
+        while at < len(data):
+            at += self.ssl.write(data[at:])
+        return self.records()
+
+    def send_bytes(self, data: bytes) -> None:
+        self.send_records(self.sealed(data))
+
+    def send_records(self, records: bytes) -> None:
+        if records:
+            self._loop.run(self.transport.receive, records)
+
+    def close_notify(self) -> bytes:
+        """The record that says that this client sends no more."""
+        with contextlib.suppress(ssl.SSLWantReadError):
+            self.ssl.unwrap()
+        return self.records()
+
+    def heard_bytes(self) -> bytes:
+        """What came since the last time.
+
+        Raises:
+            ssl.SSLError: If the proxy sent an alert that is an error.
+        """
+        self._hear_records()
+        heard = b""
+        try:
+            while data := self.ssl.read(2**20):
+                heard += data
+            self.is_at_end = True
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLZeroReturnError:
+            self.is_at_end = True
+        return heard
+
+    def _tries_handshake(self) -> bool:
+        try:
+            self.ssl.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        return True
+
+    def _hear_records(self) -> bool:
+        data = super().heard_bytes()
+        self._incoming.write(data)
+        return bool(data)
+
+
+P = TypeVar("P", bound=Peer)
+
+
 class RecordingFiles:
     """The access log's files, kept in memory."""
 
@@ -225,13 +316,24 @@ class World:
 
     def client(self, address: str = "192.0.2.7") -> Peer:
         """A client connects."""
-        session = Session(self.engine, len(self.sessions) + 1, self.session_log, self.finished.append)
+        return self.connects(Peer("client", self._new_transport(address), self.loop), self.config.listen[0])
+
+    def tls_client(self, context: ssl.SSLContext, address: str = "192.0.2.7") -> "TlsClient":
+        """A client connects to the last address that is listened on, and has not begun its handshake."""
+        return self.connects(
+            TlsClient("client", self._new_transport(address), self.loop, context), self.config.listen[-1]
+        )
+
+    def connects(self, peer: P, endpoint: Endpoint) -> P:
+        """Let a client in that comes to this endpoint."""
+        session = Session(self.engine, len(self.sessions) + 1, self.session_log, self.finished.append, endpoint)
         self.sessions.append(session)
-        transport = self.loop.transports(self.loop, (address, 40_000 + len(self.sessions)))
-        peer = Peer("client", transport, self.loop)
         self._clients.append(peer)
-        self.loop.run(transport.connect, session.client)
+        self.loop.run(peer.transport.connect, session.client)
         return peer
+
+    def _new_transport(self, address: str) -> FakeTransport:
+        return self.loop.transports(self.loop, (address, 40_001 + len(self.sessions)))
 
     def dialled(self) -> Broker:
         """The broker that the proxy connected to last."""

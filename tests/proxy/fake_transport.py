@@ -112,6 +112,9 @@ class FakeTransport(asyncio.Transport):
     def get_protocol(self) -> Any:
         return self._protocol
 
+    def set_protocol(self, protocol: Any) -> None:
+        self._protocol = protocol
+
     def get_write_buffer_size(self) -> int:
         return len(self.unsent)
 

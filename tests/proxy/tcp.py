@@ -1,6 +1,7 @@
 """Real sockets on loopback, for the few tests that are about them."""
 
 import asyncio
+import ssl
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -32,10 +33,10 @@ class TcpPeer:
         return self._frames.pop(0)
 
 
-async def connect_to(address: str, whence: str | None = None) -> TcpPeer:
+async def connect_to(address: str, whence: str | None = None, tls: ssl.SSLContext | None = None) -> TcpPeer:
     host, _, port = address.rpartition(":")
     local = (whence, 0) if whence else None
-    return TcpPeer(*await asyncio.open_connection(host, int(port), local_addr=local))
+    return TcpPeer(*await asyncio.open_connection(host, int(port), local_addr=local, ssl=tls))
 
 
 def _answer(frame: bytes) -> bytes | None:
@@ -50,7 +51,9 @@ def _answer(frame: bytes) -> bytes | None:
 
 
 @asynccontextmanager
-async def broker_on_loopback(seen: Counter[str] | None = None, *, stores: bool = False) -> AsyncIterator[str]:
+async def broker_on_loopback(
+    seen: Counter[str] | None = None, *, stores: bool = False, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[str]:
     """A broker that lets clients, producers and consumers in and sends everything else back; gives its address.
 
     If it has `seen` to count the commands that come, it sends nothing else back; but receipts, if it `stores`.
@@ -70,7 +73,7 @@ async def broker_on_loopback(seen: Counter[str] | None = None, *, stores: bool =
                 assert split(frame)
         writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
     try:
         yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:

@@ -32,7 +32,7 @@ def test_serve_lays_the_flags_over_the_file(served: list[Config], tmp_path: Path
     result = runner.invoke(app, ["serve", "--config", str(path), *flags])
     assert result.exit_code == 0, result.output
     (config,) = served
-    assert (config.listen.address, str(config.broker), config.admin.address) == (
+    assert (config.listen[0].address, str(config.broker[0]), config.admin.address) == (
         "127.0.0.1:2",
         "pulsar://b:3",
         "127.0.0.1:4",
@@ -50,7 +50,11 @@ def test_serve_takes_file_and_values_from_the_environment_too(
     monkeypatch.setenv("SLUICE_ADMIN", "127.0.0.1:3")
     assert runner.invoke(app, ["serve", "--admin", "127.0.0.1:4"]).exit_code == 0
     (config,) = served
-    assert (config.listen.address, config.admin.address, config.proxy_id) == ("127.0.0.1:2", "127.0.0.1:4", "from-file")
+    assert (config.listen[0].address, config.admin.address, config.proxy_id) == (
+        "127.0.0.1:2",
+        "127.0.0.1:4",
+        "from-file",
+    )
 
 
 def test_check_looks_at_the_environment_too(tmp_path: Path) -> None:

@@ -23,12 +23,14 @@ class SluiceProcess:
         admin_url: Sluice's admin HTTP.
         access_log: Folder of the access log.
         process: None where the broker itself stands in (SLUICE_TEST_DIRECT=1).
+        tls_url: Where clients connect by TLS; empty without it.
     """
 
     service_url: str
     admin_url: str
     access_log: Path
     process: TetheredProcess | None
+    tls_url: str = ""
 
     @property
     def is_direct(self) -> bool:
@@ -53,26 +55,28 @@ class SluiceProcess:
         assert code == 0, f"sluice serve ended with code {code}\n{self.process.last_lines()}"
 
 
-def start_sluice(folder: Path, broker_url: str, config: dict[str, Any]) -> SluiceProcess:
-    """Start one on free ports and wait until it is ready."""
+def start_sluice(folder: Path, broker_url: str, config: dict[str, Any], *, ready_at: str = "/readyz") -> SluiceProcess:
+    """Start one on free ports, with TLS on one of them if it has a certificate, and wait until it is ready."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "sluice.yaml").write_text(yaml.safe_dump(config))
-    listen, admin = (f"127.0.0.1:{port}" for port in free_ports(0, 0))
+    listen, admin, tls = (f"127.0.0.1:{port}" for port in free_ports(0, 0, 0))
+    tls_url = f"pulsar+ssl://{tls}" if "tls" in config else ""
     access_log = folder / "access-log"
     command = [sys.executable, "-m", "sluice", "serve", "--config", str(folder / "sluice.yaml")]
+    command += ["--listen", tls_url] if tls_url else []
     command += ["--listen", listen, "--broker", broker_url, "--admin", admin, "--access-log", str(access_log)]
     process = TetheredProcess(command, folder / "sluice.log")
-    sluice = SluiceProcess(f"pulsar://{listen}", f"http://{admin}", access_log, process)
+    sluice = SluiceProcess(f"pulsar://{listen}", f"http://{admin}", access_log, process, tls_url)
     try:
-        _wait_ready(sluice, process)
+        _wait_ready(sluice, process, ready_at)
     except BaseException:
         process.kill()
         raise
     return sluice
 
 
-def _wait_ready(sluice: SluiceProcess, process: TetheredProcess) -> None:
-    is_ready = AdminClient(sluice.admin_url, timeout_s=5).is_ready
-    if not wait_until(lambda: process.exit_code is not None or is_ready(), _READY_TIMEOUT_S):
+def _wait_ready(sluice: SluiceProcess, process: TetheredProcess, ready_at: str) -> None:
+    admin = AdminClient(sluice.admin_url, timeout_s=5)
+    if not wait_until(lambda: process.exit_code is not None or admin.is_ready(ready_at), _READY_TIMEOUT_S):
         pytest.fail(f"not ready in time\n{process.last_lines()}")
     process.check_running()

@@ -19,6 +19,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from multidict import CIMultiDict
 from yarl import URL
 
+from adminrest.client import trusting
 from protocol.endpoint import Endpoint
 from proxy.admin.forwarding.paths import PREFIXES, why_not
 from proxy.admin.listener import connection_of
@@ -78,7 +79,7 @@ def allowed_targets(config: Config) -> Targets:
     """Return the allowed addresses: the url's, those of `brokers`, and clients' allowed brokers at the url's port."""
     section = config.admin_forward
     assert section.url is not None
-    hosts = (each.host for each in (config.broker, *config.allowed_brokers))
+    hosts = (each.host for each in (*config.broker, *config.allowed_brokers))
     patterns = (section.url._replace(host=host) for host in hosts)
     return Targets([section.url], (*section.brokers, *patterns), config.allowed_broker_networks)
 
@@ -149,9 +150,9 @@ def _result(name: str, host: str, port: int) -> ResolveResult:
 def _context(ca: Path | None) -> ssl.SSLContext:
     try:
         if ca is None:
-            return ssl.create_default_context()
+            return trusting()
         with reopenable(ca) as name:
-            return ssl.create_default_context(cafile=name)
+            return trusting(name)
     except ssl.SSLError:
         raise ConfigError([f"admin_forward.ca: {ca}: holds no certificate in PEM"]) from None
     except OSError as error:

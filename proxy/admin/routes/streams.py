@@ -80,6 +80,7 @@ class ShownStream(TypedDict):
     connection_id: int
     client_address: str
     client_role: str
+    client_tls: bool
     stream_id: int
     producer_name: str
     subscription: str
@@ -186,6 +187,7 @@ def view(stream: Stream, now: int) -> ShownStream:
         "connection_id": connection.connection_id,
         "client_address": connection.client_address,
         "client_role": connection.client_role,
+        "client_tls": connection.is_tls,
         "stream_id": name.stream_id,
         "producer_name": name.producer_name,
         "subscription": name.subscription,

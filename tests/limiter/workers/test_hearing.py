@@ -24,4 +24,4 @@ def test_every_letter_reaches_the_judge() -> None:
 def test_who_opens_a_stream_is_the_callers_business() -> None:
     judge = opened(None).workers[0].judge
     with pytest.raises(ValueError):
-        hear(judge, Opened(1, "publish", "x", 1, "", "", "", (1, "", "", "")), 0)
+        hear(judge, Opened(1, "publish", "x", 1, "", "", "", (1, "", "", "", False)), 0)

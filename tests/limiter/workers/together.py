@@ -19,7 +19,7 @@ from protocol.topic_name import parse_topic
 from tests.limiter.world import Governed, Telling
 
 DIRECTIONS: tuple[Direction, ...] = ("publish", "dispatch")
-WHOSE = (0, "127.0.0.1:1", "", "")
+WHOSE = (0, "127.0.0.1:1", "", "", False)
 
 
 class Bells:

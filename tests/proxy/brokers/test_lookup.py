@@ -16,29 +16,41 @@ def test_an_answer_through_the_proxy_names_the_broker_in_both_fields() -> None:
         broker_service_url_tls="pulsar+ssl://b:6651",
         authoritative=False,
     )
-    assert broker_in(found) == broker_at("b:6650")
-    answer = through_proxy(found, broker_in(found))
+    assert broker_in(found, "pulsar") == broker_at("b:6650")
+    assert broker_in(found, "pulsar+ssl") == broker_at("pulsar+ssl://b:6651")
+    answer = through_proxy(found, broker_in(found, "pulsar"), is_tls=False)
     assert answer.broker_service_url == answer.broker_service_url_tls == "pulsar://b:6650"
     assert answer.authoritative
     assert answer.proxy_through_service_url
 
 
+@pytest.mark.parametrize("reached_by", ["pulsar://b:6650", "pulsar+ssl://b:6650"])
+@pytest.mark.parametrize(("is_tls", "scheme"), [(False, "pulsar"), (True, "pulsar+ssl")])
+def test_the_answer_has_the_scheme_by_which_the_client_came_however_the_broker_is_reached(
+    reached_by: str, scheme: str, *, is_tls: bool
+) -> None:
+    answer = through_proxy(CommandLookupTopicResponse(request_id=1), broker_at(reached_by), is_tls=is_tls)
+    assert answer.broker_service_url == answer.broker_service_url_tls == f"{scheme}://b:6650"
+
+
 @pytest.mark.parametrize(
-    ("plain", "tls", "why"),
+    ("scheme", "plain", "tls", "why"),
     [
-        ("", "pulsar+ssl://b:6651", "the broker answers the lookup with 'pulsar+ssl://b:6651': Sluice speaks no TLS"),
-        ("", "", "the broker answers the lookup with '': is not host:port"),
-        ("pulsar://b:6650,c:6650", "", "the broker answers the lookup with 'pulsar://b:6650,c:6650': names several"),
+        ("pulsar", "", "pulsar+ssl://b:6651", "'pulsar+ssl://b:6651': no pulsar:// address is named"),
+        ("pulsar+ssl", "pulsar://b:6650", "", "'pulsar://b:6650': no pulsar+ssl:// address is named, by which"),
+        ("pulsar+ssl", "", "pulsar://b:6650", "'pulsar://b:6650': is no pulsar+ssl:// address, by which"),
+        ("pulsar", "", "", "'': is not host:port"),
+        ("pulsar", "pulsar://b:6650,c:6650", "", "'pulsar://b:6650,c:6650': names several"),
     ],
 )
 def test_a_broker_that_cannot_be_reached_is_told_to_the_client_and_not_passed_on(
-    plain: str, tls: str, why: str
+    scheme: str, plain: str, tls: str, why: str
 ) -> None:
     found = CommandLookupTopicResponse(request_id=99, response=CommandLookupTopicResponse.Connect)
     found.broker_service_url, found.broker_service_url_tls = plain, tls
     with pytest.raises(EndpointError) as refused:
-        broker_in(found)
+        broker_in(found, scheme)
     answer = no_broker_found(7, refused.value)
     assert (answer.request_id, answer.response) == (7, CommandLookupTopicResponse.Failed)
     assert answer.error == ServiceNotReady
-    assert answer.message.startswith(why)
+    assert answer.message.startswith(f"the broker answers the lookup with {why}")

@@ -28,7 +28,7 @@ def resolve(loop: ManualLoop, allowed: Targets, wanted: str) -> list[tuple[str, 
     return [(each.host, each.port) for each in task.result()]
 
 
-@pytest.mark.parametrize("text", ["pulsar+ssl://b:6651", "PULSAR+SSL://b:6651", "http://b:80", "b:1,c:1", "b:0", "b"])
+@pytest.mark.parametrize("text", ["PULSAR+SSL://b:6651", "tls://b:6651", "http://b:80", "b:1,c:1", "b:0", "b"])
 def test_a_broker_that_cannot_be_spoken_with_is_named_by_nobody(text: str) -> None:
     with pytest.raises(EndpointError, match="write "):
         broker_at(text)

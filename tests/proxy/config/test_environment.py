@@ -32,7 +32,7 @@ def test_a_variable_gives_its_key_a_value_as_the_file_does() -> None:
             "PATH": "/bin",
         },
     )
-    assert (config.listen.address, config.proxy_id, config.max_connections) == ("0.0.0.0:1", "123", 7)
+    assert (config.listen[0].address, config.proxy_id, config.max_connections) == ("0.0.0.0:1", "123", 7)
     assert (config.access_log.dir, config.access_log.rotate_size) == (Path("/logs"), 10_000_000)
     assert (config.linger, config.dispatch.preciseDispatcherFlowControl) == (0.5, True)
     assert config.admin_access.tokens == Path("tokens.yaml")
@@ -67,7 +67,7 @@ def test_flags_are_over_the_environment_and_that_over_the_file(tmp_path: Path) -
     path.write_text("listen: f:1\nadmin: localhost:1\nproxy_id: file\naccess_log: {dir: f, interval: 2s}\n")
     environment = {"SLUICE_LISTEN": "e:2", "SLUICE_ADMIN": "localhost:2", "SLUICE_ACCESS_LOG__DIR": "e"}
     config = load_config(path, {"listen": "l:3", "access_log": Path("flag")}, environment)
-    assert (config.listen.address, config.admin.address, config.proxy_id) == ("l:3", "localhost:2", "file")
+    assert (config.listen[0].address, config.admin.address, config.proxy_id) == ("l:3", "localhost:2", "file")
     assert (config.access_log.dir, config.access_log.interval) == (Path("flag"), 2.0)
 
 
@@ -118,6 +118,12 @@ def test_a_section_that_several_have_written_is_blamed_on_all(tmp_path: Path) ->
     (problem,) = problems(path, SLUICE_LIMITS__PROXY__PUBLISH__BURST_BYTES="5")
     assert problem.startswith(f"{path}, SLUICE_LIMITS__PROXY__PUBLISH__BURST_BYTES: limits.proxy.publish: ")
     assert "burst_bytes needs bytes" in problem
+
+
+def test_several_addresses_have_commas() -> None:
+    config = load_config(None, {}, {"SLUICE_BROKER": "pulsar://a:1, pulsar://b:1", "SLUICE_LISTEN": "[::]:1,b:1"})
+    assert [each.address for each in config.broker] == ["a:1", "b:1"]
+    assert [each.address for each in config.listen] == ["[::]:1", "b:1"]
 
 
 def test_an_admin_address_for_all_is_blamed_on_its_variable() -> None:

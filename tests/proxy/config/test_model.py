@@ -33,8 +33,34 @@ def path(tmp_path: Path) -> Path:
 def test_without_a_file_the_defaults_hold() -> None:
     config = load_config(None, {})
     assert config == Config()
-    assert (str(config.listen), str(config.admin)) == ("pulsar://127.0.0.1:6650", "http://127.0.0.1:8080")
+    assert (str(config.listen[0]), str(config.admin)) == ("pulsar://127.0.0.1:6650", "http://127.0.0.1:8080")
     assert config.access_log.dir is None
+
+
+def test_listen_and_broker_are_one_address_or_a_list_of_them(path: Path) -> None:
+    files = {"certificate": "a.pem", "key": "a.key"}
+    listen = ["0.0.0.0:1", "pulsar+ssl://[::]:2"]
+    path.write_text(
+        yaml.safe_dump({"listen": listen, "tls": files, "broker": ["pulsar+ssl://a:1", "pulsar+ssl://b:1"]})
+    )
+    config = load_config(path, {})
+    assert [str(each) for each in config.listen] == ["pulsar://0.0.0.0:1", "pulsar+ssl://[::]:2"]
+    assert [str(each) for each in config.broker] == ["pulsar+ssl://a:1", "pulsar+ssl://b:1"]
+    keys = {"listen", "tls", "broker"}
+    assert Config.model_validate_json(config.model_dump_json(include=keys)) == config
+
+
+def test_an_allowed_broker_without_a_scheme_is_reached_as_the_configured_one(path: Path) -> None:
+    path.write_text(yaml.safe_dump({"broker": "pulsar+ssl://a:1", "allowed_brokers": ["b-*:1", "pulsar+ssl://c:1"]}))
+    assert [str(each) for each in load_config(path, {}).allowed_brokers] == ["pulsar+ssl://b-*:1", "pulsar+ssl://c:1"]
+
+
+def test_clients_need_a_certificate_where_their_authority_is_named(path: Path) -> None:
+    tls = {"certificate": "a", "key": "b", "client_ca": "c"}
+    path.write_text(yaml.safe_dump({"listen": "pulsar+ssl://a:1", "tls": tls}))
+    config = load_config(path, {})
+    assert config.tls is not None
+    assert config.tls.asks_clients == "required"
 
 
 def test_an_empty_file_changes_nothing(path: Path) -> None:
@@ -46,7 +72,7 @@ def test_flags_override_the_file(path: Path) -> None:
     path.write_text(yaml.safe_dump({"listen": "0.0.0.0:1", "proxy_id": "a", "access_log": {"dir": "x", "interval": 5}}))
     flags = {"listen": "0.0.0.0:2", "broker": None, "admin": None, "access_log": Path("y")}
     config = load_config(path, flags)
-    assert config.listen.address == "0.0.0.0:2"
+    assert config.listen[0].address == "0.0.0.0:2"
     assert config.proxy_id == "a"
     assert config.access_log.dir == Path("y")
     assert config.access_log.interval == 5
@@ -64,13 +90,40 @@ def test_a_broken_section_is_told_though_a_flag_touches_it(path: Path) -> None:
         ({"listen": 6650}, "listen", "6650", "is not host:port"),
         ({"admin": "host:99999"}, "admin", "'host:99999'", "is not host:port"),
         ({"broker": "127.0.0.1:6650"}, "broker", "'127.0.0.1:6650'", "write it as pulsar://broker:6650"),
-        ({"broker": "pulsar+ssl://b:6651"}, "broker", "'pulsar+ssl://b:6651'", "speaks no TLS"),
+        ({"broker": ["pulsar://a:1", "pulsar+ssl://b:1"]}, "broker", "'pulsar+ssl://b:1'", "stand in one list"),
+        ({"broker": ["pulsar://a:1", "b:1"]}, "broker", "'b:1'", "has no scheme"),
+        ({"broker": ["pulsar://a:1", "pulsar://a:1"]}, "broker", "'pulsar://a:1'", "stands there twice"),
+        ({"broker": []}, "broker", "[]", "write one address at least, as pulsar://broker:6650"),
         ({"broker": "b:6651"}, "broker", "'b:6651'", "write it as pulsar://"),
-        ({"listen": "pulsar+ssl://0.0.0.0:6651"}, "listen", "'pulsar+ssl://0.0.0.0:6651'", "speaks no TLS"),
+        ({"listen": "pulsar+ssl://0.0.0.0:1"}, "tls", "pulsar+ssl://0.0.0.0:1", "set tls.certificate and tls.key"),
+        ({"listen": ["a:1", "b"]}, "listen", "'b'", "is not host:port; write it as 0.0.0.0:6650"),
+        ({"listen": ["a:1", "pulsar+ssl://a:1"]}, "listen", "a:1", "stands there twice"),
+        ({"tls": {"certificate": "a"}}, "tls.key", "", "must be given here"),
+        ({"tls": {"certificate": "a", "key": "b", "client_auth": "optional"}}, "tls", "'optional'", "needs client_ca"),
+        (
+            {"tls": {"certificate": "a", "key": "b", "client_ca": "c", "client_auth": "none"}},
+            "tls",
+            "'none'",
+            "client_ca is of no use with client_auth: none",
+        ),
+        (
+            {"tls": {"certificate": "a", "key": "b", "min_version": "TLSv1.1"}},
+            "tls.min_version",
+            "'TLSv1.1'",
+            "'TLSv1.2' or 'TLSv1.3'",
+        ),
+        ({"broker_tls": {"certificate": "a"}}, "broker_tls", "'a'", "certificate and key need each other"),
         ({"listen": "http://0.0.0.0:6651"}, "listen", "'http://0.0.0.0:6651'", "http:// is not taken here"),
         ({"admin": "https://127.0.0.1:1"}, "admin", "'https://127.0.0.1:1'", "admin_access.tls makes it HTTPS"),
         ({"metrics": "pulsar://127.0.0.1:1"}, "metrics", "'pulsar://127.0.0.1:1'", "pulsar:// is not taken here"),
-        ({"allowed_brokers": ["pulsar+ssl://b:1"]}, "allowed_brokers.0", "'pulsar+ssl://b:1'", "speaks no TLS"),
+        ({"allowed_brokers": ["pulsar+ssl://b:1"]}, "allowed_brokers", "pulsar+ssl://b:1", "write pulsar://b:1"),
+        (
+            {"broker": "pulsar+ssl://a:1", "allowed_brokers": ["pulsar://b:1"]},
+            "allowed_brokers",
+            "pulsar://b:1",
+            "write pulsar+ssl://b:1",
+        ),
+        ({"broker": "http://b:1"}, "broker", "'http://b:1'", "http:// is not taken here"),
         ({"broker": "pulsar://a:1,b:2"}, "broker", "'pulsar://a:1,b:2'", "names several hosts"),
         ({"broker": "pulsar://a:0"}, "broker", "'pulsar://a:0'", "port 0"),
         ({"allowed_brokers": ["*"]}, "allowed_brokers.0", "'*'", "is not host:port"),

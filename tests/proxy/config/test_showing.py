@@ -116,4 +116,4 @@ def test_a_source_with_a_strange_name_stays_on_its_line(tmp_path: Path) -> None:
     path.parent.mkdir(exist_ok=True)
     path.write_text("proxy_id: p")
     read = loaded_from(tmp_path, shown(load(path, {}, {}), with_defaults=False))
-    assert read.config.listen.address == "127.0.0.1:6650"
+    assert read.config.listen[0].address == "127.0.0.1:6650"

@@ -9,7 +9,7 @@ from proxy.config.values import (
     BrokerAddress,
     Count,
     HostName,
-    ListenAddress,
+    ListenAddresses,
     NamespaceName,
     NetworkName,
     ProxyId,
@@ -113,7 +113,7 @@ def test_a_count_with_blanks_around_it_is_no_longer_than_any_number() -> None:
         count.validate_python("5".rjust(81))
 
 
-@pytest.mark.parametrize("kind", [BrokerAddress, ListenAddress, HostName, NetworkName])
+@pytest.mark.parametrize("kind", [BrokerAddress, ListenAddresses, HostName, NetworkName])
 def test_no_address_is_longer_than_a_name_in_the_dns_with_its_port(kind: Any) -> None:
     with pytest.raises(ValueError, match="at most 300"):
         TypeAdapter[str](kind).validate_python("1" * 301)

@@ -10,7 +10,7 @@ from proxy.config.sections import AccessLogSettings, AdminAccess, AdminTls
 @pytest.mark.parametrize(
     ("model", "key", "kind", "default"),
     [
-        (Config, "listen", "HOST:PORT", "127.0.0.1:6650"),
+        (Config, "listen", "HOST:PORT, or a list", "127.0.0.1:6650"),
         (Config, "metrics", "HOST:PORT", None),
         (Config, "linger", "duration, above 0", "10s"),
         (Config, "max_connections", "integer, above 0", "10000"),

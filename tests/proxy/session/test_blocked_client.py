@@ -25,11 +25,12 @@ WHY = "role 'billing' is blocked by Sluice: too loud"
 class Client:
     """A client that is turned away."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_tls: bool = False) -> None:
         self.rule: Rule | None = Rule(read_key("role", "billing"), "too loud")
         self.heard: list[bytes] = []
         self.left = 0
-        self._turned_away = BlockedClientResponder(connect(), lambda: self.rule, self.heard.append, self._leave)
+        rule = lambda: self.rule  # noqa: E731
+        self._turned_away = BlockedClientResponder(connect(), rule, self.heard.append, self._leave, is_tls=is_tls)
 
     def _leave(self) -> None:
         self.left += 1

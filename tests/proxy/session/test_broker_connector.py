@@ -1,6 +1,5 @@
 """From clients' connections to the brokers'."""
 
-import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,8 +7,12 @@ import pytest
 
 from proxy.brokers.targets import Targets
 from proxy.config.model import Config
-from proxy.session.broker_connector import BrokerConnector
+from proxy.observe.connection import Connection
+from proxy.observe.counters import Counters
+from proxy.session.broker_connector import PASSED_OVER_S, BrokerConnector, BrokerRotation
 from proxy.session.events import CloseReason, SessionEnd
+from proxy.session.transport import PeerTransport, TransportContext, TransportOwner
+from proxy.tls import Certificates
 from tests.manual_clock import ManualClock
 from tests.proxy.endpoints import broker_at
 from tests.proxy.manual_loop import Dial, ManualLoop
@@ -19,10 +22,18 @@ class Client:
     """Who wants to be connected."""
 
     def __init__(self) -> None:
+        self.connection = Connection(1)
         self.ends: list[tuple[CloseReason, str]] = []
 
     def not_connected(self, end: SessionEnd) -> None:
         self.ends.append((end.cause, end.detail))
+
+
+class _Owner(TransportOwner):
+    """Keeps what it gets."""
+
+    def opened(self, transport: PeerTransport) -> None:
+        pass
 
 
 class Rig:
@@ -34,10 +45,14 @@ class Rig:
         self.loop.answers = self.dials.append
         self.client = Client()
         config = Config.model_validate({"broker": "pulsar://10.0.0.1:6650", **settings})
-        self.dialler = BrokerConnector(config, Targets([broker_at("10.0.0.1:6650"), broker_at("broker:6650")]))
+        targets, counters = Targets([*config.broker, broker_at("broker:6650")]), Counters()
+        shared = TransportContext(counters)
+        self.peer = PeerTransport("broker", _Owner(), shared)
+        self.dialler = BrokerConnector(config, targets, Certificates(config), shared, counters)
 
-    def dial(self, wanted: str, client: Client | None = None) -> None:
-        self.loop.run(self.dialler.dial, client or self.client, broker_at(wanted), asyncio.Protocol())
+    def dial(self, wanted: str | None, client: Client | None = None) -> None:
+        target = None if wanted is None else broker_at(wanted)
+        self.loop.run(self.dialler.dial, client or self.client, target, self.peer)
 
     def begin(self, client: Client | None = None) -> None:
         self.loop.run(self.dialler.begin, client or self.client)
@@ -53,9 +68,101 @@ def rig() -> Iterator[Rig]:
     rig.loop.close()
 
 
-def test_a_client_gets_the_broker_that_it_names_or_else_the_configured_one(rig: Rig) -> None:
-    assert rig.dialler.wanted(broker_at("b:1")) == broker_at("b:1")
-    assert rig.dialler.wanted(None) == broker_at("pulsar://10.0.0.1:6650")
+@pytest.mark.parametrize("named", [None, "10.0.0.1:6650", "pulsar+ssl://10.0.0.1:6650"])
+def test_a_client_gets_the_broker_that_it_names_or_else_the_configured_one(rig: Rig, named: str | None) -> None:
+    """By the scheme that all brokers are reached by: the client's says how it reaches the proxy."""
+    rig.dial(named)
+    assert [dial.address for dial in rig.dials] == [("10.0.0.1", 6650)]
+    assert rig.client.connection.broker == "10.0.0.1:6650"
+    rig.loop.run(rig.dials[0].accept)
+
+
+BROKERS = ["pulsar://10.0.0.1:6650", "pulsar://10.0.0.2:6650", "pulsar://10.0.0.3:6650"]
+
+
+@pytest.fixture
+def of_three() -> Iterator[Rig]:
+    rig = Rig(broker=BROKERS, connect_timeout="9s")
+    yield rig
+    rig.loop.settle()
+    assert not rig.loop.timers, "no timer is left"
+    assert not rig.loop.trouble
+    rig.loop.close()
+
+
+def test_dials_go_round_among_the_configured_brokers(of_three: Rig) -> None:
+    for _ in range(4):
+        of_three.dial(None)
+        of_three.loop.run(of_three.dials[-1].accept)
+    assert [host for dial in of_three.dials for host in dial.address[:1]] == [
+        "10.0.0.1",
+        "10.0.0.2",
+        "10.0.0.3",
+        "10.0.0.1",
+    ]
+
+
+def test_a_broker_that_refuses_is_passed_over_at_once_and_afterwards(of_three: Rig) -> None:
+    of_three.dial(None)
+    of_three.loop.run(of_three.dials[0].fail, OSError("refused"))
+    of_three.loop.run(of_three.dials[1].accept)
+    assert not of_three.client.ends
+    assert of_three.client.connection.broker == "10.0.0.2:6650"
+    for _ in range(4):
+        of_three.dial(None)
+        of_three.loop.run(of_three.dials[-1].accept)
+    assert "10.0.0.1" not in {dial.address[0] for dial in of_three.dials[1:]}
+
+
+def test_a_broker_that_is_silent_leaves_time_for_the_others(of_three: Rig) -> None:
+    of_three.dial(None)
+    of_three.loop.advance(2.8)
+    assert [dial.address[0] for dial in of_three.dials] == ["10.0.0.1", "10.0.0.2"]
+    of_three.loop.run(of_three.dials[1].accept)
+    assert of_three.dials[0].transport.is_closing()
+    assert not of_three.client.ends
+
+
+def test_where_none_answers_it_is_told_of_each_what_it_does(of_three: Rig) -> None:
+    silent = "no connection within 4.05 s"
+    of_three.dial(None)
+    of_three.loop.run(of_three.dials[0].fail, OSError("refused"))
+    of_three.loop.advance(8.5)
+    assert of_three.client.ends == [
+        (
+            CloseReason.BROKER_UNREACHABLE,
+            f"{BROKERS[0]}: refused; {BROKERS[1]}: {silent}; {BROKERS[2]}: {silent}",
+        )
+    ]
+
+
+def test_who_leaves_while_several_are_tried_leaves_no_dial_behind(of_three: Rig) -> None:
+    of_three.begin()
+    of_three.dial(None)
+    of_three.loop.run(of_three.dials[0].fail, OSError("refused"))
+    of_three.loop.run(of_three.dialler.give_up, of_three.client)
+    assert len(of_three.dials) == 2
+    assert of_three.dials[1].transport.is_closing()
+    assert not of_three.client.ends
+
+
+def test_of_clients_that_come_later_one_tries_the_broker_that_was_passed_over() -> None:
+    first, second = map(broker_at, BROKERS[:2])
+    rotation = BrokerRotation((first, second))
+    rotation.failed(first, 0)
+    assert [rotation.order(PASSED_OVER_S - 1)[0] for _ in range(3)] == [second] * 3
+    firsts = [rotation.order(PASSED_OVER_S)[0] for _ in range(4)]
+    assert firsts.count(first) == 1
+    rotation.answered(first)
+    assert {rotation.order(PASSED_OVER_S)[0] for _ in range(2)} == {first, second}
+
+
+def test_brokers_that_all_failed_are_tried_all_the_same() -> None:
+    brokers = tuple(map(broker_at, BROKERS))
+    rotation = BrokerRotation(brokers)
+    for each in brokers:
+        rotation.failed(each, 0)
+    assert sorted(rotation.order(1)) == sorted(brokers)
 
 
 def test_a_broker_that_answers_is_connected_and_nothing_is_said(rig: Rig) -> None:

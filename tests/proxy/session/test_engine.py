@@ -7,5 +7,5 @@ from proxy.session.engine import Engine
 
 def test_the_configured_broker_is_the_one_that_clients_may_reach() -> None:
     engine = Engine(Config(), Counters())
-    assert engine.targets.is_reachable(Config().broker)
+    assert engine.targets.is_reachable(Config().broker[0])
     assert engine.lookups.limit == Config().max_lookups_in_flight

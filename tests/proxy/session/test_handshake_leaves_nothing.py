@@ -66,7 +66,7 @@ def wants_a_broker_that_is_not_allowed(_world: World, client: Peer) -> None:
 
 
 def wants_what_is_no_address(_world: World, client: Peer) -> None:
-    client >> connect("pulsar+ssl://192.0.2.9:6651")
+    client >> connect("http://192.0.2.9:6651")
 
 
 def wants_a_name_that_leads_nowhere(_world: World, client: Peer) -> None:

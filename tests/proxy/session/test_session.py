@@ -256,7 +256,7 @@ def test_the_end_is_written_into_the_access_log_with_what_was_read(world: World)
 
 
 def test_a_client_that_the_loop_has_accepted_when_the_process_ends_is_closed(world: World) -> None:
-    session = Session(world.engine, 1, world.session_log, world.finished.append)
+    session = Session(world.engine, 1, world.session_log, world.finished.append, world.config.listen[0])
     world.sessions.append(session)
     world.loop.run(session.shut_down)
     transport = world.loop.transports(world.loop, ("192.0.2.7", 40_001))

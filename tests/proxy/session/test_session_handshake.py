@@ -261,7 +261,7 @@ def test_what_a_broker_says_before_it_is_greeted_never_counts_as_the_clients(wor
 
 
 def test_a_broker_that_comes_when_its_session_is_over_is_dropped_and_leaves_nothing(world: World) -> None:
-    session = Session(world.engine, 1, world.session_log, world.finished.append)
+    session = Session(world.engine, 1, world.session_log, world.finished.append, world.config.listen[0])
     world.sessions.append(session)
     client, broker = (world.loop.transports(world.loop, ("192.0.2.7", port)) for port in (40_001, 6650))
     world.loop.run(client.connect, session.client)

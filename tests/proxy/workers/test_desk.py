@@ -18,7 +18,7 @@ from proxy.workers.desk import Desk
 from proxy.workers.letters import Accepted, Admitted, Bounds, Counted, Enter, Left, NotAdmitted, Ready, Told
 from tests.proxy.wire import TOPIC
 
-WHOSE = (7, "10.0.0.1:99", "Pulsar-Java", "billing")
+WHOSE = (7, "10.0.0.1:99", "Pulsar-Java", "billing", False)
 
 
 class Office:

@@ -7,9 +7,11 @@ from proxy.workers.post import FIRST_PAUSE_S, IDS_APART, LONGEST_PAUSE_S, OF_SUP
 from tests.proxy.workers.apart import apart
 
 OTHERS = {
-    "listen": "127.0.0.1:7650",
+    "listen": ["127.0.0.1:7650", "pulsar+ssl://127.0.0.1:7651"],
+    "tls": {"certificate": "a.pem", "key": "a.key", "client_ca": "ca.pem"},
     "workers": 3,
-    "broker": "pulsar://broker:1",
+    "broker": ["pulsar+ssl://broker:1", "pulsar+ssl://broker:2"],
+    "broker_tls": {"server_name": "broker.example"},
     "allowed_brokers": ["broker-*:6650"],
     "allowed_broker_networks": ["10.0.0.0/8"],
     "handshake_timeout": 7,

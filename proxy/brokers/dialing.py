@@ -1,0 +1,79 @@
+"""Connections of Sluice's own to brokers: to follow redirected lookups, and to ask whether a broker is there."""
+
+import asyncio
+import ssl
+from functools import partial
+
+from protocol.endpoint import Endpoint
+from proxy.brokers.targets import TLS, Targets
+from proxy.observe.counters import Counters
+from proxy.session.tls_transport import TlsFailure, why_it_failed
+from proxy.tls import Certificates
+
+_PLAIN_PORT = "name its TLS port (brokerServicePortTls), or write broker as pulsar:// for its plain one"
+_REMEDIES = {
+    TlsFailure.CERTIFICATE_UNTRUSTED: "broker_tls.ca names who has signed it",
+    TlsFailure.CERTIFICATE_WRONG_NAME: "reach the broker by a name in it, or set broker_tls.server_name to one",
+    TlsFailure.CERTIFICATE_EXPIRED: "give the broker a new one",
+    TlsFailure.OWN_CERTIFICATE_REFUSED: "broker_tls.certificate must be one that the broker's "
+    "tlsTrustCertsFilePath has signed",
+    TlsFailure.NO_SHARED_CIPHER: "or else it wants a certificate: set broker_tls.certificate",
+    TlsFailure.PLAIN_BYTES: _PLAIN_PORT,
+    TlsFailure.LEFT: _PLAIN_PORT,
+}
+
+LEFT = "ends the connection when it is greeted by TLS"
+"""What a broker does on a port without TLS, where a greeting is the beginning of a frame that is too large."""
+
+
+class BrokerTlsError(OSError):
+    """TLS with a broker failed; the text says what the broker does, and the remedy."""
+
+    def __init__(self, failure: TlsFailure, detail: str) -> None:
+        what = "speaks no TLS" if failure is TlsFailure.PLAIN_BYTES else detail
+        remedy = _REMEDIES.get(failure)
+        super().__init__(f"{what}; {remedy}" if remedy else what)
+        self.failure = failure
+
+
+class NoneAnswersError(OSError):
+    """No configured broker answers; the text says of each why."""
+
+
+class BrokerDialer:
+    """Opens streams to brokers that are allowed, as all brokers are reached: with TLS or without.
+
+    Args:
+        targets: The allow-list.
+        tls: The contexts in force.
+        counters: Count TLS that failed.
+    """
+
+    def __init__(self, targets: Targets, tls: Certificates, counters: Counters) -> None:
+        self.targets = targets
+        self._tls = tls
+        self._counters = counters
+
+    async def open(self, broker: Endpoint, patience: float) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect to a broker within `patience` seconds.
+
+        Raises:
+            TargetRefusedError: If the broker is not allowed, or its name leads nowhere.
+            OSError: If it does not answer, or TLS fails.
+        """
+        connect = asyncio.open_connection
+        if broker.scheme == TLS:
+            name = self._tls.server_name(broker)
+            connect = partial(connect, ssl=self._tls.broker(), server_hostname=name)
+        try:
+            return await self.targets.connect(broker, connect, patience)
+        except ssl.SSLError as error:
+            raise self._counted(BrokerTlsError(*why_it_failed(error))) from None
+        except ConnectionResetError:
+            if broker.scheme != TLS:
+                raise
+            raise self._counted(BrokerTlsError(TlsFailure.LEFT, LEFT)) from None
+
+    def _counted(self, error: BrokerTlsError) -> BrokerTlsError:
+        self._counters.tls_failures[f"broker {error.failure}"] += 1
+        return error

@@ -1,0 +1,518 @@
+"""TLS on the connection of a session to its client or its broker: between the loop's transport and a `PeerTransport`.
+
+    kernel ══▶ raw transport ──records──▶ TlsTransport ──bytes──▶ PeerTransport
+           ◀══               ◀──records──              ◀──bytes──
+
+OpenSSL works on memory here (`ssl.MemoryBIO`), and nothing waits in this layer: all records that were read are opened
+at once, and all bytes that are written become records at once. So the raw socket shows what can be read, the raw
+transport's buffer is all that is unsent, and to pause the raw transport is to pause all. The loop's own TLS has none of
+the three, ends both directions when the peer ends one, and takes 256 KiB of addresses for each connection.
+
+    handshake ──▶ secured ──close_notify, or the end of what the peer sends──▶ at end, may still be written to
+        └──────────┴─ broken, refused ─▶ failed: the alert is sent, what comes is discarded, closed
+"""
+
+import asyncio
+import contextlib
+import ssl
+from enum import StrEnum
+from typing import Any, Final, Protocol, cast
+
+from protocol.sniff import foreign_protocol
+from proxy.session.read_scheduler import AddressGroup, Reader
+
+MOST_RECORDS: Final = 256 * 1024
+"""Bytes of records that are read at once."""
+_RECORD: Final = 16 * 1024
+"""Most bytes in a record (RFC 8446, section 5.1)."""
+_SEALED_AT_ONCE: Final = 4 * _RECORD
+"""Bytes whose records are given to the raw transport in one piece, which is no new memory of the system."""
+_MOST_ANSWERS: Final = 64 * 1024
+"""Bytes that OpenSSL answers by itself (KeyUpdate) to a peer that never takes all that is sent: nobody else bounds
+these."""
+_MOST_DISCARDED: Final = 64 * 1024
+"""Bytes that a peer may still send after its TLS failed, so that it finds the alert and no reset."""
+_FIRST_RECORDS: Final = (0x15, 0x16)
+"""An alert, with which a server may refuse, and the handshake."""
+
+
+class TlsFailure(StrEnum):
+    """The reason why TLS failed: a label of `sluice_tls_failures_total`."""
+
+    PLAIN_BYTES = "plain_bytes"
+    """The peer does not speak TLS."""
+    NO_SHARED_VERSION = "no_shared_version"
+    NO_SHARED_CIPHER = "no_shared_cipher"
+    NO_CERTIFICATE = "no_certificate"
+    """The peer shows no certificate, which it must."""
+    CERTIFICATE_EXPIRED = "certificate_expired"
+    CERTIFICATE_WRONG_NAME = "certificate_wrong_name"
+    """The certificate of a broker is for another name than the broker is reached by."""
+    CERTIFICATE_UNTRUSTED = "certificate_untrusted"
+    """The peer's certificate is signed by an unknown authority, or is not valid for another reason."""
+    OWN_CERTIFICATE_REFUSED = "own_certificate_refused"
+    """The peer does not accept Sluice's certificate."""
+    LEFT = "left"
+    """The peer left in the middle of the handshake."""
+    BROKEN = "broken"
+    """Anything else that TLS does not allow."""
+
+
+_VERDICTS: Final = {
+    10: TlsFailure.CERTIFICATE_EXPIRED,
+    62: TlsFailure.CERTIFICATE_WRONG_NAME,
+    64: TlsFailure.CERTIFICATE_WRONG_NAME,
+}
+"""X509_V_ERR_CERT_HAS_EXPIRED, _HOSTNAME_MISMATCH and _IP_ADDRESS_MISMATCH; all others are distrust."""
+_REASONS: Final = {
+    "UNSUPPORTED_PROTOCOL": TlsFailure.NO_SHARED_VERSION,
+    "VERSION_TOO_LOW": TlsFailure.NO_SHARED_VERSION,
+    "WRONG_VERSION_NUMBER": TlsFailure.NO_SHARED_VERSION,
+    "WRONG_SSL_VERSION": TlsFailure.NO_SHARED_VERSION,
+    "UNKNOWN_PROTOCOL": TlsFailure.NO_SHARED_VERSION,
+    "ALERT_PROTOCOL_VERSION": TlsFailure.NO_SHARED_VERSION,
+    "NO_SHARED_CIPHER": TlsFailure.NO_SHARED_CIPHER,
+    "NO_SHARED_SIGNATURE_ALGORITHMS": TlsFailure.NO_SHARED_CIPHER,
+    "NO_SUITABLE_SIGNATURE_ALGORITHM": TlsFailure.NO_SHARED_CIPHER,
+    "NO_SUITABLE_GROUPS": TlsFailure.NO_SHARED_CIPHER,
+    "ALERT_INSUFFICIENT_SECURITY": TlsFailure.NO_SHARED_CIPHER,
+    "ALERT_HANDSHAKE_FAILURE": TlsFailure.NO_SHARED_CIPHER,
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": TlsFailure.NO_CERTIFICATE,
+    "ALERT_UNKNOWN_CA": TlsFailure.OWN_CERTIFICATE_REFUSED,
+    "ALERT_BAD_CERTIFICATE": TlsFailure.OWN_CERTIFICATE_REFUSED,
+    "ALERT_CERTIFICATE_UNKNOWN": TlsFailure.OWN_CERTIFICATE_REFUSED,
+    "ALERT_CERTIFICATE_EXPIRED": TlsFailure.OWN_CERTIFICATE_REFUSED,
+    "ALERT_CERTIFICATE_REVOKED": TlsFailure.OWN_CERTIFICATE_REFUSED,
+    "ALERT_UNSUPPORTED_CERTIFICATE": TlsFailure.OWN_CERTIFICATE_REFUSED,
+    "ALERT_CERTIFICATE_REQUIRED": TlsFailure.OWN_CERTIFICATE_REFUSED,
+}
+"""OpenSSL's reasons, those that peers tell without the version that stands before them."""
+_WORDS: Final = {
+    TlsFailure.NO_SHARED_VERSION: "speaks no version of TLS that is allowed",
+    TlsFailure.NO_SHARED_CIPHER: "offers no cipher, curve or signature that is allowed",
+    TlsFailure.NO_CERTIFICATE: "shows no certificate",
+    TlsFailure.CERTIFICATE_EXPIRED: "shows a certificate that has expired",
+    TlsFailure.CERTIFICATE_WRONG_NAME: "shows a certificate for another name",
+    TlsFailure.CERTIFICATE_UNTRUSTED: "shows a certificate that is not trusted",
+    TlsFailure.OWN_CERTIFICATE_REFUSED: "does not accept the certificate that it is shown",
+    TlsFailure.BROKEN: "breaks TLS",
+}
+
+
+def why_it_failed(error: ssl.SSLError) -> tuple[TlsFailure, str]:
+    """Return the kind of failure of a peer that OpenSSL met with `error`, and a sentence about the peer."""
+    reason = (getattr(error, "reason", None) or "").strip()
+    if isinstance(error, ssl.SSLCertVerificationError):
+        failure = _VERDICTS.get(error.verify_code, TlsFailure.CERTIFICATE_UNTRUSTED)
+        return failure, f"{_WORDS[failure]}: {error.verify_message}"
+    _, alert, told = reason.partition("ALERT_")
+    failure = _REASONS.get(f"{alert}{told}" if alert else reason, TlsFailure.BROKEN)
+    return failure, f"{_WORDS[failure]}: {reason.lower().replace('_', ' ') or error}"
+
+
+def _why_no_tls(first_bytes: bytes) -> str:
+    foreign = foreign_protocol(first_bytes)
+    if foreign is not None:
+        return f"speaks no TLS: {foreign}"
+    return "speaks no TLS on a port that does: use pulsar+ssl://, not pulsar://, for this address"
+
+
+class TlsBuffers:
+    """The memory that all TLS connections of a process share: nothing of a connection stays here between two calls.
+
+    OpenSSL keeps the beginning of a record that is not complete by itself. A `MemoryBIO` keeps the memory that it once
+    needed; one for each of thousands of connections would be most of what an idle connection takes.
+
+    Args:
+        data: Memory for what is opened; the bytes of one read are at its beginning.
+        view: A writable view of the same memory, longer than any read by a record.
+
+    Attributes:
+        records: Where records are read into.
+        incoming, outgoing: What OpenSSL reads from and writes to.
+    """
+
+    def __init__(self, data: bytes, view: memoryview) -> None:
+        self.data = data
+        self.view = view
+        self.records = memoryview(bytearray(MOST_RECORDS))
+        self.incoming = ssl.MemoryBIO()
+        self.outgoing = ssl.MemoryBIO()
+
+
+class Keeper(Protocol):
+    """Is told how a handshake ends, and of the connection's end."""
+
+    def secured(self, tls: "TlsTransport") -> None:
+        """The handshake is done."""
+
+    def tls_failed(self, tls: "TlsTransport", failure: TlsFailure, detail: str) -> None:
+        """TLS failed; the alert is sent, and nothing more is read or written."""
+
+    def eof_received(self) -> bool:
+        """The peer sends no more."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is gone."""
+
+
+class Secured(Keeper, Reader, Protocol):
+    """The transport of a session that has TLS: a `PeerTransport`."""
+
+    group: AddressGroup | None
+    bytes_read: int
+
+    def take(self, data: bytes, size: int) -> None:
+        """Take the first `size` bytes of `data`."""
+
+    def is_throttled(self) -> bool:
+        """Return whether it is not to be read, for some reason."""
+
+    def was_read_full(self) -> None:
+        """Take note of a read of as many bytes as could be read at once."""
+
+    def was_read(self) -> None:
+        """Take note of a read of fewer bytes."""
+
+    def await_end(self) -> None:
+        """All is read; `eof_received` is called once reading goes on."""
+
+    def pause_writing(self) -> None:
+        """The write buffer is full."""
+
+    def resume_writing(self) -> None:
+        """The write buffer has room again."""
+
+
+class TlsTransport:
+    """TLS over a connected transport: to the loop a buffered protocol, to the `PeerTransport` a transport.
+
+    As long as the handshake is not done, what is written is discarded, and `close` says nothing.
+
+    Args:
+        peer: Takes and writes the bytes.
+        keeper: Told how the handshake ends; the peer itself, or whoever gives it its connection.
+        raw: The connected transport; this object becomes its protocol.
+        context: Certificates, versions and ciphers.
+        buffers: The memory that is shared.
+        server_name: Of a server, the name that is asked for and must be in its certificate; None to be the server.
+    """
+
+    __slots__ = (
+        "_answered",
+        "_buffers",
+        "_context",
+        "_discarded",
+        "_has_begun",
+        "_is_at_end",
+        "_is_closing",
+        "_is_end_owed",
+        "_is_failed",
+        "_is_secured",
+        "_is_shut",
+        "_keeper",
+        "_peer",
+        "_raw",
+        "_ssl",
+    )
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
+        self,
+        peer: Secured,
+        keeper: Keeper,
+        raw: asyncio.Transport,
+        context: ssl.SSLContext,
+        buffers: TlsBuffers,
+        server_name: str | None = None,
+        *,
+        is_server: bool = True,
+    ) -> None:
+        self._peer = peer
+        self._keeper = keeper
+        self._raw = raw
+        self._context = context
+        self._buffers = buffers
+        self._ssl = context.wrap_bio(buffers.incoming, buffers.outgoing, is_server, server_name)
+        self._has_begun = False
+        self._is_secured = False
+        self._is_failed = False
+        self._is_at_end = False
+        self._is_end_owed = False
+        self._is_shut = False
+        self._is_closing = False
+        self._answered = 0
+        self._discarded = 0
+        raw.set_protocol(cast("asyncio.BaseProtocol", self))
+        if not is_server:
+            self._go_on()
+
+    @property
+    def certificate_name(self) -> str | None:
+        """The common name of the peer's certificate, which has been verified; None without a certificate.
+
+        The last one, if there are several, which is the first of the name as Java writes it.
+
+        Source: org.apache.pulsar.broker.authentication.AuthenticationProviderTls
+        """
+        certificate: Any = self._ssl.getpeercert() or {}
+        names = [value for part in certificate.get("subject", ()) for kind, value in part if kind == "commonName"]
+        return str(names[-1]) if names else None
+
+    def descriptor(self) -> int:
+        """Return the raw socket's descriptor, which shows what can be read: nothing that was read is left here."""
+        connection = self._raw.get_extra_info("socket")
+        return -1 if connection is None else cast("int", connection.fileno())
+
+    # ---- for the loop: the protocol of the raw transport
+
+    def data_received(self, data: bytes) -> None:
+        """Not called, as there is a buffer; but the loop looks the name up."""
+        raise NotImplementedError
+
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        """Return the memory to read into."""
+        return self._buffers.records
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Handle `nbytes` bytes of records that were read."""
+        peer = self._peer
+        if self._is_closing or self._is_at_end:
+            self._discard(nbytes)
+            return
+        group = peer.group
+        if group is not None and group.is_crowded:
+            began = group.begin(peer)
+            self.feed(self._buffers.records[:nbytes])
+            group.end(peer, began)
+        else:
+            self.feed(self._buffers.records[:nbytes])
+        if nbytes < MOST_RECORDS:
+            peer.was_read()
+        else:
+            peer.was_read_full()
+
+    def eof_received(self) -> bool:
+        """Handle the end of what the peer sends, with close_notify before it or without.
+
+        Without one it may have been cut off on its way. That is as harmless as it is without TLS: frames have a length,
+        and the beginning of one goes nowhere.
+        """
+        if self._is_failed or self._is_closing:
+            return False
+        if self._is_secured:
+            self._end_came()
+        elif self._has_begun:
+            self._fail(TlsFailure.LEFT, "left in the middle of the handshake")
+        else:
+            self._keeper.eof_received()
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Handle the end of the connection."""
+        if self._has_begun and not (self._is_secured or self._is_failed or self._is_closing):
+            self._fail(TlsFailure.LEFT, f"left in the middle of the handshake{f': {exc}' if exc else ''}")
+        self._is_closing = True
+        self._keeper.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Handle a write buffer that is full."""
+        if self._is_secured:
+            self._peer.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Handle a write buffer that has room again."""
+        if self._is_secured:
+            self._peer.resume_writing()
+
+    # ---- records
+
+    def feed(self, records: bytes | memoryview) -> None:
+        """Open these records, and those parts of one that came before."""
+        if not self._has_begun:
+            self._has_begun = True
+            if records[0] not in _FIRST_RECORDS:
+                self._fail(TlsFailure.PLAIN_BYTES, _why_no_tls(bytes(records[:8])))
+                return
+        self._buffers.incoming.write(records)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Do what can be done with what has come, and leave nothing in what is shared before anybody is told."""
+        was_secured = self._is_secured
+        opened, is_end, error = self._open()
+        self._answer()
+        if self._is_secured and not was_secured:
+            keeper, self._keeper = self._keeper, self._peer
+            keeper.secured(self)
+        if opened and not self._is_closing:
+            self._peer.bytes_read += opened
+            self._peer.take(self._buffers.data, opened)
+        if not self._is_closing:
+            self._conclude(error, is_end=is_end)
+
+    def _open(self) -> tuple[int, bool, ssl.SSLError | None]:
+        """Go on with the handshake, and open all complete records behind it.
+
+        Returns:
+            The number of bytes, whether the peer sends no more behind them, and the error that stands there instead.
+        """
+        incoming, view = self._buffers.incoming, self._buffers.view
+        read: Any = self._ssl.read  # compiled, it is held to typeshed's types, which know no memoryview here
+        opened, is_end, error = 0, False, None
+        try:
+            if not self._is_secured:
+                self._ssl.do_handshake()
+                self._is_secured = True
+            while incoming.pending and not is_end:
+                size: int = read(_RECORD, view[opened:])
+                opened += size
+                is_end = size == 0
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLZeroReturnError:  # as the end, where close_notify has been said here, too
+            is_end = True
+        except ssl.SSLError as broken:
+            error = broken
+        if incoming.pending:
+            incoming.read()
+        return opened, is_end, error
+
+    def _answer(self) -> None:
+        """Send what OpenSSL says by itself, and count what the peer does not take of it."""
+        if self._buffers.outgoing.pending:
+            if self._raw.get_write_buffer_size() == 0:
+                self._answered = 0
+            self._answered += self._send()
+
+    def _conclude(self, error: ssl.SSLError | None, *, is_end: bool) -> None:
+        if error is not None:
+            self._fail(*why_it_failed(error))
+        elif self._answered > _MOST_ANSWERS:
+            self._fail(TlsFailure.BROKEN, "has OpenSSL answer, and does not take the answers")
+        elif is_end:
+            self._end_came()
+
+    def _send(self) -> int:
+        """Send the records that are made; returns their size."""
+        records = self._buffers.outgoing.read()
+        if not self._is_shut:
+            self._raw.write(records)
+        return len(records)
+
+    def _end_came(self) -> None:
+        """Tell the peer transport that no more comes, behind all that came; while it is not read, once it is."""
+        if self._is_at_end:
+            return
+        self._is_at_end = True
+        if self._peer.is_throttled():
+            self._is_end_owed = True
+            self._peer.await_end()
+        else:
+            self._peer.eof_received()
+
+    def _tell_end(self) -> None:
+        if self._is_end_owed and not self._is_closing and not self._peer.is_throttled():
+            self._is_end_owed = False
+            self._peer.eof_received()
+
+    def _fail(self, failure: TlsFailure, detail: str) -> None:
+        if self._is_failed:
+            return
+        self._is_failed = True
+        self._keeper.tls_failed(self, failure, detail)
+
+    def _discard(self, size: int) -> None:
+        """Read on for a while behind a failure: where bytes are left unread, the kernel resets the connection."""
+        self._discarded += size
+        if self._discarded > _MOST_DISCARDED:
+            self._raw.abort()
+
+    # ---- for the `PeerTransport`: a transport
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Make records of these bytes and send them; the memory of a view may change after this."""
+        if not self._is_secured or self._is_shut or self._is_closing or not data:
+            return
+        try:
+            if len(data) <= _RECORD:
+                self._ssl.write(data)
+            else:
+                self._seal(memoryview(data))
+        except ssl.SSLError as error:
+            self._buffers.outgoing.read()
+            self._fail(*why_it_failed(error))
+            return
+        self._send()
+
+    def _seal(self, data: memoryview) -> None:
+        """Make records of many bytes; the last of them are still to be sent."""
+        at, unsent, size = 0, 0, len(data)
+        while at < size:
+            if unsent >= _SEALED_AT_ONCE:
+                self._send()
+                unsent = 0
+            sealed = self._ssl.write(data[at : at + _RECORD])
+            at += sealed
+            unsent += sealed
+
+    def write_eof(self) -> None:
+        """Say close_notify: nothing more is written, and what the peer still sends is read."""
+        if self._is_secured and not self._is_closing:
+            self._shut()
+            self._raw.write_eof()
+
+    def _shut(self) -> None:
+        if not self._is_shut:
+            with contextlib.suppress(ssl.SSLError):  # it says so, and would wait for the peer's
+                self._ssl.unwrap()
+            self._send()
+            self._is_shut = True
+
+    def is_closing(self) -> bool:
+        """Return whether the connection is to end, or has ended."""
+        return self._is_closing or self._raw.is_closing()
+
+    def close(self) -> None:
+        """Send what is unsent and close_notify, then close; behind a failure, when the peer has taken the alert."""
+        if self._is_closing:
+            return
+        self._is_closing = True
+        if self._is_failed:
+            self._raw.write_eof()
+            self._raw.resume_reading()
+        elif self._is_secured:
+            self._shut()
+            self._raw.close()
+        else:
+            self._raw.abort()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._is_closing = True
+        self._raw.abort()
+
+    def pause_reading(self) -> None:
+        """Read no more; nothing that was read is left here."""
+        self._raw.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read on."""
+        self._raw.resume_reading()
+        if self._is_end_owed:
+            asyncio.get_running_loop().call_soon(self._tell_end)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Set when the peer transport is told that the buffer is full; the records count."""
+        self._raw.set_write_buffer_limits(high=high, low=low)
+
+    def get_write_buffer_size(self) -> int:
+        """Return the bytes of records that the kernel has not taken."""
+        return self._raw.get_write_buffer_size()
+
+    def get_protocol(self) -> Secured:
+        """Return the peer transport."""
+        return self._peer
+
+    def get_extra_info(self, name: str, default: object = None) -> Any:
+        """Return what is known of the connection: that it has a context, else what the raw transport says."""
+        return self._context if name == "sslcontext" else self._raw.get_extra_info(name, default)

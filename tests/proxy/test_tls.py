@@ -1,0 +1,312 @@
+"""The contexts of clients, brokers and callers of the admin: what their files may be, and what is said of others."""
+
+import ssl
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+from structlog.testing import capture_logs
+
+from adminrest.client import trusting
+from proxy.admin.auth import Authenticator
+from proxy.admin.rejections import RejectionLog
+from proxy.config.model import Config, ConfigError
+from proxy.config.sections import AdminAccess
+from proxy.tls import Certificates, Expiry, ExpiryLog
+from tests.proxy.certificates import Authority
+from tests.proxy.odd_files import ODD
+
+Files = Mapping[str, object]
+
+
+def of_clients(files: Files) -> Certificates:
+    more = {"client_auth": "required"} if "client_ca" in files else {}
+    return Certificates(Config.model_validate({"listen": "pulsar+ssl://127.0.0.1:0", "tls": {**files, **more}}))
+
+
+def of_brokers(files: Files) -> Certificates:
+    named = {"ca" if key == "client_ca" else key: file for key, file in files.items()}
+    return Certificates(Config.model_validate({"broker": "pulsar+ssl://b:6651", "broker_tls": named}))
+
+
+def of_admin(files: Files) -> Authenticator:
+    return Authenticator(AdminAccess.model_validate({"tls": files}), RejectionLog(Counter(), lambda: 0))
+
+
+SECTIONS: Mapping[str, tuple[Any, str]] = {
+    "tls": (of_clients, "client_ca"),
+    "broker_tls": (of_brokers, "ca"),
+    "admin_access.tls": (of_admin, "client_ca"),
+}
+"""What reads each section, and the key of its authorities."""
+
+
+@pytest.fixture(params=SECTIONS)
+def section(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def problems(section: str, files: Files) -> list[str]:
+    with pytest.raises(ConfigError) as refused:
+        SECTIONS[section][0](files)
+    return refused.value.problems
+
+
+def test_every_file_that_cannot_be_read_is_told_with_its_key(section: str, tmp_path: Path) -> None:
+    files = {key: tmp_path / key for key in ("certificate", "key", "client_ca")}
+    keys = ("certificate", "key", SECTIONS[section][1])
+    assert problems(section, files) == [
+        f"{section}.{key}: {path}: cannot be read: No such file or directory"
+        for key, path in zip(keys, files.values(), strict=True)
+    ]
+
+
+@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.parametrize("key", ["certificate", "key", "client_ca"])
+def test_what_is_no_regular_file_is_told_and_not_waited_for(
+    section: str, authority: Authority, tmp_path: Path, kind: str, key: str
+) -> None:
+    make, said = ODD[kind]
+    path = make(tmp_path / "file")
+    (problem,) = problems(section, {**authority.server(), key: path})
+    told = SECTIONS[section][1] if key == "client_ca" else key
+    assert problem.startswith(f"{section}.{told}: {path}: cannot be read: ")
+    assert said in problem
+
+
+def test_a_key_of_another_certificate_is_told(section: str, authority: Authority) -> None:
+    files = authority.server()
+    _, key = authority.sign("somebody")
+    (problem,) = problems(section, {**files, "key": key})
+    assert problem == (
+        f"{section}.key: {key}: is not the key of the certificate in {files['certificate']}; name the two of one pair"
+    )
+
+
+def test_a_key_with_a_password_is_told_and_nobody_is_asked_for_it(
+    section: str, authority: Authority, tmp_path: Path
+) -> None:
+    files, locked = authority.server(), tmp_path / "locked.key"
+    command = ["openssl", "ec", "-in", files["key"], "-aes256", "-passout", "pass:abcd", "-out", str(locked)]
+    subprocess.run(command, check=True, capture_output=True)
+    (problem,) = problems(section, {**files, "key": locked})
+    assert problem.startswith(f"{section}.key: {locked}: holds no private key in PEM without a password")
+
+
+@pytest.mark.parametrize("key", ["certificate", "key", "client_ca"])
+def test_what_is_no_pem_is_told_with_its_key(section: str, authority: Authority, tmp_path: Path, key: str) -> None:
+    nothing = tmp_path / "nothing.pem"
+    nothing.write_text("nothing\n")
+    (problem,) = problems(section, {**authority.server(), key: nothing})
+    told = SECTIONS[section][1] if key == "client_ca" else key
+    what = "private key" if key == "key" else "certificate"
+    assert problem.startswith(f"{section}.{told}: {nothing}: holds no {what} in PEM")
+
+
+def test_a_key_that_others_can_read_gets_a_warning(section: str, authority: Authority, tmp_path: Path) -> None:
+    files = authority.server()
+    key = tmp_path / "open.key"
+    key.write_bytes(Path(files["key"]).read_bytes())
+    key.chmod(0o644)
+    with capture_logs() as logs:
+        read = SECTIONS[section][0]({**files, "key": key})
+        if isinstance(read, Certificates):
+            read.warn()
+    assert [(line["key"], line["file"]) for line in logs] == [(f"{section}.key", str(key))]
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"broker_tls": {"verify_hostname": False}}, "broker_tls: pulsar://127.0.0.1:6651 is reached without TLS; "),
+        ({"tls": {}}, "tls: no address in listen has TLS; write one as pulsar+ssl://HOST:PORT"),
+    ],
+)
+def test_a_section_that_says_nothing_gets_a_warning(
+    authority: Authority, settings: dict[str, Any], problem: str
+) -> None:
+    """Whoever writes it believes that there is TLS."""
+    given = {key: value or authority.server() for key, value in settings.items()}
+    with capture_logs() as logs:
+        Certificates(Config.model_validate(given)).warn()
+    (line,) = logs
+    assert line["problem"].startswith(problem)
+
+
+def test_ciphers_that_there_are_not_are_told_with_their_key(authority: Authority) -> None:
+    assert problems("tls", {**authority.server(), "ciphers": "NONE-OF-THESE"}) == [
+        "tls.ciphers: 'NONE-OF-THESE': names no cipher that this OpenSSL has; `openssl ciphers -tls1_2` lists them"
+    ]
+
+
+def test_the_versions_ciphers_and_certificates_that_are_configured_are_those_of_the_context(
+    authority: Authority,
+) -> None:
+    more = {"min_version": "TLSv1.3", "client_ca": authority.certificate, "client_auth": "optional"}
+    ciphers = {"ciphers": "ECDHE-ECDSA-AES128-GCM-SHA256"}
+    tls = {**authority.server(), **more, **ciphers}
+    context = Certificates(Config.model_validate({"listen": "pulsar+ssl://127.0.0.1:0", "tls": tls})).listener()
+    assert (context.minimum_version, context.verify_mode) == (ssl.TLSVersion.TLSv1_3, ssl.CERT_OPTIONAL)
+    of_1_2 = {each["name"] for each in context.get_ciphers() if each["protocol"] != "TLSv1.3"}
+    assert of_1_2 == {"ECDHE-ECDSA-AES128-GCM-SHA256"}
+    plain = of_clients(authority.server()).listener()
+    assert (plain.minimum_version, plain.verify_mode) == (ssl.TLSVersion.TLSv1_2, ssl.CERT_NONE)
+    assert plain.options & ssl.OP_NO_RENEGOTIATION
+
+
+def test_brokers_are_verified_with_their_name_unless_told_otherwise(authority: Authority) -> None:
+    context = of_brokers({"client_ca": authority.certificate}).broker()
+    assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
+    assert [each["serialNumber"] for each in context.get_ca_certs()] != []
+    lax = Config.model_validate({"broker": "pulsar+ssl://b:1", "broker_tls": {"verify_hostname": False}})
+    context = Certificates(lax).broker()
+    assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, False)
+
+
+def test_the_keys_of_connections_are_never_written_to_a_file(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python's own default context does so."""
+    kept = tmp_path / "keys.log"
+    monkeypatch.setenv("SSLKEYLOGFILE", str(kept))
+    files = {**authority.server(), "client_ca": authority.certificate}
+    admin = of_admin(files).context()
+    assert admin is not None
+    contexts = [of_clients(files).listener(), of_brokers(files).broker(), of_brokers({}).broker(), admin]
+    contexts += [trusting(), trusting(str(authority.certificate))]
+    assert [context.keylog_filename for context in contexts] == [None] * 6
+    assert not kept.exists()
+
+
+def swap(files: Mapping[str, str], certificate: Path, key: Path) -> None:
+    Path(files["certificate"]).write_bytes(certificate.read_bytes())
+    Path(files["key"]).write_bytes(key.read_bytes())
+
+
+@pytest.fixture
+def files(authority: Authority, tmp_path: Path) -> Mapping[str, str]:
+    """Of a certificate and key that a test may change."""
+    made = authority.server()
+    copies = {key: str(tmp_path / key) for key in made}
+    swap(copies, Path(made["certificate"]), Path(made["key"]))
+    return copies
+
+
+@pytest.mark.parametrize("section", ["tls", "broker_tls"])
+def test_what_is_read_again_is_in_force_once_it_is_taken(
+    section: str, authority: Authority, files: Mapping[str, str]
+) -> None:
+    read = SECTIONS[section][0](files)
+    context = read.listener if section == "tls" else read.broker
+    before, (expiry,) = context(), read.expiries()
+    swap(files, *authority.sign("renewed"))
+    take = read.read_again()
+    assert context() is before
+    take()
+    assert context() is not before
+    (now,) = read.expiries()
+    assert (now.key, now.subject) == (f"{section}.certificate", "CN=renewed")
+    assert now.serial != expiry.serial
+
+
+@pytest.mark.parametrize("section", ["tls", "broker_tls"])
+@pytest.mark.parametrize("broken", ["certificate", "key"])
+def test_a_file_that_is_broken_when_it_is_read_again_changes_nothing(
+    section: str, files: Mapping[str, str], broken: str
+) -> None:
+    read = SECTIONS[section][0](files)
+    context = read.listener if section == "tls" else read.broker
+    before = context()
+    Path(files[broken]).write_text("half of it")
+    with pytest.raises(ConfigError, match=rf"{section}\.{broken}: .* holds no "):
+        read.read_again()
+    assert context() is before
+
+
+def test_problems_of_both_sections_are_told_at_once(authority: Authority, tmp_path: Path) -> None:
+    settings = {
+        "listen": "pulsar+ssl://127.0.0.1:0",
+        "tls": {**authority.server(), "key": str(tmp_path / "gone.key")},
+        "broker": "pulsar+ssl://b:1",
+        "broker_tls": {"ca": str(tmp_path / "gone.pem")},
+    }
+    with pytest.raises(ConfigError) as refused:
+        Certificates(Config.model_validate(settings))
+    assert [problem.partition(":")[0] for problem in refused.value.problems] == ["tls.key", "broker_tls.ca"]
+
+
+DAY = 86_400
+
+
+class Calendar:
+    """Days that pass by hand, and certificates by their key and the day on which each expires."""
+
+    def __init__(self, **days: float) -> None:
+        self.today = 0.0
+        self.days = days
+        self.log = ExpiryLog(self._expiries, lambda: self.today * DAY)
+
+    def _expiries(self) -> list[Expiry]:
+        return [Expiry(key, Path("f.pem"), "CN=c", 1, day * DAY) for key, day in self.days.items()]
+
+    def told(self) -> list[tuple[str, str]]:
+        with capture_logs() as lines:
+            self.log.tell()
+        return [(line["key"], line["log_level"]) for line in lines]
+
+
+def test_a_certificate_is_told_of_from_thirty_days_before_it_expires_once_a_day() -> None:
+    days = Calendar(soon=40, late=400)
+    assert days.told() == []
+    days.today = 10
+    assert days.told() == [("soon", "warning")]
+    days.today = 10.5
+    assert days.told() == []
+    days.today = 11
+    assert days.told() == [("soon", "warning")]
+    days.today = 40
+    assert days.told() == [("soon", "error")]
+    assert days.told() == []
+
+
+def test_a_new_certificate_in_the_place_of_one_that_was_told_is_told_at_once_if_it_expires_soon() -> None:
+    days = Calendar(own=20)
+    assert days.told() == [("own", "warning")]
+    days.days["own"] = 25
+    assert days.told() == [("own", "warning")]
+    days.days["own"] = 500
+    assert days.told() == []
+
+
+async def test_the_timer_of_a_day_is_there_where_there_are_certificates_and_ends() -> None:
+    days, without = Calendar(own=500), Calendar()
+    days.log.start()
+    without.log.start()
+    assert days.log._timer is not None
+    assert without.log._timer is None
+    days.log.stop()
+    assert days.log._timer.cancelled()
+
+
+def test_of_several_certificates_in_a_file_the_first_that_expires_counts(tmp_path: Path) -> None:
+    ca, ends = trustme.CA(), [datetime(2031, 5, day, tzinfo=UTC) for day in (3, 1, 2)]
+    leaves = [ca.issue_cert(f"n{end.day}.example", not_after=end) for end in ends]
+    chain = tmp_path / "chain.pem"
+    chain.write_bytes(b"".join(leaf.cert_chain_pems[0].bytes() for leaf in leaves))
+    (expiry,) = of_brokers({"client_ca": chain}).expiries()
+    assert (expiry.key, expiry.at) == ("broker_tls.ca", datetime(2031, 5, 1, tzinfo=UTC).timestamp())
+
+
+def test_without_tls_no_library_of_certificates_is_loaded() -> None:
+    """It takes 8 MB; nor in a worker, which nobody asks when its certificates expire."""
+    program = (
+        "import sys; from proxy.config.model import Config; from proxy.tls import Certificates; "
+        "assert not Certificates(Config()).expiries(); sys.exit('cryptography' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -1,0 +1,285 @@
+"""TLS on both legs, before a real broker that asks who comes: what works, and what is said of what does not."""
+
+import contextlib
+import json
+import os
+import socket
+import ssl
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pulsar
+import pytest
+import trustme
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from loadgen.real.standalone import BrokerSettings, StandaloneBroker
+from protocol.pulsar_pb2 import CommandError
+from tests.proxy.wire import body, connect
+from tests.real.metrics import counted
+from tests.real.pulsar_rest import TENANT, PulsarRest, topic_name
+from tests.real.sluice_process import SluiceProcess, start_sluice
+from tests.real.traffic import quiet_client
+from tests.waiting import wait_for
+
+pytestmark = [pytest.mark.real, pytest.mark.usefixtures("needs_limits")]
+
+NAMESPACE = "tls"
+ROLE = "sluice"
+_PROVIDER = "org.apache.pulsar.broker.authentication.AuthenticationProviderTls"
+_ANYBODY = "anybody"
+
+
+class Files:
+    """An authority of all servers, one of Sluice as a client, and a stranger; their files are in a folder.
+
+    Args:
+        folder: Where they are made.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.servers, self.peers, self.stranger = trustme.CA(), trustme.CA(), trustme.CA()
+        for name in ("servers", "peers", "stranger"):
+            getattr(self, name).cert_pem.write_to_path(self.path(name))
+        self.write("broker", self.servers.issue_cert("127.0.0.1"))
+        self.write("sluice", self.peers.issue_cert("sluice.example", common_name=ROLE))
+        self.mount(1)
+
+    def path(self, name: str) -> str:
+        return str(self.folder / f"{name}.pem")
+
+    def write(self, name: str, leaf: trustme.LeafCert, folder: Path | None = None) -> None:
+        """A certificate, and its key in the only form that Java reads."""
+        folder = folder or self.folder
+        key = load_pem_private_key(leaf.private_key_pem.bytes(), None)
+        secret = folder / f"{name}.key"
+        secret.touch(0o600)
+        secret.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+        leaf.cert_chain_pems[0].write_to_path(folder / f"{name}.pem")
+
+    def mount(self, version: int) -> None:
+        """A new certificate of Sluice's port, as Kubernetes mounts a secret: behind one link, which is swapped."""
+        leaf = self.servers.issue_cert("127.0.0.1")
+        mounted, of_version = self.folder / "secret", self.folder / "secret" / f"..{version}"
+        of_version.mkdir(parents=True)
+        self.write("tls", leaf, of_version)
+        (mounted / "..new").symlink_to(of_version.name)
+        (mounted / "..new").rename(mounted / "..data")
+        for name in ("tls.pem", "tls.key"):
+            with contextlib.suppress(FileExistsError):
+                (mounted / name).symlink_to(f"..data/{name}")
+
+    @property
+    def front(self) -> dict[str, str]:
+        """The section `tls`."""
+        return {"certificate": str(self.folder / "secret/tls.pem"), "key": str(self.folder / "secret/tls.key")}
+
+    def to_broker(self, **more: Any) -> dict[str, Any]:
+        """The section `broker_tls`."""
+        return {
+            "ca": self.path("servers"),
+            "certificate": self.path("sluice"),
+            "key": str(self.folder / "sluice.key"),
+            **more,
+        }
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    return Files(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def broker(files: Files, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneBroker]:
+    """One that lets in by TLS only whom `peers` has signed; roles have no rights that were not given to them."""
+    properties = {
+        "tlsCertificateFilePath": files.path("broker"),
+        "tlsKeyFilePath": str(files.folder / "broker.key"),
+        "tlsTrustCertsFilePath": files.path("peers"),
+        "tlsRequireTrustedClientCertOnConnect": "true",
+        "tlsCertRefreshCheckDurationSec": "1",
+        "authenticationEnabled": "true",
+        "authenticationProviders": _PROVIDER,
+        "anonymousUserRole": _ANYBODY,
+        "authorizationEnabled": "true",
+        "superUserRoles": _ANYBODY,
+    }
+    with StandaloneBroker(tmp_path_factory.mktemp("broker"), BrokerSettings(tls=True, properties=properties)) as broker:
+        PulsarRest(broker.admin_url).ensure_namespace(NAMESPACE)
+        yield broker
+
+
+@contextlib.contextmanager
+def serving(folder: Path, broker_url: str, config: dict[str, Any], **more: Any) -> Iterator[SluiceProcess]:
+    sluice = start_sluice(folder, broker_url, config, **more)
+    try:
+        yield sluice
+    finally:
+        sluice.stop()
+
+
+@pytest.fixture(scope="module")
+def sluice(files: Files, broker: StandaloneBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SluiceProcess]:
+    """With TLS on both sides, and a plain port."""
+    config = {"tls": files.front, "broker_tls": files.to_broker(), "workers": 2}
+    with serving(tmp_path_factory.mktemp("sluice"), broker.tls_url, config) as sluice:
+        yield sluice
+
+
+@contextlib.contextmanager
+def client_of(url: str, files: Files, **options: Any) -> Iterator[pulsar.Client]:
+    client = quiet_client(url, tls_trust_certs_file_path=files.path("servers"), tls_validate_hostname=True, **options)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def send_and_read(client: pulsar.Client, topic: str, count: int = 20) -> None:
+    """Through lookups, a producer and a consumer: each has its way through Sluice."""
+    consumer = client.subscribe(topic, "s")
+    producer = client.create_producer(topic, batching_enabled=False)
+    sent = [os.urandom(100_000) for _ in range(count)]
+    for content in sent:
+        producer.send_async(content, lambda *_: None)
+    producer.flush()
+    assert [consumer.receive(10_000).data() for _ in sent] == sent
+
+
+@pytest.mark.parametrize("by", ["plain", "tls"])
+def test_clients_with_and_without_tls_are_served_by_a_broker_with_tls(
+    sluice: SluiceProcess, files: Files, by: str
+) -> None:
+    url = sluice.tls_url if by == "tls" else sluice.service_url
+    with client_of(url, files) as client:
+        send_and_read(client, topic_name(NAMESPACE, f"from-{by}"))
+    assert counted(sluice, "sluice_tls_failures_total") == 0
+
+
+def test_clients_with_tls_are_served_by_a_plain_broker(files: Files, broker: StandaloneBroker, tmp_path: Path) -> None:
+    with (
+        serving(tmp_path, broker.service_url, {"tls": files.front}) as sluice,
+        client_of(sluice.tls_url, files) as client,
+    ):
+        send_and_read(client, topic_name(NAMESPACE, "to-plain"))
+
+
+def test_the_broker_sees_the_name_in_the_certificate_that_it_is_shown(
+    sluice: SluiceProcess, files: Files, broker: StandaloneBroker
+) -> None:
+    topic, rest = topic_name("tls-roles", "t"), PulsarRest(broker.admin_url)
+    rest.ensure_namespace("tls-roles")
+    shown = pulsar.AuthenticationTLS(files.path("sluice"), str(files.folder / "sluice.key"))
+    with client_of(sluice.service_url, files, authentication=shown) as client:
+        with pytest.raises(pulsar.AuthorizationError):
+            client.create_producer(topic)
+        rest.call("POST", f"/admin/v2/namespaces/{TENANT}/tls-roles/permissions/{ROLE}", ["produce"])
+        client.create_producer(topic).send(b"x")
+
+
+def refusal(sluice: SluiceProcess) -> str:
+    """What a client is told in place of CONNECTED; empty if it is let in."""
+    where = urlsplit(sluice.service_url)
+    with socket.create_connection((where.hostname, where.port), 10) as connection:
+        connection.sendall(connect())
+        said = body(connection.recv(65536))
+    return said.message if isinstance(said, CommandError) else ""
+
+
+def logged(sluice: SluiceProcess, **fields: str) -> list[dict[str, Any]]:
+    """The lines of the operator's log that have these values."""
+    assert sluice.process is not None
+    lines = [json.loads(line) for line in sluice.process.log_path.read_text().splitlines() if line.startswith("{")]
+    return [line for line in lines if fields.items() <= line.items()]
+
+
+@pytest.mark.parametrize(
+    ("url", "section", "failure", "remedy"),
+    [
+        ("{tls}", {"ca": "stranger"}, "certificate_untrusted", "broker_tls.ca names who has signed it"),
+        ("{tls_by_name}", {}, "certificate_wrong_name", "set broker_tls.server_name to one"),
+        ("{tls}", {"certificate": None, "key": None}, "own_certificate_refused", "broker_tls.certificate must be one"),
+        ("{plain}", {}, "left", "name its TLS port (brokerServicePortTls)"),
+    ],
+)
+def test_what_is_wrong_between_sluice_and_broker_is_in_the_log_and_counted(  # noqa: PLR0917
+    files: Files,
+    broker: StandaloneBroker,
+    tmp_path: Path,
+    url: str,
+    section: dict[str, str | None],
+    failure: str,
+    remedy: str,
+) -> None:
+    urls = {
+        "tls": broker.tls_url,
+        "tls_by_name": broker.tls_url.replace("127.0.0.1", "localhost"),
+        "plain": broker.service_url.replace("pulsar://", "pulsar+ssl://"),
+    }
+    more = {key: files.path(value) if value else None for key, value in section.items()}
+    config = {"broker_tls": files.to_broker(**more)}
+    with serving(tmp_path, url.format(**urls), config, ready_at="/healthz") as sluice:
+        message = refusal(sluice)
+        assert message.startswith("broker_unreachable: pulsar+ssl://")
+        assert remedy in message
+        wait_for(lambda: logged(sluice, cause="broker_unreachable"))
+        assert remedy in logged(sluice, cause="broker_unreachable")[0]["detail"]
+        assert counted(sluice, "sluice_tls_failures_total", side="broker", failure=failure) >= 1
+
+
+def shown_by(url: str, files: Files) -> int:
+    """The serial number of the certificate that new connections see."""
+    where = urlsplit(url)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    files.servers.configure_trust(context)
+    with (
+        socket.create_connection((where.hostname, where.port), 10) as connection,
+        context.wrap_socket(connection, server_hostname=where.hostname) as tls,
+    ):
+        certificate = tls.getpeercert()
+        assert certificate is not None
+        return int(str(certificate["serialNumber"]), 16)
+
+
+def test_a_swapped_secret_is_what_new_connections_see_in_every_worker_and_open_ones_go_on(
+    sluice: SluiceProcess, files: Files
+) -> None:
+    before = shown_by(sluice.tls_url, files)
+    with client_of(sluice.tls_url, files) as client:
+        producer = client.create_producer(topic_name(NAMESPACE, "swapped"))
+        producer.send(b"before")
+        files.mount(2)
+        wait_for(lambda: before not in {shown_by(sluice.tls_url, files) for _ in range(10)})
+        producer.send(b"after")
+    assert logged(sluice, event="certificate taken for new connections")
+    expiry = counted(sluice, "sluice_certificate_expiry_seconds", key="tls.certificate")
+    assert expiry > datetime.now(UTC).timestamp()
+    now = shown_by(sluice.tls_url, files)
+    Path(files.front["key"]).resolve().write_text("half of a key")
+    wait_for(lambda: logged(sluice, event="configuration not reloaded"))
+    assert files.front["key"] in logged(sluice, event="configuration not reloaded")[0]["problem"]
+    assert counted(sluice, "sluice_config_reloads_total", outcome="refused") >= 1
+    assert {shown_by(sluice.tls_url, files) for _ in range(10)} == {now}
+    files.mount(3)
+
+
+def test_a_broker_s_certificate_that_expires_is_told_until_it_has_a_new_one(
+    sluice: SluiceProcess, files: Files, broker: StandaloneBroker
+) -> None:
+    """Last: the broker shows another certificate now."""
+    yesterday = datetime.now(UTC) - timedelta(days=1)
+    files.write("broker", files.servers.issue_cert("127.0.0.1", not_after=yesterday))
+    wait_for(lambda: "shows a certificate that has expired" in refusal(sluice))
+    assert "give the broker a new one" in refusal(sluice)
+    assert counted(sluice, "sluice_tls_failures_total", side="broker", failure="certificate_expired") > 1
+    files.write("broker", files.servers.issue_cert("127.0.0.1"))
+    wait_for(lambda: not refusal(sluice))
