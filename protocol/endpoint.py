@@ -72,6 +72,12 @@ _address = lru_cache(_MOST_REMEMBERED)(host_port)
 """All sessions with one broker share its text."""
 
 
+def socket_address(address: str) -> tuple[str, int]:
+    """The host and the port of `host:port`, as sockets name their peers; of any other text an empty host and port 0."""
+    port = address.rpartition(":")[2]
+    return (host_in(address), int(port)) if port.isdecimal() else ("", 0)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class EndpointForm:
     """The written form of addresses of one use.

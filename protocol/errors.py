@@ -5,7 +5,8 @@
     ├── TooManyMessages    a SEND says that it holds more messages than one may
     ├── MalformedFrame     sizes or fields that contradict each other
     ├── NotConnect         the first command is another one
-    └── ForeignProtocol    the peer does not speak Pulsar at all (TLS, HTTP, PROXY protocol)
+    ├── ForeignProtocol    the peer does not speak Pulsar at all (TLS, HTTP, PROXY protocol)
+    └── ProxyHeaderError   a PROXY protocol header that cannot be taken
 
 Each error has a `cause`: a short, fixed word that is safe as a metric label.
 """
@@ -61,4 +62,17 @@ class ForeignProtocol(ProtocolError):
 
     def __init__(self, cause: str, remedy: str) -> None:
         super().__init__(remedy)
+        self.cause = cause
+
+
+class ProxyHeaderError(ProtocolError):
+    """A PROXY protocol header cannot be taken.
+
+    Args:
+        cause: Why, as a metric label: `malformed`, `unsupported`, `too_long`.
+        problem: What is wrong with it.
+    """
+
+    def __init__(self, cause: str, problem: str) -> None:
+        super().__init__(problem)
         self.cause = cause

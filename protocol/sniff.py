@@ -22,6 +22,6 @@ def foreign_protocol(first_bytes: bytes) -> ForeignProtocol | None:
     if first_bytes[:6] == b"PROXY " or first_bytes[:4] == _PROXY_V2:
         return ForeignProtocol(
             "proxy_protocol",
-            "a PROXY protocol header: switch it off at the load balancer in front of this port",
+            "a PROXY protocol header: set mode and from of proxy_protocol, or switch it off at the load balancer",
         )
     return None

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from loadgen.bench.proxies import haproxy_missing
 from loadgen.real.jars import OLDEST_JAVA, available, find_java
 
 # Two processes share the machine: how long one example takes says nothing (CI's own profile has no deadline either).
@@ -33,6 +34,7 @@ def _compiler() -> str | None:
 
 HERE = Path(__file__).parent
 NEEDS: dict[str, tuple[str, Callable[[], str | None]]] = {
+    "haproxy": ("a real HAProxy", haproxy_missing),
     "real": ("a real Pulsar broker", available),
     "jdk": ("a Java client of its own", _compiler),
     "prometheus": ("a real Prometheus", _prometheus),
@@ -43,6 +45,7 @@ WHOLE_ONLY = (
     # processes of their own, measured or killed
     "compliance/bench", "compliance/stream", "compliance/test_chaos.py", "compliance/test_commands.py",
     "compliance/test_java.py", "compliance/test_job.py", "demo", "deploy", "docs/test_examples.py",
+    "haproxy",
     "loadgen/bench", "loadgen/bench_limits", "loadgen/hostile", "loadgen/load/test_clients.py", "loadgen/real",
     "loadgen/standin/official", "loadgen/standin/test_server.py",
     "proxy/blocking/test_kept.py", "proxy/observe/test_real_disks.py", "proxy/test_running.py", "proxy/test_runtime.py",

@@ -154,6 +154,15 @@ def haproxy_packages(simulated: str) -> list[str]:
 def _haproxy_command(place: Place) -> Command:
     file = place.folder / "haproxy.cfg"
     file.write_text(haproxy_config(place))
+    return haproxy_command(file)
+
+
+def haproxy_command(file: Path) -> Command:
+    """Its command with this configuration file; fetched first, where it is not installed.
+
+    Raises:
+        BenchError: If it cannot be had.
+    """
     program = shutil.which("haproxy")
     if program:
         return Command([program, "-db", "-f", str(file)])

@@ -15,6 +15,7 @@ from proxy.blocking.rules import Kind
 from proxy.near_engine import NearEngine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import LATENESS_NS, Counters, DirectionTotals, NamespaceTotals
+from proxy.session.proxy_headers import HeaderResult
 from proxy.tls import Expiry
 
 _LABELS = ("tenant", "namespace", "direction")
@@ -254,6 +255,13 @@ def _connections(counters: Counters) -> Iterator[Metric]:
         "Connections closed because TLS failed, in the handshake or behind it",
         ("side", "failure"),
         counters.tls_failures,
+    )
+    yield _labelled(
+        CounterMetricFamily,
+        "sluice_proxy_headers",
+        "Beginnings of client connections where `proxy_protocol` is on, by what became of them",
+        ("result",),
+        {result.value: counters.proxy_headers[result.value] for result in HeaderResult},
     )
 
 

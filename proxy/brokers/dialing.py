@@ -5,6 +5,7 @@ import ssl
 from functools import partial
 
 from protocol.endpoint import Endpoint
+from protocol.proxy_protocol import write_header
 from proxy.brokers.targets import TLS, Targets
 from proxy.observe.counters import Counters
 from proxy.session.tls_transport import TlsFailure, why_it_failed
@@ -47,15 +48,24 @@ class BrokerDialer:
         targets: The allow-list.
         tls: The contexts in force.
         counters: Count TLS that failed.
+        names_clients: Each connection begins with a PROXY protocol header.
     """
 
-    def __init__(self, targets: Targets, tls: Certificates, counters: Counters) -> None:
+    def __init__(self, targets: Targets, tls: Certificates, counters: Counters, *, names_clients: bool) -> None:
         self.targets = targets
         self._tls = tls
         self._counters = counters
+        self._own_header = write_header(None) if names_clients else b""
 
-    async def open(self, broker: Endpoint, patience: float) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def open(
+        self, broker: Endpoint, patience: float, header: bytes = b""
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connect to a broker within `patience` seconds.
+
+        Args:
+            broker: It.
+            patience: Seconds, for all its addresses together.
+            header: The PROXY protocol header that names the client for whom it is; empty: it is for Sluice itself.
 
         Raises:
             TargetRefusedError: If the broker is not allowed, or its name leads nowhere.
@@ -66,13 +76,15 @@ class BrokerDialer:
             name = self._tls.server_name(broker)
             connect = partial(connect, ssl=self._tls.broker(), server_hostname=name)
         try:
-            return await self.targets.connect(broker, connect, patience)
+            reader, writer = await self.targets.connect(broker, connect, patience)
         except ssl.SSLError as error:
             raise self._counted(BrokerTlsError(*why_it_failed(error))) from None
         except ConnectionResetError:
             if broker.scheme != TLS:
                 raise
             raise self._counted(BrokerTlsError(TlsFailure.LEFT, LEFT)) from None
+        writer.write(header or self._own_header)
+        return reader, writer
 
     def _counted(self, error: BrokerTlsError) -> BrokerTlsError:
         self._counters.tls_failures[f"broker {error.failure}"] += 1

@@ -76,6 +76,7 @@ class Redirected:
         broker: Where it is sent.
         authoritative: Whether that broker is to answer for it.
         is_tls: Whether the client reaches the proxy by TLS.
+        header: The PROXY protocol header that names the client; empty where brokers want none.
     """
 
     request_id: int
@@ -83,6 +84,7 @@ class Redirected:
     broker: Endpoint
     authoritative: bool
     is_tls: bool
+    header: bytes
 
 
 async def follow(redirected: Redirected, connect: bytes, brokers: BrokerDialer) -> bytes:
@@ -121,13 +123,13 @@ async def _ask_in_turn(redirected: Redirected, connect: bytes, brokers: BrokerDi
     async with brokers.targets.followed:
         request = CommandLookupTopic.FromString(redirected.request)
         request.authoritative = redirected.authoritative
-        return await _ask(request, redirected.broker, connect, brokers)
+        return await _ask(request, redirected, connect, brokers)
 
 
 async def _ask(
-    request: CommandLookupTopic, broker: Endpoint, connect: bytes, brokers: BrokerDialer
+    request: CommandLookupTopic, redirected: Redirected, connect: bytes, brokers: BrokerDialer
 ) -> CommandLookupTopicResponse:
-    reader, writer = await brokers.open(broker, _PATIENCE_S)
+    reader, writer = await brokers.open(redirected.broker, _PATIENCE_S, redirected.header)
     try:
         cutter = FrameCutter(MOST_ANSWER)
         writer.write(connect)

@@ -22,6 +22,7 @@ from proxy.config.sections import (
     Dispatch,
     ListenerTls,
     PolicyStore,
+    ProxyProtocol,
     open_to_all,
 )
 from proxy.config.sources import (
@@ -127,6 +128,12 @@ class Config(_Section):
         "sluice",
         description="name in the access log, and what its files begin with: letters, digits, `.`, `_`, `-`; the first "
         "no `.` or `_`, for readers pass over such files",
+    )
+    proxy_protocol: ProxyProtocol = ProxyProtocol()
+    broker_proxy_protocol: bool = Field(
+        default=False,
+        description="connections to brokers begin with a header of version 2 that names the client: for brokers with "
+        "haProxyProtocolEnabled=true; see [PROXY protocol](proxy-protocol.md)",
     )
     allowed_brokers: tuple[BrokerAddress, ...] = Field(
         (), description="further brokers: host:port, * in the host allowed"

@@ -261,7 +261,10 @@ def _value(name: str, field: FieldInfo) -> Iterator[str]:
     yield from _prose(field.description, type_of(field) + told * (not is_told))
     for entry in _entries(field):
         yield from (f"  {line}" for line in entry)
-    example = example_of(name, field) if default is None else parse_yaml(default)
+    if default is None:
+        example = example_of(name, field)
+    else:
+        example = default if isinstance(field.default, str) else parse_yaml(default)
     yield f"{name}: {_written(example)}"
 
 

@@ -1,11 +1,12 @@
-"""Sections of the configuration: access_log, admin_access, admin_forward, admission, dispatch and policies."""
+"""Sections of the configuration: access_log, admin_access, admin_forward, admission, dispatch, policies, and others."""
 
 import ipaddress
 import socket
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, create_model, field_validator, model_validator
 
 from limiter.permits import DispatchRules
 from limiter.rates import NANOS_PER_SECOND
@@ -14,6 +15,7 @@ from proxy.config.values import (
     CountPerPeriod,
     HostName,
     Name,
+    Network,
     Seconds,
     Size,
     WebServiceAddress,
@@ -305,6 +307,56 @@ class AdmissionBounds(BaseModel):
         description=f"consumers of one subscription of one topic or partition at once (maxConsumersPerSubscription); "
         f"{_OFF}",
     )
+
+
+class _ProxyProtocolMode(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    mode: Literal["off", "optional", "required"] = Field(
+        "off",
+        description="required: each connection begins with a header, of version 1 or 2; optional: it may, which only a "
+        "balancer that always sends one makes safe; off: none may",
+    )
+
+    @field_validator("mode", mode="before")
+    @classmethod
+    def _off_is_a_word(cls, value: Any) -> Any:
+        """YAML 1.1 reads `off` as false."""
+        return "off" if value is False else value
+
+
+_NETWORKS = "from"
+"""A word of Python's, which a class body cannot have as a field."""
+
+
+class ProxyProtocol(
+    create_model(  # type: ignore[misc] # a class that is made here
+        "_ProxyProtocolKeys",
+        __base__=_ProxyProtocolMode,
+        **{
+            _NETWORKS: (
+                tuple[Network, ...],
+                Field((), description="networks of balancers: a header is believed from these, and refused elsewhere"),
+            )
+        },
+    )
+):
+    """Headers of the PROXY protocol that say where clients are, see [PROXY protocol](proxy-protocol.md)."""
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.mode != "off" and not self.networks:
+            raise ValueError(
+                f"mode {self.mode} needs from: name the networks of the balancers whose headers are believed, as "
+                "from: [10.0.0.0/8]"
+            )
+        return self
+
+    @property
+    def networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
+        """The networks whose headers are believed: the key `from`."""
+        networks: tuple[IPv4Network | IPv6Network, ...] = getattr(self, _NETWORKS)
+        return networks
 
 
 _PRECISE = "preciseDispatcherFlowControl"

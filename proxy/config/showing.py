@@ -186,7 +186,7 @@ class _Show:
             yield from self.section(type(value), {}, key)
         else:
             text = default_of(field)
-            yield TakenValue(key, value if text is None else parse_yaml(text), "default")
+            yield TakenValue(key, value if text is None or isinstance(value, str) else parse_yaml(text), "default")
 
     def _source(self, key: Key) -> str:
         source = self._sources.of(key)

@@ -50,6 +50,8 @@ class Counters(_Told):
     """Ended connections by close reason."""
     frame_errors: Words = field(default_factory=Words)
     """Frame errors by side and cause, as `client too_large`."""
+    proxy_headers: Words = field(default_factory=Words)
+    """Beginnings of connections where `proxy_protocol` is on, by what became of them."""
     tls_failures: Words = field(default_factory=Words)
     """TLS that failed, in the handshake or behind it, by side and failure, as `client plain_bytes`."""
     pauses: Words = field(default_factory=Words)

@@ -21,6 +21,7 @@ from proxy.observe.connection import Connection
 from proxy.observe.counters import Counters, Rejects
 from proxy.observe.operator_log import HoldLog, OversizedBatchLog
 from proxy.session.broker_connector import BrokerConnector
+from proxy.session.proxy_headers import ProxyHeaders
 from proxy.session.session_admission import SessionAdmission
 from proxy.session.transport import PeerTransport, TransportContext
 from proxy.tls import Certificates
@@ -66,6 +67,8 @@ class Engine:
     Attributes:
         rate_limiter: What of their entries passes; a subclass sets it, and the next.
         registry: Told of their streams.
+        proxy_headers: What is believed of PROXY protocol headers; None where connections begin without.
+        names_clients: Connections to brokers begin with such a header.
     """
 
     rate_limiter: RateLimiter
@@ -82,9 +85,14 @@ class Engine:
         self.rejects = Rejects()
         self.lookups = Pool(config.max_lookups_in_flight, config.max_lookups_in_flight_per_connection)
         self.memory = Pool(config.client_memory.total, config.client_memory.connection)
+        self.proxy_headers: ProxyHeaders | None = None
+        if config.proxy_protocol.mode != "off":
+            most = config.max_connections // 10 // config.workers
+            self.proxy_headers = ProxyHeaders(config.proxy_protocol, most, counters)
+        self.names_clients = config.broker_proxy_protocol
         self.targets = Targets(config.broker, config.allowed_brokers, config.allowed_broker_networks)
         self.tls = Certificates(config)
-        self.dialer = BrokerDialer(self.targets, self.tls, counters)
+        self.dialer = BrokerDialer(self.targets, self.tls, counters, names_clients=config.broker_proxy_protocol)
         self.connector = BrokerConnector(config, self.targets, self.tls, self.shared, counters)
         self.sessions: set[Blockable] = set()
         """Those that are connected."""

@@ -30,6 +30,8 @@ class CloseReason(StrEnum):
     """The process ends."""
     FRAME_ERROR = "frame_error"
     """One side broke the protocol."""
+    PROXY_HEADER = "proxy_header"
+    """The connection had no PROXY protocol header where one must be, or one that is not taken (`proxy_protocol`)."""
     TLS_FAILED = "tls_failed"
     """The client speaks no TLS, or not such that it can stay; the detail says what it does."""
     TARGET_REFUSED = "target_refused"

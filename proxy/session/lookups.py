@@ -114,12 +114,14 @@ class SessionLookups:
         admission: Says whether the client asks too often.
         greeting: The client's CONNECT, with which redirects are followed.
         is_tls: Whether the client reaches the proxy by TLS.
+        header: The PROXY protocol header with which redirects are followed; empty where brokers want none.
     """
 
     __slots__ = (
         "_admission",
         "_engine",
         "_greeting",
+        "_header",
         "_is_tls",
         "_memory",
         "_reply",
@@ -141,7 +143,9 @@ class SessionLookups:
         greeting: bytes,
         *,
         is_tls: bool,
+        header: bytes,
     ) -> None:
+        self._header = header
         self._greeting = greeting
         self._is_tls = is_tls
         self._engine = engine
@@ -229,7 +233,7 @@ class SessionLookups:
         self._engine.targets.learn(broker)
         if answer.response == CommandLookupTopicResponse.Connect:
             return self._answered(through_proxy(answer, broker, is_tls=self._is_tls))
-        redirected = Redirected(request_id, asked, broker, answer.authoritative, self._is_tls)
+        redirected = Redirected(request_id, asked, broker, answer.authoritative, self._is_tls, self._header)
         self._tasks.start(self._follow(redirected), f"redirect to {broker}")
         return None
 

@@ -1,5 +1,6 @@
 """The state machine of one client connection and its broker connection, from the first byte to the last.
 
+  [PROXY_HEADER ──its end, or there is none──▶]
     SECURING ──TLS stands──▶ GREETING
     GREETING ──CONNECT read──▶ DIALLING ──broker there──▶ RELAYING ──one side ends──▶ ENDING ──both gone──▶ (over)
         ├──────────┴─ broken protocol, refused target, time over ─▶ ENDING
@@ -17,10 +18,11 @@ from functools import partial
 from typing import Final
 
 from protocol.commands import encode
-from protocol.endpoint import Endpoint
-from protocol.errors import ProtocolError
+from protocol.endpoint import Endpoint, host_port, socket_address
+from protocol.errors import ProtocolError, ProxyHeaderError
 from protocol.flow import FLOW
 from protocol.frames import DEFAULT_MAX_MESSAGE_SIZE, MESSAGE, SEND, max_frame_size
+from protocol.proxy_protocol import write_header
 from protocol.pulsar_pb2 import CommandPing, CommandPong
 from proxy.blocking.blocklist import EndedByRule
 from proxy.blocking.rules import Rule
@@ -38,6 +40,7 @@ from proxy.session.events import CloseReason, SessionEnd, SessionLog, end_by_pee
 from proxy.session.handshake import GREETINGS, WELCOMES, read_greeting
 from proxy.session.lookups import SessionLookups
 from proxy.session.parse_cache import LONGEST_KNOWN
+from proxy.session.proxy_headers import ProxyHeaders
 from proxy.session.responses import Rejections, Requests, error_for
 from proxy.session.session_admission import SessionAdmission
 from proxy.session.streams import Streams
@@ -58,6 +61,8 @@ ALERT_S: Final = 1.0
 class SessionState(Enum):
     """The state of a session."""
 
+    PROXY_HEADER = "proxy header"
+    """Its PROXY protocol header has not come; only where `proxy_protocol` is on."""
     SECURING = "securing"
     """Its TLS handshake is not done; only an address of `listen` with TLS has this state."""
     GREETING = "greeting"
@@ -68,6 +73,7 @@ class SessionState(Enum):
 
 
 _SECURING: Final = SessionState.SECURING  # compiled, to look one up in its class costs as much as ten comparisons
+_PROXY_HEADER: Final = SessionState.PROXY_HEADER
 _GREETING: Final = SessionState.GREETING
 _DIALLING: Final = SessionState.DIALLING
 _RELAYING: Final = SessionState.RELAYING
@@ -296,7 +302,7 @@ class Forwarding:
         )
         self.blocks = SessionBlocks(engine.blocklist, streams, reply)
         asking = self._slots, memory, self._requests, self._tasks, reply, admission, greeting
-        lookups = SessionLookups(engine, *asking, is_tls=connection.is_tls)
+        lookups = SessionLookups(engine, *asking, is_tls=connection.is_tls, header=session.client_header())
         self._from_client = ClientCommands(streams, self._requests, self.blocks, lookups, reply, counters)
         self._from_broker = BrokerCommands(streams, self._requests, client, to_broker, session.greeted, counters)
 
@@ -420,6 +426,8 @@ class Session(TransportOwner):
     def opened(self, transport: PeerTransport) -> None:
         """Handle a transport that is connected."""
         if transport is self.broker:
+            if self._engine.names_clients:
+                transport.writer.write(self.client_header())
             transport.join(self.client.group)
             group = self.client.group
             if group is not None and group.is_in_turns and self.state is _DIALLING:
@@ -430,19 +438,30 @@ class Session(TransportOwner):
             transport.close(0)
         else:
             self.connection.client_address = transport.address
-            self._begin()
+            self._engine.sessions.add(self)
+            self._log.opened(self.connection)
+            self._engine.connector.begin(self)
+            headers = self._engine.proxy_headers
+            if headers is None:
+                self._let_in()
+                self._begin()
+            else:
+                self._await_header(headers)
 
-    def _begin(self) -> None:
-        """Begin with a client whose address is known: it takes its place, its time runs, and it may speak."""
+    def _let_in(self) -> None:
+        """Take the places of a client whose address is known, and read it as one of that address."""
         self.client.join(self._engine.shared.reads.group(self.connection.client_network))
-        self._engine.sessions.add(self)
-        self._log.opened(self.connection)
-        self._engine.connector.begin(self)
+        self._admission.connect(self.not_connected)
+
+    def _begin(self, begun: bytes = b"") -> None:
+        """Let the client speak, in TLS where it came in so; `begun` are bytes that were read of it already."""
+        if self.state is _ENDING:
+            return
         if self._endpoint.scheme == TLS:
             self.state = _SECURING
-        self._admission.connect(self.not_connected)
-        if self.state is _SECURING:
-            self._secure()
+            self._secure(begun)
+        elif begun:
+            self._greet(begun)
 
     def _secure(self, begun: bytes = b"") -> None:
         """Begin the TLS handshake; `begun` are bytes that were read of it already."""
@@ -461,7 +480,7 @@ class Session(TransportOwner):
         if transport is self.broker:
             self._broker_tls_failed(BrokerTlsError(failure, detail))
         else:
-            self.finish(SessionEnd(CloseReason.TLS_FAILED, f"{transport.side} {transport.address} {detail}"))
+            self.finish(SessionEnd(CloseReason.TLS_FAILED, f"{transport.side} {self._address(transport)} {detail}"))
 
     def _broker_tls_failed(self, error: BrokerTlsError) -> None:
         """End the session as for a broker that is away; with TLS 1.3 a broker refuses a certificate only now."""
@@ -482,6 +501,8 @@ class Session(TransportOwner):
                 self._hear_first(transport, chunk)
             elif self._turned_away is not None:
                 self._refuse(chunk)
+            elif self.state is _PROXY_HEADER:
+                self._read_header(chunk)
             elif self.state is not _ENDING:
                 self._greet(chunk)
         except ProtocolError as error:
@@ -491,8 +512,12 @@ class Session(TransportOwner):
         """End the session: one side broke the protocol."""
         self._engine.counters.frame_errors[f"{transport.side} {error.cause}"] += 1
         self.finish(
-            SessionEnd(CloseReason.FRAME_ERROR, f"{transport.side} {transport.address}: {error.cause}: {error}")
+            SessionEnd(CloseReason.FRAME_ERROR, f"{transport.side} {self._address(transport)}: {error.cause}: {error}")
         )
+
+    def _address(self, transport: PeerTransport) -> str:
+        """Return the address of the client, not of a balancer in front of it, or of the broker."""
+        return self.connection.client_address if transport is self.client else transport.address
 
     def half_closed(self, transport: PeerTransport) -> None:
         """Handle the end of what one side sends: what passed goes on, what is held is dropped, the other side is told.
@@ -511,11 +536,13 @@ class Session(TransportOwner):
         if seconds >= self._engine.config.write_timeout:
             self.finish(
                 SessionEnd(
-                    CloseReason.WRITE_TIMEOUT, f"{transport.address} took nothing of {unsent} bytes for {seconds:.0f} s"
+                    CloseReason.WRITE_TIMEOUT,
+                    f"{self._address(transport)} took nothing of {unsent} bytes for {seconds:.0f} s",
                 )
             )
         elif not self._keep(unsent - self._unsent_kept):
-            self.finish(SessionEnd(CloseReason.OVER_BUDGET, f"{transport.address} takes nothing of {unsent} bytes"))
+            problem = f"{self._address(transport)} takes nothing of {unsent} bytes"
+            self.finish(SessionEnd(CloseReason.OVER_BUDGET, problem))
         else:
             self._unsent_kept = unsent
 
@@ -573,6 +600,57 @@ class Session(TransportOwner):
         return EndedByRule(1, 0)
 
     # ---- handshake
+
+    def _await_header(self, headers: ProxyHeaders) -> None:
+        """Await a PROXY protocol header; a stranger's is looked for to be refused, and its own address holds.
+
+        A client that is gone already, as a balancer's check may be, has no address, and is nobody to warn of.
+        """
+        self.state = _PROXY_HEADER
+        host = self.connection.client_host
+        if not host:
+            self.finish(SessionEnd(CloseReason.CLIENT_RESET, "gone before it was let in"))
+        elif headers.believes(host):
+            headers.begin(self)
+        elif headers.is_required:
+            self._refuse_header(headers.refuse_stranger())
+        else:
+            self._let_in()
+
+    def _read_header(self, chunk: bytes) -> None:
+        headers = self._engine.proxy_headers
+        assert headers is not None
+        self._greeting += chunk
+        is_awaited = headers.is_awaited(self)
+        try:
+            header = headers.read(self._greeting, is_believed=is_awaited)
+        except ProxyHeaderError as error:
+            self._refuse_header(error)
+            return
+        if header is None:
+            return
+        rest, self._greeting = bytes(self._greeting[header.size :]), bytearray()
+        self.state = _GREETING
+        if is_awaited:
+            headers.end(self)
+            if header.source is not None:
+                self.connection.client_address = host_port(*header.source)
+            self._let_in()
+        self._begin(rest)
+
+    def client_header(self) -> bytes:
+        """Return the PROXY protocol header that names the client to a broker; empty where brokers want none.
+
+        Brokers read it within TLS.
+
+        Source: org.apache.pulsar.broker.service.PulsarChannelInitializer (OptionalProxyProtocolDecoder is behind TLS)
+        """
+        if not self._engine.names_clients:
+            return b""
+        return write_header(socket_address(self.connection.client_address), socket_address(self.client.own_address))
+
+    def _refuse_header(self, error: ProxyHeaderError) -> None:
+        self.finish(SessionEnd(CloseReason.PROXY_HEADER, f"client {self.connection.client_address}: {error}"))
 
     def greeted(self, max_frame: int) -> None:
         """Record that the broker accepted the client; its frame size (0: it names none) holds for both peers."""
@@ -714,8 +792,8 @@ class Session(TransportOwner):
 
         Before TLS stands, it cannot be told.
         """
-        if self.state is _SECURING:
-            is_late = end.cause is CloseReason.HANDSHAKE_TIMEOUT
+        if self._endpoint.scheme == TLS and not self.connection.is_tls:
+            is_late = end.cause is CloseReason.HANDSHAKE_TIMEOUT and self.state is _SECURING
             self.finish(SessionEnd(end.cause, f"{end.detail}: its TLS handshake is not over") if is_late else end)
             return
         refusal = request_refused(NO_REQUEST, end.cause.error, f"{end.cause}: {end.detail}")
@@ -739,6 +817,8 @@ class Session(TransportOwner):
         """Close both connections, after what is written; the first reason counts."""
         if self.state is _ENDING:
             return
+        if self.state is _PROXY_HEADER and self._engine.proxy_headers is not None:
+            self._engine.proxy_headers.end(self)
         self.state, self._turned_away = _ENDING, None
         last_word = (
             self._last_word if self.forwarding is None else self._last_word or self.forwarding.graceful_close.end

@@ -357,7 +357,7 @@ class TlsTransport:
             The number of bytes, whether the peer sends no more behind them, and the error that stands there instead.
         """
         incoming, view = self._buffers.incoming, self._buffers.view
-        read: Any = self._ssl.read  # compiled, it is held to typeshed's types, which know no memoryview here
+        read: Any = self._ssl.read  # its stub knows no call with a buffer, which returns a number
         opened, is_end, error = 0, False, None
         try:
             if not self._is_secured:

@@ -767,6 +767,11 @@ class PeerTransport(Throttled):
         return address_of(self._transport.get_extra_info("peername")) if self._transport is not None else ""
 
     @property
+    def own_address(self) -> str:
+        """The `host:port` that the peer is connected to; empty without a connection."""
+        return address_of(self._transport.get_extra_info("sockname")) if self._transport is not None else ""
+
+    @property
     def protocol(self) -> asyncio.BaseProtocol:
         """This transport's protocol object, for the loop."""
         return cast("asyncio.BaseProtocol", self)

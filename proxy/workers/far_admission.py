@@ -143,7 +143,7 @@ class FarSessionAdmission(SessionAdmission):
         undecided, whose = UndecidedError(), (self._connection.client_address, self._address())
         then = partial(self._decided, wanted, undecided)
         self._open[self._far.ask(concerning, whose, topic.full if topic is not None else "", then)] = None
-        if self._client.bytes_read:  # else it has just connected
+        if wanted[0][0] not in OF_CONNECTIONS:  # else it has just connected: see `waits`
             self._pause()
         raise undecided
 

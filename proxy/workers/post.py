@@ -26,7 +26,7 @@ IDS_APART = 1_000_000
 """What one process may have numbered of connections that nobody has heard of yet, as it ended too soon."""
 OF_SUPERVISOR = frozenset(
     {
-        *("scheduling", "admin", "metrics", "proxy_id", "max_connections", "access_log", "limits"),
+        *("scheduling", "admin", "metrics", "proxy_id", "access_log", "limits"),
         *("admission", "policies", "admin_access", "admin_forward", "blocks"),
     }
 )

@@ -10,6 +10,8 @@ from typing import Any, cast
 from tests.proxy.wire import send
 
 AnyProtocol = asyncio.Protocol | asyncio.BufferedProtocol
+OWN_ADDRESS = ("198.51.100.1", 6650)
+"""What the peer has connected to."""
 _REMAINS = send(77) * 3
 
 
@@ -44,7 +46,7 @@ class FakeTransport(asyncio.Transport):
     def __init__(self, loop: asyncio.BaseEventLoop, address: tuple[str, int]) -> None:
         self.state = 1
         self.descriptor = -1
-        super().__init__({"peername": address, "socket": _Kernel(self)})
+        super().__init__({"peername": address, "sockname": OWN_ADDRESS, "socket": _Kernel(self)})
         self.unsent = bytearray()
         self.is_eof_sent = self.was_aborted = self.is_lost = False
         self.peer_reads = True

@@ -13,7 +13,7 @@ from typing import Any
 import pulsar
 import pytest
 
-from loadgen.real.standalone import StandaloneBroker
+from loadgen.real.standalone import BrokerSettings, StandaloneBroker
 from tests.real.probe import Probe
 from tests.real.pulsar_rest import PulsarRest, topic_name
 from tests.real.slow_scenarios import CONFIG as SLOW_CONFIG
@@ -40,7 +40,8 @@ def one_compiler() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def real_broker(one_compiler: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneBroker]:
-    with StandaloneBroker(tmp_path_factory.mktemp("broker")) as broker:
+    settings = BrokerSettings(properties={"haProxyProtocolEnabled": "true"})  # a header may come first, and need not
+    with StandaloneBroker(tmp_path_factory.mktemp("broker"), settings) as broker:
         yield broker
 
 

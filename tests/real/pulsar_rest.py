@@ -33,6 +33,12 @@ class PulsarRest(AdminClient):
         """How many entries (a batch is one) the topic's ledgers took in."""
         return int(self.get_json(f"/admin/v2/{topic_path(topic)}/internalStats")["entriesAddedCounter"])
 
+    def client_addresses(self, topic: str) -> set[str]:
+        """Where the clients of its producers and consumers are, `host:port`."""
+        stats = self.get_json(f"/admin/v2/{topic_path(topic)}/stats")
+        consumers = [consumer for of in stats["subscriptions"].values() for consumer in of["consumers"]]
+        return {one["address"].lstrip("/") for one in [*stats["publishers"], *consumers]}
+
 
 def topic_name(namespace: str, local: str) -> str:
     return f"persistent://{TENANT}/{namespace}/{local}"

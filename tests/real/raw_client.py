@@ -23,13 +23,14 @@ class RawClient:
     Args:
         url: pulsar://HOST:PORT.
         target: Where a proxy is to connect to, HOST:PORT; empty for a broker itself.
+        header: Sent before everything else.
 
     Attributes:
         address: Its own, as the other side sees it.
         log: What it heard, for people; its owner may add what it said.
     """
 
-    def __init__(self, url: str, target: str = "") -> None:
+    def __init__(self, url: str, target: str = "", header: bytes = b"") -> None:
         where = urlsplit(url)
         self.is_over = False
         self._socket = socket.create_connection((where.hostname, where.port), timeout=_PATIENCE_S)
@@ -38,7 +39,7 @@ class RawClient:
         self.log: list[str] = []
         self._cutter = FrameCutter(2**31)
         self._heard: list[Heard] = []
-        self.say(connect(target or None, auth_data=b""))
+        self.say(header + connect(target or None, auth_data=b""))
         assert self.hear(1), "no CONNECTED"
 
     def __enter__(self) -> Self:

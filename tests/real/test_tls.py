@@ -106,6 +106,7 @@ def broker(files: Files, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
         "tlsKeyFilePath": str(files.folder / "broker.key"),
         "tlsTrustCertsFilePath": files.path("peers"),
         "tlsRequireTrustedClientCertOnConnect": "true",
+        "haProxyProtocolEnabled": "true",
         "tlsCertRefreshCheckDurationSec": "1",
         "authenticationEnabled": "true",
         "authenticationProviders": _PROVIDER,
@@ -184,6 +185,20 @@ def test_the_broker_sees_the_name_in_the_certificate_that_it_is_shown(
             client.create_producer(topic)
         rest.call("POST", f"/admin/v2/namespaces/{TENANT}/tls-roles/permissions/{ROLE}", ["produce"])
         client.create_producer(topic).send(b"x")
+
+
+def test_a_broker_with_tls_is_told_where_a_client_is(files: Files, broker: StandaloneBroker, tmp_path: Path) -> None:
+    """Of the header: behind TLS, where brokers read it. Without a client it names none: `start_sluice` was ready."""
+    topic = topic_name(NAMESPACE, "named")
+    config = {"tls": files.front, "broker_tls": files.to_broker(), "broker_proxy_protocol": True}
+    with (
+        serving(tmp_path, broker.tls_url, config) as sluice,
+        client_of(sluice.tls_url, files) as client,
+    ):
+        send_and_read(client, topic)
+        own = {stream["client_address"] for stream in sluice.streams(topic)}
+        assert len(own) == 1
+        assert PulsarRest(broker.admin_url).client_addresses(topic) == own
 
 
 def refusal(sluice: SluiceProcess) -> str:

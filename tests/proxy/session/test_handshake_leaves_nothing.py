@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from protocol.proxy_protocol import SIGNATURE_V2
+from proxy.session.proxy_headers import LEAST_AWAITED
 from tests.proxy.conversation import Peer, World
 from tests.proxy.wire import NO_REQUEST, PING, body, connect, connected, error
 
@@ -175,6 +177,128 @@ WAYS: list[tuple[Failing, dict[str, int]]] = [
     (is_there_when_the_process_ends, {"shutdown": 1}),
     (is_dialling_when_the_process_ends, {"shutdown": 1}),
 ]
+
+
+BALANCER = "10.0.0.5"
+V1 = b"PROXY TCP4 192.0.2.1 192.0.2.2 1 6650\r\n"
+
+
+def says_half_a_header(world: World, client: Peer) -> None:
+    client.send_bytes(V1[:-1])
+    world.advance(world.config.handshake_timeout)
+
+
+def leaves_in_the_middle_of_a_header(_world: World, client: Peer) -> None:
+    client.send_bytes(V1[:-1])
+    client.leave()
+
+
+def resets_in_the_middle_of_a_header(_world: World, client: Peer) -> None:
+    client.send_bytes(V1[:9])
+    client.leave(ConnectionResetError("reset by peer"))
+
+
+def half_closes_in_the_middle_of_a_header(_world: World, client: Peer) -> None:
+    client.send_bytes(V1[:9])
+    client.half_close()
+
+
+def sends_a_header_that_is_none(_world: World, client: Peer) -> None:
+    client.send_bytes(b"PROXY TCP4 nowhere 192.0.2.2 1 6650\r\n" + LONG)
+
+
+def sends_a_header_without_an_end(_world: World, client: Peer) -> None:
+    client.send_bytes(b"PROXY TCP4 " + b"1" * 100_000)
+
+
+def sends_a_longer_header_than_is_taken(_world: World, client: Peer) -> None:
+    client.send_bytes(SIGNATURE_V2 + b"\x21\x11\xff\xff")
+
+
+def sends_a_header_of_another_version(_world: World, client: Peer) -> None:
+    client.send_bytes(SIGNATURE_V2 + b"\x31\x11\x00\x0c" + bytes(12))
+
+
+def sends_no_header(_world: World, client: Peer) -> None:
+    client.send_bytes(LONG)
+
+
+def comes_from_elsewhere(world: World, client: Peer) -> None:
+    assert world.client(OTHER).is_gone
+    client.leave()
+
+
+def is_displaced_by_others(world: World, client: Peer) -> None:
+    others = [world.client(BALANCER) for _ in range(LEAST_AWAITED)]
+    assert client.is_gone
+    for other in others:
+        other.leave()
+
+
+def is_one_too_many_of_the_address_in_its_header(world: World, client: Peer) -> None:
+    others = [world.client(BALANCER), world.client(BALANCER), client]
+    for other in others:
+        other.send_bytes(V1)
+    assert [other.is_gone for other in others] == [False, False, True]
+    others[0].leave()
+    others[1].leave()
+
+
+def sends_a_header_and_garbage(_world: World, client: Peer) -> None:
+    client.send_bytes(V1 + b"\xff" * 64)
+
+
+def sends_a_header_and_says_nothing(world: World, client: Peer) -> None:
+    client.send_bytes(V1)
+    world.advance(world.config.handshake_timeout)
+
+
+def waits_for_its_balancer_when_the_process_ends(world: World, _client: Peer) -> None:
+    world.loop.run(world.sessions[-1].shut_down)
+
+
+HEADERS: list[tuple[Failing, dict[str, int]]] = [
+    (leaves, {"client_closed": 1}),
+    (says_nothing, {"handshake_timeout": 1}),
+    (says_half_a_header, {"handshake_timeout": 1}),
+    (leaves_in_the_middle_of_a_header, {"client_closed": 1}),
+    (resets_in_the_middle_of_a_header, {"client_reset": 1}),
+    (half_closes_in_the_middle_of_a_header, {"client_closed": 1}),
+    (sends_a_header_that_is_none, {"proxy_header": 1}),
+    (sends_a_header_without_an_end, {"proxy_header": 1}),
+    (sends_a_longer_header_than_is_taken, {"proxy_header": 1}),
+    (sends_a_header_of_another_version, {"proxy_header": 1}),
+    (sends_no_header, {"proxy_header": 1}),
+    (comes_from_elsewhere, {"proxy_header": 1, "client_closed": 1}),
+    (is_displaced_by_others, {"proxy_header": 1, "client_closed": LEAST_AWAITED}),
+    (is_one_too_many_of_the_address_in_its_header, {"too_many_connections": 1, "client_closed": 2}),
+    (sends_a_header_and_garbage, {"frame_error": 1}),
+    (sends_a_header_and_says_nothing, {"handshake_timeout": 1}),
+    (waits_for_its_balancer_when_the_process_ends, {"shutdown": 1}),
+]
+
+
+@pytest.mark.parametrize(("failing", "ends"), HEADERS, ids=[failing.__name__ for failing, _ in HEADERS])
+def test_nothing_stays_of_a_session_whose_header_fails(
+    make_world: Callable[..., World], failing: Failing, ends: dict[str, int]
+) -> None:
+    world = make_world(
+        proxy_protocol={"mode": "required", "from": ["10.0.0.0/8"]},
+        max_connections=100,
+        admission={"max_connections_per_address": 2},
+    )
+    world.broker_answers = False
+    resting = world.loop.timers
+    client = world.client(BALANCER)
+    assert len(world.engine.sessions) == 1, "a session exists from the accept on"
+    assert world.engine.admission.taken == 0, "and has no place before it is known whose it is"
+    assert world.engine.connector.under_way == 1, "but its time runs"
+    failing(world, client)
+    world.advance(world.config.linger)
+    assert +world.counters.connections_ended == ends
+    assert world.engine.proxy_headers is not None
+    assert len(world.engine.proxy_headers) == 0, "no header is awaited"
+    assert_nothing_stays(world, resting)
 
 
 @pytest.mark.parametrize(("failing", "ends"), WAYS, ids=[failing.__name__ for failing, _ in WAYS])

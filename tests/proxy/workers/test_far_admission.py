@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.commands import encode
+from protocol.proxy_protocol import write_header
 from protocol.pulsar_pb2 import CommandCloseProducer, CommandProducer, CommandProducerSuccess, ProducerBusy
 from proxy.admission_control import What
 from tests.proxy.blocks import block, metadata
@@ -81,6 +82,24 @@ def test_a_client_that_is_silent_until_it_is_let_in_is_served_all_the_same(make_
     assert client.is_read
     client >> connect()
     world.dialled() << connect()
+
+
+def test_a_client_whose_header_has_come_is_asked_for_by_its_address_and_read_until_it_greets(make_world: Make) -> None:
+    """Else one that is refused would be reset with its CONNECT unread, and might not hear why."""
+    believed = {"proxy_protocol": {"mode": "required", "from": ["10.0.0.5"]}}
+    world = make_world(admission={"max_connections_per_address": 1}, **believed)
+    world.is_answering = False
+    header, clients = write_header(("203.0.113.9", 1)), [world.client("10.0.0.5") for _ in range(2)]
+    assert world.asked == [], "nobody is asked for before it is known who comes"
+    for client in clients:
+        client.send_bytes(header)
+        assert client.is_read
+        client >> connect()
+        assert not client.is_read
+    assert [letter.source for letter in world.asked] == ["203.0.113.9"] * 2
+    world.hear()
+    assert world.dials
+    assert clients[1].heard_names() == ["ERROR"]
 
 
 def test_what_a_client_sends_behind_its_question_keeps_its_place(make_world: Make) -> None:
