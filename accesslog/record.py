@@ -88,6 +88,9 @@ class IntervalLine(LineHead, kw_only=True, tag="interval"):
     """As the client's CONNECT says."""
     client_role: str = ""
     """The role that the client authenticated as; empty if it is not known."""
+    role_is_proved: bool = False
+    """Sluice verified that (`authentication: {mode: terminate}`); else it is what the client says of itself, and the
+    broker let it in."""
     resource_group: str = ""
     """The resource group whose limit, enforced or observed, the stream was under at the end of the interval; empty for
     none."""
@@ -349,6 +352,9 @@ class ConnectionLine(LineHead, kw_only=True, tag="connection"):
     """As the client's CONNECT says."""
     client_role: str = ""
     """The role that the client authenticated as; empty if it is not known."""
+    role_is_proved: bool = False
+    """Sluice verified that (`authentication: {mode: terminate}`); else it is what the client says of itself, and the
+    broker let it in."""
     client_tls: bool = False
     """Whether the client came by TLS; false in lines of proxies before this field."""
     role: str
@@ -390,6 +396,9 @@ class RejectLine(LineHead, kw_only=True, tag="reject"):
     """As in interval lines."""
     client_role: str = ""
     """The role that the client authenticated as; empty if it is not known."""
+    role_is_proved: bool = False
+    """Sluice verified that (`authentication: {mode: terminate}`); else it is what the client says of itself, and the
+    broker let it in."""
     topic: str
     """Full name of the topic of the last such request; empty where none is named."""
     reason: str

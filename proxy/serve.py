@@ -27,6 +27,7 @@ from proxy.change_log import ChangeLog, FileSays, Told, difference
 from proxy.config.limits import Limits
 from proxy.config.model import Config, ConfigError
 from proxy.config.watching import changes_of, fingerprints
+from proxy.identity.evidence import verifier_of
 from proxy.near_engine import NearEngine
 from proxy.observe.access_log import AccessLog, open_access_log
 from proxy.observe.counters import Counters, NamespaceTotals
@@ -143,7 +144,9 @@ class Proxy:
     def _read_files_again(self) -> Callable[[], None]:
         """Read tokens, certificates and keys again; all of them are put in force, or none."""
         takes, problems = [], []
-        for read_again in (self.authenticator.read_again, self.engine.tls.read_again):
+        verifier = self.engine.identity
+        of_clients = [] if verifier is None else [verifier.read_again]
+        for read_again in (self.authenticator.read_again, self.engine.tls.read_again, *of_clients):
             try:
                 takes.append(read_again())
             except ConfigError as error:
@@ -246,7 +249,8 @@ def _files_of(config: Config) -> list[Path]:
     listeners = [each for each in (config.tls, access.tls) if each is not None]
     of_listeners = [file for each in listeners for file in (each.certificate, each.key, each.client_ca)]
     of_brokers = (broker_tls.ca, broker_tls.certificate, broker_tls.key)
-    return [file for file in (access.tokens, *of_listeners, *of_brokers) if file is not None]
+    named = (access.tokens, *of_listeners, *of_brokers, *config.authentication.files())
+    return [file for file in named if file is not None]
 
 
 def check_files(config: Config) -> None:
@@ -258,6 +262,7 @@ def check_files(config: Config) -> None:
     """
     refused = RejectionLog(Counters().admin_refused, time.monotonic_ns)
     authenticator = Authenticator(config.admin_access, refused, config.admin.host)
+    verifier_of(config)
     certificates = Certificates(config)
     certificates.warn()
     ExpiryLog(lambda: (*certificates.expiries(), *authenticator.expiries())).tell()

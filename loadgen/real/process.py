@@ -18,7 +18,7 @@ from random import SystemRandom
 from types import TracebackType
 from typing import Self
 
-from adminrest.client import AdminClient
+from adminrest.client import Access, AdminClient
 from loadgen.real import tether
 from loadgen.real.jars import ProcessFailed, jars, java_command, require_java
 
@@ -156,9 +156,13 @@ def wait_until(is_so: Callable[[], object], longest_s: float, pause_s: float = 0
     return True
 
 
-def is_healthy(web_port: int) -> bool:
-    """Return whether the broker behind this port of its admin REST says that it can publish and consume."""
-    return AdminClient(f"http://127.0.0.1:{web_port}", timeout_s=_HEALTH_TIMEOUT_S).is_ready("/admin/v2/brokers/health")
+def is_healthy(web_port: int, token: str = "") -> bool:
+    """Return whether the broker behind this port of its admin REST says that it can publish and consume.
+
+    With authentication it says so to who has the token of a superuser.
+    """
+    client = AdminClient(f"http://127.0.0.1:{web_port}", Access(token), timeout_s=_HEALTH_TIMEOUT_S)
+    return client.is_ready("/admin/v2/brokers/health")
 
 
 def is_listening(port: int) -> bool:

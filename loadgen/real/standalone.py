@@ -37,12 +37,14 @@ class BrokerSettings:
         durable: Sync each write to disk before the receipt, as in production; slower.
         tls: It listens for TLS, too, with the certificate that `properties` name (`tlsCertificateFilePath`, …).
         properties: Added to its configuration file, Pulsar's own names.
+        token: Of a superuser, where it authenticates; to be asked whether it is healthy.
     """
 
     port: int = 0
     tls: bool = False
     durable: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
+    token: str = ""
 
 
 class Broker(PulsarServer):
@@ -53,9 +55,10 @@ class Broker(PulsarServer):
         ports: Of the binary protocol and of the admin REST.
         program: What is run.
         name: For messages; empty: the folder's name.
+        token: Of a superuser, where it authenticates.
     """
 
-    def __init__(self, folder: Path, ports: tuple[int, int], program: Program, name: str = "") -> None:
+    def __init__(self, folder: Path, ports: tuple[int, int], program: Program, name: str = "", token: str = "") -> None:
         service, web = ports
         self.service_port = service
         """Of the binary protocol."""
@@ -67,7 +70,7 @@ class Broker(PulsarServer):
         """host:port of its admin REST; the name that brokers call each other by."""
         self.admin_url = f"http://{self.web_address}"
         """Where its admin REST listens."""
-        super().__init__(folder, program, lambda: is_healthy(web), name)
+        super().__init__(folder, program, lambda: is_healthy(web, token), name)
 
 
 _MAIN_CLASS = "org.apache.pulsar.PulsarStandaloneStarter"
@@ -102,4 +105,5 @@ class StandaloneBroker(Broker):
         options = (*_MEMORY, f"-Dpulsar.config.file={config}")
         self.tls_url = f"pulsar+ssl://127.0.0.1:{tls}" if settings.tls else ""
         """Where clients connect by TLS; empty without it."""
-        super().__init__(folder, (service, web), Program(_MAIN_CLASS, arguments, options), "the broker")
+        program = Program(_MAIN_CLASS, arguments, options)
+        super().__init__(folder, (service, web), program, "the broker", settings.token)

@@ -10,9 +10,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from protocol.commands import encode
 from protocol.endpoint import Endpoint
-from protocol.pulsar_pb2 import CommandConnect
 from proxy.admin.auth import Authenticator
 from proxy.admin.forwarding.forwarder import Forwarder
 from proxy.admin.forwarding.paths import PREFIXES
@@ -33,13 +31,19 @@ from proxy.near_engine import NearEngine
 from proxy.policies.service import PolicyService
 from proxy.reload import Reloader
 from proxy.session.engine import Engine
+from proxy.session.handshake import own_greeting, refuses_credentials
 
 _PATIENCE_S = 3.0
-_CONNECT = encode(CommandConnect(client_version="Sluice readiness", protocol_version=20))
+_MOST_ANSWER = 4096
+"""Bytes of an answer that are looked at: a CONNECTED has 50, an ERROR its reason."""
 
 
 class Readiness:
-    """Checks that a configured broker answers a CONNECT; an authentication error is an answer, too."""
+    """Checks that a configured broker answers a CONNECT.
+
+    An authentication error is an answer, too; but not where Sluice has shown its own credentials, which each client's
+    connection needs (`authentication.broker`).
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -60,16 +64,22 @@ class Readiness:
 
     async def _problem_of(self, broker: Endpoint) -> str | None:
         try:
-            answered = await asyncio.wait_for(self._answers(broker), self._patience_s)
+            answer = await asyncio.wait_for(self._answer(broker), self._patience_s)
         except (OSError, TimeoutError, TargetRefusedError) as error:
             return f"broker {broker} does not answer: {str(error) or 'time over'}"
-        return None if answered else f"broker {broker} closed the connection without an answer"
+        if not answer:
+            return f"broker {broker} closed the connection without an answer"
+        if self._engine.identity is not None and refuses_credentials(answer):
+            return f"broker {broker} does not accept Sluice's own credentials (authentication.broker)"
+        return None
 
-    async def _answers(self, broker: Endpoint) -> bool:
+    async def _answer(self, broker: Endpoint) -> bytes:
+        """Return the beginning of the broker's answer to a CONNECT with what Sluice shows brokers."""
+        verifier = self._engine.identity
         reader, writer = await self._engine.dialer.open(broker, self._patience_s)
         try:
-            writer.write(_CONNECT)
-            return bool(await reader.read(1))
+            writer.write(own_greeting(None if verifier is None else verifier.own))
+            return await reader.read(_MOST_ANSWER)
         finally:
             writer.close()
 

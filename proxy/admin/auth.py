@@ -1,6 +1,7 @@
 """Authentication of the admin address: none, tokens, client certificates, or both.
 
-The tokens are in a file: name → {access: read|write, token: …}. The names of certificates are their common names.
+The tokens are in a file: name → {access: read|write, token: …, tenants: […]}; without tenants a
+token is for all. The names of certificates are their common names.
 
 Web pages that somebody has open in a browser on this machine reach loopback, too, and are kept out (`BrowserGuard`).
 """
@@ -20,7 +21,9 @@ from urllib.parse import urlsplit
 import yaml
 from aiohttp import web
 
+from protocol.topic_name import is_entity
 from proxy.admin.rejections import CallerRefusedError, Rejection, RejectionLog, refusal
+from proxy.admin.tenants import why_outside
 from proxy.config.model import ConfigError
 from proxy.config.sections import AdminAccess
 from proxy.config.sources import parse_yaml
@@ -120,6 +123,8 @@ SHORTEST = 16
 LONGEST = 512
 MOST_TOKENS = 1000
 """Most tokens: all of them are compared for each request."""
+MOST_TENANTS = 100
+"""Tenants of one token."""
 _MOST_BYTES = 1024 * 1024
 """Most bytes of the file; MOST_TOKENS holders, each with the longest name and token, have half of it."""
 ANONYMOUS = "anonymous"
@@ -136,6 +141,8 @@ class Holder:
     name: str
     access: Access
     digest: bytes
+    tenants: frozenset[str] | None = None
+    """For which tenants the token is; None: for all, and what is common to them."""
 
 
 class Tokens:
@@ -170,7 +177,12 @@ def read_tokens(path: Path) -> tuple[Holder, ...]:
     problems = [f"{_TOKENS_KEY}: {path}: {problem}" for problem in _problems(values)]
     if problems:
         raise ConfigError(problems)
-    return tuple(Holder(name, entry["access"], _digest(entry["token"])) for name, entry in values.items())
+    return tuple(
+        Holder(
+            name, entry["access"], _digest(entry["token"]), frozenset(entry["tenants"]) if "tenants" in entry else None
+        )
+        for name, entry in values.items()
+    )
 
 
 def _parsed(path: Path) -> Any:
@@ -216,8 +228,11 @@ def _problems_of(name: Any, entry: Any) -> Iterator[str]:
         yield f"write the name as text in one line of 1 to {LONGEST_NAME} characters"
     if name == ANONYMOUS:
         yield "is the name of callers without a token; choose another"
-    if not isinstance(entry, dict) or set(entry) != {"access", "token"}:
-        yield "write {access: read, token: TOKEN}, these two keys and no other"
+    if not isinstance(entry, dict) or set(entry) - {"tenants"} != {"access", "token"}:
+        yield (
+            "write {access: read, token: TOKEN}, these two keys and no other, but tenants: [TENANT, …] if it is for "
+            "some only"
+        )
         return
     if entry["access"] not in get_args(Access):
         yield f"access: {str(entry['access'])[:50]!r}: is neither read nor write"
@@ -226,6 +241,10 @@ def _problems_of(name: Any, entry: Any) -> Iterator[str]:
             f"token: write text of {SHORTEST} to {LONGEST} ASCII characters without blanks; "
             "`openssl rand -hex 32` makes one"
         )
+    tenants = entry.get("tenants", [""])
+    is_list = isinstance(tenants, list) and 1 <= len(tenants) <= MOST_TENANTS
+    if "tenants" in entry and not (is_list and all(isinstance(name, str) and is_entity(name) for name in tenants)):
+        yield f"tenants: write a list of 1 to {MOST_TENANTS} tenants, as [acme]; without this key the token is for all"
 
 
 def _is_token(token: Any) -> bool:
@@ -260,11 +279,13 @@ class Caller:
         name: The name of the token's holder, else the common name of the certificate, else `anonymous`.
         address: The caller's address.
         access: The caller's access.
+        tenants: The tenants that the caller's token is for; None: all.
     """
 
     name: str
     address: str
     access: Access
+    tenants: frozenset[str] | None = None
 
 
 CALLER: web.RequestKey[Caller] = web.RequestKey("caller", Caller)
@@ -337,8 +358,11 @@ class Authenticator:
             return Caller(ANONYMOUS, address, "read")
         self._pages.check(request)
         keys: list[tuple[str, Access]] = []
+        tenants = None
         if self._tokens is not None:
-            keys.append(_by_token(request, self._tokens))
+            holder = _by_token(request, self._tokens)
+            keys.append((holder.name, holder.access))
+            tenants = holder.tenants
         if self._needs_certificate:
             keys.append(self._by_certificate(request.get_extra_info("peercert")))
         name = keys[0][0] if keys else ANONYMOUS
@@ -347,7 +371,10 @@ class Authenticator:
             raise CallerRefusedError(
                 403, Rejection.READ_ONLY, f"{name} may only read: {request.method} needs write access"
             )
-        return Caller(name, address, access)
+        outside = None if tenants is None else why_outside(request, tenants)
+        if outside is not None:
+            raise CallerRefusedError(403, Rejection.TENANT, outside)
+        return Caller(name, address, access, tenants)
 
     def _by_certificate(self, certificate: Mapping[str, Any] | None) -> tuple[str, Access]:
         if not certificate:
@@ -370,7 +397,7 @@ def _keys(access: AdminAccess) -> tuple[LoadedContext | None, Tokens | None]:
     return context, Tokens(access.tokens) if access.tokens else None
 
 
-def _by_token(request: web.Request, tokens: Tokens) -> tuple[str, Access]:
+def _by_token(request: web.Request, tokens: Tokens) -> Holder:
     said = request.headers.getall("Authorization", [])
     if not said:
         raise CallerRefusedError(401, Rejection.MISSING, "a token is needed here: Authorization: Bearer TOKEN")
@@ -380,4 +407,4 @@ def _by_token(request: web.Request, tokens: Tokens) -> tuple[str, Access]:
     holder = tokens.find(token.strip())
     if holder is None:
         raise CallerRefusedError(401, Rejection.WRONG, "this token is not known here")
-    return holder.name, holder.access
+    return holder

@@ -244,6 +244,13 @@ def _connections(counters: Counters) -> Iterator[Metric]:
     )
     yield _labelled(
         CounterMetricFamily,
+        "sluice_authentications",
+        "What clients showed where Sluice verifies them (`authentication`), by what came of it",
+        ("method", "result"),
+        counters.authentications,
+    )
+    yield _labelled(
+        CounterMetricFamily,
         "sluice_frame_errors",
         "Connections closed because a peer broke the protocol",
         ("side", "cause"),

@@ -33,6 +33,8 @@ class Rejection(StrEnum):
     """A token or certificate that is not known."""
     READ_ONLY = "read_only"
     """A token or certificate that may only read."""
+    TENANT = "tenant"
+    """A token for some tenants, and a request that is not about them."""
     RATE = "rate"
     SIZE = "size"
     TIME = "time"

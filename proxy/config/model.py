@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from protocol.endpoint import Endpoint
 from proxy.blocking.rules import Block, each_once
 from proxy.brokers.targets import PLAIN, TLS
+from proxy.config.authentication import Authentication
 from proxy.config.limits import Limits
 from proxy.config.sections import (
     AccessLogSettings,
@@ -162,6 +163,7 @@ class Config(_Section):
     limits: Limits = Limits()
     admission: AdmissionBounds = AdmissionBounds()
     policies: PolicyStore = PolicyStore()
+    authentication: Authentication = Authentication()
     admin_access: AdminAccess = AdminAccess()
     admin_forward: AdminForward = AdminForward()
     blocks: tuple[Block, ...] = Field(
@@ -182,6 +184,27 @@ class Config(_Section):
         with_tls = [each for each in listen if each.scheme == TLS]
         if value is None and with_tls:
             raise ValueError(f"{with_tls[0]} in listen needs a certificate: set tls.certificate and tls.key")
+        return value
+
+    @field_validator("admin_forward")
+    @classmethod
+    def _has_callers(cls, value: AdminForward, info: ValidationInfo) -> AdminForward:
+        access: AdminAccess | None = info.data.get("admin_access")
+        if value.caller == "authorization" and access is not None and access.tokens is not None:
+            raise ValueError(
+                "caller: authorization is of no use with admin_access.tokens: callers show Sluice's token there; write "
+                "caller: principal"
+            )
+        return value
+
+    @field_validator("authentication")
+    @classmethod
+    def _is_shown_certificates(cls, value: Authentication, info: ValidationInfo) -> Authentication:
+        """The common name of a certificate is a role only where the listener has verified the certificate."""
+        if value.tls and "tls" in info.data:
+            tls: ListenerTls | None = info.data["tls"]
+            if tls is None or tls.client_ca is None:
+                raise ValueError("tls needs a listener that verifies clients' certificates: set tls.client_ca")
         return value
 
     @field_validator("allowed_brokers")

@@ -232,6 +232,12 @@ class AdminForward(BaseModel):
         description="file that holds the token which Sluice shows to the broker in place of the caller's; it is read "
         "for each request",
     )
+    caller: Literal["principal", "authorization"] | None = Field(
+        None,
+        description="what brokers hear of the caller; principal: the name of its token or certificate, as "
+        "X-Original-Principal, where Sluice's token is one of their proxyRoles'; authorization: the caller's own "
+        "Authorization, in place of a token of Sluice's",
+    )
     ca: Path | None = Field(
         None, description="PEM file: who has signed the broker's certificate; none: the system's authorities"
     )
@@ -253,9 +259,13 @@ class AdminForward(BaseModel):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        given = [key for key in ("token", "ca", "brokers") if getattr(self, key)]
+        given = [key for key in ("token", "caller", "ca", "brokers") if getattr(self, key)]
         if self.url is None and given:
             raise ValueError(f"{given[0]} is of no use without url: name the broker's admin there, too")
+        if self.caller == "principal" and self.token is None:
+            raise ValueError("caller: principal needs token: brokers believe it from one of their proxyRoles only")
+        if self.caller == "authorization" and self.token is not None:
+            raise ValueError("caller: authorization excludes token: a request has one Authorization; leave one out")
         if self.ca is not None and not self.has_tls:
             raise ValueError("ca is of no use with http: write url with https")
         return self

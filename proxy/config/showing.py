@@ -22,7 +22,7 @@ from pydantic.fields import FieldInfo
 from proxy.config.limits import RateLimit
 from proxy.config.model import Config, Loaded
 from proxy.config.reference import default_of
-from proxy.config.sources import Key, parse_yaml, section_of
+from proxy.config.sources import Key, parse_yaml, section_of, without_secrets
 
 Value = str | int | float | bool | None | Sequence["Value"] | Mapping[str, "Value"]
 """As YAML reads it; other values stand as text."""
@@ -142,6 +142,8 @@ What a rate, or the section of a name, leaves out is left out here, too."""
 def shown(loaded: Loaded, *, with_defaults: bool) -> str:
     """YAML that `sluice check` accepts. Secrets are in files of their own: it shows where they are, and no content.
 
+    Of a key that is written as `data:…` it shows nothing more: that is to be written anew.
+
     Args:
         loaded: The configuration with its sources.
         with_defaults: Show what nobody has given, too.
@@ -178,7 +180,7 @@ class _Show:
             for name, inner in value.items():
                 yield from self._as_written(inner, (*key, str(name)))
         else:
-            yield TakenValue(key, value, self._source(key))
+            yield TakenValue(key, without_secrets(value) if isinstance(value, str) else value, self._source(key))
 
     def _default(self, field: FieldInfo, key: Key) -> Iterator[TakenValue]:
         value = field.get_default(call_default_factory=True, validated_data={})

@@ -399,8 +399,16 @@ def told(problem: ErrorDetails) -> str:
     key = ".".join(map(str, _key(problem)))
     parts = [key if key.isprintable() else repr(key)]
     if problem["type"] not in _OF_KEYS:
-        parts.append(cut(repr(problem["input"])))
+        parts.append(cut(without_secrets(repr(problem["input"]))))
     return ": ".join(part for part in (*parts, _message(problem)) if part)
+
+
+_DATA = re.compile(r"\bdata:[^'\"\s]*")
+
+
+def without_secrets(text: str) -> str:
+    """Return a text with nothing of what `data:` holds: keys may be written so."""
+    return _DATA.sub("data:…", text)
 
 
 def all_told(error: ValidationError) -> str:

@@ -12,8 +12,9 @@ class Connection:
     """The record of one client connection for logs and limits.
 
     `role` is `handshake` until CONNECT says `lookup` or `data`; `broker` is the address of its broker. `client_role` is
-    the role that the client authenticated as (see `session/handshake.py`), empty if that is not known. `is_tls` says
-    whether the client is connected by TLS, and `certificate_name` is the common name of its certificate, if it has one.
+    the role that the client authenticated as (see `session/handshake.py`), empty if that is not known; `role_is_proved`
+    says that Sluice verified it. `is_tls` says whether the client is connected by TLS, and `certificate_name` is the
+    common name of its certificate, if it has one that was verified.
     """
 
     __slots__ = (
@@ -25,6 +26,7 @@ class Connection:
         "connection_id",
         "is_tls",
         "role",
+        "role_is_proved",
     )
 
     def __init__(  # noqa: PLR0913, PLR0917 - a record, and no dataclass: compiled, these have no slots
@@ -37,6 +39,7 @@ class Connection:
         broker: str = "",
         *,
         is_tls: bool = False,
+        role_is_proved: bool = False,
     ) -> None:
         self.connection_id = connection_id
         self.client_address = client_address
@@ -45,6 +48,7 @@ class Connection:
         self.role = role
         self.broker = broker
         self.is_tls = is_tls
+        self.role_is_proved = role_is_proved
         self.certificate_name: str | None = None
 
     @property

@@ -48,6 +48,8 @@ class Counters(_Told):
     """Open connections by role: handshake, lookup, data."""
     connections_ended: Words = field(default_factory=Words)
     """Ended connections by close reason."""
+    authentications: Words = field(default_factory=Words)
+    """What clients showed, by auth method and result, as `token refused`."""
     frame_errors: Words = field(default_factory=Words)
     """Frame errors by side and cause, as `client too_large`."""
     proxy_headers: Words = field(default_factory=Words)

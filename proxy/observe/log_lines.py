@@ -467,6 +467,7 @@ class PeriodicLines:
             "client_network": self._network(connection),
             "client_version": in_log(connection.client_version),
             "client_role": in_log(connection.client_role),
+            "role_is_proved": connection.role_is_proved,
             "resource_group": resource_group(stream),
             "exempt": parse_topic(name.topic).is_system,
             "limit_levels": " ".join(self.levels.levels_of(stream)),

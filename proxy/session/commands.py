@@ -5,7 +5,7 @@ A command that is not named here passes as it came. FLOW is the data path's (`da
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from google.protobuf.message import Message
 
@@ -17,6 +17,7 @@ from protocol.long_answers import LONG_ANSWERS, LongAnswer
 from protocol.pulsar_pb2 import (
     BaseCommand,
     CommandActiveConsumerChange,
+    CommandAuthChallenge,
     CommandCloseConsumer,
     CommandCloseProducer,
     CommandConnected,
@@ -55,6 +56,7 @@ from proxy.refusals import (
 from proxy.session.blocking import SessionBlocks, reopening_error
 from proxy.session.data_path import FrameWriter
 from proxy.session.handshake import longest_frame, offers_more
+from proxy.session.identity import SessionIdentity
 from proxy.session.lookups import Question, SessionLookups
 from proxy.session.responses import Requests
 from proxy.session.session_admission import UndecidedError
@@ -88,6 +90,8 @@ them name brokers' own addresses, and Sluice does not know their consumers. A CO
 offer them, so clients do without.
 
 Source: CommandScalableTopicLookup, CommandWatchTcAssignments of PulsarApi.proto 5.0.0-M1"""
+_LOOKED_AT = BETWEEN_BROKERS | NOT_OFFERED | {BaseCommand.CONNECT, BaseCommand.AUTH_RESPONSE}
+"""Types that are no requests and do not simply pass. To broker and client the last two say who the client is."""
 _PONG = encode(CommandPong())
 MOST_READ = 64 * 1024
 """Bytes of a command that is read, without that: of names, and what a proxy in front says of its client."""
@@ -108,6 +112,12 @@ class NotOfferedError(ProtocolError):
     cause = "not_offered"
 
 
+class SecondConnectError(ProtocolError):
+    """A client says who it is once more: to the broker that would be who Sluice is."""
+
+    cause = "second_connect"
+
+
 class ClientCommands:
     """Follows what a client opens, asks for and closes.
 
@@ -118,9 +128,10 @@ class ClientCommands:
         lookups: Takes what asks for topics.
         reply: Sends a frame to the client.
         counters: Told of what is left out.
+        identity: Who the client is; None where brokers verify it.
     """
 
-    __slots__ = ("_blocks", "_counters", "_lookups", "_reply", "_requests", "_streams")
+    __slots__ = ("_blocks", "_counters", "_identity", "_lookups", "_reply", "_requests", "_streams")
 
     def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
         self,
@@ -130,8 +141,10 @@ class ClientCommands:
         lookups: SessionLookups,
         reply: Callable[[bytes], None],
         counters: Counters,
+        identity: SessionIdentity | None = None,
     ) -> None:
         self._counters = counters
+        self._identity = identity
         self._streams = streams
         self._requests = requests
         self._blocks = blocks
@@ -145,15 +158,11 @@ class ClientCommands:
             FrameTooLarge: If it has more bytes than any client needs; to read them takes time.
             BrokersCommandError: If it is a broker's to another one.
             NotOfferedError: If Sluice keeps its client from being offered it.
+            SecondConnectError: If it is CONNECT, where Sluice verifies clients.
+            UnaskedAuthError: If it is an AUTH_RESPONSE that Sluice has not asked for.
         """
         if kind not in self._HANDLERS:
-            if kind in BETWEEN_BROKERS:
-                raise BrokersCommandError(
-                    f"a client sent {BaseCommand.Type.Name(kind)}, which only brokers send to each other"
-                )
-            if kind in NOT_OFFERED:
-                raise NotOfferedError(f"a client sent {BaseCommand.Type.Name(kind)}, which its CONNECTED did not offer")
-            return frame
+            return frame if kind not in _LOOKED_AT else self._look_at(kind, command, frame)
         if len(command) > _MOST_ABOUT_ALL and kind == BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES:
             self._note_redelivery(command)
             return frame
@@ -163,6 +172,20 @@ class ClientCommands:
         if differs:
             self._counters.fields_left_out += 1
         return self._handle(kind, body)
+
+    def _look_at(self, kind: int, command: bytes, frame: bytes) -> bytes | None:
+        """Keep what must not reach a broker: nobody else would stop it."""
+        name = BaseCommand.Type.Name(cast("BaseCommand.Type", kind))
+        if kind in BETWEEN_BROKERS:
+            raise BrokersCommandError(f"a client sent {name}, which only brokers send to each other")
+        if kind in NOT_OFFERED:
+            raise NotOfferedError(f"a client sent {name}, which its CONNECTED did not offer")
+        if self._identity is None:
+            return frame
+        if kind == BaseCommand.CONNECT:
+            raise SecondConnectError("a client sent a second CONNECT")
+        self._identity.answered(read(command))
+        return None
 
     def _note_redelivery(self, command: bytes) -> None:
         """One that names messages is not read but for its consumer, and for that only where it makes a difference."""
@@ -340,9 +363,10 @@ class BrokerCommands:
         to_broker: Where that answer goes.
         greeted: Told of the longest frame that a CONNECTED says; 0 if it says none.
         counters: Told of removed addresses.
+        identity: Who the client is; None where brokers verify it.
     """
 
-    __slots__ = ("_client", "_counters", "_greeted", "_requests", "_streams", "_to_broker")
+    __slots__ = ("_client", "_counters", "_greeted", "_identity", "_requests", "_streams", "_to_broker")
 
     def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
         self,
@@ -352,7 +376,9 @@ class BrokerCommands:
         to_broker: FrameWriter,
         greeted: Callable[[int], None],
         counters: Counters,
+        identity: SessionIdentity | None = None,
     ) -> None:
+        self._identity = identity
         self._streams = streams
         self._requests = requests
         self._greeted = greeted
@@ -397,6 +423,13 @@ class BrokerCommands:
         command.feature_flags.ClearField("supports_scalable_topics")
         command.feature_flags.ClearField("supports_tc_metadata_discovery")
         return encode(command)
+
+    def _auth_challenge(self, command: CommandAuthChallenge, frame: bytes) -> bytes | None:
+        """Where Sluice has shown the broker its own credentials, it is Sluice that is asked."""
+        if self._identity is None:
+            return frame
+        self._identity.challenged(command)
+        return None
 
     def _send_answered(self, command: CommandSendReceipt | CommandSendError, frame: bytes) -> bytes | None:
         return None if self._streams.send_answered(command, frame) else frame
@@ -448,6 +481,7 @@ class BrokerCommands:
 
     _HANDLERS: ClassVar[dict[int, Callable[["BrokerCommands", Any, bytes], bytes | None]]] = {
         BaseCommand.CONNECTED: _connected,
+        BaseCommand.AUTH_CHALLENGE: _auth_challenge,
         BaseCommand.CLOSE_PRODUCER: _close_producer,
         BaseCommand.CLOSE_CONSUMER: _close_consumer,
         BaseCommand.ACTIVE_CONSUMER_CHANGE: _about_consumer,

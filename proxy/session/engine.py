@@ -17,6 +17,7 @@ from proxy.brokers.dialing import BrokerDialer
 from proxy.brokers.targets import Targets
 from proxy.budgets import Claim, Pool, SharedBudget
 from proxy.config.model import Config
+from proxy.identity.evidence import Verifier, verifier_of
 from proxy.observe.connection import Connection
 from proxy.observe.counters import Counters, Rejects
 from proxy.observe.operator_log import HoldLog, OversizedBatchLog
@@ -96,6 +97,8 @@ class Engine:
         self.connector = BrokerConnector(config, self.targets, self.tls, self.shared, counters)
         self.sessions: set[Blockable] = set()
         """Those that are connected."""
+        self.identity: Verifier | None = verifier_of(config)
+        """Verifies clients; None where brokers do."""
         self.blocklist = Blocklist([block.rule() for block in config.blocks], counters, self.sessions)
 
     def lookup_slots_of(self, connection: Connection) -> Claim:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import structlog
 from mypy_extensions import mypyc_attr
 
-from protocol.pulsar_pb2 import NotAllowedError, ServerError, ServiceNotReady, TooManyRequests
+from protocol.pulsar_pb2 import AuthenticationError, NotAllowedError, ServerError, ServiceNotReady, TooManyRequests
 from proxy.observe.connection import Connection
 from proxy.observe.counters import Counters
 from proxy.observe.log_lines import LineSpan
@@ -46,6 +46,12 @@ class CloseReason(StrEnum):
     """The client took nothing of what was sent to it (`write_timeout`)."""
     OVER_BUDGET = "over_budget"
     """The memory kept for the client would have exceeded its bound (`client_memory`)."""
+    AUTHENTICATION_FAILED = "authentication_failed"
+    """What the client showed proves no role (`authentication`)."""
+    AUTHENTICATION_BUSY = "authentication_busy"
+    """Its password was not checked: too many wait to be, or were wrong."""
+    AUTHENTICATION_EXPIRED = "authentication_expired"
+    """The client's token expired while it was connected, and it showed no newer one."""
     BLOCKED = "blocked"
     """A rule keeps the client out; the operator's log has the rule, and each live connection that it ended."""
 
@@ -79,6 +85,9 @@ _TROUBLE = frozenset(CloseReason) - _OF_PEER - _NOT_ADMITTED - {CloseReason.SHUT
 _ERRORS = {
     CloseReason.BLOCKED: NotAllowedError,
     CloseReason.OVER_BUDGET: TooManyRequests,
+    CloseReason.AUTHENTICATION_FAILED: AuthenticationError,
+    CloseReason.AUTHENTICATION_BUSY: TooManyRequests,
+    CloseReason.AUTHENTICATION_EXPIRED: AuthenticationError,
     **dict.fromkeys(_NOT_ADMITTED, TooManyRequests),
 }
 

@@ -9,18 +9,16 @@ import binascii
 
 import msgspec
 
-from protocol.commands import SIZES, command_in, decode, encode, text, whole_body
+from protocol.commands import SIZES, body_of, command_in, decode, encode, split, text, whole_body
 from protocol.endpoint import Endpoint, EndpointError
-from protocol.errors import FrameTooLarge, MalformedFrame, NotConnect
+from protocol.errors import FrameTooLarge, MalformedFrame, NotConnect, ProtocolError
 from protocol.frames import max_frame_size
-from protocol.pulsar_pb2 import BaseCommand, CommandConnect, CommandConnected
+from protocol.pulsar_pb2 import AuthenticationError, BaseCommand, CommandConnect, CommandConnected
 from protocol.sniff import foreign_protocol
 from proxy.brokers.targets import BROKERS
+from proxy.identity.evidence import Credentials, is_role
 from proxy.session.parse_cache import ParseCache
 
-MOST_ROLE = 256
-"""Characters of a role; a longer one counts as none. Configured names may be longer (`MOST_NAME`) for the sake of
-subscriptions; a role is the subject of a token, and each connection keeps its own."""
 _MOST_AUTH_DATA = 64 * 1024
 _NO_LETTERS = bytes(set(range(256)) - set(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"))
 """Bytes that base64url does not use; decoders pass over them in a token."""
@@ -50,7 +48,7 @@ def role_of(auth_method: str, auth_data: bytes) -> str:
         role = _subject(auth_data)
     elif auth_method == "basic":
         role = auth_data.partition(b":")[0].decode(errors="replace")
-    return role if len(role) <= MOST_ROLE and role.isprintable() else ""
+    return role if is_role(role) else ""
 
 
 def _subject(token: bytes) -> str:
@@ -80,6 +78,9 @@ MOST_GREETING = 256 * 1024
 """Bytes of a CONNECT: four times the largest ticket of Kerberos. Anybody may send one, and no budget counts it."""
 
 
+_NONE_SHOWN = Credentials("", b"")
+
+
 class Greeting:
     """A client's CONNECT, read. Clients that send the same bytes share one.
 
@@ -90,12 +91,38 @@ class Greeting:
         client_role: What it authenticates as, as far as that can be read; the broker is to verify it.
         frame: The CONNECT to send on: what the client says, encoded anew, without `proxy_to_broker_url`.
         size: Bytes of the client's own.
+        shown: What it authenticates with: auth method and data.
+        is_for_others: Whether it speaks for a client of its own, as a proxy does (`original_principal`).
+        can_refresh: Whether it answers AUTH_CHALLENGE while it is connected.
+        protocol_version: The newest version of the protocol that it speaks.
     """
 
-    __slots__ = ("client_role", "client_version", "frame", "refusal", "size", "target")
+    __slots__ = (
+        "can_refresh",
+        "client_role",
+        "client_version",
+        "frame",
+        "is_for_others",
+        "protocol_version",
+        "refusal",
+        "shown",
+        "size",
+        "target",
+    )
 
     def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
-        self, target: Endpoint | None, refusal: str, client_version: str, client_role: str, frame: bytes, size: int
+        self,
+        target: Endpoint | None,
+        refusal: str,
+        client_version: str,
+        client_role: str,
+        frame: bytes,
+        size: int,
+        shown: Credentials = _NONE_SHOWN,
+        *,
+        is_for_others: bool = False,
+        can_refresh: bool = False,
+        protocol_version: int = 0,
     ) -> None:
         self.target = target
         self.refusal = refusal
@@ -103,6 +130,10 @@ class Greeting:
         self.client_role = client_role
         self.frame = frame
         self.size = size
+        self.shown = shown
+        self.is_for_others = is_for_others
+        self.can_refresh = can_refresh
+        self.protocol_version = protocol_version
 
 
 def read_greeting(data: bytes | bytearray) -> Greeting | None:
@@ -161,8 +192,67 @@ def _greeting(own: bytes) -> Greeting:
     connect.ClearField("proxy_to_broker_url")
     connect.DiscardUnknownFields()  # brokers might read them otherwise: protocol/walk.py
     frame = encode(connect)
-    role = role_of(text(connect.auth_method_name), connect.auth_data)
-    return Greeting(target, refusal, text(connect.client_version)[:MOST_SAID], role, frame, len(own))
+    shown = Credentials(text(connect.auth_method_name), connect.auth_data)
+    return Greeting(
+        target,
+        refusal,
+        text(connect.client_version)[:MOST_SAID],
+        role_of(shown.method, shown.data),
+        frame,
+        len(own),
+        shown,
+        is_for_others=any(map(connect.HasField, _FOR_OTHERS)),
+        can_refresh=connect.feature_flags.supports_auth_refresh,
+        protocol_version=connect.protocol_version,
+    )
+
+
+_FOR_OTHERS = ("original_principal", "original_auth_data", "original_auth_method", "proxy_version")
+"""Fields of a proxy's CONNECT that say for whom it connects."""
+
+
+def greeting_for(frame: bytes, own: Credentials, role: str, forwarded: Credentials | None) -> bytes:
+    """Return the CONNECT with which Sluice, as one of the broker's `proxyRoles`, connects for a client.
+
+    Args:
+        frame: The client's own, as `Greeting` has it, or one that this function has made before.
+        own: What Sluice shows.
+        role: The client's, which is proved.
+        forwarded: What the client showed, if the broker is to verify it, too.
+
+    Source: org.apache.pulsar.proxy.server.DirectProxyHandler (ProxyBackendHandler.channelActive)
+    """
+    connect: CommandConnect = body_of(split(frame)[0])
+    connect.ClearField("auth_method_name")
+    connect.ClearField("auth_data")
+    if own.method:
+        connect.auth_method_name, connect.auth_data = own
+    connect.original_principal = role
+    if forwarded is not None:
+        connect.original_auth_method = forwarded.method
+        connect.original_auth_data = forwarded.data.decode(errors="replace")
+    connect.feature_flags.supports_auth_refresh = True  # Sluice answers challenges itself
+    return encode(connect)
+
+
+def own_greeting(own: Credentials | None) -> bytes:
+    """Return the CONNECT with which Sluice asks a broker whether it is there, with credentials if it has some."""
+    connect = CommandConnect(client_version="Sluice readiness", protocol_version=20)
+    if own is not None and own.method:
+        connect.auth_method_name, connect.auth_data = own
+    return encode(connect)
+
+
+def refuses_credentials(answer: bytes) -> bool:
+    """Return whether the beginning of a broker's answer is that it does not accept the credentials of a CONNECT.
+
+    It wants to know, besides, for whom one of its `proxyRoles` asks: that error is another one, and comes later.
+    """
+    try:
+        envelope, _ = split(answer)
+    except ProtocolError:
+        return False
+    return envelope.type == BaseCommand.ERROR and envelope.error.error == AuthenticationError
 
 
 def _target(url: str) -> tuple[Endpoint | None, str]:

@@ -19,6 +19,7 @@ from protocol.pulsar_pb2 import (
     CommandWatchTopicList,
     CommandWatchTopicListClose,
     InvalidTopicName,
+    NotAllowedError,
     ServiceNotReady,
     TooManyRequests,
 )
@@ -35,6 +36,7 @@ Question = CommandPartitionedTopicMetadata | CommandGetTopicsOfNamespace | Comma
 """What asks a broker to look into its metadata, beside a lookup. Pulsar has a bound for the first two alone."""
 MOST_WATCHERS = 1_000
 """Of one connection."""
+_FOR_OTHERS = ("original_principal", "original_auth_data", "original_auth_method")
 WATCHER_MEMORY = 256
 """Bytes that one takes."""
 
@@ -112,7 +114,7 @@ class SessionLookups:
         tasks: Where redirects are followed.
         reply: Sends a late answer to the client.
         admission: Says whether the client asks too often.
-        greeting: The client's CONNECT, with which redirects are followed.
+        greeting: Gives the CONNECT with which a redirect is followed.
         is_tls: Whether the client reaches the proxy by TLS.
         header: The PROXY protocol header with which redirects are followed; empty where brokers want none.
     """
@@ -140,7 +142,7 @@ class SessionLookups:
         tasks: Tasks,
         reply: Callable[[bytes], None],
         admission: SessionAdmission,
-        greeting: bytes,
+        greeting: Callable[[], bytes],
         *,
         is_tls: bool,
         header: bytes,
@@ -161,15 +163,23 @@ class SessionLookups:
         """A LOOKUP, as it goes to the broker. It is kept as it is written: a redirect is followed with all its fields.
 
         Raises:
-            RefusedError: If there are too many already, or they come too often.
+            RefusedError: If there are too many already, they come too often, or it is asked for somebody else.
         """
+        self._check_asker(command)
         asked = command.SerializeToString()
         return self._ask(command, command.topic, partial(self._looked_up, command.request_id, asked), len(asked))
 
     def asked_about(self, command: Question) -> bytes:
         """A question about a topic, or for a namespace's topics; the same."""
+        if isinstance(command, CommandPartitionedTopicMetadata):
+            self._check_asker(command)
         name = command.namespace if isinstance(command, CommandGetTopicsOfNamespace) else command.topic
         return self._ask(command, name, self._answered, 0)
+
+    def _check_asker(self, command: CommandLookupTopic | CommandPartitionedTopicMetadata) -> None:
+        """Where Sluice is one of a broker's `proxyRoles`, the broker would believe for whom a client says it asks."""
+        if self._engine.identity is not None and any(map(command.HasField, _FOR_OTHERS)):
+            raise RefusedError(NotAllowedError, "the client asks for somebody else (original_principal)")
 
     def watched(self, command: CommandWatchTopicList) -> bytes:
         """The question for a namespace's topics, of which the broker goes on to tell what changes; the same.
@@ -241,7 +251,7 @@ class SessionLookups:
         size = len(redirected.request)
         self._memory.add(size)
         try:
-            frame = await follow(redirected, self._greeting, self._engine.dialer)
+            frame = await follow(redirected, self._greeting(), self._engine.dialer)
         finally:
             self._slots.add(-1)
             self._memory.add(-size)

@@ -4,7 +4,8 @@
     SECURING ──TLS stands──▶ GREETING
     GREETING ──CONNECT read──▶ DIALLING ──broker there──▶ RELAYING ──one side ends──▶ ENDING ──both gone──▶ (over)
         ├──────────┴─ broken protocol, refused target, time over ─▶ ENDING
-        └─ blocked ─▶ TURNED_AWAY ─ unblocked, time over ─▶ ENDING
+        ├─ blocked ─▶ TURNED_AWAY ─ unblocked, time over ─▶ ENDING
+        └─ Sluice verifies clients ─▶ AUTHENTICATING ─ its role is proved ─▶ DIALLING, else ENDING
 
 A session on which only CONNECT, CONNECTED, PING and PONG have passed stays small: the objects that meter entries and
 follow commands (`Forwarding`) are made for the first byte of anything else. So thousands of connections that come at
@@ -37,7 +38,8 @@ from proxy.session.commands import BrokerCommands, ClientCommands
 from proxy.session.data_path import DataPath, FrameWriter, HeldMemory, PendingPublishes
 from proxy.session.engine import Engine
 from proxy.session.events import CloseReason, SessionEnd, SessionLog, end_by_peer
-from proxy.session.handshake import GREETINGS, WELCOMES, read_greeting
+from proxy.session.handshake import GREETINGS, WELCOMES, Greeting, read_greeting
+from proxy.session.identity import SessionIdentity
 from proxy.session.lookups import SessionLookups
 from proxy.session.parse_cache import LONGEST_KNOWN
 from proxy.session.proxy_headers import ProxyHeaders
@@ -66,6 +68,8 @@ class SessionState(Enum):
     SECURING = "securing"
     """Its TLS handshake is not done; only an address of `listen` with TLS has this state."""
     GREETING = "greeting"
+    AUTHENTICATING = "authenticating"
+    """What the client showed is being verified (`authentication: {mode: terminate}`)."""
     DIALLING = "dialling"
     TURNED_AWAY = "turned away"
     RELAYING = "relaying"
@@ -75,6 +79,7 @@ class SessionState(Enum):
 _SECURING: Final = SessionState.SECURING  # compiled, to look one up in its class costs as much as ten comparisons
 _PROXY_HEADER: Final = SessionState.PROXY_HEADER
 _GREETING: Final = SessionState.GREETING
+_AUTHENTICATING: Final = SessionState.AUTHENTICATING
 _DIALLING: Final = SessionState.DIALLING
 _RELAYING: Final = SessionState.RELAYING
 _ENDING: Final = SessionState.ENDING
@@ -213,7 +218,8 @@ class Forwarding:
         engine: The objects that all sessions share.
         admission: The session's admission of lookups and streams.
         memory: Counts the memory kept for the client.
-        greeting: The client's CONNECT as it was sent to the broker; also sent when a redirect is followed.
+        greeting: Gives the CONNECT for a broker to which a redirect leads.
+        identity: Who the client is; None where brokers verify it.
 
     Attributes:
         to_broker, to_client: The data paths.
@@ -240,8 +246,14 @@ class Forwarding:
         "to_client",
     )
 
-    def __init__(
-        self, session: "Session", engine: Engine, admission: SessionAdmission, memory: Claim, greeting: bytes
+    def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
+        self,
+        session: "Session",
+        engine: Engine,
+        admission: SessionAdmission,
+        memory: Claim,
+        greeting: Callable[[], bytes],
+        identity: SessionIdentity | None,
     ) -> None:
         client, broker, connection = session.client, session.broker, session.connection
         counters, publish = engine.counters, engine.config.publish
@@ -303,8 +315,10 @@ class Forwarding:
         self.blocks = SessionBlocks(engine.blocklist, streams, reply)
         asking = self._slots, memory, self._requests, self._tasks, reply, admission, greeting
         lookups = SessionLookups(engine, *asking, is_tls=connection.is_tls, header=session.client_header())
-        self._from_client = ClientCommands(streams, self._requests, self.blocks, lookups, reply, counters)
-        self._from_broker = BrokerCommands(streams, self._requests, client, to_broker, session.greeted, counters)
+        self._from_client = ClientCommands(streams, self._requests, self.blocks, lookups, reply, counters, identity)
+        self._from_broker = BrokerCommands(
+            streams, self._requests, client, to_broker, session.greeted, counters, identity
+        )
 
     def stop(self) -> None:
         """End all streams and tasks, and handle no more: the session ends."""
@@ -415,6 +429,7 @@ class Session(TransportOwner):
         """The end to report, whichever connection goes first."""
         self._started_at = engine.clock()
         self._turned_away: BlockedClientResponder | None = None
+        self._identity: SessionIdentity | None = None
         self._admission = engine.session_admission(self.connection, self.client)
         self._memory: Claim | None = None
         """Memory kept for the client; set once that is more than every session takes."""
@@ -655,6 +670,8 @@ class Session(TransportOwner):
     def greeted(self, max_frame: int) -> None:
         """Record that the broker accepted the client; its frame size (0: it names none) holds for both peers."""
         self._engine.connector.finish(self)
+        if self._identity is not None:
+            self._identity.connected()
         if max_frame > 0:
             self.max_frame = max_frame
             if self.forwarding is not None:
@@ -687,7 +704,7 @@ class Session(TransportOwner):
         if not self._keep_greeting():
             self.finish(SessionEnd(CloseReason.OVER_BUDGET, f"a CONNECT of {len(self._greeting)} bytes and more"))
             return
-        if self.state is _DIALLING:
+        if self.state is _DIALLING or self.state is _AUTHENTICATING:
             self._wait_for_broker()
             return
         if self._admission.waits():
@@ -697,11 +714,46 @@ class Session(TransportOwner):
             return
         self._connect, self._greeting = greeting.frame, self._greeting[greeting.size :]
         self.connection.client_version = greeting.client_version
-        self.connection.client_role = greeting.client_role
+        verifier = self._engine.identity
+        if verifier is None:
+            self.connection.client_role = greeting.client_role
+            self._go_on(greeting)
+        elif not self._is_turned_away():  # by its address: its role is not known yet
+            self.state = _AUTHENTICATING
+            self._identity = SessionIdentity(verifier, self._engine.counters, greeting, self.connection, self)
+            self._identity.prove(partial(self._proved, greeting))
+            if self.state is _AUTHENTICATING:
+                self._wait_for_broker()
+
+    def _proved(self, greeting: Greeting, end: SessionEnd | None) -> None:
+        """Go on with a client that has proved its role, or end the session; it may have ended by now."""
+        if self.state is not _AUTHENTICATING or self._identity is None:
+            return
+        if end is not None:
+            self.not_connected(end)
+            return
+        self._connect = self._identity.connect(self._connect)
+        self.client.unthrottle(Cause.CONNECTING)
+        try:
+            if self._keep_greeting():
+                self._go_on(greeting)
+            else:
+                self.finish(SessionEnd(CloseReason.OVER_BUDGET, f"a CONNECT of {len(self._connect)} bytes"))
+        except ProtocolError as error:
+            self.broke_protocol(self.client, error)
+
+    def _is_turned_away(self) -> bool:
+        """Turn a blocked client away; return whether it is one."""
         rule = self._blocked_by()
-        if rule is not None:
-            self._engine.blocklist.refused(rule)
-            self._turn_away(SessionEnd(CloseReason.BLOCKED, str(rule)))
+        if rule is None:
+            return False
+        self._engine.blocklist.refused(rule)
+        self._turn_away(SessionEnd(CloseReason.BLOCKED, str(rule)))
+        return True
+
+    def _go_on(self, greeting: Greeting) -> None:
+        """Have the broker dialled that a client wants whose role is known."""
+        if self._is_turned_away():
             return
         if greeting.refusal:
             self._log.role_found(self.connection, "data")
@@ -773,10 +825,26 @@ class Session(TransportOwner):
     def _forward(self) -> Forwarding:
         """Return the forwarding, made if there is none; if the broker is there, it receives all that is read."""
         if self.forwarding is None:
-            self.forwarding = Forwarding(self, self._engine, self._admission, self._kept(), self._connect)
+            self.forwarding = Forwarding(
+                self, self._engine, self._admission, self._kept(), self._connect_again, self._identity
+            )
         if self.state is _RELAYING:
             self.client.receiver, self.broker.receiver = self.forwarding.to_broker, self.forwarding.to_client
         return self.forwarding
+
+    def _connect_again(self) -> bytes:
+        """Return the CONNECT for one more broker: Sluice's credentials may be others by now."""
+        return self._connect if self._identity is None else self._identity.connect(self._connect)
+
+    def tell_client(self, frame: bytes) -> None:
+        """Send the client a frame of Sluice's own."""
+        if self.state is _RELAYING:
+            self._forward().to_client.writer.insert(frame)
+
+    def tell_broker(self, frame: bytes) -> None:
+        """Send the broker a frame of Sluice's own."""
+        if self.state is _RELAYING:
+            self._forward().to_broker.writer.insert(frame)
 
     # ---- the end
 
@@ -806,6 +874,7 @@ class Session(TransportOwner):
     def _look_whether_it_is_over(self) -> None:
         if not self._is_over and not self.client.is_connected and not self.broker.is_connected:
             self._is_over = True
+            self._identity = None
             if self.forwarding is not None:
                 self.forwarding.let_go()
                 self.forwarding = None
@@ -827,6 +896,8 @@ class Session(TransportOwner):
             end = last_word
         self._engine.connector.give_up(self)
         self._greeting = bytearray()
+        if self._identity is not None:
+            self._identity.stop()
         if self.forwarding is not None:
             self.forwarding.stop()
         if self._memory is not None:

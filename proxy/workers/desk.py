@@ -184,7 +184,10 @@ class Desk:
         self._streams_of[number] = self._streams_of.get(number, 0) + 1
         known = self._connections.get(number)
         if known is None:
-            known = self._connections[number] = Connection(number, address, version, role, "data", is_tls=is_tls)
+            is_proved = self._engine.identity is not None  # else the worker would not have let it in
+            known = self._connections[number] = Connection(
+                number, address, version, role, "data", is_tls=is_tls, role_is_proved=is_proved
+            )
         return known
 
     def _forget(self, stream: int) -> None:
@@ -304,8 +307,8 @@ class Desk:
 
 
 def _connection(whose: Whose) -> Connection:
-    number, address, version, client_role, role, broker, is_tls = whose
-    return Connection(number, address, version, client_role, role, broker, is_tls=is_tls)
+    number, address, version, client_role, role, broker, is_tls, role_is_proved = whose
+    return Connection(number, address, version, client_role, role, broker, is_tls=is_tls, role_is_proved=role_is_proved)
 
 
 def _told(key: Key) -> tuple[str, str, str]:

@@ -3,8 +3,8 @@
 from limiter.workers.letters import Letter, Report, Verdict
 from proxy.admission_control import Asked
 
-Whose = tuple[int, str, str, str, str, str, bool]
-"""A connection: number, address, version, client's role, role, broker."""
+Whose = tuple[int, str, str, str, str, str, bool, bool]
+"""A connection: number, address, version, client's role, role, broker, whether by TLS, whether the role is proved."""
 Stretch = tuple[int, int, int]
 """A `Span`: wall clock from and until, and how long."""
 BlockKey = tuple[str, str, str]
@@ -160,7 +160,7 @@ class Accepted(Letter, tag=60):
 
 
 class CertificatesChanged(Letter, tag=61):
-    """The files of `tls` and `broker_tls` have changed: read them again, for new connections."""
+    """The files of `tls`, `broker_tls` and `authentication` have changed: read them again, for new connections."""
 
 
 Up = Report | Ready | Told | Counted | Ended | Resumed | Refused | Hit | Here | Enter | Accepted | Left

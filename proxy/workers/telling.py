@@ -81,6 +81,7 @@ def whose_of(connection: Connection) -> Whose:
         connection.role,
         connection.broker,
         connection.is_tls,
+        connection.role_is_proved,
     )
 
 

@@ -4,7 +4,7 @@ import asyncio
 import signal
 import socket
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import structlog
@@ -125,12 +125,17 @@ class Worker:
         """What the supervisor could read is in force here, too; else, until the next change, what was."""
         async with self._reading:
             try:
-                take = await asyncio.to_thread(self._engine.tls.read_again)
+                takes = await asyncio.to_thread(self._read_again)
             except ConfigError as error:
                 for problem in error.problems:
                     structlog.get_logger().error("certificates not reloaded", problem=problem)
             else:
-                take()
+                for take in takes:
+                    take()
+
+    def _read_again(self) -> list[Callable[[], None]]:
+        verifier = self._engine.identity
+        return [self._engine.tls.read_again(), *([] if verifier is None else [verifier.read_again()])]
 
     def _block(self, letter: BlockAdded | BlockRemoved) -> None:
         kind, name, within = letter.key

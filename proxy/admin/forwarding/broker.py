@@ -452,7 +452,7 @@ class BrokerAdmin:
         if answer.status < 200:
             what = f"the broker says {answer.status}, which is no answer: is admin_forward.url its web service?"
             raise ForwardError(502, ForwardOutcome.FAILED, f"{answer.url.origin()}: {what}")
-        if answer.status == 401:
+        if answer.status == 401 and self._section.caller != "authorization":
             what = "the token of admin_forward.token" if self._section.token else "requests without admin_forward.token"
             raise ForwardError(
                 502, ForwardOutcome.TOKEN, f"{answer.url.origin()}: the broker does not take {what} (401)"

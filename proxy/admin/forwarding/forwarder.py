@@ -1,8 +1,9 @@
 """Forward requests to the broker's admin, and its answers back: bounded, counted, and each change logged.
 
-Only listed headers pass, so that none passes that means something else on the other side. Not passed are credentials;
-headers of one connection; X-Original-Principal, by which a broker lets proxies speak for others; and Location and
-Access-Control, by which an answer would lead clients and browsers around Sluice.
+Only listed headers pass, so that none passes that means something else on the other side. Not passed are credentials,
+unless `admin_forward.caller` says so; headers of one connection; X-Original-Principal, by which a broker lets proxies
+speak for others (Sluice may write its own); and Location and Access-Control, by which an answer would lead clients and
+browsers around Sluice.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ import structlog
 from aiohttp import web
 from multidict import CIMultiDict
 
-from proxy.admin.auth import CALLER, READING
+from proxy.admin.auth import ANONYMOUS, CALLER, READING
 from proxy.admin.forwarding.broker import (
     BodyRefusedError,
     BrokerAdmin,
@@ -39,6 +40,7 @@ from proxy.admin.forwarding.paths import (
 )
 from proxy.admin.listener import connection_of
 from proxy.admin.rejections import Rejection, RejectionLog, refusal
+from proxy.admin.tenants import why_not_at_broker
 from proxy.config.model import Config
 from proxy.observe.counters import Counters
 
@@ -252,6 +254,10 @@ class Forwarder:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         headers = asking(request.headers) if body else CIMultiDict(Accept="application/json")
         headers[VIA] = self._via(request)
+        if self._section.caller == "principal" and request[CALLER].name != ANONYMOUS:
+            headers["X-Original-Principal"] = request[CALLER].name
+        elif self._section.caller == "authorization" and "Authorization" in request.headers:
+            headers["Authorization"] = request.headers["Authorization"]
         with self._place(), _ended_by_hanging_up(request):
             async with self._broker.ask(BrokerQuestion(method, target, headers, body)) as answer:
                 yield answer
@@ -277,6 +283,10 @@ class Forwarder:
 
     async def _why_refused(self, request: web.Request) -> web.Response | None:
         caller, wrong = request[CALLER], why_not(request.raw_path)
+        outside = None if caller.tenants is None else why_not_at_broker(request, caller.tenants)
+        if outside is not None:
+            self._refused.count(Rejection.TENANT, outside, caller.address)
+            return _refusal(request, 403, outside)
         if wrong is None and await is_served_decoded(request):
             wrong = "decoded it is a path that Sluice serves: write that one"
         if wrong is not None:

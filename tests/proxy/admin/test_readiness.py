@@ -1,11 +1,13 @@
 """`/readyz`: the proxy accepts clients, and the broker answers."""
 
 import asyncio
+from pathlib import Path
 
-from protocol.pulsar_pb2 import CommandError
+from protocol.pulsar_pb2 import AuthenticationError, AuthorizationError, CommandError
 from proxy.admin.app import Readiness
+from tests.proxy.authentication.keys import token_files
 from tests.proxy.conversation import World
-from tests.proxy.wire import connected, error
+from tests.proxy.wire import body, connected, error
 
 
 def ask(world: World, *, is_accepting: bool = True) -> "asyncio.Task[str | None]":
@@ -49,3 +51,19 @@ def test_a_broker_that_keeps_silent_is_told(world: World) -> None:
     world.advance(3.1)
     assert asked.result() == "broker pulsar://127.0.0.1:6651 does not answer: time over"
     assert world.dialled().is_gone
+
+
+def test_a_broker_that_does_not_accept_sluice_s_own_credentials_is_told(tmp_path: Path) -> None:
+    world = World(authentication=token_files(tmp_path))
+    for kind, problem in (
+        (AuthenticationError, "does not accept Sluice's own credentials (authentication.broker)"),
+        (AuthorizationError, None),
+    ):
+        asked = ask(world)
+        broker = world.dialled()
+        (frame,) = broker.heard()
+        assert body(frame).auth_data == (tmp_path / "sluice.token").read_bytes()
+        broker >> error(2**64 - 1, kind, "no")
+        found = asked.result()
+        assert found == (None if problem is None else f"broker pulsar://127.0.0.1:6651 {problem}")
+    world.close()

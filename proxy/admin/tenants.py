@@ -1,0 +1,125 @@
+"""What the holder of a token for some tenants may ask for: what is about these tenants, and nothing else.
+
+A path is refused unless it is known here to be about one tenant, which is one of the holder's. So a new path is closed
+to such holders until somebody thinks of them.
+"""
+
+import re
+from collections.abc import Callable, Collection, Mapping
+
+from aiohttp import web
+
+from limiter.levels import Setting
+from protocol.topic_name import parse_topic
+
+OF_NOBODY = frozenset({"/healthz", "/readyz", "/sluice/openapi.json"})
+"""Paths that tell nothing of any tenant."""
+_READING = frozenset({"GET", "HEAD"})
+_SHARED = "/admin/v2/namespaces/{tenant}/{namespace}/resourcegroup"
+"""The resource group of a namespace: to attach one to it is to take from the limit of others."""
+_NAMES: Mapping[Setting, Callable[[str], str]] = {
+    Setting.TENANT: str,
+    Setting.NAMESPACE: lambda name: name.partition("/")[0],
+    Setting.TOPIC_OF_NAMESPACE: lambda name: name.partition("/")[0],
+    Setting.SUBSCRIPTION_OF_NAMESPACE: lambda name: name.partition("/")[0],
+    Setting.PARTITIONED_TOPIC: lambda name: parse_topic(name).tenant,
+    Setting.TOPIC: lambda name: parse_topic(name).tenant,
+    Setting.SUBSCRIPTION_OF_TOPIC: lambda name: parse_topic(name).tenant,
+    Setting.SUBSCRIPTION: lambda name: parse_topic(name.partition("@")[2]).tenant,
+}
+"""The tenant in a name of each setting that belongs to one; clients' names, addresses and groups do not."""
+
+
+def why_outside(request: web.Request, tenants: Collection[str]) -> str | None:
+    """Say why a request is not about one of these tenants; None if it is, or if it is about nobody."""
+    resource = request.match_info.route.resource
+    if resource is None:
+        return why_not_at_broker(request, tenants)
+    path = resource.canonical
+    if path in OF_NOBODY:
+        return None
+    asked, remedy = _asked(request, path)
+    if asked and all(tenant in tenants for tenant in asked):
+        return None
+    return f"this token is for {_listed(tenants)}: {remedy}"
+
+
+def _asked(request: web.Request, path: str) -> tuple[Collection[str | None], str]:
+    """Return the tenants that a request is about, None for whoever else; and what to ask for in its place."""
+    if path in _QUERIES:
+        find, remedy = _QUERIES[path]
+        return find(request), remedy
+    if path.startswith(_SHARED) and request.method not in _READING:
+        return [None], "resource groups are shared with other tenants"
+    if "tenant" in request.match_info:
+        return [request.match_info["tenant"]], "ask for one of these"
+    return [None], "this path is about all tenants"
+
+
+def _of_streams(request: web.Request) -> list[str | None]:
+    return [*request.query.getall("tenant", [])]
+
+
+def _of_limit(request: web.Request) -> list[str | None]:
+    settings, names = request.query.getall("setting", []), request.query.getall("name", [])
+    return [_tenant_of(setting, name) for setting in settings for name in names]
+
+
+def _tenant_of(setting: str, name: str) -> str | None:
+    try:
+        return _NAMES[Setting(setting)](name)
+    except (KeyError, ValueError):
+        return None
+
+
+def _of_explained(request: web.Request) -> list[str | None]:
+    """A role's limits, and an address's, are of whoever has them."""
+    if "role" in request.query or "address" in request.query:
+        return [None]
+    return [_tenant_of(Setting.TOPIC, name) for name in request.query.getall("topic", [])]
+
+
+_QUERIES: Mapping[str, tuple[Callable[[web.Request], list[str | None]], str]] = {
+    "/sluice/streams": (_of_streams, "write ?tenant=…"),
+    "/sluice/limits": (_of_limit, "name a limit of one of them: ?direction=…&setting=…&name=…"),
+    "/sluice/explain": (_of_explained, "ask for a topic, and for no role and address"),
+}
+"""Paths whose query says whom they are about."""
+_TENANT = r"(?P<tenant>[A-Za-z0-9_\-=:.]+)"
+_AT_BROKER = tuple(
+    re.compile(pattern)
+    for pattern in (
+        rf"/admin/v2/tenants/{_TENANT}",
+        rf"/admin/v2/(?:namespaces|persistent|non-persistent|schemas)/{_TENANT}(?:/.*)?",
+        rf"/lookup/v2/topic/(?:persistent|non-persistent)/{_TENANT}/.+",
+    )
+)
+"""Paths of a broker whose tenant stands at a known place, without percent signs: so everybody reads it alike."""
+_OF_OTHERS = re.compile(r"/admin/v2/namespaces/[^/]+/antiAffinity(?:/|$)|.*/shadowTopics", re.IGNORECASE)
+"""Paths that name a cluster where others name a tenant, or bodies with topics of any tenant."""
+_ONE_TOPIC = re.compile(r"/admin/v2/(?:persistent|non-persistent)/[^/]+/[^/]+/[^/]+")
+_WITH_PROPERTIES = "application/vnd.partitioned-topic-metadata+json"
+
+
+def why_not_at_broker(request: web.Request, tenants: Collection[str]) -> str | None:
+    """Say why a broker does not get a request of a holder of a token for these tenants; None if it does.
+
+    A topic's properties may name a topic of another tenant, whose messages it then has (PULSAR.SHADOW_SOURCE); so such
+    holders make topics without.
+    """
+    path = request.raw_path.partition("?")[0]
+    matches = [found for pattern in _AT_BROKER if (found := pattern.fullmatch(path))]
+    is_own = bool(matches) and all(found["tenant"] in tenants for found in matches)
+    if not is_own or _OF_OTHERS.fullmatch(request.path) or _OF_OTHERS.match(request.path):
+        return f"this token is for {_listed(tenants)}: a broker gets paths of theirs only"
+    if path.startswith("/admin/v2/tenants/") and request.method not in _READING:
+        return f"this token is for {_listed(tenants)}, and changes no tenant itself"
+    has_properties = request.method == "PUT" and request.body_exists and _ONE_TOPIC.fullmatch(path)
+    if has_properties or request.content_type == _WITH_PROPERTIES:
+        return "a token for some tenants makes topics without properties: one of them would name a topic of any tenant"
+    return None
+
+
+def _listed(tenants: Collection[str]) -> str:
+    shown = sorted(tenants)
+    return f"the tenants {', '.join(shown)}" if len(shown) > 1 else f"the tenant {shown[0]}"

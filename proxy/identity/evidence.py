@@ -1,0 +1,110 @@
+"""What clients and Sluice show, and what comes of it: light values, which every session may know.
+
+The libraries that verify take 11 MiB and are loaded only where Sluice does (`verifier_of`).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from proxy.config.model import Config
+
+MOST_ROLE = 256
+"""Characters of a role; a longer one counts as none. Configured names may be longer (`MOST_NAME`) for the sake of
+subscriptions; a role is the subject of a token, and each connection keeps its own."""
+
+
+def is_role(name: object) -> bool:
+    """Return whether a name can be a role: text in one line of at most MOST_ROLE characters."""
+    return isinstance(name, str) and 0 < len(name) <= MOST_ROLE and name.isprintable()
+
+
+class Credentials(NamedTuple):
+    """What is shown in a CONNECT: auth_method_name and auth_data."""
+
+    method: str
+    data: bytes
+
+
+class Evidence(NamedTuple):
+    """All that a client shows.
+
+    Args:
+        shown: In its CONNECT.
+        certificate_name: The common name of a certificate that the listener has verified; None without one.
+        address: Where the client is, as limits count it.
+    """
+
+    shown: Credentials
+    certificate_name: str | None
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A client that has proved who it is.
+
+    Args:
+        role: Its role.
+        method: What proved it: `token`, `basic` or `tls`.
+        expires_at: Until when, in seconds since 1970; None: as long as it is connected.
+    """
+
+    role: str
+    method: str
+    expires_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What a client shows proves nothing.
+
+    Args:
+        reason: Why, for the client and the operator.
+        is_passing: It was not even checked; the client may try again.
+    """
+
+    reason: str
+    is_passing: bool = False
+
+
+Decided = Callable[[Identity | Refusal], None]
+
+
+class Verifier(Protocol):
+    """Verifies clients: `authenticator.ClientAuthenticator`."""
+
+    now: Callable[[], float]
+    """Seconds since 1970."""
+    forwards: bool
+    """Whether brokers get what clients showed, too."""
+
+    @property
+    def own(self) -> Credentials:
+        """What Sluice shows brokers now."""
+
+    def verify(self, evidence: Evidence, decided: Decided) -> None:
+        """Call `decided`, now or later, with who this is, or why nobody knows."""
+
+    def by_token(self, token: bytes) -> Identity | Refusal:
+        """Return whose token this is, or why it proves nothing now."""
+
+    def read_again(self) -> Callable[[], None]:
+        """Read all files again, in a thread; return what puts them in force, for whoever connects from then on.
+
+        Raises:
+            ConfigError: If a file cannot be used.
+        """
+
+
+def verifier_of(config: Config) -> Verifier | None:
+    """Return what verifies clients; None where brokers do.
+
+    Raises:
+        ConfigError: If a file cannot be used.
+    """
+    if not config.authentication.is_terminated:
+        return None
+    from proxy.identity.authenticator import ClientAuthenticator  # noqa: PLC0415 - see above
+
+    return ClientAuthenticator(config.authentication, shows_certificate=config.broker_tls.certificate is not None)

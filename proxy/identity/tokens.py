@@ -1,0 +1,301 @@
+"""JSON Web Tokens: the keys that an operator gives, and what a token that one of them signed says of its bearer.
+
+No I/O: files come as bytes, and the time is passed in. A key's kind decides which algorithms it verifies, never the
+token: so no token can have a public key taken for a secret (RFC 8725, 3.1).
+
+Source: org.apache.pulsar.broker.authentication.AuthenticationProviderToken and AuthTokenUtils
+"""
+
+import base64
+import binascii
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import jwt
+import msgspec
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.serialization import load_der_public_key, load_pem_public_key
+
+from proxy.identity.evidence import MOST_ROLE, Identity, is_role
+
+MOST_TOKEN = 16 * 1024
+"""Bytes of a token: those with the groups of a large directory have 8 KiB."""
+MOST_KEYS = 100
+"""Keys of a JWKS file: without a key id, a token may be tried with each."""
+_MOST_HEADER = 2048
+"""Bytes of a token's first part, which is parsed before any signature is checked."""
+_LEAST_SECRET = 32
+"""Bytes of a secret: HS256 needs as many (RFC 7518, 3.2), and Pulsar refuses shorter ones."""
+_LEAST_RSA_BITS = 2048
+_LAST_SECOND = 253_402_300_800
+"""The end of the year 9999: a later expiry is none."""
+_HMAC = (("HS256", 32), ("HS384", 48), ("HS512", 64))
+"""Algorithms for secrets, each with the bytes that it needs."""
+_RSA = ("RS256", "RS384", "RS512")
+_CURVES = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
+_KINDS = ("RSA", "EC", "oct")
+_WHITE = b" \t\r\n"
+
+Key = bytes | RSAPublicKey | EllipticCurvePublicKey
+
+
+class KeyFileError(Exception):
+    """A key cannot be used; the text says why and what to do, and shows nothing of the key."""
+
+
+class RefusedTokenError(Exception):
+    """A token proves nothing; the text says why, for the client and the operator, and shows nothing of the token."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyingKey:
+    """A key, and what it verifies.
+
+    Args:
+        key: A secret or a public key.
+        algorithms: The algorithms that fit its kind.
+        key_id: Its `kid` in a JWKS file; empty without one.
+    """
+
+    key: Key
+    algorithms: tuple[str, ...]
+    key_id: str = ""
+
+
+def secret_keys(content: bytes) -> tuple[VerifyingKey, ...]:
+    """Return the keys that the content of a secret's file may stand for.
+
+    Pulsar takes the bytes of a file as they are, also where an editor has put a line end behind them, and those of
+    `data:;base64,…` decoded. A file with base64 may be meant in either way: a token may fit either. To try both gives
+    nothing away, as whoever knows one of them knows the file.
+
+    Raises:
+        KeyFileError: If the content cannot be a secret.
+    """
+    if content.lstrip().startswith(b"-----BEGIN"):
+        raise KeyFileError("holds a PEM key, not a secret: name it in public_key, if it is a public key")
+    found = [content, content.strip(_WHITE), _from_base64(content)]
+    secrets = list(dict.fromkeys(each for each in found if len(each) >= _LEAST_SECRET))
+    if not secrets:
+        raise KeyFileError(
+            f"a secret has {_LEAST_SECRET} bytes or more; `openssl rand -out FILE 32` or `pulsar tokens "
+            "create-secret-key --output FILE` makes one"
+        )
+    return tuple(_secret(each) for each in secrets)
+
+
+def public_keys(content: bytes) -> tuple[VerifyingKey, ...]:
+    """Return the public key in a file: PEM, or DER (SubjectPublicKeyInfo), or that in base64.
+
+    Raises:
+        KeyFileError: If there is none that verifies RS256, ES256 and the like.
+    """
+    if b"PRIVATE KEY-----" in content:
+        raise KeyFileError("holds a private key; name a file with its public key alone")
+    try:
+        if content.lstrip().startswith(b"-----BEGIN"):
+            key: object = load_pem_public_key(content)
+        else:
+            key = _from_der(content)
+    except (ValueError, UnsupportedAlgorithm):
+        raise KeyFileError(
+            "is no public key in PEM or DER; `openssl pkey -pubin -in FILE -noout -text` shows one that is"
+        ) from None
+    return (_public(key, ""),)
+
+
+def jwks_keys(content: bytes) -> tuple[VerifyingKey, ...]:
+    """Return the keys of a JSON Web Key Set that verify signatures; keys for anything else are passed over.
+
+    Raises:
+        KeyFileError: If the set cannot be read, or one of its keys not be used.
+    """
+    try:
+        entries = json.loads(content)["keys"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise KeyFileError('is no JSON Web Key Set: {"keys": [{"kty": …}, …]} belongs there') from None
+    if not isinstance(entries, list) or len(entries) > MOST_KEYS:
+        raise KeyFileError(f"`keys` must be a list of at most {MOST_KEYS} keys")
+    keys = tuple(_of_jwk(at, entry) for at, entry in enumerate(entries, 1) if _is_for_signatures(entry))
+    if not keys:
+        raise KeyFileError("has no key for signatures")
+    return keys
+
+
+def _is_for_signatures(entry: object) -> bool:
+    if not isinstance(entry, dict):
+        return True  # what reads it refuses it
+    return entry.get("use", "sig") == "sig" and entry.get("kty") in _KINDS
+
+
+def _of_jwk(at: int, entry: Any) -> VerifyingKey:
+    if not isinstance(entry, dict) or not isinstance(entry.get("kid", ""), str):
+        raise KeyFileError(f"key {at} is not written as a JSON Web Key")
+    key_id, kind = entry.get("kid", ""), entry["kty"]
+    try:
+        if kind == "oct":
+            found = _secret(jwt.algorithms.HMACAlgorithm.from_jwk(entry), key_id)
+        else:
+            algorithm = jwt.algorithms.RSAAlgorithm if kind == "RSA" else jwt.algorithms.ECAlgorithm
+            key: Any = algorithm.from_jwk(entry)
+            found = _public(key.public_key() if hasattr(key, "private_numbers") else key, key_id)
+    except KeyFileError as error:
+        raise KeyFileError(f"key {at}: {error}") from None
+    except (jwt.PyJWTError, ValueError, TypeError, KeyError, AttributeError, UnsupportedAlgorithm):
+        raise KeyFileError(f"key {at} ({kind}) cannot be used as a JSON Web Key") from None
+    named = entry.get("alg")
+    if named is None:
+        return found
+    if named not in found.algorithms:
+        raise KeyFileError(f"key {at}: alg {str(named)[:20]!r} does not fit it; {', '.join(found.algorithms)} would")
+    return VerifyingKey(found.key, (named,), key_id)
+
+
+def _secret(secret: bytes, key_id: str = "") -> VerifyingKey:
+    fitting = tuple(name for name, least in _HMAC if len(secret) >= least)
+    if not fitting:
+        raise KeyFileError(f"a secret of {len(secret)} bytes is too short; {_LEAST_SECRET} or more are needed")
+    return VerifyingKey(secret, fitting, key_id)
+
+
+def _public(key: object, key_id: str) -> VerifyingKey:
+    if isinstance(key, RSAPublicKey):
+        if key.key_size < _LEAST_RSA_BITS:
+            raise KeyFileError(f"an RSA key of {key.key_size} bits is too weak; {_LEAST_RSA_BITS} or more are needed")
+        return VerifyingKey(key, _RSA, key_id)
+    if isinstance(key, EllipticCurvePublicKey) and key.curve.name in _CURVES:
+        return VerifyingKey(key, (_CURVES[key.curve.name],), key_id)
+    raise KeyFileError("is of a kind that is not served here: RSA, or EC with curve P-256, P-384 or P-521")
+
+
+def _from_base64(content: bytes) -> bytes:
+    """Return what a text in base64 stands for, of either alphabet; empty if it is none."""
+    text = content.translate(None, _WHITE).translate(bytes.maketrans(b"-_", b"+/"))
+    try:
+        return base64.b64decode(text + b"=" * (-len(text) % 4), validate=True)
+    except binascii.Error:
+        return b""
+
+
+def _from_der(content: bytes) -> object:
+    try:
+        return load_der_public_key(content)
+    except ValueError:
+        return load_der_public_key(_from_base64(content))
+
+
+class TokenVerifier:
+    """Verifies tokens.
+
+    Args:
+        keys: One of them must have signed a token.
+        claim: The claim that names the role (tokenAuthClaim).
+        audience: What `aud` must name (tokenAudience); None: anything.
+    """
+
+    def __init__(self, keys: Iterable[VerifyingKey], claim: str = "sub", audience: str | None = None) -> None:
+        self._keys = tuple(keys)
+        self._algorithms = sorted({name for key in self._keys for name in key.algorithms})
+        self._claim = claim
+        self._audience = audience
+        self._signatures = jwt.PyJWS(algorithms=self._algorithms)
+
+    def verify(self, token: bytes, now: float) -> Identity:
+        """Return whose token this is.
+
+        Args:
+            token: As CONNECT has it.
+            now: Seconds since 1970.
+
+        Raises:
+            RefusedTokenError: If it is not valid now, or no token.
+        """
+        claims = self._claims(token.strip(_WHITE))
+        expires_at = _time(claims, "exp")
+        if expires_at is not None and expires_at <= now:
+            raise RefusedTokenError(f"the token has expired at {_shown(expires_at)}")
+        not_before = _time(claims, "nbf")
+        if not_before is not None and not_before > now:
+            raise RefusedTokenError(f"the token is valid from {_shown(not_before)} on only")
+        self._check_audience(claims.get("aud"))
+        return Identity(self._role(claims), "token", expires_at)
+
+    def _claims(self, token: bytes) -> dict[str, Any]:
+        if len(token) > MOST_TOKEN:
+            raise RefusedTokenError(f"the token has {len(token)} bytes, at most {MOST_TOKEN} are read")
+        header = self._header(token)
+        payload = self._signed(token, self._fitting(header))
+        try:
+            claims = msgspec.json.decode(payload)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            claims = None
+        if not isinstance(claims, dict):
+            raise RefusedTokenError("the token's claims are no JSON object")
+        return claims
+
+    def _header(self, token: bytes) -> dict[str, Any]:
+        first, *others = token.split(b".")
+        if len(others) != 2 or len(first) > _MOST_HEADER or not all((first, *others[:1])):
+            raise RefusedTokenError("this is no JSON Web Token: three parts with dots between them belong here")
+        try:
+            return self._signatures.get_unverified_header(token)
+        except (jwt.PyJWTError, ValueError, RecursionError):
+            raise RefusedTokenError("the token's header cannot be read") from None
+
+    def _fitting(self, header: dict[str, Any]) -> list[VerifyingKey]:
+        algorithm, key_id = header.get("alg"), header.get("kid")
+        named = [key for key in self._keys if key.key_id and key.key_id == key_id]
+        if key_id and not named and all(key.key_id for key in self._keys):
+            raise RefusedTokenError(f"the token names a key ({str(key_id)[:60]!r}) that is not known here")
+        fitting = [key for key in named or self._keys if algorithm in key.algorithms]
+        if not fitting:
+            said = str(algorithm)[:20]
+            raise RefusedTokenError(f"the token says alg {said!r}; keys here verify {', '.join(self._algorithms)}")
+        return fitting
+
+    def _signed(self, token: bytes, keys: list[VerifyingKey]) -> bytes:
+        for key in keys:
+            try:
+                payload = self._signatures.decode(token, key.key, algorithms=list(key.algorithms))
+            except jwt.InvalidSignatureError:
+                continue
+            except (jwt.PyJWTError, ValueError, RecursionError):
+                raise RefusedTokenError("the token cannot be read") from None
+            if isinstance(payload, bytes):
+                return payload
+        raise RefusedTokenError("the token's signature fits no key that is known here")
+
+    def _check_audience(self, said: object) -> None:
+        names = said if isinstance(said, list) else [said]
+        if self._audience is not None and self._audience not in names:
+            raise RefusedTokenError(f"the token is not for the audience {self._audience!r}")
+
+    def _role(self, claims: dict[str, Any]) -> str:
+        """Return the text of the claim, or the first of a list, as Pulsar takes it."""
+        said = claims.get(self._claim)
+        role = said[0] if isinstance(said, list) and said else said
+        if not isinstance(role, str) or not is_role(role):
+            raise RefusedTokenError(
+                f"the token's claim {self._claim!r} names no role: text in one line of 1 to {MOST_ROLE} characters"
+            )
+        return role
+
+
+def _time(claims: dict[str, Any], name: str) -> float | None:
+    said = claims.get(name)
+    if said is None:
+        return None
+    is_number = isinstance(said, int | float) and not isinstance(said, bool)
+    if not is_number or not math.isfinite(said) or said < 0:
+        raise RefusedTokenError(f"the token's claim {name!r} is no time in seconds since 1970")
+    return float(min(said, _LAST_SECOND))
+
+
+def _shown(moment: float) -> str:
+    return datetime.fromtimestamp(min(moment, _LAST_SECOND - 1), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

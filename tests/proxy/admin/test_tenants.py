@@ -1,0 +1,260 @@
+"""Tokens for some tenants: every route, asked by the holder of a token for another tenant."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from aiohttp import web
+from yarl import URL
+
+from proxy.admin.tenants import OF_NOBODY
+from tests.proxy.admin.forwarding.fake_broker import FakeBroker, fake_broker
+from tests.proxy.admin_client import Admin
+
+ALL, ACME, ACME_READ, OTHER = "all-0123456789abc", "acme-0123456789ab", "acme-read-0123456", "other-0123456789a"
+TOKENS: dict[str, dict[str, Any]] = {
+    "ops": {"access": "write", "token": ALL},
+    "acme": {"access": "write", "token": ACME, "tenants": ["acme"]},
+    "acme-read": {"access": "read", "token": ACME_READ, "tenants": ["acme", "acme-too"]},
+    "other": {"access": "write", "token": OTHER, "tenants": ["other"]},
+}
+RATE = {"publishThrottlingRateInMsg": 100, "publishThrottlingRateInByte": -1}
+LIMITS = {
+    "namespaces": {"acme/shop": {"publish": {"messages": 5}}, "other/shop": {"publish": {"messages": 7}}},
+    "roles": {"billing": {"publish": {"messages": 9}}},
+}
+OF_TENANT = {
+    "domain": "persistent",
+    "namespace": "shop",
+    "topic": "orders",
+    "subscription": "sub",
+    "name": "group",
+    "group": "group",
+}
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> Path:
+    path = tmp_path / "tokens.yaml"
+    path.touch(mode=0o600)
+    path.write_text(yaml.safe_dump(TOKENS))
+    return path
+
+
+@pytest.fixture
+async def fake() -> AsyncIterator[FakeBroker]:
+    async with fake_broker() as broker:
+        yield broker
+
+
+async def asked(admin: Admin, token: str, method: str, path: str, **more: Any) -> int:
+    status, _ = await admin.ask(method, path, headers={"Authorization": f"Bearer {token}"}, **more)
+    return status
+
+
+def routes_of(app: web.Application) -> Iterator[tuple[str, str]]:
+    for route in app.router.routes():
+        assert route.resource is not None
+        yield route.method, route.resource.canonical
+
+
+async def test_no_route_tells_or_changes_anything_of_another_tenant(tokens: Path) -> None:
+    """Whatever is added to the REST is closed to such tokens, unless its path says whose it is."""
+    admin = Admin(admin_access={"tokens": str(tokens)}, limits=LIMITS)
+    seen = 0
+    async with admin.client:
+        before = admin.policies
+        for method, path in routes_of(admin.app):
+            filled = path.format(**OF_TENANT, tenant="other", value="1")
+            status = await asked(admin, ACME, method, filled, json=RATE)
+            seen += 1
+            assert status == (403 if path not in OF_NOBODY else 200 if path != "/readyz" else 503), (method, filled)
+        assert admin.policies == before
+    assert seen > 60
+
+
+async def test_every_route_with_a_tenant_in_its_path_serves_that_tenant(tokens: Path) -> None:
+    admin = Admin(admin_access={"tokens": str(tokens)}, limits=LIMITS)
+    served = 0
+    async with admin.client:
+        for method, path in routes_of(admin.app):
+            if "{tenant}" not in path or ("/resourcegroup" in path and method not in {"GET", "HEAD"}):
+                continue
+            served += 1
+            filled = path.format(**OF_TENANT, tenant="acme", value="1")
+            assert await asked(admin, ACME, method, filled, json=RATE) != 403, (method, filled)
+    assert served > 30
+
+
+@pytest.mark.parametrize(
+    ("path", "is_open"),
+    [
+        ("/sluice/streams", False),
+        ("/sluice/streams?tenant=acme", True),
+        ("/sluice/streams?tenant=other", False),
+        ("/sluice/streams?tenant=acme&tenant=other", False),
+        ("/sluice/streams?topic=persistent://acme/shop/orders", False),
+        ("/sluice/streams?tenant=", False),
+        ("/sluice/limits", False),
+        ("/sluice/limits?direction=publish&setting=topic_of_namespace", False),
+        ("/sluice/limits?direction=publish&setting=topic_of_namespace&name=acme/shop", True),
+        ("/sluice/limits?direction=publish&setting=topic_of_namespace&name=other/shop", False),
+        ("/sluice/limits?direction=publish&setting=topic_of_namespace&name=acme/shop&name=other/shop", False),
+        ("/sluice/limits?direction=publish&setting=tenant&setting=role&name=acme", False),
+        ("/sluice/limits?direction=publish&setting=role&name=acme", False),
+        ("/sluice/limits?direction=publish&setting=tenant&name=*", False),
+        ("/sluice/limits?direction=publish&setting=proxy&name=", False),
+        ("/sluice/limits?direction=publish&setting=nonsense&name=acme", False),
+        ("/sluice/explain?topic=persistent://acme/shop/orders", True),
+        ("/sluice/explain?topic=acme/shop/orders", True),
+        ("/sluice/explain?topic=persistent://other/shop/orders", False),
+        ("/sluice/explain?topic=persistent://acme/shop/orders&topic=persistent://other/shop/orders", False),
+        ("/sluice/explain?topic=persistent://acme/shop/orders&role=billing", False),
+        ("/sluice/explain?topic=persistent://acme/shop/orders&address=192.0.2.7", False),
+        ("/sluice/explain?topic=nonsense://", False),
+        ("/admin/v2/namespaces/acme/shop/resourcegroup", True),
+        ("/metrics", False),
+        ("/sluice/status", False),
+        ("/sluice/audit", False),
+        ("/sluice/policies", False),
+        ("/sluice/blocks", False),
+        ("/admin/v2/resourcegroups", False),
+        ("/admin/v2/brokers/configuration", False),
+    ],
+)
+async def test_queries_and_paths_about_all_are_open_for_one_tenant_at_a_time(
+    tokens: Path,
+    path: str,
+    is_open: bool,  # noqa: FBT001 - a column
+) -> None:
+    admin = Admin(admin_access={"tokens": str(tokens)}, limits=LIMITS)
+    async with admin.client:
+        assert (await asked(admin, ACME, "GET", path) != 403) is is_open
+        assert await asked(admin, ALL, "GET", path) != 403
+        assert admin.engine.counters.admin_refused["tenant"] == (0 if is_open else 1)
+
+
+async def test_a_tenant_changes_its_own_limits_as_far_as_its_token_may(tokens: Path) -> None:
+    admin = Admin(admin_access={"tokens": str(tokens)}, limits=LIMITS)
+    own, others = ("/admin/v2/namespaces/acme/shop/publishRate", "/admin/v2/namespaces/other/shop/publishRate")
+    async with admin.client:
+        assert await asked(admin, ACME, "POST", own, json=RATE) == 204
+        assert await asked(admin, ACME, "POST", others, json=RATE) == 403
+        assert await asked(admin, OTHER, "DELETE", own) == 403
+        assert await asked(admin, ACME_READ, "POST", own, json=RATE) == 403
+        assert await asked(admin, ACME_READ, "GET", own) == 200
+        assert await asked(admin, ACME_READ, "GET", "/admin/v2/namespaces/acme-too/shop/publishRate") == 200
+        limits = [admin.policies["publish", name].limit for name in ("acme/shop", "other/shop")]
+        assert [limit.messages.tokens for limit in limits if limit.messages] == [100, 7]
+        group = "/admin/v2/namespaces/acme/shop/resourcegroup/group"
+        assert await asked(admin, ACME, "POST", group) == 403, "its limit is shared with other tenants"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/admin/v2/namespaces/acme%2Fshop%2F..%2F..%2Fother/shop/publishRate",
+        "/admin/v2/namespaces/acme/../other/shop/publishRate",
+        "/admin/v2/namespaces/acme%2f..%2fother/shop/publishRate",
+        "/admin/v2/namespaces/ACME/shop/publishRate",
+        "/admin/v2/namespaces/%61cme-not/shop/publishRate",
+        "/admin/v2//namespaces/other/shop/publishRate",
+        "/sluice/policies/",
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
+async def test_no_spelling_of_a_path_leads_to_another_tenant(tokens: Path, path: str, method: str) -> None:
+    admin = Admin(admin_access={"tokens": str(tokens)}, limits=LIMITS)
+    async with admin.client:
+        before = admin.policies
+        assert await asked(admin, ACME, method, path, json=RATE) in {400, 403, 404, 405}
+        assert admin.policies == before
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "is_passed_on"),
+    [
+        ("GET", "/admin/v2/namespaces/acme", True),
+        ("GET", "/admin/v2/namespaces/acme/shop", True),
+        ("PUT", "/admin/v2/namespaces/acme/shop", True),
+        ("GET", "/admin/v2/namespaces/other", False),
+        ("DELETE", "/admin/v2/namespaces/other/shop", False),
+        ("GET", "/admin/v2/persistent/acme/shop/orders/stats", True),
+        ("GET", "/admin/v2/persistent/other/shop/orders/stats", False),
+        ("GET", "/admin/v2/schemas/acme/shop/orders/schema", True),
+        ("GET", "/admin/v2/schemas/other/shop/orders/schema", False),
+        ("GET", "/lookup/v2/topic/persistent/acme/shop/orders", True),
+        ("GET", "/lookup/v2/topic/persistent/other/shop/orders", False),
+        ("GET", "/admin/v2/tenants/acme", True),
+        ("DELETE", "/admin/v2/tenants/acme", False),
+        ("GET", "/admin/v2/tenants/other", False),
+        ("GET", "/admin/v2/tenants", False),
+        ("GET", "/admin/v2/clusters", False),
+        ("GET", "/admin/v2/brokers/health", False),
+        ("GET", "/admin/v2/brokers/configuration/runtime", False),
+        ("GET", "/admin/v3/functions/acme/shop", False),
+        ("GET", "/admin/v2/namespaces/acme/antiAffinity/group?property=other", False),
+        ("PUT", "/admin/v2/persistent/acme/shop/orders/shadowTopics", False),
+        ("GET", "/admin/v2/namespaces/%61cme/shop", False),
+        ("GET", "/admin/v2/namespaces/other%2F..%2Facme", False),
+        ("GET", "/admin/v2/persistent/acme%2F..%2Fother/shop/orders/stats", False),
+        ("GET", "/admin/v2/persistent/acme/..%2F..%2Fother/shop/stats", False),
+        ("GET", "/admin/v2/persistent/acme/%2e%2e/other/orders/stats", False),
+    ],
+)
+async def test_a_broker_gets_what_is_about_the_tenant_alone(
+    tokens: Path,
+    fake: FakeBroker,
+    method: str,
+    path: str,
+    is_passed_on: bool,  # noqa: FBT001 - a column
+) -> None:
+    admin = Admin(admin_access={"tokens": str(tokens)}, admin_forward={"url": fake.url})
+    async with admin.client:
+        target = URL(str(admin.client.make_url("/")).rstrip("/") + path, encoded=True)
+        headers = {"Authorization": f"Bearer {ACME}"}
+        async with admin.client.session.request(method, target, headers=headers) as answer:
+            assert (answer.status == 200) is is_passed_on, await answer.text()
+            assert answer.status in {200, 400, 403}
+    assert len(fake.asked) == int(is_passed_on)
+
+
+@pytest.mark.parametrize("kind", ["application/json", "application/vnd.partitioned-topic-metadata+json"])
+async def test_a_topic_is_made_without_properties_which_may_name_one_of_another_tenant(
+    tokens: Path, fake: FakeBroker, kind: str
+) -> None:
+    admin = Admin(admin_access={"tokens": str(tokens)}, admin_forward={"url": fake.url})
+    topic = "/admin/v2/persistent/acme/shop/orders"
+    body = b'{"PULSAR.SHADOW_SOURCE": "persistent://other/shop/orders"}'
+    headers = {"Authorization": f"Bearer {ACME}", "Content-Type": kind}
+    async with admin.client:
+        for path in (topic, f"{topic}/partitions") if "vnd" in kind else (topic,):
+            assert (await admin.ask("PUT", path, data=body, headers=headers))[0] == 403
+        assert not fake.asked
+        assert await asked(admin, ACME, "PUT", topic) == 200
+    assert len(fake.asked) == 1
+
+
+async def test_the_broker_hears_of_the_caller_as_configured(tokens: Path, tmp_path: Path, fake: FakeBroker) -> None:
+    own = tmp_path / "sluice.token"
+    own.write_text("sluices-token\n")
+    forward = {"url": fake.url, "token": str(own), "caller": "principal"}
+    admin = Admin(admin_access={"tokens": str(tokens)}, admin_forward=forward)
+    lie = {"X-Original-Principal": "admin", "Authorization": f"Bearer {ACME}"}
+    async with admin.client:
+        assert (await admin.ask("GET", "/admin/v2/namespaces/acme", headers=lie))[0] == 200
+    (came,) = fake.asked
+    assert came.headers.getall("X-Original-Principal") == ["acme"]
+    assert came.headers["Authorization"] == "Bearer sluices-token"
+
+
+async def test_callers_own_credentials_reach_the_broker_where_sluice_has_none(fake: FakeBroker) -> None:
+    admin = Admin(admin_forward={"url": fake.url, "caller": "authorization"})
+    lie = {"X-Original-Principal": "admin", "Authorization": "Bearer callers-token"}
+    async with admin.client:
+        assert (await admin.ask("GET", "/admin/v2/namespaces/acme", headers=lie))[0] == 200
+    (came,) = fake.asked
+    assert came.headers["Authorization"] == "Bearer callers-token"
+    assert "X-Original-Principal" not in came.headers

@@ -1,0 +1,180 @@
+"""The files that verify clients: forms, changes, and what is wrong with them."""
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from structlog.testing import capture_logs
+
+from proxy.config.authentication import Authentication
+from proxy.config.model import Config, ConfigError, load_config
+from proxy.identity.authenticator import MOST_PROVED, ClientAuthenticator
+from proxy.identity.evidence import Credentials, Identity, Refusal, verifier_of
+from proxy.workers.post import told
+from tests.proxy.authentication.keys import NOW, OTHER_SECRET, RSA, SECRET, public, signed, token_files
+from tests.proxy.authentication.test_passwords import HASHES
+
+
+def authenticator(section: dict[str, Any], **more: Any) -> ClientAuthenticator:
+    return ClientAuthenticator(Authentication.model_validate(section), lambda: NOW, **more)
+
+
+def problems(section: dict[str, Any]) -> list[str]:
+    with pytest.raises(ConfigError) as refused:
+        authenticator(section)
+    return refused.value.problems
+
+
+@pytest.mark.parametrize("form", ["{path}", "file://{path}", "file:{path}", "data:;base64,{base64}"])
+def test_a_key_is_named_as_pulsar_names_it(tmp_path: Path, form: str) -> None:
+    section = token_files(tmp_path)
+    path = section["token"]["secret_key"]
+    source = form.format(path=path, base64=base64.b64encode(SECRET).decode())
+    found = authenticator({**section, "token": {"secret_key": source}})
+    assert found.by_token(signed({"sub": "billing"})) == Identity("billing", "token")
+
+
+def test_a_token_may_fit_any_of_several_keys(tmp_path: Path) -> None:
+    section = token_files(tmp_path)
+    (tmp_path / "public.pem").write_bytes(public(RSA))
+    section["token"]["public_key"] = str(tmp_path / "public.pem")
+    found = authenticator(section)
+    for token in (signed({"sub": "billing"}), signed({"sub": "billing"}, RSA, "RS256")):
+        assert found.by_token(token) == Identity("billing", "token")
+    assert isinstance(found.by_token(signed({"sub": "billing"}, OTHER_SECRET)), Refusal)
+
+
+def test_what_sluice_shows_brokers_is_its_token_else_its_certificate(tmp_path: Path) -> None:
+    section = token_files(tmp_path)
+    assert authenticator(section).own == Credentials("token", signed({"sub": "sluice"}))
+    del section["broker"]
+    assert authenticator(section).own == Credentials("", b"")
+    assert authenticator(section, shows_certificate=True).own == Credentials("tls", b"")
+
+
+def test_a_broken_file_changes_nothing_and_says_why(tmp_path: Path) -> None:
+    section = token_files(tmp_path)
+    found = authenticator(section)
+    (tmp_path / "secret.key").write_bytes(b"short")
+    (tmp_path / "sluice.token").unlink()
+    with pytest.raises(ConfigError) as refused:
+        found.read_again()
+    assert [problem.partition(": ")[0] for problem in refused.value.problems] == [
+        "authentication.token.secret_key",
+        "authentication.broker.token_file",
+    ]
+    assert found.by_token(signed({"sub": "billing"})) == Identity("billing", "token")
+    assert found.own == Credentials("token", signed({"sub": "sluice"}))
+
+
+def test_changed_files_are_in_force_when_they_are_taken_and_what_was_proved_is_forgotten(tmp_path: Path) -> None:
+    found = authenticator(token_files(tmp_path))
+    token = signed({"sub": "billing"})
+    assert found.by_token(token) == Identity("billing", "token")
+    token_files(tmp_path, OTHER_SECRET)
+    take = found.read_again()
+    assert found.by_token(token) == Identity("billing", "token")
+    take()
+    assert isinstance(found.by_token(token), Refusal)
+
+
+def test_a_token_that_was_verified_is_remembered_until_it_expires(tmp_path: Path) -> None:
+    found = authenticator(token_files(tmp_path))
+    now = [NOW]
+    found.now = lambda: now[0]
+    token = signed({"sub": "billing", "exp": NOW + 5})
+    assert found.by_token(token) is found.by_token(token)
+    now[0] += 5
+    refusal = found.by_token(token)
+    assert isinstance(refusal, Refusal)
+    assert "expired" in refusal.reason
+
+
+def test_of_verified_tokens_so_many_are_remembered(tmp_path: Path) -> None:
+    found = authenticator(token_files(tmp_path))
+    for number in range(MOST_PROVED):
+        found._proved[b"%d" % number] = Identity("r", "token")
+    found.by_token(signed({"sub": "billing"}))
+    assert len(found._proved) == MOST_PROVED
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        (
+            {"token": {"secret_key": "/not/there"}},
+            "authentication.token.secret_key: /not/there: cannot be read: No such",
+        ),
+        ({"token": {"jwks": "/dev/null"}}, "authentication.token.jwks: /dev/null: cannot be read: it is a device"),
+        ({"token": {"secret_key": "data:;base64,geheim!"}}, "authentication.token.secret_key: data:: what stands"),
+        ({"token": {"secret_key": "data:x"}}, "authentication.token.secret_key: data:: write data:;base64,KEY"),
+        ({"basic": {"htpasswd": "/not/there"}}, "authentication.basic.htpasswd: /not/there: cannot be read: No such"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_named_with_its_key(section: dict[str, Any], said: str) -> None:
+    (problem,) = problems({"mode": "terminate", **section})
+    assert problem.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ({"token": {"secret_key": "f"}}, "token is of no use in mode passthrough: write mode: terminate"),
+        ({"mode": "passthrough", "tls": True}, "tls is of no use in mode passthrough"),
+        ({"broker": {"token_file": "f"}}, "broker is of no use in mode passthrough"),
+        ({"mode": "terminate"}, "needs what clients may show: give token, basic or tls"),
+        ({"mode": "terminate", "token": {}}, "give secret_key, public_key or jwks"),
+        ({"mode": "terminate", "token": {"secret_key": ""}}, "name a file"),
+        ({"mode": "terminate", "basic": {}}, "authentication.basic.htpasswd: this key must be given"),
+        ({"mode": "terminate", "tls": True}, "set tls.client_ca"),
+        ({"mode": "both"}, "authentication.mode"),
+    ],
+)
+def test_a_section_that_fits_not_together_says_key_and_remedy(
+    section: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "sluice.yaml"
+    path.write_text(yaml.safe_dump({"authentication": section}))
+    with pytest.raises(ConfigError) as refused:
+        load_config(path, {})
+    assert any(said in problem for problem in refused.value.problems), refused.value.problems
+
+
+def test_no_error_shows_anything_of_a_key(tmp_path: Path) -> None:
+    secret = base64.b64encode(SECRET).decode()
+    path = tmp_path / "sluice.yaml"
+    path.write_text(f"authentication: {{token: {{secret_key: 'data:;base64,{secret}'}}}}")
+    with pytest.raises(ConfigError) as refused:
+        load_config(path, {})
+    assert secret[:8] not in str(refused.value)
+    (problem,) = problems({"mode": "terminate", "token": {"secret_key": f"data:;base64,{secret}!"}})
+    assert secret[:8] not in problem
+
+
+def test_others_that_can_read_a_secret_are_told_of_at_the_start(tmp_path: Path) -> None:
+    section = token_files(tmp_path)
+    (tmp_path / "htpasswd").write_text(f"alice:{HASHES['apr1']}\n")
+    section["basic"] = {"htpasswd": str(tmp_path / "htpasswd")}
+    for name in ("secret.key", "sluice.token", "htpasswd"):
+        (tmp_path / name).chmod(0o644)
+    with capture_logs() as lines:
+        authenticator(section)
+    assert [line["key"].rpartition(".")[2] for line in lines] == ["secret_key", "htpasswd", "token_file"]
+
+
+def test_every_file_is_watched_and_without_the_mode_nothing_is_loaded(tmp_path: Path) -> None:
+    section = token_files(tmp_path)
+    assert {path.name for path in Authentication.model_validate(section).files()} == {"secret.key", "sluice.token"}
+    assert Authentication.model_validate({"mode": "terminate", "token": {"secret_key": "data:,x"}}).files() == []
+    assert verifier_of(Config()) is None
+
+
+def test_workers_verify_clients_by_the_same_section(tmp_path: Path) -> None:
+    config = Config.model_validate({"authentication": token_files(tmp_path), "workers": 2})
+    heard = Config.model_validate_json(told(config))
+    assert heard.authentication == config.authentication
+    verifier = verifier_of(heard)
+    assert verifier is not None
+    assert verifier.by_token(signed({"sub": "billing"})) == Identity("billing", "token")

@@ -1,0 +1,222 @@
+"""Passwords: files, hashes, and how few are checked of whoever guesses."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+import pytest
+from passlib.hash import apr_md5_crypt, bcrypt, des_crypt, ldap_sha1, sha256_crypt, sha512_crypt
+
+from proxy.identity.passwords import (
+    LONGEST_PASSWORD,
+    MOST_REMEMBERED,
+    MOST_WAITING,
+    MOST_WAITING_OF_ONE,
+    REMEMBERED_NS,
+    WRONG_ONES,
+    OneThread,
+    PasswordFileError,
+    Passwords,
+    Verdict,
+    is_right,
+    read_htpasswd,
+)
+from tests.manual_clock import ManualClock
+
+HASHES = {
+    "bcrypt": bcrypt.using(rounds=4).hash("geheim"),
+    "apr1": apr_md5_crypt.hash("geheim"),
+    "sha1": ldap_sha1.hash("geheim"),
+    "sha256": sha256_crypt.using(rounds=1000).hash("geheim"),
+    "sha512": sha512_crypt.using(rounds=1000).hash("geheim"),
+}
+OF_HTPASSWD = "$2y$05$SoQYRZlKVvSPuYS4fkOGy.3UTFERyt1e8pmN3KXR0MK6IJPuUt8LO"
+
+
+@pytest.mark.parametrize("kind", HASHES)
+def test_each_kind_of_hash_is_right_for_its_password_alone(kind: str) -> None:
+    users = read_htpasswd(f"# comment\n\nalice:{HASHES[kind]}\n".encode())
+    assert users == {"alice": HASHES[kind]}
+    assert is_right(b"geheim", users["alice"])
+    for other in (b"Geheim", b"geheim ", b"", b"geheim\0", b"\xff\xfe", b"x" * LONGEST_PASSWORD):
+        assert not is_right(other, users["alice"])
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "names nobody"),
+        (b"# nobody\n", "names nobody"),
+        (b"alice:plain\n", "line 1: the hash is of no kind"),
+        (f"alice:{des_crypt.hash('geheim')}".encode(), "line 1: the hash is of no kind"),
+        (b"alice\n", "line 1: the hash is of no kind"),
+        (b"alice:$2y$05$short\n", "line 1: the hash is of no kind"),
+        (b"alice:{SHA}!!\n", "line 1: the hash is of no kind"),
+        (f":{HASHES['bcrypt']}".encode(), "line 1: write USER:HASH"),
+        (f"a:{HASHES['sha1']}\na:{HASHES['sha1']}".encode(), "line 2: this user stands there twice"),
+        (f"a:{OF_HTPASSWD.replace('$05$', '$15$')}".encode(), "a bcrypt cost of 15 takes too long; at most 14"),
+        (f"a:{HASHES['sha256'].replace('1000', '9000000')}".encode(), "9000000 rounds take too long"),
+        (b"\xff:{SHA}x", "not text in UTF-8"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "it",
+)
+def test_a_file_that_cannot_be_used_says_which_line_and_shows_no_hash(content: bytes, said: str) -> None:
+    with pytest.raises(PasswordFileError) as refused:
+        read_htpasswd(content)
+    assert any(said in problem for problem in refused.value.problems)
+    assert "$2" not in str(refused.value)
+
+
+class Pending:
+    """A worker that works when it is told to."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Callable[[], bool], Callable[[bool], None]]] = []
+        self.done = 0
+
+    def __call__(self, work: Callable[[], bool], then: Callable[[bool], None]) -> None:
+        self.waiting.append((work, then))
+
+    def go(self) -> None:
+        while self.waiting:
+            work, then = self.waiting.pop(0)
+            self.done += 1
+            then(work())
+
+
+class Desk:
+    """Passwords with a clock and a worker moved by hand."""
+
+    def __init__(self) -> None:
+        self.clock, self.worker = ManualClock(), Pending()
+        self.users = {"alice": HASHES["sha1"], "bob": ldap_sha1.hash("other")}
+        self.passwords = Passwords(self.users, self.worker, self.clock)
+
+    def say(self, password: str, user: str = "alice", address: str = "192.0.2.7") -> list[Verdict]:
+        said: list[Verdict] = []
+        self.passwords.check(user, password.encode(), address, said.append)
+        return said
+
+    def check(self, password: str, user: str = "alice", address: str = "192.0.2.7") -> Verdict:
+        said = self.say(password, user, address)
+        self.worker.go()
+        assert len(said) == 1, "each is told once"
+        return said[0]
+
+
+def test_a_right_password_is_checked_once_and_then_remembered_for_a_minute() -> None:
+    desk = Desk()
+    assert [desk.check("geheim") for _ in range(5)] == [Verdict.RIGHT] * 5
+    assert desk.worker.done == 1
+    desk.clock.now += REMEMBERED_NS
+    assert desk.check("geheim") is Verdict.RIGHT
+    assert desk.worker.done == 2
+
+
+def test_nothing_else_is_right_because_one_was() -> None:
+    desk = Desk()
+    assert desk.check("geheim") is Verdict.RIGHT
+    for password, user in (("geheim", "bob"), ("geheim", "nobody"), ("geheim2", "alice"), ("", "alice"), ("other", "")):
+        assert desk.check(password, user, "192.0.2.9") is Verdict.WRONG
+
+
+def test_a_password_that_was_changed_is_not_remembered() -> None:
+    desk = Desk()
+    assert desk.check("geheim") is Verdict.RIGHT
+    desk.passwords.users = {"alice": ldap_sha1.hash("new")}
+    assert desk.check("geheim") is Verdict.WRONG
+    assert desk.check("new") is Verdict.RIGHT
+
+
+def test_an_unknown_user_costs_as_much_as_a_known_one() -> None:
+    """How long the answer takes tells nobody who there is."""
+    desk = Desk()
+    for user in ("alice", "nobody"):
+        desk.say("wrong", user)
+    assert len(desk.worker.waiting) == 2
+
+
+def test_clients_that_say_the_same_wait_for_one_check() -> None:
+    desk = Desk()
+    said = [desk.say("geheim", address=f"192.0.2.{number}") for number in range(200)]
+    assert desk.passwords.waiting == len(desk.worker.waiting) == 1
+    desk.worker.go()
+    assert said == [[Verdict.RIGHT]] * 200
+
+
+def test_few_may_wait_and_of_one_address_fewer() -> None:
+    desk = Desk()
+    for guess in range(100):
+        desk.say(f"guess {guess}")
+    assert desk.passwords.waiting == MOST_WAITING_OF_ONE
+    for guess in range(1000):
+        desk.say(f"guess {guess}", address=f"198.51.100.{guess}")
+    assert desk.passwords.waiting == MOST_WAITING
+    assert desk.say("geheim", address="203.0.113.1") == [Verdict.BUSY]
+    desk.worker.go()
+    assert desk.passwords.waiting == 0
+    assert desk.check("geheim", address="203.0.113.1") is Verdict.RIGHT
+
+
+def test_an_address_that_guesses_has_few_guesses_checked_and_hinders_no_other() -> None:
+    desk = Desk()
+    said = [desk.check(f"guess {guess}") for guess in range(1000)]
+    assert said.count(Verdict.WRONG) == desk.worker.done == WRONG_ONES.burst
+    assert said.count(Verdict.BUSY) == 1000 - WRONG_ONES.burst
+    assert desk.check("geheim", address="192.0.2.8") is Verdict.RIGHT
+    assert desk.check("geheim") is Verdict.RIGHT, "what is remembered costs nothing"
+    desk.clock.now += 10 * 1_000_000_000
+    said = [desk.check(f"another {guess}") for guess in range(1000)]
+    assert said.count(Verdict.WRONG) == WRONG_ONES.burst
+
+
+def test_a_password_is_at_most_as_long_as_bcrypt_reads_and_longer_ones_cost_nothing() -> None:
+    desk = Desk()
+    for password in ("", "x" * (LONGEST_PASSWORD + 1), "ü" * LONGEST_PASSWORD):
+        assert desk.say(password) == [Verdict.WRONG]
+    assert desk.worker.done == desk.passwords.waiting == 0
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    desk = Desk()
+    desk.worker = Pending()
+    passwords = Passwords(
+        {f"user {number}": HASHES["sha1"] for number in range(MOST_REMEMBERED + 10)}, desk.worker, desk.clock
+    )
+    for number in range(MOST_REMEMBERED + 10):
+        passwords.check(f"user {number}", b"geheim", "192.0.2.7", lambda _verdict: None)
+        desk.worker.go()
+    assert len(passwords._remembered) == MOST_REMEMBERED
+
+
+async def test_the_loop_goes_on_while_a_password_is_checked() -> None:
+    worker, told, may_end = OneThread(), asyncio.Event(), threading.Event()
+    threads: list[str] = []
+
+    def slow() -> bool:
+        threads.append(threading.current_thread().name)
+        return may_end.wait(10)
+
+    found: list[bool] = []
+
+    def then(is_right: bool) -> None:  # noqa: FBT001 - as a worker tells it
+        found.append(is_right)
+        told.set()
+
+    worker(slow, then)
+    await asyncio.sleep(0)
+    assert not found, "nobody waited for it"
+    may_end.set()
+    await asyncio.wait_for(told.wait(), 10)
+    assert found == [True]
+    assert threads == ["passwords"]
+
+
+async def test_whatever_a_check_raises_proves_nothing() -> None:
+    told = asyncio.get_running_loop().create_future()
+
+    def broken() -> bool:
+        raise RuntimeError("a library's mistake")
+
+    OneThread()(broken, told.set_result)
+    assert await asyncio.wait_for(told, 10) is False

@@ -1,0 +1,311 @@
+"""Tokens, and the keys that verify them."""
+
+import base64
+import hashlib
+import hmac
+import json
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.identity.evidence import MOST_ROLE, Identity
+from proxy.identity.tokens import (
+    MOST_TOKEN,
+    KeyFileError,
+    RefusedTokenError,
+    TokenVerifier,
+    jwks_keys,
+    public_keys,
+    secret_keys,
+)
+from tests.proxy.authentication.keys import NOW, OTHER_SECRET, P256, P384, P521, RSA, SECRET, public, signed
+
+BY_SECRET = TokenVerifier(secret_keys(SECRET))
+BY_RSA = TokenVerifier(public_keys(public(RSA)))
+PEM = public(RSA)
+
+
+def why(token: bytes, verifier: TokenVerifier = BY_SECRET) -> str:
+    with pytest.raises(RefusedTokenError) as refused:
+        verifier.verify(token, NOW)
+    return str(refused.value)
+
+
+def without_keys(value: object) -> str:
+    """What a case is called: keys differ from run to run, and tests of two processes must be called alike."""
+    return value if isinstance(value, str) else "it"
+
+
+def part(value: Any) -> bytes:
+    text = value if isinstance(value, bytes) else json.dumps(value).encode()
+    return base64.urlsafe_b64encode(text).rstrip(b"=")
+
+
+def by_hand(header: Any, claims: Any, secret: bytes = SECRET) -> bytes:
+    """A token whose HMAC is right, whatever its parts say."""
+    said = part(header) + b"." + part(claims)
+    return said + b"." + part(hmac.digest(secret, said, hashlib.sha256))
+
+
+@pytest.mark.parametrize("algorithm", ["HS256", "HS384", "HS512"])
+def test_a_secret_verifies_what_it_signed(algorithm: str) -> None:
+    found = BY_SECRET.verify(signed({"sub": "billing", "exp": NOW + 5}, algorithm=algorithm), NOW)
+    assert found == Identity("billing", "token", NOW + 5)
+
+
+@pytest.mark.parametrize("encoding", [Encoding.PEM, Encoding.DER])
+@pytest.mark.parametrize(
+    ("key", "algorithm"),
+    [(RSA, "RS256"), (RSA, "RS384"), (RSA, "RS512"), (P256, "ES256"), (P384, "ES384"), (P521, "ES512")],
+    ids=without_keys,
+)
+def test_a_public_key_verifies_what_its_private_one_signed(key: Any, algorithm: str, encoding: Encoding) -> None:
+    verifier = TokenVerifier(public_keys(public(key, encoding)))
+    assert verifier.verify(signed({"sub": "billing"}, key, algorithm), NOW) == Identity("billing", "token", None)
+
+
+def test_a_public_key_in_base64_is_one() -> None:
+    keys = public_keys(base64.b64encode(public(RSA, Encoding.DER)))
+    assert TokenVerifier(keys).verify(signed({"sub": "billing"}, RSA, "RS256"), NOW).role == "billing"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        SECRET,
+        base64.b64encode(SECRET),
+        base64.b64encode(SECRET) + b"\n",
+        base64.urlsafe_b64encode(SECRET).rstrip(b"="),
+    ],
+    ids=without_keys,
+)
+def test_a_secret_is_taken_as_it_is_or_in_base64(content: bytes) -> None:
+    assert TokenVerifier(secret_keys(content)).verify(signed({"sub": "billing"}), NOW).role == "billing"
+
+
+def test_the_text_of_a_secret_in_base64_is_one_too_as_pulsar_takes_a_file() -> None:
+    text = base64.b64encode(SECRET)
+    for key in (text, text + b"\n"):
+        assert TokenVerifier(secret_keys(text + b"\n")).verify(signed({"sub": "billing"}, key), NOW).role == "billing"
+
+
+@pytest.mark.parametrize(
+    ("token", "said"),
+    [
+        (part({"alg": "none"}) + b"." + part({"sub": "eve"}) + b".", "alg 'none'"),
+        (by_hand({"alg": "None"}, {"sub": "eve"}), "alg 'None'"),
+        (by_hand({}, {"sub": "eve"}), "alg 'None'"),
+        (by_hand({"alg": ["HS256"]}, {"sub": "eve"}), "alg"),
+        (by_hand({"alg": "HS256", "crit": ["b64"], "b64": False}, {"sub": "eve"}), "read"),
+        (signed({"sub": "eve"}, OTHER_SECRET), "signature"),
+        (signed({"sub": "eve"}, RSA, "RS256"), "alg 'RS256'"),
+        (signed({"sub": "eve", "exp": NOW}), "expired at 2023-11-14T22:13:20Z"),
+        (signed({"sub": "eve", "exp": 0}), "expired"),
+        (signed({"sub": "eve", "nbf": NOW + 1}), "valid from 2023-11-14T22:13:21Z on"),
+        (by_hand({"alg": "HS256"}, {"sub": "eve", "exp": "soon"}), "'exp'"),
+        (by_hand({"alg": "HS256"}, {"sub": "eve", "exp": True}), "'exp'"),
+        (by_hand({"alg": "HS256"}, {"sub": "eve", "exp": -1}), "'exp'"),
+        (by_hand({"alg": "HS256"}, b'{"sub": "eve", "exp": NaN}'), "no JSON"),
+        (by_hand({"alg": "HS256"}, b'{"sub": "eve", "exp": 1e999}'), "no"),
+        (by_hand({"alg": "HS256"}, {"sub": ""}), "names no role"),
+        (by_hand({"alg": "HS256"}, {"sub": 7}), "names no role"),
+        (by_hand({"alg": "HS256"}, {"sub": []}), "names no role"),
+        (by_hand({"alg": "HS256"}, {"sub": "two\nlines"}), "names no role"),
+        (by_hand({"alg": "HS256"}, {"sub": "r" * (MOST_ROLE + 1)}), "names no role"),
+        (by_hand({"alg": "HS256"}, {"role": "eve"}), "names no role"),
+        (by_hand({"alg": "HS256"}, ["sub", "eve"]), "no JSON object"),
+        (by_hand({"alg": "HS256"}, b"\xff\xfe"), "no JSON object"),
+        (by_hand({"alg": "HS256"}, b"[" * 5_000), "no JSON object"),
+        (by_hand(b"[" * 1_400, {"sub": "eve"}), "header cannot be read"),
+        (b"." * 2, "no JSON Web Token"),
+        (b"e30.e30", "no JSON Web Token"),
+        (b"\xff.\xff.\xff", "header cannot be read"),
+        (b"", "no JSON Web Token"),
+        (b"a" * MOST_TOKEN + b".b.c", f"at most {MOST_TOKEN} are read"),
+        (b"." * (MOST_TOKEN + 1), f"at most {MOST_TOKEN} are read"),
+    ],
+    ids=without_keys,
+)
+def test_everything_else_is_refused_with_the_reason(token: bytes, said: str) -> None:
+    assert said in why(token)
+
+
+def test_no_reason_shows_anything_of_a_signature() -> None:
+    token = signed({"sub": "billing", "exp": 1})
+    assert token.rpartition(b".")[2].decode() not in why(token)
+
+
+@pytest.mark.parametrize("secret", [PEM, public(RSA, Encoding.DER), PEM.strip()], ids=without_keys)
+def test_a_public_key_is_no_secret_whatever_a_token_says_of_it(secret: bytes) -> None:
+    """RFC 8725, 2.1: whoever knows the public key could sign else."""
+    assert "alg 'HS256'" in why(by_hand({"alg": "HS256"}, {"sub": "eve"}, secret), BY_RSA)
+
+
+def test_a_secret_that_is_too_short_for_an_algorithm_verifies_none_of_it() -> None:
+    short = TokenVerifier(secret_keys(SECRET[:32]))
+    assert short.verify(signed({"sub": "billing"}, SECRET[:32]), NOW).role == "billing"
+    with pytest.warns(jwt.InsecureKeyLengthWarning):
+        token = signed({"sub": "billing"}, SECRET[:32], "HS512")
+    assert "alg 'HS512'" in why(token, short)
+
+
+@pytest.mark.parametrize(
+    ("audience", "said", "fits"),
+    [
+        (None, None, True),
+        (None, "other", True),
+        ("sluice", "sluice", True),
+        ("sluice", ["other", "sluice"], True),
+        ("sluice", "other", False),
+        ("sluice", ["other"], False),
+        ("sluice", None, False),
+        ("sluice", {"sluice": 1}, False),
+    ],
+)
+def test_a_token_is_for_its_audience(audience: str | None, said: Any, fits: bool) -> None:  # noqa: FBT001 - a column
+    verifier = TokenVerifier(secret_keys(SECRET), audience=audience)
+    token = by_hand({"alg": "HS256"}, {"sub": "billing"} | ({} if said is None else {"aud": said}))
+    if fits:
+        assert verifier.verify(token, NOW).role == "billing"
+    else:
+        assert "audience 'sluice'" in why(token, verifier)
+
+
+def test_another_claim_may_name_the_role_and_the_first_of_a_list_counts() -> None:
+    verifier = TokenVerifier(secret_keys(SECRET), claim="roles")
+    assert verifier.verify(signed({"sub": "eve", "roles": ["billing", "other"]}), NOW).role == "billing"
+
+
+def jwk(key: Any, **more: Any) -> dict[str, Any]:
+    if isinstance(key, bytes):
+        return {"kty": "oct", "k": part(key).decode(), **more}
+    kind = jwt.algorithms.RSAAlgorithm if isinstance(key, rsa.RSAPrivateKey) else jwt.algorithms.ECAlgorithm
+    found: dict[str, Any] = kind.to_jwk(key.public_key(), as_dict=True)
+    return {**found, **more}
+
+
+def jwks(*keys: dict[str, Any]) -> bytes:
+    return json.dumps({"keys": keys}).encode()
+
+
+def test_a_key_set_has_a_key_for_each_id_and_kind() -> None:
+    verifier = TokenVerifier(jwks_keys(jwks(jwk(RSA, kid="a"), jwk(P256, kid="b"), jwk(SECRET, kid="c"))))
+    for key, algorithm, key_id in ((RSA, "RS256", "a"), (P256, "ES256", "b"), (SECRET, "HS256", "c")):
+        assert verifier.verify(signed({"sub": "billing"}, key, algorithm, kid=key_id), NOW).role == "billing"
+        assert verifier.verify(signed({"sub": "billing"}, key, algorithm), NOW).role == "billing"
+    assert "alg 'RS256'" in why(signed({"sub": "billing"}, RSA, "RS256", kid="b"), verifier)
+    assert "not known here" in why(signed({"sub": "billing"}, RSA, "RS256", kid="z"), verifier)
+    assert "signature" in why(signed({"sub": "billing"}, OTHER_SECRET, kid="c"), verifier)
+
+
+def test_keys_for_anything_but_signatures_are_passed_over() -> None:
+    keys = jwks_keys(jwks(jwk(RSA, use="enc"), {"kty": "OKP", "crv": "Ed25519", "x": "AA"}, jwk(P256)))
+    assert [key.algorithms for key in keys] == [("ES256",)]
+
+
+def test_a_private_key_in_a_set_verifies_as_its_public_one() -> None:
+    private = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(RSA))
+    assert TokenVerifier(jwks_keys(jwks(private))).verify(signed({"sub": "b"}, RSA, "RS256"), NOW).role == "b"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "no JSON Web Key Set"),
+        (b"{}", "no JSON Web Key Set"),
+        (b"[]", "no JSON Web Key Set"),
+        (b'{"keys": {}}', "a list of at most 100"),
+        (b'{"keys": []}', "no key for signatures"),
+        (b'{"keys": [7]}', "key 1 is not written"),
+        (b'{"keys": [{"kty": "RSA", "n": "!", "e": "AQAB"}]}', "key 1 (RSA) cannot be used"),
+        (b'{"keys": [{"kty": "EC", "crv": "P-256", "x": "AA", "y": "AA"}]}', "key 1 (EC) cannot be used"),
+        (b'{"keys": [{"kty": "oct", "k": "c2hvcnQ"}]}', "key 1: a secret of 5 bytes is too short"),
+        (jwks(jwk(RSA, alg="HS256")), "alg 'HS256' does not fit"),
+        (jwks(*[jwk(SECRET)] * 101), "at most 100"),
+    ],
+    ids=without_keys,
+)
+def test_a_key_set_that_cannot_be_used_says_why(content: bytes, said: str) -> None:
+    with pytest.raises(KeyFileError) as refused:
+        jwks_keys(content)
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "32 bytes or more"),
+        (b"short", "32 bytes or more"),
+        (PEM, "not a secret: name it in public_key"),
+    ],
+    ids=without_keys,
+)
+def test_a_secret_that_cannot_be_used_says_why(content: bytes, said: str) -> None:
+    with pytest.raises(KeyFileError) as refused:
+        secret_keys(content)
+    assert said in str(refused.value)
+
+
+PRIVATE = RSA.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "no public key"),
+        (b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "no public key"),
+        (PRIVATE, "holds a private key"),
+        (public(ed25519.Ed25519PrivateKey.generate()), "not served here"),
+        (public(ec.generate_private_key(ec.SECP256K1())), "not served here"),
+        (public(rsa.generate_private_key(65537, 1024)), "too weak"),
+    ],
+    ids=without_keys,
+)
+def test_a_public_key_that_cannot_be_used_says_why(content: bytes, said: str) -> None:
+    with pytest.raises(KeyFileError) as refused:
+        public_keys(content)
+    assert said in str(refused.value)
+
+
+GENUINE = [signed({"sub": "billing"}), signed({"sub": "billing", "exp": NOW + 5, "nbf": 1})]
+MANGLED = st.builds(
+    lambda token, at, change: token[: at % len(token)] + change + token[at % len(token) + len(change) :],
+    st.sampled_from(GENUINE),
+    st.integers(0, 10_000),
+    st.binary(min_size=1, max_size=4),
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["alg", "kid", "sub", "exp"]), inner),
+    max_leaves=8,
+)
+
+
+@given(
+    st.binary(max_size=200) | MANGLED | st.builds(lambda a, b, c: b".".join((a, b, c)), *[st.binary(max_size=60)] * 3)
+)
+def test_bytes_that_nobody_signed_are_refused_and_nothing_else_happens(token: bytes) -> None:
+    for verifier in (BY_SECRET, BY_RSA):
+        try:
+            found = verifier.verify(token, NOW)
+        except RefusedTokenError:
+            continue
+        assert found.role == "billing", "only what was changed behind the last bits of a signature is still its token"
+        assert token.rpartition(b".")[0] in {genuine.rpartition(b".")[0] for genuine in GENUINE}
+
+
+@given(JSON, JSON)
+def test_whatever_a_signer_writes_is_a_role_or_refused(header: Any, claims: Any) -> None:
+    said = {"alg": "HS256", **header} if isinstance(header, dict) else header
+    try:
+        found = BY_SECRET.verify(by_hand(said, claims), NOW)
+    except RefusedTokenError:
+        return
+    assert isinstance(found.role, str)
+    assert 0 < len(found.role) <= MOST_ROLE
+    assert found.expires_at is None or found.expires_at > NOW

@@ -1,0 +1,152 @@
+"""A broker that authenticates and authorizes, and Sluice in front of it: verifying clients itself, and not."""
+
+import itertools
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pulsar
+import pytest
+
+from adminrest.client import Access
+from loadgen.real.standalone import BrokerSettings, StandaloneBroker
+from tests.proxy.authentication.keys import OTHER_SECRET, SECRET, signed
+from tests.real.metrics import counted
+from tests.real.pulsar_rest import TENANT, PulsarRest, topic_name
+from tests.real.sluice_process import SluiceProcess, start_sluice
+from tests.real.traffic import quiet_client
+from tests.waiting import wait_for
+
+pytestmark = pytest.mark.real
+
+_TOPICS = itertools.count()
+
+
+def token_of(role: str, lives_s: float | None = None, secret: bytes = SECRET) -> str:
+    claims: dict[str, Any] = {"sub": role} | ({} if lives_s is None else {"exp": time.time() + lives_s})
+    return signed(claims, secret).decode()
+
+
+@pytest.fixture(scope="module")
+def secret(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("keys") / "secret.key"
+    path.touch(mode=0o600)
+    path.write_bytes(SECRET)
+    return path
+
+
+@pytest.fixture(scope="module")
+def broker(secret: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneBroker]:
+    properties = {
+        "authenticationEnabled": "true",
+        "authenticationProviders": "org.apache.pulsar.broker.authentication.AuthenticationProviderToken",
+        "tokenSecretKey": f"file://{secret}",
+        "authorizationEnabled": "true",
+        "superUserRoles": "admin,sluice",
+        "proxyRoles": "sluice",
+        "authenticationRefreshCheckSeconds": "1",
+        "brokerClientAuthenticationPlugin": "org.apache.pulsar.client.impl.auth.AuthenticationToken",
+        "brokerClientAuthenticationParameters": f"token:{token_of('admin')}",
+    }
+    settings = BrokerSettings(properties=properties, token=token_of("admin"))
+    with StandaloneBroker(tmp_path_factory.mktemp("broker"), settings) as broker:
+        rest = PulsarRest(broker.admin_url, Access(token_of("admin")))
+        rest.ensure_namespace("auth")
+        rest.call("POST", f"/admin/v2/namespaces/{TENANT}/auth/permissions/alice", ["produce", "consume"])
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def terminating(
+    broker: StandaloneBroker, secret: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SluiceProcess]:
+    folder = tmp_path_factory.mktemp("terminate")
+    own = folder / "sluice.token"
+    own.touch(mode=0o600)
+    own.write_text(token_of("sluice"))
+    section = {"mode": "terminate", "token": {"secret_key": f"file://{secret}"}, "broker": {"token_file": str(own)}}
+    sluice = start_sluice(folder, broker.service_url, {"authentication": section})
+    yield sluice
+    sluice.stop()
+
+
+@pytest.fixture(scope="module")
+def passing(broker: StandaloneBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SluiceProcess]:
+    sluice = start_sluice(tmp_path_factory.mktemp("pass"), broker.service_url, {})
+    yield sluice
+    sluice.stop()
+
+
+@pytest.fixture(params=["terminating", "passing"])
+def sluice(request: pytest.FixtureRequest) -> SluiceProcess:
+    found: SluiceProcess = request.getfixturevalue(request.param)
+    return found
+
+
+def client_of(sluice: SluiceProcess, token: Any) -> pulsar.Client:
+    authentication = pulsar.AuthenticationToken(token)
+    return quiet_client(sluice.service_url, authentication=authentication, operation_timeout_seconds=3)
+
+
+def a_topic() -> str:
+    return topic_name("auth", f"topic-{next(_TOPICS)}")
+
+
+def test_a_client_with_a_permission_has_its_messages(sluice: SluiceProcess) -> None:
+    with closing(client_of(sluice, token_of("alice"))) as client:
+        topic = a_topic()
+        consumer = client.subscribe(topic, "sub")
+        producer = client.create_producer(topic)
+        sent = [b"%d" % number for number in range(20)]
+        for content in sent:
+            producer.send(content)
+        assert [consumer.receive(10_000).data() for _ in sent] == sent
+        roles = {(stream["client_role"]) for stream in sluice.streams(topic)}
+        assert roles == {"alice"}
+
+
+def test_the_permissions_are_the_clients_own_and_not_sluices(sluice: SluiceProcess) -> None:
+    """Sluice's own role may do everything at that broker."""
+    with closing(client_of(sluice, token_of("bob"))) as client:
+        with pytest.raises((pulsar.AuthorizationError, pulsar.ConnectError, pulsar.Timeout)):
+            client.create_producer(a_topic())
+        with pytest.raises((pulsar.AuthorizationError, pulsar.ConnectError, pulsar.Timeout)):
+            client.subscribe(a_topic(), "sub")
+    with closing(client_of(sluice, token_of("alice"))) as client, pytest.raises(pulsar.PulsarException):
+        client.create_producer(f"persistent://public/default/topic-{next(_TOPICS)}")
+
+
+@pytest.mark.parametrize("why", ["another key", "expired", "no token"])
+def test_who_proves_nothing_comes_nowhere(sluice: SluiceProcess, why: str) -> None:
+    tokens = {"another key": token_of("alice", secret=OTHER_SECRET), "expired": token_of("alice", -5), "no token": "x"}
+    with closing(client_of(sluice, tokens[why])) as client, pytest.raises(pulsar.PulsarException):
+        client.create_producer(a_topic())
+
+
+def test_a_client_with_ever_newer_tokens_stays_connected(sluice: SluiceProcess) -> None:
+    with closing(client_of(sluice, lambda: token_of("alice", 2))) as client:
+        producer = client.create_producer(a_topic())
+        ended = {cause: counted(sluice, "sluice_connections_ended_total", cause=cause) for cause in ENDS}
+        for number in range(10):
+            producer.send(b"%d" % number)
+            time.sleep(0.5)
+        assert {cause: counted(sluice, "sluice_connections_ended_total", cause=cause) for cause in ENDS} == ended
+
+
+ENDS = ("authentication_failed", "authentication_expired", "broker_closed", "broker_reset", "client_closed")
+
+
+def test_a_session_ends_with_its_token(terminating: SluiceProcess) -> None:
+    token = token_of("alice", 4)
+    with closing(client_of(terminating, lambda: token)) as client:
+        producer = client.create_producer(a_topic(), send_timeout_millis=3000)
+        producer.send(b"in time")
+        before = counted(terminating, "sluice_connections_ended_total", cause="authentication_expired")
+        wait_for(
+            lambda: counted(terminating, "sluice_connections_ended_total", cause="authentication_expired") > before, 15
+        )
+        with pytest.raises(pulsar.PulsarException):
+            producer.send(b"too late")
+    assert counted(terminating, "sluice_authentications_total", method="token", result="refused") > 0
