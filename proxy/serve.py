@@ -43,7 +43,7 @@ from proxy.reload import Reloader
 from proxy.runtime import Searches, Tasks, be_scheduled, keep_for_ever, paused_collector, set_up_runtime
 from proxy.server import Server
 from proxy.session.events import SessionLog
-from proxy.tls import Certificates, Expiry, ExpiryLog
+from proxy.tls.certificates import Certificates, Expiry, ExpiryLog
 from proxy.workers.supervisor import Supervisor
 
 

@@ -10,7 +10,7 @@ It decides nothing: whose turn it is, the judge says (`judge.py`). Nothing of a 
 from collections.abc import Callable, Iterable
 
 from limiter.limiter import Answering, Entry, RateLimiter, Stream
-from limiter.workers.account import Account
+from limiter.workers.account import Account, Purses
 from limiter.workers.letters import (
     Answer,
     Batch,
@@ -32,9 +32,7 @@ from limiter.workers.letters import (
     Withdrawn,
 )
 from limiter.workers.mail import Alert, Mail
-from limiter.workers.purses import Purses
-from limiter.workers.questions import Questions
-from limiter.workers.tickets import Tickets
+from limiter.workers.tickets import Questions, Tickets
 
 
 class Deputy(RateLimiter):

@@ -12,12 +12,34 @@ from functools import partial
 
 from limiter.limiter import Entry, Stream
 from limiter.workers.account import Account
-from limiter.workers.letters import Discarded, Ticket, Withdrawn
+from limiter.workers.letters import Discarded, Letter, Question, Ticket, Withdrawn
 from limiter.workers.mail import Mail
-from limiter.workers.questions import Questions
 
 LONGEST_NS = 1_000_000_000
 """What has waited for longer was throttled, which is to be seen: it goes by ticket to the end."""
+
+
+class Questions:
+    """What a worker has asked its judge, by number, and what it does when that has answered.
+
+    Args:
+        tell: Takes what is to be told the judge.
+    """
+
+    def __init__(self, tell: Callable[[Letter], None]) -> None:
+        self._tell = tell
+        self._open: dict[int, Callable[[], None]] = {}
+        self._last = 0
+
+    def ask(self, then: Callable[[], None]) -> None:
+        """Call `then` when the judge has heard all that was told so far, and what it said to that has been heard."""
+        self._last += 1
+        self._open[self._last] = then
+        self._tell(Question(self._last))
+
+    def answered(self, number: int) -> None:
+        """It says so."""
+        self._open.pop(number)()
 
 
 class Tickets:

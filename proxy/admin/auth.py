@@ -28,7 +28,7 @@ from proxy.config.model import ConfigError
 from proxy.config.sections import AdminAccess
 from proxy.config.sources import parse_yaml
 from proxy.files import read_file, warn_if_others_read
-from proxy.tls import Expiry, LoadedContext, admin_context
+from proxy.tls.certificates import Expiry, LoadedContext, admin_context
 
 READING = frozenset({"GET", "HEAD"})
 """Methods that change nothing."""

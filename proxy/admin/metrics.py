@@ -15,8 +15,8 @@ from proxy.blocking.rules import Kind
 from proxy.near_engine import NearEngine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import LATENESS_NS, Counters, DirectionTotals, NamespaceTotals
-from proxy.session.proxy_headers import HeaderResult
-from proxy.tls import Expiry
+from proxy.proxy_headers import HeaderResult
+from proxy.tls.certificates import Expiry
 
 _LABELS = ("tenant", "namespace", "direction")
 _LEVEL = ("direction", "level")

@@ -8,8 +8,8 @@ from protocol.endpoint import Endpoint
 from protocol.proxy_protocol import write_header
 from proxy.brokers.targets import TLS, Targets
 from proxy.observe.counters import Counters
-from proxy.session.tls_transport import TlsFailure, why_it_failed
-from proxy.tls import Certificates
+from proxy.tls.certificates import Certificates
+from proxy.tls.transport import TlsFailure, why_it_failed
 
 _PLAIN_PORT = "name its TLS port (brokerServicePortTls), or write broker as pulsar:// for its plain one"
 _REMEDIES = {

@@ -14,9 +14,9 @@ from proxy.config.model import Config
 from proxy.observe.connection import Connection
 from proxy.observe.counters import Counters
 from proxy.session.events import CloseReason, SessionEnd
-from proxy.session.tls_transport import TlsBuffers, TlsFailure, TlsTransport
 from proxy.session.transport import PeerTransport, TransportContext
-from proxy.tls import Certificates
+from proxy.tls.certificates import Certificates
+from proxy.tls.transport import TlsBuffers, TlsFailure, TlsTransport
 
 T = TypeVar("T")
 

@@ -21,11 +21,11 @@ from proxy.identity.evidence import Verifier, verifier_of
 from proxy.observe.connection import Connection
 from proxy.observe.counters import Counters, Rejects
 from proxy.observe.operator_log import HoldLog, OversizedBatchLog
+from proxy.proxy_headers import ProxyHeaders
 from proxy.session.broker_connector import BrokerConnector
-from proxy.session.proxy_headers import ProxyHeaders
 from proxy.session.session_admission import SessionAdmission
 from proxy.session.transport import PeerTransport, TransportContext
-from proxy.tls import Certificates
+from proxy.tls.certificates import Certificates
 
 
 class Enrolment(Protocol):

@@ -6,22 +6,72 @@ thousands come at once, what was just read is not parsed again (`ParseCache`).
 
 import base64
 import binascii
+from collections.abc import Callable
+from hmac import compare_digest
+from typing import Generic, TypeVar
 
 import msgspec
 
 from protocol.commands import SIZES, body_of, command_in, decode, encode, split, text, whole_body
 from protocol.endpoint import Endpoint, EndpointError
 from protocol.errors import FrameTooLarge, MalformedFrame, NotConnect, ProtocolError
-from protocol.frames import max_frame_size
+from protocol.frames import foreign_protocol, max_frame_size
 from protocol.pulsar_pb2 import AuthenticationError, BaseCommand, CommandConnect, CommandConnected
-from protocol.sniff import foreign_protocol
 from proxy.brokers.targets import BROKERS
 from proxy.identity.evidence import Credentials, is_role
-from proxy.session.parse_cache import ParseCache
+
+T = TypeVar("T")
+
+MOST_KNOWN, LONGEST_KNOWN = 64, 2048
+"""Most frames that are cached, and most bytes of each: a CONNECT with a token has some 500. So a token stays in memory
+until 64 other clients have come; that of a connected client is there anyway."""
 
 _MOST_AUTH_DATA = 64 * 1024
 _NO_LETTERS = bytes(set(range(256)) - set(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"))
 """Bytes that base64url does not use; decoders pass over them in a token."""
+
+
+class ParseCache(Generic[T]):
+    """A cache of parse results, by the bytes parsed: the most recently used ones.
+
+    Args:
+        read: Parses bytes. If it returns None or raises, nothing is remembered.
+    """
+
+    def __init__(self, read: Callable[[bytes], T | None]) -> None:
+        self._read = read
+        self._known: dict[bytes, T] = {}
+        """In order of use, the least recently used first."""
+        self._last_said = b""
+        self._last: T | None = None
+
+    def find(self, said: bytes | bytearray) -> T | None:
+        """Return the cached result for these bytes, or None; bytes longer than LONGEST_KNOWN are not looked up."""
+        if len(said) > LONGEST_KNOWN:
+            return None
+        if compare_digest(said, self._last_said):  # how long that takes tells nobody how much of a token was right
+            return self._last
+        same = bytes(said)
+        found = self._known.pop(same, None)
+        if found is not None:
+            self._remember(same, found)
+        return found
+
+    def read(self, said: bytes) -> T | None:
+        """Return the result for these bytes, from the cache or else parsed now."""
+        found = self.find(said)
+        if found is not None:
+            return found
+        found = self._read(said)
+        if found is not None and len(said) <= LONGEST_KNOWN:
+            if len(self._known) >= MOST_KNOWN:
+                del self._known[next(iter(self._known))]
+            self._remember(said, found)
+        return found
+
+    def _remember(self, said: bytes, found: T) -> None:
+        self._known[said] = found
+        self._last_said, self._last = said, found
 
 
 class _Claims(msgspec.Struct):

@@ -31,6 +31,7 @@ from proxy.brokers.dialing import BrokerTlsError
 from proxy.brokers.targets import TLS
 from proxy.budgets import Budget, Claim, Share
 from proxy.observe.connection import Connection
+from proxy.proxy_headers import ProxyHeaders
 from proxy.refusals import NO_REQUEST, request_refused
 from proxy.runtime import Tasks
 from proxy.session.blocking import BlockedClientResponder, SessionBlocks
@@ -38,16 +39,14 @@ from proxy.session.commands import BrokerCommands, ClientCommands
 from proxy.session.data_path import DataPath, FrameWriter, HeldMemory, PendingPublishes
 from proxy.session.engine import Engine
 from proxy.session.events import CloseReason, SessionEnd, SessionLog, end_by_peer
-from proxy.session.handshake import GREETINGS, WELCOMES, Greeting, read_greeting
+from proxy.session.handshake import GREETINGS, LONGEST_KNOWN, WELCOMES, Greeting, read_greeting
 from proxy.session.identity import SessionIdentity
 from proxy.session.lookups import SessionLookups
-from proxy.session.parse_cache import LONGEST_KNOWN
-from proxy.session.proxy_headers import ProxyHeaders
 from proxy.session.responses import Rejections, Requests, error_for
 from proxy.session.session_admission import SessionAdmission
 from proxy.session.streams import Streams
-from proxy.session.tls_transport import TlsFailure
 from proxy.session.transport import Cause, PeerTransport, TransportOwner
+from proxy.tls.transport import TlsFailure
 
 _PONG = encode(CommandPong())
 _SIGNS_OF_LIFE = frozenset({encode(CommandPing()), _PONG})

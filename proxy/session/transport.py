@@ -23,7 +23,7 @@ from protocol.errors import ProtocolError
 from proxy.observe.counters import Counters
 from proxy.runtime import Heap
 from proxy.session.read_scheduler import AddressGroup, ReadScheduler, ResumeQueue
-from proxy.session.tls_transport import TlsBuffers, TlsFailure, TlsTransport
+from proxy.tls.transport import TlsBuffers, TlsFailure, TlsTransport
 
 LEAST_READ: Final = 256 * 1024
 STEPS: Final = 2
@@ -482,7 +482,9 @@ def _set_limits(transport: asyncio.Transport) -> None:
 
 def _copy(transport: asyncio.Transport, part: Bytes, sent: int) -> None:
     """Write the rest of a part to the transport; as they are, whole `bytes` objects, and all that becomes records."""
-    if (isinstance(part, bytes) or isinstance(transport, TlsTransport)) and not sent:
+    given: object = transport  # no subclass of asyncio's: compiled, its own type would rule the other out
+    is_taken_whole = isinstance(part, bytes) or isinstance(given, TlsTransport)
+    if is_taken_whole and not sent:
         transport.write(part)
         return
     for at in range(sent, len(part), _COPIED_AT_ONCE):
@@ -845,8 +847,9 @@ class PeerTransport(Throttled):
         transport = self._transport
         if transport is None:
             return -1
-        if isinstance(transport, TlsTransport):
-            return transport.descriptor()
+        given: object = transport
+        if isinstance(given, TlsTransport):
+            return given.descriptor()
         return descriptor_of(transport)
 
     def may_be_read(self) -> bool:

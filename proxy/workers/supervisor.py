@@ -8,6 +8,7 @@ clients ══▶ worker ══▶ brokers        each worker listens on the por
 import asyncio
 import contextlib
 import socket
+from collections.abc import Callable
 
 from limiter.limiter import Limiter, Stream
 from limiter.workers.court import Court
@@ -18,13 +19,59 @@ from proxy.observe.access_log import AccessLog
 from proxy.server import serves_both
 from proxy.workers.desk import Desk
 from proxy.workers.letters import CertificatesChanged, Kept
-from proxy.workers.limiter_memory import LimiterMemory
 from proxy.workers.post import Post
 
 START_S = 30.0
 """So long workers may take to be there."""
 _ANSWER_S = 0.25
 """So long somebody who wants to see counts waits for a worker that does not answer."""
+
+
+STEP = 65_536
+"""Bytes by which that of an address is another before the workers are told: they would be told of each limiter else."""
+
+
+class LimiterMemory:
+    """What limiters take, by the address that they are kept for, and who owes too much.
+
+    Each worker counts its part as taken of its own `client_memory`, so that the parts add up to the whole.
+
+    Args:
+        workers: How many parts there are.
+        owes_too_much: Says of an address whether it may open no more streams; see `limiter.registry.Limiters`.
+        tell: Sends a letter to every worker.
+    """
+
+    def __init__(self, workers: int, owes_too_much: Callable[[str], bool], tell: Callable[[Kept], None]) -> None:
+        self._workers = workers
+        self._owes_too_much = owes_too_much
+        self._tell = tell
+        self._owing: set[str] = set()
+        self._of: dict[str, int] = {}
+        self._told: dict[str, int] = {}
+
+    def add(self, address: str, more: int) -> None:
+        """So many bytes more (less: negative) are kept for clients at `address`."""
+        size = self._of.get(address, 0) + more
+        if size:
+            self._of[address] = size
+        else:
+            self._of.pop(address, None)
+        told, owes = self._told.get(address, 0), self._owes_too_much(address)
+        if abs(size - told) < STEP and (size or not told) and owes is (address in self._owing):
+            return
+        self._told[address] = size
+        if not size:
+            del self._told[address]
+        (self._owing.add if owes else self._owing.discard)(address)
+        self._tell(self._letter(address))
+
+    def letters(self) -> list[Kept]:
+        """What a new worker is to be told."""
+        return [self._letter(address) for address in {*self._told, *self._owing}]
+
+    def _letter(self, address: str) -> Kept:
+        return Kept(address, self._told.get(address, 0) // self._workers, address in self._owing)
 
 
 class Supervisor:

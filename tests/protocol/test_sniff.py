@@ -6,10 +6,9 @@ from hypothesis import strategies as st
 
 from protocol.commands import encode
 from protocol.errors import FrameTooLarge, ProtocolError
-from protocol.frames import DEFAULT_MAX_MESSAGE_SIZE, SEND, max_frame_size
+from protocol.frames import DEFAULT_MAX_MESSAGE_SIZE, SEND, foreign_protocol, max_frame_size
 from protocol.pulsar_pb2 import CommandConnect
 from protocol.scanner import FrameScanner
-from protocol.sniff import foreign_protocol
 
 GREETINGS = {
     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(20): "tls_hello",

@@ -18,7 +18,7 @@ from proxy.admin.auth import Authenticator
 from proxy.admin.rejections import RejectionLog
 from proxy.config.model import Config, ConfigError
 from proxy.config.sections import AdminAccess
-from proxy.tls import Certificates, Expiry, ExpiryLog
+from proxy.tls.certificates import Certificates, Expiry, ExpiryLog
 from tests.proxy.certificates import Authority
 from tests.proxy.odd_files import ODD
 
@@ -306,7 +306,7 @@ def test_of_several_certificates_in_a_file_the_first_that_expires_counts(tmp_pat
 def test_without_tls_no_library_of_certificates_is_loaded() -> None:
     """It takes 8 MB; nor in a worker, which nobody asks when its certificates expire."""
     program = (
-        "import sys; from proxy.config.model import Config; from proxy.tls import Certificates; "
+        "import sys; from proxy.config.model import Config; from proxy.tls.certificates import Certificates; "
         "assert not Certificates(Config()).expiries(); sys.exit('cryptography' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -1,4 +1,4 @@
-from limiter.workers.departures import Departures
+from limiter.workers.judge import Departures
 from limiter.workers.letters import Batch
 from tests.limiter.world import limiter
 

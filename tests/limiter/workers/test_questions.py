@@ -1,5 +1,5 @@
 from limiter.workers.letters import Letter, Question
-from limiter.workers.questions import Questions
+from limiter.workers.tickets import Questions
 
 
 def test_each_answer_is_its_own_questions() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from proxy.admin.auth import common_name
 from proxy.config.sections import AdminTls
-from proxy.tls import admin_context
+from proxy.tls.certificates import admin_context
 from tests.proxy.certificates import Authority
 
 

@@ -12,7 +12,7 @@ from proxy.observe.counters import Counters
 from proxy.session.broker_connector import PASSED_OVER_S, BrokerConnector, BrokerRotation
 from proxy.session.events import CloseReason, SessionEnd
 from proxy.session.transport import PeerTransport, TransportContext, TransportOwner
-from proxy.tls import Certificates
+from proxy.tls.certificates import Certificates
 from tests.manual_clock import ManualClock
 from tests.proxy.endpoints import broker_at
 from tests.proxy.manual_loop import Dial, ManualLoop

@@ -1,6 +1,6 @@
 """What was read lately, by the very bytes that said it."""
 
-from proxy.session.parse_cache import LONGEST_KNOWN, MOST_KNOWN, ParseCache
+from proxy.session.handshake import LONGEST_KNOWN, MOST_KNOWN, ParseCache
 
 
 class Reader:

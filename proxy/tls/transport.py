@@ -18,7 +18,7 @@ import ssl
 from enum import StrEnum
 from typing import Any, Final, Protocol, cast
 
-from protocol.sniff import foreign_protocol
+from protocol.frames import foreign_protocol
 from proxy.session.read_scheduler import AddressGroup, Reader
 
 MOST_RECORDS: Final = 256 * 1024
