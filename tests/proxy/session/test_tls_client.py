@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 
 from proxy.session.session import SessionState
 from tests.proxy.conversation import BROKER, NOTHING, Broker, TlsClient, World
+from tests.proxy.session.test_handshake_leaves_nothing import assert_nothing_stays
 from tests.proxy.tls import Authorities, stranger
 from tests.proxy.wire import PING, connect, connected, producer, producer_success, receipt, send
 
@@ -250,6 +251,7 @@ def test_a_handshake_that_fails_says_why_once_and_leaves_nothing(  # noqa: PLR09
     make_tls: Make, authorities: Authorities, failing: Failing, tls: dict[str, object], failure: str, words: str
 ) -> None:
     world = make_tls(tls=tls)
+    resting = world.loop.timers
     with capture_logs() as logs:
         client = failing(world, authorities)
         world.advance(1)
@@ -259,8 +261,8 @@ def test_a_handshake_that_fails_says_why_once_and_leaves_nothing(  # noqa: PLR09
     assert +world.counters.tls_failures == {f"client {failure}": 1}
     assert +world.counters.connections_ended == {"tls_failed": 1}
     assert client.is_gone
-    assert world.finished == world.sessions
     assert world.dials == []
+    assert_nothing_stays(world, resting)
 
 
 @pytest.mark.parametrize(
