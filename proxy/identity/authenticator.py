@@ -13,8 +13,8 @@ from urllib.parse import unquote_to_bytes
 from proxy.config.authentication import Authentication, TokenAuthentication, path_in
 from proxy.config.model import ConfigError
 from proxy.files import MOST_PEM, read_file, token_in, warn_if_others_read
-from proxy.identity.evidence import Credentials, Decided, Evidence, Identity, Refusal, is_role
-from proxy.identity.passwords import OneThread, PasswordFileError, Passwords, Verdict, Worker, read_htpasswd
+from proxy.identity.evidence import Credentials, Decided, Evidence, Identity, NotProved, is_role
+from proxy.identity.passwords import OneThread, PasswordFileError, Passwords, PasswordWorker, Verdict, read_htpasswd
 from proxy.identity.tokens import (
     KeyFileError,
     RefusedTokenError,
@@ -64,7 +64,7 @@ class ClientAuthenticator:
         section: Authentication,
         now: Callable[[], float] = time.time,
         clock: Callable[[], int] = time.monotonic_ns,
-        worker: Worker | None = None,
+        worker: PasswordWorker | None = None,
         *,
         shows_certificate: bool = False,
     ) -> None:
@@ -111,7 +111,7 @@ class ClientAuthenticator:
         shown = evidence.shown
         if shown.method not in self._methods:
             said = f"auth method {shown.method[:50]!r}" if shown.method else "no authentication"
-            decided(Refusal(f"the client shows {said}; this proxy takes {', '.join(self._methods)}"))
+            decided(NotProved(f"the client shows {said}; this proxy takes {', '.join(self._methods)}"))
         elif shown.method == "token":
             decided(self.by_token(shown.data))
         elif shown.method == "basic":
@@ -119,18 +119,18 @@ class ClientAuthenticator:
         else:
             decided(_by_certificate(evidence.certificate_name))
 
-    def by_token(self, token: bytes) -> Identity | Refusal:
+    def by_token(self, token: bytes) -> Identity | NotProved:
         """Return whose token this is, or why it proves nothing now."""
         now, digest = self.now(), hashlib.sha256(token).digest()
         known = self._proved.get(digest)
         if known is not None and (known.expires_at is None or known.expires_at > now):
             return known
         if self._read.tokens is None:
-            return Refusal("this proxy takes no tokens")
+            return NotProved("this proxy takes no tokens")
         try:
             identity = self._read.tokens.verify(token, now)
         except RefusedTokenError as error:
-            return Refusal(str(error))
+            return NotProved(str(error))
         if len(self._proved) >= MOST_PROVED:
             self._proved.popitem(last=False)
         self._proved[digest] = identity
@@ -144,18 +144,18 @@ class ClientAuthenticator:
             if verdict is Verdict.RIGHT:
                 decided(Identity(user, "basic"))
             elif verdict is Verdict.WRONG:
-                decided(Refusal("the user is not known, or the password is wrong"))
+                decided(NotProved("the user is not known, or the password is wrong"))
             else:
-                decided(Refusal("too many passwords wait to be checked, or were wrong: try again", is_passing=True))
+                decided(NotProved("too many passwords wait to be checked, or were wrong: try again", is_passing=True))
 
         self._passwords.check(user, password, evidence.address, told)
 
 
-def _by_certificate(name: str | None) -> Identity | Refusal:
+def _by_certificate(name: str | None) -> Identity | NotProved:
     if name is None:
-        return Refusal("the client shows auth method 'tls', and no certificate that this listener has verified")
+        return NotProved("the client shows auth method 'tls', and no certificate that this listener has verified")
     if not is_role(name):
-        return Refusal("the common name of the client's certificate is no role")
+        return NotProved("the common name of the client's certificate is no role")
     return Identity(name, "tls")
 
 

@@ -56,7 +56,7 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class NotProved:
     """What a client shows proves nothing.
 
     Args:
@@ -68,7 +68,7 @@ class Refusal:
     is_passing: bool = False
 
 
-Decided = Callable[[Identity | Refusal], None]
+Decided = Callable[[Identity | NotProved], None]
 
 
 class Verifier(Protocol):
@@ -86,7 +86,7 @@ class Verifier(Protocol):
     def verify(self, evidence: Evidence, decided: Decided) -> None:
         """Call `decided`, now or later, with who this is, or why nobody knows."""
 
-    def by_token(self, token: bytes) -> Identity | Refusal:
+    def by_token(self, token: bytes) -> Identity | NotProved:
         """Return whose token this is, or why it proves nothing now."""
 
     def read_again(self) -> Callable[[], None]:

@@ -140,7 +140,7 @@ class Verdict(Enum):
     """It was not checked: too many wait, or the address has sent too many wrong ones."""
 
 
-class Worker(Protocol):
+class PasswordWorker(Protocol):
     """Works elsewhere, one thing after the other."""
 
     def __call__(self, work: Callable[[], bool], then: Callable[[bool], None]) -> None:
@@ -159,7 +159,7 @@ class Passwords:
         clock: Monotonic nanoseconds.
     """
 
-    def __init__(self, users: Mapping[str, str], worker: Worker, clock: Callable[[], int]) -> None:
+    def __init__(self, users: Mapping[str, str], worker: PasswordWorker, clock: Callable[[], int]) -> None:
         self.users = users
         self._worker = worker
         self._clock = clock

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 from protocol.commands import encode, text
 from protocol.errors import ProtocolError
 from protocol.pulsar_pb2 import AuthData, CommandAuthChallenge, CommandAuthResponse
-from proxy.identity.evidence import Credentials, Evidence, Identity, Refusal, Verifier
+from proxy.identity.evidence import Credentials, Evidence, Identity, NotProved, Verifier
 from proxy.observe.connection import Connection
 from proxy.observe.counters import Counters
 from proxy.session.events import CloseReason, SessionEnd
@@ -113,11 +113,11 @@ class SessionIdentity:
         """Call `decided`, now or later, with the end of the session if the client proves no role, else None."""
         if self._is_for_others:
             why = "the client speaks for others (original_principal, proxy_version), as a proxy does; none is believed"
-            decided(self._refused(Refusal(why)))
+            decided(self._refused(NotProved(why)))
             return
 
-        def told(found: Identity | Refusal) -> None:
-            if isinstance(found, Refusal):
+        def told(found: Identity | NotProved) -> None:
+            if isinstance(found, NotProved):
                 decided(self._refused(found))
                 return
             self._count("accepted")
@@ -160,7 +160,7 @@ class SessionIdentity:
             raise UnaskedAuthError("a client sent AUTH_RESPONSE, and nobody had asked it")
         self._is_asked = False
         found = self._found(command.response, before)
-        if isinstance(found, Refusal):
+        if isinstance(found, NotProved):
             self._end(found)
             return
         self._count("refreshed")
@@ -187,12 +187,12 @@ class SessionIdentity:
         else:
             self._tell_broker(self._shown, command.protocol_version)
 
-    def _found(self, response: AuthData, before: Identity) -> Identity | Refusal:
+    def _found(self, response: AuthData, before: Identity) -> Identity | NotProved:
         if before.method != "token" or text(response.auth_method_name) not in {"", "token"}:
-            return Refusal("the client answers a challenge with another auth method")
+            return NotProved("the client answers a challenge with another auth method")
         found = self._verifier.by_token(response.auth_data)
         if isinstance(found, Identity) and found.role != before.role:
-            return Refusal("the client answers a challenge as somebody else: a role cannot change while connected")
+            return NotProved("the client answers a challenge as somebody else: a role cannot change while connected")
         return found
 
     def _tell_broker(self, shown: Credentials, version: int) -> None:
@@ -225,7 +225,7 @@ class SessionIdentity:
         if self._verifier.now() < self._due_at:
             self._arm()
         elif not self._can_refresh or self._times_asked > 1:
-            self._end(Refusal("the client's token has expired, and it has shown no newer one"))
+            self._end(NotProved("the client's token has expired, and it has shown no newer one"))
         else:
             self._times_asked += 1
             self._ask()
@@ -239,7 +239,7 @@ class SessionIdentity:
         asked = CommandAuthChallenge(server_version="Sluice", challenge=challenge, protocol_version=self._version)
         self._peers.tell_client(encode(asked))
 
-    def _end(self, refusal: Refusal) -> None:
+    def _end(self, refusal: NotProved) -> None:
         """End a session that was connected, as its token has expired or a newer one proves nothing."""
         expires_at = None if self._identity is None else self._identity.expires_at
         is_over = expires_at is not None and expires_at <= self._verifier.now()
@@ -247,7 +247,7 @@ class SessionIdentity:
         cause = CloseReason.AUTHENTICATION_EXPIRED if is_over else CloseReason.AUTHENTICATION_FAILED
         self._peers.not_connected(SessionEnd(cause, refusal.reason))
 
-    def _refused(self, refusal: Refusal) -> SessionEnd:
+    def _refused(self, refusal: NotProved) -> SessionEnd:
         self._count("busy" if refusal.is_passing else "refused")
         cause = CloseReason.AUTHENTICATION_BUSY if refusal.is_passing else CloseReason.AUTHENTICATION_FAILED
         return SessionEnd(cause, refusal.reason)

@@ -205,6 +205,10 @@ def test_every_metric_has_our_prefix_a_help_text_and_bounded_labels(make_world: 
                 "kind",
                 "what",
                 "outcome",
+                "result",
+                "method",
+                "failure",
+                "key",
             }
 
 

@@ -40,6 +40,7 @@ def test_a_stream_says_who_it_is_what_it_did_and_why_it_waits(make_world: Make) 
         "connection_id": 1,
         "client_address": "192.0.2.7:40001",
         "client_role": "",
+        "client_tls": False,
         "stream_id": 1,
         "producer_name": "named-by-broker",
         "subscription": "",

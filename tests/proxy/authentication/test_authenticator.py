@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from proxy.config.authentication import Authentication
 from proxy.config.model import Config, ConfigError, load_config
 from proxy.identity.authenticator import MOST_PROVED, ClientAuthenticator
-from proxy.identity.evidence import Credentials, Identity, Refusal, verifier_of
+from proxy.identity.evidence import Credentials, Identity, NotProved, verifier_of
 from proxy.workers.post import told
 from tests.proxy.authentication.keys import NOW, OTHER_SECRET, RSA, SECRET, public, signed, token_files
 from tests.proxy.authentication.test_passwords import HASHES
@@ -43,7 +43,7 @@ def test_a_token_may_fit_any_of_several_keys(tmp_path: Path) -> None:
     found = authenticator(section)
     for token in (signed({"sub": "billing"}), signed({"sub": "billing"}, RSA, "RS256")):
         assert found.by_token(token) == Identity("billing", "token")
-    assert isinstance(found.by_token(signed({"sub": "billing"}, OTHER_SECRET)), Refusal)
+    assert isinstance(found.by_token(signed({"sub": "billing"}, OTHER_SECRET)), NotProved)
 
 
 def test_what_sluice_shows_brokers_is_its_token_else_its_certificate(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_changed_files_are_in_force_when_they_are_taken_and_what_was_proved_is_f
     take = found.read_again()
     assert found.by_token(token) == Identity("billing", "token")
     take()
-    assert isinstance(found.by_token(token), Refusal)
+    assert isinstance(found.by_token(token), NotProved)
 
 
 def test_a_token_that_was_verified_is_remembered_until_it_expires(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_token_that_was_verified_is_remembered_until_it_expires(tmp_path: Path
     assert found.by_token(token) is found.by_token(token)
     now[0] += 5
     refusal = found.by_token(token)
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, NotProved)
     assert "expired" in refusal.reason
 
 

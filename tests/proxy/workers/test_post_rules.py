@@ -21,6 +21,10 @@ OTHERS = {
     "max_lookups_in_flight_per_connection": 10,
     "client_memory": {"connection": 16, "total": 17},
     "write_timeout": 6,
+    "max_connections": 20,
+    "proxy_protocol": {"mode": "required", "from": ["10.0.0.5"]},
+    "broker_proxy_protocol": True,
+    "authentication": {"mode": "terminate", "token": {"secret_key": "key"}, "broker": {"token_file": "own"}},
     "publish": {"mode": "pause", "hold_connection": 12, "hold_total": 13, "max_batch_messages": 14, "max_pending": 15},
     "dispatch": {"dispatchThrottlingOnNonBacklogConsumerEnabled": False},
 }
