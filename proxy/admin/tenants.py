@@ -97,15 +97,23 @@ _AT_BROKER = tuple(
 """Paths of a broker whose tenant stands at a known place, without percent signs: so everybody reads it alike."""
 _OF_OTHERS = re.compile(r"/admin/v2/namespaces/[^/]+/antiAffinity(?:/|$)|.*/shadowTopics", re.IGNORECASE)
 """Paths that name a cluster where others name a tenant, or bodies with topics of any tenant."""
-_ONE_TOPIC = re.compile(r"/admin/v2/(?:persistent|non-persistent)/[^/]+/[^/]+/[^/]+")
-_WITH_PROPERTIES = "application/vnd.partitioned-topic-metadata+json"
+_SHARED_AT_BROKER = re.compile(
+    r"/admin/v2/namespaces/.*/(?:resourcegroup|antiAffinity|offloadPolicies|bookieAffinity)(?:/.*)?", re.IGNORECASE
+)
+"""Paths that attach a namespace to what tenants share: groups, brokers, bookies, places of offloaded ledgers."""
+_ONE_NAMESPACE = re.compile(r"/admin/v2/namespaces/[^/]+/[^/]+/?")
+_ONE_TOPIC = re.compile(r"/admin/v2/(?:persistent|non-persistent)/[^/]+/[^/]+/[^/]+/?")
+_PROPERTIES = re.compile(r"/admin/v2/(?:persistent|non-persistent)/.*/properties/?", re.IGNORECASE)
+_PLAIN = re.compile(r"application/json(?:; ?charset=utf-8)?", re.IGNORECASE)
+"""The only content type of such holders. By another one the same body may be a topic's properties."""
 
 
 def why_not_at_broker(request: web.Request, tenants: Collection[str]) -> str | None:
     """Say why a broker does not get a request of a holder of a token for these tenants; None if it does.
 
     A topic's properties may name a topic of another tenant, whose messages it then has (PULSAR.SHADOW_SOURCE); so such
-    holders make topics without.
+    holders make topics without. A namespace's policies may name a resource group, which other tenants are in; so they
+    make namespaces without.
     """
     path = request.raw_path.partition("?")[0]
     matches = [found for pattern in _AT_BROKER if (found := pattern.fullmatch(path))]
@@ -114,8 +122,19 @@ def why_not_at_broker(request: web.Request, tenants: Collection[str]) -> str | N
         return f"this token is for {_listed(tenants)}: a broker gets paths of theirs only"
     if path.startswith("/admin/v2/tenants/") and request.method not in _READING:
         return f"this token is for {_listed(tenants)}, and changes no tenant itself"
-    has_properties = request.method == "PUT" and request.body_exists and _ONE_TOPIC.fullmatch(path)
-    if has_properties or request.content_type == _WITH_PROPERTIES:
+    return None if request.method in _READING else _why_not_changed(request, path)
+
+
+def _why_not_changed(request: web.Request, path: str) -> str | None:
+    """Say what such a holder does not change of its own namespaces and topics; None if it may."""
+    if _SHARED_AT_BROKER.fullmatch(request.path):
+        return "a token for some tenants does not attach namespaces to what is shared with other tenants"
+    if request.body_exists and not all(map(_PLAIN.fullmatch, request.headers.getall("Content-Type", [""]))):
+        return "a token for some tenants sends bodies as application/json: name that Content-Type, once"
+    is_made = request.method == "PUT" and request.body_exists
+    if is_made and _ONE_NAMESPACE.fullmatch(path):
+        return "a token for some tenants makes namespaces without policies: one would name a resource group of others"
+    if (is_made and _ONE_TOPIC.fullmatch(path)) or _PROPERTIES.fullmatch(request.path):
         return "a token for some tenants makes topics without properties: one of them would name a topic of any tenant"
     return None
 

@@ -220,6 +220,24 @@ class Config(_Section):
                 raise ValueError(f"{each}: all brokers are reached as broker is: write {scheme}://{each.address}")
         return tuple(each._replace(scheme=scheme) for each in value)
 
+    @field_validator("authentication")
+    @classmethod
+    def _credentials_go_to_brokers_only(cls, value: Authentication, info: ValidationInfo) -> Authentication:
+        """Clients name their broker, which gets Sluice's own credentials: nobody else may be within a pattern."""
+        allowed = info.data.get("allowed_brokers") or ()
+        pattern = next((each for each in allowed if "*" in each.host or "?" in each.host), None)
+        if value.mode != "terminate" or pattern is None:
+            return value
+        broker_tls: BrokerTls | None = info.data.get("broker_tls")
+        is_verified = pattern.scheme == "pulsar+ssl" and broker_tls is not None and broker_tls.verify_hostname
+        if not is_verified and not info.data.get("allowed_broker_networks"):
+            raise ValueError(
+                "mode terminate shows Sluice's own credentials to every broker that a client may name, and "
+                f"{pattern.host} in allowed_brokers may be anybody: set allowed_broker_networks, or reach brokers by "
+                "pulsar+ssl"
+            )
+        return value
+
     @field_validator("admin", "metrics")
     @classmethod
     def _apart(cls, value: Endpoint | None, info: ValidationInfo) -> Endpoint | None:

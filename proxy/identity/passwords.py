@@ -188,13 +188,17 @@ class Passwords:
             then(Verdict.WRONG)
             return
         hashed = self.users.get(user)
-        digest = self._digest(user, password, hashed or "")
-        now = self._clock()
-        if self._knows(digest, now):
+        digest, now = self._digest(user, password, hashed or ""), self._clock()
+        if self._knows(self._at(digest, address), now):
+            then(Verdict.RIGHT)
+        elif not self._wrong.admits(address, now):
+            then(Verdict.BUSY)
+        elif self._knows(digest, now):
+            self._remember(self._at(digest, address))
             then(Verdict.RIGHT)
         elif digest in self._waiting:
             self._waiting[digest].append(then)
-        elif self._has_room(address, now):
+        elif self._has_room(address):
             self._begin(digest, address, then)
             work = partial(is_right, password, hashed or next(iter(self.users.values())))
             self._worker(work, partial(self._checked, digest, address, hashed is not None))
@@ -207,15 +211,20 @@ class Passwords:
         said = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
         return hmac.digest(self._secret, said, hashlib.sha256)
 
+    def _at(self, digest: bytes, address: str) -> bytes:
+        """Return the digest of what this address has shown.
+
+        Who has used up his guesses may show again what was right, and learns nothing of what others have shown.
+        """
+        return hmac.digest(self._secret, digest + address.encode(), hashlib.sha256)
+
     def _knows(self, digest: bytes, now: int) -> bool:
         while self._remembered and next(iter(self._remembered.values())) <= now:
             self._remembered.popitem(last=False)
         return digest in self._remembered
 
-    def _has_room(self, address: str, now: int) -> bool:
-        if len(self._waiting) >= MOST_WAITING or self._waiting_of[address] >= MOST_WAITING_OF_ONE:
-            return False
-        return self._wrong.admits(address, now)
+    def _has_room(self, address: str) -> bool:
+        return len(self._waiting) < MOST_WAITING and self._waiting_of[address] < MOST_WAITING_OF_ONE
 
     def _begin(self, digest: bytes, address: str, then: Told) -> None:
         self._waiting[digest] = [then]
@@ -228,6 +237,7 @@ class Passwords:
             del self._waiting_of[address]
         if is_known and is_right:
             self._remember(digest)
+            self._remember(self._at(digest, address))
         else:
             self._wrong.take(address, self._clock())
         for then in told:

@@ -15,6 +15,7 @@ the three, ends both directions when the peer ends one, and takes 256 KiB of add
 import asyncio
 import contextlib
 import ssl
+import time
 from enum import StrEnum
 from typing import Any, Final, Protocol, cast
 
@@ -258,6 +259,14 @@ class TlsTransport:
         names = [value for part in certificate.get("subject", ()) for kind, value in part if kind == "commonName"]
         return str(names[-1]) if names else None
 
+    def _has_expired(self) -> bool:
+        """Return whether the peer resumes a session whose certificate has expired: OpenSSL does not look again."""
+        if not self._ssl.session_reused:
+            return False
+        certificate: Any = self._ssl.getpeercert() or {}
+        until = certificate.get("notAfter")
+        return until is not None and ssl.cert_time_to_seconds(until) <= time.time()
+
     def descriptor(self) -> int:
         """Return the raw socket's descriptor, which shows what can be read: nothing that was read is left here."""
         connection = self._raw.get_extra_info("socket")
@@ -342,6 +351,9 @@ class TlsTransport:
         opened, is_end, error = self._open()
         self._answer()
         if self._is_secured and not was_secured:
+            if self._has_expired():
+                self._fail(TlsFailure.CERTIFICATE_EXPIRED, _WORDS[TlsFailure.CERTIFICATE_EXPIRED])
+                return
             keeper, self._keeper = self._keeper, self._peer
             keeper.secured(self)
         if opened and not self._is_closing:

@@ -178,7 +178,6 @@ async def test_no_spelling_of_a_path_leads_to_another_tenant(tokens: Path, path:
     [
         ("GET", "/admin/v2/namespaces/acme", True),
         ("GET", "/admin/v2/namespaces/acme/shop", True),
-        ("PUT", "/admin/v2/namespaces/acme/shop", True),
         ("GET", "/admin/v2/namespaces/other", False),
         ("DELETE", "/admin/v2/namespaces/other/shop", False),
         ("GET", "/admin/v2/persistent/acme/shop/orders/stats", True),
@@ -197,6 +196,14 @@ async def test_no_spelling_of_a_path_leads_to_another_tenant(tokens: Path, path:
         ("GET", "/admin/v3/functions/acme/shop", False),
         ("GET", "/admin/v2/namespaces/acme/antiAffinity/group?property=other", False),
         ("PUT", "/admin/v2/persistent/acme/shop/orders/shadowTopics", False),
+        ("PUT", "/admin/v2/persistent/acme/shop/orders/properties", False),
+        ("DELETE", "/admin/v2/persistent/acme/shop/orders%2Fproperties", False),
+        ("GET", "/admin/v2/persistent/acme/shop/orders/properties", True),
+        ("PUT", "/admin/v2/namespaces/acme/shop", True),
+        ("POST", "/admin/v2/namespaces/acme/shop/resourcegroup/theirs", False),
+        ("PUT", "/admin/v2/namespaces/acme/shop/persistence/bookieAffinity", False),
+        ("POST", "/admin/v2/namespaces/acme/shop/persistence", True),
+        ("POST", "/admin/v2/namespaces/acme/shop/offloadPolicies", False),
         ("GET", "/admin/v2/namespaces/%61cme/shop", False),
         ("GET", "/admin/v2/namespaces/other%2F..%2Facme", False),
         ("GET", "/admin/v2/persistent/acme%2F..%2Fother/shop/orders/stats", False),
@@ -235,6 +242,37 @@ async def test_a_topic_is_made_without_properties_which_may_name_one_of_another_
         assert not fake.asked
         assert await asked(admin, ACME, "PUT", topic) == 200
     assert len(fake.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "kind", "is_passed_on"),
+    [
+        ("/admin/v2/namespaces/acme/shop", b'{"resource_group_name": "theirs"}', "application/json", False),
+        ("/admin/v2/persistent/acme/shop/orders/partitions", b"4", "application/json", True),
+        ("/admin/v2/persistent/acme/shop/orders/partitions", b"4", "application/json; charset=UTF-8", True),
+        ("/admin/v2/persistent/acme/shop/orders/partitions", b"{}", "application/*", False),
+        ("/admin/v2/persistent/acme/shop/orders/partitions", b"{}", "application/ vnd.x+json", False),
+        ("/admin/v2/persistent/acme/shop/orders/partitions", b"{}", "application/json, x/y", False),
+        ("/admin/v2/persistent/acme/shop/orders/partitions", b"{}", "", False),
+    ],
+)
+async def test_a_body_is_json_and_names_nothing_that_tenants_share(  # noqa: PLR0917
+    tokens: Path,
+    fake: FakeBroker,
+    path: str,
+    body: bytes,
+    kind: str,
+    is_passed_on: bool,  # noqa: FBT001 - a column
+) -> None:
+    admin = Admin(admin_access={"tokens": str(tokens)}, admin_forward={"url": fake.url})
+    async with admin.client:
+        status, _ = (await admin.ask("PUT", path, data=body, headers=_headers(kind)))[:2]
+    assert status == (200 if is_passed_on else 403)
+    assert len(fake.asked) == int(is_passed_on)
+
+
+def _headers(kind: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {ACME}", "Content-Type": kind}
 
 
 async def test_the_broker_hears_of_the_caller_as_configured(tokens: Path, tmp_path: Path, fake: FakeBroker) -> None:

@@ -110,6 +110,8 @@ def test_the_text_of_a_secret_in_base64_is_one_too_as_pulsar_takes_a_file() -> N
         (by_hand({"alg": "HS256"}, {"sub": "eve", "exp": "soon"}), "'exp'"),
         (by_hand({"alg": "HS256"}, {"sub": "eve", "exp": True}), "'exp'"),
         (by_hand({"alg": "HS256"}, {"sub": "eve", "exp": -1}), "'exp'"),
+        (by_hand({"alg": "HS256"}, {"sub": "eve", "exp": -(10**400)}), "'exp'"),
+        (by_hand({"alg": "HS256"}, {"sub": "eve", "nbf": 10**400}), "valid from 9999-12-31T23:59:59Z on"),
         (by_hand({"alg": "HS256"}, b'{"sub": "eve", "exp": NaN}'), "no JSON"),
         (by_hand({"alg": "HS256"}, b'{"sub": "eve", "exp": 1e999}'), "no"),
         (by_hand({"alg": "HS256"}, {"sub": ""}), "names no role"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
 from limiter.levels import Setting
 from limiter.policies import Value
@@ -347,3 +348,25 @@ def test_what_is_nested_too_deeply_is_told(path: Path) -> None:
 def test_a_rate_without_a_rate_is_a_mistake(path: Path, section: dict[str, Any]) -> None:
     (problem,) = problems(path, {"limits": {"namespaces": {"t/n": {"publish": section}}}})
     assert problem.startswith(f"{path}: limits.namespaces.t/n.publish: ")
+
+
+TERMINATE = {"mode": "terminate", "basic": {"htpasswd": "users"}, "broker": {"token_file": "own"}}
+
+
+@pytest.mark.parametrize(
+    ("more", "is_fine"),
+    [
+        ({}, False),
+        ({"allowed_broker_networks": ["10.0.0.0/8"]}, True),
+        ({"broker": "pulsar+ssl://broker:6651"}, True),
+        ({"broker": "pulsar+ssl://broker:6651", "broker_tls": {"verify_hostname": False}}, False),
+    ],
+)
+def test_credentials_for_brokers_go_to_no_stranger(more: dict[str, object], is_fine: bool) -> None:  # noqa: FBT001
+    given = {"authentication": TERMINATE, "allowed_brokers": ["broker-*:6651"]} | more
+    if is_fine:
+        Config.model_validate(given)
+    else:
+        with pytest.raises(ValidationError, match=r"broker-\* in allowed_brokers may be anybody"):
+            Config.model_validate(given)
+    Config.model_validate(given | {"allowed_brokers": ["broker-7:6651"]})

@@ -3,6 +3,7 @@
 import contextlib
 import datetime as dt
 import ssl
+import time
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -263,6 +264,34 @@ def test_a_handshake_that_fails_says_why_once_and_leaves_nothing(  # noqa: PLR09
     assert client.is_gone
     assert world.dials == []
     assert_nothing_stays(world, resting)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_session_is_resumed_until_its_certificate_expires(
+    make_tls: Make, authorities: Authorities, monkeypatch: pytest.MonkeyPatch, version: ssl.TLSVersion
+) -> None:
+    """OpenSSL looks at a certificate in a full handshake only."""
+    world = make_tls(tls={"client_auth": "required"})
+    tomorrow = dt.datetime.now(dt.UTC) + dt.timedelta(days=1)
+    context = authorities.client(authorities.client_certificate("alice", not_after=tomorrow))
+    context.minimum_version = context.maximum_version = version
+    first = world.tls_client(context)
+    first.shake_hands()
+    first._hear_records()
+    first.heard_bytes()
+    session = first.ssl.session
+    resumed = [world.tls_client(context) for _ in range(2)]
+    for client in resumed:
+        client.ssl = context.wrap_bio(client._incoming, client._outgoing, server_hostname="localhost", session=session)
+    resumed[0].shake_hands()
+    assert (resumed[0].ssl.session_reused, world.sessions[1].connection.certificate_name) == (True, "alice")
+    later = tomorrow.timestamp() + 1
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time", lambda: later)
+        resumed[1].shake_hands()
+    assert resumed[1].ssl.session_reused
+    assert +world.counters.tls_failures == {"client certificate_expired": 1}
+    assert world.sessions[2].connection.certificate_name is None
 
 
 @pytest.mark.parametrize(
