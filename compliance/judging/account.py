@@ -271,6 +271,9 @@ class LimiterAccount:
         for line in lines:
             if wrong := self._durations.add(line, streams):
                 self._doubt("clock", wrong, (line,))
+            elif self._notes.is_contradicted(line):
+                said = "steps of the clock that lines around it show are not those that heartbeats tell of"
+                self._doubt("clock", said, (line,))
 
     def _look_at_value(self, line: Line) -> None:
         """Note the time of a line whose value differs from the line before, or may have differed in between."""

@@ -2,7 +2,8 @@
 
 Heartbeats follow each other, and their `duration_ms` is of the monotonic clock. So where a heartbeat ends later (or
 earlier) than the one before it and its duration say, the wall clock was stepped by the difference, at some moment since
-the one before. The lines between the two tell where (`steps.py`).
+the one before. The lines between the two tell where (`steps.py`). Lines may show steps, too, of which heartbeats show
+nothing: those that cancel.
 """
 
 from collections import defaultdict
@@ -17,15 +18,30 @@ from compliance.session import local_frame
 
 STEP_S = STEP_US / 1e6
 _MOST_STEPS = 10_000
+_MOST_UNTOLD = 1_000
+"""Pairs of heartbeats that show no step, and between which lines do: an honest clock is stepped now and then."""
 _MOST_TIMES = 200_000
 """Times of lines between the heartbeats of steps; behind so many, steps are placed without them."""
+_SPANS = {"proxy_id": "string", "boot_id": "string", "from_seq": "long", "to_seq": "long"}
 _AXIS = {"proxy_id": "string", "boot_id": "string", "steps": "array<struct<from_seq:long,us:long>>"}
 Axes = Mapping[tuple[str, str], RunAxis]
 """The axis of each run whose clock was stepped."""
 
 
 def step_facts(heartbeats: DataFrame, holes: DataFrame) -> DataFrame:
-    """Find each step, as `ClockStepFacts` except `from_seq`: the first line that may be of the new time.
+    """Find each step that heartbeats show, as `ClockStepFacts` and the further columns of `beat_pairs`.
+
+    Args:
+        heartbeats: All of them.
+        holes: As `stream.seen.gap_table`.
+    """
+    return beat_pairs(heartbeats, holes).where(F.abs("size_s") > STEP_S)
+
+
+def beat_pairs(heartbeats: DataFrame, holes: DataFrame) -> DataFrame:
+    """Find by how much the clock was set ahead between each heartbeat and the one before it, most often 0.
+
+    Columns are those of `ClockStepFacts`, of `steps.ClockStep`, and `is_whole`: no line in between is missing.
 
     Args:
         heartbeats: All of them.
@@ -46,13 +62,15 @@ def step_facts(heartbeats: DataFrame, holes: DataFrame) -> DataFrame:
     between = F.coalesce(seconds(F.col("start")) - seconds(F.col("end_before")), F.lit(0.0))
     # Where heartbeats are missing, time has passed that nobody told of; but it never runs back.
     told = F.when(F.col("lost") == F.coalesce("lost_before", "lost"), between).otherwise(F.least(between, F.lit(0.0)))
-    steps = paired.withColumn("size_s", within + told).where(F.abs("size_s") > STEP_S)
+    is_whole = F.col("lost") == F.coalesce("lost_before", F.lit(0))
+    pairs = paired.withColumns({"size_s": within + told, "is_whole": is_whole})
     since = F.coalesce("end_before", "start")
-    return steps.select(
+    return pairs.select(
         *BOOT,
         (F.coalesce("seq_before", F.lit(-1)) + 1).alias("from_seq"),
         F.col("seq").alias("to_seq"),
         "size_s",
+        "is_whole",
         F.unix_micros(since).alias("since_us"),
         F.unix_micros("end").alias("until_us"),
         rfc3339(F.least(since, F.col("end"))).alias("first"),
@@ -61,29 +79,50 @@ def step_facts(heartbeats: DataFrame, holes: DataFrame) -> DataFrame:
     )
 
 
-def axes_of(found: DataFrame, lines: DataFrame) -> Axes:
+def axes_of(pairs: DataFrame, lines: DataFrame) -> Axes:
     """Find the axes of the runs whose clock was stepped, almost always none.
 
     Args:
-        found: As `step_facts`.
+        pairs: As `beat_pairs`.
         lines: All lines of streams and limiters.
     """
     size = F.round(F.col("size_s") * 1e6).cast("long").alias("us")
-    told = found.select(*BOOT, "from_seq", "to_seq", size, "since_us", "until_us").orderBy(*BOOT, "from_seq")
+    wanted = pairs.select(*BOOT, "from_seq", "to_seq", size, "since_us", "until_us", "is_whole")
+    told = wanted.where(F.abs("us") > STEP_US).orderBy(*BOOT, "from_seq").limit(_MOST_STEPS).collect()
+    untold = _between_stepped_lines(wanted, lines).orderBy(*BOOT, "from_seq").limit(_MOST_UNTOLD).collect()
     steps: defaultdict[tuple[str, str], list[ClockStep]] = defaultdict(list)
-    for row in told.limit(_MOST_STEPS).collect():
-        steps[row.proxy_id, row.boot_id].append(ClockStep(*row[2:]))
+    for row in (*told, *untold):
+        steps[row.proxy_id, row.boot_id].append(ClockStep(*row[2:7]))
     if not steps:
         return {}
-    duration = F.round(F.col("duration_ms") * 1e3).cast("long").alias("duration_us")
-    near = lines.join(F.broadcast(found.select(*BOOT, "from_seq", "to_seq")), on=list(BOOT))
+    spans = [(*run, step.from_seq, step.to_seq) for run, of in steps.items() for step in of]
+    near = lines.join(F.broadcast(local_frame(lines.sparkSession, spans, _SPANS)), on=list(BOOT))
     near = near.where((F.col("seq") >= F.col("from_seq")) & (F.col("seq") < F.col("to_seq")))
-    times = near.groupBy(*BOOT, *(F.unix_micros(name).alias(name) for name in ("start", "end")), duration)
+    of_line = {"start": F.unix_micros("start"), "end": F.unix_micros("end"), "duration_us": _duration_us()}
+    times = near.groupBy(*BOOT, *(value.alias(name) for name, value in of_line.items()))
     numbered = times.agg(F.min("seq").alias("seq")).select(*BOOT, "seq", "start", "end", "duration_us")
     timed: defaultdict[tuple[str, str], list[TimedLines]] = defaultdict(list)
     for row in numbered.orderBy(*BOOT, "seq").limit(_MOST_TIMES).collect():
         timed[row.proxy_id, row.boot_id].append(TimedLines(*row[2:]))
     return {run: run_axis(of, timed[run]) for run, of in steps.items()}
+
+
+def _between_stepped_lines(pairs: DataFrame, lines: DataFrame) -> DataFrame:
+    """Select the pairs of heartbeats that show no step, and between which a line does."""
+    off_us = F.unix_micros("end") - F.unix_micros("start") - _duration_us()
+    stepped = lines.where(F.abs(off_us) > STEP_US).select(*BOOT, F.col("seq").alias("to_seq"))
+    both = pairs.unionByName(stepped.withColumn("is_stepped", F.lit(True)), allowMissingColumns=True)
+    before = Window.partitionBy(*BOOT).orderBy("to_seq")
+    # No two lines of a run have one number: what lies between two heartbeats lies behind the first of them.
+    counted = both.withColumn("so_far", F.count("is_stepped").over(before))
+    so_far_before = F.coalesce(F.lag("so_far").over(before), F.lit(0))
+    beats = counted.where("is_stepped is null").withColumn("more", F.col("so_far") - so_far_before)
+    is_untold = F.col("is_whole") & (F.abs("us") <= STEP_US)
+    return beats.where(is_untold & (F.col("more") > 0)).select(*pairs.columns)
+
+
+def _duration_us() -> Column:
+    return F.round(F.col("duration_ms") * 1e3).cast("long")
 
 
 def with_axis(lines: DataFrame, axes: Axes) -> DataFrame:
@@ -96,7 +135,7 @@ def with_axis(lines: DataFrame, axes: Axes) -> DataFrame:
     steps, none = F.col("steps"), F.lit(0).cast("long")
     passed = F.filter(steps, lambda step: step["from_seq"] <= F.col("seq"))
     ahead = F.coalesce(F.aggregate(passed, none, lambda _, step: step["us"]), none)
-    duration = F.round(F.col("duration_ms") * 1e3).cast("long")
+    duration = _duration_us()
     was_ahead = ahead - (end - start - duration)
 
     def nearer(known: Column, step: Column) -> Column:

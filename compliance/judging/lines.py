@@ -139,6 +139,8 @@ class RunNotes:
         still_us: Begin and end of each time in which the proxy did nothing, microseconds on the axis, ascending.
         steps_us: Begin and end of each window with a step of the clock, on the axis; None if unknown.
         unclear: Numbers of the lines before each of which the clock may have been stepped, ascending.
+        contradicted: First and last number of all that lies between two heartbeats which contradict the lines there on
+            how the clock was stepped, ascending.
     """
 
     has_begin: bool = True
@@ -149,6 +151,7 @@ class RunNotes:
     still_us: Sequence[tuple[int, int]] = ()
     steps_us: Sequence[tuple[int, int]] | None = None
     unclear: Sequence[int] = ()
+    contradicted: Sequence[tuple[int, int]] = ()
 
     def still_s(self, line: Line) -> float:
         """Seconds of a line in which the proxy did nothing."""
@@ -193,6 +196,11 @@ class RunNotes:
     def is_unclear(self, after: int, until: int) -> bool:
         """Whether it is not known how much time lies between the two lines."""
         return _between(self.unclear, after, until) > 0
+
+    def is_contradicted(self, line: Line) -> bool:
+        """Whether heartbeats contradict what the lines around this one show of the clock."""
+        place = bisect_right(self.contradicted, line.seq, key=lambda one: one[0]) - 1
+        return place >= 0 and line.seq <= self.contradicted[place][1]
 
 
 def _is_behind(times: Sequence[int], one: Line | StreamsLine) -> bool:

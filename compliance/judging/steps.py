@@ -4,6 +4,10 @@ Heartbeats tell of a step, its size, and two numbers between which it lies. The 
 of time is that of their numbers, and a line is longer or shorter by its times than by its duration if the clock was
 stepped within it. If no line was under way, the step lies between two lines. Where that may be several places, each of
 them is unclear.
+
+Several steps may lie between two heartbeats, and these tell only their sum, which may be nothing. So lines are asked
+wherever one of them is longer or shorter than its duration. If what they show has another sum, and no place without a
+line is left for the rest, lines and heartbeats contradict each other.
 """
 
 from bisect import bisect_left
@@ -18,14 +22,17 @@ STEP_US = 100_000
 FIT_US = 50_000
 """Microseconds by which times may differ that should be one: two clocks are not read at one instant."""
 
+_MOST_LEFT = 10
+"""Steps before which a line may have begun."""
+
 
 class ClockStep(NamedTuple):
-    """A step as heartbeats tell it.
+    """The steps between two heartbeats as these tell them: one, several, or none.
 
     Args:
         from_seq: Number of the first line that may be of the new time.
         to_seq: Number of the heartbeat that shows the step.
-        us: By how many microseconds the wall clock was set ahead.
+        us: By how many microseconds the wall clock was set ahead in all; up to `STEP_US` it may be rounding.
         since_us: When the heartbeat before ends, by the clock of that time.
         until_us: When the one that shows it ends, by the clock of that time.
     """
@@ -59,50 +66,67 @@ class RunAxis:
         ahead: From which line on the wall clock is ahead by how many microseconds, ascending.
         windows_us: Begin and end of the time in which each step lies, on the axis.
         unclear: Of steps that may lie in several places, the numbers of the lines behind these, ascending.
+        contradicted: First and last number of all that lies between two heartbeats which contradict the lines there.
     """
 
     ahead: Sequence[tuple[int, int]] = ()
     windows_us: Sequence[tuple[int, int]] = ()
     unclear: Sequence[int] = ()
+    contradicted: Sequence[tuple[int, int]] = ()
 
 
 def run_axis(steps: Iterable[ClockStep], lines: Iterable[TimedLines]) -> RunAxis:
     """Find the axis of a run.
 
     Args:
-        steps: Of the run.
+        steps: Of the run; those without a step, in heartbeats or lines, count for nothing.
         lines: Those between the heartbeats of each step, at the least.
     """
     ahead: list[tuple[int, int]] = []
     windows: list[tuple[int, int]] = []
     unclear: list[int] = []
+    contradicted: list[tuple[int, int]] = []
+    left: list[tuple[int, int]] = []
     known, total = sorted(lines), 0
     for step in sorted(steps):
         first, last = (bisect_left(known, seq, key=attrgetter("seq")) for seq in (step.from_seq, step.to_seq))
-        placed = _placed(step, _ends(known[first:last]))
-        windows.append((step.since_us - total, step.until_us - total - step.us))
+        ends = _ends(known[first:last])
+        placed = _placed(step, ends, [(level - total, until_us + total) for level, until_us in left[-_MOST_LEFT:]])
+        is_told = abs(step.us) > STEP_US
+        until_us = step.until_us - total - step.us
+        # A window excuses lines; heartbeats that tell of no step excuse none that contradict them.
+        if is_told or (placed.shifts and not placed.is_contradicted):
+            windows.append((step.since_us - total, until_us))
+        if placed.is_contradicted:
+            contradicted.append((step.from_seq, step.to_seq))
         for seq, us in placed.shifts:
+            left.append((total, until_us))
             total += us
             ahead.append((seq, total))
         unclear += placed.unclear
-    return RunAxis(ahead, windows, unclear)
+    return RunAxis(ahead, windows, unclear, contradicted)
 
 
 class _End(NamedTuple):
-    """Lines that end at one moment: when the first of them begins, and by how much the clock was set ahead within."""
+    """Lines that end at one moment: when the first of them begins, and by how much the clock was set ahead within.
+
+    `duration_us` is the longest.
+    """
 
     seq: int
     start_us: int
     end_us: int
     off_us: int
+    duration_us: int
 
 
 @dataclass
 class _Placed:
-    """Where a step lies: from which line on, by how many microseconds; most often one place."""
+    """Where steps lie: from which line on, by how many microseconds; most often one place."""
 
     shifts: list[tuple[int, int]] = field(default_factory=list)
     unclear: list[int] = field(default_factory=list)
+    is_contradicted: bool = False
 
 
 def _ends(lines: Sequence[TimedLines]) -> list[_End]:
@@ -111,33 +135,40 @@ def _ends(lines: Sequence[TimedLines]) -> list[_End]:
         members = list(group)
         longest = max(members, key=lambda line: line.duration_us)
         start_us = min(line.start_us for line in members)
-        found.append(_End(members[0].seq, start_us, end_us, longest.off_us if is_stepped else 0))
+        found.append(_End(members[0].seq, start_us, end_us, longest.off_us if is_stepped else 0, longest.duration_us))
     return found
 
 
-def _placed(step: ClockStep, ends: list[_End]) -> _Placed:
-    shifts = _shown(step, ends)
+def _placed(step: ClockStep, ends: list[_End], left: list[tuple[int, int]]) -> _Placed:
+    shifts = _shown(step, ends, left)
     rest_us = step.us - sum(us for _, us in shifts)
-    if shifts and abs(rest_us) <= STEP_US:
-        seq, us = shifts[-1]
-        return _Placed([*shifts[:-1], (seq, us + rest_us)])
-    for known in (shifts, []) if shifts else ([],):
+    if abs(rest_us) <= STEP_US:
+        return _Placed([*shifts[:-1], (shifts[-1][0], shifts[-1][1] + rest_us)] if shifts else [])
+    is_told = abs(step.us) > STEP_US
+    for known in (shifts, []) if shifts and is_told else (shifts,):
         rest_us = step.us - sum(us for _, us in known)
-        if places := _places(step, ends, known, rest_us):
+        places, is_free = _places(step, ends, known, rest_us)
+        if places:
             numbers = [ends[place].seq if place < len(ends) else step.to_seq for place in places]
-            return _Placed(sorted([*known, (numbers[0], rest_us)]), numbers if len(numbers) > 1 else [])
-    # The lines contradict the heartbeats.
-    return _Placed([(step.from_seq, step.us)], [end.seq for end in ends])
+            found = sorted([*known, (numbers[0], rest_us)])
+            return _Placed(found, numbers if len(numbers) > 1 else [], known != shifts or not is_free)
+    return _Placed([(step.from_seq, step.us)] if is_told else [], [end.seq for end in ends], is_contradicted=True)
 
 
-def _shown(step: ClockStep, ends: list[_End]) -> list[tuple[int, int]]:
-    """The steps within lines. A line may begin before a step that another one has shown already."""
+def _shown(step: ClockStep, ends: list[_End], left: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The steps within lines. A line may begin before a step that another one has shown already.
+
+    `left` is by how much the clock was ahead before each of the last steps, and until when it may have been.
+    """
     shifts: list[tuple[int, int]] = []
     levels, last_us = [0], step.since_us
     for end_us, group in groupby(ends, key=lambda end: end.end_us):
         several, ahead_us, least_us = list(group), levels[-1], last_us - FIT_US
-        off_us = next((end.off_us for end in several if end.off_us), 0)
-        is_shown = any(abs(ahead_us - level - off_us) <= FIT_US for level in levels[:-1])
+        stepped = next((end for end in several if end.off_us), several[0])
+        off_us, begin_us = stepped.off_us, end_us - ahead_us - stepped.duration_us
+        # It may have begun before the heartbeat, and before a step there.
+        before = [level for level, until_us in left if begin_us < min(step.since_us, until_us + FIT_US)]
+        is_shown = any(abs(ahead_us - level - off_us) <= FIT_US for level in (*before, *levels[:-1]))
         if off_us and not (is_shown and end_us - ahead_us >= least_us):
             # By a clock that was set back, lines before and behind the step may end at the same time.
             is_before = off_us < 0 and end_us - ahead_us >= least_us
@@ -148,8 +179,11 @@ def _shown(step: ClockStep, ends: list[_End]) -> list[tuple[int, int]]:
     return shifts
 
 
-def _places(step: ClockStep, ends: list[_End], shifts: list[tuple[int, int]], rest_us: int) -> list[int]:
-    """Before which of the ends a step of `rest_us` may lie that no line shows; behind all is a place, too."""
+def _places(step: ClockStep, ends: list[_End], shifts: list[tuple[int, int]], rest_us: int) -> tuple[list[int], bool]:
+    """Before which of the ends a step of `rest_us` may lie that no line shows; behind all is a place, too.
+
+    Returns besides whether no line was under way there.
+    """
     since_us, until_us = step.since_us, step.until_us - step.us
     on_axis: list[int] = []
     levels: list[int] = []
@@ -178,4 +212,5 @@ def _places(step: ClockStep, ends: list[_End], shifts: list[tuple[int, int]], re
     # Lines that go on where others ended, by the same clock: there was no step in between.
     wall_us = [step.since_us, *(end.end_us for end in ends)]
     starts_us = [*(end.start_us for end in ends), step.until_us]
-    return [place for place in possible if starts_us[place] != wall_us[place]] or possible
+    free = [place for place in possible if starts_us[place] != wall_us[place]]
+    return free or possible, bool(free)

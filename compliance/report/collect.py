@@ -17,7 +17,7 @@ from compliance.figures import facts as figures
 from compliance.figures import rates, trends, waiting, what_if
 from compliance.figures.what_if import Proposal
 from compliance.judging import facts
-from compliance.judging.clocks import Axes, axes_of, step_facts, with_axis
+from compliance.judging.clocks import Axes, axes_of, beat_pairs, step_facts, with_axis
 from compliance.judging.contradictions import falsely_exempt, outsiders, unbalanced, vanished, without_effect
 from compliance.judging.judge import MOVES, judged_limiters, tables_of
 from compliance.judging.lines import RunNotes
@@ -80,14 +80,14 @@ def opened(tables: LogTables) -> Iterator[Logs]:
         beats = others.where(F.col("kind") == "heartbeat").select(*_columns("heartbeat"))
         found = step_facts(beats, tables.gaps)
         lines_of = [frame.select(*_EVERY) for frame in (intervals, limits)]
-        axes = axes_of(found, lines_of[0].unionByName(lines_of[1]))
+        axes = axes_of(beat_pairs(beats, tables.gaps), lines_of[0].unionByName(lines_of[1]))
         yield Logs(
             tables,
             lines,
             with_axis(limits, axes),
             with_axis(intervals, axes),
             with_axis(others, axes),
-            found.drop("to_seq"),
+            found.drop("to_seq", "since_us", "until_us", "is_whole"),
             axes,
         )
     finally:
@@ -200,9 +200,7 @@ class ReportTables:
             "runs": marked(runs, datetime.now(UTC) + AHEAD),
             "passed_over": kept.passed_over,
             "unread": kept.unread,
-            "clock_steps": self.rows(
-                "clock_steps", logs.clock_steps.drop("since_us", "until_us"), facts.ClockStepFacts, "first", "proxy_id"
-            ),
+            "clock_steps": self.rows("clock_steps", logs.clock_steps, facts.ClockStepFacts, "first", "proxy_id"),
             "standstills": self.rows("standstills", _standstills(logs), facts.StandstillFacts, "start", "proxy_id"),
             "newer": [
                 *self.rows("newer", newer, facts.NewerFacts, F.desc("lines")),
@@ -403,6 +401,7 @@ def _notes(logs: Logs) -> dict[tuple[str, str], RunNotes]:
             still_us=sorted(still[run]),
             steps_us=logs.axes.get(run, straight).windows_us,
             unclear=logs.axes.get(run, straight).unclear,
+            contradicted=logs.axes.get(run, straight).contradicted,
         )
         for run in {*changes, *holes, *still, *logs.axes}
     }

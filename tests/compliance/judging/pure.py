@@ -33,9 +33,14 @@ def verdicts(lines: Iterable[Any], **notes: Any) -> dict[Key, Judged]:
     still = [on_axis(axis, line) for line in lines if isinstance(line, StandstillLine)]
     told["moved_us"] = [on_axis(axis, line)[0] for line in changes if line.what in MOVES]
     has_beats = any(isinstance(line, HeartbeatLine) for line in lines)
-    steps: dict[str, Any] = {"steps_us": axis.windows_us, "unclear": axis.unclear} if has_beats else {}
+    steps: dict[str, Any] = told_by(axis) if has_beats else {}
     known = RunNotes(**(told | {"still_us": sorted(still)} | steps | notes))
     return {key: judged(known, items) for key, items in items_of(lines).items()}
+
+
+def told_by(axis: RunAxis) -> dict[str, Any]:
+    """What notes of a run say of the steps of its clock."""
+    return {"steps_us": axis.windows_us, "unclear": axis.unclear, "contradicted": axis.contradicted}
 
 
 def axis_of(lines: Iterable[Any]) -> RunAxis:
@@ -48,13 +53,12 @@ def axis_of(lines: Iterable[Any]) -> RunAxis:
 
 
 def steps_of(beats: Iterable[tuple[int, int, int, int]]) -> Iterable[ClockStep]:
-    """What heartbeats (number, begin, end, duration) tell of steps."""
+    """What heartbeats (number, begin, end, duration) tell of steps, and where they tell of none."""
     from_seq, since_us = 0, None
     for seq, start_us, end_us, duration_us in beats:
         since_us = start_us if since_us is None else since_us
         ahead_us = end_us - since_us - duration_us
-        if abs(ahead_us) > STEP_US:
-            yield ClockStep(from_seq, seq, ahead_us, since_us, end_us)
+        yield ClockStep(from_seq, seq, ahead_us, since_us, end_us)
         from_seq, since_us = seq + 1, end_us
 
 

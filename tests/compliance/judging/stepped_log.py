@@ -8,7 +8,7 @@ import msgspec
 
 from compliance.judging.lines import Line, RunNotes, StreamsLine
 from compliance.judging.steps import TimedLines, run_axis
-from tests.compliance.judging.pure import placed, steps_of
+from tests.compliance.judging.pure import placed, steps_of, told_by
 from tests.compliance.judging.scheduler_log import START_US, Item, SchedulerLog
 
 SIZES_S = (0.15, 0.4, 1.0, 2.5, 3.0, 5.0, 9.0, 15.0, 40.0, 3600.0)
@@ -45,7 +45,7 @@ def stepped(log: SchedulerLog, chance: Random) -> tuple[RunNotes, dict[tuple[str
         return msgspec.structs.replace(one, wall_us=(start_us, end_us), at_us=at_us)
 
     changed = [placed(axis, seq, wall(at), wall(at), 0)[0] for seq, at in zip(log.changes, log.changed_us, strict=True)]
-    notes = RunNotes(changes=log.changes, changed_us=changed, steps_us=axis.windows_us, unclear=axis.unclear)
+    notes = RunNotes(changes=log.changes, changed_us=changed, **told_by(axis))
     items = {key: [moved(one) for one in of] for key, of in log.items.items()}
     return notes, {key: sorted(of, key=lambda one: (one.at_us[0], one.seq)) for key, of in items.items()}
 

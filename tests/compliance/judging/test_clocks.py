@@ -2,7 +2,7 @@ from datetime import timedelta
 
 import pytest
 
-from compliance.judging.clocks import axes_of, step_facts, with_axis
+from compliance.judging.clocks import axes_of, beat_pairs, step_facts, with_axis
 from tests.compliance.arrow import kept_of
 from tests.compliance.judging.pure import axis_of, on_axis
 from tests.compliance.planted import PlantedLog, frame
@@ -13,8 +13,9 @@ pytestmark = pytest.mark.spark
 def stepped(spark, log):
     """The steps that are found, and the spans of all lines on the axis, in seconds since its begin."""
     lines, (_, gaps) = frame(spark, [log]), kept_of(spark, log)
-    found = step_facts(lines.where("kind = 'heartbeat'"), gaps)
-    rows = with_axis(lines, axes_of(found, lines.where("kind in ('interval', 'limit')"))).orderBy("seq").collect()
+    beats = lines.where("kind = 'heartbeat'")
+    found, pairs = step_facts(beats, gaps), beat_pairs(beats, gaps)
+    rows = with_axis(lines, axes_of(pairs, lines.where("kind in ('interval', 'limit')"))).orderBy("seq").collect()
     begin = rows[0].start_us
     spans = [((row.start_us - begin) / 1e6, (row.end_us - begin) / 1e6) for row in rows]
     return [(row.from_seq, row.size_s) for row in found.orderBy("from_seq").collect()], spans

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from pyspark.sql import functions as F
 
-from compliance.judging.clocks import axes_of, step_facts, with_axis
+from compliance.judging.clocks import axes_of, beat_pairs, with_axis
 from compliance.judging.contradictions import falsely_exempt, unbalanced, vanished, without_effect
 from tests.compliance.arrow import kept_of
 from tests.compliance.planted import BEGIN, TOPIC, PlantedLog, frame
@@ -105,7 +105,7 @@ def test_a_clock_that_is_set_back_behind_a_change_makes_it_no_change_in_vain(spa
                     beaten, log.second = second + 1, second
                 log.second += 1
             logs.append(log)
-    axes = axes_of(step_facts(frame(spark, logs, "heartbeat"), kept_of(spark, *logs)[1]), frame(spark, logs, "limit"))
+    axes = axes_of(beat_pairs(frame(spark, logs, "heartbeat"), kept_of(spark, *logs)[1]), frame(spark, logs, "limit"))
     assert {run[0]: axis.ahead for run, axis in axes.items()} == {
         log.proxy_id: [
             (

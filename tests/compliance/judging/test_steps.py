@@ -75,8 +75,8 @@ def axis(size_s, *spans, until_s=10):
     return run_axis([step], lines)
 
 
-def of(size_s, seq, unclear=()):
-    return RunAxis([(seq, round(size_s * SECOND))], [(0, 10 * SECOND)], list(unclear))
+def of(size_s, seq, unclear=(), contradicted=()):
+    return RunAxis([(seq, round(size_s * SECOND))], [(0, 10 * SECOND)], list(unclear), list(contradicted))
 
 
 def test_lines_behind_the_one_in_which_the_clock_was_stepped_are_of_the_new_time():
@@ -109,7 +109,7 @@ def test_where_a_step_may_lie_in_several_places_each_is_unclear():
 
 
 def test_lines_that_contradict_the_heartbeats_are_unclear():
-    assert axis(3, (20, 21, 1), (0, 1, 1)) == of(3, 0, [0, 1])
+    assert axis(3, (20, 21, 1), (0, 1, 1)) == of(3, 0, [0, 1], [(0, 2)])
 
 
 @settings(max_examples=300, deadline=None)
