@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 STEP_US = 100_000
@@ -22,6 +22,8 @@ STEP_US = 100_000
 FIT_US = 50_000
 """Microseconds by which times may differ that should be one: two clocks are not read at one instant."""
 
+_READ_US = 1_000
+"""By less, a line that follows another one may seem to begin before that one ends."""
 _MOST_LEFT = 10
 """Steps before which a line may have begun."""
 
@@ -129,9 +131,15 @@ class _Placed:
     is_contradicted: bool = False
 
 
+def _end_of(line: TimedLines) -> tuple[int, bool, int]:
+    is_stepped = abs(line.off_us) > STEP_US
+    return line.end_us, is_stepped, round(line.off_us / STEP_US) if is_stepped else 0
+
+
 def _ends(lines: Sequence[TimedLines]) -> list[_End]:
     found = []
-    for (end_us, is_stepped), group in groupby(lines, key=lambda line: (line.end_us, abs(line.off_us) > STEP_US)):
+    # Behind two steps a line may end at the same time as the one before it.
+    for (end_us, is_stepped, _), group in groupby(lines, key=_end_of):
         members = list(group)
         longest = max(members, key=lambda line: line.duration_us)
         start_us = min(line.start_us for line in members)
@@ -150,7 +158,8 @@ def _placed(step: ClockStep, ends: list[_End], left: list[tuple[int, int]]) -> _
         places, is_free = _places(step, ends, known, rest_us)
         if places:
             numbers = [ends[place].seq if place < len(ends) else step.to_seq for place in places]
-            found = sorted([*known, (numbers[0], rest_us)])
+            # Between two lines comes before what the second of them shows.
+            found = sorted([(numbers[0], rest_us), *known], key=itemgetter(0))
             return _Placed(found, numbers if len(numbers) > 1 else [], known != shifts or not is_free)
     return _Placed([(step.from_seq, step.us)] if is_told else [], [end.seq for end in ends], is_contradicted=True)
 
@@ -161,22 +170,38 @@ def _shown(step: ClockStep, ends: list[_End], left: list[tuple[int, int]]) -> li
     `left` is by how much the clock was ahead before each of the last steps, and until when it may have been.
     """
     shifts: list[tuple[int, int]] = []
-    levels, last_us = [0], step.since_us
-    for end_us, group in groupby(ends, key=lambda end: end.end_us):
-        several, ahead_us, least_us = list(group), levels[-1], last_us - FIT_US
+    # By how much the clock was ahead, and until when it may have been.
+    levels: list[tuple[int, int]] = []
+    ahead_us, last_us = 0, step.since_us
+    for several in _moments(ends):
+        end_us, least_us = several[0].end_us, last_us - FIT_US
         stepped = next((end for end in several if end.off_us), several[0])
         off_us, begin_us = stepped.off_us, end_us - ahead_us - stepped.duration_us
         # It may have begun before the heartbeat, and before a step there.
         before = [level for level, until_us in left if begin_us < min(step.since_us, until_us + FIT_US)]
-        is_shown = any(abs(ahead_us - level - off_us) <= FIT_US for level in (*before, *levels[:-1]))
+        before += [level for level, until_us in levels if begin_us < until_us - _READ_US]
+        is_shown = any(abs(ahead_us - level - off_us) <= FIT_US for level in before)
         if off_us and not (is_shown and end_us - ahead_us >= least_us):
             # By a clock that was set back, lines before and behind the step may end at the same time.
             is_before = off_us < 0 and end_us - ahead_us >= least_us
             first = next(end for end in several if end.off_us or not is_before)
             shifts.append((first.seq, off_us))
-            levels.append(ahead_us + off_us)
-        last_us = max(last_us, end_us - levels[-1])
+            levels.append((ahead_us, end_us - ahead_us - off_us))
+            ahead_us += off_us
+        last_us = max(last_us, end_us - ahead_us)
     return shifts
+
+
+def _moments(ends: list[_End]) -> list[list[_End]]:
+    """Those that end at one moment, together; lines that show different steps do not."""
+    found: list[list[_End]] = []
+    for end in ends:
+        same = found[-1] if found and found[-1][0].end_us == end.end_us else []
+        if not same or any(one.off_us and end.off_us and abs(one.off_us - end.off_us) > FIT_US for one in same):
+            found.append([end])
+        else:
+            same.append(end)
+    return found
 
 
 def _places(step: ClockStep, ends: list[_End], shifts: list[tuple[int, int]], rest_us: int) -> tuple[list[int], bool]:
@@ -207,7 +232,7 @@ def _places(step: ClockStep, ends: list[_End], shifts: list[tuple[int, int]], re
         place
         for place in range(least, most + 1)
         if place == len(ends)
-        or (not ends[place].off_us and ends[place].start_us - levels[place] - rest_us >= before_us[place] - FIT_US)
+        or ends[place].start_us - (levels[place] - ends[place].off_us) - rest_us >= before_us[place] - FIT_US
     ]
     # Lines that go on where others ended, by the same clock: there was no step in between.
     wall_us = [step.since_us, *(end.end_us for end in ends)]

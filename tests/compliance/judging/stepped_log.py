@@ -15,18 +15,24 @@ SIZES_S = (0.15, 0.4, 1.0, 2.5, 3.0, 5.0, 9.0, 15.0, 40.0, 3600.0)
 
 
 def stepped(log: SchedulerLog, chance: Random) -> tuple[RunNotes, dict[tuple[str, str], list[Item]]]:
-    """Step the clock at some moments; heartbeats are 1 to 10 s apart, and no two steps are between the same two."""
-    apart_us = chance.choice((1, 2, 5, 10)) * 1_000_000
+    """Step the clock at some moments; heartbeats are 1 to 30 s apart.
+
+    One step of two may undo the other one between the same two heartbeats.
+    """
+    apart_us = chance.choice((1, 2, 5, 10, 30)) * 1_000_000
     beats: list[tuple[int, int]] = []
     for seq, at_us in log.ends:
         if at_us - (beats[-1][1] if beats else START_US) >= apart_us or (seq, at_us) == log.ends[-1]:
             beats.append((seq, at_us))
     windows = list(zip([START_US, *(at_us for _, at_us in beats)], (at_us for _, at_us in beats), strict=False))
     windows = [window for window in windows if window[1] > window[0]]
-    steps = sorted(
-        (_moment(log, window, chance), round(chance.choice((-1, 1)) * chance.choice(SIZES_S) * 1e6))
-        for window in chance.sample(windows, min(len(windows), chance.choice((1, 1, 2))))
-    )
+    steps: list[tuple[int, int]] = []
+    chosen = chance.sample(windows, min(len(windows), chance.choice((1, 1, 2))))
+    for window in chosen:
+        size_us = round(chance.choice((-1, 1)) * chance.choice(SIZES_S) * 1e6)
+        several = sorted(_moment(log, window, chance) for _ in range(chance.choice((1, 2)) if len(chosen) == 1 else 1))
+        steps += zip(several, (size_us, -size_us), strict=False)
+    steps.sort()
     moments = [at_us for at_us, _ in steps]
 
     def wall(at_us: int) -> int:
