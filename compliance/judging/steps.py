@@ -120,6 +120,8 @@ class _End(NamedTuple):
     end_us: int
     off_us: int
     duration_us: int
+    at_us: int = 0
+    """When they end without the steps before and in them."""
 
 
 @dataclass
@@ -170,8 +172,8 @@ def _shown(step: ClockStep, ends: list[_End], left: list[tuple[int, int]]) -> li
     `left` is by how much the clock was ahead before each of the last steps, and until when it may have been.
     """
     shifts: list[tuple[int, int]] = []
-    # By how much the clock was ahead, and until when it may have been.
-    levels: list[tuple[int, int]] = []
+    # By how much the clock was ahead, and what showed that it no longer is.
+    levels: list[tuple[int, _End]] = []
     ahead_us, last_us = 0, step.since_us
     for several in _moments(ends):
         end_us, least_us = several[0].end_us, last_us - FIT_US
@@ -179,17 +181,22 @@ def _shown(step: ClockStep, ends: list[_End], left: list[tuple[int, int]]) -> li
         off_us, begin_us = stepped.off_us, end_us - ahead_us - stepped.duration_us
         # It may have begun before the heartbeat, and before a step there.
         before = [level for level, until_us in left if begin_us < min(step.since_us, until_us + FIT_US)]
-        before += [level for level, until_us in levels if begin_us < until_us - _READ_US]
+        before += [level for level, by in levels if begin_us < by.at_us - _READ_US and not _follows(stepped, by)]
         is_shown = any(abs(ahead_us - level - off_us) <= FIT_US for level in before)
         if off_us and not (is_shown and end_us - ahead_us >= least_us):
             # By a clock that was set back, lines before and behind the step may end at the same time.
             is_before = off_us < 0 and end_us - ahead_us >= least_us
             first = next(end for end in several if end.off_us or not is_before)
             shifts.append((first.seq, off_us))
-            levels.append((ahead_us, end_us - ahead_us - off_us))
+            levels.append((ahead_us, stepped._replace(at_us=end_us - ahead_us - off_us)))
             ahead_us += off_us
         last_us = max(last_us, end_us - ahead_us)
     return shifts
+
+
+def _follows(one: _End, other: _End) -> bool:
+    """Whether one goes on where the other ended, by the same clock."""
+    return one.start_us == other.end_us != other.start_us
 
 
 def _moments(ends: list[_End]) -> list[list[_End]]:

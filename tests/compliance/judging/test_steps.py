@@ -19,22 +19,30 @@ from tests.compliance.planted import PlantedLog
 SECOND = 1_000_000
 
 
-def steady(size_s, beats_s, *, at_s=31.7, seconds=50, changed_at=None, extra=0):
-    """A greedy stream at a limit of 100, whose clock is stepped, and heartbeats so far apart."""
+def steady(size_s, beats_s, *, at_s=31.7, undone_s=None, seconds=50, changed_at=None, extra=0, forged=None):
+    """A greedy stream at a limit of 100, whose clock is stepped, and heartbeats so far apart.
+
+    `undone_s` is when the step is undone; `forged` is a second, and by how much longer than it is it is said to be.
+    """
     log, rate = PlantedLog(), 100
     origin, beaten = log.begin, 0
 
     def wall(second):
-        return origin + timedelta(seconds=second + (size_s if second > at_s else 0))
+        is_ahead = second > at_s and (undone_s is None or second <= undone_s)
+        return origin + timedelta(seconds=second + (size_s if is_ahead else 0))
 
     for second in range(seconds):
         if second == changed_at:
             log.change(start=wall(second), end=wall(second))
             rate = 50
         passed = rate + (10 if not second else 0) + (extra if second > at_s else 0)
-        times = {"start": wall(second), "end": wall(second + 1)}
+        more_s = forged[1] if forged and second == forged[0] else 0
+        times = {"start": wall(second), "end": wall(second + 1), "duration_ms": 1000.0 * (1 + more_s)}
         since = wall(second + 1) - timedelta(seconds=second + 1)
-        log.interval(passed, held_messages=9, throttled_ms=1000.0, held_since=since, limit_messages=rate, **times)
+        passed += round(rate * more_s)
+        log.interval(
+            passed, held_messages=9, throttled_ms=1000.0 * (1 + more_s), held_since=since, limit_messages=rate, **times
+        )
         log.limit(passed, rate=float(rate), idle_ms=0.0, tokens_messages=0.0, **times)
         log.second += 1
         if log.second - beaten == beats_s or log.second == seconds:
@@ -65,6 +73,34 @@ def test_what_is_over_behind_a_step_is_over(size_s):
     assert excess(found) == pytest.approx(2 * 18 - 1 - 0.5, abs=0.1)
 
 
+PAIRS = [0.12, 0.15, 0.19, 0.5, 2, 60]
+
+
+@pytest.mark.parametrize("beats_s", [5, 10, 30])
+@pytest.mark.parametrize("size_s", [*PAIRS, *(-size for size in PAIRS)])
+@pytest.mark.parametrize("apart_s", [1, 4, 15])
+def test_a_kept_limit_stays_kept_if_a_step_is_undone_between_the_same_heartbeats(size_s, beats_s, apart_s):
+    found, axis = steady(size_s, beats_s, at_s=30.3, undone_s=30.3 + apart_s)
+    assert (excess(found) <= 0, deficit_s(found) <= 0, doubts(found)) == (True, True, set())
+    assert [round(us / SECOND, 6) for _, us in axis.ahead] == [size_s, 0]
+
+
+@pytest.mark.parametrize("size_s", [*PAIRS, *(-size for size in PAIRS)])
+def test_what_is_over_around_steps_that_cancel_is_over(size_s):
+    """Two messages too many in each second behind the step."""
+    found, _ = steady(size_s, 30, at_s=30.3, undone_s=33.3, extra=2)
+    assert excess(found) == pytest.approx(2 * 19 - 1 - 0.5, abs=0.1)
+
+
+@pytest.mark.parametrize("size_s", [0, -0.3, 0.3, 1, -15])
+@pytest.mark.parametrize("more_s", [0.15, 0.19, 0.3, -0.5])
+@pytest.mark.parametrize("at_s", [32.4, 34.4])
+def test_a_forged_duration_is_doubted_whatever_the_clock_does_besides(size_s, more_s, at_s):
+    found, axis = steady(size_s, 10, at_s=at_s, forged=(33, more_s))
+    assert doubts(found) == {"clock"}
+    assert len(axis.contradicted) == 1
+
+
 def axis(size_s, *spans, until_s=10):
     """Of one step between heartbeats at 0 and `until_s`; lines of (begin, end) by the wall clock, and seconds."""
     step = ClockStep(0, len(spans), round(size_s * SECOND), 0, round((until_s + size_s) * SECOND))
@@ -90,6 +126,36 @@ def test_a_line_that_began_before_a_step_which_another_line_shows_shows_no_secon
 
 def test_two_steps_are_found_if_lines_show_both():
     assert axis(-3, (0, -4, 1), (-4, -1, 1), (-1, 0, 1)).ahead == [(0, -5 * SECOND), (1, -3 * SECOND)]
+
+
+def test_a_step_is_found_that_is_made_a_second_time():
+    assert axis(4, (0, 3, 1), (3, 6, 1), (6, 7, 1)).ahead == [(0, 2 * SECOND), (1, 4 * SECOND)]
+
+
+def test_a_line_that_ends_when_the_one_before_did_shows_a_step_of_its_own():
+    found = axis(2, (0, 4, 1), (4, 4, 1), (4, 5, 1))
+    assert (found.ahead, found.contradicted) == ([(0, 3 * SECOND), (1, 2 * SECOND)], [])
+
+
+def test_steps_that_cancel_are_found_though_heartbeats_show_none():
+    found = axis(0, (0, 1.15, 1), (1.15, 2.15, 1), (2.15, 3, 1))
+    assert found == RunAxis([(0, 150_000), (2, 0)], [(0, 10 * SECOND)], [], [])
+
+
+def test_a_step_that_one_line_shows_is_undone_where_no_line_was_under_way():
+    assert axis(0, (0, 3, 1), (3, 4, 1), (5, 6, 1), (6, 10, 4)).ahead == [(0, 2 * SECOND), (2, 0)]
+    assert axis(0, (0, 1, 1), (-2, 4, 1), (4, 5, 1)).ahead == [(1, -5 * SECOND), (1, 0)]
+
+
+def test_without_steps_in_lines_and_heartbeats_time_is_as_the_clock_says():
+    assert axis(0, (0, 1, 1), (1, 2.09, 1)) == axis(0.09, (0, 1, 1)) == RunAxis([], [], [], [])
+
+
+def test_a_line_that_began_before_a_heartbeat_shows_a_step_before_it():
+    beats = [ClockStep(0, 2, -3 * SECOND, 0, 2 * SECOND), ClockStep(3, 5, 0, 2 * SECOND, 6 * SECOND)]
+    lines = [(0, 0, 4, 4), (3, 4, 2.5, 1.5), (4, 2.5, 3.5, 1)]
+    told = [TimedLines(seq, *(round(time * SECOND) for time in times)) for seq, *times in lines]
+    assert run_axis(beats, told) == RunAxis([(2, -3 * SECOND)], [(0, 5 * SECOND)], [], [])
 
 
 def test_a_step_back_in_time_without_lines_lies_where_times_go_back():
