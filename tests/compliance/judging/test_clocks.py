@@ -67,6 +67,21 @@ def test_a_step_within_lines_is_found_too(spark, seconds):
     assert stepped(spark, log) == ([(3, seconds)], [(0, 1)] * 3 + [(1, 2)] * 3 + [(2, 3)] * 3)
 
 
+@pytest.mark.parametrize("seconds", [0.15, -60])
+def test_steps_that_cancel_between_two_heartbeats_are_found_by_lines(spark, seconds):
+    log = PlantedLog()
+    log.beat()
+    for from_s, until_s in ((0, 0), (0, seconds), (seconds, 0), (0, 0)):
+        at = log.begin + timedelta(seconds=log.second)
+        times = {"start": at + timedelta(seconds=from_s), "end": at + timedelta(seconds=1 + until_s)}
+        log.interval(10, duration_ms=1000.0, **times)
+        log.limit(10, duration_ms=1000.0, **times)
+        log.second += 1
+    log.beat(start=log.begin + timedelta(seconds=1), end=log.begin + timedelta(seconds=5), duration_ms=4000.0)
+    spans = [(0, 1), *((second, second + 1) for second in (1, 2, 3, 4) for _ in range(2)), (1, 5)]
+    assert stepped(spark, log) == ([], spans)
+
+
 def test_time_in_which_lines_are_missing_is_no_step(spark):
     log = PlantedLog()
     for _ in range(10):
