@@ -202,6 +202,8 @@ class LimiterAccount:
             is_perhaps_only = owed.whole_deficit_s <= CLOCK_RESOLUTION_S < perhaps.whole_deficit_s
             if is_perhaps_only:
                 self._doubt_what_is_said(self._before)
+        for wrong, said in self._durations.close():
+            self._doubt("clock", said, (wrong,))
         doubts = list(self._doubts.values())
         return Judged(windows, owed, self._minutes, doubts, self._when_over, self._when_short)
 
@@ -269,11 +271,17 @@ class LimiterAccount:
 
     def _look_at_durations(self, lines: Sequence[Line], streams: Sequence[StreamsLine]) -> None:
         for line in lines:
-            if wrong := self._durations.add(line, streams):
-                self._doubt("clock", wrong, (line,))
-            elif self._notes.is_contradicted(line):
+            found = list(self._durations.add(line, streams))
+            for wrong, said in found:
+                self._doubt("clock", said, (wrong,))
+            if not found and self._notes.is_contradicted(line):
                 said = "steps of the clock that lines around it show are not those that heartbeats tell of"
                 self._doubt("clock", said, (line,))
+            if line.beyond_s > _SAME_WAIT_S:
+                waited_s = line.duration_s + line.beyond_s
+                self._doubt(
+                    "waits", f"somebody waited {waited_s:.3f} s in a line that lasts {line.duration_s:.3f} s", (line,)
+                )
 
     def _look_at_value(self, line: Line) -> None:
         """Note the time of a line whose value differs from the line before, or may have differed in between."""

@@ -219,7 +219,7 @@ def _worker(notes: dict[tuple[str, str], RunNotes]) -> Callable[[Iterator[pa.Rec
         rows = (row for batch in batches for row in batch.to_pylist())
         for key, of_limiter in groupby(rows, key=lambda row: tuple(row[name] for name in LIMITER)):
             seen = _Seen(key, of_limiter)
-            found = judged(notes.get((key[0], key[1]), RunNotes(steps_us=())), seen.items())
+            found = judged(notes.get((key[0], key[1]), RunNotes()), seen.items())
             yield _batch(key, seen, found)
 
     return work
@@ -314,6 +314,7 @@ def line_of(row: Mapping[str, Any]) -> Line:
         lost=_counts(row, "lost", BUCKETS),
         unforeseen=_counts(row, "unforeseen", BUCKETS),
         rejected=row["rejected_messages"] or 0,
+        beyond_s=max(0.0, row["throttled_ms"] - row["duration_ms"]) / 1e3,
     )
 
 

@@ -71,6 +71,8 @@ class Line(Struct, array_like=True):
     unforeseen: tuple[int, ...] = (0, 0, 0, 0)
     """Amounts that passed before their worker knew that the bucket is there."""
     rejected: int = 0
+    beyond_s: float = 0.0
+    """Seconds by which somebody is said to have waited longer than the line lasts."""
 
     @property
     def is_in_force(self) -> bool:
@@ -137,7 +139,7 @@ class RunNotes:
         moved_us: Times at which streams may have come under existing limits, by another file or another group.
         holes: Numbers of the lines behind missing ones, ascending.
         still_us: Begin and end of each time in which the proxy did nothing, microseconds on the axis, ascending.
-        steps_us: Begin and end of each window with a step of the clock, on the axis; None if unknown.
+        steps_us: Begin and end of each window with a step of the clock, on the axis, and the step's size.
         unclear: Numbers of the lines before each of which the clock may have been stepped, ascending.
         contradicted: First and last number of all that lies between two heartbeats which contradict the lines there on
             how the clock was stepped, ascending.
@@ -149,7 +151,7 @@ class RunNotes:
     moved_us: Sequence[int] = ()
     holes: Sequence[int] = ()
     still_us: Sequence[tuple[int, int]] = ()
-    steps_us: Sequence[tuple[int, int]] | None = None
+    steps_us: Sequence[tuple[int, int, int]] = ()
     unclear: Sequence[int] = ()
     contradicted: Sequence[tuple[int, int]] = ()
 

@@ -66,13 +66,13 @@ class RunAxis:
 
     Args:
         ahead: From which line on the wall clock is ahead by how many microseconds, ascending.
-        windows_us: Begin and end of the time in which each step lies, on the axis.
+        windows_us: Begin and end of the time in which each step lies, on the axis, and its size.
         unclear: Of steps that may lie in several places, the numbers of the lines behind these, ascending.
         contradicted: First and last number of all that lies between two heartbeats which contradict the lines there.
     """
 
     ahead: Sequence[tuple[int, int]] = ()
-    windows_us: Sequence[tuple[int, int]] = ()
+    windows_us: Sequence[tuple[int, int, int]] = ()
     unclear: Sequence[int] = ()
     contradicted: Sequence[tuple[int, int]] = ()
 
@@ -85,7 +85,7 @@ def run_axis(steps: Iterable[ClockStep], lines: Iterable[TimedLines]) -> RunAxis
         lines: Those between the heartbeats of each step, at the least.
     """
     ahead: list[tuple[int, int]] = []
-    windows: list[tuple[int, int]] = []
+    windows: list[tuple[int, int, int]] = []
     unclear: list[int] = []
     contradicted: list[tuple[int, int]] = []
     left: list[tuple[int, int]] = []
@@ -94,13 +94,14 @@ def run_axis(steps: Iterable[ClockStep], lines: Iterable[TimedLines]) -> RunAxis
         first, last = (bisect_left(known, seq, key=attrgetter("seq")) for seq in (step.from_seq, step.to_seq))
         ends = _ends(known[first:last])
         placed = _placed(step, ends, [(level - total, until_us + total) for level, until_us in left[-_MOST_LEFT:]])
-        is_told = abs(step.us) > STEP_US
         until_us = step.until_us - total - step.us
         # A window excuses lines; heartbeats that tell of no step excuse none that contradict them.
-        if is_told or (placed.shifts and not placed.is_contradicted):
-            windows.append((step.since_us - total, until_us))
         if placed.is_contradicted:
             contradicted.append((step.from_seq, step.to_seq))
+            sizes = [step.us] if abs(step.us) > STEP_US else []
+        else:
+            sizes = [us for _, us in placed.shifts]
+        windows += [(step.since_us - total, until_us, us) for us in sizes]
         for seq, us in placed.shifts:
             left.append((total, until_us))
             total += us

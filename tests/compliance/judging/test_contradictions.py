@@ -191,6 +191,8 @@ def test_a_stream_that_held_something_for_longer_than_it_waited_contradicts_itse
         "delay": {"held_messages": 0, "held_bytes": 0, "delay_max_ms": 953.0, "throttled_ms": 700.0},
         "stays": {"throttled_ms": 0.0, "limit_levels": None},
         "silent": {"throttled_ms": 1000.0},
+        "late": since | {"throttled_ms": 1001.9},
+        "beyond": since | {"throttled_ms": 1002.1},
     }
     for name, more in cases.items():
         log = PlantedLog(proxy_id=name)
@@ -219,6 +221,7 @@ def test_a_stream_that_held_something_for_longer_than_it_waited_contradicts_itse
             "a stream held something for 703.000 ms at the least, and says that it waited 700.000 ms",
             3,
         ),
+        "beyond": ("stream", "a stream says that it waited 1002.100 ms in a line that lasts 1000.000 ms", 3),
         "silent": ("stream", "a stream held 50 messages, and does not say since when", 3),
         "stays": (
             "stream",

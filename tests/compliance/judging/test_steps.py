@@ -112,7 +112,8 @@ def axis(size_s, *spans, until_s=10):
 
 
 def of(size_s, seq, unclear=(), contradicted=()):
-    return RunAxis([(seq, round(size_s * SECOND))], [(0, 10 * SECOND)], list(unclear), list(contradicted))
+    window = (0, 10 * SECOND, round(size_s * SECOND))
+    return RunAxis([(seq, round(size_s * SECOND))], [window], list(unclear), list(contradicted))
 
 
 def test_lines_behind_the_one_in_which_the_clock_was_stepped_are_of_the_new_time():
