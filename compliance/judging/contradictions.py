@@ -22,12 +22,12 @@ _UNITS = BUCKETS[:2]
 def unbalanced(intervals: DataFrame, limits: DataFrame, torn: Collection[tuple[str, str]]) -> DataFrame:
     """For each limit whose streams' lines do not add up, the first such line, as `DoubtFacts`.
 
-    Three rules have to hold. A stream's offered amount is the sum of what passed, was dropped, was rejected, and is held.
-    A stream waits while it holds something: by `held_since`, by the longest delay, and through a line in which not
+    Three rules have to hold. A stream's offered amount is the sum of what passed, was dropped, was rejected, and is
+    held. A stream waits while it holds something: by `held_since`, by the longest delay, and through a line in which not
     all that it held before came out. And it waits no longer than the line lasts.
 
     Args:
-        intervals: All lines of streams.
+        intervals: All lines of streams, as `with_waits`.
         limits: All lines of limiters.
         torn: Runs with missing lines: their lines need not add up.
     """
@@ -47,8 +47,8 @@ def unbalanced(intervals: DataFrame, limits: DataFrame, torn: Collection[tuple[s
     is_unbalanced = (F.col("over_messages") != 0) | (F.col("over_bytes") != 0)
     # A proxy whose lines have `limit_levels` tells since when something is held.
     is_silent = F.col("limit_levels").isNotNull() & (F.col("held_messages") > 0) & F.col("held_since").isNull()
-    is_denied = F.col("waited_ms") > F.least("throttled_ms", "duration_ms") + _SAME_WAIT_MS
-    is_beyond = F.col("throttled_ms") > F.col("duration_ms") + _SAME_WAIT_MS
+    is_denied = F.col("waited_ms") > F.col("throttled_ms") + _SAME_WAIT_MS
+    is_beyond = F.col("beyond_ms") > _SAME_WAIT_MS
     broken = lines.where(is_unbalanced | is_silent | is_beyond | is_denied)
     for proxy_id, boot_id in torn:
         broken = broken.where((F.col("proxy_id") != proxy_id) | (F.col("boot_id") != boot_id))
@@ -62,7 +62,7 @@ def unbalanced(intervals: DataFrame, limits: DataFrame, torn: Collection[tuple[s
     )
     silent = F.format_string("a stream held %d messages, and does not say since when", "held_messages")
     beyond = F.format_string(
-        "a stream says that it waited %.3f ms in a line that lasts %.3f ms", "throttled_ms", "duration_ms"
+        "a stream says that it waited %.3f ms longer than its line lasts, which is %.3f ms", "beyond_ms", "duration_ms"
     )
     what = F.when(is_unbalanced, said).when(is_silent, silent).when(is_beyond, beyond).otherwise(denied)
     return _doubts_of("stream", what, broken, limits)

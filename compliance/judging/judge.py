@@ -46,6 +46,7 @@ _LINE = (
     *(f"passed_{unit}" for unit in _UNITS),
     *(f"largest_entry_{unit}" for unit in _UNITS),
     "throttled_ms",
+    "beyond_ms",
     "idle_ms",
     "reserved_ms",
     *(f"{what}_{unit}" for what in ("lent", "left") for unit in _UNITS),
@@ -73,11 +74,20 @@ class JudgedLimiter(msgspec.Struct):
     """The facts of a limit that only streams name; None for others."""
 
 
+def with_waits(lines: DataFrame) -> DataFrame:
+    """Adds `beyond_ms`: by how much longer somebody is said to have waited than a line lasts.
+
+    `throttled_ms` is without it. A line that says so would owe what nobody was owed.
+    """
+    waited = F.least("throttled_ms", "duration_ms")
+    return lines.withColumns({"throttled_ms": waited, "beyond_ms": F.col("throttled_ms") - waited})
+
+
 def judged_limiters(limits: DataFrame, intervals: DataFrame, notes: Notes) -> DataFrame:
     """Judge all limiters: a row for each limiter of each run (`facts`), and one for each of its minutes (sums).
 
     Args:
-        limits: All lines of limiters, on the axis of `clocks.with_axis`.
+        limits: All lines of limiters, as `with_waits`, on the axis of `clocks.with_axis`.
         intervals: All lines of streams, on the same axis.
         notes: Notes of the runs.
     """
@@ -304,7 +314,7 @@ def line_of(row: Mapping[str, Any]) -> Line:
         passed=_both(row, "passed"),
         # No entry is larger than all that passed.
         largest=_least(_both(row, "largest_entry"), _both(row, "passed")),
-        waited_s=min(row["throttled_ms"], row["duration_ms"]) / 1e3,
+        waited_s=row["throttled_ms"] / 1e3,
         idle_s=None if idle is None else idle / 1e3,
         reserved_s=(row["reserved_ms"] or 0.0) / 1e3,
         tokens=tuple(row[f"tokens_{bucket}"] for bucket in BUCKETS),
@@ -314,7 +324,7 @@ def line_of(row: Mapping[str, Any]) -> Line:
         lost=_counts(row, "lost", BUCKETS),
         unforeseen=_counts(row, "unforeseen", BUCKETS),
         rejected=row["rejected_messages"] or 0,
-        beyond_s=max(0.0, row["throttled_ms"] - row["duration_ms"]) / 1e3,
+        beyond_s=row["beyond_ms"] / 1e3,
     )
 
 

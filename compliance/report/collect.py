@@ -19,7 +19,7 @@ from compliance.figures.what_if import Proposal
 from compliance.judging import facts
 from compliance.judging.clocks import Axes, axes_of, beat_pairs, step_facts, with_axis
 from compliance.judging.contradictions import falsely_exempt, outsiders, unbalanced, vanished, without_effect
-from compliance.judging.judge import MOVES, judged_limiters, tables_of
+from compliance.judging.judge import MOVES, judged_limiters, tables_of, with_waits
 from compliance.judging.lines import RunNotes
 from compliance.judging.quality import conflicts_of, gap_facts, malformed_of, marked, newer_facts, run_facts
 from compliance.judging.steps import RunAxis
@@ -66,11 +66,7 @@ class Logs:
 def opened(tables: LogTables) -> Iterator[Logs]:
     """Keeps in memory (or on disk, where it does not fit) what all sections read."""
     rows = tables.rows
-    # Nobody waits longer than the line is long. One that says so would owe what nobody was owed.
-    waited = F.least("throttled_ms", "duration_ms")
-    kept = [
-        rows.where(F.col("kind") == kind).select(*_columns(kind)).withColumn("throttled_ms", waited) for kind in _LARGE
-    ]
+    kept = [with_waits(rows.where(F.col("kind") == kind).select(*_columns(kind))) for kind in _LARGE]
     is_small = F.col("kind").isin(*_SMALL)
     kept.append(rows.where(is_small).select(*dict.fromkeys(name for kind in _SMALL for name in _columns(kind))))
     intervals, limits, others = kept

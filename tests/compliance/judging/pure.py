@@ -108,7 +108,9 @@ def row_of(line: Any, axis: RunAxis = STRAIGHT) -> dict[str, Any]:
     fields = {name: getattr(line, name) for name in line.__struct_fields__}
     at = dict(zip(("start_us", "end_us"), on_axis(axis, line), strict=True))
     wall = {"wall_start": micros(line.start), "wall_end": micros(line.end)}
-    return fields | at | wall | {"file": "a.jsonl", "line": line.seq + 1}
+    waited_ms = min(line.throttled_ms, line.duration_ms)
+    waits = {"throttled_ms": waited_ms, "beyond_ms": line.throttled_ms - waited_ms}
+    return fields | at | wall | waits | {"file": "a.jsonl", "line": line.seq + 1}
 
 
 def levels_of(line: IntervalLine, in_use: set[str]) -> list[str]:

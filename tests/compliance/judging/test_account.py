@@ -6,7 +6,7 @@ import pytest
 
 from compliance.judging.durations import Durations
 from compliance.judging.judge import line_of
-from compliance.judging.lines import UNSEEN_S
+from compliance.judging.lines import UNSEEN_S, Line
 from tests.compliance.judging.pure import deficit_s, denied_waits, doubts, excess, micros, replaced, row_of, verdicts
 from tests.compliance.planted import BEGIN, TOPIC, PlantedLog
 
@@ -716,7 +716,8 @@ def step_in(second, size_s, *, beats_s=1):
 
 def spans(*off_s, steps=(), lines_s=1):
     """What is said of lines whose times are longer than their durations by so much; numbers of lines, and texts."""
-    durations, found, at_us = Durations(steps), [], micros(BEGIN)
+    durations, at_us = Durations(steps), micros(BEGIN)
+    found: list[tuple[Line, str]] = []
     line = line_of(row_of(lines(100).lines[0]))
     for seq, off in enumerate(off_s):
         end_us = at_us + lines_s * 1_000_000

@@ -7,6 +7,7 @@ from pyspark.sql import functions as F
 
 from compliance.judging.clocks import axes_of, beat_pairs, with_axis
 from compliance.judging.contradictions import falsely_exempt, unbalanced, vanished, without_effect
+from compliance.judging.judge import with_waits
 from tests.compliance.arrow import kept_of
 from tests.compliance.planted import BEGIN, TOPIC, PlantedLog, frame
 
@@ -208,7 +209,7 @@ def test_a_stream_that_held_something_for_longer_than_it_waited_contradicts_itse
         logs.append(log)
     lines = frame(spark, logs)
     intervals, limits = (lines.where(F.col("kind") == kind) for kind in ("interval", "limit"))
-    for row in unbalanced(intervals, limits, []).collect():
+    for row in unbalanced(with_waits(intervals), limits, []).collect():
         found[row.proxy_id] = row.what, row.said, row.times
     assert found == {
         "since": (
@@ -221,7 +222,11 @@ def test_a_stream_that_held_something_for_longer_than_it_waited_contradicts_itse
             "a stream held something for 703.000 ms at the least, and says that it waited 700.000 ms",
             3,
         ),
-        "beyond": ("stream", "a stream says that it waited 1002.100 ms in a line that lasts 1000.000 ms", 3),
+        "beyond": (
+            "stream",
+            "a stream says that it waited 2.100 ms longer than its line lasts, which is 1000.000 ms",
+            3,
+        ),
         "silent": ("stream", "a stream held 50 messages, and does not say since when", 3),
         "stays": (
             "stream",

@@ -6,7 +6,7 @@ from compliance.figures.rates import limiter_facts, usage_facts
 from compliance.figures.waiting import episode_facts
 from compliance.judging.clocks import with_axis
 from compliance.judging.facts import UsageFacts
-from compliance.judging.judge import judged_limiters
+from compliance.judging.judge import judged_limiters, with_waits
 from compliance.report.collect import ReportTables, worst_limits
 from tests.compliance.planted import PlantedLog, frame
 
@@ -39,7 +39,7 @@ def test_of_too_many_limits_the_violated_ones_are_kept(spark):
         log.limit(20, name="starved")
         log.second += 1
     lines = with_axis(frame(spark, [log], "limit"), {})
-    found = judged_limiters(lines, with_axis(frame(spark, [log], "interval"), {}), {})
+    found = judged_limiters(with_waits(lines), with_axis(frame(spark, [log], "interval"), {}), {})
     worst = worst_limits(limiter_facts(lines), found.where("facts is not null"), 2)
     assert {row.name for row in worst.collect()} == {"t3", "starved"}
 
