@@ -23,8 +23,8 @@ def unbalanced(intervals: DataFrame, limits: DataFrame, torn: Collection[tuple[s
     """For each limit whose streams' lines do not add up, the first such line, as `DoubtFacts`.
 
     Three rules have to hold. A stream's offered amount is the sum of what passed, was dropped, was rejected, and is
-    held. A stream waits while it holds something: by `held_since`, by the longest delay, and through a line in which not
-    all that it held before came out. And it waits no longer than the line lasts.
+    held. A stream waits while it holds something: by `held_since`, by the longest delay, and through a line in which
+    not all that it held before came out. And it waits no longer than the line lasts.
 
     Args:
         intervals: All lines of streams, as `with_waits`.

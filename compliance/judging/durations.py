@@ -41,8 +41,8 @@ class Durations:
         self._steps = sorted(steps_us)
         self._first = 0
         """The steps before this one are over."""
-        self._shown: dict[int, int] = {}
-        """By the places of steps, when the line ends that shows it, microseconds on the axis."""
+        self._shown: dict[int, tuple[int, int]] = {}
+        """By the places of steps, when the line ends that shows it, microseconds on the axis and by the wall clock."""
         self._open: list[_Open] = []
         self._recent: deque[tuple[int, float]] = deque()
         self._off_us = self._whole_off_us = 0
@@ -108,13 +108,14 @@ class Durations:
             since_us, _, us = self._steps[place]
             if since_us - abs(us) - FIT_US <= end_us and _last_us(self._steps[place]) >= begin_us:
                 shown_us = self._shown.get(place)
-                if shown_us is None or begin_us < shown_us - FIT_US:
+                # A line that begins where another one ends, by the same clock, does not overlap it.
+                if shown_us is None or (begin_us < shown_us[0] - FIT_US and line.wall_us[0] != shown_us[1]):
                     found.append(place)
         return found
 
     def _show(self, places: Sequence[int], line: Line) -> None:
         for place in places:
-            self._shown[place] = max(line.at_us[1], self._shown.get(place, 0))
+            self._shown[place] = max((line.at_us[1], line.wall_us[1]), self._shown.get(place, (0, 0)))
 
     def _expired(self, at_us: int | None) -> Iterator[tuple[Line, str]]:
         """Lines that nothing explains up to a moment; None: up to the end."""

@@ -757,6 +757,16 @@ def test_lines_that_overlap_show_the_same_step():
     assert not list(durations.close())
 
 
+def test_a_line_that_goes_on_where_the_one_with_the_step_ends_shows_none():
+    """Its false duration makes it begin within that one, on the axis."""
+    durations, at_us = Durations([step_in(0, -0.3)]), micros(BEGIN)
+    line = line_of(row_of(lines(100).lines[0]))
+    stepped = replaced(line, at_us=(at_us, at_us + 1_000_000), wall_us=(at_us, at_us + 700_000))
+    false = {"at_us": (at_us + 700_000, at_us + 2_000_000), "wall_us": (at_us + 700_000, at_us + 1_700_000)}
+    found = [*durations.add(stepped, []), *durations.add(replaced(line, seq=9, **false, duration_s=1.3), [])]
+    assert [one.seq for one, _ in (*found, *durations.close())] == [9]
+
+
 def test_a_line_may_have_several_steps_in_it():
     steps = [step_in(0, 2.0), step_in(1, -0.3), step_in(2, 0.4)]
     assert spans(2.1, 0.0, lines_s=5, steps=steps) == {}
