@@ -17,7 +17,8 @@ SIZES_S = (0.15, 0.4, 1.0, 2.5, 3.0, 5.0, 9.0, 15.0, 40.0, 3600.0)
 def stepped(log: SchedulerLog, chance: Random) -> tuple[RunNotes, dict[tuple[str, str], list[Item]]]:
     """Step the clock at some moments; heartbeats are 1 to 30 s apart.
 
-    One step of two may undo the other one between the same two heartbeats.
+    One step of two may undo the other one between the same two heartbeats. Then a line was under way in one of them:
+    nothing tells of two steps in moments without a line.
     """
     apart_us = chance.choice((1, 2, 5, 10, 30)) * 1_000_000
     beats: list[tuple[int, int]] = []
@@ -31,7 +32,8 @@ def stepped(log: SchedulerLog, chance: Random) -> tuple[RunNotes, dict[tuple[str
     for window in chosen:
         size_us = round(chance.choice((-1, 1)) * chance.choice(SIZES_S) * 1e6)
         several = sorted(_moment(log, window, chance) for _ in range(chance.choice((1, 2)) if len(chosen) == 1 else 1))
-        steps += zip(several, (size_us, -size_us), strict=False)
+        is_shown = any(_is_under_way(log, at_us) for at_us in several)
+        steps += zip(several if is_shown else several[:1], (size_us, -size_us), strict=False)
     steps.sort()
     moments = [at_us for at_us, _ in steps]
 
@@ -60,6 +62,10 @@ def _moment(log: SchedulerLog, window: tuple[int, int], chance: Random) -> int:
     """Any moment in a window, or one at which lines end."""
     ends = [at_us for _, at_us in log.ends if window[0] < at_us <= window[1]]
     return chance.choice(ends) if chance.random() < 0.2 else chance.randint(window[0] + 1, window[1])
+
+
+def _is_under_way(log: SchedulerLog, at_us: int) -> bool:
+    return any(one.at_us[0] < at_us < one.at_us[1] for items in log.items.values() for one in items)
 
 
 def _times(one: Line | StreamsLine, wall: Callable[[int], int]) -> tuple[int, int, int]:
