@@ -97,7 +97,7 @@ def test_what_is_over_around_steps_that_cancel_is_over(size_s):
 @pytest.mark.parametrize("at_s", [32.4, 34.4])
 def test_a_forged_duration_is_doubted_whatever_the_clock_does_besides(size_s, more_s, at_s):
     found, axis = steady(size_s, 10, at_s=at_s, forged=(33, more_s))
-    assert doubts(found) == {"clock"}
+    assert "clock" in doubts(found)
     assert len(axis.contradicted) == 1
 
 
@@ -140,7 +140,7 @@ def test_a_line_that_ends_when_the_one_before_did_shows_a_step_of_its_own():
 
 def test_steps_that_cancel_are_found_though_heartbeats_show_none():
     found = axis(0, (0, 1.15, 1), (1.15, 2.15, 1), (2.15, 3, 1))
-    assert found == RunAxis([(0, 150_000), (2, 0)], [(0, 10 * SECOND)], [], [])
+    assert found == RunAxis([(0, 150_000), (2, 0)], [(0, 10 * SECOND, 150_000), (0, 10 * SECOND, -150_000)], [], [])
 
 
 def test_a_step_that_one_line_shows_is_undone_where_no_line_was_under_way():
@@ -156,7 +156,7 @@ def test_a_line_that_began_before_a_heartbeat_shows_a_step_before_it():
     beats = [ClockStep(0, 2, -3 * SECOND, 0, 2 * SECOND), ClockStep(3, 5, 0, 2 * SECOND, 6 * SECOND)]
     lines = [(0, 0, 4, 4), (3, 4, 2.5, 1.5), (4, 2.5, 3.5, 1)]
     told = [TimedLines(seq, *(round(time * SECOND) for time in times)) for seq, *times in lines]
-    assert run_axis(beats, told) == RunAxis([(2, -3 * SECOND)], [(0, 5 * SECOND)], [], [])
+    assert run_axis(beats, told) == RunAxis([(2, -3 * SECOND)], [(0, 5 * SECOND, -3 * SECOND)], [], [])
 
 
 def test_a_step_back_in_time_without_lines_lies_where_times_go_back():
