@@ -296,7 +296,7 @@ def batches():
 
 
 def waited_too_long():
-    """Its lines say that somebody waited for twice their time."""
+    """Its lines say that somebody waited for twice their time, which cannot be."""
     log = PlantedLog(proxy_id="waited-too-long", topic=topic_of("waited-too-long"))
     for _ in range(15):
         log.tick(100, throttled_ms=2000.0)
@@ -307,7 +307,7 @@ def in_no_time():
     """One entry passes, and somebody waits, in a span of no length, within which the wall clock goes back a minute."""
     log = planted("in-no-time", 12)
     moment = log._head["start"]
-    span = {"end": moment - timedelta(minutes=1), "duration_ms": 0.0, "throttled_ms": 5.0}
+    span = {"end": moment - timedelta(minutes=1), "duration_ms": 0.0, "throttled_ms": 1.0}
     log.interval(1, **span)
     log.limit(1, **span)
     log.begin -= timedelta(minutes=1)

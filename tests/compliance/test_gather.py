@@ -36,7 +36,7 @@ C, V, U, N = "compliant", "violated", "unknown", "no limit"
         ("bypassed", V, U),
         ("bytes", C, C),
         ("batches", C, C),
-        ("waited-too-long", C, C),
+        ("waited-too-long", U, U),
         ("in-no-time", C, C),
         ("stepped", C, C),
         ("stepped-and-over", V, C),
