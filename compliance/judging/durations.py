@@ -34,7 +34,8 @@ class Durations:
     """The check of one limiter's durations against the wall clock, line by line.
 
     Args:
-        steps_us: Of each step that heartbeats tell of, from when until when, microseconds on the axis, and its size.
+        steps_us: Of each step that heartbeats or lines tell of, from when until when, microseconds on the axis, and its
+            size, as `RunAxis.windows_us`.
     """
 
     def __init__(self, steps_us: Sequence[tuple[int, int, int]]) -> None:
