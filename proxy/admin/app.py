@@ -76,12 +76,9 @@ class Readiness:
     async def _answer(self, broker: Endpoint) -> bytes:
         """Return the beginning of the broker's answer to a CONNECT with what Sluice shows brokers."""
         verifier = self._engine.identity
-        reader, writer = await self._engine.dialer.open(broker, self._patience_s)
-        try:
+        async with self._engine.dialer.connection(broker, self._patience_s) as (reader, writer):
             writer.write(own_greeting(None if verifier is None else verifier.own))
             return await reader.read(_MOST_ANSWER)
-        finally:
-            writer.close()
 
 
 def own_routes(service: PolicyService) -> list[web.RouteDef]:

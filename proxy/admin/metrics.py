@@ -265,6 +265,13 @@ def _connections(counters: Counters) -> Iterator[Metric]:
     )
     yield _labelled(
         CounterMetricFamily,
+        "sluice_brokers_passed_over",
+        "Times that a broker of the list `broker` did not answer a client, or its TLS failed: the next one is tried",
+        ("broker",),
+        counters.brokers_passed_over,
+    )
+    yield _labelled(
+        CounterMetricFamily,
         "sluice_proxy_headers",
         "Beginnings of client connections where `proxy_protocol` is on, by what became of them",
         ("result",),

@@ -35,7 +35,7 @@ admin address serves them, and so does the address of `metrics:`, without token 
 _SECTIONS = (
     ("Messages and limits", ("messages_", "bytes_", "permits_", "throttled_", "would_", "limiter", "batches_")),
     ("What is held", ("held_", "hold_budget", "unsent_", "client_memory")),
-    ("Connections", ("connections", "frame_errors", "proxy_headers", "tls_failures")),
+    ("Connections", ("connections", "frame_errors", "proxy_headers", "tls_failures", "brokers_")),
     ("Connections", ("throttle_count", "pauses", "resumes", "keep_alives")),
     ("Refused and blocked", ("blocked", "blocks", "admission_", "admin_", "lookups_", "fields_", "answers_")),
     ("Refused and blocked", ("lures_", "address_", "entries_")),

@@ -2,6 +2,8 @@
 
 import asyncio
 import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 
 from protocol.endpoint import Endpoint
@@ -28,13 +30,21 @@ LEFT = "ends the connection when it is greeted by TLS"
 
 
 class BrokerTlsError(OSError):
-    """TLS with a broker failed; the text says what the broker does, and the remedy."""
+    """TLS with a broker failed; the text says what the broker does, and the remedy.
 
-    def __init__(self, failure: TlsFailure, detail: str) -> None:
+    Each failure of TLS with a broker becomes one of these, wherever it is met, and is counted by that.
+
+    Args:
+        failure: The kind of failure.
+        detail: What the broker does.
+        counters: Count it.
+    """
+
+    def __init__(self, failure: TlsFailure, detail: str, counters: Counters) -> None:
         what = "speaks no TLS" if failure is TlsFailure.PLAIN_BYTES else detail
         remedy = _REMEDIES.get(failure)
         super().__init__(f"{what}; {remedy}" if remedy else what)
-        self.failure = failure
+        counters.tls_failures[f"broker {failure}"] += 1
 
 
 class NoneAnswersError(OSError):
@@ -57,10 +67,14 @@ class BrokerDialer:
         self._counters = counters
         self._own_header = write_header(None) if names_clients else b""
 
-    async def open(
+    @asynccontextmanager
+    async def connection(
         self, broker: Endpoint, patience: float, header: bytes = b""
-    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Connect to a broker within `patience` seconds.
+    ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+        """Connect to a broker within `patience` seconds; the connection is closed at the end of the block.
+
+        By TLS 1.3 a broker refuses Sluice's certificate behind the handshake. So errors of TLS that the block meets are
+        those of the broker, too.
 
         Args:
             broker: It.
@@ -71,21 +85,22 @@ class BrokerDialer:
             TargetRefusedError: If the broker is not allowed, or its name leads nowhere.
             OSError: If it does not answer, or TLS fails.
         """
-        connect = asyncio.open_connection
-        if broker.scheme == TLS:
-            name = self._tls.server_name(broker)
-            connect = partial(connect, ssl=self._tls.broker(), server_hostname=name)
         try:
-            reader, writer = await self.targets.connect(broker, connect, patience)
+            reader, writer = await self._open(broker, patience)
+            try:
+                writer.write(header or self._own_header)
+                yield reader, writer
+            finally:
+                writer.close()
         except ssl.SSLError as error:
-            raise self._counted(BrokerTlsError(*why_it_failed(error))) from None
-        except ConnectionResetError:
-            if broker.scheme != TLS:
-                raise
-            raise self._counted(BrokerTlsError(TlsFailure.LEFT, LEFT)) from None
-        writer.write(header or self._own_header)
-        return reader, writer
+            raise BrokerTlsError(*why_it_failed(error), self._counters) from None
 
-    def _counted(self, error: BrokerTlsError) -> BrokerTlsError:
-        self._counters.tls_failures[f"broker {error.failure}"] += 1
-        return error
+    async def _open(self, broker: Endpoint, patience: float) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        connect = asyncio.open_connection
+        if broker.scheme != TLS:
+            return await self.targets.connect(broker, connect, patience)
+        connect = partial(connect, ssl=self._tls.broker(), server_hostname=self._tls.server_name(broker))
+        try:
+            return await self.targets.connect(broker, connect, patience)
+        except ConnectionResetError:
+            raise BrokerTlsError(TlsFailure.LEFT, LEFT, self._counters) from None

@@ -129,15 +129,12 @@ async def _ask_in_turn(redirected: Redirected, connect: bytes, brokers: BrokerDi
 async def _ask(
     request: CommandLookupTopic, redirected: Redirected, connect: bytes, brokers: BrokerDialer
 ) -> CommandLookupTopicResponse:
-    reader, writer = await brokers.open(redirected.broker, _PATIENCE_S, redirected.header)
-    try:
+    async with brokers.connection(redirected.broker, _PATIENCE_S, redirected.header) as (reader, writer):
         cutter = FrameCutter(MOST_ANSWER)
         writer.write(connect)
         await _await_answer(reader, cutter, BaseCommand.CONNECTED)
         writer.write(encode(request))
         answer = await _await_answer(reader, cutter, BaseCommand.LOOKUP_RESPONSE)
-    finally:
-        writer.close()
     found: CommandLookupTopicResponse = body_of(answer)
     return found
 

@@ -56,6 +56,8 @@ class Counters(_Told):
     """Beginnings of connections where `proxy_protocol` is on, by what became of them."""
     tls_failures: Words = field(default_factory=Words)
     """TLS that failed, in the handshake or behind it, by side and failure, as `client plain_bytes`."""
+    brokers_passed_over: Words = field(default_factory=Words)
+    """Times that another broker of the list `broker` was tried in place of this one."""
     pauses: Words = field(default_factory=Words)
     """Times that reading got a reason to stop, by side and cause."""
     resumes: Words = field(default_factory=Words)

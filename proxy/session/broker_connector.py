@@ -2,10 +2,13 @@
 
 import asyncio
 import ssl
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
+
+import structlog
 
 from protocol.endpoint import Endpoint
 from proxy.brokers.dialing import LEFT, BrokerTlsError, NoneAnswersError
@@ -13,6 +16,7 @@ from proxy.brokers.targets import TLS, TargetRefusedError, Targets
 from proxy.config.model import Config
 from proxy.observe.connection import Connection
 from proxy.observe.counters import Counters
+from proxy.observe.operator_log import ThrottledLog
 from proxy.session.events import CloseReason, SessionEnd
 from proxy.session.transport import PeerTransport, TransportContext
 from proxy.tls.certificates import Certificates
@@ -164,11 +168,11 @@ class BrokerRotation:
         return [*well, *(each for each in turned if each not in well)]
 
     def failed(self, broker: Endpoint, now: float) -> None:
-        """One did not answer."""
+        """Put a broker behind the others: it did not answer, or its TLS failed."""
         self._passed_over[broker] = now + PASSED_OVER_S
 
     def answered(self, broker: Endpoint) -> None:
-        """One did."""
+        """Give a broker its turn again: it accepted a client."""
         self._passed_over.pop(broker, None)
 
 
@@ -186,10 +190,19 @@ class BrokerHandshake:
         context: Whom to trust, and what to show.
         buffers: The memory that all TLS connections share.
         server_name: The name that the broker is asked for, and that its certificate must have.
+        counters: Count TLS that failed.
     """
 
-    def __init__(self, peer: PeerTransport, context: ssl.SSLContext, buffers: TlsBuffers, server_name: str) -> None:
+    def __init__(
+        self,
+        peer: PeerTransport,
+        context: ssl.SSLContext,
+        buffers: TlsBuffers,
+        server_name: str,
+        counters: Counters,
+    ) -> None:
         self._peer = peer
+        self._counters = counters
         self._context = context
         self._buffers = buffers
         self._server_name = server_name
@@ -210,24 +223,25 @@ class BrokerHandshake:
 
     def secured(self, tls: TlsTransport) -> None:
         """Called by TLS when it stands: from now on it tells the peer."""
-        self._end(None)
+        if not self.outcome.done():
+            self.outcome.set_result(None)
         self._peer.connection_made(cast("asyncio.BaseTransport", tls))
 
     def tls_failed(self, tls: TlsTransport, failure: TlsFailure, detail: str) -> None:
         """Called by TLS when it failed."""
-        self._end(BrokerTlsError(failure, detail))
+        self._fail(failure, detail)
         tls.close()
         asyncio.get_running_loop().call_later(ALERT_S, tls.abort)
 
     def eof_received(self) -> bool:
         """Called by TLS when the broker ends the connection without a word."""
-        self._end(BrokerTlsError(TlsFailure.LEFT, LEFT))
+        self._fail(TlsFailure.LEFT, LEFT)
         self.abort()
         return False
 
     def connection_lost(self, _exc: Exception | None) -> None:
         """Called by TLS when the connection is gone."""
-        self._end(BrokerTlsError(TlsFailure.LEFT, LEFT))
+        self._fail(TlsFailure.LEFT, LEFT)
 
     def abort(self) -> None:
         """Leave it, whatever has come of it."""
@@ -236,17 +250,18 @@ class BrokerHandshake:
         if self._tls is not None:
             self._tls.abort()
 
-    def _end(self, error: BrokerTlsError | None) -> None:
-        if self.outcome.done():
-            return
-        if error is None:
-            self.outcome.set_result(None)
-        else:
-            self.outcome.set_exception(error)
+    def _fail(self, failure: TlsFailure, detail: str) -> None:
+        if not self.outcome.done():
+            self.outcome.set_exception(BrokerTlsError(failure, detail, self._counters))
 
 
 _OF_ALL: Final = 0.9
 """The part of the time for a connection in which several brokers are tried, so that it is told of each what it does."""
+
+
+def _none_answers(tried: dict[Endpoint, str]) -> SessionEnd:
+    problems = "; ".join(f"{broker}: {problem}" for broker, problem in tried.items())
+    return SessionEnd(CloseReason.BROKER_UNREACHABLE, problems)
 
 
 class BrokerCaller(Protocol):
@@ -270,7 +285,7 @@ class BrokerConnector:
         targets: Which brokers are allowed.
         tls: The contexts in force.
         shared: The objects that all connections share.
-        counters: Count TLS that failed.
+        counters: Count TLS that failed, and brokers that were passed over.
 
     Attributes:
         scheme: How all brokers are reached: `pulsar` or `pulsar+ssl`.
@@ -291,11 +306,15 @@ class BrokerConnector:
         self._handshakes = Deadlines[BrokerCaller](config.handshake_timeout, self._not_greeted)
         self._answers = Deadlines[BrokerCaller](config.connect_timeout, self._not_answered)
         self._dials: dict[BrokerCaller, ConnectAttempt] = {}
+        self._tried: dict[BrokerCaller, dict[Endpoint, str]] = {}
+        """The configured brokers that were tried for each caller that may have any, and why it was none of them; the
+        last one is tried still, or is the caller's. Until the broker has accepted the client."""
+        self._lines = ThrottledLog(time.monotonic_ns)
 
     @property
     def under_way(self) -> int:
         """Handshakes and dials that are not over."""
-        return len(self._handshakes) + len(self._dials)
+        return len(self._handshakes) + len(self._dials) + len(self._tried)
 
     def begin(self, caller: BrokerCaller) -> None:
         """A client is there: from now on the handshake's time runs, until `finish`."""
@@ -304,6 +323,9 @@ class BrokerConnector:
     def finish(self, caller: BrokerCaller) -> None:
         """The broker accepted the client."""
         self._handshakes.end(caller)
+        tried = self._tried.pop(caller, None)
+        if tried:
+            self.rotation.answered(next(reversed(tried)))
 
     def connected(self, caller: BrokerCaller) -> None:
         """The broker is there: what is left of the dial ends by itself.
@@ -316,6 +338,7 @@ class BrokerConnector:
     def give_up(self, caller: BrokerCaller) -> None:
         """All is over, be it before, while or after the broker is dialled."""
         self._handshakes.end(caller)
+        self._tried.pop(caller, None)
         if caller in self._dials:
             attempt = self._dials.pop(caller)
             self._answers.end(caller)
@@ -324,6 +347,22 @@ class BrokerConnector:
     def is_under_way(self, caller: BrokerCaller) -> bool:
         """Whether the broker has not accepted the client yet."""
         return caller in self._handshakes
+
+    def refused(self, caller: BrokerCaller, error: BrokerTlsError) -> SessionEnd:
+        """Note that TLS failed with a broker that is connected; return the caller's end, if that is its end.
+
+        By TLS 1.3 a broker refuses Sluice's certificate behind the handshake, when CONNECT may be on its way already.
+        """
+        tried = self._tried.get(caller)
+        if tried is None:
+            return self._unreachable(caller, str(error))
+        self._pass_over(next(reversed(tried)), str(error), tried)
+        return _none_answers(tried)
+
+    def has_another(self, caller: BrokerCaller) -> bool:
+        """Return whether there is a broker that was not tried yet, and that `dial` would connect the caller to."""
+        tried = self._tried.get(caller)
+        return tried is not None and len(tried) < len(self.rotation.brokers)
 
     def dial(self, caller: BrokerCaller, target: Endpoint | None, peer: PeerTransport) -> None:
         """Connect `peer` to the broker that the client named, if that is allowed; without a name to a configured one.
@@ -356,13 +395,12 @@ class BrokerConnector:
     async def _secure(self, peer: PeerTransport, wanted: Endpoint, host: str, port: int) -> None:
         """Connect, and let TLS stand before `peer` has the connection."""
         name, buffers = self._tls.server_name(wanted), self._shared.tls_buffers()
-        handshake = BrokerHandshake(peer, self._tls.broker(), buffers, name)
+        handshake = BrokerHandshake(peer, self._tls.broker(), buffers, name, self._counters)
         protocol = cast("asyncio.BaseProtocol", handshake)
         try:
             await asyncio.get_running_loop().create_connection(lambda: protocol, host, port)
             await handshake.outcome
-        except BrokerTlsError as error:
-            self._counters.tls_failures[f"broker {error.failure}"] += 1
+        except BrokerTlsError:
             raise
         except BaseException:
             handshake.abort()
@@ -373,13 +411,17 @@ class BrokerConnector:
         await asyncio.get_running_loop().create_task(dial)
 
     async def _in_turn(self, caller: BrokerCaller, peer: PeerTransport) -> None:
-        """Connect to the first of the configured brokers that answers; each has its share of the time."""
+        """Connect to the first of the configured brokers that answers; each has its share of the time.
+
+        Those that were tried for this caller before are not tried once more.
+        """
         clock = asyncio.get_running_loop().time
         deadline = clock() + _OF_ALL * self._answers.seconds
-        brokers = self.rotation.order(clock())
-        problems: list[str] = []
+        tried = self._tried.setdefault(caller, {})
+        brokers = [each for each in self.rotation.order(clock()) if each not in tried]
         for number, wanted in enumerate(brokers):
             caller.connection.broker = wanted.address
+            tried[wanted] = ""
             share = (deadline - clock()) / (len(brokers) - number)
             dial = asyncio.get_running_loop().create_task(
                 self._targets.connect(wanted, partial(self._connect, peer, wanted), share)
@@ -387,12 +429,18 @@ class BrokerConnector:
             try:
                 await self._answer(dial, share, peer)
             except _EXPECTED as error:
-                self.rotation.failed(wanted, clock())
-                problems.append(f"{wanted}: {error}")
+                self._pass_over(wanted, str(error), tried)
             else:
-                self.rotation.answered(wanted)
                 return
-        raise NoneAnswersError("; ".join(problems))
+        raise NoneAnswersError(_none_answers(tried).detail)
+
+    def _pass_over(self, broker: Endpoint, why: str, tried: dict[Endpoint, str]) -> None:
+        tried[broker] = why
+        self.rotation.failed(broker, asyncio.get_running_loop().time())
+        self._counters.brokers_passed_over[str(broker)] += 1
+        times = self._lines.due("passed over", str(broker))
+        if times:
+            structlog.get_logger().warning("broker passed over", broker=str(broker), problem=why, connections=times)
 
     async def _answer(self, dial: "asyncio.Task[object]", share: float, peer: PeerTransport) -> None:
         """Await a dial for its share of the time; one that has made its connection is not called back."""

@@ -490,21 +490,36 @@ class Session(TransportOwner):
 
     def tls_failed(self, transport: PeerTransport, failure: TlsFailure, detail: str) -> None:
         """End the session: TLS with one side failed."""
-        self._engine.counters.tls_failures[f"{transport.side} {failure}"] += 1
         if transport is self.broker:
-            self._broker_tls_failed(BrokerTlsError(failure, detail))
+            self._broker_tls_failed(BrokerTlsError(failure, detail, self._engine.counters))
         else:
+            self._engine.counters.tls_failures[f"{transport.side} {failure}"] += 1
             self.finish(SessionEnd(CloseReason.TLS_FAILED, f"{transport.side} {self._address(transport)} {detail}"))
 
     def _broker_tls_failed(self, error: BrokerTlsError) -> None:
-        """End the session as for a broker that is away; with TLS 1.3 a broker refuses a certificate only now."""
-        end = SessionEnd(
-            CloseReason.BROKER_UNREACHABLE, f"{self._engine.connector.scheme}://{self.connection.broker}: {error}"
-        )
-        if self._engine.connector.is_under_way(self):
+        """Go on with another broker, or end the session as for one that is away.
+
+        With TLS 1.3 a broker refuses a certificate only now. If it has got no more than CONNECT, and has said nothing,
+        another one may get the same.
+        """
+        connector = self._engine.connector
+        end = connector.refused(self, error)
+        is_unused = self.state is _RELAYING and self.forwarding is None and not self.broker.bytes_read
+        if is_unused and connector.has_another(self):
+            self._dial_another()
+        elif connector.is_under_way(self):
             self.not_connected(end)
         else:
             self.finish(end)
+
+    def _dial_another(self) -> None:
+        refused, self.broker = self.broker, PeerTransport("broker", self, self._engine.shared)
+        self.state = _DIALLING
+        refused.end_all_causes()
+        refused.let_go_of_owner()
+        refused.close(ALERT_S)
+        self.client.unthrottle(Cause.WRITE_BUFFER)
+        self._engine.connector.dial(self, None, self.broker)
 
     def arrived(self, transport: PeerTransport, chunk: bytes) -> None:
         """Handle bytes of a transport that has no receiver: none yet, or none any more."""

@@ -54,6 +54,11 @@ class Rig:
         target = None if wanted is None else broker_at(wanted)
         self.loop.run(self.dialler.dial, client or self.client, target, self.peer)
 
+    def accept(self) -> None:
+        """The broker that is dialled is there, and accepts the client."""
+        self.loop.run(self.dials[-1].accept)
+        self.loop.run(self.dialler.finish, self.client)
+
     def begin(self, client: Client | None = None) -> None:
         self.loop.run(self.dialler.begin, client or self.client)
 
@@ -93,7 +98,7 @@ def of_three() -> Iterator[Rig]:
 def test_dials_go_round_among_the_configured_brokers(of_three: Rig) -> None:
     for _ in range(4):
         of_three.dial(None)
-        of_three.loop.run(of_three.dials[-1].accept)
+        of_three.accept()
     assert [host for dial in of_three.dials for host in dial.address[:1]] == [
         "10.0.0.1",
         "10.0.0.2",
@@ -105,12 +110,12 @@ def test_dials_go_round_among_the_configured_brokers(of_three: Rig) -> None:
 def test_a_broker_that_refuses_is_passed_over_at_once_and_afterwards(of_three: Rig) -> None:
     of_three.dial(None)
     of_three.loop.run(of_three.dials[0].fail, OSError("refused"))
-    of_three.loop.run(of_three.dials[1].accept)
+    of_three.accept()
     assert not of_three.client.ends
     assert of_three.client.connection.broker == "10.0.0.2:6650"
     for _ in range(4):
         of_three.dial(None)
-        of_three.loop.run(of_three.dials[-1].accept)
+        of_three.accept()
     assert "10.0.0.1" not in {dial.address[0] for dial in of_three.dials[1:]}
 
 

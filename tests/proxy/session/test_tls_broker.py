@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import trustme
+from structlog.testing import capture_logs
 
 from protocol.commands import encode
 from protocol.pulsar_pb2 import CommandError, CommandLookupTopic, CommandLookupTopicResponse, ServiceNotReady
@@ -85,10 +86,10 @@ class Proxy:
         self.server = Server(self.engine, SessionLog(self.counters, intervals, access))
         self.address = ""
 
-    async def refusal(self, target: str = "") -> str:
+    async def refusal(self, target: str = "", then: bytes = b"") -> str:
         """What a client is told instead of CONNECTED."""
         client = await connect_to(self.address)
-        client.send(connect(target))
+        client.send(connect(target), then)
         frame = await client.hear()
         assert frame is not None
         error = body(frame)
@@ -210,6 +211,66 @@ async def test_a_broker_that_wants_a_certificate_and_sees_none_says_so(
             assert said in message
             assert dict(proxy.counters.tls_failures) == {f"broker {failure}": 1}
             assert proxy.engine.connector.under_way == 0
+
+
+async def test_a_broker_that_refuses_the_certificate_behind_the_handshake_is_passed_over_for_another(
+    cluster: Cluster,
+) -> None:
+    with careful_broker(cluster.context(asks=True)) as careful, capture_logs() as lines:
+        async with (
+            broker_on_loopback(tls=cluster.context()) as right,
+            proxy_of([f"pulsar+ssl://{careful}", f"pulsar+ssl://{right}"], broker_tls=cluster.tls()) as proxy,
+        ):
+            for _ in range(4):
+                client = await connect_to(proxy.address)
+                client.send(connect())
+                assert await client.hear() == connected()
+                client.send(unknown_command())
+                assert await client.hear() == unknown_command()
+                client.writer.close()
+            assert dict(proxy.counters.tls_failures) == {"broker own_certificate_refused": 1}
+            assert dict(proxy.counters.brokers_passed_over) == {f"pulsar+ssl://{careful}": 1}
+            assert proxy.engine.connector.under_way == 0
+    [line] = [each for each in lines if each["event"] == "broker passed over"]
+    assert line["broker"] == f"pulsar+ssl://{careful}"
+    assert "broker_tls.certificate must be one" in line["problem"]
+    assert not [each for each in lines if each["event"] == "connection closed"]
+
+
+async def test_where_all_refuse_the_certificate_the_client_is_told_of_each_and_each_was_asked_once(
+    cluster: Cluster,
+) -> None:
+    with careful_broker(cluster.context(asks=True)) as one, careful_broker(cluster.context(asks=True)) as other:
+        brokers = [f"pulsar+ssl://{one}", f"pulsar+ssl://{other}"]
+        async with proxy_of(brokers, broker_tls=cluster.tls()) as proxy:
+            message = await proxy.refusal()
+            assert [message.count(f"{each}: does not accept the certificate") for each in brokers] == [1, 1]
+            assert dict(proxy.counters.tls_failures) == {"broker own_certificate_refused": 2}
+            assert proxy.engine.connector.under_way == 0
+
+
+async def test_a_client_that_has_said_more_than_connect_is_not_led_to_another_broker(cluster: Cluster) -> None:
+    """What it said is gone with the first one."""
+    with careful_broker(cluster.context(asks=True)) as careful:
+        async with (
+            broker_on_loopback(tls=cluster.context()) as right,
+            proxy_of([f"pulsar+ssl://{careful}", f"pulsar+ssl://{right}"], broker_tls=cluster.tls()) as proxy,
+        ):
+            message = await proxy.refusal(then=unknown_command())
+            assert f"pulsar+ssl://{careful}: does not accept the certificate" in message
+            assert proxy.engine.connector.under_way == 0
+
+
+async def test_ready_says_that_a_broker_refuses_the_certificate_behind_the_handshake(cluster: Cluster) -> None:
+    with careful_broker(cluster.context(asks=True)) as careful:
+        async with proxy_of(f"pulsar+ssl://{careful}", broker_tls=cluster.tls()) as proxy:
+            readiness = Readiness(proxy.engine)
+            readiness.is_accepting = True
+            problem = await readiness.problem()
+            assert problem is not None
+            assert "does not accept the certificate that it is shown" in problem
+            assert "broker_tls.certificate must be one that the broker's" in problem
+            assert dict(proxy.counters.tls_failures) == {"broker own_certificate_refused": 1}
 
 
 async def test_a_broker_that_a_stranger_has_signed_is_not_trusted(cluster: Cluster, stranger: trustme.CA) -> None:
