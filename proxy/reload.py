@@ -1,8 +1,8 @@
 """Reload the configuration while the proxy runs: all that can change, at once, or nothing.
 
 A reload changes `limits`, `blocks`, the subscribe rate of `admission`, and takes the content of the files that
-`admin_access`, `tls` and `broker_tls` name. All other keys whose values differ from those at the start are reported as
-taking a restart.
+`admin_access`, `admin_forward`, `authentication`, `tls` and `broker_tls` name. All other keys whose values differ from
+those at the start are reported as taking a restart.
 """
 
 import asyncio

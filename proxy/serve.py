@@ -72,7 +72,7 @@ class Proxy:
 
     Raises:
         StartError: If the access log's folder cannot be made, or the policy store not be used.
-        ConfigError: If a file that `admin_access`, `tls` or `broker_tls` names cannot be used.
+        ConfigError: If a file of tokens, certificates or keys cannot be used.
     """
 
     def __init__(self, source: ConfigSource) -> None:
@@ -139,16 +139,17 @@ class Proxy:
         await self.service.close()
 
     def _expiries(self) -> tuple[Expiry, ...]:
-        return *self.engine.tls.expiries(), *self.authenticator.expiries()
+        of_forwarding = self._forwarder.broker.expiries() if self._forwarder else ()
+        return *self.engine.tls.expiries(), *self.authenticator.expiries(), *of_forwarding
 
     def _read_files_again(self) -> Callable[[], None]:
         """Read tokens, certificates and keys again; all of them are put in force, or none."""
         takes, problems = [], []
-        verifier = self.engine.identity
-        of_clients = [] if verifier is None else [verifier.read_again]
-        for read_again in (self.authenticator.read_again, self.engine.tls.read_again, *of_clients):
+        broker = self._forwarder.broker if self._forwarder else None
+        for reader in (self.authenticator, self.engine.tls, self.engine.identity, broker):
             try:
-                takes.append(read_again())
+                if reader is not None:
+                    takes.append(reader.read_again())
             except ConfigError as error:
                 problems += error.problems
         if problems:
@@ -249,7 +250,8 @@ def _files_of(config: Config) -> list[Path]:
     listeners = [each for each in (config.tls, access.tls) if each is not None]
     of_listeners = [file for each in listeners for file in (each.certificate, each.key, each.client_ca)]
     of_brokers = (broker_tls.ca, broker_tls.certificate, broker_tls.key)
-    named = (access.tokens, *of_listeners, *of_brokers, *config.authentication.files())
+    of_brokers_admin = config.admin_forward.ca  # its token is read for each request
+    named = (access.tokens, *of_listeners, *of_brokers, of_brokers_admin, *config.authentication.files())
     return [file for file in named if file is not None]
 
 
@@ -257,7 +259,7 @@ def check_files(config: Config) -> None:
     """Read the files that `Proxy` reads, and look at what it would open, without opening or making anything.
 
     Raises:
-        ConfigError: If a token file, certificate or key cannot be used.
+        ConfigError: If a file of tokens, certificates or keys cannot be used.
         StartError: If the policy store or the access log's folder cannot be used.
     """
     refused = RejectionLog(Counters().admin_refused, time.monotonic_ns)
@@ -265,7 +267,9 @@ def check_files(config: Config) -> None:
     verifier_of(config)
     certificates = Certificates(config)
     certificates.warn()
-    ExpiryLog(lambda: (*certificates.expiries(), *authenticator.expiries())).tell()
+    forwarder = Forwarder.of(config, Counters(), refused)
+    of_forwarding = forwarder.broker.expiries() if forwarder else ()
+    ExpiryLog(lambda: (*certificates.expiries(), *authenticator.expiries(), *of_forwarding)).tell()
     store, folder = config.policies.store, config.access_log.dir
     if store is not None and os.path.lexists(store) and not store.is_file():
         raise StartError(f"policies.store: {store}: not a regular file; name a file, which is made if needed")

@@ -249,14 +249,28 @@ def _server_context(files: "_Files", min_version: str) -> ssl.SSLContext:
 
 def _broker(tls: BrokerTls) -> LoadedContext:
     with _opened("broker_tls", certificate=tls.certificate, key=tls.key, ca=tls.ca) as files:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context = _client_context(files)
         context.check_hostname = tls.verify_hostname
-        if tls.ca is None:
-            context.load_default_certs()
-        files.load_authorities(context, "ca")
         files.load_own(context)
         return files.loaded(context)
+
+
+def forward_context(ca: Path | None) -> LoadedContext:
+    """Make the context of new connections to brokers' admin addresses from the file as it is now.
+
+    Raises:
+        ConfigError: If the file cannot be used.
+    """
+    with _opened("admin_forward", ca=ca) as files:
+        return files.loaded(_client_context(files))
+
+
+def _client_context(files: "_Files") -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if not files.load_authorities(context, "ca"):
+        context.load_default_certs()
+    return context
 
 
 class _Files:
@@ -286,19 +300,20 @@ class _Files:
         except (ssl.SSLError, ValueError) as error:
             raise self._wrong_own(error) from None
 
-    def load_authorities(self, context: ssl.SSLContext, key: str) -> None:
-        """Load the authorities of a key, if it is given.
+    def load_authorities(self, context: ssl.SSLContext, key: str) -> bool:
+        """Load the authorities of a key, if it is given; return whether it is.
 
         Raises:
             ConfigError: If they cannot be used.
         """
         if key not in self._files:
-            return
+            return False
         _, opened = self._files[key]
         try:
             context.load_verify_locations(opened)
         except ssl.SSLError as error:
             raise self._problem(key, f"holds no certificate in PEM ({_reason(error)})") from None
+        return True
 
     def loaded(self, context: ssl.SSLContext) -> LoadedContext:
         """The context, with the certificates that it was made of."""

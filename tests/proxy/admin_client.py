@@ -59,8 +59,8 @@ class Admin:
         self.problems: list[str] = []
         self.reloader = Reloader(config, lambda: config, self._read_beside, lambda _: _take, self.engine.counters)
         run = Run("p", "boot", 0, "0", None, None)
-        forwarder = Forwarder.of(config, self.engine.counters, self.refused)
-        parts = Parts(self.service, BlockDesk(self.service, kept), run, self.reloader, forwarder)
+        self.forwarder = Forwarder.of(config, self.engine.counters, self.refused)
+        parts = Parts(self.service, BlockDesk(self.service, kept), run, self.reloader, self.forwarder)
         self.app = admin_app(self.engine, metrics, self.readiness, parts, guards)
         self.client = TestClient(TestServer(self.app))
 

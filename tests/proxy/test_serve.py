@@ -1,6 +1,7 @@
 """The parts put together and taken apart."""
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -8,16 +9,18 @@ import aiohttp
 import msgspec
 import pytest
 import structlog
+import trustme
+from structlog.testing import capture_logs
 
 from accesslog.record import ChangeLine, ConnectionLine, HeartbeatLine, IntervalLine, Line
 from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.rates import Limit, rate
 from protocol.pulsar_pb2 import NotAllowedError
-from proxy.config.model import Config, load_config
+from proxy.config.model import Config, ConfigError, load_config
 from proxy.observe.operator_log import set_up_operator_log
 from proxy.policies.keys import Principal, rate_key
-from proxy.serve import ConfigSource, Proxy, StartError
+from proxy.serve import ConfigSource, Proxy, StartError, check_files
 from tests.proxy.tcp import broker_on_loopback, connect_to
 from tests.proxy.wire import TOPIC, connect, connected, error, producer, producer_success, send, sends
 
@@ -262,3 +265,37 @@ async def test_another_file_holds_for_who_is_connected(tmp_path: Path) -> None:
 
 def file_with(broker: str, messages: str) -> str:
     return f"broker: pulsar://{broker}\nlimits: {{topics: {{'{TOPIC}': {{publish: {{messages: {messages}}}}}}}}}\n"
+
+
+async def test_the_authority_of_the_broker_s_admin_is_watched_read_again_and_told_before_it_expires(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "admin-ca.pem"
+    soon = datetime.now(UTC) + timedelta(days=10)
+    file.write_bytes(trustme.CA().issue_cert("soon.example", not_after=soon).cert_chain_pems[0].bytes())
+    source = given("127.0.0.1:1", more={"admin_forward": {"url": "https://127.0.0.1:1", "ca": file}})
+    proxy = Proxy(source)
+    assert file in proxy.read_files
+    with capture_logs() as lines:
+        _, admin = await proxy.start()
+    assert [line["key"] for line in lines if line["event"].startswith("certificate expires soon")] == [
+        "admin_forward.ca"
+    ]
+    file.write_bytes(trustme.CA().cert_pem.bytes())
+    with capture_logs() as lines:
+        outcome = await proxy.reloader.reload("file changed")
+    assert outcome.problems == ()
+    assert [line["event"] for line in lines if "certificate" in line] == ["certificate taken for new connections"]
+    async with aiohttp.ClientSession(f"http://{admin}") as session, session.get("/metrics") as answer:
+        text = await answer.text()
+    assert 'sluice_certificate_expiry_seconds{key="admin_forward.ca"}' in text
+    file.write_text("broken")
+    outcome = await proxy.reloader.reload("file changed")
+    assert [each.startswith(f"admin_forward.ca: {file}: holds no certificate") for each in outcome.problems] == [True]
+    await proxy.stop()
+
+
+def test_a_check_reads_the_authority_of_the_broker_s_admin(tmp_path: Path) -> None:
+    forward = {"url": "https://127.0.0.1:1", "ca": tmp_path / "none.pem"}
+    with pytest.raises(ConfigError, match=r"admin_forward\.ca: .*: cannot be read: No such file"):
+        check_files(given("127.0.0.1:1", more={"admin_forward": forward}).read())

@@ -19,14 +19,13 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from multidict import CIMultiDict
 from yarl import URL
 
-from adminrest.client import trusting
 from protocol.endpoint import Endpoint
 from proxy.admin.forwarding.paths import PREFIXES, why_not
 from proxy.admin.listener import connection_of
 from proxy.brokers.targets import TargetRefusedError, Targets
 from proxy.config.model import Config, ConfigError
-from proxy.config.sections import AdminForward
-from proxy.files import reopenable, token_in
+from proxy.files import token_in
+from proxy.tls.certificates import Expiry, forward_context
 
 
 class ForwardOutcome(StrEnum):
@@ -89,19 +88,6 @@ def endpoint_of(url: URL) -> Endpoint:
     return Endpoint(url.scheme, url.host or "", url.port or 0)
 
 
-def connector(section: AdminForward, targets: Targets) -> Callable[[], aiohttp.TCPConnector]:
-    """Return a factory of connectors. Each request has its own connection, as a broker may just close an idle one.
-
-    Raises:
-        ConfigError: If the file of the certificate authority cannot be used.
-    """
-    context = _context(section.ca) if section.has_tls else True
-    scheme = "https" if section.has_tls else "http"
-    return lambda: aiohttp.TCPConnector(
-        limit=0, force_close=True, resolver=_Resolver(scheme, targets), use_dns_cache=False, ssl=context
-    )
-
-
 def broker_token(file: Path) -> str:
     """Read the token that Sluice shows to brokers.
 
@@ -145,18 +131,6 @@ def _result(name: str, host: str, port: int) -> ResolveResult:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
     return ResolveResult(hostname=name, host=host, port=port, family=family, proto=0, flags=flags)
-
-
-def _context(ca: Path | None) -> ssl.SSLContext:
-    try:
-        if ca is None:
-            return trusting()
-        with reopenable(ca) as name:
-            return trusting(name)
-    except ssl.SSLError:
-        raise ConfigError([f"admin_forward.ca: {ca}: holds no certificate in PEM"]) from None
-    except OSError as error:
-        raise ConfigError([f"admin_forward.ca: {ca}: cannot be read: {error.strerror}"]) from None
 
 
 MOST_REDIRECTS = 5
@@ -370,16 +344,40 @@ class BrokerAdmin:
         self._section = section = config.admin_forward
         self._base = str(section.url)
         self._targets = allowed_targets(config)
-        self._connector = connector(section, self._targets)
+        self._context = forward_context(section.ca) if section.has_tls else None
         self._session: aiohttp.ClientSession | None = None
         if section.token:
             broker_token(section.token)
 
+    def expiries(self) -> tuple[Expiry, ...]:
+        """Return when the authorities in force expire."""
+        return self._context.expiries if self._context else ()
+
+    def read_again(self) -> Callable[[], None]:
+        """Read the authorities again; to be called in a thread. The token is read for each request.
+
+        Returns:
+            The function that puts them in force, for the next request.
+
+        Raises:
+            ConfigError: If the file cannot be used.
+        """
+        context = forward_context(self._section.ca) if self._section.has_tls else None
+
+        def take() -> None:
+            self._context = context
+
+        return take
+
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[None]:
-        """Keep an HTTP session, in which brokers can be asked, while the block runs."""
+        """Keep an HTTP session, in which brokers can be asked, while the block runs.
+
+        Each request has its own connection, as a broker may just close an idle one.
+        """
+        resolver = _Resolver("https" if self._section.has_tls else "http", self._targets)
         self._session = aiohttp.ClientSession(
-            connector=self._connector(),
+            connector=aiohttp.TCPConnector(limit=0, force_close=True, resolver=resolver, use_dns_cache=False),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             skip_auto_headers=["Accept", "Accept-Encoding", "Content-Type", "User-Agent"],
@@ -420,11 +418,12 @@ class BrokerAdmin:
         headers = await self._headers(question)
         patience = ForwardTimeouts(self._section.timeout)
         body = question.body.for_broker(patience.is_the_client_s) if question.body else None
+        context = self._context.context if self._context else True
         try:
             async with patience.running():
                 await self._targets.resolve(endpoint_of(url))
                 return await self._session.request(
-                    question.method, url, headers=headers, data=body, allow_redirects=False
+                    question.method, url, headers=headers, data=body, allow_redirects=False, ssl=context
                 )
         except TimeoutError:
             seconds = f"{self._section.timeout:g} s (admin_forward.timeout)"

@@ -172,12 +172,15 @@ class Forwarder:
 
     Raises:
         ConfigError: If a file that `admin_forward` names cannot be used.
+
+    Attributes:
+        broker: The client of the broker's admin.
     """
 
     def __init__(self, config: Config, counters: Counters, refused: RejectionLog) -> None:
         self._section = config.admin_forward
         self._patience_s = config.admin_access.request_timeout
-        self._broker = BrokerAdmin(config)
+        self.broker = BrokerAdmin(config)
         self._counters = counters
         self._refused = refused
         self._in_flight = 0
@@ -190,7 +193,7 @@ class Forwarder:
 
     async def running(self, _app: web.Application) -> AsyncIterator[None]:
         """Keep the session with the broker; for `cleanup_ctx` of the application."""
-        async with self._broker.connected():
+        async with self.broker.connected():
             yield
 
     @web.middleware
@@ -259,7 +262,7 @@ class Forwarder:
         elif self._section.caller == "authorization" and "Authorization" in request.headers:
             headers["Authorization"] = request.headers["Authorization"]
         with self._place(), _ended_by_hanging_up(request):
-            async with self._broker.ask(BrokerQuestion(method, target, headers, body)) as answer:
+            async with self.broker.ask(BrokerQuestion(method, target, headers, body)) as answer:
                 yield answer
 
     @contextlib.contextmanager

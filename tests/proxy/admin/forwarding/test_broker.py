@@ -3,6 +3,8 @@
 import asyncio
 import socket
 import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -245,21 +247,52 @@ async def test_a_token_that_cannot_be_used_is_told_at_the_start(tmp_path: Path, 
             pass
 
 
-async def test_over_tls_the_broker_must_have_a_certificate_that_is_trusted(authority: Authority) -> None:
+@asynccontextmanager
+async def broker_with_tls(authority: Authority) -> AsyncIterator[str]:
+    """The URL of a broker's admin whose certificate this authority has signed."""
     files = authority.server()
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(files["certificate"], files["key"])
-    broker = FakeBroker()
     app = web.Application()
-    app.router.add_route("*", "/{rest:.*}", broker.answer)
+    app.router.add_route("*", "/{rest:.*}", FakeBroker().answer)
     server = TestServer(app, scheme="https")
     await server.start_server(ssl=context)
     try:
-        url = f"https://localhost:{server.port}"
+        yield f"https://localhost:{server.port}"
+    finally:
+        await server.close()
+
+
+async def test_over_tls_the_broker_must_have_a_certificate_that_is_trusted(authority: Authority) -> None:
+    async with broker_with_tls(authority) as url:
         async with front(url, ca=authority.certificate) as sluice:
             assert (await sluice.ask("GET", TENANTS))[0] == 200
         async with front(url) as sluice:
             status, reason = await sluice.reason("GET", TENANTS)
         assert (status, "admin_forward.ca names who has signed its certificate" in reason) == (502, True)
-    finally:
-        await server.close()
+
+
+async def test_an_authority_that_is_read_again_is_in_force_once_it_is_taken(
+    authority: Authority, tmp_path: Path
+) -> None:
+    file = tmp_path / "ca.pem"
+    file.write_bytes(Authority(tmp_path / "other", "other").certificate.read_bytes())
+    async with broker_with_tls(authority) as url, front(url, ca=file) as sluice:
+        assert sluice.admin.forwarder is not None
+        broker = sluice.admin.forwarder.broker
+        statuses, expiries = [(await sluice.ask("GET", TENANTS))[0]], [*broker.expiries()]
+        file.write_bytes(authority.certificate.read_bytes())
+        take = broker.read_again()
+        statuses.append((await sluice.ask("GET", TENANTS))[0])
+        take()
+        statuses.append((await sluice.ask("GET", TENANTS))[0])
+        expiries += broker.expiries()
+        file.write_text("broken")
+        with pytest.raises(ConfigError, match=r"admin_forward\.ca: .*: holds no certificate in PEM"):
+            broker.read_again()
+        statuses.append((await sluice.ask("GET", TENANTS))[0])
+    assert statuses == [502, 502, 200, 200]
+    assert [(each.key, each.subject) for each in expiries] == [
+        ("admin_forward.ca", "CN=other"),
+        ("admin_forward.ca", "CN=ca"),
+    ]
