@@ -235,9 +235,9 @@ CLIENT_PARTS = (SUBSCRIPTION, PRODUCER, ROLE, ADDRESS)
 About = Literal["publish", "dispatch", "subscribe"]
 """What a value is about: messages in one direction, or how often one consumer may subscribe."""
 ABOUTS: tuple[About, ...] = ("publish", "dispatch", "subscribe")
-NameForm = Literal["", "tenant", "namespace", "topic", "subscription", "name", "network"]
+NameForm = Literal["", "tenant", "namespace", "topic", "subscription", "name", "role", "network"]
 """How the name of a setting is written: not at all, as tenant (or `*`), `tenant/namespace`, full topic name without
-partition, `subscription@topic`, any name (or `*`), address or network."""
+partition, `subscription@topic`, any name (or `*`), a role (or `*`), address or network."""
 
 EACH = "*"
 """The name of a setting that is for all names without a value of their own."""
@@ -531,7 +531,7 @@ LEVELS = (
             SettingRecord(
                 word="role",
                 source="role",
-                form="name",
+                form="role",
                 named=(ROLE,),
                 file=("roles", NAME, "{}"),
                 section_meaning="NAME is what clients authenticated as, or * for each other",

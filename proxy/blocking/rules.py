@@ -25,6 +25,9 @@ MOST_REASON = 200
 """Most characters of a reason: clients get it in an error."""
 MOST_NAME = 1_000
 """Most characters of a name."""
+MOST_ROLE = 256
+"""Characters of a role; a longer one counts as none. Other names may be longer for the sake of subscriptions; a role is
+the subject of a token, and each connection keeps its own."""
 _MAPPED_BITS = 96
 """Bits of the prefix of IPv4 addresses within IPv6 (::ffff:0:0/96)."""
 
@@ -104,6 +107,28 @@ def read_key(kind: str, name: str, topic: str = "", namespace: str = "") -> Key:
     if key.within and not key.kind.is_narrowable:
         raise ValueError(f"a block of {key.kind} has no topic or namespace; leave it out")
     return key
+
+
+def key_to_block(kind: str, name: str, topic: str = "", namespace: str = "") -> Key:
+    """Return the key that an operator names to block it; `read_key` also reads what an earlier version let in.
+
+    Raises:
+        ValueError: With what is wrong and the remedy.
+    """
+    return read_key(kind, read_role(name) if kind == Kind.ROLE else name, topic, namespace)
+
+
+def read_role(name: str) -> str:
+    """Return the name, checked that a client can have it as its role.
+
+    Raises:
+        ValueError: If the name is empty, too long, or not one line.
+    """
+    if not name or len(name) > MOST_ROLE or not name.isprintable():
+        raise ValueError(
+            f"write the role in one line of 1 to {MOST_ROLE} characters: of a client whose role is longer it is unknown"
+        )
+    return name
 
 
 def read_reason(text: str) -> str:
@@ -265,7 +290,7 @@ class Block(BaseModel):
     @classmethod
     def _readable(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value is not None:
-            read_key(str(info.field_name), value)
+            key_to_block(str(info.field_name), value)
         return value
 
     @field_validator("reason")
@@ -288,8 +313,8 @@ class Block(BaseModel):
         if len(named) > 1 or not (named or self.topic):
             raise ValueError(f"write one of {', '.join(_KINDS)}, topic")
         if not named:
-            return read_key(Kind.TOPIC, self.topic or "", namespace=self.namespace or "")
-        return read_key(named[0], getattr(self, named[0]), self.topic or "", self.namespace or "")
+            return key_to_block(Kind.TOPIC, self.topic or "", namespace=self.namespace or "")
+        return key_to_block(named[0], getattr(self, named[0]), self.topic or "", self.namespace or "")
 
     def rule(self) -> Rule:
         """Return this entry as a rule of the file."""

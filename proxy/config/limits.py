@@ -27,6 +27,7 @@ from proxy.config.values import (
     NamespaceName,
     NetworkName,
     PerPeriod,
+    RoleName,
     Size,
     TenantName,
     WholeTopic,
@@ -143,6 +144,7 @@ _NAMES: Mapping[NameForm, Any] = {
     "namespace": NamespaceName,
     "topic": WholeTopic,
     "name": Name,
+    "role": RoleName,
     "network": NetworkName,
 }
 

@@ -184,6 +184,21 @@ class Config(_Section):
         with_tls = [each for each in listen if each.scheme == TLS]
         if value is None and with_tls:
             raise ValueError(f"{with_tls[0]} in listen needs a certificate: set tls.certificate and tls.key")
+        if value is not None and not with_tls:
+            raise ValueError(
+                f"no address in listen has TLS, so clients would be served without: write one as {TLS}://HOST:PORT, or "
+                "leave tls out"
+            )
+        return value
+
+    @field_validator("broker_tls")
+    @classmethod
+    def _reaches_with_tls(cls, value: BrokerTls, info: ValidationInfo) -> BrokerTls:
+        broker: tuple[Endpoint, ...] | None = info.data.get("broker")
+        if broker is not None and broker[0].scheme != TLS and value != BrokerTls():
+            raise ValueError(
+                f"{broker[0]} is reached without TLS: write broker as {TLS}://HOST:PORT, or leave broker_tls out"
+            )
         return value
 
     @field_validator("admin_forward")

@@ -196,8 +196,8 @@ _YAML_HEAD = """\
 ## Sluice's configuration: every key with its meaning, its type, and its default.
 ##
 ## As it stands this file changes nothing: all of it is commented out. Take away the first # of a key and of the
-## sections around it, or of all lines. A key without a default shows an example. `sluice check --config FILE` names
-## every mistake.
+## sections around it. A key without a default shows an example. Sections `tls` and `broker_tls` need addresses with
+## pulsar+ssl:// in `listen` and `broker`. `sluice check --config FILE` names every mistake.
 ##
 ## size in bytes   4096, 64KB, 10MB, 64KiB, 1GiB
 ## duration        500ms, 1s, 5min, 2h, 1d (plain numbers are seconds)

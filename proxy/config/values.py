@@ -15,7 +15,7 @@ from limiter.levels import IPV6_HOST
 from limiter.rates import NANOS_PER_SECOND
 from protocol.endpoint import LONGEST, Endpoint, EndpointError, EndpointForm
 from protocol.topic_name import is_entity, parse_topic
-from proxy.blocking.rules import MOST_NAME, read_network
+from proxy.blocking.rules import MOST_NAME, read_network, read_role
 from proxy.brokers.targets import BROKERS, PLAIN, TLS, WEB_SERVICES
 
 _MOST = 2**63 - 1
@@ -298,4 +298,5 @@ NetworkName = Annotated[str, BeforeValidator(network_name)]
 WholeTopic = Annotated[str, BeforeValidator(_whole_topic)]
 NamespaceName = Annotated[str, BeforeValidator(_namespace)]
 Name = Annotated[str, AfterValidator(_name)]
+RoleName = Annotated[str, AfterValidator(read_role)]
 ProxyId = Annotated[str, AfterValidator(_proxy_id)]

@@ -7,11 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from proxy.blocking.rules import MOST_ROLE
 from proxy.config.model import Config
-
-MOST_ROLE = 256
-"""Characters of a role; a longer one counts as none. Configured names may be longer (`MOST_NAME`) for the sake of
-subscriptions; a role is the subject of a token, and each connection keeps its own."""
 
 
 def is_role(name: object) -> bool:

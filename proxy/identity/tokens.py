@@ -21,7 +21,8 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_der_public_key, load_pem_public_key
 
-from proxy.identity.evidence import MOST_ROLE, Identity, is_role
+from proxy.blocking.rules import MOST_ROLE
+from proxy.identity.evidence import Identity, is_role
 
 MOST_TOKEN = 16 * 1024
 """Bytes of a token: those with the groups of a large directory have 8 KiB."""

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, TypeAdapter, ValidationError
 from limiter.levels import ABOUTS, About, NameForm, Setting
 from protocol.topic_name import parse_topic
 from proxy.config.sources import told
-from proxy.config.values import Name, NamespaceName, NetworkName, TenantName, WholeTopic
+from proxy.config.values import Name, NamespaceName, NetworkName, RoleName, TenantName, WholeTopic
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +103,7 @@ _FORMS: dict[NameForm, TypeAdapter[str]] = {
     "topic": TypeAdapter(Annotated[str, AfterValidator(_topic)]),
     "subscription": TypeAdapter(Annotated[str, AfterValidator(_subscription)]),
     "name": TypeAdapter(Name),
+    "role": TypeAdapter(RoleName),
     "network": TypeAdapter(NetworkName),
 }
 

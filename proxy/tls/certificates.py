@@ -86,7 +86,6 @@ class Certificates:
     def __init__(self, config: Config) -> None:
         self._tls = config.tls
         self._broker_tls = config.broker_tls if config.broker[0].scheme == TLS else None
-        self._unused = list(_unused(config))
         self._listener, self._broker = self._read()
 
     def listener(self) -> ssl.SSLContext:
@@ -105,13 +104,11 @@ class Certificates:
         return self._broker_tls.server_name or broker.host
 
     def warn(self) -> None:
-        """Warn of keys that others can read, and of sections that say nothing."""
+        """Warn of keys that others can read."""
         for key, section in (("tls.key", self._tls), ("broker_tls.key", self._broker_tls)):
             with suppress(OSError):  # it has just been there
                 if section is not None and section.key is not None:
                     warn_if_others_read(section.key, key)
-        for what in self._unused:
-            structlog.get_logger().warning("a section of the configuration says nothing", problem=what)
 
     def expiries(self) -> tuple[Expiry, ...]:
         """When the certificates in force expire, one for each file."""
@@ -148,13 +145,6 @@ class Certificates:
         if problems:
             raise ConfigError(problems)
         return listener, broker
-
-
-def _unused(config: Config) -> Iterator[str]:
-    if config.tls is not None and all(each.scheme != TLS for each in config.listen):
-        yield f"tls: no address in listen has TLS; write one as {TLS}://HOST:PORT"
-    if config.broker_tls != BrokerTls() and config.broker[0].scheme != TLS:
-        yield f"broker_tls: {config.broker[0]} is reached without TLS; write broker as {TLS}://HOST:PORT"
 
 
 SOON_S = 30 * 86_400

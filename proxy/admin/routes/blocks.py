@@ -10,7 +10,16 @@ from msgspec import Meta
 from proxy.admin.handlers import Text, asked, caller_of, described, explaining
 from proxy.blocking.blocklist import EndedByRule
 from proxy.blocking.kept import BlockDesk
-from proxy.blocking.rules import MOST_NAME, MOST_REASON, Kind, Rule, TooManyRulesError, read_key, read_reason
+from proxy.blocking.rules import (
+    MOST_NAME,
+    MOST_REASON,
+    Kind,
+    Rule,
+    TooManyRulesError,
+    key_to_block,
+    read_key,
+    read_reason,
+)
 
 _PATH = "/sluice/blocks"
 _KINDS = tuple(Kind)
@@ -107,7 +116,7 @@ class BlockRest:
         """Block; doing it again changes nothing but the reason."""
         try:
             body = msgspec.json.decode(await request.read(), type=Body)
-            key = read_key(body.kind, body.name, body.topic, body.namespace)
+            key = key_to_block(body.kind, body.name, body.topic, body.namespace)
             outcome = await self._desk.block(key, read_reason(body.reason), caller_of(request))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ValueError(f"the body is not a block: {error}") from None

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from protocol.topic_name import parse_topic
 from proxy.blocking import rules as rules_module
-from proxy.blocking.rules import Key, Kind, Rule, Rules, TooManyRulesError, read_key, read_reason
+from proxy.blocking.rules import Key, Kind, Rule, Rules, TooManyRulesError, key_to_block, read_key, read_reason
 
 ORDERS = parse_topic("persistent://acme/shop/orders-partition-3")
 SYSTEM = parse_topic("persistent://acme/shop/__change_events")
@@ -146,9 +146,11 @@ def test_pulsars_own_topics_are_never_blocked() -> None:
             ("user", "u"),
             "'user' cannot be blocked; write one of address, role, producer, consumer, subscription, topic",
         ),
-        (("role", ""), "write the role in one line of at most 1000 characters"),
-        (("role", "r" * 1001), "write the role in one line of at most 1000 characters"),
-        (("role", "two\nlines"), "write the role in one line of at most 1000 characters"),
+        (("role", ""), "write the role in one line of 1 to 256 characters"),
+        (("role", "r" * 257), "write the role in one line of 1 to 256 characters"),
+        (("role", "two\nlines"), "write the role in one line of 1 to 256 characters"),
+        (("producer", ""), "write the producer in one line of at most 1000 characters"),
+        (("producer", "r" * 1001), "write the producer in one line of at most 1000 characters"),
         (("topic", "persistent://x"), "is not a topic name"),
         (("producer", "p", "a/b/c", "a/b"), "narrowed by a topic or by a namespace, not by both"),
         (("producer", "p", "", "a"), "'a' is not a namespace; write tenant/namespace"),
@@ -160,7 +162,11 @@ def test_pulsars_own_topics_are_never_blocked() -> None:
 )
 def test_mistakes_are_told_with_the_remedy(arguments: tuple[str, ...], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
-        read_key(*arguments)
+        key_to_block(*arguments)
+
+
+def test_a_role_that_was_let_in_before_it_was_bounded_can_be_unblocked() -> None:
+    assert read_key("role", "r" * 257).name == "r" * 257
 
 
 @pytest.mark.parametrize("text", ["x" * 201, "two\nlines", "a\x00b"])

@@ -27,9 +27,14 @@ def test_as_it_stands_it_gives_the_defaults() -> None:
     assert load_config(PAGE, {}) == Config()
 
 
-def test_with_everything_taken_in_it_is_valid(tmp_path: Path) -> None:
+REACHED_BY_TLS = {"tls": {"listen": "pulsar+ssl://0.0.0.0:6651"}, "broker_tls": {"broker": "pulsar+ssl://broker:6651"}}
+"""What a section needs beside it."""
+
+
+def test_with_everything_taken_in_and_addresses_with_tls_it_is_valid(tmp_path: Path) -> None:
+    values = yaml.safe_load(_taken_in(commented_yaml()))
     path = tmp_path / "sluice.yaml"
-    path.write_text(_taken_in(commented_yaml()))
+    path.write_text(yaml.safe_dump(values | REACHED_BY_TLS["tls"] | REACHED_BY_TLS["broker_tls"]))
     assert load_config(path, {}).limits.topics
 
 
@@ -37,7 +42,7 @@ def test_with_everything_taken_in_it_is_valid(tmp_path: Path) -> None:
 def test_each_key_of_the_top_is_valid_alone(tmp_path: Path, key: str) -> None:
     values = yaml.safe_load(_taken_in(commented_yaml()))
     path = tmp_path / "sluice.yaml"
-    path.write_text(yaml.safe_dump({key: values[key]}))
+    path.write_text(yaml.safe_dump({key: values[key]} | REACHED_BY_TLS.get(key, {})))
     load_config(path, {})
 
 

@@ -119,7 +119,7 @@ def test_the_longest_names_that_can_be_set_come_back() -> None:
         Setting.TOPIC: topic,
         Setting.SUBSCRIPTION: f"{name}@{topic}",
         Setting.RESOURCE_GROUP: name,
-        Setting.ROLE: name,
+        Setting.ROLE: name[:256],
     }
     places = [read_target("dispatch", setting, longest) for setting, longest in names.items()]
     limit = {"messages": 5}

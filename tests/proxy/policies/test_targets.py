@@ -37,7 +37,7 @@ def test_names_have_one_form(setting: str, name: str, one_form: str) -> None:
         ("publish", "topic", "a://b", "is not a topic name"),
         ("dispatch", "subscription", "audit", "write subscription@"),
         ("publish", "role", "a\nb", "write it in one line of at most 4200"),
-        ("publish", "role", "a" * 1001, "write a name in one line of 1 to 1000"),
+        ("publish", "role", "a" * 257, "write the role in one line of 1 to 256"),
         ("publish", "address", "10.1.2.3/8", "has host bits set"),
         ("publish", "address", "2001:db8::1", "write 2001:db8::/64"),
     ],
