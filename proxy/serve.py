@@ -20,7 +20,7 @@ from proxy.admin.auth import Authenticator
 from proxy.admin.forwarding.forwarder import Forwarder
 from proxy.admin.listener import Connections, Listener, RequestLimits
 from proxy.admin.metrics import SluiceCollector
-from proxy.admin.rejections import RejectionLog
+from proxy.admin.refusals import RefusalLog
 from proxy.admin.routes.status import Run
 from proxy.blocking.kept import BlockDesk, KeptBlocks
 from proxy.change_log import ChangeLog, FileSays, Told, difference
@@ -85,7 +85,7 @@ class Proxy:
         """Without its limits, which the service keeps."""
         self._source = source
         counters = Counters()
-        self._refused = RejectionLog(counters.admin_refused, time.monotonic_ns)
+        self._refused = RefusalLog(counters.admin_refused, time.monotonic_ns)
         self.authenticator = Authenticator(config.admin_access, self._refused, config.admin.host)
         self._forwarder = Forwarder.of(config, counters, self._refused)
         self.access = _open_access_log(config)
@@ -262,7 +262,7 @@ def check_files(config: Config) -> None:
         ConfigError: If a file of tokens, certificates or keys cannot be used.
         StartError: If the policy store or the access log's folder cannot be used.
     """
-    refused = RejectionLog(Counters().admin_refused, time.monotonic_ns)
+    refused = RefusalLog(Counters().admin_refused, time.monotonic_ns)
     authenticator = Authenticator(config.admin_access, refused, config.admin.host)
     verifier_of(config)
     certificates = Certificates(config)

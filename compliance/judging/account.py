@@ -40,6 +40,7 @@ from compliance.judging.lines import (
     OWED_WINDOW_S,
     REPORT_S,
     ROUNDING,
+    SAME_WAIT_S,
     Line,
     RunNotes,
     Step,
@@ -49,7 +50,6 @@ from compliance.judging.lines import (
 )
 from compliance.schema import OBSERVED, REJECTING
 
-_SAME_WAIT_S = 0.002
 _DECISION_S = 0.02
 
 
@@ -277,7 +277,7 @@ class LimiterAccount:
             if not found and self._notes.is_contradicted(line):
                 said = "steps of the clock that lines around it show are not those that heartbeats tell of"
                 self._doubt("clock", said, (line,))
-            if line.beyond_s > _SAME_WAIT_S:
+            if line.beyond_s > SAME_WAIT_S:
                 waited_s = line.duration_s + line.beyond_s
                 self._doubt(
                     "waits", f"somebody waited {waited_s:.3f} s in a line that lasts {line.duration_s:.3f} s", (line,)
@@ -406,7 +406,7 @@ class LimiterAccount:
         named = max(one.named_wait_s for one in streams)
         # A wait may begin with the very end of a line, but then it goes on in the next one.
         # Where a worker's stream is within a limit that refuses, each message waits for the supervisor's decision.
-        same_s = _DECISION_S if any(line.mode == REJECTING for line in lines) else _SAME_WAIT_S
+        same_s = _DECISION_S if any(line.mode == REJECTING for line in lines) else SAME_WAIT_S
         is_named, self._is_named = self._is_named, waited_s <= 0 and named > same_s
         theirs = alone if alone > waited_s + same_s else named if is_named and self._is_named else 0.0
         if theirs <= waited_s + same_s:

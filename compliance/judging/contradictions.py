@@ -12,7 +12,7 @@ from pyspark.sql.window import WindowSpec
 
 from compliance.figures.rates import scoped
 from compliance.judging.judge import held_ms, is_exempt, under_limits
-from compliance.judging.lines import BUCKETS
+from compliance.judging.lines import BUCKETS, SAME_WAIT_S
 from compliance.schema import BOOT, LIMITER, rfc3339
 from limiter import levels as limiting
 
@@ -47,8 +47,8 @@ def unbalanced(intervals: DataFrame, limits: DataFrame, torn: Collection[tuple[s
     is_unbalanced = (F.col("over_messages") != 0) | (F.col("over_bytes") != 0)
     # A proxy whose lines have `limit_levels` tells since when something is held.
     is_silent = F.col("limit_levels").isNotNull() & (F.col("held_messages") > 0) & F.col("held_since").isNull()
-    is_denied = F.col("waited_ms") > F.col("throttled_ms") + _SAME_WAIT_MS
-    is_beyond = F.col("beyond_ms") > _SAME_WAIT_MS
+    is_denied = F.col("waited_ms") > F.col("throttled_ms") + SAME_WAIT_S * 1000
+    is_beyond = F.col("beyond_ms") > SAME_WAIT_S * 1000
     broken = lines.where(is_unbalanced | is_silent | is_beyond | is_denied)
     for proxy_id, boot_id in torn:
         broken = broken.where((F.col("proxy_id") != proxy_id) | (F.col("boot_id") != boot_id))
@@ -68,7 +68,6 @@ def unbalanced(intervals: DataFrame, limits: DataFrame, torn: Collection[tuple[s
     return _doubts_of("stream", what, broken, limits)
 
 
-_SAME_WAIT_MS = 2.0
 _DECISION_MS = 250.0
 """For how long an entry of a worker may be under way to the supervisor and back on a busy machine, held by no limit."""
 

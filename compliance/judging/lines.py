@@ -29,6 +29,8 @@ BEHIND_CHANGE_S = 1.0
 """Seconds after a change of limits in which workers may tell what they let pass before they heard of it."""
 REPORT_S = 0.1
 """Seconds between two reports of a worker on what it passed of its lent tokens."""
+SAME_WAIT_S = 0.002
+"""Seconds by which two accounts of one wait may differ."""
 CONTIGUOUS_S = 2e-6
 """Seconds between two lines that count as no time: what is cut off below a microsecond."""
 ROUNDING = 1e-6

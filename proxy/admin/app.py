@@ -17,7 +17,7 @@ from proxy.admin.forwarding.paths import PREFIXES
 from proxy.admin.handlers import TEXT, described
 from proxy.admin.listener import RequestLimits
 from proxy.admin.openapi import OpenApiRest
-from proxy.admin.rejections import refusal
+from proxy.admin.refusals import refusal
 from proxy.admin.routes.blocks import BlockRest
 from proxy.admin.routes.explain import ExplainRest
 from proxy.admin.routes.limits import LimitsRest

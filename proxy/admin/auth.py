@@ -8,7 +8,6 @@ Web pages that somebody has open in a browser on this machine reach loopback, to
 
 import hashlib
 import hmac
-import re
 import ssl
 import stat
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
@@ -16,14 +15,15 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Literal, get_args
-from urllib.parse import urlsplit
 
 import yaml
 from aiohttp import web
 
+from protocol.endpoint import Endpoint, EndpointError
 from protocol.topic_name import is_entity
-from proxy.admin.rejections import CallerRefusedError, Rejection, RejectionLog, refusal
+from proxy.admin.refusals import CallerRefusedError, RefusalCause, RefusalLog, refusal
 from proxy.admin.tenants import why_outside
+from proxy.brokers.targets import WEB_SERVICES
 from proxy.config.model import ConfigError
 from proxy.config.sections import AdminAccess
 from proxy.config.sources import parse_yaml
@@ -35,7 +35,6 @@ READING = frozenset({"GET", "HEAD"})
 _OWN_SITE = frozenset({"same-origin", "none"})
 """`none`: the user's own doing, not a page's."""
 _LOOPBACK = "localhost"
-_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9A-Za-z._-]+))(?::[0-9]*)?")
 _LONGEST = 200
 """Characters of a header that are shown."""
 
@@ -65,11 +64,12 @@ class BrowserGuard:
     def _check_name(self, host: str) -> None:
         if self._names is None:
             return
-        name = _name_in(host)
+        endpoint = _endpoint(host)
+        name = endpoint.host.lower() if endpoint else ""
         if name not in self._names and not _is_address(name):
             raise CallerRefusedError(
                 403,
-                Rejection.HOST,
+                RefusalCause.HOST,
                 f"Host: {host[:_LONGEST]!r}: without tokens this address answers to IP addresses, localhost and the "
                 "names in admin_access.hosts only; add this one there if it is yours",
             )
@@ -79,12 +79,12 @@ def _check_site(request: web.Request, hosts: Collection[str]) -> None:
     """As browsers of 2020 and later tell it, else by the page's address."""
     sites, origins = (request.headers.getall(header, []) for header in ("Sec-Fetch-Site", "Origin"))
     said = sites or origins
-    is_own = all(site in _OWN_SITE for site in sites) if sites else all(_authority(one) in hosts for one in origins)
+    is_own = all(site in _OWN_SITE for site in sites) if sites else all(_is_ours(one, hosts) for one in origins)
     if not is_own:
         header = "Sec-Fetch-Site" if sites else "Origin"
         raise CallerRefusedError(
             403,
-            Rejection.CROSS_SITE,
+            RefusalCause.CROSS_SITE,
             f"{header}: {said[0][:_LONGEST]!r}: a browser sends this for a page of another site, which may not change "
             "anything here",
         )
@@ -93,20 +93,23 @@ def _check_site(request: web.Request, hosts: Collection[str]) -> None:
 def _in_target(request: web.Request) -> tuple[str, ...]:
     """Host and port of `GET http://HOST:PORT/path`, which counts in place of `Host`."""
     target = request.raw_path
-    return () if target.startswith("/") else (_authority(target) or "",)
+    if target.startswith("/"):
+        return ()
+    endpoint = _endpoint(target)
+    return (endpoint.address if endpoint else "",)
 
 
-def _name_in(host: str) -> str:
-    """Without port and brackets; empty if it is no host at all."""
-    match = _HOST.fullmatch(host)
-    return (match[1] or match[2]).lower() if match else ""
+def _is_ours(origin: str, hosts: Collection[str]) -> bool:
+    """Whether a page is of an address by which this one is asked; one of `null` is nobody's."""
+    page = _endpoint(origin) if "://" in origin else None
+    return page is not None and any(_endpoint(f"{page.scheme}://{host}") == page for host in hosts)
 
 
-def _authority(origin: str) -> str | None:
-    """Host and port of a URL; None for `null`, which is nobody's."""
+def _endpoint(url: str) -> Endpoint | None:
+    """The endpoint of a URL or of a `Host`; None if it is neither."""
     try:
-        return urlsplit(origin).netloc or None
-    except ValueError:
+        return WEB_SERVICES.split(url)[0] if "://" in url else WEB_SERVICES.parse(url)
+    except EndpointError:
         return None
 
 
@@ -304,7 +307,7 @@ class Authenticator:
         ConfigError: If a file cannot be used, with file and key.
     """
 
-    def __init__(self, access: AdminAccess, refused: RejectionLog, name: str = "localhost") -> None:
+    def __init__(self, access: AdminAccess, refused: RefusalLog, name: str = "localhost") -> None:
         self._access = access
         self._refused = refused
         self._context, self._tokens = _keys(access)
@@ -369,22 +372,22 @@ class Authenticator:
         access: Access = "read" if any(each == "read" for _, each in keys) else "write"
         if access == "read" and request.method not in READING:
             raise CallerRefusedError(
-                403, Rejection.READ_ONLY, f"{name} may only read: {request.method} needs write access"
+                403, RefusalCause.READ_ONLY, f"{name} may only read: {request.method} needs write access"
             )
         outside = None if tenants is None else why_outside(request, tenants)
         if outside is not None:
-            raise CallerRefusedError(403, Rejection.TENANT, outside)
+            raise CallerRefusedError(403, RefusalCause.TENANT, outside)
         return Caller(name, address, access, tenants)
 
     def _by_certificate(self, certificate: Mapping[str, Any] | None) -> tuple[str, Access]:
         if not certificate:
             raise CallerRefusedError(
-                401, Rejection.MISSING, "a client certificate is needed here (admin_access.tls.client_ca)"
+                401, RefusalCause.MISSING, "a client certificate is needed here (admin_access.tls.client_ca)"
             )
         name = common_name(certificate)
         if name is None:
             raise CallerRefusedError(
-                401, Rejection.WRONG, "the client certificate must have one common name (CN) in its subject"
+                401, RefusalCause.WRONG, "the client certificate must have one common name (CN) in its subject"
             )
         may_write = name not in self._read_only if self._write is None else name in self._write
         return name, "write" if may_write else "read"
@@ -400,11 +403,11 @@ def _keys(access: AdminAccess) -> tuple[LoadedContext | None, Tokens | None]:
 def _by_token(request: web.Request, tokens: Tokens) -> Holder:
     said = request.headers.getall("Authorization", [])
     if not said:
-        raise CallerRefusedError(401, Rejection.MISSING, "a token is needed here: Authorization: Bearer TOKEN")
+        raise CallerRefusedError(401, RefusalCause.MISSING, "a token is needed here: Authorization: Bearer TOKEN")
     scheme, _, token = said[0].partition(" ")
     if len(said) > 1 or scheme.lower() != "bearer":
-        raise CallerRefusedError(401, Rejection.WRONG, "write one header Authorization: Bearer TOKEN")
+        raise CallerRefusedError(401, RefusalCause.WRONG, "write one header Authorization: Bearer TOKEN")
     holder = tokens.find(token.strip())
     if holder is None:
-        raise CallerRefusedError(401, Rejection.WRONG, "this token is not known here")
+        raise CallerRefusedError(401, RefusalCause.WRONG, "this token is not known here")
     return holder

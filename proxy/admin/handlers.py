@@ -14,7 +14,7 @@ import msgspec
 from aiohttp import web
 
 from proxy.admin.auth import CALLER
-from proxy.admin.rejections import refusal
+from proxy.admin.refusals import refusal
 from proxy.policies.bodies import BodyError
 from proxy.policies.keys import Principal
 from proxy.policies.store import StoreError

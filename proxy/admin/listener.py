@@ -19,7 +19,7 @@ from limiter.admission import Buckets, KeyedBuckets
 from limiter.levels import counted_as
 from limiter.rates import NANOS_PER_SECOND, Rate
 from protocol.endpoint import Endpoint
-from proxy.admin.rejections import Rejection, RejectionLog, refusal
+from proxy.admin.refusals import RefusalCause, RefusalLog, refusal
 from proxy.config.sections import AdminAccess
 from proxy.observe.operator_log import admin_logger
 from proxy.runtime import Tasks
@@ -41,7 +41,7 @@ class Connections:
         refused: Counts and logs the connections that are ended.
     """
 
-    def __init__(self, most: int, patience_s: float, refused: RejectionLog) -> None:
+    def __init__(self, most: int, patience_s: float, refused: RefusalLog) -> None:
         self.patience_s = patience_s
         self._most = most
         self._refused = refused
@@ -58,7 +58,7 @@ class Connections:
             ended = next(iter(self._waiting), None)
             self.end(
                 ended or new,
-                Rejection.CONNECTIONS,
+                RefusalCause.CONNECTIONS,
                 f"at most {self._most} at once (admin_access.max_connections)",
             )
             if ended is None:
@@ -66,7 +66,7 @@ class Connections:
         self._waiting[new] = None
         return True
 
-    def end(self, connection: "AdminConnection", why: Rejection, detail: str) -> None:
+    def end(self, connection: "AdminConnection", why: RefusalCause, detail: str) -> None:
         """End a connection at once, and count it as refused."""
         self._refused.count(why, detail, connection.address)
         connection.abort()
@@ -123,7 +123,7 @@ class AdminConnection(asyncio.Protocol):
         try:
             await loop.connect_accepted_socket(lambda: self, self._socket, ssl=context, ssl_handshake_timeout=patience)
         except ssl.SSLError as error:
-            self._end(Rejection.TLS, str(error))
+            self._end(RefusalCause.TLS, str(error))
         except ConnectionAbortedError:
             self._too_late()
         except OSError:
@@ -213,9 +213,9 @@ class AdminConnection(asyncio.Protocol):
         if self._is_idle:
             self.abort()
         else:
-            self._end(Rejection.TIME, f"no request within {self._all.patience_s:g} s (admin_access.request_timeout)")
+            self._end(RefusalCause.TIME, f"no request within {self._all.patience_s:g} s (admin_access.request_timeout)")
 
-    def _end(self, why: Rejection, detail: str) -> None:
+    def _end(self, why: RefusalCause, detail: str) -> None:
         if not self._is_over:
             self._all.end(self, why, detail)
 
@@ -324,7 +324,7 @@ WHOLE_SETS = "/sluice/policies"
 """Where 100,000 topics come in one body."""
 RETRY_WHOLE_SET_S = 5
 
-_STATUSES = {Rejection.TIME: 408, Rejection.SIZE: 413, Rejection.BUSY: 503}
+_STATUSES = {RefusalCause.TIME: 408, RefusalCause.SIZE: 413, RefusalCause.BUSY: 503}
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -339,7 +339,7 @@ class RequestLimits:
         clock: Monotonic nanoseconds.
     """
 
-    def __init__(self, access: AdminAccess, refused: RejectionLog, clock: Callable[[], int]) -> None:
+    def __init__(self, access: AdminAccess, refused: RefusalLog, clock: Callable[[], int]) -> None:
         tokens, period_ns = access.rate
         self._callers = KeyedBuckets(Rate(tokens, period_ns, access.burst), Buckets(MOST_CALLERS))
         self._said = f"at most {tokens} per {period_ns / NANOS_PER_SECOND:g} s (admin_access.rate)"
@@ -366,7 +366,7 @@ class RequestLimits:
         if self._callers.admits(key, now):
             self._callers.take(key, now)
             return await handler(request)
-        self._refused.count(Rejection.RATE, self._said, caller)
+        self._refused.count(RefusalCause.RATE, self._said, caller)
         answer = refusal(429, f"too many requests from {caller}: {self._said}")
         answer.headers["Retry-After"] = str(self._retry_after_s)
         return answer
@@ -389,9 +389,11 @@ class RequestLimits:
             async with asyncio.timeout_at(due):
                 await request.read()
         except TimeoutError:
-            return self._refuse(request, Rejection.TIME, f"no request within {self._patience_s:g} s", "request_timeout")
+            return self._refuse(
+                request, RefusalCause.TIME, f"no request within {self._patience_s:g} s", "request_timeout"
+            )
         except web.HTTPRequestEntityTooLarge:
-            return self._refuse(request, Rejection.SIZE, f"a body of more than {request.client_max_size} bytes", key)
+            return self._refuse(request, RefusalCause.SIZE, f"a body of more than {request.client_max_size} bytes", key)
         if connection:
             connection.request_is_there()
         return await handler(request)
@@ -403,11 +405,13 @@ class RequestLimits:
         return length is None or length > self.most_bytes or "Content-Encoding" in request.headers
 
     def _refuse_second(self, request: web.Request) -> web.Response:
-        answer = self._refuse(request, Rejection.BUSY, "another large policy set is being read or applied; try again")
+        answer = self._refuse(
+            request, RefusalCause.BUSY, "another large policy set is being read or applied; try again"
+        )
         answer.headers["Retry-After"] = str(RETRY_WHOLE_SET_S)
         return answer
 
-    def _refuse(self, request: web.Request, why: Rejection, what: str, key: str | None = None) -> web.Response:
+    def _refuse(self, request: web.Request, why: RefusalCause, what: str, key: str | None = None) -> web.Response:
         reason = f"{what} (admin_access.{key})" if key else what
         self._refused.count(why, reason, request.remote or "?")
         answer = refusal(_STATUSES[why], f"{request.method} {request.path}: {reason}")

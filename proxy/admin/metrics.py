@@ -9,7 +9,7 @@ from prometheus_client.registry import Collector
 
 from limiter.limiter import Stream
 from proxy.admin.forwarding.broker import ForwardOutcome
-from proxy.admin.rejections import Rejection
+from proxy.admin.refusals import RefusalCause
 from proxy.admission_control import What
 from proxy.blocking.rules import Kind
 from proxy.near_engine import NearEngine
@@ -295,7 +295,7 @@ def _admin_refused(counters: Counters) -> Metric:
         "sluice_admin_refused",
         "Requests and connections that the admin address refused",
         ("kind",),
-        {why.value: counters.admin_refused[why.value] for why in Rejection},
+        {why.value: counters.admin_refused[why.value] for why in RefusalCause},
     )
 
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from proxy.admin.auth import ALWAYS_OPEN
 from proxy.admin.handlers import JSON, NOTHING, Content, Described, Key, described, description_of
-from proxy.admin.rejections import Refusal
+from proxy.admin.refusals import Refusal
 from proxy.admin.routes.pulsar import PATH_NAMES
 
 _REF = "#/components/schemas/{}"

@@ -15,7 +15,7 @@ from proxy.admin.auth import Authenticator
 from proxy.admin.forwarding.forwarder import Forwarder
 from proxy.admin.listener import RequestLimits
 from proxy.admin.metrics import SluiceCollector
-from proxy.admin.rejections import RejectionLog
+from proxy.admin.refusals import RefusalLog
 from proxy.admin.routes.status import Run
 from proxy.blocking.kept import BlockDesk, KeptBlocks
 from proxy.config.model import Config, ConfigError
@@ -53,7 +53,7 @@ class Admin:
         access = AccessLog(Writer("p", "boot"), None)
         metrics.register(SluiceCollector(self.engine, NamespaceTotals(), access, lambda: None))
         self.clock = ManualClock()
-        self.refused = RejectionLog(self.engine.counters.admin_refused, self.clock)
+        self.refused = RefusalLog(self.engine.counters.admin_refused, self.clock)
         self.authenticator = Authenticator(config.admin_access, self.refused, config.admin.host)
         guards = Guards(RequestLimits(config.admin_access, self.refused, self.clock), self.authenticator)
         self.problems: list[str] = []

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from limiter.policies import Policies
 from proxy.admin.listener import Connections, Listener
-from proxy.admin.rejections import RejectionLog
+from proxy.admin.refusals import RefusalLog
 from proxy.blocking.blocklist import Blocklist
 from proxy.blocking.kept import KeptBlocks
 from proxy.blocking.rules import Rule
@@ -118,7 +118,7 @@ class LiveAdmin:
 
     async def _start(self) -> str:
         self.admin = Admin(**self.settings, policies={"store": self._store_path})
-        refused = RejectionLog(Counter(), ManualClock())
+        refused = RefusalLog(Counter(), ManualClock())
         self._listener = Listener(self.admin.app, Connections(100, 30, refused))
         return await self._listener.start(web_at("127.0.0.1:0"))
 

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from adminrest.client import trusting
 from proxy.admin.auth import Authenticator
-from proxy.admin.rejections import RejectionLog
+from proxy.admin.refusals import RefusalLog
 from proxy.config.model import Config, ConfigError
 from proxy.config.sections import AdminAccess
 from proxy.tls.certificates import Certificates, Expiry, ExpiryLog
@@ -37,7 +37,7 @@ def of_brokers(files: Files) -> Certificates:
 
 
 def of_admin(files: Files) -> Authenticator:
-    return Authenticator(AdminAccess.model_validate({"tls": files}), RejectionLog(Counter(), lambda: 0))
+    return Authenticator(AdminAccess.model_validate({"tls": files}), RefusalLog(Counter(), lambda: 0))
 
 
 SECTIONS: Mapping[str, tuple[Any, str]] = {

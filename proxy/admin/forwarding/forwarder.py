@@ -39,7 +39,7 @@ from proxy.admin.forwarding.paths import (
     why_not,
 )
 from proxy.admin.listener import connection_of
-from proxy.admin.rejections import Rejection, RejectionLog, refusal
+from proxy.admin.refusals import RefusalCause, RefusalLog, refusal
 from proxy.admin.tenants import why_not_at_broker
 from proxy.config.model import Config
 from proxy.observe.counters import Counters
@@ -159,7 +159,7 @@ def _abort(request: web.Request) -> None:
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _LONGEST_PATH = 1000
 """Most characters of a path in a line of the log."""
-_WHY = {408: Rejection.TIME, 413: Rejection.SIZE}
+_WHY = {408: RefusalCause.TIME, 413: RefusalCause.SIZE}
 
 
 class Forwarder:
@@ -177,7 +177,7 @@ class Forwarder:
         broker: The client of the broker's admin.
     """
 
-    def __init__(self, config: Config, counters: Counters, refused: RejectionLog) -> None:
+    def __init__(self, config: Config, counters: Counters, refused: RefusalLog) -> None:
         self._section = config.admin_forward
         self._patience_s = config.admin_access.request_timeout
         self.broker = BrokerAdmin(config)
@@ -187,7 +187,7 @@ class Forwarder:
         self._name = f"1.1 sluice-{uuid.uuid4().hex}"
 
     @classmethod
-    def of(cls, config: Config, counters: Counters, refused: RejectionLog) -> Self | None:
+    def of(cls, config: Config, counters: Counters, refused: RefusalLog) -> Self | None:
         """Return a forwarder; None if nothing is to be forwarded."""
         return cls(config, counters, refused) if config.admin_forward.url else None
 
@@ -288,7 +288,7 @@ class Forwarder:
         caller, wrong = request[CALLER], why_not(request.raw_path)
         outside = None if caller.tenants is None else why_not_at_broker(request, caller.tenants)
         if outside is not None:
-            self._refused.count(Rejection.TENANT, outside, caller.address)
+            self._refused.count(RefusalCause.TENANT, outside, caller.address)
             return _refusal(request, 403, outside)
         if wrong is None and await is_served_decoded(request):
             wrong = "decoded it is a path that Sluice serves: write that one"
@@ -297,7 +297,11 @@ class Forwarder:
         if request.method not in READING or not changes_something(request):
             return None  # the authenticator has looked at its method
         why = (
-            Rejection.READ_ONLY if caller.access == "read" else Rejection.CROSS_SITE if is_of_a_page(request) else None
+            RefusalCause.READ_ONLY
+            if caller.access == "read"
+            else RefusalCause.CROSS_SITE
+            if is_of_a_page(request)
+            else None
         )
         if why is not None:
             reason = "this GET changes something at the broker: it takes write access, and no web page may send it"

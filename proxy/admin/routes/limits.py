@@ -10,7 +10,7 @@ from aiohttp import web
 from limiter.levels import ABOUTS, About, Setting
 from limiter.policies import Value
 from proxy.admin.handlers import Number, Query, Text, asked, caller_of, described, explaining, json_text
-from proxy.admin.rejections import refusal
+from proxy.admin.refusals import refusal
 from proxy.config.limits import DispatchLimit, RateLimit, TopicDispatchLimit
 from proxy.policies.bodies import BodyError, Section, SubscribeLimit, section_of
 from proxy.policies.keys import LONGEST, PolicyTarget, read_about, read_setting, read_target

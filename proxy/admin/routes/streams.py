@@ -16,7 +16,7 @@ from limiter.limiter import Limiter, Shadow, Stream
 from limiter.rates import Direction, Mode, Rate
 from protocol.topic_name import parse_topic
 from proxy.admin.handlers import Either, Number, Query, Text, asked, described, explaining
-from proxy.admin.rejections import refusal
+from proxy.admin.refusals import refusal
 from proxy.near_engine import NearEngine
 from proxy.observe.connection import Connection
 from proxy.observe.log_lines import per_second, published_per_second, withholding

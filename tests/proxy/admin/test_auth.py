@@ -10,7 +10,7 @@ from aiohttp import web
 from structlog.testing import capture_logs
 
 from proxy.admin.auth import CALLER, Authenticator, Caller
-from proxy.admin.rejections import CallerRefusedError, Rejection, RejectionLog
+from proxy.admin.refusals import CallerRefusedError, RefusalCause, RefusalLog
 from proxy.config.model import ConfigError
 from proxy.config.sections import AdminAccess
 from tests.proxy.admin_client import Admin
@@ -35,7 +35,7 @@ def tokens(tmp_path: Path) -> Path:
 def make_doors(authority: Authority):
     def make(**more: Any) -> Authenticator:
         tls = {**authority.server(), "client_ca": authority.certificate, **more}
-        return Authenticator(AdminAccess.model_validate({"tls": tls}), RejectionLog(Counter(), lambda: 0))
+        return Authenticator(AdminAccess.model_validate({"tls": tls}), RefusalLog(Counter(), lambda: 0))
 
     return make
 
@@ -197,7 +197,7 @@ def test_a_broken_file_leaves_tokens_and_certificates_as_they_were(
     for key, path in own.items():
         path.write_bytes(good[key])
     access = AdminAccess.model_validate({"tokens": tokens, "tls": own})
-    authenticator = Authenticator(access, RejectionLog(Counter(), lambda: 0))
+    authenticator = Authenticator(access, RefusalLog(Counter(), lambda: 0))
     context = authenticator.context()
     own["key"].write_text("broken")
     rewrite(tokens, "another-012345678")
@@ -223,12 +223,12 @@ def test_new_certificates_are_for_new_connections(make_doors) -> None:
 @pytest.mark.parametrize(
     ("certificate", "refused"),
     [
-        (None, Rejection.MISSING),
-        ({}, Rejection.MISSING),
-        ({"subject": ((("organizationName", "acme"),),)}, Rejection.WRONG),
+        (None, RefusalCause.MISSING),
+        ({}, RefusalCause.MISSING),
+        ({"subject": ((("organizationName", "acme"),),)}, RefusalCause.WRONG),
     ],
 )
-def test_a_certificate_has_to_name_its_caller(make_doors, certificate: Any, refused: Rejection) -> None:
+def test_a_certificate_has_to_name_its_caller(make_doors, certificate: Any, refused: RefusalCause) -> None:
     authenticator: Authenticator = make_doors()
     with pytest.raises(CallerRefusedError) as error:
         authenticator._by_certificate(certificate)

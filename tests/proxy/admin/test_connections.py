@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from proxy.admin.listener import AdminConnection, Connections
-from proxy.admin.rejections import RejectionLog
+from proxy.admin.refusals import RefusalLog
 from tests.manual_clock import ManualClock
 from tests.proxy.fake_transport import FakeTransport
 from tests.proxy.manual_loop import ManualLoop
@@ -82,7 +82,7 @@ class Room:
     def __init__(self, most: int) -> None:
         self.loop = ManualLoop(ManualClock())
         self.counts: Counter[str] = Counter()
-        self.all = Connections(most, PATIENCE_S, RejectionLog(self.counts, self.loop.clock))
+        self.all = Connections(most, PATIENCE_S, RefusalLog(self.counts, self.loop.clock))
         self.loop.connect_accepted_socket = self._connect  # type: ignore[assignment]
 
     async def _connect(self, factory: Any, sock: Any, *, ssl: Any, ssl_handshake_timeout: float | None) -> None:

@@ -13,7 +13,7 @@ import uvloop
 from aiohttp import web
 
 from proxy.admin.listener import Connections, Listener
-from proxy.admin.rejections import RejectionLog
+from proxy.admin.refusals import RefusalLog
 from tests.manual_clock import ManualClock
 from tests.proxy.certificates import Authority
 from tests.proxy.endpoints import web_at
@@ -29,7 +29,7 @@ class Served:
         self.counts: Counter[str] = Counter()
         app = web.Application()
         app.add_routes([web.get("/name", _name)])
-        self.connections = Connections(most, patience_s, RejectionLog(self.counts, ManualClock()))
+        self.connections = Connections(most, patience_s, RefusalLog(self.counts, ManualClock()))
         self.listener = Listener(app, self.connections, lambda: context)
         self.address = ""
 

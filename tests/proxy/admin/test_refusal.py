@@ -2,7 +2,7 @@
 
 import json
 
-from proxy.admin.rejections import refusal
+from proxy.admin.refusals import refusal
 
 
 def test_it_has_the_form_that_pulsars_tools_read() -> None:

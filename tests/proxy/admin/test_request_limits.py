@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from structlog.testing import capture_logs
 
 from proxy.admin.listener import Connections, Listener, RequestLimits
-from proxy.admin.rejections import RejectionLog
+from proxy.admin.refusals import RefusalLog
 from proxy.config.sections import AdminAccess
 from tests.proxy.admin_client import Admin
 from tests.proxy.endpoints import web_at
@@ -24,7 +24,7 @@ BLOCKS = "/sluice/blocks"
 
 
 def request_bounds(**access: Any) -> RequestLimits:
-    return RequestLimits(AdminAccess.model_validate(access), RejectionLog(Counter(), lambda: 0), lambda: 0)
+    return RequestLimits(AdminAccess.model_validate(access), RefusalLog(Counter(), lambda: 0), lambda: 0)
 
 
 async def statuses(admin: Admin, number: int, path: str = "/healthz") -> list[int]:
@@ -118,7 +118,7 @@ async def test_a_whole_policy_set_has_a_bound_of_its_own(make_admin, *, packed: 
 async def test_of_two_large_sets_at_once_the_second_is_to_come_again_and_small_ones_pass() -> None:
     counts: Counter[str] = Counter()
     access = AdminAccess.model_validate({"max_body": 100})
-    bounds = RequestLimits(access, RejectionLog(counts, lambda: 0), lambda: 0)
+    bounds = RequestLimits(access, RefusalLog(counts, lambda: 0), lambda: 0)
     begun, end = asyncio.Event(), asyncio.Event()
 
     async def apply(request: web.Request) -> web.Response:
@@ -189,7 +189,7 @@ def test_when_to_come_again_is_said_in_whole_seconds(rate: str, seconds: int) ->
 
 async def test_the_time_runs_for_the_client_only_and_an_idle_connection_is_nobodys_fault() -> None:
     counts: Counter[str] = Counter()
-    refused = RejectionLog(counts, lambda: 0)
+    refused = RefusalLog(counts, lambda: 0)
     bounds = RequestLimits(AdminAccess.model_validate({"request_timeout": "30s"}), refused, lambda: 0)
 
     async def takes_longer(_request: web.Request) -> web.Response:

@@ -275,7 +275,7 @@ def test_a_certificate_that_the_listener_verified_names_the_role(make: Make, tmp
     own.cert_chain_pems[0].write_to_path(names["certificate"])
     own.private_key_pem.write_to_path(names["key"])
     ca.cert_pem.write_to_path(names["client_ca"])
-    world = make(tls=True, settings={"tls": names})
+    world = make(tls=True, settings={"tls": names, "listen": ["pulsar://127.0.0.1:0", "pulsar+ssl://127.0.0.1:0"]})
     client = world.client()
     world.sessions[0].connection.certificate_name = "billing"
     client >> connect(auth_method_name="tls", auth_data=b"")

@@ -1,4 +1,4 @@
-"""Rejections of the admin address: the error that the caller gets, counted for /metrics, and logged once in a while."""
+"""Refusals of the admin address: the error that the caller gets, counted for /metrics, and logged once in a while."""
 
 import json
 from collections import Counter
@@ -24,7 +24,7 @@ def refusal(status: int, reason: str) -> web.Response:
     return web.Response(status=status, text=text, content_type="application/json")
 
 
-class Rejection(StrEnum):
+class RefusalCause(StrEnum):
     """The cause of a refusal."""
 
     MISSING = "missing"
@@ -58,13 +58,13 @@ class CallerRefusedError(Exception):
         reason: The reason for the caller.
     """
 
-    def __init__(self, status: int, why: Rejection, reason: str) -> None:
+    def __init__(self, status: int, why: RefusalCause, reason: str) -> None:
         super().__init__(reason)
         self.status = status
         self.why = why
 
 
-class RejectionLog:
+class RefusalLog:
     """Counts refusals, and writes a line for each cause with the number since the last line.
 
     Args:
@@ -77,7 +77,7 @@ class RejectionLog:
         self._lines = ThrottledLog(clock)
         self._log = structlog.get_logger()
 
-    def count(self, why: Rejection, detail: str, caller: str) -> None:
+    def count(self, why: RefusalCause, detail: str, caller: str) -> None:
         """Count a refusal of the caller at this address, and log it if a line is due."""
         self._counts[why.value] += 1
         times = self._lines.due(why.value)
