@@ -246,6 +246,16 @@ def limiter_facts(limit_lines: DataFrame) -> DataFrame:
     return sums.select("*", "in_force.*").drop("in_force")
 
 
+def role_facts(limit_lines: DataFrame, interval_lines: DataFrame) -> DataFrame:
+    """Tell of each role that has a limit how its clients came by it, as `RoleFacts`."""
+    key = ["proxy_id", "direction", "name"]
+    limited = limit_lines.where(F.col("level") == "role").select(*key).distinct()
+    streams = interval_lines.where(F.col("client_role") != "").withColumn("name", F.col("client_role"))
+    is_proved = F.coalesce("role_is_proved", F.lit(False))
+    found = streams.join(F.broadcast(limited), on=key, how="left_semi").groupBy(*key)
+    return found.agg(F.bool_or(is_proved).alias("is_proved"), F.bool_or(~is_proved).alias("is_claimed"))
+
+
 def topic_facts(interval_lines: DataFrame) -> DataFrame:
     """Sum up each topic and direction over everything, as `TopicFacts`; held is what the streams' last lines say."""
     last = F.struct("held_messages", "held_bytes", "limit_level", "limit_messages", "limit_bytes", "end")

@@ -402,6 +402,21 @@ class QuarantineFacts(Struct, frozen=True, kw_only=True):
     """The beginning of one of them."""
 
 
+class RoleFacts(Struct, frozen=True, kw_only=True):
+    """How the clients of a limited role came by it, on one proxy in one direction.
+
+    Args:
+        is_proved: Sluice verified the role in some line of a stream.
+        is_claimed: It did not in some line, and the broker let the client in.
+    """
+
+    proxy_id: str
+    direction: str
+    name: str
+    is_proved: bool
+    is_claimed: bool
+
+
 class Facts(Struct, frozen=True, kw_only=True):
     """All facts that the report is made from."""
 
@@ -416,6 +431,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     topics: list[TopicFacts]
     usage: list[UsageFacts]
     doubts: list[DoubtFacts] = []
+    roles: list[RoleFacts] = []
     clock_steps: list[ClockStepFacts] = []
     standstills: list[StandstillFacts] = []
     newer: list[NewerFacts] = []

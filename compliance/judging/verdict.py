@@ -6,7 +6,7 @@ gravest verdict of its limits, and shows how long these were kept.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeVar
@@ -21,6 +21,7 @@ from compliance.judging.facts import (
     KeptFacts,
     LimiterFacts,
     LinePlace,
+    RoleFacts,
     RunFacts,
     Spells,
     together,
@@ -37,6 +38,11 @@ COMPLETE = 1 - 1e-9
 _NOT_KNOWN_WHOLE = 0.9999
 """The largest coverage of a run with missing lines, or lines that may be missing, or beyond the table."""
 _GRAVITY: tuple[Verdict, ...] = ("violated", "unknown", "compliant", "no limit")
+
+
+RoleProof = Literal["", "proved", "claimed", "mixed"]
+"""Sluice verified the role; or the client says so, and the broker let it in; or one at one time, the other at another.
+"""
 
 
 class LimiterVerdict(Struct, frozen=True, kw_only=True):
@@ -92,6 +98,8 @@ class LimiterVerdict(Struct, frozen=True, kw_only=True):
     last: datetime
     worst_containment: ContainmentFacts | None
     worst_entitlement: EntitlementFacts | None
+    role_proof: RoleProof = ""
+    """Of a role's limit: how its clients came by the role, by the lines of their streams. Empty where none says so."""
     still_s: float = 0.0
     """For so long somebody waited on it because the proxy stood still. More than 0.1 s: entitlement is unknown."""
     doubts: list[DoubtFacts] = []
@@ -150,7 +158,8 @@ def judge_limiters(facts: Facts) -> list[LimiterVerdict]:
     coverage = {(run.proxy_id, run.boot_id): run_coverage(run) for run in facts.runs}
     of = _grouped(facts.containment), _grouped(facts.entitlement), _grouped(facts.kept), _grouped(facts.doubts)
     seen = (SeenLimiter(rows, *(rows_of[key] for rows_of in of)) for key, rows in _grouped(facts.limiters).items())  # type: ignore[arg-type]
-    verdicts = [_judge(limiter, coverage) for limiter in seen]
+    proofs = {(role.proxy_id, role.direction, role.name): _proof(role) for role in facts.roles}
+    verdicts = [_judge(limiter, coverage, proofs) for limiter in seen]
     return sorted(verdicts, key=_order)
 
 
@@ -229,7 +238,15 @@ def entitlement_share(seen: SeenLimiter, least: EntitlementFacts | None) -> floa
     return max(0.0, share)
 
 
-def _judge(seen: SeenLimiter, coverage: dict[tuple[str, str], float]) -> LimiterVerdict:
+def _proof(role: RoleFacts) -> RoleProof:
+    if role.is_proved:
+        return "mixed" if role.is_claimed else "proved"
+    return "claimed"
+
+
+def _judge(
+    seen: SeenLimiter, coverage: dict[tuple[str, str], float], proofs: Mapping[tuple[str, str, str], RoleProof]
+) -> LimiterVerdict:
     rows, containment, entitlement = seen.rows, seen.containment, seen.entitlement
     latest = max(rows, key=lambda row: row.last)
     # By its own lines it may have had none in force, and by its streams' lines one.
@@ -244,6 +261,7 @@ def _judge(seen: SeenLimiter, coverage: dict[tuple[str, str], float]) -> Limiter
     still_s = sum(one.still_s for one in entitlement)
     span_s = sum((row.last - row.first).total_seconds() for row in rows)
     throttled_s = sum(row.throttled_s for row in rows)
+    is_role = latest.level == "role"
     return LimiterVerdict(
         proxy_id=latest.proxy_id,
         direction=latest.direction,
@@ -283,6 +301,7 @@ def _judge(seen: SeenLimiter, coverage: dict[tuple[str, str], float]) -> Limiter
         last=max(row.last for row in rows),
         worst_containment=worst,
         worst_entitlement=least,
+        role_proof=proofs.get((latest.proxy_id, latest.direction, latest.name), "") if is_role else "",
         still_s=still_s,
         doubts=seen.doubts,
     )

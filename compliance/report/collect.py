@@ -223,6 +223,9 @@ class ReportTables:
                 .unionByName(falsely_exempt(logs.intervals, logs.limits))
                 .unionByName(vanished(logs.intervals, logs.limits, logs.of("heartbeat"), torn))
             )
+            if any(one.level == "role" for one in tables["limiters"]):
+                roles = rates.role_facts(logs.limits, logs.intervals)
+                tables["roles"] = self.rows("roles", roles, facts.RoleFacts, "name", most=MOST_LIMITS)
             tables["doubts"] += self.rows("doubts", broken, facts.DoubtFacts, "name")
             minutes = judged.where(F.col("minute").isNotNull())
             burned = trends.burn_facts(minutes, objective)

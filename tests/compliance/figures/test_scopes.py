@@ -1,7 +1,7 @@
 import pytest
 from pyspark.sql import functions as F
 
-from compliance.figures.rates import scoped
+from compliance.figures.rates import role_facts, scoped
 from tests.compliance.planted import PlantedLog, frame
 
 pytestmark = pytest.mark.spark
@@ -78,3 +78,20 @@ def test_only_the_levels_that_are_asked_for_are_given(spark):
     log.interval(1)
     levels = {row.level for row in scoped(frame(spark, [log], "interval"), {"tenant", "role", "topic"}).collect()}
     assert levels == {"tenant", "topic"}
+
+
+def test_of_a_limited_role_it_is_told_whether_it_was_proved_or_claimed(spark):
+    log = PlantedLog()
+    for role in ("proved", "claimed", "both", "idle"):
+        log.limit(1, level="role", name=role)
+    log.limit(1, level="producer", name="unlimited")
+    told = [("proved", True), ("claimed", False), ("both", True), ("both", False), ("unlimited", True), ("", False)]
+    for role, is_proved in told:
+        log.interval(1, client_role=role, role_is_proved=is_proved)
+    found = role_facts(frame(spark, [log], "limit"), frame(spark, [log], "interval")).collect()
+    assert {(row.name, row.is_proved, row.is_claimed) for row in found} == {
+        ("proved", True, False),
+        ("claimed", False, True),
+        ("both", True, True),
+    }
+    assert {(row.proxy_id, row.direction) for row in found} == {("proxy-1", "publish")}

@@ -2,6 +2,7 @@ from datetime import timedelta
 
 import pytest
 
+from compliance.judging.facts import RoleFacts
 from compliance.judging.lines import excess_tolerance
 from compliance.judging.verdict import gravest, judge_limiters, judge_overall
 from tests.compliance.judging.facts_made import (
@@ -148,3 +149,27 @@ def test_of_violations_the_one_by_more_of_its_limit_comes_first():
     order = judge_limiters(facts(limiters=limiters, containment=over, entitlement=short))
     assert [limiter.name for limiter in order] == ["b", "c", "a", "d"]
     assert [limiter.severity_s for limiter in order] == pytest.approx([0.2, 0.1, 0.03, 0])
+
+
+@pytest.mark.parametrize(
+    ("is_proved", "is_claimed", "proof"), [(True, False, "proved"), (False, True, "claimed"), (True, True, "mixed")]
+)
+def test_a_role_s_limit_says_how_clients_came_by_the_role(is_proved, is_claimed, proof):
+    """Of that proxy and direction; other limits of the name, and roles of which no line tells, say nothing."""
+    told = RoleFacts(proxy_id="p", direction="publish", name="billing", is_proved=is_proved, is_claimed=is_claimed)
+    limiters = [
+        limiter_fact(level=level, direction=direction, name=name)
+        for level, direction, name in (
+            ("role", "publish", "billing"),
+            ("role", "dispatch", "billing"),
+            ("role", "publish", "other"),
+            ("producer", "publish", "billing"),
+        )
+    ]
+    found = judge_limiters(facts(limiters=limiters, roles=[told]))
+    assert {(one.level, one.direction, one.name): one.role_proof for one in found} == {
+        ("role", "publish", "billing"): proof,
+        ("role", "dispatch", "billing"): "",
+        ("role", "publish", "other"): "",
+        ("producer", "publish", "billing"): "",
+    }

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from compliance.figures.facts import RateFacts, RefusalFacts
-from compliance.judging.facts import GapFacts, QuarantineFacts
+from compliance.judging.facts import GapFacts, QuarantineFacts, RoleFacts
 from compliance.report.page import between, breakable, broken, render
 from compliance.report.report import make_report
 from tests.compliance.judging.facts_made import (
@@ -51,6 +51,13 @@ def test_each_verdict_is_told_by_word_and_sign_not_by_colour_alone(verdict):
     }[verdict]
     sign = {"compliant": "✓", "violated": "✗", "unknown": "?", "no limit": "○"}[verdict]
     assert f'<b aria-hidden="true">{sign}</b> {verdict}' in page(**made_of)
+
+
+def test_a_role_s_limit_shows_whether_the_role_was_proved():
+    role = RoleFacts(proxy_id="p", direction="publish", name="billing", is_proved=True, is_claimed=True)
+    html = page(limiters=[limiter_fact(level="role", name="billing")], roles=[role])
+    assert "publish · role (mixed) · p" in html
+    assert "(mixed)" not in page(limiters=[limiter_fact(level="role", name="billing")])
 
 
 def test_names_from_clients_never_become_markup():
