@@ -64,7 +64,7 @@ _TYPES: dict[Any, str] = {
 
 
 def reference() -> str:
-    """The page."""
+    """Return the page."""
     head = _HEAD.format(version=SCHEMA_VERSION)
     return head + _every_line() + "".join(map(_section, Kinds.BY_NAME)) + _delays()
 

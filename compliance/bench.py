@@ -178,7 +178,7 @@ class LogRow:
 
 
 def section(rows: list[LogRow], machine: str) -> str:
-    """The section with its marks."""
+    """Return the section with its marks."""
     table = [f"| {' | '.join(_HEAD)} |", "|" + "---|" * len(_HEAD)]
     for row in rows:
         grown = (row.job_s / row.lines) / (rows[0].job_s / rows[0].lines)
@@ -189,7 +189,7 @@ def section(rows: list[LogRow], machine: str) -> str:
 
 
 def placed(page: str, made: str) -> str:
-    """The page with the section in place of its former self, or at the end."""
+    """Return the page with the section in place of its former self, or at the end."""
     before, mark, rest = page.partition(BEGIN)
     if not mark:
         return f"{page.rstrip()}\n\n{made}\n"

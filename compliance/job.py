@@ -175,7 +175,7 @@ def settings_for(files: list[Path], work: Path) -> dict[str, str]:
 
 
 def closed_files(access_log: Path) -> list[Path]:
-    """The files that the proxy has closed.
+    """Return the files that the proxy has closed.
 
     Raises:
         ReportError: If there is none; with what is passed over.
@@ -212,13 +212,13 @@ def prepare(out: Path, access_log: Path, *, fresh: bool) -> Path:
 
 
 def work_of(out: Path, access_log: Path) -> Path:
-    """The folder for what is kept of one log between runs; two logs in one folder would be reported as one."""
+    """Return the folder for what is kept of one log between runs; two logs in one folder would be reported as one."""
     name = hashlib.sha256(os.fsencode(access_log.resolve())).hexdigest()[:12]
     return out.resolve() / WORK / name
 
 
 def links_of(out: Path, access_log: Path) -> Path | None:
-    """The folder that Spark is shown for a log."""
+    """Return the folder that Spark is shown for a log."""
     return Job(Source("files", str(access_log.resolve())), Sink(), str(work_of(out, access_log))).links
 
 

@@ -36,7 +36,7 @@ class RunEnd(NamedTuple, Generic[Moment]):
 
 
 def latest_runs(runs: Iterable[RunEnd[Moment]], horizon: Moment) -> list[RunEnd[Moment]]:
-    """The latest run of each proxy, that which ends last behind the others.
+    """Return the latest run of each proxy, that which ends last behind the others.
 
     Args:
         runs: All of them.
@@ -51,7 +51,7 @@ def latest_runs(runs: Iterable[RunEnd[Moment]], horizon: Moment) -> list[RunEnd[
 
 
 def complete_up_to(runs: Iterable[RunEnd[Moment]], horizon: Moment) -> Moment | None:
-    """The earliest of the last heartbeats of all proxies' latest runs; None without any, or if one has none.
+    """Return the earliest of the last heartbeats of all proxies' latest runs; None without any, or if one has none.
 
     A proxy that has come to an orderly end holds nobody back, as long as there is another.
     """
@@ -75,12 +75,12 @@ def cut_off(runs: Iterable[RunEnd[datetime]], horizon: datetime) -> set[tuple[st
 
 
 def silent_runs(runs: Iterable[RunEnd[datetime]], horizon: datetime) -> list[RunEnd[datetime]]:
-    """The latest runs of proxies that stop `SILENT` or more before the log does, without an orderly end."""
+    """Return the latest runs of proxies that stop `SILENT` or more before the log does, without an orderly end."""
     latest = latest_runs(runs, horizon)
     return [run for run in latest if not run.has_ended and latest[-1].last - run.last >= SILENT]
 
 
 def end_of_log(runs: Iterable[RunEnd[Moment]], horizon: Moment) -> Moment | None:
-    """The end of the run that ends last of all; None without any."""
+    """Return the end of the run that ends last of all; None without any."""
     latest = latest_runs(runs, horizon)
     return latest[-1].last if latest else None

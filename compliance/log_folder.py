@@ -16,19 +16,19 @@ NOT_WITHIN = "where Spark would come upon its tables when it looks for log files
 
 
 def is_url(place: str) -> bool:
-    """Whether a place is a URL (even one of a folder of this machine), and not a plain path."""
+    """Return whether a place is a URL (even one of a folder of this machine), and not a plain path."""
     return "://" in place or _FILE_URL.fullmatch(place) is not None
 
 
 def on_this_machine(place: str) -> Path | None:
-    """The folder that a plain path or a `file:` URL names; None if it is on another storage."""
+    """Return the folder that a plain path or a `file:` URL names; None if it is on another storage."""
     if url := _FILE_URL.fullmatch(place):
         return Path("/", url[1])
     return None if is_url(place) else Path(place)
 
 
 def is_within(place: str, folder: str) -> bool:
-    """Whether one place is the other or lies in it, as far as names tell; links of this machine are followed."""
+    """Return whether one place is the other or lies in it, as far as names tell; links of this machine are followed."""
     here, there = on_this_machine(place), on_this_machine(folder)
     if here and there:
         return here.resolve().is_relative_to(there.resolve())
@@ -80,7 +80,7 @@ class LogFolder:
         return sum(len(self.passed_over.get(what, ())) for what in UNREAD)
 
     def words(self) -> str:
-        """One line that names what is passed over, and the remedy; empty if nothing is."""
+        """Return a line that names what is passed over, and the remedy; empty if nothing is."""
         return "; ".join(
             f"{what}: {len(names):,} ({_first(names)}): {REMEDIES[what]}" for what, names in self.passed_over.items()
         )
@@ -109,7 +109,7 @@ def look_into(folder: Path) -> LogFolder:
 
 
 def is_hidden(name: str) -> bool:
-    """Whether Spark takes a file for one of its own.
+    """Return whether Spark takes a file for one of its own.
 
     Source: org.apache.spark.util.HadoopFSUtils.shouldFilterOutPathName.
     """
@@ -131,7 +131,7 @@ def _why_not(entry: os.DirEntry[str]) -> str | None:
 
 
 def is_odd(name: str) -> bool:
-    """Whether Hadoop's paths and patterns cannot take a file's name."""
+    """Return whether Hadoop's paths and patterns cannot take a file's name."""
     try:
         name.encode()
     except UnicodeEncodeError:

@@ -87,19 +87,19 @@ def micros_of(said: object) -> Micros:
 
 
 def plain(python_type: Any) -> Any:
-    """The type without its null."""
+    """Return the type without its null."""
     if isinstance(python_type, UnionType):
         (python_type,) = (part for part in get_args(python_type) if part is not type(None))
     return python_type
 
 
 def is_always_said(field: msgspec.structs.FieldInfo) -> bool:
-    """Whether each line of the field's kind has the field; other fields are left out where they have their default."""
+    """Return whether each line of the field's kind has the field; others are left out where they have their default."""
     return field.default is msgspec.NODEFAULT
 
 
 def strict(python_type: Any, name: str = "") -> Any:
-    """The type with the rule for its values, without its null; `name` is the field's."""
+    """Return the type with the rule for its values, without its null; `name` is the field's."""
     bare = plain(python_type)
     if bare is int and name in _NAMES:
         return Annotated[int, Meta(ge=0, le=LARGEST)]
@@ -135,7 +135,7 @@ def _record(kind: str, *, is_lenient: bool = False) -> type[Struct]:
 
 
 def without_burst(said: Callable[[str], Any]) -> list[str]:
-    """The bursts that a limit line should have and has not, given the value of each field."""
+    """Return the bursts that a limit line should have and has not, given the value of each field."""
     units = ("messages", "bytes")
     return [f"burst_{unit}" for unit in units if said(f"limit_{unit}") is not None and said(f"burst_{unit}") is None]
 
@@ -170,7 +170,7 @@ class Head(Struct, kw_only=True, gc=False):
 
 
 def is_text(data: bytes) -> bool:
-    """Whether these bytes are UTF-8."""
+    """Return whether these bytes are UTF-8."""
     try:
         data.decode()
     except UnicodeDecodeError:
@@ -221,7 +221,7 @@ def _always(kind: str) -> dict[str, Any]:
 
 
 def all_fields() -> dict[str, Any]:
-    """The union of all kinds' fields, with their types, null left out."""
+    """Return the union of all kinds' fields, with their types, null left out."""
     merged: dict[str, Any] = {}
     for kind in Kinds.BY_NAME:
         for name, python_type in _fields(kind).items():
@@ -232,13 +232,13 @@ def all_fields() -> dict[str, Any]:
 
 
 def arrow_schema() -> pa.Schema:
-    """The row that a line is kept as: `kind` and every field of every kind."""
+    """Return the row that a line is kept as: `kind` and every field of every kind."""
     fields = [pa.field(name, _type(python_type)) for name, python_type in all_fields().items()]
     return pa.schema([pa.field("kind", pa.string()), *fields])
 
 
 def row_schema() -> StructType:
-    """The schema of the rows in Spark's types."""
+    """Return the schema of the rows in Spark's types."""
     return from_arrow_schema(arrow_schema())
 
 
@@ -247,7 +247,7 @@ def _type(python_type: Any) -> pa.DataType:
 
 
 def placed_schema(*parts: StructField) -> StructType:
-    """The schema of `row_schema` with the line's place in the log, and the columns that partition a table."""
+    """Return the schema of `row_schema` with the line's place in the log, and the columns that partition a table."""
     place = [StructField("file", StringType()), StructField("line", LongType())]
     return StructType([*row_schema().fields, *place, *parts])
 
@@ -338,7 +338,7 @@ class Columns:
         return (head.kind, head) if head.kind not in RECORDS else ("", None)
 
     def batches(self, found: dict[str, tuple[list[int], list[Any]]]) -> Iterator[tuple[str, list[int], pa.RecordBatch]]:
-        """The result of `decoded` as rows, kind by kind, with their places."""
+        """Yield the result of `decoded` as rows, kind by kind, with their places."""
         for kind, (places, records) in found.items():
             count = len(places)
             fields = RECORDS.get(kind, Head).__struct_fields__
@@ -358,7 +358,7 @@ _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d
 
 
 def fault(line: bytes) -> str:
-    """The first rule that the line breaks."""
+    """Return the first rule that the line breaks."""
     if not is_text(line):
         return "not UTF-8 text"
     if not line.decode().strip():
@@ -436,10 +436,10 @@ def _of_decoder(line: bytes) -> str:
 
 
 def seconds(time: Column) -> Column:
-    """A timestamp as seconds since 1970, microseconds behind the point."""
+    """Return a timestamp as seconds since 1970, microseconds behind the point."""
     return F.unix_micros(time) / 1e6
 
 
 def rfc3339(time: Column) -> Column:
-    """A timestamp as text; Spark would hand it over in the local time of this machine, without saying so."""
+    """Return a timestamp as text; Spark would hand it over in the local time of this machine, without saying so."""
     return F.date_format(time, "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'")

@@ -49,7 +49,7 @@ _LOCAL_SETTINGS = {
 
 @contextlib.contextmanager
 def spark_session(log: Path, more: Mapping[str, str] = MappingProxyType({})) -> Iterator[SparkSession]:
-    """A session that is stopped at the end; Spark's own chatter goes to a file.
+    """Start a session that is stopped at the end; Spark's own chatter goes to a file.
 
     Args:
         log: Where the standard error of the Java process goes.
@@ -112,7 +112,7 @@ _READING = re.compile(r"while reading file (\S+)\.(?:\s|$)")
 
 
 def cause(error: Exception) -> str:
-    """The cause, as Python or Java put it; with the file at which it came up, where that is not in it."""
+    """Return the cause, as Python or Java put it; with the file at which it came up, where that is not in it."""
     said = _of_java(error) if isinstance(error, Py4JJavaError) else str(error)
     lines = [line for line in said.splitlines() if line.strip()]
     if _TRACEBACK in said:
@@ -169,7 +169,7 @@ _UNNAMED = "--out or Spark's own folder (--spark spark.local.dir=DIR)"
 
 
 def disk_trouble(said: str, folders: Mapping[str, str]) -> str | None:
-    """One line on an error that a folder causes, with the remedy; None for any other error.
+    """Return a line on an error that a folder causes, with the remedy; None for any other error.
 
     Args:
         said: The cause, as Java or Python put it, most often with the file.
@@ -196,7 +196,7 @@ def _length(named: tuple[str, str]) -> int:
 
 
 def local_frame(spark: SparkSession, rows: Sequence[Sequence[object]], types: Mapping[str, str]) -> DataFrame:
-    """A data frame of these rows, few enough to stand in a plan.
+    """Return a data frame of these rows, few enough to stand in a plan.
 
     Args:
         spark: The session.

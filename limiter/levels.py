@@ -58,7 +58,7 @@ class Networks(Generic[T]):
         self._lengths = sorted(self._tables, reverse=True)
 
     def find(self, address: str) -> T | None:
-        """The value of the narrowest network around `address`; None if there is none, or that is no address."""
+        """Return the value of the narrowest network around `address`; None if there is none, or that is no address."""
         parsed = _parsed(address)
         if parsed is None:
             return None
@@ -123,7 +123,7 @@ class Topic(Protocol):
 
     @property
     def is_system(self) -> bool:
-        """Whether the topic is Pulsar's own, and exempt from every limit but that of the level `exempt`."""
+        """True if the topic is Pulsar's own, and exempt from every limit but that of the level `exempt`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,7 +282,7 @@ class SettingRecord:
     has_each: bool = False
 
     def path(self, about: About, names: tuple[str, ...]) -> tuple[str, ...]:
-        """The keys of one value in the configuration; `names` are those on the way, the outer one first."""
+        """Return the keys of one value in the configuration; `names` are those on the way, the outer one first."""
         keys = self.subscribe if about == "subscribe" and self.subscribe else ("limits", *self.file)
         left = iter(names)
         return tuple(next(left) if key == NAME else key.format(about) for key in keys)
@@ -309,7 +309,7 @@ class Level:
     is_of_system: bool = False
 
     def exists(self, whose: StreamIdentity) -> bool:
-        """Whether a stream has anything of this level; a producer without a name, say, has no limit by its name."""
+        """Return whether a stream has anything of this level; a producer without a name has no limit by its name."""
         return all(needed(whose) for needed in self._needed)
 
     @property
@@ -335,12 +335,12 @@ class Level:
 
     @property
     def is_of_one_topic(self) -> bool:
-        """Whether its deliveries are those of one topic, and so may be limited relative to its publish rate."""
+        """True if its deliveries are those of one topic, and so may be limited relative to its publish rate."""
         return TOPIC in self.limited
 
     @property
     def is_of_addresses(self) -> bool:
-        """Whether its limits bear clients' addresses, which the access log may have to hide."""
+        """True if its limits bear clients' addresses, which the access log may have to hide."""
         return COUNTED_ADDRESS in self.limited
 
     @cached_property
@@ -584,12 +584,12 @@ class _SettingWord(StrEnum):
 
     @property
     def record(self) -> SettingRecord:
-        """What is particular to it."""
+        """The record of this setting."""
         return _RECORDS[self]
 
     @property
     def level(self) -> Level:
-        """Of which limits it gives the values."""
+        """The level of the limits whose values this setting gives."""
         return LEVEL_OF_SETTING[self]
 
 

@@ -64,7 +64,7 @@ def host_port(host: str, port: int) -> str:
 
 
 def host_in(address: str) -> str:
-    """The host of `host:port`, without brackets, as sockets name their peers."""
+    """Return the host of `host:port`, without brackets, as sockets name their peers."""
     return address.rpartition(":")[0].strip("[]")
 
 
@@ -73,7 +73,7 @@ _address = lru_cache(_MOST_REMEMBERED)(host_port)
 
 
 def socket_address(address: str) -> tuple[str, int]:
-    """The host and the port of `host:port`, as sockets name their peers; of any other text an empty host and port 0."""
+    """Return host and port of `host:port`, as sockets name their peers; of any other text an empty host and port 0."""
     port = address.rpartition(":")[2]
     return (host_in(address), int(port)) if port.isdecimal() else ("", 0)
 
@@ -109,7 +109,7 @@ class EndpointForm:
         return _parsed(self, text)
 
     def split(self, url: str) -> tuple[Endpoint, str]:
-        """The endpoint of a URL, and what is behind it: the path with the query, or nothing.
+        """Return the endpoint of a URL, and what is behind it: the path with the query, or nothing.
 
         Raises:
             EndpointError: As `parse`.

@@ -44,7 +44,7 @@ _MOST_PORT: Final = 65_535
 
 
 class Header(NamedTuple):
-    """What stands before a connection's own bytes.
+    """A PROXY protocol header: it stands before a connection's own bytes.
 
     Attributes:
         size: Its bytes; 0: there is no header.

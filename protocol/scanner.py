@@ -455,7 +455,7 @@ class FrameScanner:
         return self._next_rest > 0
 
     def hear_receipts(self) -> None:
-        """From now on, treat a broker's SEND_RECEIPT as any other command: a chunk that holds one must be cut."""
+        """Treat a broker's SEND_RECEIPT as any other command from now on: a chunk that holds one must be cut."""
         if self._payload == MESSAGE:
             self._silent_a = self._silent_b  # which is ACK_RESPONSE
 

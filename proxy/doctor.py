@@ -151,7 +151,7 @@ async def on_topics(admin: BrokerAdminClient, topics: Iterable[str]) -> list[See
 
 
 async def all_topics(admin: BrokerAdminClient, namespaces: Iterable[str]) -> set[str]:
-    """The topics that there are in these namespaces, Pulsar's own left out: the brokers themselves are on those.
+    """Return the topics that there are in these namespaces, Pulsar's own left out: the brokers themselves are on those.
 
     Raises:
         ImportFailed: As `on_topics`.
@@ -256,7 +256,7 @@ async def _look(
 
 
 def seen_here(answer: dict[str, Any]) -> list[SeenStream]:
-    """The producers and consumers in the answer of a proxy's `/sluice/streams`.
+    """Return the producers and consumers in the answer of a proxy's `/sluice/streams`.
 
     Raises:
         TooManyError: If it does not show all.

@@ -1,4 +1,4 @@
-"""Whose PROXY protocol headers a listener believes, and the connections that have not sent theirs yet."""
+"""PROXY protocol headers: the networks that a listener believes, and the connections that have not sent theirs yet."""
 
 from collections import OrderedDict
 from enum import StrEnum
@@ -16,7 +16,7 @@ LEAST_AWAITED = 100
 
 
 class HeaderResult(StrEnum):
-    """What became of the beginning of a connection: a label of `sluice_proxy_headers_total`."""
+    """The result of a connection's beginning: a label of `sluice_proxy_headers_total`."""
 
     V1 = "v1"
     V2 = "v2"

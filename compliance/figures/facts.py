@@ -48,7 +48,7 @@ class PeakFacts(LimitKey, frozen=True, kw_only=True):
 
 
 class EpisodeFacts(LimitKey, frozen=True, kw_only=True):
-    """How often and how long somebody waited on one limiter."""
+    """Episodes of waiting on one limiter: their number and lengths."""
 
     tenant: str
     namespace: str
@@ -62,7 +62,7 @@ class EpisodeFacts(LimitKey, frozen=True, kw_only=True):
 
 
 class DelayFacts(Struct, frozen=True, kw_only=True):
-    """How long messages were held: one topic and direction, or all topics, by the level that held them."""
+    """Delays of held messages: of one topic and direction, or of all topics, by the level that held them."""
 
     tenant: str
     namespace: str
@@ -106,7 +106,7 @@ class RefusalFacts(Struct, frozen=True, kw_only=True):
 
 
 class BurnFacts(Struct, frozen=True, kw_only=True):
-    """How fast one tenant's error budget was spent, in one pair of windows."""
+    """The burn rate of one tenant's error budget, in one pair of windows."""
 
     tenant: str
     promise: str
@@ -166,7 +166,7 @@ class NeighbourFacts(Struct, frozen=True, kw_only=True):
 
 
 class HeadroomFacts(LimitKey, frozen=True, kw_only=True):
-    """How near one limiter came to its limit, in steps of ten seconds, and the trend."""
+    """The headroom of one limiter, in steps of ten seconds, and its trend."""
 
     steps: int
     """Aligned steps of ten seconds with any line."""

@@ -83,7 +83,7 @@ def _address() -> Column:
 
 
 def of_limiters(interval_lines: DataFrame, limiters: DataFrame, levels: Collection[str] = LEVEL_WORDS) -> DataFrame:
-    """The lines of the streams under some limiters.
+    """Return the lines of the streams under some limiters.
 
     Args:
         interval_lines: All of them.
@@ -185,7 +185,7 @@ def _per_step(lines: DataFrame, flows: tuple[str, ...], *more: Column) -> DataFr
 
 
 def peak_facts(limit_lines: DataFrame, wanted: DataFrame) -> DataFrame:
-    """The highest average of some limiters over each resolution, as `PeakFacts`.
+    """Return the highest average of some limiters over each resolution, as `PeakFacts`.
 
     Args:
         limit_lines: All of them.

@@ -101,7 +101,7 @@ def headroom_facts(limit_lines: DataFrame) -> DataFrame:
 
 
 def step_use(limit_lines: DataFrame) -> DataFrame:
-    """The share of its limit that each limiter used in each ten seconds with a line: `used`."""
+    """Return the share of its limit that each limiter used in each ten seconds with a line: `used`."""
     lines = limit_lines.where(F.col("mode") != OBSERVED)
     served = (F.try_divide(F.col(f"passed_{unit}"), F.col(f"limit_{unit}")) for unit in ("messages", "bytes"))
     step = F.floor(seconds(F.col("start")) / USE_STEP_S).alias("step")

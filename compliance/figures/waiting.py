@@ -96,7 +96,7 @@ FEW_OVER = 1.01
 
 
 def neighbour_facts(interval_lines: DataFrame, throttle_lines: DataFrame) -> DataFrame:
-    """The worst offenders, each with the victim on its connection that waited longest, as `NeighbourFacts`."""
+    """Return the worst offenders, each with the victim on its connection that waited longest, as `NeighbourFacts`."""
     streams = stream_ratios(interval_lines)
     offenders = streams.where(F.col("ratio") > OVER).orderBy(F.desc("ratio"), "topic").limit(MOST_OFFENDERS)
     victims = streams.where((F.coalesce("ratio", F.lit(0.0)) <= OVER) & (F.col("throttled_s") > 0))
@@ -125,7 +125,7 @@ def neighbour_facts(interval_lines: DataFrame, throttle_lines: DataFrame) -> Dat
 
 
 def stream_ratios(interval_lines: DataFrame) -> DataFrame:
-    """Each stream with `ratio`: offered over its lowest limit, in the unit in which that is larger."""
+    """Add `ratio` to each stream: offered over its lowest limit, in the unit in which that is larger."""
     seconds = F.col("duration_ms") / 1e3
     due = {unit: F.col(f"limit_{unit}") * seconds for unit in ("messages", "bytes")}
     is_limited = {unit: F.col(f"limit_{unit}").isNotNull() for unit in due}

@@ -72,7 +72,7 @@ def _content(file: Path) -> bytes:
 
 
 def read_proposals(file: Path) -> list[Proposal]:
-    """The limits of a YAML file.
+    """Return the limits of a YAML file.
 
     Raises:
         ProposalError: If it cannot be read or does not fit; one line that names file, place and remedy.
@@ -162,7 +162,7 @@ def _table(lines: DataFrame, proposals: list[Proposal]) -> DataFrame:
 
 
 def like(name: str) -> str:
-    """A name with stars as a pattern of SQL's LIKE."""
+    """Return a name with stars as a pattern of SQL's LIKE."""
     return name.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_").replace("*", "%")
 
 

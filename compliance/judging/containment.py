@@ -118,7 +118,7 @@ class ContainmentReplay:
         return is_over
 
     def go_on_from(self, other: "ContainmentReplay") -> None:
-        """Up to here the two accounts are the same."""
+        """Go on from a line up to which the two accounts are the same."""
         for name in (
             "room",
             "rate",

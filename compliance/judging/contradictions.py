@@ -20,7 +20,7 @@ _UNITS = BUCKETS[:2]
 
 
 def unbalanced(intervals: DataFrame, limits: DataFrame, torn: Collection[tuple[str, str]]) -> DataFrame:
-    """For each limit whose streams' lines do not add up, the first such line, as `DoubtFacts`.
+    """Find, for each limit, the first line of its streams that does not add up, as `DoubtFacts`.
 
     Three rules have to hold. A stream's offered amount is the sum of what passed, was dropped, was rejected, and is
     held. A stream waits while it holds something: by `held_since`, by the longest delay, and through a line in which
@@ -183,7 +183,7 @@ def _hidden_by(own: Column, level: Column) -> Column:
 
 
 def without_effect(changes: DataFrame, limits: DataFrame) -> DataFrame:
-    """For each limiter that goes on unchanged after a change of its own value, the first such change, as `DoubtFacts`.
+    """Find, for each limiter that goes on unchanged, the first change of its own value, as `DoubtFacts`.
 
     A change is of the limiter's own value in three cases. Its line names the setting as its source, set at run time.
     The value is what stood in the setting before, and not what stands there since. Or the setting has a value now, and
@@ -281,7 +281,7 @@ _OF_ALL_PUBLISHED = tuple(level.word for level in limiting.LEVELS if not level.i
 
 
 def outsiders(intervals: DataFrame, limits: DataFrame, changes: DataFrame) -> DataFrame:
-    """For each limit that a stream of its name claims not to be under, the first such line, as `DoubtFacts`.
+    """Find, for each limit, the first line of a stream of its name that claims not to be under it, as `DoubtFacts`.
 
     Args:
         intervals: All lines of streams, on the axis.
@@ -319,7 +319,7 @@ def outsiders(intervals: DataFrame, limits: DataFrame, changes: DataFrame) -> Da
 
 
 def falsely_exempt(intervals: DataFrame, limits: DataFrame) -> DataFrame:
-    """For each limit of the names of a stream that is falsely said to be exempt, the first line, as `DoubtFacts`.
+    """Find, for each limit, the first line of a stream of its names that falsely says to be exempt, as `DoubtFacts`.
 
     Args:
         intervals: All lines of streams.
@@ -348,7 +348,7 @@ _LONGEST_BEAT_S = 60.0
 def vanished(
     intervals: DataFrame, limits: DataFrame, heartbeats: DataFrame, torn: Collection[tuple[str, str]]
 ) -> DataFrame:
-    """For each limit whose stream's last line holds something while the run goes on, that line, as `DoubtFacts`.
+    """Find, for each limit, a stream's last line that holds something while the run goes on, as `DoubtFacts`.
 
     A stream that holds something has a line in every interval. When it ends, a line tells what became of that.
 

@@ -95,7 +95,7 @@ class BalanceBounds:
         self.most = self.most if step.has_lent else min(self.most, burst + 1 + lent)
 
     def after(self, line: Line, passed: int, largest: int, closed_s: float | None) -> tuple[float, float]:
-        """The least and the most that the bucket may hold at the end of a line.
+        """Return the least and the most that the bucket may hold at the end of a line.
 
         Args:
             line: The line.
@@ -122,7 +122,7 @@ class BalanceBounds:
         return (self.most - self.least) / self.rate
 
     def with_room_s(self, line: Line, bucket: int) -> float:
-        """The longest time for which the bucket had room for what it earned in a line, and since the line before.
+        """Return the longest time for which the bucket had room for what it earned in a line and since the one before.
 
         If that is not known, or a late timer's time uses up a burst, the whole time counts.
         """
@@ -217,7 +217,7 @@ class OwedSums:
             self._worst = -UNEXPLAINED_S, [WaitedLine(line, 0.0, 0.0, 0.0, 0.0, line.passed, 0.0)]
 
     def facts(self) -> Owed | None:
-        """The worst ten seconds and the whole; None if nobody waited, and nothing was hidden."""
+        """Return the worst ten seconds and the whole; None if nobody waited, and nothing was hidden."""
         if self._worst is None:
             return None
         deficit, window = self._worst

@@ -58,7 +58,7 @@ class Spelling:
     _lasts_s: float = 0.0
 
     def add(self, begin_us: int, seconds: float, *, is_broken: bool) -> None:
-        """The next line.
+        """Add the next line.
 
         Args:
             begin_us: Its begin.
@@ -132,7 +132,7 @@ class RunFacts(Struct, frozen=True, kw_only=True):
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether the run has lines that cannot be read, or two lines that cannot both be true."""
+        """True if the run has lines that cannot be read, or two lines that cannot both be true."""
         return bool(self.malformed or self.conflicts or self.newer or self.has_tail)
 
     @property
@@ -187,7 +187,7 @@ class LinePlace(Struct, frozen=True, kw_only=True):
 
 
 class KeptFacts(Struct, frozen=True, kw_only=True):
-    """How long one limiter was kept in one run of one proxy, and how long not."""
+    """The time in which one limiter was kept in one run of one proxy, and the time in which it was not."""
 
     proxy_id: str
     boot_id: str
@@ -403,7 +403,7 @@ class QuarantineFacts(Struct, frozen=True, kw_only=True):
 
 
 class RoleFacts(Struct, frozen=True, kw_only=True):
-    """How the clients of a limited role came by it, on one proxy in one direction.
+    """The proof of a limited role, on one proxy in one direction: its clients' lines say proved, claimed, or both.
 
     Args:
         is_proved: Sluice verified the role in some line of a stream.

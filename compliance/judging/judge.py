@@ -130,7 +130,7 @@ def under_limits(intervals: DataFrame, levels: DataFrame) -> DataFrame:
 
 
 def held_ms(*, whole: bool = False) -> Column:
-    """How long something of a stream had been held at the end of its line, by `held_since`.
+    """Return the milliseconds for which something of a stream had been held at the end of its line, by `held_since`.
 
     Args:
         whole: Count the time before the line, too.
@@ -219,7 +219,7 @@ _OWN_TOPICS = (
 
 
 def is_exempt() -> Column:
-    """Whether ordinary limits do not count a stream: its topic is one of Pulsar's own, whatever else its line says."""
+    """Return whether ordinary limits spare a stream: its topic is one of Pulsar's own, whatever else its line says."""
     is_own = F.col("topic").rlike(_OWN_TOPICS)
     return F.when(F.col("exempt").isNull(), F.col("topic").rlike(_SYSTEM_TOPICS)).otherwise(F.col("exempt") & is_own)
 
@@ -249,7 +249,7 @@ class _Seen:
         self.tenant = ""
 
     def items(self) -> Iterator[Line | StreamsLine]:
-        """The rows as values, in order."""
+        """Yield the rows as values, in order."""
         for row in self._rows:
             self.tenant = row["tenant"] or self.tenant
             if row["mode"] is not None:
@@ -263,7 +263,7 @@ class _Seen:
             yield streams_of(row)
 
     def alone(self) -> LimiterFacts | None:
-        """The facts of a limit that only streams name; None for others."""
+        """Return the facts of a limit that only streams name; None for others."""
         if self._has_lines or self._first is None or self._last is None or self._named is None:
             return None
         proxy_id, boot_id, direction, level, name = self._key
@@ -436,7 +436,7 @@ class LimiterTables(msgspec.Struct):
 
 
 def tables_of(rows: Sequence[Any]) -> LimiterTables:
-    """The rows with `facts`, as values."""
+    """Return the rows with `facts`, as values."""
     tables = LimiterTables([], [], [], [], [])
     for row in rows:
         whose = {name: row[name] for name in LIMITER}

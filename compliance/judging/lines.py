@@ -37,7 +37,7 @@ ROUNDING = 1e-6
 
 
 def excess_tolerance(limit: float) -> float:
-    """The rounding that is no excess: half a message or byte, and a microsecond's worth of the limit."""
+    """Return the rounding that is no excess: half a message or byte, and a microsecond's worth of the limit."""
     return 0.5 + CLOCK_RESOLUTION_S * limit
 
 
@@ -78,7 +78,7 @@ class Line(Struct, array_like=True):
 
     @property
     def is_in_force(self) -> bool:
-        """Whether the line's limit held streams back: it has a rate and is not only observed."""
+        """True if the line's limit held streams back: it has a rate and is not only observed."""
         return self.mode != OBSERVED and any(rate is not None for rate in self.rates)
 
 
@@ -158,7 +158,7 @@ class RunNotes:
     contradicted: Sequence[tuple[int, int]] = ()
 
     def still_s(self, line: Line) -> float:
-        """Seconds of a line in which the proxy did nothing."""
+        """Return seconds of a line in which the proxy did nothing."""
         if not self.still_us:
             return 0.0
         begin_us, end_us = line.at_us
@@ -168,21 +168,21 @@ class RunNotes:
         return sum(within) / 1e6
 
     def changes_between(self, after: int, until: int) -> int:
-        """The number of lines between the two that tell of a change."""
+        """Return the number of lines between the two that tell of a change."""
         return _between(self.changes, after, until)
 
     def late_s(self, after: int, line: Line) -> float:
-        """The longest part of a line in which the value before a change was still in force."""
+        """Return the longest part of a line in which the value before a change was still in force."""
         known = self.changed_us[bisect_right(self.changes, after) : bisect_right(self.changes, line.seq)]
         late_us = max((at_us - line.at_us[0] for at_us in known), default=0)
         return min(line.duration_s, max(0.0, late_us / 1e6))
 
     def is_behind_change(self, one: "Line | StreamsLine") -> bool:
-        """Whether limits changed within a line, or so shortly before it that workers may not have known."""
+        """Return whether limits changed within a line, or so shortly before it that workers may not have known."""
         return _is_behind(self._times, one)
 
     def is_behind_move(self, one: "Line | StreamsLine") -> bool:
-        """Whether such a change (as of `is_behind_change`) moved streams under limits that existed before."""
+        """Return whether such a change (as of `is_behind_change`) moved streams under limits that existed before."""
         return _is_behind(self._moves, one)
 
     @cached_property
@@ -194,15 +194,15 @@ class RunNotes:
         return sorted(self.moved_us)
 
     def is_torn(self, after: int, until: int) -> bool:
-        """Whether lines between the two are missing."""
+        """Return whether lines between the two are missing."""
         return _between(self.holes, after, until) > 0
 
     def is_unclear(self, after: int, until: int) -> bool:
-        """Whether it is not known how much time lies between the two lines."""
+        """Return whether it is not known how much time lies between the two lines."""
         return _between(self.unclear, after, until) > 0
 
     def is_contradicted(self, line: Line) -> bool:
-        """Whether heartbeats contradict what the lines around this one show of the clock."""
+        """Return whether heartbeats contradict what the lines around this one show of the clock."""
         place = bisect_right(self.contradicted, line.seq, key=lambda one: one[0]) - 1
         return place >= 0 and line.seq <= self.contradicted[place][1]
 
@@ -243,7 +243,7 @@ class Step:
 
 
 def place_of(line: Line | StreamsLine) -> LinePlace:
-    """The place of a line in the log."""
+    """Return the place of a line in the log."""
     return LinePlace(file=line.place[0], seq=line.seq, line=line.place[1])
 
 

@@ -114,7 +114,7 @@ def heartbeat_cover(heartbeats: DataFrame, holes: DataFrame) -> DataFrame:
 
 
 def lossy_runs(loss_lines: DataFrame) -> DataFrame:
-    """The runs of which the proxy itself says, perhaps in a later run, that lines are lost or may be: `is_lossy`."""
+    """Return the runs whose proxy says, perhaps in a later run, that lines are lost or may be: `is_lossy`."""
     is_lossy = F.coalesce(F.col("lost_lines") > 0, F.lit(True))
     runs = loss_lines.where(is_lossy).select("proxy_id", F.col("of_boot").alias("boot_id")).distinct()
     return runs.withColumn("is_lossy", F.lit(True))
@@ -162,7 +162,7 @@ def run_facts(
 
 
 def marked(runs: list[RunFacts], horizon: datetime) -> list[RunFacts]:
-    """The runs, those that are cut off marked as such.
+    """Return the runs, those that are cut off marked as such.
 
     Args:
         runs: All of them.

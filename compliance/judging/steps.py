@@ -1,4 +1,4 @@
-"""Where in a run the wall clock was stepped: by the numbers of its lines, and by their durations.
+"""Steps of a run's wall clock, located by the numbers of its lines and by their durations.
 
 Heartbeats tell of a step, its size, and two numbers between which it lies. The lines between them tell where: the order
 of time is that of their numbers, and a line is longer or shorter by its times than by its duration if the clock was
@@ -56,7 +56,7 @@ class TimedLines(NamedTuple):
 
     @property
     def off_us(self) -> int:
-        """By how much the wall clock was set ahead within the lines; below `STEP_US` it was not."""
+        """Microseconds by which the wall clock was set ahead within the lines; below `STEP_US` it was not."""
         return self.end_us - self.start_us - self.duration_us
 
 

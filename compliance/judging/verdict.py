@@ -107,7 +107,7 @@ class LimiterVerdict(Struct, frozen=True, kw_only=True):
 
     @property
     def is_violated(self) -> bool:
-        """Whether at least one of the two promises was broken."""
+        """True if at least one of the two promises was broken."""
         return "violated" in (self.containment, self.entitlement)
 
     @property
@@ -149,7 +149,7 @@ class Overall(Struct, frozen=True, kw_only=True):
 
 
 def gravest(verdicts: Iterable[Verdict]) -> Verdict:
-    """The gravest of some verdicts: one violation outweighs everything."""
+    """Return the gravest of some verdicts: one violation outweighs everything."""
     return min(verdicts, key=_GRAVITY.index, default="no limit")
 
 
@@ -190,7 +190,7 @@ def judge_overall(facts: Facts, limiters: list[LimiterVerdict]) -> Overall:
 
 
 def run_coverage(run: RunFacts) -> float:
-    """The run's coverage; never whole while a line is known to be missing, or may be."""
+    """Return the run's coverage; never whole while a line is known to be missing, or may be."""
     is_whole = not (run.missing or run.is_lossy or run.is_cut_off or run.is_doubtful)
     return run.coverage if is_whole else min(run.coverage, _NOT_KNOWN_WHOLE)
 
@@ -403,7 +403,7 @@ def roll_up(limiters: list[LimiterVerdict]) -> list[Rollup]:
 
 
 def scopes(limiter: LimiterVerdict) -> Iterable[tuple[Scope, str]]:
-    """The groups that the limit belongs to. A limit that spans tenants belongs to its level only."""
+    """Yield the groups that the limit belongs to. A limit that spans tenants belongs to its level only."""
     yield ("level", limiter.level)
     if limiter.tenant:
         yield ("tenant", limiter.tenant)

@@ -58,7 +58,7 @@ class Logs:
     axes: Axes
 
     def of(self, kind: str) -> DataFrame:
-        """The lines of one of the other kinds, without the columns of the rest: plans over them are quicker to make."""
+        """Return the lines of one other kind, without the columns of the rest: plans over them are quicker to make."""
         return self.others.where(F.col("kind") == kind).select(*_columns(kind), "start_us", "end_us")
 
 
@@ -171,7 +171,7 @@ class ReportTables:
     def rows(
         self, name: str, frame: DataFrame, kind: type[T], *order: Column | str, most: int = MOST_LISTED
     ) -> list[T]:
-        """The first rows of a table in that order, as values; ties are in the order of the rest of what names them."""
+        """Return the first rows of a table in that order, as values; ties are in the order of their other names."""
         first = frame.orderBy(*order, *_names(frame)).limit(most + 1).collect()
         if len(first) > most:
             self.left_out[name] = frame.count() - most
@@ -209,7 +209,7 @@ class ReportTables:
         }
 
     def judged(self, logs: Logs, objective: float) -> Tables:
-        """The limits, the worst ones if there are too many, with their worst windows; and how fast budgets burn."""
+        """Return the limits, or the worst ones of too many, with their worst windows, and the burn of budgets."""
         judged = judged_limiters(logs.limits, logs.intervals, _notes(logs)).persist()
         try:
             found = judged.where(F.col("facts").isNotNull())
@@ -358,7 +358,7 @@ class ReportTables:
 
 
 def worst_limits(limiters: DataFrame, found: DataFrame, most: int) -> DataFrame:
-    """The keys of the limits that come nearest to a violation, or are in one; then those waited on longest."""
+    """Return the keys of the limits that come nearest to a violation, or are in one; then those waited on longest."""
     scores = found.select(*rates.LIMIT_KEY, "score", F.lit(0.0).alias("waits"))
     waits = limiters.select(*rates.LIMIT_KEY, F.lit(None).cast("double").alias("score"), F.col("throttled_s"))
     either = scores.unionByName(waits.withColumnRenamed("throttled_s", "waits"))
@@ -407,7 +407,7 @@ def _notes(logs: Logs) -> dict[tuple[str, str], RunNotes]:
 
 
 def all_rows(frame: DataFrame, kind: type[T]) -> list[T]:
-    """A table of limits that is bounded already, in an order that is the same in every run."""
+    """Return a table of limits that is bounded already, in an order that is the same in every run."""
     order = [*LIMITER, *(name for name in ("unit", "is_peak", "basis") if name in frame.columns)]
     return [msgspec.convert(row.asDict(recursive=True), kind) for row in frame.orderBy(*order).collect()]
 

@@ -103,7 +103,7 @@ def charts(
 
 
 def chart_unit(steps: list[RateFacts]) -> str:
-    """The unit whose limit is used more; messages where there is no limit."""
+    """Return the unit whose limit is used more; messages where there is no limit."""
 
     def use(unit: str) -> float:
         limited = [step for step in steps if getattr(step, f"limit_{unit}")]
@@ -275,7 +275,7 @@ def _inline(svg: str) -> str:
 
 
 def render(report: Report) -> str:
-    """The page as text."""
+    """Return the page as text."""
     drawn = [(chart, Markup(chart.svg)) for chart in charts(report.rates, report.events, broken(report.limiters))]  # noqa: S704 - matplotlib escapes the texts that it draws
     pages = {tenant.name: tenant.page for tenant in report.tenants}
     template = _environment().get_template("report.html.j2")
@@ -283,7 +283,7 @@ def render(report: Report) -> str:
 
 
 def tenant_pages(report: Report) -> dict[str, str]:
-    """The page of each tenant by its file, seen from the report's folder."""
+    """Return the page of each tenant by its file, seen from the report's folder."""
     template = _environment().get_template("tenant.html.j2")
     worst, pages = broken(report.limiters), {}
     for tenant in report.tenants:
@@ -313,7 +313,7 @@ def _environment() -> Environment:
 
 
 def broken(limiters: list[LimiterVerdict]) -> dict[tuple[str, str, str, str], list[tuple[datetime, datetime]]]:
-    """For each limit with a violation, the begin and end of the worst windows of the promises that were broken."""
+    """Return, for each violated limit, begin and end of the worst windows of the promises that were broken."""
     windows: dict[tuple[str, str, str, str], list[tuple[datetime, datetime]]] = {}
     for one in limiters:
         promises = ((one.containment, one.worst_containment), (one.entitlement, one.worst_entitlement))
@@ -333,7 +333,7 @@ def _by_limit(peaks: list[PeakFacts]) -> list[tuple[tuple[LimitKey, str], dict[i
 
 
 def breakable(name: str) -> Markup:
-    """A name as text that may go on in the next line behind a slash rather than within a word."""
+    """Return a name as text that may go on in the next line behind a slash rather than within a word."""
     # Markup's join escapes the parts.
     return Markup("/<wbr>").join(re.split(r"/(?!/)", name))
 
@@ -441,7 +441,7 @@ _PASSED_OVER = frozenset(("Cc", "Cf", "Zs", "Zl", "Zp"))
 
 
 def report_json(report: Report) -> bytes:
-    """The whole report as JSON, indented."""
+    """Return the whole report as JSON, indented."""
     return msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
 
 
@@ -492,7 +492,7 @@ def tables(report: Report) -> dict[str, str]:
 
 
 def overall(report: Report) -> dict[str, Any]:
-    """The verdict on the whole as one row, with what is said once for all tables."""
+    """Return the verdict on the whole as one row, with what is said once for all tables."""
     quality = report.quality
     counts = {name: getattr(quality, name) for name in ("lines", "quarantined", "duplicates", "missing")}
     counts |= {"passed_over": quality.passed_over, "unread": quality.unread}
@@ -504,7 +504,7 @@ def overall(report: Report) -> dict[str, Any]:
 
 
 def flat(row: msgspec.Struct, without: tuple[str, ...] = ()) -> dict[str, Any]:
-    """A row whose parts' fields stand beside its own: `worst_containment_start`."""
+    """Return a row whose parts' fields stand beside its own: `worst_containment_start`."""
     cells: dict[str, Any] = {}
     for name, value in msgspec.structs.asdict(row).items():
         if isinstance(value, msgspec.Struct):

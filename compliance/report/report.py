@@ -56,7 +56,7 @@ BYTES_BASIS = "entries: magic, checksum, metadata and payload, as the broker cou
 
 
 class Quality(Struct, frozen=True, kw_only=True):
-    """How much of the log is there."""
+    """The completeness of the log."""
 
     lines: int
     quarantined: int
@@ -94,7 +94,7 @@ class Throttling(Struct, frozen=True, kw_only=True):
 
 
 class Budgets(Struct, frozen=True, kw_only=True):
-    """How fast error budgets are spent."""
+    """The burn rates of error budgets."""
 
     objective: float
     rows: list[Burn]
@@ -233,7 +233,7 @@ def _replay(facts: Facts) -> Replay:
 
 
 def words(overall: Overall, limiters: list[LimiterVerdict], facts: Facts) -> tuple[str, str]:
-    """The verdict for a stranger: a headline and a sentence."""
+    """Return the verdict for a stranger: a headline and a sentence."""
     limited = [limiter for limiter in limiters if limiter.containment != "no limit"]
     if overall.verdict == "violated":
         return _violations(overall, limited, facts)

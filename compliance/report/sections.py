@@ -45,7 +45,7 @@ class Delay(Struct, frozen=True, kw_only=True):
 
 
 def percentile_ms(hist: Sequence[int], share: float, highest_ms: float) -> float | None:
-    """The delay, in milliseconds, below which a share of a histogram's messages stayed; None without messages.
+    """Return the delay, in milliseconds, below which a share of a histogram's messages stayed; None without messages.
 
     Args:
         hist: Messages by bucket of the access log's fixed bounds.
@@ -239,7 +239,7 @@ class Headroom(LimitKey, frozen=True, kw_only=True):
 
 
 def headrooms(facts: list[HeadroomFacts]) -> list[Headroom]:
-    """The fullest first."""
+    """Return the headrooms of all limits, the fullest first."""
     return sorted((_headroom(row) for row in facts), key=lambda row: (-row.near_s, -row.peak, row.name))
 
 
@@ -436,7 +436,7 @@ def timeline(
     gaps: list[GapFacts],
     horizon: datetime,
 ) -> list[Event]:
-    """The events of the log, in the order of time.
+    """Return the events of the log, in the order of time.
 
     Args:
         changes: What was set or changed.

@@ -19,17 +19,17 @@ _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def whole(value: float) -> str:
-    """A count with thousands apart: 1 234 567 (narrow no-break spaces, which no locale takes for a decimal point)."""
+    """Return a count with thousands apart: 1 234 567 (narrow no-break spaces, in no locale a decimal point)."""
     return f"{value:,.0f}".replace(",", "\u202f")
 
 
 def numbered(number: int, noun: str) -> str:
-    """A count of things: 1 limit, 2 limits."""
+    """Return a count of things: 1 limit, 2 limits."""
     return f"{whole(number)} {noun}" if number == 1 else f"{whole(number)} {noun}s"
 
 
 def quantity(value: float) -> str:
-    """A rate or size in three figures: 512, 1.5k, 20M."""
+    """Return a rate or size in three figures: 512, 1.5k, 20M."""
     for factor, prefix in _PREFIXES:
         # 999.6 would be shown as 1000 without its prefix.
         if abs(value) >= factor * 0.9995:
@@ -38,7 +38,7 @@ def quantity(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share of one; what is not whole is never shown as whole."""
+    """Return a share of one; what is not whole is never shown as whole."""
     if abs(share - 1) < 1e-9:
         return "100 %"
     if share >= 10:
@@ -47,7 +47,7 @@ def percent(share: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """A length of time."""
+    """Return a length of time."""
     if seconds < 120:
         return f"{seconds:.3g} s"
     if seconds < 7200:
@@ -56,7 +56,7 @@ def span(seconds: float) -> str:
 
 
 def window(seconds: int) -> str:
-    """A length of time that somebody chose: in the largest unit of which it is a whole number."""
+    """Return a length of time that somebody chose: in the largest unit of which it is a whole number."""
     for unit_s, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds % unit_s == 0:
             return f"{seconds // unit_s} {unit}"
@@ -64,12 +64,12 @@ def window(seconds: int) -> str:
 
 
 def clock(time: datetime | None) -> str:
-    """A moment, to the second."""
+    """Return a moment, to the second."""
     return f"{time:%Y-%m-%d %H:%M:%S} UTC" if time else "an unknown time"
 
 
 def broken_for(spells: Spells | None) -> str:
-    """The wording of how long a promise was broken, and when: the first time and the longest."""
+    """Return the wording of how long a promise was broken, and when: the first time and the longest."""
     return f"broken {_when(spells)}" if spells else ""
 
 
@@ -81,7 +81,7 @@ def _when(spells: Spells) -> str:
 
 
 def containment(limiter: LimiterVerdict) -> str:
-    """The wording of how long the limit was kept, and of which time."""
+    """Return the wording of how long the limit was kept, and of which time."""
     if limiter.containment == "no limit":
         return ""
     if limiter.containment == "unknown":
@@ -90,7 +90,7 @@ def containment(limiter: LimiterVerdict) -> str:
 
 
 def entitlement(limiter: LimiterVerdict) -> str:
-    """The wording of how long all that was owed passed, and of which time."""
+    """Return the wording of how long all that was owed passed, and of which time."""
     verdict, waited = limiter.entitlement, f"the {span(limiter.throttled_s)} in which somebody waited"
     if verdict == "no limit":
         return ""
@@ -105,7 +105,7 @@ def entitlement(limiter: LimiterVerdict) -> str:
 
 
 def late(limiter: LimiterVerdict) -> str:
-    """Whether the proxy itself explains why less passed than was owed."""
+    """Return whether the proxy itself explains why less passed than was owed."""
     least = limiter.worst_entitlement
     if least is None or limiter.entitlement != "violated" or not least.late_s:
         return ""
@@ -113,7 +113,7 @@ def late(limiter: LimiterVerdict) -> str:
 
 
 def unseen(limiter: LimiterVerdict) -> str:
-    """The wording of the shortfall that would not have shown; empty if a violation was seen."""
+    """Return the wording of the shortfall that would not have shown; empty if a violation was seen."""
     if limiter.unseen_percent is None or limiter.entitlement not in ("compliant", "unknown"):
         return ""
     return f"a shortfall of up to {limiter.unseen_percent:.3g} % in ten seconds would not show"
@@ -131,7 +131,7 @@ def _kept(share: float | None, of: str, spells: Spells | None) -> str:
 
 
 def sentence(tenant: str, limiters: Sequence[LimiterVerdict]) -> str:
-    """The verdict on both promises to one tenant.
+    """Return the verdict on both promises to one tenant.
 
     Args:
         tenant: Its name.
@@ -228,7 +228,7 @@ class Subject(Struct, frozen=True, kw_only=True):
 
 
 def step_for(first: datetime, last: datetime) -> int:
-    """The shortest step that keeps a chart within its number of steps, seconds."""
+    """Return the shortest step that keeps a chart within its number of steps, seconds."""
     span_s = (last - first).total_seconds()
     longest = STEPS_S[-1]
     # A clock that was decades off must not make a chart of as many days.
@@ -237,7 +237,7 @@ def step_for(first: datetime, last: datetime) -> int:
 
 
 def charted(limiters: list[LimiterVerdict], topics: list[TopicFacts]) -> list[Subject]:
-    """The subjects of charts: the gravest limits, one of each level among them, over all their time and close up.
+    """Return the subjects of charts: the gravest limits, one of each level among them, in all their time and close up.
 
     A close-up is there if that time is long. Without limits the busiest topics are the subjects.
     """
@@ -248,7 +248,7 @@ def charted(limiters: list[LimiterVerdict], topics: list[TopicFacts]) -> list[Su
 
 
 def pictures(limiters: list[LimiterVerdict], topics: list[TopicFacts]) -> dict[str, Subject]:
-    """The subject of each tenant's picture: its gravest limit, close up if that was broken, or its busiest topic.
+    """Return the subject of each tenant's picture: its gravest limit, close up if it was broken, or its busiest topic.
 
     Tenants stand in the order of their limits' gravity.
     """
@@ -329,7 +329,7 @@ class Tenant(Struct, frozen=True, kw_only=True):
 
 
 def tenants(facts: Facts, limiters: Sequence[LimiterVerdict]) -> list[Tenant]:
-    """The tenants that have a page, the gravest first.
+    """Return the tenants that have a page, the gravest first.
 
     Args:
         facts: Of the whole log.
@@ -353,12 +353,12 @@ def limits_of(tenant: str, limiters: Sequence[LimiterVerdict]) -> list[LimiterVe
 
 
 def topics_of(tenant: str, topics: Sequence[TopicFacts]) -> list[TopicFacts]:
-    """The busiest first."""
+    """Return a tenant's topics, the busiest first."""
     return sorted((one for one in topics if one.tenant == tenant), key=lambda one: (-one.passed_messages, one.topic))
 
 
 def page_of(tenant: str) -> str:
-    """A name that every file system takes, and that is no other tenant's."""
+    """Return a name that every file system takes, and that is no other tenant's."""
     name = quote(tenant, safe="")
     if len(name) > MOST_OF_A_NAME:
         name = f"{name[:MOST_OF_A_NAME]}-{hashlib.sha256(tenant.encode()).hexdigest()[:12]}"

@@ -166,7 +166,7 @@ _MISSING = (
 
 
 def lines(spark: SparkSession, job: Job) -> DataFrame:
-    """The stream of lines.
+    """Return the stream of lines.
 
     Raises:
         JobError: If the connector is not on Spark's class path.
@@ -182,7 +182,7 @@ def lines(spark: SparkSession, job: Job) -> DataFrame:
 
 
 def bounded(job: Job) -> Mapping[str, str]:
-    """The options for a topic's connector: the user's, and what bounds a batch where these say nothing of it.
+    """Return the options for a topic's connector: the user's, and what bounds a batch where these say nothing of it.
 
     Without a bound the whole backlog of a topic would be one batch, and its result more than the driver holds.
 
@@ -198,7 +198,7 @@ def bounded(job: Job) -> Mapping[str, str]:
 
 
 def no_connector(option: str, kind: str, error: Exception) -> str:
-    """The message for a connector that Spark refuses: that it is missing, or Spark's own first line."""
+    """Return the message for a connector that Spark refuses: that it is missing, or Spark's own first line."""
     if not any(word in str(error) for word in _MISSING):
         return f"{option} {kind}: {cause(error)}"
     return (

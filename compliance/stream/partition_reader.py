@@ -103,7 +103,7 @@ class PartNumbers(msgspec.Struct, frozen=True):
 
 
 def encoded(table: pa.Table) -> bytes:
-    """A table as an Arrow stream."""
+    """Return a table as an Arrow stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
         writer.write_table(table)
@@ -117,7 +117,7 @@ def decoded(contents: Iterable[bytes], schema: pa.Schema) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class KnownBatch:
-    """What is known of a batch while its parts are read.
+    """The state of a batch while its parts are read.
 
     Args:
         seen: Numbers of earlier batches.
@@ -136,7 +136,7 @@ class KnownBatch:
         return self.seen.union(*(seen for number, seen in self.parts.items() if number < part))
 
     def wants(self, part: int) -> bool:
-        """Whether a part is to be read."""
+        """Return whether a part is to be read."""
         return self.again is None or part in self.again
 
 

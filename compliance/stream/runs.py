@@ -77,15 +77,15 @@ class Seen:
         return Seen({run: _union(*parts) for run, parts in together.items()})
 
     def there(self, run: Run | None = None) -> int:
-        """The number of sequence numbers that are there, of a run or in all."""
+        """Return the number of sequence numbers that are there, of a run or in all."""
         return sum(self._there(one) for one in self._runs(run))
 
     def missing(self, run: Run | None = None) -> int:
-        """The number of sequence numbers missing below the largest of each run."""
+        """Return the number of sequence numbers missing below the largest of each run."""
         return sum(int(self.ranges[one][-1, 1]) + 1 - self._there(one) for one in self._runs(run))
 
     def gaps(self) -> Iterator[Gap]:
-        """The gaps, run by run, in order."""
+        """Yield the gaps, run by run, in order."""
         for run in sorted(self.ranges):
             after = -1
             for first, last in self.ranges[run].tolist():
@@ -117,7 +117,7 @@ class Seen:
 
 
 def gap_table(seen: Seen) -> pa.Table:
-    """The table of all gaps, as it is stored."""
+    """Return the table of all gaps, as it is stored."""
     return table_of_rows([(*gap.run, gap.after_seq, gap.missing) for gap in seen.gaps()], GAPS)
 
 
@@ -229,7 +229,7 @@ def _both(one: Span, other: Span) -> Span:
 
 
 def complete_up_to(runs: Spans, now: datetime) -> int | None:
-    """The time up to which the log is complete (`latest.complete_up_to`), microseconds since 1970."""
+    """Return the time up to which the log is complete (`latest.complete_up_to`), microseconds since 1970."""
     ends = (RunEnd(*run, span.last, span.complete_up_to, span.has_ended) for run, span in runs.items())
     return latest.complete_up_to(ends, (now + latest.AHEAD - BEGIN_OF_1970) // timedelta(microseconds=1))
 
@@ -303,7 +303,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def summary(totals: TableTotals, spans: Spans, seen: Seen, now: datetime) -> Summary:
-    """The summary after a batch.
+    """Return the summary after a batch.
 
     Args:
         totals: The batch's.
@@ -370,7 +370,7 @@ def late_so_far(spark: SparkSession, job: Job) -> Late:
 
 
 def late_words(before: Late, after: Late, job: Job) -> str:
-    """The note on lines that came too late in a run; empty if none was.
+    """Return the note on lines that came too late in a run; empty if none was.
 
     Args:
         before: Before the run.
@@ -412,7 +412,7 @@ class Progress:
         self._status.stop()
 
     def on_summary(self, summary: Summary) -> None:
-        """After each batch."""
+        """Show the progress after each batch."""
         self._summary = summary
         self._batches += 1
         self._draw()
@@ -429,7 +429,7 @@ class Progress:
         return self._summary.late if self._summary else {}
 
     def last_words(self, out: str) -> str:
-        """The text that is printed at the end."""
+        """Return the text that is printed at the end."""
         if self._summary is None:
             return f"nothing new; {out}/summary.json says what there is"
         return f"{_words(self._summary)}\n{out}/summary.json"

@@ -34,11 +34,11 @@ class Storage:
         self._settings = spark._jsc.hadoopConfiguration()  # noqa: SLF001 - the same
 
     def exists(self, path: str) -> bool:
-        """Whether a file or folder of that name exists."""
+        """Return whether a file or folder of that name exists."""
         return bool(self._system(path).exists(self._path(path)))
 
     def names(self, folder: str) -> list[str]:
-        """Names of what is in a folder, sorted; none if it is not there."""
+        """Return names of what is in a folder, sorted; none if it is not there."""
         if not self.exists(folder):
             return []
         return sorted(str(one.getPath().getName()) for one in self._system(folder).listStatus(self._path(folder)))
@@ -56,7 +56,7 @@ class Storage:
             raise OSError(f"{source} cannot be renamed to {target}")
 
     def read(self, path: str) -> bytes:
-        """A file's content."""
+        """Return a file's content."""
         if here := self._here(path):
             return here.read_bytes()
         stream = self._system(path).open(self._path(path))
@@ -153,12 +153,12 @@ class State:
         self._storage = Storage(spark)
 
     def before(self, step: int) -> int | None:
-        """The newest whole step before `step`; None if there is none."""
+        """Return the newest whole step before `step`; None if there is none."""
         whole = [one for one in self._steps() if one < step and self._storage.exists(self._totals(one))]
         return max(whole, default=None)
 
     def newest(self) -> int | None:
-        """The newest whole step of all."""
+        """Return the newest whole step of all."""
         return self.before(2**63 - 1)
 
     def check(self) -> None:
@@ -173,7 +173,7 @@ class State:
             raise self._refusal(f"batches were read, but {self._folder} says of none what was in it")
 
     def totals(self, step: int | None) -> TableTotals:
-        """The totals of a step; zeros for none.
+        """Return the totals of a step; zeros for none.
 
         Raises:
             JobError: If another version of the job wrote them.
@@ -187,7 +187,7 @@ class State:
         return msgspec.json.decode(said, type=_Kept).totals
 
     def read(self, step: int | None, name: str, schema: pa.Schema) -> pa.Table:
-        """A table of a step; an empty one before the first."""
+        """Return a table of a step; an empty one before the first."""
         return schema.empty_table() if step is None else table_of([self._storage.read(self.place(step, name))], schema)
 
     def write(self, step: int, name: str, table: pa.Table) -> None:
@@ -195,7 +195,7 @@ class State:
         self._storage.put(self.place(step, name), parquet(table))
 
     def place(self, step: int, name: str) -> str:
-        """The place of a step's table."""
+        """Return the place of a step's table."""
         return f"{self._folder}/step={step}/{name}.parquet"
 
     def begin(self, step: int) -> None:
@@ -243,7 +243,7 @@ class Tables(Protocol):
 
 
 def tables_of(spark: SparkSession, job: Job) -> Tables:
-    """The tables of a job.
+    """Return the tables of a job.
 
     Raises:
         JobError: If the connector is not on Spark's class path.

@@ -142,7 +142,7 @@ class _Rows:
         self._rank, self._by_rank = _ranked(rows, table)
 
     def numbers(self, order: Longs) -> Numbers:
-        """The fields that are summed, or of which the largest is kept, in the order of rows."""
+        """Return the fields that are summed, or of which the largest is kept, in the order of rows."""
         rows, table = self._rows, self._table
         found = {name: pc.fill_null(rows[name], 0).to_numpy() for name in ("lines", *table.sums)}
         # Less than any that a line may say: a window has none if no line has one.
@@ -172,7 +172,7 @@ class _Rows:
 
 
 def codes_of(rows: pa.Table, key: tuple[str, ...]) -> Longs:
-    """A number for each row, the same for rows that have the same key."""
+    """Return a number for each row, the same for rows that have the same key."""
     codes = np.zeros(len(rows), np.int64)
     for name in key:
         encoded = rows[name].combine_chunks().dictionary_encode(null_encoding="encode")
@@ -269,13 +269,13 @@ def by_state(windows: pa.Table, watermarks_s: tuple[int, int]) -> ByState:
 
 
 def late_lines(late: pa.Table) -> Counter[str]:
-    """The number of lines that came too late, by the width of the window in seconds."""
+    """Return the number of lines that came too late, by the width of the window in seconds."""
     of_width = late.group_by("width_s", use_threads=False).aggregate([("lines", "sum")]).to_pylist()
     return Counter({str(row["width_s"]): row["lines_sum"] for row in of_width})
 
 
 def published(windows: pa.Table, table: WindowTable, *, is_final: bool) -> pa.Table:
-    """The windows as readers get them, with the day.
+    """Return the windows as readers get them, with the day.
 
     Args:
         windows: As `adding.merged` gives them.
@@ -298,14 +298,14 @@ def _told(table: WindowTable) -> tuple[str, ...]:
 
 
 def parquet(table: pa.Table) -> bytes:
-    """A table as one file."""
+    """Return a table as one file."""
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd")
     return bytes(sink.getvalue())
 
 
 def by_day(rows: pa.Table, days: pa.ChunkedArray) -> Iterator[tuple[date, pa.Table]]:
-    """The rows of each day; most often all are of one."""
+    """Yield the rows of each day; most often all are of one."""
     counts = pc.value_counts(days.combine_chunks().sort()).to_pylist()
     in_order = rows if len(counts) < 2 else rows.take(pc.sort_indices(days))
     begin = 0

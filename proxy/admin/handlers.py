@@ -120,7 +120,7 @@ class Text:
     pattern: str = ONE_LINE
 
     def schema(self) -> dict[str, Any]:
-        """The JSON Schema of its values."""
+        """Return the JSON Schema of its values."""
         if self.words:
             return {"enum": [*self.words]}
         return {"type": "string", "maxLength": self.longest, "pattern": f"^{self.pattern}$"}
@@ -155,7 +155,7 @@ class Either:
     is_needed: ClassVar[bool] = False
 
     def schema(self) -> dict[str, Any]:
-        """The JSON Schema of its values."""
+        """Return the JSON Schema of its values."""
         return {"enum": [*self.words], "default": self.words[0]}
 
     def read(self, query: Query) -> str:
@@ -190,7 +190,7 @@ class Number:
     is_needed: ClassVar[bool] = False
 
     def schema(self) -> dict[str, Any]:
-        """The JSON Schema of its values."""
+        """Return the JSON Schema of its values."""
         return {"type": "integer", "minimum": self.least, "maximum": self.most, "default": self.default}
 
     def read(self, query: Query) -> int:

@@ -1,4 +1,4 @@
-"""What the holder of a token for some tenants may ask for: what is about these tenants, and nothing else.
+"""A token for some tenants allows requests about these tenants, and no others: this module decides.
 
 A path is refused unless it is known here to be about one tenant, which is one of the holder's. So a new path is closed
 to such holders until somebody thinks of them.

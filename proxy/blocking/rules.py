@@ -92,7 +92,7 @@ class Rule:
 
 
 class TooManyRulesError(Exception):
-    """There are MOST_RULES rules already."""
+    """A rule cannot be added: there are MOST_RULES already."""
 
 
 def read_key(kind: str, name: str, topic: str = "", namespace: str = "") -> Key:

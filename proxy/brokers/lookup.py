@@ -29,7 +29,7 @@ MOST_ANSWER = 64 * 1024
 
 
 def through_proxy(answer: CommandLookupTopicResponse, broker: Endpoint, *, is_tls: bool) -> CommandLookupTopicResponse:
-    """The broker's Connect, so that the client connects to the proxy and names `broker` to it.
+    """Return the broker's Connect, so that the client connects to the proxy and names `broker` to it.
 
     The scheme is the one by which this client reaches the proxy, whichever field it reads: none is led from TLS to
     plain text, nor to TLS where it speaks none.
@@ -44,7 +44,7 @@ def through_proxy(answer: CommandLookupTopicResponse, broker: Endpoint, *, is_tl
 
 
 def broker_in(answer: CommandLookupTopicResponse, scheme: str) -> Endpoint:
-    """The broker that an answer (Connect or Redirect) names, as it is reached by `scheme`.
+    """Return the broker that an answer (Connect or Redirect) names, as it is reached by `scheme`.
 
     Raises:
         EndpointError: If it names none that can be reached so.
@@ -60,7 +60,7 @@ def broker_in(answer: CommandLookupTopicResponse, scheme: str) -> Endpoint:
 
 
 def no_broker_found(request_id: int, error: EndpointError) -> CommandLookupTopicResponse:
-    """The client's answer where the broker named none that can be reached."""
+    """Return the client's answer where the broker named none that can be reached."""
     answer = CommandLookupTopicResponse(request_id=request_id, response=CommandLookupTopicResponse.Failed)
     answer.error, answer.message = ServiceNotReady, f"the broker answers the lookup with {error}"
     return answer

@@ -63,7 +63,7 @@ class Names:
         return len(self._wanted)
 
     async def addresses(self, host: str, port: int, *, is_named: bool) -> list[str]:
-        """The addresses of a host, one at least.
+        """Return the addresses of a host, one at least.
 
         Args:
             host: Its name.
@@ -157,7 +157,7 @@ class Targets:
             self._reachable.clear()
 
     def is_reachable(self, wanted: Endpoint) -> bool:
-        """Whether a wanted broker is allowed, and its host is an IP address, as most are: nothing is to be resolved."""
+        """Return whether a broker is allowed, and its host is an IP address, as most are: nothing is to be resolved."""
         if wanted in self._reachable:
             return True
         if not self._is_reachable(wanted):
@@ -195,7 +195,7 @@ class Targets:
         return await connect(last.host, last.port)
 
     async def resolve(self, wanted: Endpoint) -> list[Endpoint]:
-        """The endpoints, one at least, that a wanted broker may be reached at; their hosts are IP addresses.
+        """Return the endpoints, one at least, that a wanted broker may be reached at; their hosts are IP addresses.
 
         Raises:
             TargetRefusedError: If the broker is not allowed, or its name leads nowhere.
@@ -210,7 +210,7 @@ class Targets:
         return allowed
 
     def allows(self, wanted: Endpoint) -> bool:
-        """Whether a broker may be wanted; `resolve` says whether its IP address may be had, too."""
+        """Return whether a broker may be wanted; `resolve` says whether its IP address may be had, too."""
         return self._is_named(wanted) or self._matches(wanted)
 
     async def _addresses(self, host: str, port: int, *, is_named: bool) -> list[str]:

@@ -51,7 +51,7 @@ class AdminLink(AdminClient):
         super().__init__(str(endpoint), access, timeout_s=patience_s, most_redirects=0)
 
     def failed(self, error: AdminError) -> AdminLinkError:
-        """The error in the words of the command line."""
+        """Return the error in the words of the command line."""
         return AdminLinkError(self._told(error), error.status)
 
     def _told(self, error: AdminError) -> str:
@@ -69,7 +69,7 @@ class AdminLink(AdminClient):
 
 
 def read_token(path: Path) -> str:
-    """The token in a file.
+    """Return the token in a file.
 
     Raises:
         AdminLinkError: If the file cannot be read, or holds none. The text never shows the content.

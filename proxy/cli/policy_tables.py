@@ -75,7 +75,7 @@ def _plain(*cells: str) -> tuple[Text, ...]:
 
 
 def difference_lines(found: Iterable[Difference]) -> Iterator[str]:
-    """Each difference: its key, what the file says, and what is in force, with its origin."""
+    """Return a line for each difference: its key, the file's value, and the value in force with its origin."""
     for one in found:
         yield one.key
         yield f"  file:     {one.wanted or '-'}"

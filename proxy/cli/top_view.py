@@ -101,7 +101,7 @@ _UNKNOWN = "-"
 
 
 def printable(text: str) -> str:
-    """A name that clients chose, without what a terminal would obey."""
+    """Return a name that clients chose, without what a terminal would obey."""
     return "".join(char if char.isprintable() else "\ufffd" for char in text)
 
 
@@ -113,7 +113,7 @@ def rate(per_s: float | None) -> str:
 
 
 def limit(per_s: float) -> str:
-    """A limit of messages: `500/s`, `30/min`, `1/h`."""
+    """Return a limit of messages: `500/s`, `30/min`, `1/h`."""
     for times, unit in ((1, "s"), (60, "min"), (3600, "h")):
         if per_s * times >= 1:
             return f"{rate(per_s * times)}/{unit}"
@@ -129,7 +129,7 @@ def size(number: float) -> str:
 
 
 def span(ms: float | None) -> str:
-    """A duration: `250ms`, `3.2s`, `4m10s`, `2h05m`, `3d04h`; empty for none."""
+    """Return a duration: `250ms`, `3.2s`, `4m10s`, `2h05m`, `3d04h`; empty for none."""
     if ms is None:
         return ""
     seconds = int(ms / 1000)
@@ -142,12 +142,12 @@ def span(ms: float | None) -> str:
 
 
 def short_topic(name: str) -> str:
-    """Without the domain that nearly all have."""
+    """Return a topic's name without the domain that nearly all have."""
     return name.removeprefix("persistent://")
 
 
 def who(stream: StreamState) -> str:
-    """The producer's name, or the subscription; a producer that has none yet by its number."""
+    """Return the producer's name, or the subscription; a producer that has none yet by its number."""
     return stream.subscription or stream.producer_name or f"#{stream.stream_id}"
 
 
@@ -159,7 +159,7 @@ def since(stream: StreamState) -> str:
 
 
 def obstacle(stream: StreamState) -> str:
-    """The limit that a stream waits on with its value, or that withholds its permits, or what observed ones would hold.
+    """Return the limit that holds a stream or withholds its permits, with its value, or what observed ones would hold.
 
     A consumer that has permits at the broker as well waits for what the broker has for it, first of all.
     """
@@ -206,7 +206,7 @@ class StreamRow:
 
 
 def rows_of(poll: Poll, before: Poll | None) -> list[StreamRow]:
-    """The streams of a look with their rates since the one before.
+    """Return the streams of a look with their rates since the one before.
 
     A stream that is new, or whose counts went back (another one under the same number, another run of the proxy), has
     no rates yet.
@@ -222,7 +222,7 @@ def ordered(rows: list[StreamRow], sort: Sort) -> list[StreamRow]:
 
 
 def total(rates: list[float | None]) -> float:
-    """The sum of what is known."""
+    """Return the sum of what is known."""
     return sum(rate for rate in rates if rate is not None)
 
 
@@ -278,7 +278,7 @@ class Shown:
 
 
 def show(poll: Poll, before: Poll | None, view: View) -> Shown:
-    """The table of one look, with rates since the one before."""
+    """Return the table of one look, with rates since the one before."""
     rows = ordered(rows_of(poll, before), view.sort)
     heading = [f"{view.title}   {_sums(poll, rows)}"]
     if poll.left_out:

@@ -69,7 +69,7 @@ class BasicAuthentication(BaseModel):
 
 
 class BrokerCredentials(BaseModel):
-    """What Sluice shows brokers, as one of their `proxyRoles`."""
+    """The credentials that Sluice shows brokers, as one of their `proxyRoles`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -80,7 +80,7 @@ class BrokerCredentials(BaseModel):
 
 
 class Authentication(BaseModel):
-    """Who proves what a client's role is: the broker, or Sluice."""
+    """The authentication of clients: the broker proves a client's role, or Sluice does."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -122,5 +122,5 @@ class Authentication(BaseModel):
 
     @property
     def is_terminated(self) -> bool:
-        """Whether Sluice verifies clients."""
+        """True if Sluice verifies clients."""
         return self.mode == "terminate"

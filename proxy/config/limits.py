@@ -81,7 +81,7 @@ class RateLimit(_Section):
             raise ValueError(f"peak_{kind} is to be above {kind}: a peak at or below it would be the limit itself")
 
     def limit(self) -> Limit:
-        """The limits of this section, as the limiter takes them."""
+        """Return the limits of this section, as the limiter takes them."""
         return Limit(
             _rate(self.messages, self.burst_messages),
             _rate(self.bytes, self.burst_bytes),
@@ -105,7 +105,7 @@ class TopicDispatchLimit(DispatchLimit):
     )
 
     def limit(self) -> Limit:
-        """The limits of this section, as the limiter takes them."""
+        """Return the limits of this section, as the limiter takes them."""
         limit = super().limit()
         return replace(limit, published=NOTHING_PUBLISHED) if self.relativeToPublishRate else limit
 

@@ -120,14 +120,14 @@ _SERVICE_URLS = next(reader for reader, name in _NAMED.items() if name == "Servi
 
 
 def type_of(field: FieldInfo) -> str:
-    """The type of a key's value, with its unit and bounds."""
+    """Return the type of a key's value, with its unit and bounds."""
     words = _words(field.annotation, field.metadata)[0]
     bounds = [*_bounds(field.metadata)]
     return ", ".join([words, *bounds])
 
 
 def default_of(field: FieldInfo) -> str | None:
-    """The default of a key, as it would be written; None without one."""
+    """Return the default of a key, as it would be written; None without one."""
     value = None if field.is_required() else field.get_default(call_default_factory=True, validated_data={})
     readers = {getattr(part, "func", None) for part in field.metadata}
     if value is None or value == ():
@@ -146,12 +146,12 @@ def default_of(field: FieldInfo) -> str | None:
 
 
 def example_of(name: str, field: FieldInfo) -> Any:
-    """An example of a value, for a key that has no default."""
+    """Return an example of a value, for a key that has no default."""
     return _OF_KEYS.get(name) or _words(field.annotation, field.metadata)[1]
 
 
 def name_example(annotation: Any) -> str:
-    """A name, for a section whose keys are names."""
+    """Return a name, for a section whose keys are names."""
     return str(_words(typing.get_args(annotation)[0], ())[1])
 
 
@@ -213,7 +213,7 @@ _FLOW = 10_000
 
 
 def commented_yaml() -> str:
-    """The file."""
+    """Return the file."""
     blocks = ("".join(f"#{line}\n" for line in lines) for lines in _Page().keys(Config))
     return "\n".join((_YAML_HEAD, *blocks))
 
@@ -347,7 +347,7 @@ What stands above as *rate* is a section of these keys; messages and bytes both 
 
 
 def reference() -> str:
-    """The page."""
+    """Return the page."""
     more = _table(TopicDispatchLimit, known=RateLimit.model_fields)
     return _HEAD + _table(Config) + _RATE_HEAD + _table(RateLimit) + more
 

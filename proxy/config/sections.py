@@ -102,7 +102,7 @@ class ListenerTls(BaseModel):
 
     @property
     def asks_clients(self) -> Literal["none", "optional", "required"]:
-        """Whether clients show a certificate."""
+        """True if clients show a certificate."""
         return self.client_auth or ("none" if self.client_ca is None else "required")
 
 
@@ -198,7 +198,7 @@ class AdminAccess(BaseModel):
 
 
 def open_to_all(admin: Endpoint, access: AdminAccess) -> str | None:
-    """The problem of an admin address that anybody on the network could use; None if there is none."""
+    """Return the problem of an admin address that anybody on the network could use; None if there is none."""
     has_lock = access.tokens is not None or (access.tls is not None and access.tls.client_ca is not None)
     if has_lock or is_loopback(admin.host):
         return None
@@ -399,7 +399,7 @@ class Dispatch(BaseModel):
         return self
 
     def rules(self) -> DispatchRules:
-        """The rules of this section, as the limiter takes them."""
+        """Return the rules of this section, as the limiter takes them."""
         precise, by_entry = self.preciseDispatcherFlowControl, self.dispatchThrottlingOnBatchMessageEnabled
         return DispatchRules(
             is_precise=not by_entry if precise is None else precise,

@@ -56,7 +56,7 @@ _Tree = dict[str, "_Tree | TakenValue"]
 
 
 def yaml_text(heading: str, values: Iterable[TakenValue]) -> str:
-    """A YAML document of the values, under a comment.
+    """Return a YAML document of the values, under a comment.
 
     Args:
         heading: For people, in lines.
@@ -159,7 +159,7 @@ class _Show:
         self._with_defaults = with_defaults
 
     def section(self, model: type[BaseModel], given: Mapping[Any, Any], above: Key) -> Iterator[TakenValue]:
-        """The values in a section, in the order of the reference."""
+        """Yield the values in a section, in the order of the reference."""
         for name, field in model.model_fields.items():
             key = (*above, name)
             if name in given:

@@ -38,7 +38,7 @@ class Given:
 
 
 def given_by_flags(flags: Mapping[str, Any]) -> list[Given]:
-    """The flags that were given; each is named as its key, but for the access log's folder."""
+    """Return the flags that were given; each is named as its key, but for the access log's folder."""
     keys = {name: ("access_log", "dir") if name == "access_log" else (name,) for name in flags}
     return [
         Given(keys[name], value, f"--{name.replace('_', '-')}") for name, value in flags.items() if value is not None
@@ -46,7 +46,7 @@ def given_by_flags(flags: Mapping[str, Any]) -> list[Given]:
 
 
 def laid_over(values: Mapping[str, Any], over: Iterable[Given]) -> dict[str, Any]:
-    """The values of the file with those of `over` in their places; a section that is none stays, and is told later."""
+    """Return the file's values with those of `over` in their places; what is no section stays, and is told later."""
     merged = dict(values)
     for given in over:
         _lay(merged, given.key, given.value)
@@ -78,7 +78,7 @@ class Sources:
         self._over = {given.key: given.source for given in over}
 
     def of(self, key: Sequence[object]) -> str:
-        """The source of a key's value; of a section, all sources that gave something in it."""
+        """Return the source of a key's value; of a section, all sources that gave something in it."""
         for length in range(len(key), 0, -1):
             source = self._over.get(tuple(map(str, key[:length])))
             if source is not None:
@@ -130,7 +130,7 @@ def parse_yaml(text: str | bytes) -> Any:
 
 
 def why_not_yaml(error: yaml.YAMLError | UnicodeDecodeError | RecursionError) -> str:
-    """The error that `parse_yaml` raised, in one line."""
+    """Return the error that `parse_yaml` raised, in one line."""
     if isinstance(error, RecursionError):
         return "is nested too deeply for a configuration"
     return f"is not YAML: {' '.join(str(error).split())}"
@@ -183,7 +183,7 @@ class _Builder:
         self._implicit = yaml.SafeLoader.yaml_implicit_resolvers
 
     def document(self) -> Any:
-        """The only document of the stream; None if there is none."""
+        """Return the only document of the stream; None if there is none."""
         self._next()
         if isinstance(self._next(), yaml.StreamEndEvent):
             return None
@@ -284,7 +284,7 @@ _LONGEST_OF_KUBERNETES = 200
 
 
 def read_environment(model: type[BaseModel], environment: Mapping[str, str]) -> tuple[list[Given], list[str]]:
-    """The values that variables give, and what is wrong with the others; an empty one counts as not set."""
+    """Return the values that variables give, and what is wrong with the others; an empty one counts as not set."""
     known = variables(model)
     given, problems = [], []
     for variable, text in sorted(environment.items()):
@@ -316,7 +316,7 @@ def _keys(model: type[BaseModel], above: Key) -> Iterator[tuple[Key, Any]]:
 
 
 def section_of(annotation: Any) -> type[BaseModel] | None:
-    """The section that a key holds, be it there or not; None where a key holds a value, a list or names."""
+    """Return the section that a key holds, be it there or not; None where a key holds a value, a list or names."""
     if isinstance(annotation, types.UnionType):
         annotation = typing.get_args(annotation)[0]
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
@@ -390,7 +390,7 @@ _MOST_TOLD = 20
 
 
 def explain(sources: Sources, problem: ErrorDetails) -> str:
-    """One line: source, key, value, what is wrong and what to do."""
+    """Return a problem in one line: source, key, value, what is wrong and what to do."""
     return f"{sources.of(_key(problem))}: {told(problem)}"
 
 
@@ -419,7 +419,7 @@ def all_told(error: ValidationError) -> str:
 
 
 def kind_of(value: object) -> str:
-    """The kind of a YAML value, in plain words."""
+    """Return the kind of a YAML value, in plain words."""
     if value is None:
         return "nothing"
     return next((name for kind, name in _KINDS if isinstance(value, kind)), f"a {type(value).__name__}")

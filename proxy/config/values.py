@@ -270,7 +270,7 @@ def _tenant(name: Any) -> str:
 
 
 def network_name(name: Any) -> str:
-    """An address or network in its one form."""
+    """Return an address or network in its one form."""
     network = read_network(str(_short(name, LONGEST)))
     if network.version == 6 and network.prefixlen > IPV6_HOST:
         wide = network.supernet(new_prefix=IPV6_HOST)

@@ -1,1 +1,1 @@
-"""Who a client is: what it shows in CONNECT is verified, and becomes a role that is proved."""
+"""The identity of clients: what a client shows in CONNECT is verified, and becomes a role that is proved."""

@@ -80,7 +80,7 @@ class ClientAuthenticator:
 
     @property
     def own(self) -> Credentials:
-        """What Sluice shows brokers now."""
+        """The credentials that Sluice shows brokers now."""
         return self._read.own or self._nothing_shown
 
     @property

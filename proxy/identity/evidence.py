@@ -1,4 +1,4 @@
-"""What clients and Sluice show, and what comes of it: light values, which every session may know.
+"""Values of authentication: credentials, evidence, identities. They are light, so every session may know them.
 
 The libraries that verify take 11 MiB and are loaded only where Sluice does (`verifier_of`).
 """
@@ -17,14 +17,14 @@ def is_role(name: object) -> bool:
 
 
 class Credentials(NamedTuple):
-    """What is shown in a CONNECT: auth_method_name and auth_data."""
+    """The credentials in a CONNECT: auth_method_name and auth_data."""
 
     method: str
     data: bytes
 
 
 class Evidence(NamedTuple):
-    """All that a client shows.
+    """The evidence that a client shows of its role.
 
     Args:
         shown: In its CONNECT.
@@ -54,7 +54,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class NotProved:
-    """What a client shows proves nothing.
+    """The verdict on evidence that proves no role.
 
     Args:
         reason: Why, for the client and the operator.
@@ -78,7 +78,7 @@ class Verifier(Protocol):
 
     @property
     def own(self) -> Credentials:
-        """What Sluice shows brokers now."""
+        """The credentials that Sluice shows brokers now."""
 
     def verify(self, evidence: Evidence, decided: Decided) -> None:
         """Call `decided`, now or later, with who this is, or why nobody knows."""

@@ -132,7 +132,7 @@ def is_right(password: bytes, hashed: str) -> bool:
 
 
 class Verdict(Enum):
-    """What is known of a password."""
+    """The result of a check of a password, or that it is under way."""
 
     RIGHT = auto()
     WRONG = auto()

@@ -150,7 +150,7 @@ class BrokerAdminClient:
 
 @asynccontextmanager
 async def connected(url: URL, token: str, options: Options = OF_IMPORT) -> AsyncIterator[BrokerAdminClient]:
-    """The admin REST at a URL.
+    """Connect to the admin REST at a URL.
 
     Args:
         url: Of the web service.

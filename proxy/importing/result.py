@@ -45,7 +45,7 @@ class ImportResult:
 
 
 class ImportFailed(Exception):
-    """Nothing can be imported; `problems` has all errors, a line each."""
+    """An import failed as a whole; `problems` has all errors, a line each."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))

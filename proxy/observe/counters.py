@@ -1,4 +1,4 @@
-"""What `/metrics` and the access log count: the data path, totals by namespace and by level of limits, refusals.
+"""Counters of `/metrics` and the access log: the data path, totals by namespace and by level of limits, refusals.
 
 Counters are plain integers. The number of totals, and of sums of refusals, is bounded: a client that floods the proxy
 must not flood its log.

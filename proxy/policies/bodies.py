@@ -67,12 +67,12 @@ def section_of(about: About, limit: Limit) -> Section:
 
 
 def section_text(section: Section) -> str:
-    """A section in one line, for people."""
+    """Return a section in one line, for people."""
     return ", ".join(f"{key} {_plain(value)}" for key, value in section.items()) or "no limit"
 
 
 def count_text(value: Rate) -> str | int:
-    """A rate of what is counted."""
+    """Return a rate of what is counted."""
     return _per(str(value.tokens), value.period_ns)
 
 
@@ -241,17 +241,17 @@ def read_body(text: bytes | str, kind: type[T]) -> T:
 
 
 def kept_as_pulsar_s(body: msgspec.Struct) -> str:
-    """A body of Pulsar's, as the store keeps it."""
+    """Return a body of Pulsar's, as the store keeps it."""
     return msgspec.json.encode(KeptRate("pulsar", msgspec.Raw(msgspec.json.encode(body)))).decode()
 
 
 def kept_as_own(body: Any) -> str:
-    """A section of the configuration, as the store keeps it."""
+    """Return a section of the configuration, as the store keeps it."""
     return msgspec.json.encode(KeptRate("sluice", msgspec.Raw(msgspec.json.encode(body)))).decode()
 
 
 def limit_of(key: PolicyKey, kept: str, mode: Mode = "enforce") -> Limit:
-    """The limit that a kept rate says.
+    """Return the limit that a kept rate says.
 
     Args:
         key: Under which it is kept.
@@ -334,7 +334,7 @@ class _Form(msgspec.Struct, frozen=True):
 
 
 def group_limits(name: str, kept: str, modes: Mapping[About, Mode]) -> dict[About, Limit]:
-    """The limits that a kept group says; of a direction that is not there, it says nothing.
+    """Return the limits that a kept group says; of a direction that is not there, it says nothing.
 
     Args:
         name: The group's.
@@ -352,7 +352,7 @@ def group_limits(name: str, kept: str, modes: Mapping[About, Mode]) -> dict[Abou
 
 
 def own_group(kept: str) -> KeptGroup | None:
-    """A kept group that has Sluice's own form.
+    """Return a kept group that has Sluice's own form.
 
     Raises:
         BodyError: If it is no group at all.
@@ -363,7 +363,7 @@ def own_group(kept: str) -> KeptGroup | None:
 
 
 def kept_as_own_group(body: OwnGroup, numbers: tuple[Direction, ...] = ()) -> str:
-    """The own form, as the store keeps it."""
+    """Return the own form, as the store keeps it."""
     return msgspec.json.encode(KeptGroup("sluice", body, numbers)).decode()
 
 

@@ -96,7 +96,7 @@ def explain_subscribes(state: PolicyState, topic: Topic) -> LevelLines:
 
 
 def group_of(state: PolicyState, topic: Topic) -> ExplainedGroup | None:
-    """The resource group that a topic's limits come from: its namespace's, or else its tenant's."""
+    """Return the resource group that a topic's limits come from: its namespace's, or else its tenant's."""
     policies = state.layers.policies
     of_namespace = policies.groups_of_namespaces.get(topic.namespace_name, "")
     name = of_namespace or policies.groups_of_tenants.get(topic.tenant, "")

@@ -58,12 +58,12 @@ class PolicyKey:
 
 
 def rate_key(about: About, setting: Setting, name: str, *, is_global: bool = False) -> PolicyKey:
-    """The key of a publish, dispatch or subscribe rate; Pulsar's tools can set a topic's twice, here and `--global`."""
+    """Return the key of a rate; Pulsar's tools can set a topic's twice, here and `--global`."""
     return PolicyKey(PolicyKind(about), _GLOBAL * is_global + setting.value, name)
 
 
 def setting_of(key: PolicyKey) -> tuple[Setting, bool]:
-    """The setting of a rate's key, and whether it is the global one.
+    """Return the setting of a rate's key, and whether it is the global one.
 
     Raises:
         ValueError: If it has none.
@@ -109,7 +109,7 @@ _FORMS: dict[NameForm, TypeAdapter[str]] = {
 
 
 def read_target(direction: str, setting: str, name: str) -> PolicyTarget:
-    """The place that three words name.
+    """Return the place that three words name.
 
     Raises:
         ValueError: With which of them is wrong, and what would be right.

@@ -131,7 +131,7 @@ class Layers:
         return [change for change in found if change is not None]
 
     def forget_changes(self) -> None:
-        """Nobody is there yet whom they concern."""
+        """Drop the changes that were noted: no stream exists yet that they concern."""
         self._before.clear()
         self._regrouped.clear()
 
@@ -168,7 +168,7 @@ def _differing(setting: Setting, before: Mapping[str, str], after: Mapping[str, 
 
 
 def file_policies(limits: Limits, subscribe: tuple[int, int] | None) -> FilePolicies:
-    """The limits of the file, as they are laid under those that are set at run time.
+    """Return the limits of the file, as they are laid under those that are set at run time.
 
     Args:
         limits: The section.
@@ -272,7 +272,7 @@ _NUMBER = re.compile(r"-?[0-9]{1,19}")
 
 
 def read_dynamic(name: str, text: str) -> int:
-    """The value of a key.
+    """Return the value of a key.
 
     Raises:
         ValueError: If it is not a number that Pulsar could hold.
@@ -295,7 +295,7 @@ def place_of(name: str) -> PolicyTarget:
 
 
 def dynamic_value(place: PolicyTarget, values: Mapping[str, str], file: Value | None) -> Value | None:
-    """The limit at a place under the keys that are set; None if none of them is about it.
+    """Return the limit at a place under the keys that are set; None if none of them is about it.
 
     Args:
         place: Which limit.

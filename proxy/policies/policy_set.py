@@ -113,7 +113,7 @@ def _limiting(
 
 
 def path_of(place: PolicyTarget) -> tuple[str, ...]:
-    """The keys under which the configuration has a place's limit."""
+    """Return the keys under which the configuration has a place's limit."""
     about, setting, name = place
     record = setting.record
     names = tuple(reversed(split_subscription(name))) if record.file.count(NAME) > 1 else (name,)
@@ -237,7 +237,7 @@ class Exchanged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def encoded(policies: PolicySet) -> bytes:
-    """The set as JSON."""
+    """Return the set as JSON."""
     limits = tuple(
         SetLimit(*place, limit=dict(section_of(place[0], value.limit)), origin=value.origin)
         for place, value in policies.values.items()
@@ -247,7 +247,7 @@ def encoded(policies: PolicySet) -> bytes:
 
 
 def decoded(text: bytes) -> PolicySet:
-    """The set that `encoded` wrote.
+    """Return the set that `encoded` wrote.
 
     Raises:
         msgspec.DecodeError: If it is none.
@@ -290,7 +290,7 @@ class ApplyPlan:
 
 
 def plan(state: PolicyState, wanted: PolicySet, held: PolicySet) -> ApplyPlan:
-    """The changes that make `wanted` hold; none where it holds already.
+    """Return the changes that make `wanted` hold; none where it holds already.
 
     Args:
         state: Where it is to hold. For 100,000 limits a thread may do this, while no change is under way there.

@@ -98,7 +98,7 @@ class PolicyState:
         return self.store.read(key)
 
     def groups(self) -> set[str]:
-        """The names of all resource groups."""
+        """Return the names of all resource groups."""
         return self._said.groups | self.groups_of_file()
 
     def groups_of_file(self) -> frozenset[str]:

@@ -140,7 +140,7 @@ class Store:
                 raise
 
     def audited(self, most: int) -> list[Audited]:
-        """The latest changes, newest first.
+        """Return the latest changes, newest first.
 
         Raises:
             StoreError: If it cannot be read.

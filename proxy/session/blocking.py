@@ -1,4 +1,4 @@
-"""What is blocked of one session: its streams (`SessionBlocks`), or its whole client (`BlockedClientResponder`)."""
+"""Blocks of one session: of its streams (`SessionBlocks`), or of its whole client (`BlockedClientResponder`)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -74,7 +74,7 @@ class SessionBlocks:
             self._refuse(rules.of_producer(each, producer_name), topic, error)
 
     def of_opened(self, stream: Stream) -> Rule | None:
-        """The rule against a stream that the broker has just accepted, which it did not know of, or made by its name.
+        """Return the rule against a stream that the broker has just accepted, and perhaps has named.
 
         It is ended then; its client is to get an error in place of the broker's answer.
         """
@@ -198,7 +198,7 @@ class BlockedClientResponder:
 
 
 def reopening_error(command: CommandProducer) -> Any:
-    """The error for a PRODUCER: one that was open before is opened anew for ever after any but being fenced off."""
+    """Return the error for a PRODUCER: a client reopens its old one for ever after any but ProducerFenced."""
     return ProducerFenced if command.epoch else NotAllowedError
 
 

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Deadlines(Generic[T]):
-    """One timer for many that each have the same time for something; while nobody is under way, there is none.
+    """Deadlines of many entries that have the same time each, with one timer; without entries there is none.
 
     As all have the same time, who began first is due first; so to begin and to be ready is a look into a dictionary,
     where a timer of one's own is several objects, for each of thousands of connections that come at once.
@@ -50,14 +50,14 @@ class Deadlines(Generic[T]):
         return who in self._due
 
     def begin(self, who: T) -> None:
-        """From now on the time runs for one who is not under way already."""
+        """Start the time of an entry that is not under way."""
         loop = asyncio.get_running_loop()
         self._due[who] = loop.time() + self.seconds
         if len(self._due) == 1:
             self._timer = loop.call_later(self.seconds, self._look)
 
     def end(self, who: T) -> None:
-        """He is ready, or does not matter any more; perhaps he never began."""
+        """Remove an entry, if it is there: it is ready, or does not matter any more."""
         if self._due.pop(who, None) is not None and not self._due and self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -218,7 +218,7 @@ class BrokerHandshake:
         )
 
     def data_received(self, _data: bytes) -> None:
-        """Not called, as TLS takes this one's place; but the loop looks the name up."""
+        """Fail: TLS takes this one's place, so the loop looks the name up and never calls it."""
         raise NotImplementedError
 
     def secured(self, tls: TlsTransport) -> None:
@@ -265,7 +265,7 @@ def _none_answers(tried: dict[Endpoint, str]) -> SessionEnd:
 
 
 class BrokerCaller(Protocol):
-    """Who wants to be connected: a session.
+    """A session that is to be connected to a broker.
 
     Attributes:
         connection: Is told to which broker it leads.
@@ -274,7 +274,7 @@ class BrokerCaller(Protocol):
     connection: Connection
 
     def not_connected(self, end: SessionEnd) -> None:
-        """There will be no connection, for this reason."""
+        """Handle that there will be no connection, for this reason."""
 
 
 class BrokerConnector:
@@ -317,18 +317,18 @@ class BrokerConnector:
         return len(self._handshakes) + len(self._dials) + len(self._tried)
 
     def begin(self, caller: BrokerCaller) -> None:
-        """A client is there: from now on the handshake's time runs, until `finish`."""
+        """Start the handshake's time of a client that is there; it runs until `finish`."""
         self._handshakes.begin(caller)
 
     def finish(self, caller: BrokerCaller) -> None:
-        """The broker accepted the client."""
+        """Stop the handshake's time: the broker accepted the client."""
         self._handshakes.end(caller)
         tried = self._tried.pop(caller, None)
         if tried:
             self.rotation.answered(next(reversed(tried)))
 
     def connected(self, caller: BrokerCaller) -> None:
-        """The broker is there: what is left of the dial ends by itself.
+        """Forget the dial of a broker that is connected: what is left of it ends by itself.
 
         Were it cancelled now, the loop would drop the connection and never say that it is gone.
         """
@@ -336,7 +336,7 @@ class BrokerConnector:
             self._answers.end(caller)
 
     def give_up(self, caller: BrokerCaller) -> None:
-        """All is over, be it before, while or after the broker is dialled."""
+        """Drop the caller's handshake and dial, at any stage: its session ends."""
         self._handshakes.end(caller)
         self._tried.pop(caller, None)
         if caller in self._dials:
@@ -345,7 +345,7 @@ class BrokerConnector:
             attempt.cancel()
 
     def is_under_way(self, caller: BrokerCaller) -> bool:
-        """Whether the broker has not accepted the client yet."""
+        """Return whether the broker has not accepted the client yet."""
         return caller in self._handshakes
 
     def refused(self, caller: BrokerCaller, error: BrokerTlsError) -> SessionEnd:

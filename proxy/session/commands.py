@@ -152,7 +152,7 @@ class ClientCommands:
         self._lookups = lookups
 
     def handle(self, kind: int, command: bytes, frame: bytes) -> bytes | None:
-        """The frame that goes on to the broker in place of `frame`, or None.
+        """Return the frame that goes on to the broker in place of `frame`, or None.
 
         Raises:
             FrameTooLarge: If it has more bytes than any client needs; to read them takes time.
@@ -387,7 +387,7 @@ class BrokerCommands:
         self._counters = counters
 
     def handle(self, kind: int, command: bytes, frame: bytes) -> bytes | None:
-        """The frame that goes on to the client in place of `frame`, or None."""
+        """Return the frame that goes on to the client in place of `frame`, or None."""
         if kind in _ANSWERS:
             return self._answer(kind, command, frame)
         handler = self._HANDLERS.get(kind)

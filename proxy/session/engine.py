@@ -1,4 +1,4 @@
-"""What all sessions of a process share: budgets, allow-list, counters, and whoever keeps their limits.
+"""The objects that all sessions of a process share: budgets, allow-list, counters, and the keeper of their limits.
 
 NearEngine is the one whose limits are in this process (`proxy/near_engine.py`), FarEngine the one whose limits are in
 another (`workers/far.py`).
@@ -29,28 +29,28 @@ from proxy.tls.certificates import Certificates
 
 
 class Enrolment(Protocol):
-    """Where streams begin and end: a `Registry`, or whoever tells one in another process."""
+    """The interface to the registry of streams: a `Registry`, or a proxy of one in another process."""
 
     def open(self, stream: Stream, topic: Topic, now: int, client: Client) -> None:
-        """A stream of `topic` begins."""
+        """Register a stream of `topic` that begins."""
 
     def meter(self, stream: Stream, grant: Callable[[int], None]) -> None:
-        """A stream that has been opened is a consumer, whose permits are passed on with `grant`."""
+        """Meter the permits of an open stream, which is a consumer; `grant` passes them on."""
 
     def answer(self, stream: Stream, answering: Answering) -> None:
-        """A stream that has been opened is a producer."""
+        """Note that an open stream is a producer, which can be answered."""
 
     def name(self, stream: Stream, producer_name: str, now: int) -> None:
-        """The broker accepted a producer, and perhaps named it."""
+        """Note the name of a producer that the broker accepted, and perhaps named."""
 
     def when_decided(self, streams: Iterable[Stream], then: Callable[[], None]) -> None:
         """Call `then` when what is held of these streams is held by a limit, and not only on its way to be judged."""
 
     def close(self, stream: Stream, now: int) -> list[Entry]:
-        """A stream ends. Gives back what it held."""
+        """Remove a stream that ends; return the entries that it held."""
 
     def owes_too_much(self, address: str, now: int) -> bool:
-        """Whether a client's address may open no more streams, as limits have too many debts of its earlier ones."""
+        """Return whether an address may open no more streams, as limits have too many debts of its earlier ones."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -102,13 +102,13 @@ class Engine:
         self.blocklist = Blocklist([block.rule() for block in config.blocks], counters, self.sessions)
 
     def lookup_slots_of(self, connection: Connection) -> Claim:
-        """The lookups of one connection that are without an answer."""
+        """Return the lookups of one connection that are without an answer."""
         return Claim(self.lookups, connection.client_network)
 
     def memory_of(self, connection: Connection) -> Claim:
-        """The bytes that are kept for one connection: its streams, and its requests without an answer."""
+        """Return the bytes that are kept for one connection: its streams, and its requests without an answer."""
         return Claim(self.memory, connection.client_network)
 
     def session_admission(self, connection: Connection, client: PeerTransport) -> SessionAdmission:
-        """What a session asks whether its client, its lookups and its streams may come in."""
+        """Return the object that admits a session's client, its lookups and its streams."""
         raise NotImplementedError

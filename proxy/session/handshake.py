@@ -81,7 +81,7 @@ class _Claims(msgspec.Struct):
 
 
 def role_of(auth_method: str, auth_data: bytes) -> str:
-    """The role in which a client connects, read from its CONNECT.
+    """Return the role in which a client connects, read from its CONNECT.
 
     The proxy verifies nothing: it reads what the client claims, and the broker, which gets the same bytes, checks the
     signature or password. A role counts because the broker answered CONNECTED; where brokers do not authenticate, it is
@@ -206,7 +206,7 @@ def read_greeting(data: bytes | bytearray) -> Greeting | None:
 
 
 def read_welcome(chunk: bytes) -> int | None:
-    """What `longest_frame` says of the CONNECTED that a chunk is; None if it is anything else, less, or more.
+    """Return `longest_frame` of a chunk that is one whole CONNECTED; None if it is anything else, less, or more.
 
     None, too, if it offers more than clients may be offered (`offers_more`).
     """
@@ -223,7 +223,7 @@ def read_welcome(chunk: bytes) -> int | None:
 
 
 def longest_frame(welcome: CommandConnected) -> int:
-    """Bytes of the longest frame that the broker takes; 0 if it does not say."""
+    """Return bytes of the longest frame that the broker takes; 0 if it does not say."""
     return max_frame_size(welcome.max_message_size) if welcome.max_message_size > 0 else 0
 
 

@@ -1,4 +1,4 @@
-"""Who one session's client is, where Sluice verifies it (`authentication: {mode: terminate}`).
+"""The identity of one session's client, where Sluice verifies it (`authentication: {mode: terminate}`).
 
     CONNECT ──▶ prove ──▶ proved: the broker gets Sluice's own credentials, with the role as original_principal
                   └──▶ refused: ERROR, the connection ends
@@ -45,7 +45,7 @@ class UnaskedAuthError(ProtocolError):
 
 
 class Peers(Protocol):
-    """What a session does for this: it tells its two peers, or ends."""
+    """The session of an identity: it sends frames to its two peers, or ends."""
 
     def tell_client(self, frame: bytes) -> None:
         """Send a frame to the client."""

@@ -64,7 +64,7 @@ class Watchers:
         self._is_open: dict[int, bool] = {}
 
     def begin(self, watcher_id: int) -> bool:
-        """One is about to be asked of the broker. Whether its id is a new one.
+        """Note a watcher that the broker is asked for; return whether its id is a new one.
 
         Raises:
             RefusedError: If there are too many, too much is kept for this client, or the id is being opened.
@@ -83,18 +83,18 @@ class Watchers:
         return is_open is None
 
     def accepted(self, watcher_id: int) -> None:
-        """The broker has it."""
+        """Note that the broker has a watcher."""
         self._is_open[watcher_id] = True
 
     def refused(self, watcher_id: int, *, is_new: bool) -> None:
-        """It was not asked for, or the broker refused it: one that was there before is there still."""
+        """Forget a watcher that was not asked for, or that the broker refused; one from before is there still."""
         if is_new:
             self._forget(watcher_id)
         else:
             self._is_open[watcher_id] = True
 
     def closed(self, watcher_id: int) -> None:
-        """The broker is told to close it."""
+        """Forget a watcher that the broker is told to close."""
         if self._is_open.get(watcher_id):
             self._forget(watcher_id)
 
@@ -160,7 +160,7 @@ class SessionLookups:
         self._watchers = Watchers(memory)
 
     def asked(self, command: CommandLookupTopic) -> bytes:
-        """A LOOKUP, as it goes to the broker. It is kept as it is written: a redirect is followed with all its fields.
+        """Return a LOOKUP as it goes to the broker. It is kept as written: a redirect is followed with all its fields.
 
         Raises:
             RefusedError: If there are too many already, they come too often, or it is asked for somebody else.
@@ -170,7 +170,7 @@ class SessionLookups:
         return self._ask(command, command.topic, partial(self._looked_up, command.request_id, asked), len(asked))
 
     def asked_about(self, command: Question) -> bytes:
-        """A question about a topic, or for a namespace's topics; the same."""
+        """Return a question about a topic, or for a namespace's topics, as it goes to the broker."""
         if isinstance(command, CommandPartitionedTopicMetadata):
             self._check_asker(command)
         name = command.namespace if isinstance(command, CommandGetTopicsOfNamespace) else command.topic
@@ -182,7 +182,7 @@ class SessionLookups:
             raise RefusedError(NotAllowedError, "the client asks for somebody else (original_principal)")
 
     def watched(self, command: CommandWatchTopicList) -> bytes:
-        """The question for a namespace's topics, of which the broker goes on to tell what changes; the same.
+        """Return a request to watch a namespace's topics, as it goes to the broker, which then tells of changes.
 
         Raises:
             RefusedError: Also if the connection has too many watchers.
@@ -197,7 +197,7 @@ class SessionLookups:
             raise
 
     def watcher_closed(self, command: CommandWatchTopicListClose) -> bytes:
-        """The client wants to be told of no more changes."""
+        """Forget a watcher: the client wants to be told of no more changes."""
         watcher_id = command.watcher_id
         frame = self._requests.forward(command, _unchanged)
         self._watchers.closed(watcher_id)

@@ -667,7 +667,7 @@ class PeerTransport(Throttled):
         self.owner.tls_failed(self, failure, detail)
 
     def data_received(self, data: bytes) -> None:
-        """Not called, as there is a buffer; but the loop looks the name up, and a failed look-up costs it more."""
+        """Fail: the loop looks the name up, which a failed look-up would make dearer, but reads into the buffer."""
         raise NotImplementedError
 
     def get_buffer(self, _sizehint: int) -> memoryview:
@@ -775,7 +775,7 @@ class PeerTransport(Throttled):
 
     @property
     def protocol(self) -> asyncio.BaseProtocol:
-        """This transport's protocol object, for the loop."""
+        """The protocol object for the loop: this transport."""
         return cast("asyncio.BaseProtocol", self)
 
     @property

@@ -34,7 +34,7 @@ _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """When the first certificate of a file expires.
+    """The expiry of a file of certificates: that of the first one that expires.
 
     Args:
         key: The key of the configuration that names the file: `tls.certificate`.
@@ -68,7 +68,7 @@ class LoadedContext:
 
     @cached_property
     def expiries(self) -> tuple[Expiry, ...]:
-        """When they expire, one for each file; found when somebody wants to know, as few processes do."""
+        """The expiries of the certificates, one for each file; found on demand, as few processes ask."""
         found = (_expiry(key, file, pem) for (key, file), pem in self._certificates.items())
         return tuple(expiry for expiry in found if expiry is not None)
 
@@ -89,17 +89,17 @@ class Certificates:
         self._listener, self._broker = self._read()
 
     def listener(self) -> ssl.SSLContext:
-        """The context of the next client's handshake; only where an address that is listened on has TLS."""
+        """Return the context of the next client's handshake; only where an address that is listened on has TLS."""
         assert self._listener is not None, "Config wants tls where listen has TLS"
         return self._listener.context
 
     def broker(self) -> ssl.SSLContext:
-        """The context of the next handshake with a broker; only where brokers are reached by TLS."""
+        """Return the context of the next handshake with a broker; only where brokers are reached by TLS."""
         assert self._broker is not None, "brokers are reached as `broker` says"
         return self._broker.context
 
     def server_name(self, broker: Endpoint) -> str:
-        """The name that a broker is asked for, and that its certificate must have (`verify_hostname`)."""
+        """Return the name that a broker is asked for, and that its certificate must have (`verify_hostname`)."""
         assert self._broker_tls is not None, "brokers are reached as `broker` says"
         return self._broker_tls.server_name or broker.host
 
@@ -111,7 +111,7 @@ class Certificates:
                     warn_if_others_read(section.key, key)
 
     def expiries(self) -> tuple[Expiry, ...]:
-        """When the certificates in force expire, one for each file."""
+        """Return the expiries of the certificates in force, one for each file."""
         loaded = (each for each in (self._listener, self._broker) if each is not None)
         return tuple(expiry for each in loaded for expiry in each.expiries)
 
@@ -306,7 +306,7 @@ class _Files:
         return True
 
     def loaded(self, context: ssl.SSLContext) -> LoadedContext:
-        """The context, with the certificates that it was made of."""
+        """Return the context, with the certificates that it was made of."""
         certificates = {key: found for key, found in self._files.items() if key != "key"}
         return LoadedContext(
             context,

@@ -231,7 +231,7 @@ class ClientBody:
             connection.request_is_there()
 
     def for_broker(self, when: Callable[[bool], None]) -> bytes | AsyncIterator[bytes] | None:
-        """The body to send: once, or as often as wanted if it is whole.
+        """Return the body to send: once, or as often as wanted if it is whole.
 
         Args:
             when: Called with True when the client's turn begins, and with False when the broker's does.
