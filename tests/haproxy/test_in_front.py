@@ -19,6 +19,7 @@ from loadgen.bench.harness import BenchError
 from loadgen.bench.proxies import haproxy_command
 from loadgen.real.process import TetheredProcess, free_port, is_listening, wait_until
 from tests.loadgen.standin.conftest import running_broker
+from tests.proxy.authentication.keys import signed, token_files
 from tests.proxy.tls import Authorities
 from tests.real.sluice_process import SluiceProcess, start_sluice
 from tests.real.traffic import quiet_client
@@ -165,3 +166,19 @@ def test_sluice_ends_tls_behind_the_header(stage: Stage, tmp_path: Path, send: s
     trust = {"tls_trust_certs_file_path": str(tmp_path / "ca.pem")}
     with contextlib.closing(quiet_client(f"pulsar+ssl://{address}", **trust)) as client:
         assert look(client, sluice) == {_CLIENT}
+
+
+def test_workers_know_clients_and_their_proved_roles_behind_haproxy(stage: Stage, tmp_path: Path) -> None:
+    section = token_files(tmp_path)
+    sluice = stage.sluice(workers=2, authentication=section)
+    address = stage.haproxy(sluice, "send-proxy-v2")
+    shown = pulsar.AuthenticationToken(signed({"sub": "alice"}).decode())
+    for _ in range(4):
+        with contextlib.closing(quiet_client(f"pulsar://{address}", authentication=shown)) as client:
+            assert look(client, sluice) == {_CLIENT}
+            assert {stream["client_role"] for stream in sluice.streams(_TOPIC)} == {"alice"}
+    stranger = quiet_client(f"pulsar://{address}", operation_timeout_seconds=2)
+    with contextlib.closing(stranger), pytest.raises(pulsar.PulsarException):
+        stranger.create_producer(_TOPIC)
+    assert counted(sluice, "sluice_proxy_headers").keys() == {"v2"}
+    assert counted(sluice, "sluice_connections_ended").keys() == {"client_closed", "authentication_failed"}

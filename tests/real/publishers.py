@@ -62,12 +62,14 @@ def by_go(program: Path, url: str, topic: str, rounds: Rounds) -> list[Fate]:
 
 
 @cache
-def go_program() -> Path:
-    """The Go client's program; its first building takes a minute, and fetches what go.sum pins."""
+def go_program(package: str = "") -> Path:
+    """A program with the Go client; the first building takes a minute, and fetches what go.sum pins."""
     go = shutil.which("go")
     assert go is not None
-    program = cache_folder().parent / "rejected-publisher"
-    subprocess.run([go, "build", "-o", program, "."], cwd=_HERE / "rejected_publisher", check=True, timeout=600)
+    program = cache_folder().parent / f"rejected-publisher{package and '-' + package}"
+    subprocess.run(
+        [go, "build", "-o", program, f"./{package}"], cwd=_HERE / "rejected_publisher", check=True, timeout=600
+    )
     return program
 
 

@@ -13,6 +13,7 @@ import pytest
 from adminrest.client import Access
 from loadgen.real.standalone import BrokerSettings, StandaloneBroker
 from tests.proxy.authentication.keys import OTHER_SECRET, SECRET, signed
+from tests.proxy.authentication.test_passwords import HASHES
 from tests.real.metrics import counted
 from tests.real.pulsar_rest import TENANT, PulsarRest, topic_name
 from tests.real.sluice_process import SluiceProcess, start_sluice
@@ -38,10 +39,21 @@ def secret(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def broker(secret: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneBroker]:
+def users(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("users") / "htpasswd"
+    path.touch(mode=0o600)
+    path.write_text(f"alice:{HASHES['apr1']}\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def broker(secret: Path, users: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneBroker]:
     properties = {
         "authenticationEnabled": "true",
-        "authenticationProviders": "org.apache.pulsar.broker.authentication.AuthenticationProviderToken",
+        "authenticationProviders": "org.apache.pulsar.broker.authentication.AuthenticationProviderToken,"
+        "org.apache.pulsar.broker.authentication.AuthenticationProviderBasic",
+        "basicAuthConf": str(users),
+        "authenticateOriginalAuthData": "true",
         "tokenSecretKey": f"file://{secret}",
         "authorizationEnabled": "true",
         "superUserRoles": "admin,sluice",
@@ -60,14 +72,21 @@ def broker(secret: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
 
 @pytest.fixture(scope="module")
 def terminating(
-    broker: StandaloneBroker, secret: Path, tmp_path_factory: pytest.TempPathFactory
+    broker: StandaloneBroker, secret: Path, users: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SluiceProcess]:
+    """With two workers; the broker verifies what clients have shown once more."""
     folder = tmp_path_factory.mktemp("terminate")
     own = folder / "sluice.token"
     own.touch(mode=0o600)
     own.write_text(token_of("sluice"))
-    section = {"mode": "terminate", "token": {"secret_key": f"file://{secret}"}, "broker": {"token_file": str(own)}}
-    sluice = start_sluice(folder, broker.service_url, {"authentication": section})
+    section = {
+        "mode": "terminate",
+        "token": {"secret_key": f"file://{secret}"},
+        "basic": {"htpasswd": str(users)},
+        "forward_credentials": True,
+        "broker": {"token_file": str(own)},
+    }
+    sluice = start_sluice(folder, broker.service_url, {"authentication": section, "workers": 2})
     yield sluice
     sluice.stop()
 
@@ -150,3 +169,30 @@ def test_a_session_ends_with_its_token(terminating: SluiceProcess) -> None:
         with pytest.raises(pulsar.PulsarException):
             producer.send(b"too late")
     assert counted(terminating, "sluice_authentications_total", method="token", result="refused") > 0
+
+
+def test_a_user_with_a_password_is_believed_by_broker_and_sluice(sluice: SluiceProcess) -> None:
+    authentication = pulsar.AuthenticationBasic("alice", "geheim")
+    with closing(quiet_client(sluice.service_url, authentication=authentication)) as client:
+        topic = a_topic()
+        consumer = client.subscribe(topic, "sub")
+        client.create_producer(topic).send(b"x")
+        assert consumer.receive(10_000).data() == b"x"
+        assert {stream["client_role"] for stream in sluice.streams(topic)} == {"alice"}
+
+
+def test_a_broker_that_verifies_what_clients_have_shown_believes_no_proxy_that_keeps_it(
+    broker: StandaloneBroker, secret: Path, tmp_path: Path
+) -> None:
+    """So what `terminating` does is done by the credentials that it forwards, and by nothing else."""
+    own = tmp_path / "sluice.token"
+    own.touch(mode=0o600)
+    own.write_text(token_of("sluice"))
+    section = {"mode": "terminate", "token": {"secret_key": str(secret)}, "broker": {"token_file": str(own)}}
+    sluice = start_sluice(tmp_path, broker.service_url, {"authentication": section}, ready_at="/healthz")
+    try:
+        with closing(client_of(sluice, token_of("alice"))) as client, pytest.raises(pulsar.PulsarException):
+            client.create_producer(a_topic())
+        assert counted(sluice, "sluice_authentications_total", method="token", result="accepted") > 0
+    finally:
+        sluice.stop()

@@ -3,9 +3,12 @@
 import contextlib
 import json
 import os
+import re
+import shutil
 import socket
 import ssl
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,10 +24,14 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from loadgen.real.jars import jars, require_java
 from loadgen.real.standalone import BrokerSettings, StandaloneBroker
 from protocol.pulsar_pb2 import CommandError
+from tests.proxy.authentication.keys import OTHER_SECRET, SECRET, signed
+from tests.proxy.authentication.test_passwords import HASHES
 from tests.proxy.wire import body, connect
 from tests.real.metrics import counted
+from tests.real.publishers import go_program
 from tests.real.pulsar_rest import TENANT, PulsarRest, topic_name
 from tests.real.sluice_process import SluiceProcess, start_sluice
 from tests.real.traffic import quiet_client
@@ -36,6 +43,7 @@ NAMESPACE = "tls"
 ROLE = "sluice"
 _PROVIDER = "org.apache.pulsar.broker.authentication.AuthenticationProviderTls"
 _ANYBODY = "anybody"
+_PROXY = "proxy"
 
 
 class Files:
@@ -52,6 +60,10 @@ class Files:
             getattr(self, name).cert_pem.write_to_path(self.path(name))
         self.write("broker", self.servers.issue_cert("127.0.0.1"))
         self.write("sluice", self.peers.issue_cert("sluice.example", common_name=ROLE))
+        self.write("proxy", self.peers.issue_cert("sluice.example", common_name=_PROXY))
+        self.write("both", self.servers.issue_cert("127.0.0.1", "localhost"))
+        self.write("carol", self.peers.issue_cert("client.example", common_name="carol"))
+        self.write("mallory", self.stranger.issue_cert("client.example", common_name="carol"))
         self.mount(1)
 
     def path(self, name: str) -> str:
@@ -112,7 +124,8 @@ def broker(files: Files, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
         "authenticationProviders": _PROVIDER,
         "anonymousUserRole": _ANYBODY,
         "authorizationEnabled": "true",
-        "superUserRoles": _ANYBODY,
+        "superUserRoles": f"{_ANYBODY},{_PROXY}",
+        "proxyRoles": _PROXY,
     }
     with StandaloneBroker(tmp_path_factory.mktemp("broker"), BrokerSettings(tls=True, properties=properties)) as broker:
         PulsarRest(broker.admin_url).ensure_namespace(NAMESPACE)
@@ -285,6 +298,143 @@ def test_a_swapped_secret_is_what_new_connections_see_in_every_worker_and_open_o
     assert counted(sluice, "sluice_config_reloads_total", outcome="refused") >= 1
     assert {shown_by(sluice.tls_url, files) for _ in range(10)} == {now}
     files.mount(3)
+
+
+@pytest.fixture(scope="module")
+def proving(
+    files: Files, broker: StandaloneBroker, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SluiceProcess]:
+    """With two workers that verify clients by token, password or certificate, and passes on who they are."""
+    folder = tmp_path_factory.mktemp("proving")
+    for name, content in (("secret.key", SECRET), ("htpasswd", f"bob:{HASHES['apr1']}\n".encode())):
+        (folder / name).touch(0o600)
+        (folder / name).write_bytes(content)
+    shown = {"certificate": files.path("proxy"), "key": str(files.folder / "proxy.key")}
+    config = {
+        "workers": 2,
+        "tls": {
+            "certificate": files.path("both"),
+            "key": str(files.folder / "both.key"),
+            "client_ca": files.path("peers"),
+            "client_auth": "optional",
+        },
+        "broker_tls": files.to_broker(**shown),
+        "authentication": {
+            "mode": "terminate",
+            "token": {"secret_key": str(folder / "secret.key")},
+            "basic": {"htpasswd": str(folder / "htpasswd")},
+            "tls": True,
+        },
+    }
+    rest = PulsarRest(broker.admin_url)
+    rest.ensure_namespace("proved")
+    for role in ("alice", "bob", "carol"):
+        rest.call("POST", f"/admin/v2/namespaces/{TENANT}/proved/permissions/{role}", ["produce", "consume"])
+    with serving(folder, broker.tls_url, config) as sluice:
+        yield sluice
+
+
+def java_command() -> list[str]:
+    program = Path(__file__).with_name("SecureClients.java")
+    return [require_java(), "-XX:TieredStopAtLevel=1", "-cp", f"{jars()}/*", str(program)]
+
+
+def go_command() -> list[str]:
+    return [str(go_program("attempts"))]
+
+
+_NO_GO = pytest.mark.skipif(shutil.which("go") is None, reason="there is no Go here to build its client with")
+CLIENTS = [
+    pytest.param(
+        java_command,
+        "broken",
+        ["unable to find valid certification path", "No name matching localhost found", "AuthorizationException"],
+        marks=pytest.mark.jdk,
+        id="java",
+    ),
+    pytest.param(
+        go_command,
+        "own_certificate_refused",
+        [
+            "x509: certificate signed by unknown authority",
+            "not valid for any names, but wanted to match localhost",
+            "unknown certificate authority",
+            "AuthorizationError",
+        ],
+        marks=_NO_GO,
+        id="go",
+    ),
+]
+
+
+@pytest.mark.parametrize(("command", "unliked", "said_by_client"), CLIENTS)
+def test_official_clients_are_served_by_tls_and_told_what_is_wrong(  # noqa: PLR0917
+    proving: SluiceProcess,
+    sluice: SluiceProcess,
+    files: Files,
+    request: pytest.FixtureRequest,
+    command: Callable[[], list[str]],
+    unliked: str,
+    said_by_client: list[str],
+) -> None:
+    """Each as another client of one process.
+
+    Java looks for an address's name, localhost, which `proving` shows and `sluice` does not. A certificate that is not
+    liked is an internal error to the Java client, which says so in its alert.
+    """
+    tls, own = proving.tls_url, files.path("servers")
+    token = f"token {signed({'sub': 'alice'}).decode()}"
+    certificate, strange = (f"tls {files.path(role)} {files.folder}/{role}.key" for role in ("carol", "mallory"))
+    tries = {
+        "token": (tls, own, token),
+        "password": (tls, own, "basic bob geheim"),
+        "certificate": (tls, own, certificate),
+        "another role": (tls, own, f"token {signed({'sub': 'mallory'}).decode()}"),
+        "forged token": (tls, own, f"token {signed({'sub': 'alice'}, OTHER_SECRET).decode()}"),
+        "wrong password": (tls, own, "basic bob wrong"),
+        "nothing": (tls, own, ""),
+        "strange certificate": (tls, own, strange),
+        "wrong authority": (tls, files.path("stranger"), token),
+        "wrong name": (sluice.tls_url.replace("127.0.0.1", "localhost"), own, token),
+        "plain on tls": (tls.replace("+ssl", ""), own, token),
+        "tls on plain": (proving.service_url.replace("pulsar:", "pulsar+ssl:"), own, token),
+    }
+    arguments: list[str] = []
+    for number, (name, rest) in enumerate(tries.items()):
+        arguments += [name, *rest, topic_name("proved", f"{request.node.callspec.id}-{number}")]
+    before = refusals(proving, sluice, unliked)
+    done = subprocess.run([*command(), *arguments], capture_output=True, text=True, timeout=120, check=True)
+    fates = {name: re.findall(rf"^{name}: (.*)", done.stdout, re.MULTILINE) for name in tries}
+    assert {name for name, fate in fates.items() if fate == ["served"]} == {"token", "password", "certificate"}
+    for words in (*said_by_client, "signature fits no key", "the password is wrong", "takes token, basic, tls"):
+        assert words in done.stdout + done.stderr
+    after = refusals(proving, sluice, unliked)
+    assert [what for what, count in after.items() if count <= before[what]] == []
+    details = [line["detail"] for line in logged(proving, event="connection closed")]
+    for words in ("use pulsar+ssl://, not pulsar://", "use pulsar://, not pulsar+ssl://"):
+        assert any(words in detail for detail in details)
+
+
+def refusals(proving: SluiceProcess, sluice: SluiceProcess, unliked: str) -> dict[str, float]:
+    """What both have counted of clients that they did not serve, if this is how clients say that they like it not."""
+    failures = ("plain_bytes", "certificate_untrusted", unliked)
+    return {
+        **{name: counted(proving, "sluice_tls_failures_total", side="client", failure=name) for name in failures},
+        "wrong name": counted(sluice, "sluice_tls_failures_total", failure=unliked),
+        "tls_hello": counted(proving, "sluice_frame_errors_total", cause="tls_hello"),
+        "authentication": counted(proving, "sluice_connections_ended_total", cause="authentication_failed"),
+    }
+
+
+def test_a_client_that_would_renegotiate_is_refused_or_goes_on_as_before(sluice: SluiceProcess) -> None:
+    """By TLS 1.2, as `openssl s_client` does when it is told "R"; its next line would be a frame of too many bytes."""
+    where = sluice.tls_url.rpartition("/")[2]
+    command = ["openssl", "s_client", "-connect", where, "-tls1_2"]
+    before = counted(sluice, "sluice_tls_failures_total", failure="broken")
+    done = subprocess.run(command, input="R\n", capture_output=True, text=True, timeout=20, check=False)
+    assert "RENEGOTIATING" in done.stdout + done.stderr
+    assert "no renegotiation" in done.stderr
+    assert counted(sluice, "sluice_tls_failures_total", failure="broken") == before
 
 
 def test_a_broker_s_certificate_that_expires_is_told_until_it_has_a_new_one(

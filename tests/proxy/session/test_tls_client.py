@@ -6,8 +6,10 @@ import ssl
 import time
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
+import trustme
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
@@ -362,6 +364,42 @@ def test_a_new_certificate_is_for_new_handshakes_and_open_sessions_go_on(
     secured(tls_world, authorities)
     client >> PING
     broker << PING
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_who_is_revoked_by_a_new_authority_of_clients_comes_no_more_and_open_sessions_go_on(
+    make_world: Make, tmp_path: Path, version: ssl.TLSVersion
+) -> None:
+    """Nor by a TLS session from before, in which no certificate is shown."""
+    authorities = Authorities(tmp_path)
+    world = make_world(**authorities.settings(client_auth="required"))
+    context = authorities.client(authorities.client_certificate("alice"))
+    context.minimum_version = context.maximum_version = version
+    client = world.tls_client(context)
+    client.shake_hands()
+    client >> connect(f"{BROKER[0]}:{BROKER[1]}")
+    broker = world.dialled()
+    broker << connect()
+    broker >> connected()
+    client << connected()
+    before = client.ssl.session
+    new = trustme.CA()
+    new.cert_pem.write_to_path(tmp_path / "clients.pem")
+    world.engine.tls.read_again()()
+    with capture_logs() as logs:
+        again = world.tls_client(context)
+        again.ssl = context.wrap_bio(again._incoming, again._outgoing, server_hostname="localhost", session=before)
+        with contextlib.suppress(ssl.SSLError):
+            again.shake_hands()
+    assert [(line["cause"], "not trusted" in line["detail"]) for line in logs] == [("tls_failed", True)]
+    assert +world.counters.tls_failures == {"client certificate_untrusted": 1}
+    client >> PING
+    broker << PING
+    of_new = authorities.client(new.issue_cert("client.example", common_name="bob"))
+    of_new.minimum_version = of_new.maximum_version = version
+    welcome = world.tls_client(of_new)
+    welcome.shake_hands()
+    assert world.sessions[-1].connection.certificate_name == "bob"
 
 
 # ---- time and place
