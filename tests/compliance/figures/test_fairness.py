@@ -41,8 +41,8 @@ def test_shares_are_those_that_pouring_gives(spark):
     assert found == pytest.approx({key: float(part) for key, part in expected.items()})
 
 
-def contended(passed_a, passed_b, held_b, throttled_ms=1000.0):
-    log = PlantedLog()
+def contended(name, passed_a, passed_b, held_b, throttled_ms=1000.0):
+    log = PlantedLog(name)
     for _ in range(60):
         for topic, passed, held in (("a", passed_a, 50), ("b", passed_b, held_b)):
             log.interval(passed, topic=f"persistent://acme/orders/{topic}", held_messages=held)
@@ -51,37 +51,35 @@ def contended(passed_a, passed_b, held_b, throttled_ms=1000.0):
     return log
 
 
-def fairness(spark, log, level="namespace", name="acme/orders"):
-    names = [("proxy-1", "publish", level, name, "messages")]
-    columns = "proxy_id string, direction string, level string, name string, unit string"
-    lines = [frame(spark, [log], kind) for kind in ("limit", "interval")]
-    rows = fairness_facts(lines[0], lines[1], spark.createDataFrame(names, columns)).collect()
-    return {row.member[-1]: row for row in rows}
-
-
-def test_who_got_more_than_an_equal_part_while_the_other_waited_is_seen(spark):
-    members = fairness(spark, contended(90, 10, 500))
-    assert (members["a"].got, members["b"].got) == (5400, 600)
-    assert members["a"].fair == members["b"].fair == pytest.approx(3000)
-
-
-def test_who_wants_little_gets_little_and_that_is_fair(spark):
-    members = fairness(spark, contended(90, 10, 0))
-    assert (members["b"].fair, members["a"].fair) == (pytest.approx(600), pytest.approx(5400))
-
-
-def test_time_in_which_hardly_anybody_waited_is_not_compared(spark):
-    assert fairness(spark, contended(90, 10, 0, throttled_ms=400.0)) == {}
-
-
-def test_who_got_what_of_a_resource_group_is_told_by_namespace(spark):
-    log = PlantedLog()
+def of_a_group(name):
+    log = PlantedLog(name)
     for _ in range(60):
         for namespace, passed in (("a", 90), ("b", 10)):
             log.interval(passed, namespace=namespace, resource_group="gold", held_messages=500)
         log.interval(40, namespace="c", held_messages=500)
         log.limit(100, level="resource_group", name="gold")
         log.beat()
-    members = fairness(spark, log, "resource_group", "gold")
-    assert {name: row.got for name, row in members.items()} == {"a": 5400, "b": 600}
-    assert members["b"].fair == pytest.approx(3000)
+    return log
+
+
+def test_who_got_more_than_an_equal_part_while_others_waited_is_seen_and_who_wants_little_gets_it(spark):
+    """Of limits of proxies of their own: one where hardly anybody waited is not compared, a group's is by namespace."""
+    limits = [
+        (contended("unfair", 90, 10, 500), ("namespace", "acme/orders")),
+        (contended("content", 90, 10, 0), ("namespace", "acme/orders")),
+        (contended("idle", 90, 10, 0, throttled_ms=400.0), ("namespace", "acme/orders")),
+        (of_a_group("group"), ("resource_group", "gold")),
+    ]
+    names = [(log.proxy_id, "publish", *limit, "messages") for log, limit in limits]
+    columns = "proxy_id string, direction string, level string, name string, unit string"
+    lines = [frame(spark, [log for log, _ in limits], kind) for kind in ("limit", "interval")]
+    rows = fairness_facts(*lines, spark.createDataFrame(names, columns)).collect()
+    assert len(rows) == 6
+    assert {(row.proxy_id, row.member): (row.got, row.fair) for row in rows} == {
+        ("unfair", "persistent://acme/orders/a"): (5400, pytest.approx(3000)),
+        ("unfair", "persistent://acme/orders/b"): (600, pytest.approx(3000)),
+        ("content", "persistent://acme/orders/a"): (5400, pytest.approx(5400)),
+        ("content", "persistent://acme/orders/b"): (600, pytest.approx(600)),
+        ("group", "acme/a"): (5400, pytest.approx(3000)),
+        ("group", "acme/b"): (600, pytest.approx(3000)),
+    }

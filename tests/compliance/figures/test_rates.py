@@ -1,84 +1,129 @@
 from datetime import timedelta
+from itertools import groupby
 
 import pytest
 
 from compliance.figures.rates import limiter_rates, peak_facts, topic_rates
-from tests.compliance.planted import BEGIN, TOPIC, PlantedLog, frame
+from tests.compliance.planted import BEGIN, TOPIC, PlantedLog, frame, topic_of
 
 pytestmark = pytest.mark.spark
 KEYS = "proxy_id string, direction string, level string, name string"
 SPAN = f"{KEYS}, step_s long, from_s double, to_s double"
 
 
-def wanted(spark, proxy_id="proxy-1", step_s=1, seconds=1000):
-    begin = BEGIN.timestamp()
-    return spark.createDataFrame([(proxy_id, "publish", "topic", TOPIC, step_s, begin, begin + seconds)], SPAN)
+BEGUN = BEGIN.timestamp()
 
 
-def topics(spark, log, step_s):
-    return topic_rates(frame(spark, [log], "interval"), wanted(spark, "", step_s)).orderBy("step").collect()
+def named(proxy_id, **more):
+    return PlantedLog(proxy_id, topic=topic_of(proxy_id), **more)
 
 
-def limits(spark, log, **more):
-    lines = frame(spark, [log], "limit")
-    return limiter_rates(lines, frame(spark, [log], "interval"), wanted(spark, **more)).orderBy("step").collect()
+def of_each(rows):
+    """By the name of the limit or topic, its rows."""
+    return {name: list(own) for name, own in groupby(rows, key=lambda row: row.name)}
 
 
-def test_a_line_is_spread_over_the_steps_that_it_touches(spark):
-    log = PlantedLog()
-    log.begin += timedelta(milliseconds=250)
+def across_steps():
+    log = named("across-steps", begin=BEGIN + timedelta(milliseconds=250))
     log.interval(100)
-    assert [row.passed_messages for row in topics(spark, log, 1)] == pytest.approx([75, 25])
+    return log
 
 
-def test_rates_are_per_second_whatever_the_step(spark):
-    log = PlantedLog()
+def long_steps():
+    log = named("long-steps")
     for _ in range(10):
         log.interval(100)
         log.beat()
-    assert [row.passed_messages for row in topics(spark, log, 5)] == [100, 100]
+    return log
 
 
-def test_a_line_whose_end_is_before_its_start_is_not_spread_backwards(spark):
-    log = PlantedLog()
+def backwards():
+    log = named("backwards")
     log.interval(100, end=log.begin - timedelta(hours=1))
-    assert topics(spark, log, 1) == []
+    return log
 
 
-def test_a_line_is_as_long_as_its_own_clock_says_whatever_the_wall_clock_was_stepped_by(spark):
-    log = PlantedLog()
+def stepped():
+    log = named("stepped")
     log.interval(100, end=log.begin + timedelta(days=365))
-    assert len(topics(spark, log, 1)) == 1
+    return log
 
 
-def test_a_line_of_a_year_stays_two_rows(spark):
-    log, year = PlantedLog(), timedelta(days=365)
+def of_a_year():
+    log, year = named("year"), timedelta(days=365)
     log.interval(100, end=log.begin + year, duration_ms=year.total_seconds() * 1e3)
-    assert len(topics(spark, log, 1)) == 2
+    return log
 
 
-def test_other_topics_are_left_out(spark):
-    log = PlantedLog(topic="persistent://acme/orders/other")
+def unwanted():
+    log = named("unwanted")
     log.interval(100)
-    assert topics(spark, log, 1) == []
+    return log
 
 
-def test_a_limit_has_its_own_account_and_what_its_streams_offered(spark):
-    log = PlantedLog()
+def test_topics_have_the_rates_of_the_steps_that_their_lines_touch(spark):
+    """Topics of one frame: a query costs seconds, whatever it reads. Each log's rows are compared whole."""
+    steps = {across_steps: 1, long_steps: 5, backwards: 1, stepped: 1, of_a_year: 1}
+    logs = {made: made() for made in (*steps, unwanted)}
+    names = [("", "publish", "topic", logs[made].topic, step_s, BEGUN, BEGUN + 1000) for made, step_s in steps.items()]
+    rows = topic_rates(frame(spark, logs.values(), "interval"), spark.createDataFrame(names, SPAN))
+    found = of_each(rows.orderBy("name", "step").collect())
+    rates = {made: [row.passed_messages for row in found.pop(log.topic, [])] for made, log in logs.items()}
+    assert found == {}
+    # A line is spread over the steps that it touches; rates are per second, whatever the step.
+    assert rates[across_steps] == pytest.approx([75, 25])
+    assert rates[long_steps] == [100, 100]
+    # A line whose end is before its start is not spread backwards.
+    assert rates[backwards] == []
+    # A line is as long as its own clock says, whatever the wall clock was stepped by; one of a year stays two rows.
+    assert len(rates[stepped]) == 1
+    assert len(rates[of_a_year]) == 2
+    assert rates[unwanted] == []
+
+
+def with_lines(name):
+    log = named(name)
     for _ in range(2):
         log.interval(60, offered=90, stream_id=1)
         log.interval(40, offered=70, stream_id=2)
         log.limit(100)
         log.beat()
-    rows = limits(spark, log)
-    assert [(row.offered_messages, row.passed_messages, row.limit_messages) for row in rows] == [(160, 100, 100)] * 2
+    return log
 
 
-def test_what_is_outside_of_the_wanted_time_is_left_out(spark):
-    log = PlantedLog()
+def without_lines(name):
+    log = named(name)
+    log.interval(60, offered=90, stream_id=1, limit_level="topic", limit_messages=50.0)
+    log.interval(40, offered=70, stream_id=2, limit_level="topic", limit_messages=50.0)
+    return log
+
+
+def ticking(name):
+    log = named(name)
     for _ in range(9):
         log.tick(100)
-    assert len(limits(spark, log, seconds=4)) == 4
+    return log
+
+
+def test_a_limit_has_its_own_account_and_what_its_streams_offered_in_the_wanted_time(spark):
+    """Of one whose limit has lines, one whose limit has none and goes by its streams, and one longer than is wanted."""
+    logs = [with_lines("with-lines"), without_lines("without-lines"), ticking("ticking")]
+    names = [
+        (log.proxy_id, "publish", "topic", log.topic, 1, BEGUN, BEGUN + seconds)
+        for log, seconds in zip(logs, (1000, 1000, 4), strict=True)
+    ]
+    lines = [frame(spark, logs, kind) for kind in ("limit", "interval")]
+    rows = limiter_rates(*lines, spark.createDataFrame(names, SPAN)).orderBy("name", "step").collect()
+    values = ("offered_messages", "passed_messages", "limit_messages", "burst_messages")
+    begun = int(BEGUN)
+    assert {
+        name: [(row.step - begun, *(row[value] for value in values)) for row in own]
+        for name, own in of_each(rows).items()
+    } == {
+        topic_of("with-lines"): [(second, 160, 100, 100, 10) for second in range(2)],
+        topic_of("without-lines"): [(0, 160, 100, 50, None)],
+        topic_of("ticking"): [(second, 100, 100, 100, 10) for second in range(4)],
+    }
 
 
 def test_the_highest_average_over_each_resolution_stands_beside_what_was_allowed(spark):
@@ -91,11 +136,3 @@ def test_the_highest_average_over_each_resolution_stands_beside_what_was_allowed
     assert (peaks[10].highest, peaks[10].allowed) == (101, 100 + 1.1)
     # The log is shorter than a minute: an average over all of it is the lower for it.
     assert peaks[60].highest == pytest.approx(2010 / 60)
-
-
-def test_a_limit_without_lines_has_its_streams_account(spark):
-    log = PlantedLog()
-    log.interval(60, offered=90, stream_id=1, limit_level="topic", limit_messages=50.0)
-    log.interval(40, offered=70, stream_id=2, limit_level="topic", limit_messages=50.0)
-    (row,) = limits(spark, log)
-    assert (row.offered_messages, row.passed_messages, row.limit_messages, row.burst_messages) == (160, 100, 50, None)
