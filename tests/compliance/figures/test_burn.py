@@ -1,4 +1,5 @@
 import pytest
+from pyspark.sql import Row
 
 from compliance.figures.trends import PAIRS, burn_facts
 from tests.compliance.planted import BEGIN
@@ -21,7 +22,7 @@ def burned(spark):
         for tenant, (bad, minutes) in BAD_MINUTES.items()
         for minute in range(minutes)
     ]
-    found = {}
+    found: dict[tuple[str, str], dict[int, Row]] = {}
     for row in burn_facts(spark.createDataFrame(rows, COLUMNS), 1 - 0.01).collect():
         pairs = found.setdefault((row.tenant, row.promise), {})
         assert row.long_s not in pairs

@@ -73,7 +73,7 @@ def test_who_got_more_than_an_equal_part_while_others_waited_is_seen_and_who_wan
     names = [(log.proxy_id, "publish", *limit, "messages") for log, limit in limits]
     columns = "proxy_id string, direction string, level string, name string, unit string"
     lines = [frame(spark, [log for log, _ in limits], kind) for kind in ("limit", "interval")]
-    rows = fairness_facts(*lines, spark.createDataFrame(names, columns)).collect()
+    rows = fairness_facts(lines[0], lines[1], spark.createDataFrame(names, columns)).collect()
     assert len(rows) == 6
     assert {(row.proxy_id, row.member): (row.got, row.fair) for row in rows} == {
         ("unfair", "persistent://acme/orders/a"): (5400, pytest.approx(3000)),

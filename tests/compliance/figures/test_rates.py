@@ -112,8 +112,8 @@ def test_a_limit_has_its_own_account_and_what_its_streams_offered_in_the_wanted_
         (log.proxy_id, "publish", "topic", log.topic, 1, BEGUN, BEGUN + seconds)
         for log, seconds in zip(logs, (1000, 1000, 4), strict=True)
     ]
-    lines = [frame(spark, logs, kind) for kind in ("limit", "interval")]
-    rows = limiter_rates(*lines, spark.createDataFrame(names, SPAN)).orderBy("name", "step").collect()
+    lines, streams = frame(spark, logs, "limit"), frame(spark, logs, "interval")
+    rows = limiter_rates(lines, streams, spark.createDataFrame(names, SPAN)).orderBy("name", "step").collect()
     values = ("offered_messages", "passed_messages", "limit_messages", "burst_messages")
     begun = int(BEGUN)
     assert {

@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 
 from compliance.figures.what_if import Proposal, like, replay_facts
-from tests.compliance.planted import TOPIC, PlantedLog, frame, topic_of
+from tests.compliance.planted import PlantedLog, frame, topic_of
 
 pytestmark = pytest.mark.spark
 
@@ -56,31 +56,38 @@ def test_the_largest_backlog_is_that_of_a_bucket_and_a_queue(spark):
     assert found == pytest.approx(expected, abs=0.51)
 
 
-def steady(offered, seconds=10, **more):
-    log = PlantedLog()
-    for _ in range(seconds):
-        log.interval(offered, **more)
+def steady(name, **more):
+    log = PlantedLog(name, topic=topic_of(name))
+    for _ in range(10):
+        log.interval(100, **more)
         log.beat()
     return log
 
 
-def test_what_would_have_waited_and_for_how_long(spark):
-    (row,) = replayed(spark, [steady(100)], Proposal(level="topic", messages=50.0, burst_messages=50.0))
-    assert (row.name, row.offered_messages, row.held_messages) == (TOPIC, 1000, 900)
+def test_what_would_have_waited_and_for_how_long_is_told_of_each_proposal(spark):
+    """Each log has a proposal of its own, as its name: narrow, wide, by bytes, and held back already."""
+    logs = [steady("narrow"), steady("wide"), steady("bytes"), steady("waited", throttled_ms=800.0)]
+    of = [log.topic for log in logs]
+    rows = replayed(
+        spark,
+        logs,
+        Proposal(level="topic", name=of[0], messages=50.0, burst_messages=50.0),
+        Proposal(level="topic", name=of[1], messages=100.0),
+        Proposal(level="topic", name=of[2], messages=1e6, bytes=5000.0, burst_bytes=5000.0),
+        Proposal(level="topic", name=of[3], messages=1e6),
+    )
+    assert len(rows) == len(logs)
+    found = {row.name: row for row in rows}
+    narrow, wide, by_bytes, waited = (found[log.topic] for log in logs)
+    assert (narrow.offered_messages, narrow.held_messages) == (1000, 900)
     # 50 a second are left over from the second second on.
-    assert (row.backlog_messages, row.delay_max_ms, row.left_ms) == (450, 9000, 9000)
-    assert row.delay_p50_ms == pytest.approx(4500, abs=501)
-    assert (row.first_at, row.queued_s) == ("2026-11-21T11:29:01.000000Z", 9)
-
-
-def test_a_limit_that_is_wide_enough_holds_nobody(spark):
-    (row,) = replayed(spark, [steady(100)], Proposal(level="topic", messages=100.0))
-    assert (row.held_messages, row.delay_p99_ms, row.delay_max_ms, row.first_at) == (0, 0, 0, None)
-
-
-def test_the_bucket_that_binds_is_the_one_that_counts(spark):
-    (row,) = replayed(spark, [steady(100)], Proposal(level="topic", messages=1e6, bytes=5000.0, burst_bytes=5000.0))
-    assert row.delay_max_ms == 9000
+    assert (narrow.backlog_messages, narrow.delay_max_ms, narrow.left_ms) == (450, 9000, 9000)
+    assert narrow.delay_p50_ms == pytest.approx(4500, abs=501)
+    assert (narrow.first_at, narrow.queued_s) == ("2026-11-21T11:29:01.000000Z", 9)
+    assert (wide.held_messages, wide.delay_p99_ms, wide.delay_max_ms, wide.first_at) == (0, 0, 0, None)
+    # The bucket that binds is the one that counts.
+    assert by_bytes.delay_max_ms == 9000
+    assert (waited.censored_s, waited.limit_now_messages) == (pytest.approx(8), 100)
 
 
 def test_all_streams_of_a_name_are_one_and_names_are_matched_by_stars(spark):
@@ -98,11 +105,6 @@ def test_all_streams_of_a_name_are_one_and_names_are_matched_by_stars(spark):
 
 def test_signs_that_sql_would_take_for_wildcards_stand_for_themselves():
     assert like("a_b%c*") == "a\\_b\\%c%"
-
-
-def test_time_in_which_somebody_was_held_back_is_told(spark):
-    (row,) = replayed(spark, [steady(100, throttled_ms=800.0)], Proposal(level="topic", messages=1e6))
-    assert (row.censored_s, row.limit_now_messages) == (pytest.approx(8), 100)
 
 
 def test_limits_of_resource_groups_and_of_networks_are_replayed_over_their_streams(spark):
