@@ -16,8 +16,8 @@ from loadgen.bench import forwarder, harness
 from loadgen.bench.harness import BenchError, Found, PageError, number, values_of
 from loadgen.bench.native import Native
 from loadgen.bench.proxies import BARE, PLANS, SLUICE, PeerPlan, running
-from loadgen.bench.rows import bucket, connections, many_streams, throughput
-from loadgen.bench.stage import DataRow, RealBroker, Stage, measure
+from loadgen.bench.rows import bucket, connections, many_streams, throughput, tls
+from loadgen.bench.stage import DataRow, RealBroker, Stage, TlsLines, measure
 from loadgen.bench.wire import LoopbackSink
 from loadgen.real import jars
 from loadgen.real.tools import Traffic
@@ -98,6 +98,43 @@ How it is measured:
   until the last message is consumed."""
 
 
+TLS_MARKS = harness.marks("bench, TLS", "make bench")
+IDLE_WITH_TLS = 1000
+_TLS_SECTION = """\
+## TLS: Sluice beside proxies that end and open it, too
+
+Made by `make bench`, which writes this section itself; `python -m loadgen.bench --tls --write
+docs/benchmarks.md` makes this one alone. Loads, rounds and ends are those of the section before.
+Each proxy has TLS on the legs that a table names: with clients, with the broker, or with both.
+
+{table}
+
+Measured on {machine}. What counts is what a CPU second of the proxy carries: the ends have TLS,
+too, and take more than one core beside it. Ratios are those within a round, as above.
+
+{notes}
+
+How it is measured:
+
+- **TLS** is 1.3 with TLS_AES_256_GCM_SHA384 and one certificate for all (ECDSA P-256), made for the
+  run. Each proxy verifies the broker's certificate and its name. No session is resumed.
+- **Ends.** Sender and sink are as they are without TLS. An HAProxy before each proxy seals, another
+  one behind it opens. What these use is not counted.
+- **Latency**: what is added is what the line with the proxy has more than the same line without
+  one. At the p99 that is a difference of two large numbers, and below 0 where the machine is not
+  alone. So the goal is about the whole p99, as it is without TLS.
+- **A handshake** is one of a client: its line to the broker has none. The connection to the broker
+  and its greeting are in the figure.
+- **HAProxy** runs in TCP mode with one thread.
+- **The official proxy** has its default settings, with `servicePortTls` and `tlsEnabledWithBroker`.
+- **The bare forwarder** is uvloop's own TLS on both connections (`loadgen/bench/forwarder.py`)."""
+
+
+def tls_rows() -> list[DataRow]:
+    """List the rows of TLS."""
+    return tls.rows(IDLE_WITH_TLS)
+
+
 def rows() -> list[DataRow]:
     """List all rows of the benchmark."""
     possible = connections.connections_possible(CONNECTIONS, connections.descriptors())
@@ -121,13 +158,14 @@ def rows() -> list[DataRow]:
 
 def main() -> int:
     """Run the command line; returns the exit code: MISSED if the short form found Sluice too slow."""
-    every = rows()
+    every = [*rows(), *tls_rows()]
     arguments = _parser([row.name for row in every]).parse_args()
     wrong = _what_is_wrong(arguments, every)
     if wrong:
         return _fail(wrong, BAD_INPUT)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended like Ctrl-C: nothing stays behind
-    wanted = arguments.only or (SHORT if arguments.short else [row.name for row in every])
+    all_of = tls_rows() if arguments.tls else every
+    wanted = arguments.only or (SHORT if arguments.short else [row.name for row in all_of])
     without = _without_real(arguments)
     chosen = [row for row in every if row.name in wanted and not (row.is_real and without)]
     try:
@@ -147,6 +185,8 @@ def _what_is_wrong(arguments: argparse.Namespace, every: Sequence[DataRow]) -> s
             return f"--only {row.name}: a row with a real broker: add --real"
         if arguments.peer and not set(row.peers) & set(arguments.peer):
             return f"--only {row.name}: of its peers none is wanted: --peer {' or '.join(row.peers)}"
+    if arguments.tls and (arguments.short or arguments.only):
+        return "--tls: these rows alone: leave out --short and --only"
     if arguments.write and (arguments.short or arguments.only or arguments.peer):
         return "--write: a page gets full runs only: leave out --short, --only and --peer"
     return ""
@@ -161,22 +201,33 @@ def _without_real(arguments: argparse.Namespace) -> Absent:
 def _run(arguments: argparse.Namespace, chosen: Sequence[DataRow], without: Absent) -> int:
     if arguments.write:
         # before the minutes of measuring: a page that cannot be written or has lost a mark is told at once
-        _put(arguments.write, "")
+        for marks in (MARKS, TLS_MARKS):
+            harness.put_between(harness.page_text(arguments.write), marks, "")
     for name, why in without.items() if arguments.real else ():
         sys.stderr.write(f"without {name}: {why}\n")
     found, missing = _measure(arguments, chosen)
     absent = {**missing, **without}
-    made = harness.shown(chosen, found)
-    notes = [*losses(chosen, found), *beyond(chosen, found)]
-    print("\n".join([made, "", f"measured on {harness.machine()}", *notes]))  # noqa: T201 - what the command is for
+    names = {row.name for row in tls_rows()}
+    plain, with_tls = ([row for row in chosen if (row.name in names) is is_tls] for is_tls in (False, True))
+    notes = {False: _notes(plain, found), True: _notes(with_tls, found)}
+    said = [harness.shown(chosen, found), "", f"measured on {harness.machine()}", *notes[False], *notes[True]]
+    print("\n".join(said))  # noqa: T201 - what the command is for
     for line in harness.missed(chosen, found):
         print(f"missed: {line}")  # noqa: T201
     if arguments.write:
-        arguments.write.write_text(_put(arguments.write, section(made, notes, absent)), encoding="utf-8")
+        text = harness.page_text(arguments.write)
+        if plain:
+            text = harness.put_between(text, MARKS, section(harness.shown(plain, found), notes[False], absent))
+        made = tls_section(harness.shown(with_tls, found), notes[True], missing)
+        arguments.write.write_text(harness.put_between(text, TLS_MARKS, made), encoding="utf-8")
     slow = harness.unguarded(chosen, found) if arguments.short else []
     for line in slow:
         _fail(f"too slow: {line}", MISSED)
     return MISSED if slow else 0
+
+
+def _notes(rows: Sequence[DataRow], found: Found) -> list[str]:
+    return [*losses(rows, found), *beyond(rows, found)]
 
 
 def losses(rows: Sequence[DataRow], found: Found) -> list[str]:
@@ -215,8 +266,11 @@ def section(tables: str, notes: Sequence[str], absent: Absent, on: str = "") -> 
     return harness.prose("\n\n".join([_SECTION.format(table=tables, **said), *missing]))
 
 
-def _put(to: Path, text: str) -> str:
-    return harness.put_between(harness.page_text(to), MARKS, text)
+def tls_section(tables: str, notes: Sequence[str], absent: Absent) -> str:
+    """The whole section of TLS."""
+    said = {"machine": harness.machine(), "notes": harness.bullets(notes) or "Nobody lost a frame."}
+    missing = [f"Not measured: {name}: {why}." for name, why in absent.items()]
+    return harness.prose("\n\n".join([_TLS_SECTION.format(table=tables, **said), *missing]))
 
 
 def _measure(arguments: argparse.Namespace, chosen: Sequence[DataRow]) -> tuple[Found, Absent]:
@@ -226,14 +280,18 @@ def _measure(arguments: argparse.Namespace, chosen: Sequence[DataRow]) -> tuple[
     needed &= set(arguments.peer or needed)
     console = Console(stderr=True)
     plans = [plan for plan in PLANS if plan.name in needed]
-    with _stage(plans, arguments.seconds, console) as (stage, absent):
-        told = partial(console.print, soft_wrap=True, highlight=False)
+    later = {row.name for row in tls_rows()}
+    at_once = {name for row in chosen if row.name not in later for name in row.peers}
+    with _stage(plans, at_once, arguments.seconds, console) as (stage, absent):
+        told = partial(console.print, soft_wrap=True, highlight=False, markup=False)
         return measure(chosen, stage, arguments.rounds, told), absent
 
 
 @contextmanager
-def _stage(plans: Sequence[PeerPlan], seconds: float, console: Console) -> Iterator[tuple[Stage, Absent]]:
-    """Both ends, and all peers that can be had; of the others, why not."""
+def _stage(
+    plans: Sequence[PeerPlan], at_once: set[str], seconds: float, console: Console
+) -> Iterator[tuple[Stage, Absent]]:
+    """Both ends, and all peers that can be had, running where wanted `at_once`; of the others, why not."""
     absent: dict[str, str] = {}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sluice-bench-")))
@@ -243,15 +301,16 @@ def _stage(plans: Sequence[PeerPlan], seconds: float, console: Console) -> Itera
         for plan in plans:
             why = plan.missing()
             try:
-                if why is None:
+                if why is None and plan.name in at_once:
                     peers[plan.name] = stack.enter_context(running(plan, folder, sink.port))
             except BenchError as error:
                 why = str(error)
             if why is not None:
                 absent[plan.name] = why
-                console.print(f"without {plan.name}: {why}", soft_wrap=True, highlight=False)
-        had = {plan.name: plan for plan in plans if plan.name in peers}
-        yield Stage(native, sink, peers, had, seconds, folder, real.peer), absent
+                console.print(f"without {plan.name}: {why}", soft_wrap=True, highlight=False, markup=False)
+        had = {plan.name: plan for plan in plans if plan.name not in absent}
+        lines = stack.enter_context(TlsLines(folder, sink))
+        yield Stage(native, sink, peers, had, seconds, folder, real.peer, lines), absent
 
 
 def _parser(names: Sequence[str]) -> argparse.ArgumentParser:
@@ -261,6 +320,7 @@ def _parser(names: Sequence[str]) -> argparse.ArgumentParser:
     parser.add_argument(
         "--short", action="store_true", help="a few rows beside the bare forwarder: exit code 3 if slow"
     )
+    parser.add_argument("--tls", action="store_true", help="rows of TLS only")
     parser.add_argument("--real", action="store_true", help="rows with a real broker, too: needs Java 17+ and Maven")
     parser.add_argument(
         "--rounds", type=harness.count, default=3, help="measurements of each row and peer (default: 3)"

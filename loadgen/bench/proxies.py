@@ -22,6 +22,32 @@ _START_S = 180.0
 
 
 @dataclass(frozen=True, slots=True)
+class Tls:
+    """The legs of a peer that have TLS, and the files for it.
+
+    Attributes:
+        folder: Has `ca.pem`, `cert.pem`, `key.pem` (PKCS #8), and `both.pem`, the certificate with its key.
+        client: Whether clients come with TLS.
+        broker: Whether the broker is reached with TLS.
+    """
+
+    folder: Path
+    client: bool
+    broker: bool
+
+    def of_clients(self, text: str) -> str:
+        """`text`, a part of a configuration with `{0}` for the folder, if clients come with TLS; else nothing."""
+        return text.format(self.folder) if self.client else ""
+
+    def of_broker(self, text: str) -> str:
+        """The same if the broker is reached with TLS."""
+        return text.format(self.folder) if self.broker else ""
+
+
+PLAIN = Tls(Path(), client=False, broker=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     """The ports and the folder that a peer gets.
 
@@ -30,12 +56,14 @@ class Place:
         port: Where it is to listen, on the loopback interface.
         spare_port: Another one, for what else it offers.
         broker_port: Of the broker behind it.
+        tls: Where it has TLS.
     """
 
     folder: Path
     port: int
     spare_port: int
     broker_port: int
+    tls: Tls = PLAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +112,7 @@ class RunningPeer:
 
 
 @contextmanager
-def running(plan: PeerPlan, folder: Path, broker_port: int) -> Iterator[RunningPeer]:
+def running(plan: PeerPlan, folder: Path, broker_port: int, tls: Tls = PLAIN) -> Iterator[RunningPeer]:
     """Start it, and end it with the block.
 
     Raises:
@@ -92,7 +120,7 @@ def running(plan: PeerPlan, folder: Path, broker_port: int) -> Iterator[RunningP
     """
     home = Path(tempfile.mkdtemp(prefix=plan.name.partition(" ")[0], dir=folder))
     port, spare_port = free_ports(0, 0)
-    command = plan.command(Place(home, port, spare_port, broker_port))
+    command = plan.command(Place(home, port, spare_port, broker_port, tls))
     process = TetheredProcess(command.line, home / "log", command.env)
     try:
         wait_until(lambda: is_listening(port) or process.exit_code is not None, _START_S)
@@ -109,7 +137,8 @@ BARE = "bare forwarder"
 
 def _bare_command(place: Place) -> Command:
     ports = [str(place.port), str(place.broker_port)]
-    return Command([sys.executable, "-m", "loadgen.bench.forwarder", *ports])
+    files = [place.tls.of_clients("{0}/both.pem"), place.tls.of_broker("{0}/ca.pem")]
+    return Command([sys.executable, "-m", "loadgen.bench.forwarder", *ports, *files])
 
 
 BARE_PLAN = PeerPlan(BARE, _bare_command)
@@ -126,8 +155,8 @@ defaults
     timeout client 1h
     timeout server 1h
 listen pulsar
-    bind 127.0.0.1:{port}
-    server broker 127.0.0.1:{broker_port}
+    bind 127.0.0.1:{port}{bind}
+    server broker 127.0.0.1:{broker_port}{server}
 """
 _MOST_CONNECTIONS = 9990  # two descriptors each, within the usual hard limit of 20,000 of a container
 _INSTALLED = re.compile(r"^Inst (\S+)", re.MULTILINE)
@@ -143,7 +172,10 @@ def haproxy_missing() -> str | None:
 
 def haproxy_config(place: Place) -> str:
     """Return HAProxy's configuration file."""
-    return _HAPROXY_CONFIG.format(most=_MOST_CONNECTIONS, port=place.port, broker_port=place.broker_port)
+    bind = place.tls.of_clients(" ssl crt {0}/both.pem")
+    server = place.tls.of_broker(" ssl verify required ca-file {0}/ca.pem verifyhost localhost no-ssl-reuse")
+    ports = {"port": place.port, "broker_port": place.broker_port}
+    return _HAPROXY_CONFIG.format(most=_MOST_CONNECTIONS, bind=bind, server=server, **ports)
 
 
 def haproxy_packages(simulated: str) -> list[str]:
@@ -209,12 +241,15 @@ def _run(command: list[str], folder: Path) -> str:
 HAPROXY_PLAN = PeerPlan(HAPROXY, _haproxy_command, haproxy_missing)
 
 
+OFFICIAL = "official proxy"
+"""With TLS, which it cannot splice, and which has no ways to choose from."""
 ZERO_COPY, COPYING, PARSING = (f"official proxy, {way}" for way in ("zero copy", "copying", "parsing"))
 """By default it splices sockets; without that it copies; with proxyLogLevel=1 it reads every frame."""
 _WAYS = {
     ZERO_COPY: {"proxyLogLevel": "0"},
     COPYING: {"proxyLogLevel": "0", "proxyZeroCopyModeEnabled": "false"},
     PARSING: {"proxyLogLevel": "1"},
+    OFFICIAL: {"proxyLogLevel": "0"},
 }
 _MAIN_CLASS = "org.apache.pulsar.proxy.server.ProxyServiceStarter"
 _MEMORY = ("-Xms256m", "-Xmx1g", "-XX:MaxDirectMemorySize=1g")
@@ -236,7 +271,21 @@ def official_properties(name: str, place: Place) -> dict[str, str]:
         "maxConcurrentInboundConnections": "20000",
         "maxConcurrentLookupRequests": "50000",
         **_WAYS[name],
+        **_official_tls(place),
     }
+
+
+def _official_tls(place: Place) -> dict[str, str]:
+    """The keys of TLS, where there is any."""
+    files, tls = place.tls.folder, dict[str, str]()
+    if place.tls.client:
+        tls |= {"servicePort": "", "servicePortTls": str(place.port), "tlsEnabledInProxy": "true"}
+        tls |= {"tlsCertificateFilePath": f"{files}/cert.pem", "tlsKeyFilePath": f"{files}/key.pem"}
+    if place.tls.broker:
+        tls |= {"tlsEnabledWithBroker": "true", "brokerServiceURLTLS": f"pulsar+ssl://127.0.0.1:{place.broker_port}"}
+        tls |= {"brokerClientTrustCertsFilePath": f"{files}/ca.pem", "tlsHostnameVerificationEnabled": "true"}
+        tls |= {"brokerWebServiceURLTLS": "https://127.0.0.1:1"}
+    return tls
 
 
 def official_plan(name: str) -> PeerPlan:
@@ -290,9 +339,15 @@ def _sluice_command(settings: Mapping[str, Any], place: Place) -> Command:
 
 def _silent_command(settings: Mapping[str, Any], place: Place) -> Command:
     config = place.folder / "sluice.yaml"
-    config.write_text(json.dumps({"max_connections": MOST_CONNECTIONS, **settings}))  # JSON is YAML
+    tls: dict[str, Any] = {}
+    if place.tls.client:
+        tls["tls"] = {"certificate": f"{place.tls.folder}/cert.pem", "key": f"{place.tls.folder}/key.pem"}
+    if place.tls.broker:
+        tls["broker_tls"] = {"ca": f"{place.tls.folder}/ca.pem"}
+    config.write_text(json.dumps({"max_connections": MOST_CONNECTIONS, **settings, **tls}))  # JSON is YAML
+    listen, broker = (f"pulsar{'+ssl' if has else ''}://127.0.0.1" for has in (place.tls.client, place.tls.broker))
     line = [sys.executable, "-m", "sluice", "serve", "--config", str(config)]
-    line += ["--listen", f"127.0.0.1:{place.port}", "--broker", f"pulsar://127.0.0.1:{place.broker_port}"]
+    line += ["--listen", f"{listen}:{place.port}", "--broker", f"{broker}:{place.broker_port}"]
     return Command([*line, "--admin", f"127.0.0.1:{place.spare_port}"])
 
 
@@ -301,6 +356,6 @@ EVERYBODY = (BARE, HAPROXY, ZERO_COPY, PARSING, SLUICE)
 PLANS = (
     BARE_PLAN,
     HAPROXY_PLAN,
-    *(official_plan(name) for name in (ZERO_COPY, COPYING, PARSING)),
+    *(official_plan(name) for name in (ZERO_COPY, COPYING, PARSING, OFFICIAL)),
     sluice_plan(),
 )

@@ -1,22 +1,27 @@
 """The stage of measurements: both ends, the peers that run, a real broker for rows that want one; the rounds."""
 
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from socket import socket
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
+import trustme
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+
 from adminrest.client import AdminError
 from loadgen.bench import meters, wire
-from loadgen.bench.harness import BenchError, Row, Sample
+from loadgen.bench.harness import BenchError, Row, Sample, last_line
 from loadgen.bench.native import Native
-from loadgen.bench.proxies import PeerPlan, RunningPeer, running
+from loadgen.bench.proxies import PeerPlan, RunningPeer, Tls, haproxy_command, running
 from loadgen.bench.wire import LoopbackSink
 from loadgen.real.jars import RealPulsarError
+from loadgen.real.process import TetheredProcess, free_ports, is_listening, wait_until
 from loadgen.real.standalone import StandaloneBroker
 
 
@@ -67,6 +72,130 @@ _AT_REST = 0.02
 """Of a core: more than any peer needs that has nothing to do."""
 
 
+_END = """\
+global
+    maxconn 9990
+    nbthread 1
+defaults
+    mode tcp
+    timeout connect 10s
+    timeout client 1h
+    timeout server 1h
+listen end
+    bind 127.0.0.1:{port}{bind}
+    server next 127.0.0.1:{to}{server}
+"""
+_ONLY = " ssl-min-ver TLSv1.3 ciphersuites TLS_AES_256_GCM_SHA384"
+_SEALING = f" ssl verify required ca-file {{0}}/ca.pem verifyhost localhost no-ssl-reuse{_ONLY}"
+_OPENING = f" ssl crt {{0}}/both.pem no-tls-tickets{_ONLY}"
+
+
+class TlsLines:
+    """Lines of peers that have TLS, all with one certificate (ECDSA P-256), one version (1.3), one cipher.
+
+    The ends of a line are as they are without TLS. Before a peer whose clients have TLS stands an HAProxy of its own
+    that seals, and one that opens before the sink: what they use is nobody's. They resume no sessions.
+
+    Args:
+        folder: For everybody's files.
+        sink: Behind all peers whose broker has no TLS.
+    """
+
+    def __init__(self, folder: Path, sink: LoopbackSink) -> None:
+        self._folder = folder
+        self._sinks = {False: (sink, sink.port)}
+        self._stack = ExitStack()
+        self._peers: dict[tuple[str, bool, bool], RunningPeer] = {}
+        self._files: Path | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def sink(self, *, broker: bool) -> LoopbackSink:
+        """The sink behind peers that reach the broker with TLS, or without."""
+        return self._behind(broker=broker)[0]
+
+    def direct(self) -> int:
+        """The port of a line with TLS that has no peer in it.
+
+        Raises:
+            BenchError: If HAProxy cannot be had.
+        """
+        return self._sealed("direct", self._behind(broker=True)[1])
+
+    def peer(self, plan: PeerPlan, *, client: bool, broker: bool) -> RunningPeer:
+        """The peer with TLS on these legs; its port is the one where a client without TLS comes in.
+
+        Raises:
+            BenchError: If it, or HAProxy, cannot be had.
+        """
+        which = (plan.name, client, broker)
+        if which not in self._peers:
+            self._peers[which] = self._stack.enter_context(self.started(plan, client=client, broker=broker))
+        return self._peers[which]
+
+    @contextmanager
+    def started(self, plan: PeerPlan, *, client: bool, broker: bool) -> Iterator[RunningPeer]:
+        """The same for one measurement."""
+        tls = Tls(self._made(), client, broker)
+        with running(plan, self._folder, self._behind(broker=broker)[1], tls) as peer, ExitStack() as stack:
+            port = stack.enter_context(self._end(peer.port, server=_SEALING)) if client else peer.port
+            yield replace(peer, port=port)
+
+    def _sealed(self, name: str, to: int) -> int:
+        which = (name, True, True)
+        if which not in self._peers:
+            port = self._stack.enter_context(self._end(to, server=_SEALING))
+            self._peers[which] = RunningPeer(name, port, 0, 0)
+        return self._peers[which].port
+
+    def _behind(self, *, broker: bool) -> tuple[LoopbackSink, int]:
+        """The sink, and the port by which peers reach it."""
+        if broker not in self._sinks:
+            (port,) = free_ports(0)
+            sink = self._stack.enter_context(LoopbackSink(port))
+            self._stack.enter_context(self._end(sink.port, bind=_OPENING, port=port))
+            self._sinks[broker] = sink, port
+        return self._sinks[broker]
+
+    @contextmanager
+    def _end(self, to: int, *, bind: str = "", server: str = "", port: int = 0) -> Iterator[int]:
+        """An HAProxy that opens or seals."""
+        home = Path(tempfile.mkdtemp(prefix="end", dir=self._folder))
+        port, files = port or free_ports(0)[0], self._made()
+        said = _END.format(port=port, to=to, bind=bind.format(files), server=server.format(files))
+        (home / "haproxy.cfg").write_text(said)
+        command = haproxy_command(home / "haproxy.cfg")
+        process = TetheredProcess(command.line, home / "log", command.env)
+        try:
+            wait_until(lambda: is_listening(port) or process.exit_code is not None, 10.0)
+            if process.exit_code is not None:
+                raise BenchError(f"an end with TLS does not start: {last_line(process.last_lines())}")
+            yield port
+        finally:
+            process.stop()
+
+    def _made(self) -> Path:
+        """The folder of an authority, and a certificate of it, made for this run."""
+        if self._files is None:
+            self._files = Path(tempfile.mkdtemp(prefix="tls", dir=self._folder))
+            authority = trustme.CA()
+            issued = authority.issue_cert("127.0.0.1", "localhost")
+            key = load_pem_private_key(issued.private_key_pem.bytes(), None)
+            pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+            chain = b"".join(part.bytes() for part in issued.cert_chain_pems)
+            parts = {"ca": authority.cert_pem.bytes(), "cert": chain, "key": pem, "both": chain + pem}
+            for name, part in parts.items():
+                (self._files / f"{name}.pem").write_bytes(part)
+                (self._files / f"{name}.pem").chmod(0o600)
+        return self._files
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
     """The surroundings of a measurement.
@@ -79,6 +208,7 @@ class Stage:
         seconds: How long each measurement sends.
         folder: For peers that are started for one measurement.
         real: Gives a peer that has a real broker behind it, by its plan; None if none is wanted.
+        tls: Gives peers that have TLS.
     """
 
     native: Native
@@ -88,6 +218,7 @@ class Stage:
     seconds: float
     folder: Path
     real: Callable[[PeerPlan], RunningPeer] | None = None
+    tls: TlsLines | None = None
 
     def producers(self, port: int, count: int, streams: int = 1) -> tuple[list[socket], list[socket]]:
         """Open connections through a peer, each with producers on a topic of its own; returns both ends."""

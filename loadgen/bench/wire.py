@@ -57,7 +57,7 @@ class Numbered:
     sequence_at: int
 
 
-_BROKERS = EndpointForm(("pulsar",), "pulsar://127.0.0.1:6650")
+_BROKERS = EndpointForm(("pulsar", "pulsar+ssl"), "pulsar://127.0.0.1:6650")
 
 
 def send_frame(size: int, producer_id: int = PRODUCER_ID) -> Numbered:
@@ -152,7 +152,7 @@ def broker_of(topic: str, port: int) -> str:
     found = answer.lookup_response
     if found.response != CommandLookupTopicResponse.Connect:
         raise BenchError(f"the lookup of {topic} failed: {found.message}")
-    return _BROKERS.parse(found.broker_service_url).address
+    return _BROKERS.parse(found.broker_service_url or found.broker_service_url_tls).address
 
 
 def _arrive(topic: str, port: int) -> "_Client":
@@ -207,12 +207,17 @@ _OPENED_S = 20.0
 
 
 class LoopbackSink:
-    """Listens on a free port of the loopback interface, in a thread of its own, until the block ends."""
+    """Listens on a free port of the loopback interface, in a thread of its own, until the block ends.
 
-    def __init__(self) -> None:
+    Args:
+        advertised: The port that lookups name, where something stands before this one.
+    """
+
+    def __init__(self, advertised: int | None = None) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG)
         self.listener.setblocking(False)
         self.port: int = self.listener.getsockname()[1]
+        self._advertised = advertised or self.port
         self._opened: queue.Queue[socket.socket] = queue.Queue()
         self._selector = selectors.DefaultSelector()
         self._selector.register(self.listener, selectors.EVENT_READ)
@@ -277,7 +282,7 @@ class LoopbackSink:
             connection, _ = self.listener.accept()
             connection.setblocking(True)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._selector.register(connection, selectors.EVENT_READ, _Handshake(connection))
+            self._selector.register(connection, selectors.EVENT_READ, _Handshake(connection, self._advertised))
 
     def _read(self, handshake: "_Handshake") -> None:
         state = handshake.read()
@@ -292,10 +297,10 @@ class LoopbackSink:
 class _Handshake:
     """One connection up to PRODUCER or SUBSCRIBE."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, port: int) -> None:
         self.connection = connection
         self._cutter = FrameCutter(max_frame_size(DEFAULT_MAX_MESSAGE_SIZE))
-        self._port: int = connection.getsockname()[1]
+        self._port = port
 
     def read(self) -> bool | None:
         """Read what is there, and answer it: True when the stream is open, False at the connection's end."""
@@ -339,6 +344,7 @@ def answer_to(envelope: BaseCommand, port: int) -> Message | None:
             request_id=body_of(envelope).request_id,
             response=CommandLookupTopicResponse.Connect,
             broker_service_url=f"pulsar://127.0.0.1:{port}",
+            broker_service_url_tls=f"pulsar+ssl://127.0.0.1:{port}",
             authoritative=True,
             proxy_through_service_url=True,
         )

@@ -80,7 +80,7 @@ def _measure_opening(count: int, stage: Stage, name: str) -> Sample:
 WINDOWS = 3
 _AT_ONCE = 250
 """Few enough for a JVM that has just started."""
-_SETTLE_S = 12.0
+SETTLE_S = 12.0
 """Until all that follows from the opening is done: Sluice closes a file of its access log after 10 s."""
 _OWN_DESCRIPTORS = 1000
 """What a JVM with some hundred jars needs beside the connections."""
@@ -125,7 +125,7 @@ def _idle(stage: Stage, plan: PeerPlan, connections: int, window_s: float) -> Sa
         with crowd(stage, peer.port, 1, 1):
             before = meters.resident_bytes(peer.pid)
         with crowd(stage, peer.port, connections, _AT_ONCE):
-            time.sleep(_SETTLE_S)
+            time.sleep(SETTLE_S)
             memory = meters.resident_bytes(peer.pid) - before
             windows = []
             for _ in range(WINDOWS):

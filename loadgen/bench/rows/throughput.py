@@ -175,15 +175,15 @@ def latency_row(rate: int) -> DataRow:
 
 
 def _measure_latency(rate: int, stage: Stage, name: str) -> Sample:
-    direct = _asked(stage, stage.sink.port, rate)
-    took = _asked(stage, stage.peers[name].port, rate)
+    direct = asked(stage, stage.sink.port, rate)
+    took = asked(stage, stage.peers[name].port, rate)
     return {
         "p50": (statistics.median(took) - statistics.median(direct)) * _US,
         "p99": statistics.quantiles(took, n=100)[98] * _US,
     }
 
 
-def _asked(stage: Stage, port: int, rate: int) -> list[float]:
+def asked(stage: Stage, port: int, rate: int) -> list[float]:
     """What each of the answers by that port took, seconds."""
     send, receipt = wire.send_frame(_ASKED_SIZE), wire.receipt()
     (here,), (there,) = stage.producers(port, 1)

@@ -38,7 +38,7 @@ SHORT = [
 )
 def test_every_frame_counts_and_every_figure_is_given(stage, row, name, monkeypatch):
     """A frame that is lost or counted twice, or a figure without a value, would be seen here."""
-    monkeypatch.setattr(connections, "_SETTLE_S", 0.0)
+    monkeypatch.setattr(connections, "SETTLE_S", 0.0)
     found = row.measure(stage, name)
     assert {figure.key for figure in row.figures} <= set(found)
     assert found.get("lost", 0) == found.get("share", 0) == found.get("cut", 0) == 0
