@@ -126,7 +126,8 @@ How it is measured:
 - **A handshake** is one of a client: its line to the broker has none. The connection to the broker
   and its greeting are in the figure.
 - **HAProxy** runs in TCP mode with one thread.
-- **The official proxy** has its default settings, with `servicePortTls` and `tlsEnabledWithBroker`.
+- **The official proxy** has its default settings, with `servicePortTls` and `tlsEnabledWithBroker`,
+  but no zero copy: Pulsar 4.0.8 splices what clients send without TLS into the broker's TLS.
 - **The bare forwarder** is uvloop's own TLS on both connections (`loadgen/bench/forwarder.py`)."""
 
 

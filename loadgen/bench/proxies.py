@@ -242,14 +242,14 @@ HAPROXY_PLAN = PeerPlan(HAPROXY, _haproxy_command, haproxy_missing)
 
 
 OFFICIAL = "official proxy"
-"""With TLS, which it cannot splice, and which has no ways to choose from."""
+"""With TLS. Zero copy is off: it would splice what a client sends without TLS into the broker's TLS (Pulsar 4.0.8)."""
 ZERO_COPY, COPYING, PARSING = (f"official proxy, {way}" for way in ("zero copy", "copying", "parsing"))
 """By default it splices sockets; without that it copies; with proxyLogLevel=1 it reads every frame."""
 _WAYS = {
     ZERO_COPY: {"proxyLogLevel": "0"},
     COPYING: {"proxyLogLevel": "0", "proxyZeroCopyModeEnabled": "false"},
     PARSING: {"proxyLogLevel": "1"},
-    OFFICIAL: {"proxyLogLevel": "0"},
+    OFFICIAL: {"proxyLogLevel": "0", "proxyZeroCopyModeEnabled": "false"},
 }
 _MAIN_CLASS = "org.apache.pulsar.proxy.server.ProxyServiceStarter"
 _MEMORY = ("-Xms256m", "-Xmx1g", "-XX:MaxDirectMemorySize=1g")
