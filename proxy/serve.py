@@ -28,7 +28,7 @@ from proxy.config.limits import Limits
 from proxy.config.model import Config, ConfigError
 from proxy.config.watching import changes_of, fingerprints
 from proxy.identity.evidence import verifier_of
-from proxy.near_engine import NearEngine
+from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog, open_access_log
 from proxy.observe.counters import Counters, NamespaceTotals
 from proxy.observe.intervals import Intervals
@@ -92,7 +92,7 @@ class Proxy:
         self.totals = NamespaceTotals()
         self.intervals = Intervals(self.access, self.totals, counters, config.access_log.interval)
         self._changes = ChangeLog(self.access)
-        self.engine = NearEngine(config, Policies(), counters, self.intervals.reader)
+        self.engine = LimiterEngine(config, Policies(), counters, self.intervals.reader)
         self._store = _open_store(config)
         self._kept_blocks = KeptBlocks(self.engine.blocklist)
         self.service = self._open_policies(file)

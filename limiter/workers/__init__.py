@@ -1,1 +1,1 @@
-"""Limits over several processes: one judge for each worker where the limits are, and in each worker its deputy."""
+"""Limits over several processes: one quota server for each worker where the limits are, in each worker its client."""

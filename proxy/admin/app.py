@@ -27,7 +27,7 @@ from proxy.admin.routes.status import Counts, Run, StatusRest
 from proxy.admin.routes.streams import StreamRest
 from proxy.blocking.kept import BlockDesk
 from proxy.brokers.targets import TargetRefusedError
-from proxy.near_engine import NearEngine
+from proxy.limiter_engine import LimiterEngine
 from proxy.policies.service import PolicyService
 from proxy.reload import Reloader
 from proxy.session.engine import Engine
@@ -133,7 +133,7 @@ class Parts:
 
 
 def admin_app(
-    engine: NearEngine,
+    engine: LimiterEngine,
     metrics: CollectorRegistry,
     readiness: Readiness,
     parts: Parts,
@@ -177,7 +177,7 @@ def admin_app(
     return app
 
 
-def _counts(engine: NearEngine) -> Counts:
+def _counts(engine: LimiterEngine) -> Counts:
     return {"connections": sum(engine.counters.connections_open.values()), "limiters": len(engine.registry.limiters)}
 
 

@@ -12,7 +12,7 @@ from proxy.admin.forwarding.broker import ForwardOutcome
 from proxy.admin.refusals import RefusalCause
 from proxy.admission_control import What
 from proxy.blocking.rules import Kind
-from proxy.near_engine import NearEngine
+from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import LATENESS_NS, Counters, DirectionTotals, NamespaceTotals
 from proxy.proxy_headers import HeaderResult
@@ -57,7 +57,7 @@ class SluiceCollector(Collector):
 
     def __init__(
         self,
-        engine: NearEngine,
+        engine: LimiterEngine,
         totals: NamespaceTotals,
         access: AccessLog,
         settle: Callable[[], None],
@@ -319,7 +319,7 @@ def _reloads(counters: Counters) -> Metric:
     )
 
 
-def _workers(engine: NearEngine) -> Iterator[Metric]:
+def _workers(engine: LimiterEngine) -> Iterator[Metric]:
     """Yield metrics of workers; a process that serves its clients itself counts as one."""
     counters, alone = engine.counters, engine.config.workers == 1
     yield _gauge("sluice_workers", "Processes that serve clients", 1 if alone else counters.workers_running)

@@ -12,7 +12,7 @@ from limiter.activity import ActivityReader
 from limiter.policies import Policies
 from proxy.admin.metrics import SluiceCollector
 from proxy.config.model import Config
-from proxy.near_engine import NearEngine
+from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import Counters, NamespaceTotals
 from proxy.observe.log_lines import Writer
@@ -48,7 +48,7 @@ _SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_
 def families() -> list[Metric]:
     """List the metric families of a proxy that has just started."""
     config = Config.model_validate({"broker": "pulsar://127.0.0.1:6650"})
-    engine = NearEngine(config, Policies(), Counters(), ActivityReader())
+    engine = LimiterEngine(config, Policies(), Counters(), ActivityReader())
     access = AccessLog(Writer("proxy", "boot"), None)
     return list(SluiceCollector(engine, NamespaceTotals(), access, lambda: None).collect())
 

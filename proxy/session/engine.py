@@ -1,7 +1,7 @@
 """The objects that all sessions of a process share: budgets, allow-list, counters, and the keeper of their limits.
 
-NearEngine is the one whose limits are in this process (`proxy/near_engine.py`), FarEngine the one whose limits are in
-another (`workers/far.py`).
+`LimiterEngine` has the limits in this process (`proxy/limiter_engine.py`). `WorkerEngine` has them in the supervisor
+(`proxy/workers/worker.py`).
 """
 
 import time

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import fields
 
 from proxy.observe.counters import Counters
-from proxy.workers.letters import Counted
+from proxy.workers.channel import Counted
 
 GAUGES = ("connections_open", "throttled")
 """What ends with the worker."""

@@ -4,32 +4,40 @@ import asyncio
 import signal
 import socket
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import replace
 from typing import Any
 
 import structlog
 import uvloop
 
-from limiter.workers.deputy import Deputy
-from limiter.workers.letters import Letter, Verdict
+from limiter.levels import Client, Topic
+from limiter.limiter import Answering, Entry, Stream
+from limiter.workers.messages import Message, Verdict
+from limiter.workers.quota_client import QuotaClient, WorkerPermits
 from proxy.blocking.blocklist import Order
 from proxy.blocking.rules import Key, Kind
 from proxy.config.model import Config, ConfigError
+from proxy.observe.connection import Connection
 from proxy.observe.counters import Counters
+from proxy.observe.log_lines import LineSpan
 from proxy.observe.operator_log import set_up_operator_log
 from proxy.runtime import Searches, Tasks, keep_for_ever, paused_collector, set_up_runtime
 from proxy.server import Server
-from proxy.workers.channel import Channel
-from proxy.workers.counting import Growth
-from proxy.workers.far import FarEngine, share_of
-from proxy.workers.far_admission import FarAdmission
-from proxy.workers.letters import (
+from proxy.session.engine import Engine
+from proxy.session.events import SessionEnd, SessionLog
+from proxy.session.session_admission import SessionAdmission
+from proxy.session.transport import Cause, PeerTransport
+from proxy.workers.admission_server import AdmissionClient, WorkerSessionAdmission
+from proxy.workers.channel import (
     Admitted,
     BlockAdded,
     BlockRemoved,
     Bounds,
     CertificatesChanged,
+    Channel,
     Down,
+    Ended,
     Hello,
     Here,
     Hit,
@@ -38,11 +46,182 @@ from proxy.workers.letters import (
     NotAdmitted,
     Ready,
     Refused,
+    Resumed,
     Stop,
+    Stretch,
     Tell,
     Told,
+    Whose,
 )
-from proxy.workers.telling import FarLog, WorkerLog, whose_of
+from proxy.workers.counting import Growth
+
+
+class RemoteLog:
+    """Lines as letters; stands in the place of the access log, and of what knows the time.
+
+    Args:
+        tell: Takes each letter.
+    """
+
+    def __init__(self, tell: Callable[[Message], None]) -> None:
+        self._tell = tell
+
+    def span_since(self, started_at: int) -> LineSpan:
+        """From a monotonic moment until now."""
+        wall, now = time.time_ns(), time.monotonic_ns()
+        return LineSpan(wall - (now - started_at), wall, now - started_at)
+
+    def connection(self, span: LineSpan, connection: Connection, *, detail: str, **end: Any) -> None:
+        """A connection ended."""
+        self._tell(Ended(whose_of(connection), _stretch(span), detail=detail, **end))
+
+    def throttle(self, span: LineSpan, connection: Connection, side: str, cause: str) -> None:
+        """A reason not to read ended."""
+        self._tell(Resumed(whose_of(connection), _stretch(span), side, cause))
+
+
+class WorkerLog(SessionLog):
+    """What sessions tell; and that there is something to count.
+
+    Args:
+        counters: The worker's.
+        log: Gets the lines.
+        counted: Called when something was counted.
+    """
+
+    def __init__(self, counters: Counters, log: RemoteLog, counted: Callable[[], None]) -> None:
+        super().__init__(counters, log, log)
+        self._counted = counted
+
+    def opened(self, connection: Connection) -> None:
+        """A client connected."""
+        super().opened(connection)
+        self._counted()
+
+    def role_found(self, connection: Connection, role: str) -> None:
+        """Its CONNECT said what it is for."""
+        super().role_found(connection, role)
+        self._counted()
+
+    def throttle_changed(self, connection: Connection, side: str, cause: Cause, *, is_raised: bool, now: int) -> None:
+        """Reading got a reason to stop, or lost it."""
+        super().throttle_changed(connection, side, cause, is_raised=is_raised, now=now)
+        self._counted()
+
+    def ended(self, connection: Connection, end: SessionEnd, bytes_read: tuple[int, int], started_at: int) -> None:
+        """A connection is over."""
+        super().ended(connection, end, bytes_read, started_at)
+        self._counted()
+
+
+def whose_of(connection: Connection) -> Whose:
+    """A connection, as letters name it."""
+    return (
+        connection.connection_id,
+        connection.client_address,
+        connection.client_version,
+        connection.client_role,
+        connection.role,
+        connection.broker,
+        connection.is_tls,
+        connection.role_is_proved,
+    )
+
+
+def _stretch(span: LineSpan) -> Stretch:
+    return span.start_wall, span.end_wall, span.duration
+
+
+class WorkerRegistry:
+    """Where streams begin and end: an `Enrolment`.
+
+    Args:
+        deputy: Whom that is told.
+    """
+
+    def __init__(self, deputy: QuotaClient) -> None:
+        self._deputy = deputy
+        self._owing: set[str] = set()
+
+    def open(self, stream: Stream, topic: Topic, now: int, client: Client) -> None:  # noqa: ARG002 - as Enrolment
+        """A stream of `topic` begins."""
+        whose = stream.connection
+        assert isinstance(whose, Connection), "streams of a worker belong to its connections"
+        told = (whose.connection_id, whose.client_address, whose.client_version, whose.client_role, whose.is_tls)
+        self._deputy.open(stream, topic.full, told)
+
+    def meter(self, stream: Stream, grant: Callable[[int], None]) -> None:
+        """A stream that has been opened is a consumer."""
+        stream.permits = WorkerPermits(stream, self._deputy)
+        self._deputy.meter(stream, grant)
+
+    def answer(self, stream: Stream, answering: Answering) -> None:
+        """A stream that has been opened is a producer."""
+        self._deputy.answer(stream, answering)
+
+    def name(self, stream: Stream, producer_name: str, now: int) -> None:  # noqa: ARG002 - as Enrolment
+        """The broker accepted a producer, and perhaps named it."""
+        if stream.name.producer_name != producer_name:
+            stream.name = replace(stream.name, producer_name=producer_name)
+            self._deputy.name(stream, producer_name)
+
+    def when_decided(self, streams: Iterable[Stream], then: Callable[[], None]) -> None:
+        """Call `then` when what is held of these streams is held by a limit."""
+        self._deputy.when_decided(streams, then)
+
+    def close(self, stream: Stream, now: int) -> list[Entry]:
+        """A stream ends. Gives back what it held."""
+        stream.is_open = False
+        return self._deputy.close(stream, now)
+
+    def owes(self, address: str, *, too_much: bool) -> None:
+        """The supervisor says so of clients at an address."""
+        (self._owing.add if too_much else self._owing.discard)(address)
+
+    def owes_too_much(self, address: str, now: int) -> bool:  # noqa: ARG002 - as Enrolment
+        """Whether the supervisor has said so."""
+        return address in self._owing
+
+
+class WorkerEngine(Engine):
+    """The parts of a worker that outlive a session.
+
+    Args:
+        config: A worker's own part of it; without limits and blocks, which come from the supervisor.
+        counters: What the data path counts into.
+        deputy: The gate.
+        far: Who asks whether somebody may come in.
+    """
+
+    registry: WorkerRegistry
+
+    def __init__(self, config: Config, counters: Counters, deputy: QuotaClient, far: AdmissionClient) -> None:
+        super().__init__(config, counters)
+        self.registry = WorkerRegistry(deputy)
+        self.rate_limiter = deputy
+        self._far = far
+
+    def session_admission(self, connection: Connection, client: PeerTransport) -> SessionAdmission:
+        """What a session asks whether its client, its lookups and its streams may come in."""
+        return WorkerSessionAdmission(self._far, connection, self.rejects, client)
+
+
+def share_of(config: Config, index: int) -> Config:
+    """One worker's part of what all may do together: what is counted is divided, so that the sum is what is configured.
+
+    Args:
+        config: Of all.
+        index: Which worker, from 0.
+    """
+
+    def share(whole: int) -> int:
+        return max(1, whole // config.workers + (index < whole % config.workers))
+
+    publish = config.publish.model_copy(update={"hold_total": share(config.publish.hold_total)})
+    lookups = share(config.max_lookups_in_flight)
+    memory = config.client_memory.model_copy(update={"total": share(config.client_memory.total)})
+    return config.model_copy(update={"max_lookups_in_flight": lookups, "publish": publish, "client_memory": memory})
+
 
 BEFORE_BOUNDARY_NS = 20_000_000
 """So long before each boundary of an interval counts are told, so that its lines have them."""
@@ -61,17 +240,17 @@ class Worker:
         self._ended = ended
         self._counters = Counters()
         self._growth = Growth(self._counters)
-        self._log = FarLog(self._tell)
-        self._letters: list[Letter] = []
-        self._admission = FarAdmission(self._ask)
+        self._log = RemoteLog(self._tell)
+        self._letters: list[Message] = []
+        self._admission = AdmissionClient(self._ask)
         self._is_waking = False
         self._reporting: asyncio.TimerHandle | None = None
         self._kept: dict[str, int] = {}
         self._elsewhere = (0, 0, 0, 0, 0)
         self._tasks = Tasks()
         self._reading = asyncio.Lock()
-        self._deputy: Deputy
-        self._engine: FarEngine
+        self._deputy: QuotaClient
+        self._engine: WorkerEngine
         self._server: Server
 
     def soon(self) -> None:
@@ -86,11 +265,11 @@ class Worker:
             left = self._interval_ns - (time.time_ns() + BEFORE_BOUNDARY_NS) % self._interval_ns
             self._reporting = asyncio.get_running_loop().call_later(left / 1e9, self._report_in_time)
 
-    def _tell(self, letter: Letter) -> None:
+    def _tell(self, letter: Message) -> None:
         self._ask(letter)
         self.sometime()
 
-    def _ask(self, letter: Letter) -> None:
+    def _ask(self, letter: Message) -> None:
         self._letters.append(letter)
         self.soon()
 
@@ -169,8 +348,8 @@ class Worker:
         whole = Config.model_validate_json(hello.config)
         config = share_of(whole, hello.index)
         self._interval_ns = min(round(config.access_log.interval * 1e9), _LONGEST_NS)
-        self._deputy = Deputy(self, tells_all=not config.dispatch.dispatchThrottlingOnNonBacklogConsumerEnabled)
-        self._engine = FarEngine(config, self._counters, self._deputy, self._admission)
+        self._deputy = QuotaClient(self, tells_all=not config.dispatch.dispatchThrottlingOnNonBacklogConsumerEnabled)
+        self._engine = WorkerEngine(config, self._counters, self._deputy, self._admission)
         structlog.contextvars.bind_contextvars(worker=hello.index)
         log = WorkerLog(self._counters, self._log, self.sometime)
         self._server = Server(self._engine, log, (hello.first_id, hello.step))

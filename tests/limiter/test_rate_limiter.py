@@ -2,7 +2,7 @@
 
 from limiter.limiter import RateLimiter
 from limiter.scheduler import Scheduler
-from limiter.workers.deputy import Deputy
+from limiter.workers.quota_client import QuotaClient
 
 ASKED = {name for name in vars(RateLimiter) if not name.startswith("_")}
 
@@ -17,4 +17,4 @@ def test_the_gate_answers_all_that_is_asked() -> None:
 
 
 def test_a_worker_refuses_nothing_itself() -> None:
-    assert left_open(Deputy) == {"count_rejected"}
+    assert left_open(QuotaClient) == {"count_rejected"}

@@ -19,7 +19,7 @@ from proxy.admin.refusals import RefusalLog
 from proxy.admin.routes.status import Run
 from proxy.blocking.kept import BlockDesk, KeptBlocks
 from proxy.config.model import Config, ConfigError
-from proxy.near_engine import NearEngine
+from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import Counters, NamespaceTotals
 from proxy.observe.log_lines import Writer
@@ -41,7 +41,7 @@ class Admin:
 
     def __init__(self, **settings: Any) -> None:
         config = Config.model_validate(settings)
-        self.engine = NearEngine(config, Policies(), Counters(), ActivityReader())
+        self.engine = LimiterEngine(config, Policies(), Counters(), ActivityReader())
         kept = KeptBlocks(self.engine.blocklist)
         around = Around(self._before_change, self.engine.policies_changed, handlers={PolicyKind.BLOCK: kept})
         self.store = Store(config.policies.store)

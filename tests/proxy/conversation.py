@@ -23,7 +23,7 @@ from protocol.endpoint import Endpoint
 from protocol.frames import FrameCutter
 from protocol.pulsar_pb2 import CommandProducerSuccess
 from proxy.config.model import Config
-from proxy.near_engine import NearEngine
+from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import Counters, NamespaceTotals
 from proxy.observe.intervals import Intervals
@@ -305,7 +305,7 @@ class World:
         clocks = (self.clock, lambda: WALL_START_NS + self.clock.now)
         self.intervals = Intervals(self.access, self.totals, self.counters, self.config.access_log.interval, clocks)
         policies = policies_of(self.config.limits, self.config.admission.subscribe_rate_per_consumer)
-        self.engine = NearEngine(self.config, policies, self.counters, self.intervals.reader, self.clock)
+        self.engine = LimiterEngine(self.config, policies, self.counters, self.intervals.reader, self.clock)
         self.session_log = SessionLog(self.counters, self.intervals, self.access, self.clock)
         self.loop.run(self.intervals.start, self.engine.journal, self.engine.registry, self.engine.rejects)
         self.sessions: list[Session] = []

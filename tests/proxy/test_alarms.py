@@ -8,7 +8,7 @@ from limiter.activity import ActivitySet
 from limiter.limiter import Entry, Limiter, Scope, Stream, StreamName
 from limiter.rates import Limit, rate
 from limiter.scheduler import Scheduler
-from proxy.near_engine import LimiterTimers
+from proxy.limiter_engine import LimiterTimers
 from proxy.observe.counters import Counters
 from tests.manual_clock import ManualClock
 from tests.proxy.manual_loop import ManualLoop

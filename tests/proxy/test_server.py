@@ -14,7 +14,7 @@ import pytest
 import uvloop
 
 from proxy.config.model import Config
-from proxy.near_engine import NearEngine
+from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import Counters, NamespaceTotals
 from proxy.observe.intervals import Intervals
@@ -45,7 +45,7 @@ def make_server(broker: str, listen: str = "127.0.0.1:0") -> Server:
     config = Config.model_validate({"listen": listen, "broker": f"pulsar://{broker}"})
     counters, access = Counters(), AccessLog(Writer("p", "boot"), None)
     intervals = Intervals(access, NamespaceTotals(), counters, 1)
-    engine = NearEngine(config, policies_of(config.limits), counters, intervals.reader)
+    engine = LimiterEngine(config, policies_of(config.limits), counters, intervals.reader)
     return Server(engine, SessionLog(counters, intervals, access))
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from proxy.config.model import Config
-from proxy.near_engine import NearEngine
+from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import Counters, NamespaceTotals
 from proxy.observe.intervals import Intervals
@@ -49,7 +49,7 @@ class Served:
         config = Config.model_validate(settings)
         self.counters, access = Counters(), AccessLog(Writer("p", "boot"), None)
         intervals = Intervals(access, NamespaceTotals(), self.counters, 1)
-        self.engine = NearEngine(config, policies_of(config.limits), self.counters, intervals.reader)
+        self.engine = LimiterEngine(config, policies_of(config.limits), self.counters, intervals.reader)
         self.server = Server(self.engine, SessionLog(self.counters, intervals, access))
 
     async def start(self) -> list[str]:

@@ -17,7 +17,7 @@ from limiter.rates import Direction, Mode, Rate
 from protocol.topic_name import parse_topic
 from proxy.admin.handlers import Either, Number, Query, Text, asked, described, explaining
 from proxy.admin.refusals import refusal
-from proxy.near_engine import NearEngine
+from proxy.limiter_engine import LimiterEngine
 from proxy.observe.connection import Connection
 from proxy.observe.log_lines import per_second, published_per_second, withholding
 
@@ -294,7 +294,7 @@ class StreamRest:
         engine: The engine with the streams.
     """
 
-    def __init__(self, engine: NearEngine) -> None:
+    def __init__(self, engine: LimiterEngine) -> None:
         self._engine = engine
         self._patience_s = engine.config.admin_access.request_timeout
         self._turns = asyncio.Semaphore(MOST_AT_ONCE)

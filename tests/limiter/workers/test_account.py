@@ -1,10 +1,9 @@
-from limiter.workers.account import Account
-from limiter.workers.letters import Passed
-from limiter.workers.purse import Purse
+from limiter.workers.messages import PassedByLease
+from limiter.workers.worker_leases import StreamAccount, WorkerLease
 
 
 def test_all_purses_pay_or_none() -> None:
-    account, rich, poor = Account(1), Purse(1), Purse(2)
+    account, rich, poor = StreamAccount(1), WorkerLease(1), WorkerLease(2)
     rich.lend(10, None)
     poor.lend(3, None)
     account.purses = (rich, poor)
@@ -14,10 +13,10 @@ def test_all_purses_pay_or_none() -> None:
 
 
 def test_what_passed_is_told_once() -> None:
-    account = Account(7)
+    account = StreamAccount(7)
     account.count(2, 5, 300, (4, 200))
     account.count(1, 1, 900, (1, 900))
     told = account.take_passed()
     assert (told.stream, told.entries, told.messages, told.size) == (7, 3, 6, 1200)
     assert (told.largest_messages, told.largest_size) == (4, 900)
-    assert account.take_passed() == Passed(7, 0, 0, 0, 0, 0, [])
+    assert account.take_passed() == PassedByLease(7, 0, 0, 0, 0, 0, [])

@@ -1,5 +1,5 @@
-from limiter.workers.judge import Departures
-from limiter.workers.letters import Batch
+from limiter.workers.messages import Batch
+from limiter.workers.quota_server import Departures
 from tests.limiter.world import limiter
 
 

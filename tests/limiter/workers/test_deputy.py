@@ -5,9 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from limiter.limiter import Entry, Stream, StreamName
-from limiter.workers.account import WINDOW
-from limiter.workers.deputy import Deputy
-from limiter.workers.letters import (
+from limiter.workers.messages import (
     Asked,
     Batch,
     Closed,
@@ -17,14 +15,16 @@ from limiter.workers.letters import (
     Lent,
     Named,
     Opened,
-    Passed,
+    PassedByLease,
+    QueuedEntry,
     Recalled,
     Released,
     Spent,
-    Ticket,
     Wired,
     Withdrawn,
 )
+from limiter.workers.quota_client import QuotaClient
+from limiter.workers.worker_leases import WINDOW
 from tests.limiter.workers.together import WHOSE, Bells
 
 
@@ -36,7 +36,7 @@ class Rig:
     """A deputy with one producer, and what has left."""
 
     def __init__(self) -> None:
-        self.deputy = Deputy(Bells())
+        self.deputy = QuotaClient(Bells())
         self.left: list[Entry] = []
         self.stream = Stream(StreamName("publish", "t", "n", "x", 1), (), self.leave)
         self.deputy.open(self.stream, "x", WHOSE)
@@ -59,7 +59,7 @@ def test_until_it_is_known_what_applies_every_entry_is_a_ticket() -> None:
     rig = Rig()
     assert not rig.deputy.pass_entry(rig.stream, 1, 10, 0)
     rig.hold()
-    assert kinds(rig.deputy.take()) == [Ticket]
+    assert kinds(rig.deputy.take()) == [QueuedEntry]
 
 
 def test_without_limits_all_passes_and_is_only_counted() -> None:
@@ -68,7 +68,7 @@ def test_without_limits_all_passes_and_is_only_counted() -> None:
     assert rig.deputy.pass_entry(rig.stream, 10**9, 10**12, 0)
     assert rig.deputy.take() == []
     (passed,) = rig.deputy.report()
-    assert isinstance(passed, Passed)
+    assert isinstance(passed, PassedByLease)
     assert passed.messages == 10**9
 
 
@@ -77,7 +77,7 @@ def test_what_passed_is_told_with_the_limits_that_were_known_then() -> None:
     rig.lent(100)
     assert rig.deputy.pass_entry(rig.stream, 1, 10, 0)
     rig.deputy.obey(Wired(1, [3, 4], by_ticket=False, is_metered=False), 0)
-    assert [letter.limiters for letter in rig.deputy.report() if isinstance(letter, Passed)] == [[3]]
+    assert [letter.limiters for letter in rig.deputy.report() if isinstance(letter, PassedByLease)] == [[3]]
 
 
 def test_what_was_lent_passes_and_when_half_of_it_is_used_more_is_wanted() -> None:
@@ -108,7 +108,7 @@ def test_nothing_overtakes_what_is_held() -> None:
 def test_commands_go_with_the_entry_before_them() -> None:
     rig = Rig()
     first, command, second = rig.hold(), rig.hold(0, 0), rig.hold()
-    assert kinds(rig.deputy.take()) == [Ticket, Ticket]
+    assert kinds(rig.deputy.take()) == [QueuedEntry, QueuedEntry]
     rig.deputy.obey(Released(1, 1), 0)
     assert rig.left == [first, command]
     rig.deputy.obey(Released(1, 2), 0)
@@ -120,7 +120,7 @@ def test_what_was_dropped_is_not_released_by_what_was_on_its_way() -> None:
     dropped = [rig.hold(), rig.hold()]
     assert rig.deputy.drop_held(rig.stream, 0) == dropped
     kept = rig.hold()
-    assert kinds(rig.deputy.take()) == [Ticket, Ticket, Withdrawn, Ticket]
+    assert kinds(rig.deputy.take()) == [QueuedEntry, QueuedEntry, Withdrawn, QueuedEntry]
     rig.deputy.obey(Released(1, 2), 0)
     assert rig.left == []
     rig.deputy.obey(Released(1, 3), 0)
@@ -150,7 +150,7 @@ def test_what_is_not_used_from_one_report_to_the_next_is_given_back() -> None:
     rig = Rig()
     rig.lent(10)
     assert rig.deputy.pass_entry(rig.stream, 1, 10, 0)
-    assert kinds(rig.deputy.report()) == [Passed, Spent]
+    assert kinds(rig.deputy.report()) == [PassedByLease, Spent]
     assert not rig.deputy.is_at_rest
     assert rig.deputy.report() == [Spent(3, 0, 0, 9, 0)]
     assert rig.deputy.is_at_rest
@@ -163,7 +163,7 @@ def test_a_closed_stream_tells_all_before_it_goes_and_what_comes_for_it_does_not
     assert rig.deputy.pass_entry(rig.stream, 1, 10, 0)
     held = rig.hold(100)
     assert rig.deputy.close(rig.stream, 0) == [held]
-    assert kinds(rig.deputy.take()) == [Passed, Ticket, Withdrawn, Spent, Closed]
+    assert kinds(rig.deputy.take()) == [PassedByLease, QueuedEntry, Withdrawn, Spent, Closed]
     for verdict in (Released(1, 1), Granted(1, 5), Wired(1, [3], by_ticket=False, is_metered=False)):
         rig.deputy.obey(verdict, 0)
     rig.deputy.obey(Lent(3, 8, None), 0)
@@ -173,7 +173,7 @@ def test_a_closed_stream_tells_all_before_it_goes_and_what_comes_for_it_does_not
 
 
 def test_permits_are_asked_for_and_granted_through_it() -> None:
-    deputy, granted = Deputy(Bells()), list[int]()
+    deputy, granted = QuotaClient(Bells()), list[int]()
     stream = Stream(StreamName("dispatch", "t", "n", "x", 1), (), lambda _stream, _entry: None)
     deputy.open(stream, "x", WHOSE)
     deputy.meter(stream, granted.append)
@@ -221,7 +221,7 @@ def test_whatever_becomes_of_one_that_goes_by_what_was_lent_those_behind_it_are_
     rig.deputy.take()
     with pytest.raises(OSError, match="written"):
         rig.deputy.obey(Released(1, WINDOW), 0)
-    assert kinds(rig.deputy.take()) == [Passed, Ticket, Ticket]
+    assert kinds(rig.deputy.take()) == [PassedByLease, QueuedEntry, QueuedEntry]
     rig.deputy.obey(Released(1, WINDOW + 2), 0)
     assert rig.left == held
 
@@ -257,6 +257,6 @@ def test_whoever_is_lent_something_reports_in_time() -> None:
     rang: list[str] = []
     bells = Bells()
     bells.sometime = lambda: rang.append("sometime")  # type: ignore[method-assign]
-    deputy = Deputy(bells)
+    deputy = QuotaClient(bells)
     deputy.obey(Lent(3, 10, None), 0)
     assert rang == ["sometime"]

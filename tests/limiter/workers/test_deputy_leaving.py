@@ -1,7 +1,7 @@
 """A worker's scheduler when a client leaves: what is only on its way to be judged is not lost."""
 
-from limiter.workers.account import WINDOW
-from limiter.workers.letters import Answer, Discarded, Question, Released, Ticket, Withdrawn
+from limiter.workers.messages import Answer, Discarded, Question, QueuedEntry, Released, Withdrawn
+from limiter.workers.worker_leases import WINDOW
 from tests.limiter.workers.test_deputy import Rig, kinds
 
 
@@ -15,7 +15,7 @@ def test_who_leaves_waits_until_it_is_decided_of_all_that_did_not_have_to_wait()
     assert (len(tickets), question) == (WINDOW, Question(1))
     rig.deputy.obey(Released(1, WINDOW), 0)
     rig.deputy.obey(Answer(1), 0)
-    assert rig.deputy.take() == [Ticket(1, 1, 10, 0), Ticket(1, 1, 10, 0), Question(2)]
+    assert rig.deputy.take() == [QueuedEntry(1, 1, 10, 0), QueuedEntry(1, 1, 10, 0), Question(2)]
     rig.deputy.obey(Released(1, WINDOW + 2), 0)
     assert over == ["nothing held"]
     rig.deputy.obey(Answer(2), 0)
@@ -31,7 +31,7 @@ def test_of_what_has_to_wait_the_rest_is_withdrawn_and_what_was_let_go_meanwhile
     rig.deputy.obey(Released(1, WINDOW - 3), 0)
     rig.deputy.obey(Answer(1), 0)
     *tickets, withdrawn, question = rig.deputy.take()
-    assert (kinds(tickets), withdrawn, question) == ([Ticket, Ticket], Withdrawn(1, 0), Question(2))
+    assert (kinds(tickets), withdrawn, question) == ([QueuedEntry, QueuedEntry], Withdrawn(1, 0), Question(2))
     rig.deputy.obey(Released(1, WINDOW - 1), 0)
     late = rig.hold()
     assert rig.deputy.take() == []

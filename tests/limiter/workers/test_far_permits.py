@@ -3,17 +3,16 @@
 import pytest
 
 from limiter.limiter import Stream, StreamName
-from limiter.workers.deputy import Deputy
-from limiter.workers.far_permits import FarPermits
-from limiter.workers.letters import Asked, Forgone, Overdrawn, Rewound, Wired, Withdrawn
+from limiter.workers.messages import Asked, Forgone, Overdrawn, Rewound, Wired, Withdrawn
+from limiter.workers.quota_client import QuotaClient, WorkerPermits
 from tests.limiter.workers.together import WHOSE, Bells
 
 
-def consumer(*, tells_all: bool = False) -> tuple[Deputy, FarPermits]:
-    deputy = Deputy(Bells(), tells_all=tells_all)
+def consumer(*, tells_all: bool = False) -> tuple[QuotaClient, WorkerPermits]:
+    deputy = QuotaClient(Bells(), tells_all=tells_all)
     stream = Stream(StreamName("dispatch", "t", "n", "x", 1), (), lambda _stream, _entry: None)
     deputy.open(stream, "x", WHOSE)
-    permits = FarPermits(stream, deputy)
+    permits = WorkerPermits(stream, deputy)
     deputy.meter(stream, lambda permits: None)
     deputy.take()
     return deputy, permits

@@ -1,14 +1,19 @@
 import pytest
 
 from limiter.rates import Limit, rate
-from limiter.workers.hearing import hear
-from limiter.workers.letters import Answer, Asked, Closed, Discarded, Forgone, Named, Opened, Passed, Question
+from limiter.workers.messages import Answer, Asked, Closed, Discarded, Forgone, Named, Opened, PassedByLease, Question
+from limiter.workers.quota_server import hear
 from tests.limiter.workers.test_judge import opened
 
 
 def test_every_letter_reaches_the_judge() -> None:
     judge = opened(Limit(rate(100))).workers[0].judge
-    for letter in (Passed(5, 2, 2, 20, 1, 10, []), Discarded(5, 1, 1, 1), Named(5, "p"), Asked(5, 1, is_granted=True)):
+    for letter in (
+        PassedByLease(5, 2, 2, 20, 1, 10, []),
+        Discarded(5, 1, 1, 1),
+        Named(5, "p"),
+        Asked(5, 1, is_granted=True),
+    ):
         hear(judge, letter, 0)
     stream = judge.stream(5)
     assert stream is not None

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from limiter.levels import Setting
 from limiter.policies import Change
 from limiter.rates import Limit, rate
-from limiter.workers.letters import Batch, Letter, Rejected, Released, Wired
+from limiter.workers.messages import Batch, Message, Rejected, Released, Wired
 from tests.limiter.workers.test_judge import kinds, opened
 from tests.limiter.workers.together import Workers
 
 REASON = "over the publish limit of topic persistent://t/n/x: 10 messages per 1 s"
 
 
-def decided(letters: Sequence[Letter]) -> list[Letter]:
+def decided(letters: Sequence[Message]) -> list[Message]:
     return [letter for letter in letters if isinstance(letter, Released | Rejected)]
 
 

@@ -1,26 +1,26 @@
-from limiter.workers.purse import Purse
+from limiter.workers.worker_leases import WorkerLease
 
 
 def test_nothing_passes_before_something_is_lent() -> None:
-    assert not Purse(1).fits(1, 1)
+    assert not WorkerLease(1).fits(1, 1)
 
 
 def test_what_was_lent_passes_and_no_more_and_what_is_not_limited_does_not_count() -> None:
-    purse = Purse(1)
+    purse = WorkerLease(1)
     purse.lend(10, None)
     assert purse.fits(10, 10**12)
     assert not purse.fits(11, 1)
     purse.charge(10, 500)
     assert not purse.fits(1, 1)
     assert purse.take_used() == (10, 0)
-    by_size = Purse(2)
+    by_size = WorkerLease(2)
     by_size.lend(None, 100)
     assert by_size.fits(10**9, 100)
     assert not by_size.fits(1, 101)
 
 
 def test_it_is_low_when_half_of_what_there_was_is_used() -> None:
-    purse = Purse(1)
+    purse = WorkerLease(1)
     purse.lend(10, 1000)
     purse.charge(5, 100)
     assert not purse.is_low
@@ -33,7 +33,7 @@ def test_it_is_low_when_half_of_what_there_was_is_used() -> None:
 
 
 def test_a_refund_undoes_a_charge() -> None:
-    purse = Purse(1)
+    purse = WorkerLease(1)
     purse.lend(10, 1000)
     purse.charge(7, 700)
     purse.refund(7, 700)
@@ -42,7 +42,7 @@ def test_a_refund_undoes_a_charge() -> None:
 
 
 def test_an_empty_one_is_closed_until_something_is_lent_again() -> None:
-    purse = Purse(1)
+    purse = WorkerLease(1)
     purse.lend(10, None)
     assert purse.empty() == (10, 0)
     assert not purse.is_open

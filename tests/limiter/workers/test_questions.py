@@ -1,9 +1,9 @@
-from limiter.workers.letters import Letter, Question
-from limiter.workers.tickets import Questions
+from limiter.workers.messages import Message, Question
+from limiter.workers.quota_client import Questions
 
 
 def test_each_answer_is_its_own_questions() -> None:
-    told, heard = list[Letter](), list[str]()
+    told, heard = list[Message](), list[str]()
     questions = Questions(told.append)
     questions.ask(lambda: heard.append("first"))
     questions.ask(lambda: heard.append("second"))
@@ -14,7 +14,7 @@ def test_each_answer_is_its_own_questions() -> None:
 
 
 def test_who_is_answered_may_ask_again() -> None:
-    told = list[Letter]()
+    told = list[Message]()
     questions = Questions(told.append)
     questions.ask(lambda: questions.ask(told.clear))
     questions.answered(1)

@@ -1,9 +1,9 @@
 """What a worker holds of one stream beyond the tickets that the judge may have of it at one time."""
 
 from limiter.limiter import Entry
-from limiter.workers.account import WINDOW
-from limiter.workers.letters import Behind, Lent, Passed, Released, Spent, Ticket, Wired
-from limiter.workers.tickets import LONGEST_NS
+from limiter.workers.messages import Behind, Lent, PassedByLease, QueuedEntry, Released, Spent, Wired
+from limiter.workers.quota_client import LONGEST_NS
+from limiter.workers.worker_leases import WINDOW
 from tests.limiter.workers.test_deputy import Rig, kinds
 
 
@@ -16,7 +16,7 @@ def test_what_is_behind_has_no_ticket_before_those_that_were_there_first() -> No
     rig.hold(WINDOW + 3)
     assert rig.deputy.take() == []
     rig.deputy.obey(Released(1, WINDOW), 0)
-    assert [letter.messages for letter in rig.deputy.take() if isinstance(letter, Ticket)] == [
+    assert [letter.messages for letter in rig.deputy.take() if isinstance(letter, QueuedEntry)] == [
         WINDOW + 1,
         WINDOW + 2,
         WINDOW + 3,
@@ -33,7 +33,7 @@ def test_what_is_behind_goes_by_what_was_lent_only_when_all_tickets_have_gone() 
     assert rig.deputy.take() == []
     rig.deputy.obey(Released(1, WINDOW), 0)
     assert rig.left == held
-    assert kinds(rig.deputy.report()) == [Passed, Behind, Spent]
+    assert kinds(rig.deputy.report()) == [PassedByLease, Behind, Spent]
 
 
 def test_where_one_of_several_limits_has_nothing_lent_what_is_behind_gets_tickets_early() -> None:
@@ -45,7 +45,7 @@ def test_where_one_of_several_limits_has_nothing_lent_what_is_behind_gets_ticket
     rig.deputy.obey(Lent(3, 10, None), 0)
     rig.deputy.take()
     rig.deputy.obey(Released(1, WINDOW // 2 + 1), 0)
-    assert kinds(rig.deputy.take()) == [Ticket] * 3
+    assert kinds(rig.deputy.take()) == [QueuedEntry] * 3
 
 
 def test_the_judge_never_has_more_tickets_than_the_window_of_one_stream() -> None:
@@ -64,7 +64,7 @@ def test_what_has_waited_for_a_second_goes_by_ticket_to_the_end() -> None:
     rig.lent(10)
     rig.deputy.take()
     rig.deputy.obey(Released(1, WINDOW), LONGEST_NS + 1)
-    assert kinds(rig.deputy.take()) == [Ticket, Ticket]
+    assert kinds(rig.deputy.take()) == [QueuedEntry, QueuedEntry]
 
 
 def test_where_an_entry_counts_as_one_that_is_what_is_taken_of_a_loan() -> None:
@@ -86,7 +86,7 @@ def test_where_a_limit_refuses_all_that_waits_has_its_ticket() -> None:
         rig.hold()
     assert len(rig.deputy.take()) == WINDOW
     rig.deputy.obey(Wired(1, [3], by_ticket=True, is_metered=False, is_rejected=True), 0)
-    assert kinds(rig.deputy.take()) == [Ticket] * 10
+    assert kinds(rig.deputy.take()) == [QueuedEntry] * 10
     for _ in range(WINDOW):
         rig.hold()
-    assert kinds(rig.deputy.take()) == [Ticket] * WINDOW
+    assert kinds(rig.deputy.take()) == [QueuedEntry] * WINDOW

@@ -1,7 +1,6 @@
 from limiter.limiter import Limiter, Stream, StreamName
-from limiter.workers.letters import Answer, Batch, Granted, Lent, Letter, Rejected, Released, Wired
-from limiter.workers.mirror import Mirror
-from limiter.workers.verdicts import Verdicts
+from limiter.workers.messages import Answer, Batch, Granted, Lent, Message, Rejected, Released, Wired
+from limiter.workers.quota_server import RemoteStream, VerdictQueue
 
 
 class Told:
@@ -10,16 +9,16 @@ class Told:
     def __init__(self) -> None:
         self.times_woken = 0
         numbers: dict[Limiter, int] = {}
-        self.verdicts = Verdicts(numbers, self._woken)
+        self.verdicts = VerdictQueue(numbers, self._woken)
         names = (StreamName("publish", "t", "n", "x", number) for number in (1, 2))
         self.one, self.other = (
-            Mirror(name.stream_id, Stream(name, (), lambda _stream, _entry: None)) for name in names
+            RemoteStream(name.stream_id, Stream(name, (), lambda _stream, _entry: None)) for name in names
         )
 
     def _woken(self) -> None:
         self.times_woken += 1
 
-    def take(self, batch: Letter | None = None) -> list[Letter]:
+    def take(self, batch: Message | None = None) -> list[Message]:
         return self.verdicts.take(batch)
 
 

@@ -10,11 +10,9 @@ from limiter.permits import RULES, DispatchRules
 from limiter.policies import Value
 from limiter.rates import Direction, Limit
 from limiter.registry import Registry
-from limiter.workers.court import Court
-from limiter.workers.deputy import Deputy
-from limiter.workers.hearing import hear
-from limiter.workers.judge import Judge
-from limiter.workers.letters import Batch, Opened
+from limiter.workers.messages import Batch, Opened
+from limiter.workers.quota_client import QuotaClient
+from limiter.workers.quota_server import DeferredRejections, QuotaServer, hear
 from protocol.topic_name import parse_topic
 from tests.limiter.world import Governed, Telling
 
@@ -87,8 +85,8 @@ class Worker:
 
     def __init__(self, world: "Workers") -> None:
         self.world = world
-        self.deputy = Deputy(Bells(), tells_all=world.rules.spares_caught_up)
-        self.judge = Judge(world.registry, world.scheduler, lambda: None, world.court)
+        self.deputy = QuotaClient(Bells(), tells_all=world.rules.spares_caught_up)
+        self.judge = QuotaServer(world.registry, world.scheduler, lambda: None, world.court)
         self.up: deque[Any] = deque()
         self.down: deque[Any] = deque()
         self.streams: list[Stream] = []
@@ -169,7 +167,7 @@ class Workers(Governed):
         self.scheduler = Witness(self)
         self.registry = Registry(self.policies, self.scheduler, self.observer, rules, self.clock)
         self.registry.tuned = self.tuned
-        self.court = Court(self.scheduler, self.recall)
+        self.court = DeferredRejections(self.scheduler, self.recall)
         self.registry.wired = self.wired
         self.workers = [Worker(self) for _ in range(count)]
 

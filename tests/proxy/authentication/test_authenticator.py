@@ -12,7 +12,7 @@ from proxy.config.authentication import Authentication
 from proxy.config.model import Config, ConfigError, load_config
 from proxy.identity.authenticator import MOST_PROVED, ClientAuthenticator
 from proxy.identity.evidence import Credentials, Identity, NotProved, verifier_of
-from proxy.workers.post import told
+from proxy.workers.supervisor import told
 from tests.proxy.authentication.keys import NOW, OTHER_SECRET, RSA, SECRET, public, signed, token_files
 from tests.proxy.authentication.test_passwords import HASHES
 

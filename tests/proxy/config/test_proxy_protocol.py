@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from proxy.config.model import Config, ConfigError, load_config
-from proxy.workers.post import told
+from proxy.workers.supervisor import told
 from sluice.cli import app
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from limiter.limiter import Stream, StreamName
-from limiter.workers.deputy import Deputy
-from limiter.workers.letters import Rejected, Released, Ticket, Wired
+from limiter.workers.messages import QueuedEntry, Rejected, Released, Wired
+from limiter.workers.quota_client import QuotaClient
 from protocol.commands import body_of, encode, split
 from protocol.frames import SEND
 from protocol.pulsar_pb2 import CommandSendError, CommandSendReceipt, NotAllowedError
@@ -28,7 +28,7 @@ class Producer:
         self.told: list[CommandSendError | CommandSendReceipt] = []
         self.turns: list[bool] = []
         self.hears = 0
-        self.deputy = Deputy(Bells())
+        self.deputy = QuotaClient(Bells())
         self.at_broker = Written()
         self.budget = Budget(10**9, lambda _is_full: None)
         share = Share(SharedBudget(10**9, lambda *_over: None, lambda: None), lambda _is_over: None)
@@ -96,13 +96,13 @@ def test_the_judge_is_told_which_messages_the_client_would_not_give_up() -> None
     producer = Producer()
     producer.offer(0)
     producer.offer(1, is_chunk=True)
-    assert [letter.must_wait for letter in producer.deputy.take() if isinstance(letter, Ticket)] == [False, True]
+    assert [letter.must_wait for letter in producer.deputy.take() if isinstance(letter, QueuedEntry)] == [False, True]
 
 
 def test_it_is_told_so_too_while_the_worker_does_not_know_yet_whether_a_limit_refuses() -> None:
     producer = Producer(is_wired=False)
     producer.offer(0, is_chunk=True)
-    assert [letter.must_wait for letter in producer.deputy.take() if isinstance(letter, Ticket)] == [True]
+    assert [letter.must_wait for letter in producer.deputy.take() if isinstance(letter, QueuedEntry)] == [True]
 
 
 def test_a_command_behind_what_is_refused_goes_on() -> None:

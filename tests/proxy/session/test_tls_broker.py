@@ -18,7 +18,7 @@ from protocol.commands import encode
 from protocol.pulsar_pb2 import CommandError, CommandLookupTopic, CommandLookupTopicResponse, ServiceNotReady
 from proxy.admin.app import Readiness
 from proxy.config.model import Config
-from proxy.near_engine import NearEngine
+from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import Counters, NamespaceTotals
 from proxy.observe.intervals import Intervals
@@ -82,7 +82,7 @@ class Proxy:
         config = Config.model_validate({"listen": "127.0.0.1:0", "connect_timeout": "5s", "linger": "1s", **settings})
         self.counters, access = Counters(), AccessLog(Writer("p", "boot"), None)
         intervals = Intervals(access, NamespaceTotals(), self.counters, 1)
-        self.engine = NearEngine(config, policies_of(config.limits), self.counters, intervals.reader)
+        self.engine = LimiterEngine(config, policies_of(config.limits), self.counters, intervals.reader)
         self.server = Server(self.engine, SessionLog(self.counters, intervals, access))
         self.address = ""
 

@@ -5,13 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from limiter.workers.letters import Letter
+from limiter.workers.messages import Message
 from proxy.observe.connection import Connection
 from proxy.observe.log_lines import Shown, as_they_are
 from proxy.session.transport import PeerTransport
-from proxy.workers.doorkeeper import Doorkeeper
-from proxy.workers.far_admission import FarAdmission, FarSessionAdmission
-from proxy.workers.letters import Accepted, Bounds, Down, Enter, Left, Up
+from proxy.workers.admission_server import AdmissionClient, AdmissionServer, WorkerSessionAdmission
+from proxy.workers.channel import Accepted, Bounds, Down, Enter, Left, Up
 from tests.proxy.conversation import World
 
 _AS_BYTES = msgspec.msgpack.Encoder()
@@ -24,10 +23,10 @@ class FarWorld(World):
         super().__init__(shown, **settings)
         self.is_answering = True
         self.is_delivering = True
-        self.asked: list[Letter] = []
+        self.asked: list[Message] = []
         """Not heard yet."""
-        self.far = FarAdmission(self._to_supervisor)
-        self.doorkeeper = Doorkeeper(self.engine.admission, self._to_worker)
+        self.far = AdmissionClient(self._to_supervisor)
+        self.doorkeeper = AdmissionServer(self.engine.admission, self._to_worker)
         self.engine.session_admission = self._admission  # type: ignore[method-assign]  # as a worker's engine does
         self.engine.admission.changed = self._bounds_changed
         self._bounds_changed()
@@ -45,13 +44,13 @@ class FarWorld(World):
         assert self.far._open == {}
         assert len(self.doorkeeper) == 0
 
-    def _admission(self, connection: Connection, client: PeerTransport) -> FarSessionAdmission:
-        return FarSessionAdmission(self.far, connection, self.engine.rejects, client)
+    def _admission(self, connection: Connection, client: PeerTransport) -> WorkerSessionAdmission:
+        return WorkerSessionAdmission(self.far, connection, self.engine.rejects, client)
 
     def _bounds_changed(self) -> None:
         self.far.heard(Bounds(sorted(self.engine.admission.in_force)))
 
-    def _to_supervisor(self, letter: Letter) -> None:
+    def _to_supervisor(self, letter: Message) -> None:
         self.asked.append(msgspec.msgpack.decode(_AS_BYTES.encode(letter), type=Up))
         if self.is_answering:
             self.loop.call_soon(self._hear)

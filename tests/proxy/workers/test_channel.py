@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import structlog
 
-from limiter.workers.letters import Confirmed, Lent, Letter, Named, Report, Ticket, Verdict
+from limiter.workers.messages import Confirmed, Lent, Message, Named, QueuedEntry, Report, Verdict
 from proxy.workers import channel as channels
 from proxy.workers.channel import AT_ONCE, LETTERS, Channel
 
@@ -16,9 +16,9 @@ class Ends:
     """Two channels, and what each heard."""
 
     def __init__(self) -> None:
-        self.heard: list[list[Letter]] = [[], []]
+        self.heard: list[list[Message]] = [[], []]
         self.lost = [asyncio.Event(), asyncio.Event()]
-        self.channels: list[Channel[Letter]] = [
+        self.channels: list[Channel[Message]] = [
             Channel(kinds, self.heard[end].append, self.lost[end].set) for end, kinds in enumerate((Report, Verdict))
         ]
 
@@ -44,7 +44,7 @@ async def ends() -> AsyncIterator[Ends]:
 
 
 async def test_letters_arrive_in_order_however_many_there_are(ends: Ends) -> None:
-    letters = [Ticket(number, 1, number * 1000, 0) for number in range(3 * LETTERS + 2 * AT_ONCE)]
+    letters = [QueuedEntry(number, 1, number * 1000, 0) for number in range(3 * LETTERS + 2 * AT_ONCE)]
     ends.channels[1].send(letters)
     await ends.until(0, len(letters))
     assert ends.heard[0] == letters
@@ -97,9 +97,9 @@ async def test_who_sends_what_are_no_letters_is_given_up_and_nobody_else_suffers
 
 
 async def test_a_letter_that_cannot_be_taken_ends_it_and_nothing_behind_it_is_believed(ends: Ends) -> None:
-    heard: list[Letter] = []
+    heard: list[Message] = []
 
-    def hear(letter: Letter) -> None:
+    def hear(letter: Message) -> None:
         heard.append(letter)
         if letter == Confirmed(3):
             raise KeyError("no such batch")

@@ -7,15 +7,15 @@ from limiter.activity import ActivityReader
 from limiter.levels import Setting
 from limiter.policies import Policies, Value
 from limiter.rates import Limit, rate
-from limiter.workers.court import Court
-from limiter.workers.letters import Closed, Letter, Opened, Passed, Ticket
+from limiter.workers.messages import Closed, Message, Opened, PassedByLease, QueuedEntry
+from limiter.workers.quota_server import DeferredRejections
 from proxy.admission_control import What
 from proxy.config.model import Config
-from proxy.near_engine import NearEngine
+from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import Counters
-from proxy.workers.desk import Desk
-from proxy.workers.letters import Accepted, Admitted, Bounds, Counted, Enter, Left, NotAdmitted, Ready, Told
+from proxy.workers.channel import Accepted, Admitted, Bounds, Counted, Enter, Left, NotAdmitted, Ready, Told
+from proxy.workers.connection import WorkerConnection
 from tests.proxy.wire import TOPIC
 
 WHOSE = (7, "10.0.0.1:99", "Pulsar-Java", "billing", False)
@@ -28,12 +28,12 @@ class Office:
         config = Config.model_validate({"workers": 2, "admission": {"max_producers_per_topic": 1}})
         policies = Policies()
         policies.put("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop", Value(Limit(rate(100)), "file"))
-        self.engine = NearEngine(config, policies, Counters(), ActivityReader())
+        self.engine = LimiterEngine(config, policies, Counters(), ActivityReader())
         self.told: list[str] = []
-        self.desk = Desk(
+        self.desk = WorkerConnection(
             self.engine,
             cast("AccessLog", None),  # no connection ends
-            Court(self.engine.rate_limiter, lambda limiter: self.told.append("recall")),
+            DeferredRejections(self.engine.rate_limiter, lambda limiter: self.told.append("recall")),
             lambda: self.told.append("lost"),
             lambda: self.told.append("silent"),
         )
@@ -66,7 +66,7 @@ async def test_what_stands_at_a_worker_goes_when_it_has_ended_and_not_before() -
     office.open(1)
     numbers = {"connections_accepted": 3, "held_used": 5000, "lookups_used": 2, "lookups_refused": 1, "memory_used": 9}
     desk._heard(Counted(numbers, {"connections_open": {"data": 3}}, []))
-    desk._heard(Ticket(1, 1, 10, 0))
+    desk._heard(QueuedEntry(1, 1, 10, 0))
     assert engine.counters.workers_running == 1
     desk._lost()
     assert office.told == ["lost"]
@@ -96,7 +96,7 @@ async def test_a_refusal_for_memory_makes_room_among_the_limiters() -> None:
 
 async def test_a_worker_keeps_the_places_of_its_clients_until_it_has_ended() -> None:
     office = Office()
-    admission, desk, said = office.engine.admission, office.desk, list[Letter]()
+    admission, desk, said = office.engine.admission, office.desk, list[Message]()
     desk.channel.send = said.extend  # type: ignore[method-assign,assignment]  # to nobody
     assert desk.bounds() == Bounds(["max_connections", "max_producers_per_topic"])
     for number in (1, 2):
@@ -145,7 +145,7 @@ async def test_it_is_asked_for_a_sign_of_life_only_while_somebody_depends_on_it(
     assert not desk._is_owing()
     office.open(1)
     assert desk._is_owing()
-    desk._heard(Passed(1, 1, 1, 1, 1, 1, []))
+    desk._heard(PassedByLease(1, 1, 1, 1, 1, 1, []))
     desk._heard(Closed(1))
     assert not desk._is_owing()
     assert not desk._pulse.is_at_rest
@@ -172,7 +172,7 @@ async def test_what_is_released_when_a_worker_is_lost_has_nobody_watched() -> No
     office = Office()
     office.desk._heard(Ready())
     office.open(1)
-    office.desk._heard(Ticket(1, 1, 10, 0))
+    office.desk._heard(QueuedEntry(1, 1, 10, 0))
     office.desk._lost()
     await asyncio.sleep(0)
     await asyncio.sleep(0)

@@ -3,12 +3,12 @@
 import pytest
 
 from limiter.policies import Policies
-from limiter.workers.letters import Letter
+from limiter.workers.messages import Message
 from proxy.admission_control import Admission, Asked, What
 from proxy.config.model import Config
 from proxy.observe.counters import Counters
-from proxy.workers.doorkeeper import Doorkeeper
-from proxy.workers.letters import Accepted, Admitted, Enter, Left, NotAdmitted
+from proxy.workers.admission_server import AdmissionServer
+from proxy.workers.channel import Accepted, Admitted, Enter, Left, NotAdmitted
 from tests.manual_clock import ManualClock
 from tests.proxy.wire import TOPIC
 
@@ -24,9 +24,9 @@ class House:
         self.counters = Counters()
         self.admission = Admission(config, self.counters, ManualClock(), Policies())
         self.rang = 0
-        self.doors = [Doorkeeper(self.admission, self._ring) for _ in range(2)]
+        self.doors = [AdmissionServer(self.admission, self._ring) for _ in range(2)]
 
-    def ask(self, door: int, number: int, *asked: Asked) -> list[Letter]:
+    def ask(self, door: int, number: int, *asked: Asked) -> list[Message]:
         self.doors[door].asked(Enter(number, list(asked), "192.0.2.7:1", f"192.0.2.{7 + door}", ""))
         return self.doors[door].take()
 

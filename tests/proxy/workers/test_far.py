@@ -1,7 +1,7 @@
 import pytest
 
 from proxy.config.model import Config
-from proxy.workers.far import share_of
+from proxy.workers.worker import share_of
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 7])

@@ -16,7 +16,7 @@ from protocol.commands import encode
 from protocol.proxy_protocol import write_header
 from protocol.pulsar_pb2 import CommandCloseProducer, CommandProducer, CommandProducerSuccess, ProducerBusy
 from proxy.admission_control import What
-from proxy.workers.letters import Enter
+from proxy.workers.channel import Enter
 from tests.proxy.blocks import block, metadata
 from tests.proxy.conversation import BROKER, NOTHING, Peer, World
 from tests.proxy.wire import (

@@ -1,6 +1,6 @@
 """What workers are told of the memory of the supervisor's limiters; the letters go into a list."""
 
-from proxy.workers.letters import Kept
+from proxy.workers.channel import Kept
 from proxy.workers.supervisor import STEP, LimiterMemory
 
 HERE, THERE = "192.0.2.1", "192.0.2.2"

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from proxy.workers import post as posts
-from proxy.workers import pulse
-from proxy.workers.desk import Desk
+from proxy.workers import connection as pulse
+from proxy.workers import supervisor as posts
+from proxy.workers.connection import WorkerConnection
 from tests.proxy.wire import TOPIC, sends
 from tests.proxy.workers.apart import Apart, apart, heard
 
@@ -30,7 +30,7 @@ def _nobody_stays_stopped() -> Iterator[None]:
     stopped.clear()
 
 
-async def busy(one: Apart) -> tuple[int, Desk]:
+async def busy(one: Apart) -> tuple[int, WorkerConnection]:
     """A worker that has been lent something, and hangs; its process and its desk."""
     for client in await one.producers(6):
         client.send(*sends(2))
@@ -81,7 +81,7 @@ async def test_what_a_worker_was_lent_is_written_off_only_when_it_has_ended(monk
         written_off = asyncio.Event()
 
         def write_off() -> None:
-            Desk.write_off(desk)
+            WorkerConnection.write_off(desk)
             written_off.set()
 
         monkeypatch.setattr(desk, "write_off", write_off)

@@ -3,7 +3,15 @@
 import asyncio
 
 from proxy.config.model import Config
-from proxy.workers.post import FIRST_PAUSE_S, IDS_APART, LONGEST_PAUSE_S, OF_SUPERVISOR, Post, next_pause, told
+from proxy.workers.supervisor import (
+    FIRST_PAUSE_S,
+    IDS_APART,
+    LONGEST_PAUSE_S,
+    OF_SUPERVISOR,
+    WorkerProcess,
+    next_pause,
+    told,
+)
 from tests.proxy.workers.apart import apart
 
 OTHERS = {
@@ -56,7 +64,9 @@ async def test_connections_of_the_next_worker_are_numbered_apart_from_those_of_t
     """Of some of those nobody has heard."""
     async with apart({}) as one:
         await one.producers(8)
-        post: Post = next(post for post in one.supervisor._posts if post.desk is not None and post.desk.last_id)
+        post: WorkerProcess = next(
+            post for post in one.supervisor._posts if post.desk is not None and post.desk.last_id
+        )
         assert post.desk is not None
         last, first = post.desk.last_id, post._next_id
         post._kill()

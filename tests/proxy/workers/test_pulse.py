@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from proxy.workers.pulse import ASKED_AT_MOST, CALM_S, PATIENCE_S, URGENT_PATIENCE_S, URGENT_S, Pulse
+from proxy.workers.connection import ASKED_AT_MOST, CALM_S, PATIENCE_S, URGENT_PATIENCE_S, URGENT_S, LivenessProbe
 
 
 class Handle:
@@ -26,7 +26,7 @@ class Watched:
         self.asked = self.given_up = 0
         self.matters = True
         self.presses = False
-        self.pulse = Pulse(self._ask, lambda: self.matters, lambda: self.presses, self._give_up)
+        self.pulse = LivenessProbe(self._ask, lambda: self.matters, lambda: self.presses, self._give_up)
         monkeypatch.setattr(asyncio, "get_running_loop", lambda: self)
 
     def call_later(self, seconds: float, call: Callable[[], None]) -> Handle:

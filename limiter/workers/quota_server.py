@@ -8,7 +8,7 @@ so everything that is true of the gate is true over all workers.
                   └──over a limit that refuses──▶ rejected, as soon as nothing is lent in its way (`court.py`)
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from limiter.levels import Client, Topic
@@ -16,11 +16,238 @@ from limiter.limiter import Amount, Entry, Limiter, Stream, refusal_of, rejectin
 from limiter.registry import Registry
 from limiter.scheduler import Scheduler, lent_in_the_way
 from limiter.usage import Passed
-from limiter.workers.court import Court
-from limiter.workers.lending import Lending
-from limiter.workers.letters import Batch, Lent, Letter, Recalled, Spent
-from limiter.workers.mirror import Mirror
-from limiter.workers.verdicts import Verdicts
+from limiter.workers.lease_issuer import LeaseIssuer
+from limiter.workers.messages import (
+    Answer,
+    Asked,
+    Batch,
+    Behind,
+    Closed,
+    Confirmed,
+    Discarded,
+    Forgone,
+    Granted,
+    Lent,
+    Message,
+    Named,
+    Opened,
+    Overdrawn,
+    PassedByLease,
+    Question,
+    QueuedEntry,
+    Recalled,
+    Rejected,
+    Released,
+    Report,
+    Rewound,
+    Spent,
+    Wired,
+    Withdrawn,
+)
+
+
+class RemoteStream:
+    """One stream of the worker.
+
+    Args:
+        number: The worker's for it.
+        stream: What stands for it.
+
+    Attributes:
+        tickets: Entries that waited so far.
+        settled: How many of them, from the first, were released, refused or withdrawn.
+        behind: Entries, messages and bytes behind these of which it was told so far, and which have not come up since.
+        limiters: Those that the worker knows it to be within.
+        rejected_from: Since when some of them refuses what is over it, as far as the worker knows; None if none does.
+        is_followed: Whether the worker knows the last message under way, behind whose receipt an error has its place:
+            it does if nothing has passed or been withdrawn yet, and else if what passed last was released while a limit
+            refused.
+    """
+
+    __slots__ = ("behind", "is_followed", "limiters", "number", "rejected_from", "settled", "stream", "tickets")
+
+    def __init__(self, number: int, stream: Stream) -> None:
+        self.number = number
+        self.stream = stream
+        self.tickets = 0
+        self.settled = 0
+        self.limiters: tuple[Limiter, ...] = ()
+        self.rejected_from: int | None = None
+        self.is_followed = True
+        self.behind: Passed = (0, 0, 0)
+
+    def hold_behind(self, behind: Passed) -> None:
+        """So many entries, messages and bytes are held besides of which there are no tickets yet; all were offered."""
+        self._offer_behind(behind[0] - self.behind[0], behind[1] - self.behind[1], behind[2] - self.behind[2])
+
+    def comes_up(self, entries: int, messages: int, size: int) -> None:
+        """So much more was offered; but first of all that comes what was behind, which is counted already."""
+        if entries >= self.behind[0]:
+            entries, messages, size = self.behind
+        self._offer_behind(-entries, -messages, -size)
+
+    def _offer_behind(self, entries: int, messages: int, size: int) -> None:
+        usage, behind = self.stream.usage, self.behind
+        usage.add_offered(entries, messages, size)
+        usage.held_messages += messages
+        usage.held_size += size
+        self.behind = behind[0] + entries, behind[1] + messages, behind[2] + size
+
+    def heed_modes(self, now: int) -> None:
+        """Its limits may have other modes now; the worker is told them."""
+        if not self.stream.is_rejected:
+            self.rejected_from = None
+        elif self.rejected_from is None:
+            self.rejected_from = now
+
+    def wiring(self, numbers: Mapping[Limiter, int]) -> Wired:
+        """What the worker is to know of its limits, which it knows by these numbers."""
+        stream, is_rejected = self.stream, self.rejected_from is not None
+        by_ticket = is_rejected or (stream.observed is not None and bool(stream.observed.chain))
+        is_metered = stream.permits is not None and stream.permits.is_metered
+        limiters = [numbers[limiter] for limiter in self.limiters]
+        return Wired(self.number, limiters, by_ticket, is_metered, is_rejected)
+
+
+class VerdictQueue:
+    """Collects it.
+
+    Args:
+        numbers: Of limiters, as the worker knows them.
+        woken: Called when there is something.
+    """
+
+    def __init__(self, numbers: Mapping[Limiter, int], woken: Callable[[], None]) -> None:
+        self._numbers = numbers
+        self._woken = woken
+        self._earlier: list[Message] = []
+        self._wired: dict[RemoteStream, None] = {}
+        self._letters: list[Message] = []
+        self._released: dict[RemoteStream, None] = {}
+        self._granted: dict[int, int] = {}
+        self._answers: list[Message] = []
+
+    def say(self, letter: Message) -> None:
+        """Tell this."""
+        self._letters.append(letter)
+        self._woken()
+
+    def wired(self, mirror: RemoteStream) -> None:
+        """A stream's limits are to be told, behind all that was decided by others before."""
+        if self._released or self._letters:
+            self._earlier += self._decided()
+        self._wired[mirror] = None
+        self._woken()
+
+    def released(self, mirror: RemoteStream) -> None:
+        """The next of a stream's tickets may go."""
+        mirror.settled += 1
+        self._released[mirror] = None
+        self._woken()
+
+    def rejected(self, mirror: RemoteStream, reason: str) -> None:
+        """The next of a stream's tickets is refused."""
+        self.settle(mirror)
+        mirror.settled += 1
+        last = self._letters[-1] if self._letters else None
+        if isinstance(last, Rejected) and last.stream == mirror.number and last.reason == reason:
+            last.tickets = mirror.settled
+        else:
+            self._letters.append(Rejected(mirror.number, mirror.settled, reason))
+        self._woken()
+
+    def settle(self, mirror: RemoteStream) -> None:
+        """What may go so far of a stream is told before what comes behind it."""
+        if mirror in self._released:
+            del self._released[mirror]
+            self._letters.append(Released(mirror.number, mirror.settled))
+
+    def granted(self, number: int, permits: int) -> None:
+        """A consumer's permits go on."""
+        self._granted[number] = self._granted.get(number, 0) + permits
+        self._woken()
+
+    def answered(self, question: int) -> None:
+        """All that was asked about is told before this."""
+        self._answers.append(Answer(question))
+        self._woken()
+
+    def forget(self, mirror: RemoteStream) -> None:
+        """A stream is over."""
+        self._wired.pop(mirror, None)
+        self._released.pop(mirror, None)
+        self._granted.pop(mirror.number, None)
+
+    def take(self, batch: Message | None) -> list[Message]:
+        """What is to be told; `batch` is about what of it may go."""
+        letters, self._earlier = self._earlier, []
+        letters += self._decided()
+        letters += [Granted(number, permits) for number, permits in self._granted.items()]
+        self._granted.clear()
+        if batch is not None:
+            letters.append(batch)
+        letters += self._answers
+        self._answers.clear()
+        return letters
+
+    def _decided(self) -> list[Message]:
+        letters: list[Message] = [mirror.wiring(self._numbers) for mirror in self._wired]
+        self._wired.clear()
+        letters += self._letters
+        self._letters.clear()
+        letters += [Released(mirror.number, mirror.settled) for mirror in self._released]
+        self._released.clear()
+        return letters
+
+
+Decide = Callable[[Entry, int], None]
+"""Judges an entry, at a moment."""
+
+
+class DeferredRejections:
+    """One for all judges.
+
+    Args:
+        gate: Where all streams wait.
+        recall: Has all workers give back what they were lent of a limit (`recall` of each one's judge). The gate does
+            so wherever somebody begins to wait: nobody is to overtake him.
+    """
+
+    def __init__(self, gate: Scheduler, recall: Callable[[Limiter], None]) -> None:
+        self.recall = recall
+        self._gate = gate
+        gate.recall_by(recall)
+        self._cases: dict[Stream, Decide] = {}
+
+    def adjourn(self, stream: Stream, decide: Decide, lent: list[Limiter]) -> None:
+        """What is held of a stream from now on is to be judged when these limiters have back what they lent."""
+        self._cases[stream] = decide
+        for limiter in lent:
+            self.recall(limiter)
+
+    def close(self, stream: Stream) -> None:
+        """What is held of a stream waits, as what any limit holds; or it is over."""
+        self._cases.pop(stream, None)
+
+    def returned(self, limiter: Limiter, now: int) -> None:
+        """Nothing is lent of this one any more, if it has no borrowers: in the order of arrival all cases are judged.
+
+        First all of them leave the gate, or they would be in each other's way.
+        """
+        if limiter.borrowers or not self._cases:
+            return
+        ready: list[tuple[int, Entry, Decide]] = []
+        for stream in [stream for stream in self._cases if limiter in stream.chain]:
+            decide = self._cases.pop(stream)
+            ready += [(entry.since, entry, decide) for entry in self._gate.take_back(stream, now)]
+        ready.sort(key=_since)
+        for _, entry, decide in ready:
+            decide(entry, now)
+
+
+def _since(one: tuple[int, Entry, Decide]) -> int:
+    return one[0]
+
 
 NO_DELAY_NS = 5_000_000
 """What has waited for less has only been on its way."""
@@ -76,7 +303,7 @@ def _gone(batch: dict[Limiter, list[int]], now: int) -> None:
         limiter.gone(messages, size, now)
 
 
-class Judge:
+class QuotaServer:
     """Decides for one worker.
 
     Args:
@@ -86,18 +313,20 @@ class Judge:
         court: What it has in common with those of other workers.
     """
 
-    def __init__(self, registry: Registry, gate: Scheduler, woken: Callable[[], None], court: Court) -> None:
-        self.lending = Lending()
+    def __init__(
+        self, registry: Registry, gate: Scheduler, woken: Callable[[], None], court: DeferredRejections
+    ) -> None:
+        self.lending = LeaseIssuer()
         self._registry = registry
         self._gate = gate
         self._court = court
-        self._mirrors: dict[int, Mirror] = {}
-        self._by_stream: dict[Stream, Mirror] = {}
+        self._mirrors: dict[int, RemoteStream] = {}
+        self._by_stream: dict[Stream, RemoteStream] = {}
         self._numbers: dict[Limiter, int] = {}
         self._limiters: dict[int, Limiter] = {}
         self._used_by: dict[Limiter, int] = {}
         self._last_limiter = 0
-        self._verdicts = Verdicts(self._numbers, woken)
+        self._verdicts = VerdictQueue(self._numbers, woken)
         self._departures = Departures()
 
     @property
@@ -117,7 +346,7 @@ class Judge:
 
     def open(self, number: int, stream: Stream, topic: Topic, client: Client, now: int) -> None:
         """A stream begins; `stream` stands for it here from now on."""
-        mirror = Mirror(number, stream)
+        mirror = RemoteStream(number, stream)
         stream.release = self._release
         stream.is_accepted = True
         self._mirrors[number] = self._by_stream[stream] = mirror
@@ -288,7 +517,7 @@ class Judge:
         if self.lending.recall(limiter):
             self._verdicts.say(Recalled(self._numbers[limiter]))
 
-    def take(self) -> list[Letter]:
+    def take(self) -> list[Message]:
         """What is to be told."""
         return self._verdicts.take(self._departures.batch())
 
@@ -304,7 +533,7 @@ class Judge:
             self._court.returned(limiter, now)
         return lost
 
-    def _drop_behind(self, mirror: Mirror) -> None:
+    def _drop_behind(self, mirror: RemoteStream) -> None:
         """What was behind the tickets of a worker that is no more."""
         entries, messages, size = mirror.behind
         if entries:
@@ -312,7 +541,7 @@ class Judge:
             mirror.comes_up(entries, messages, size)
             self._gate.count_dropped(mirror.stream, messages, size)
 
-    def _refuse_or_hold(self, mirror: Mirror, entry: Entry, now: int) -> None:
+    def _refuse_or_hold(self, mirror: RemoteStream, entry: Entry, now: int) -> None:
         """An entry may not pass, or has waited already. Refused is what comes while a limit refuses, and no other."""
         stream, rejected_from = mirror.stream, None if entry.must_wait else mirror.rejected_from
         if rejected_from is not None and not stream.held and rejected_from <= entry.since and mirror.is_followed:
@@ -331,7 +560,7 @@ class Judge:
         """Called by the gate."""
         self._let_go(self._by_stream[stream], entry.charged, entry.size)
 
-    def _let_go(self, mirror: Mirror, messages: int, size: int) -> None:
+    def _let_go(self, mirror: RemoteStream, messages: int, size: int) -> None:
         mirror.is_followed = mirror.rejected_from is not None
         self._verdicts.released(mirror)
         self._departures.add(mirror.stream.chain, messages, size)
@@ -350,7 +579,7 @@ class Judge:
             if limiter.borrowers and not limiter.is_open(now):
                 self._court.recall(limiter)
 
-    def _use(self, mirror: Mirror, chain: tuple[Limiter, ...]) -> None:
+    def _use(self, mirror: RemoteStream, chain: tuple[Limiter, ...]) -> None:
         """The worker knows those limits by number that its streams are within, or that it has a loan of."""
         for limiter in chain:
             if limiter not in self._numbers:
@@ -367,3 +596,38 @@ class Judge:
         if not self._used_by.get(limiter) and limiter not in self.lending.loans:
             self._used_by.pop(limiter, None)
             del self._limiters[self._numbers.pop(limiter)]
+
+
+def hear(judge: QuotaServer, letter: Report, now: int) -> None:  # noqa: C901, PLR0912, PLR0915 - one line for each
+    """Take a letter; what it says of a stream that is over does nothing."""
+    match letter:
+        case QueuedEntry(number, messages, size, since, must_wait):
+            judge.offered(number, messages, size, (min(since, now), now), must_wait=must_wait)
+        case Confirmed(batch):
+            judge.confirmed(batch, now)
+        case PassedByLease(number, entries, messages, size, largest_messages, largest_size, limiters):
+            judge.passed(number, (entries, messages, size), (largest_messages, largest_size), limiters)
+        case Spent():
+            judge.spent(letter, now)
+        case Asked(number, permits, is_granted):
+            judge.asked(number, permits, is_granted=is_granted)
+        case Withdrawn(number, asked):
+            judge.withdrawn(number, asked, now)
+        case Named(number, producer_name):
+            judge.named(number, producer_name, now)
+        case Forgone(number):
+            judge.forgone(number)
+        case Overdrawn(number, permits):
+            judge.overdrawn(number, permits)
+        case Rewound(number):
+            judge.rewound(number)
+        case Discarded(number, entries, messages, size):
+            judge.discarded(number, (entries, messages, size))
+        case Behind(number, entries, messages, size):
+            judge.behind(number, (entries, messages, size))
+        case Question(number):
+            judge.asked_about(number)
+        case Closed(number):
+            judge.close(number, now)
+        case Opened():
+            raise ValueError("who opens a stream is for the caller to find out")

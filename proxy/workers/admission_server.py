@@ -12,19 +12,78 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from limiter.admission import Slot
-from limiter.workers.letters import Letter
-from protocol.topic_name import TopicName
-from proxy.admission_control import OF_CONNECTIONS, Asked, NotAdmittedError, What
+from limiter.workers.messages import Message
+from protocol.topic_name import TopicName, parse_topic
+from proxy.admission_control import OF_CONNECTIONS, Admission, Asked, NotAdmittedError, What
 from proxy.observe.connection import Connection
 from proxy.observe.counters import Rejects
 from proxy.session.session_admission import SessionAdmission, UndecidedError
 from proxy.session.transport import Cause, PeerTransport
-from proxy.workers.letters import Accepted, Admitted, Bounds, Enter, Left, NotAdmitted
+from proxy.workers.channel import Accepted, Admitted, Bounds, Enter, Left, NotAdmitted
+
+
+class AdmissionServer:
+    """Answers one worker, and keeps the places that its clients and streams have; as many as there are of these.
+
+    Args:
+        admission: The bounds of all.
+        soon: Called when there is something to tell the worker.
+    """
+
+    def __init__(self, admission: Admission, soon: Callable[[], None]) -> None:
+        self._admission = admission
+        self._soon = soon
+        self._places: dict[int, tuple[Slot, ...]] = {}
+        self._answers: list[Message] = []
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def asked(self, letter: Enter) -> None:
+        """Somebody wants to come in.
+
+        Raises:
+            ValueError: If the topic is none.
+        """
+        topic = parse_topic(letter.topic) if letter.topic else None
+        try:
+            places = self._admission.admit(letter.asked, letter.address, letter.source, topic)
+        except NotAdmittedError as error:
+            self._answer(NotAdmitted(letter.number, error.what, str(error), error.is_passing))
+            return
+        if places:
+            self._places[letter.number] = places
+        self._answer(Admitted(letter.number, bool(places)))
+
+    def accepted(self, letter: Accepted) -> None:
+        """The broker has let him in."""
+        for place in self._places.get(letter.number, ()):
+            place.accepted()
+
+    def left(self, letter: Left) -> None:
+        """He is gone; one who was refused has nothing to give back."""
+        for place in self._places.pop(letter.number, ()):
+            place.give_back()
+
+    def lose(self) -> None:
+        """The worker has ended, and so have all that it had let in."""
+        for number in list(self._places):
+            self.left(Left(number))
+
+    def take(self) -> list[Message]:
+        """The answers since the last time."""
+        answers, self._answers = self._answers, []
+        return answers
+
+    def _answer(self, letter: Message) -> None:
+        self._answers.append(letter)
+        self._soon()
+
 
 Decision = Admitted | NotAdmitted
 
 
-class FarAdmission:
+class AdmissionClient:
     """Asks the supervisor, for all sessions of a worker.
 
     Args:
@@ -34,7 +93,7 @@ class FarAdmission:
         of_connections: The bounds of connections that are in force.
     """
 
-    def __init__(self, tell: Callable[[Letter], None]) -> None:
+    def __init__(self, tell: Callable[[Message], None]) -> None:
         self.of_connections: tuple[What, ...] = ()
         self._bounds: frozenset[str] = frozenset()
         self._tell = tell
@@ -72,7 +131,7 @@ class FarAdmission:
         self._tell(Left(number))
 
 
-class _FarPlace(Slot):
+class _RemoteSlot(Slot):
     """What the supervisor counts, of all bounds together.
 
     Args:
@@ -80,7 +139,7 @@ class _FarPlace(Slot):
         number: By which it was asked for.
     """
 
-    def __init__(self, far: FarAdmission, number: int) -> None:
+    def __init__(self, far: AdmissionClient, number: int) -> None:
         self._far = far
         self._number = number
         self._is_accepted = False
@@ -96,7 +155,7 @@ class _FarPlace(Slot):
         self._far.leave(self._number)
 
 
-class FarSessionAdmission(SessionAdmission):
+class WorkerSessionAdmission(SessionAdmission):
     """Asks for one session, and keeps what it has to give back.
 
     Args:
@@ -108,7 +167,7 @@ class FarSessionAdmission(SessionAdmission):
 
     __slots__ = ("_answer", "_client", "_far", "_open")
 
-    def __init__(self, far: FarAdmission, connection: Connection, rejects: Rejects, client: PeerTransport) -> None:
+    def __init__(self, far: AdmissionClient, connection: Connection, rejects: Rejects, client: PeerTransport) -> None:
         super().__init__(connection, rejects)
         self._far = far
         self._client = client
@@ -156,7 +215,7 @@ class FarSessionAdmission(SessionAdmission):
     def _obey(self, decision: Decision) -> tuple[Slot, ...]:
         if isinstance(decision, NotAdmitted):
             raise NotAdmittedError(What(decision.what), decision.said, is_passing=decision.is_passing)
-        return (_FarPlace(self._far, decision.number),) if decision.has_places else ()
+        return (_RemoteSlot(self._far, decision.number),) if decision.has_places else ()
 
     def _decided(self, wanted: tuple[Asked, ...], undecided: UndecidedError, decision: Decision) -> None:
         del self._open[decision.number]

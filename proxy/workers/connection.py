@@ -7,25 +7,22 @@ from typing import Any
 import structlog
 
 from limiter.limiter import Stream, StreamName
-from limiter.workers.court import Court
-from limiter.workers.hearing import hear
-from limiter.workers.judge import Judge
-from limiter.workers.letters import Closed, Letter, Opened
+from limiter.workers.messages import Closed, Message, Opened
+from limiter.workers.quota_server import DeferredRejections, QuotaServer, hear
 from protocol.topic_name import parse_topic
 from proxy.blocking.blocklist import NOTHING_ENDED, EndedByRule
 from proxy.blocking.rules import Key, Kind, Rule
-from proxy.near_engine import NearEngine
+from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.connection import Connection, client_of
 from proxy.observe.log_lines import LineSpan
-from proxy.workers.channel import Channel
-from proxy.workers.counting import Sums
-from proxy.workers.doorkeeper import Doorkeeper
-from proxy.workers.letters import (
+from proxy.workers.admission_server import AdmissionServer
+from proxy.workers.channel import (
     Accepted,
     BlockAdded,
     BlockRemoved,
     Bounds,
+    Channel,
     Counted,
     Ended,
     Enter,
@@ -42,14 +39,106 @@ from proxy.workers.letters import (
     Up,
     Whose,
 )
-from proxy.workers.pulse import Pulse
+from proxy.workers.counting import Sums
+
+CALM_S = 30.0
+"""So long nothing may be heard before it is asked."""
+PATIENCE_S = 10.0
+URGENT_S = 1.0
+"""The same where others wait for it: what it was told to let go and has not confirmed fills buckets of all workers."""
+URGENT_PATIENCE_S = 3.0
+ASKED_AT_MOST = 3
+"""Who has not answered so often, each time within that patience, does nothing any more. In steps: whoever listens may
+have stood still himself, and then looks at the time before he hears."""
+
+
+class LivenessProbe:
+    """Asks for a sign of life, but only while it matters and nothing else is heard; else there is no timer.
+
+    Args:
+        ask: Has the worker say something.
+        matters: Whether anybody waits for what it does.
+        presses: Whether others do who are not its clients; when that begins, call `hurry`.
+        silent: Called when it does not answer.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[], None],
+        matters: Callable[[], bool],
+        presses: Callable[[], bool],
+        silent: Callable[[], None],
+    ) -> None:
+        self._ask = ask
+        self._matters = matters
+        self._presses = presses
+        self._silent = silent
+        self._is_urgent = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_heard = False
+        self._asked = 0
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether there is no timer."""
+        return self._timer is None
+
+    def heard(self) -> None:
+        """It said something, or begins."""
+        self._is_heard = True
+        if self._timer is None or self._asked:
+            self._begin()
+
+    def watch(self) -> None:
+        """Somebody has asked it something: from now on it matters whether anything is heard."""
+        if self._timer is None:
+            self._begin()
+
+    def hurry(self) -> None:
+        """Somebody waits for it who is not its client."""
+        if not self._is_urgent:
+            self._is_urgent, self._is_heard = True, False
+            self._look_in(URGENT_PATIENCE_S if self._asked else URGENT_S)
+
+    def stop(self) -> None:
+        """Nothing will be heard of it any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _begin(self) -> None:
+        self._asked, self._is_heard = 0, False
+        self._look_later()
+
+    def _look_later(self) -> None:
+        self._is_urgent = self._presses()
+        self._look_in(URGENT_S if self._is_urgent else CALM_S)
+
+    def _look_in(self, seconds: float) -> None:
+        self.stop()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if not self._matters():
+            self._asked, self._is_urgent = 0, False
+        elif self._is_heard:
+            self._is_heard = False
+            self._look_later()
+        elif self._asked < ASKED_AT_MOST:
+            self._asked += 1
+            self._look_in(URGENT_PATIENCE_S if self._is_urgent else PATIENCE_S)
+            self._ask()
+        else:
+            self._silent()
+
 
 _NOW = ("held_used", "lookups_used", "memory_used")
 _ELSEWHERE = (*_NOW, "lookups_refused", "memory_refused")
 """What a worker counts that is no counter of its own."""
 
 
-class Desk:
+class WorkerConnection:
     """Judges for one worker, and counts and logs for it.
 
     Args:
@@ -64,15 +153,15 @@ class Desk:
 
     def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
         self,
-        engine: NearEngine,
+        engine: LimiterEngine,
         access: AccessLog,
-        court: Court,
+        court: DeferredRejections,
         lost: Callable[[], None],
         silent: Callable[[], None],
         kept: Callable[[], list[Kept]] = list,
     ) -> None:
-        self.judge = Judge(engine.registry, engine.rate_limiter, self._soon, court)
-        self._doorkeeper = Doorkeeper(engine.admission, self._soon)
+        self.judge = QuotaServer(engine.registry, engine.rate_limiter, self._soon, court)
+        self._doorkeeper = AdmissionServer(engine.admission, self._soon)
         self.channel: Channel[Up] = Channel(Up, self._heard, self._lost)
         self.ready = asyncio.Event()
         """Set when the worker listens, or is gone."""
@@ -88,7 +177,7 @@ class Desk:
         self._connections: dict[int, Connection] = {}
         self._streams_of: dict[int, int] = {}
         self._connection_of: dict[int, int] = {}
-        self._pulse = Pulse(lambda: self.channel.send([Knock()]), self._is_owing, self._is_pressing, silent)
+        self._pulse = LivenessProbe(lambda: self.channel.send([Knock()]), self._is_owing, self._is_pressing, silent)
         self._is_waking = False
         self._is_gone = False
         self._questions: list[asyncio.Event] = []
@@ -272,7 +361,7 @@ class Desk:
 
     def _tell(self) -> None:
         self._is_waking = False
-        letters: list[Letter] = self.judge.take() + self._doorkeeper.take()
+        letters: list[Message] = self.judge.take() + self._doorkeeper.take()
         if letters:
             self.channel.send(letters)
         if self.judge.awaits_confirmation and not self._is_gone:
@@ -289,7 +378,7 @@ class Desk:
         self.ready.set()
         self._when_lost()
 
-    _HANDLERS: dict[type, Callable[["Desk", Any], None]] = {  # noqa: RUF012 - one table for all
+    _HANDLERS: dict[type, Callable[["WorkerConnection", Any], None]] = {  # noqa: RUF012 - one table for all
         Opened: _opened,
         Closed: _closed,
         Counted: _counted,

@@ -39,7 +39,7 @@ class Loan:
         limiter.come_back(used, unused, now)
 
 
-class Lending:
+class LeaseIssuer:
     """One worker's loans, and what of them is not counted as passed yet.
 
     Attributes:

@@ -51,7 +51,7 @@ class LimiterTimers:
         self._serve(limiter, now)
 
 
-class NearEngine(Engine):
+class LimiterEngine(Engine):
     """The engine with the limits of all sessions, or of those of all workers.
 
     Args:

@@ -1,14 +1,119 @@
-"""What a worker's gate knows of one stream, and has not told its judge yet."""
+"""Token leases of a worker, and the account of each of its streams.
+
+A `StreamAccount` has what was passed or held of a stream and was not told the quota server yet.
+"""
 
 from collections import deque
 from collections.abc import Callable, Iterable
 
 from limiter.limiter import Answering, Entry, Stream
-from limiter.workers.letters import Letter, Passed, Spent
-from limiter.workers.purse import Purse
+from limiter.workers.messages import Message, PassedByLease, Spent
+
+
+class WorkerLease:
+    """Counts down what was lent, and adds up what was used of it.
+
+    Args:
+        number: The limit's, as its judge says it.
+
+    Attributes:
+        streams: How many of the worker's streams are within the limit.
+        is_low: Whether half of the last loan has been used.
+    """
+
+    __slots__ = (
+        "_is_open",
+        "_low_messages",
+        "_low_size",
+        "counts",
+        "is_low",
+        "messages",
+        "number",
+        "size",
+        "streams",
+        "used_messages",
+        "used_size",
+        "weighs",
+    )
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.streams = 0
+        self.messages = 0
+        self.size = 0
+        self.counts = False
+        self.weighs = False
+        self.used_messages = 0
+        self.used_size = 0
+        self.is_low = False
+        self._is_open = False
+        self._low_messages = 0
+        self._low_size = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something was lent and not wanted back."""
+        return self._is_open
+
+    @property
+    def is_used(self) -> bool:
+        """Whether something was used since it was told last."""
+        return self.used_messages > 0 or self.used_size > 0
+
+    def fits(self, messages: int, size: int) -> bool:
+        """Whether all of it may pass."""
+        return (
+            self._is_open and (not self.counts or messages <= self.messages) and (not self.weighs or size <= self.size)
+        )
+
+    def charge(self, messages: int, size: int) -> None:
+        """It passes; what is not limited is not counted, as nothing of it was lent."""
+        if self.counts:
+            self.messages -= messages
+            self.used_messages += messages
+            self.is_low = self.is_low or self.messages < self._low_messages
+        if self.weighs:
+            self.size -= size
+            self.used_size += size
+            self.is_low = self.is_low or self.size < self._low_size
+
+    def refund(self, messages: int, size: int) -> None:
+        """Undo a charge of the same instant."""
+        if self.counts:
+            self.messages += messages
+            self.used_messages -= messages
+        if self.weighs:
+            self.size += size
+            self.used_size -= size
+
+    def lend(self, messages: int | None, size: int | None) -> None:
+        """So much more may pass; None is what is not limited."""
+        self.counts, self.weighs = messages is not None, size is not None
+        self.messages += messages or 0
+        self.size += size or 0
+        self._low_messages, self._low_size = self.messages // 2, self.size // 2
+        self._is_open = True
+        self.is_low = False
+
+    def take_used(self) -> tuple[int, int]:
+        """Messages and bytes that were used since the last time."""
+        used = self.used_messages, self.used_size
+        self.used_messages = self.used_size = 0
+        self.is_low = False
+        self._low_messages, self._low_size = self.messages // 2, self.size // 2
+        return used
+
+    def empty(self) -> tuple[int, int]:
+        """Close it; what was not used."""
+        left = self.messages, self.size
+        self.messages = self.size = 0
+        self._is_open = False
+        self.is_low = False
+        return left
+
 
 WINDOW = 256
-"""Tickets of one stream that the judge has at one time: as many as go in some round trips, however much is held."""
+"""EntryQueue of one stream that the judge has at one time: as many as go in some round trips, however much is held."""
 
 
 class _Nobody:
@@ -27,7 +132,7 @@ NOBODY = _Nobody()
 """What is delivered is never refused, and its consumer awaits no answer."""
 
 
-class Account:
+class StreamAccount:
     """One stream's.
 
     Args:
@@ -74,7 +179,7 @@ class Account:
         self.settled = 0
         self.by_ticket = True
         self.is_metered = True
-        self.purses: tuple[Purse, ...] = ()
+        self.purses: tuple[WorkerLease, ...] = ()
         self.is_rejected = False
         self.answering: Answering = NOBODY
         self.is_leaving = False
@@ -87,7 +192,7 @@ class Account:
 
     @property
     def outstanding(self) -> int:
-        """Tickets of which the judge has not said that they may go."""
+        """EntryQueue of which the judge has not said that they may go."""
         return self.tickets - self.settled
 
     @property
@@ -132,16 +237,16 @@ class Account:
         self.largest_messages = max(self.largest_messages, largest[0])
         self.largest_size = max(self.largest_size, largest[1])
 
-    def take_passed(self) -> Passed:
+    def take_passed(self) -> PassedByLease:
         """What that was since the last time."""
         limiters = [purse.number for purse in self.purses]
         largest = self.largest_messages, self.largest_size
-        passed = Passed(self.number, self.entries, self.messages, self.size, *largest, limiters)
+        passed = PassedByLease(self.number, self.entries, self.messages, self.size, *largest, limiters)
         self.entries = self.messages = self.size = self.largest_messages = self.largest_size = 0
         return passed
 
 
-class Purses:
+class WorkerLeases:
     """One purse for each limit that some stream is within.
 
     Args:
@@ -149,8 +254,8 @@ class Purses:
         give_back: Takes what ends a loan.
     """
 
-    def __init__(self, tell: Callable[[Letter], None], give_back: Callable[[Spent], None]) -> None:
-        self._by_number: dict[int, Purse] = {}
+    def __init__(self, tell: Callable[[Message], None], give_back: Callable[[Spent], None]) -> None:
+        self._by_number: dict[int, WorkerLease] = {}
         self._tell = tell
         self._end = give_back
 
@@ -159,7 +264,7 @@ class Purses:
         """Whether nothing is lent."""
         return not any(purse.is_open for purse in self._by_number.values())
 
-    def use(self, account: Account, numbers: Iterable[int]) -> None:
+    def use(self, account: StreamAccount, numbers: Iterable[int]) -> None:
         """These limits apply to a stream; what no stream is within any more is given back."""
         purses = tuple([self._of(number) for number in numbers])
         for purse in purses:
@@ -181,7 +286,7 @@ class Purses:
 
     def recalled(self, number: int) -> None:
         """The judge wants all back; it gets an answer whatever there is."""
-        self._give_back(self._by_number.get(number) or Purse(number), is_answer=True)
+        self._give_back(self._by_number.get(number) or WorkerLease(number), is_answer=True)
 
     def report(self) -> None:
         """Tell what was used; what was not, since this was asked last, is given back."""
@@ -191,12 +296,12 @@ class Purses:
             elif purse.is_open:
                 self._tell(Spent(purse.number, *purse.take_used(), 0, 0, wants_more=True))
 
-    def _of(self, number: int) -> Purse:
+    def _of(self, number: int) -> WorkerLease:
         purse = self._by_number.get(number)
         if purse is None:
-            purse = self._by_number[number] = Purse(number)
+            purse = self._by_number[number] = WorkerLease(number)
         return purse
 
-    def _give_back(self, purse: Purse, *, is_answer: bool = False) -> None:
+    def _give_back(self, purse: WorkerLease, *, is_answer: bool = False) -> None:
         used = purse.take_used()
         self._end(Spent(purse.number, *used, *purse.empty(), is_answer=is_answer))

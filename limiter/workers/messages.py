@@ -1,6 +1,6 @@
-"""What a worker and the judge of its limits tell each other: see `deputy.py` and `judge.py`.
+"""What a worker and the judge of its limits tell each other: see `quota_client.py` and `quota_server.py`.
 
-    worker ──Opened, Ticket, Passed, Spent …──▶ judge
+    worker ──Opened, QueuedEntry, PassedByLease, Spent …──▶ judge
            ◀──Wired, Lent, Recalled, Released, Rejected, Granted──
 
 Each way they arrive in the order in which they were sent. Numbers of streams are the worker's, of limiters the
@@ -10,11 +10,11 @@ judge's. As arrays they are short, and cost little to read.
 import msgspec
 
 
-class Letter(msgspec.Struct, array_like=True, tag=True):
+class Message(msgspec.Struct, array_like=True, tag=True):
     """Any of them."""
 
 
-class Opened(Letter, tag=1):
+class Opened(Message, tag=1):
     """A producer or consumer begins; `whose` says of whose connection, in the words of the process."""
 
     stream: int
@@ -27,14 +27,14 @@ class Opened(Letter, tag=1):
     whose: tuple[int, str, str, str, bool]
 
 
-class Named(Letter, tag=2):
+class Named(Message, tag=2):
     """The broker accepted a producer, and perhaps named it."""
 
     stream: int
     producer_name: str
 
 
-class Ticket(Letter, tag=3):
+class QueuedEntry(Message, tag=3):
     """An entry waits for its turn, since that moment of the monotonic clock that both sides read.
 
     `must_wait`: no limit may refuse it, whatever its mode.
@@ -47,14 +47,14 @@ class Ticket(Letter, tag=3):
     must_wait: bool = False
 
 
-class Withdrawn(Letter, tag=4):
+class Withdrawn(Message, tag=4):
     """What waits of a stream is dropped; of a consumer whose client counts on it, `asked` messages are asked again."""
 
     stream: int
     asked: int
 
 
-class Discarded(Letter, tag=5):
+class Discarded(Message, tag=5):
     """So many entries arrived, and were dropped before the judge was told that they wait."""
 
     stream: int
@@ -63,7 +63,7 @@ class Discarded(Letter, tag=5):
     size: int
 
 
-class Passed(Letter, tag=6):
+class PassedByLease(Message, tag=6):
     """So much passed by what was lent, or without any limit; and the largest entry's messages and bytes.
 
     `limiters`: those that it knew the stream to be within, and took tokens of.
@@ -78,7 +78,7 @@ class Passed(Letter, tag=6):
     limiters: list[int]
 
 
-class Spent(Letter, tag=7):
+class Spent(Message, tag=7):
     """Of what was lent of a limit, so many messages and bytes were used, and so many are given back.
 
     `wants_more`: it was used, and there will be need of it; else something is given back, and all that passed of it
@@ -94,7 +94,7 @@ class Spent(Letter, tag=7):
     is_answer: bool = False
 
 
-class Asked(Letter, tag=8):
+class Asked(Message, tag=8):
     """A consumer asks for permits; `is_granted` if they have been passed on, as nothing limits it."""
 
     stream: int
@@ -102,25 +102,25 @@ class Asked(Letter, tag=8):
     is_granted: bool
 
 
-class Forgone(Letter, tag=9):
+class Forgone(Message, tag=9):
     """A consumer wants no more permits."""
 
     stream: int
 
 
-class Closed(Letter, tag=10):
+class Closed(Message, tag=10):
     """A stream is over."""
 
     stream: int
 
 
-class Confirmed(Letter, tag=11):
+class Confirmed(Message, tag=11):
     """All that the judge released up to and with this batch has gone on, or never will."""
 
     batch: int
 
 
-class Behind(Letter, tag=12):
+class Behind(Message, tag=12):
     """So many entries, messages and bytes are held of a stream behind those that have tickets."""
 
     stream: int
@@ -129,26 +129,26 @@ class Behind(Letter, tag=12):
     size: int
 
 
-class Question(Letter, tag=13):
+class Question(Message, tag=13):
     """What has become of the tickets so far?"""
 
     number: int
 
 
-class Overdrawn(Letter, tag=14):
+class Overdrawn(Message, tag=14):
     """For a delivery the broker took so many more permits of a consumer than limits count of it."""
 
     stream: int
     permits: int
 
 
-class Rewound(Letter, tag=15):
+class Rewound(Message, tag=15):
     """The broker was asked to deliver to a consumer again what it had delivered."""
 
     stream: int
 
 
-class Wired(Letter, tag=21):
+class Wired(Message, tag=21):
     """A stream is within these limits from now on.
 
     `by_ticket`: each of its entries is to be judged alone. `is_metered`: its permits are. `is_rejected`: some limit
@@ -162,7 +162,7 @@ class Wired(Letter, tag=21):
     is_rejected: bool = False
 
 
-class Lent(Letter, tag=22):
+class Lent(Message, tag=22):
     """So many messages and bytes more may pass this limit; None is what it does not limit."""
 
     limiter: int
@@ -170,39 +170,39 @@ class Lent(Letter, tag=22):
     size: int | None
 
 
-class Recalled(Letter, tag=23):
+class Recalled(Message, tag=23):
     """What is left of a loan is wanted back."""
 
     limiter: int
 
 
-class Released(Letter, tag=24):
+class Released(Message, tag=24):
     """All tickets of a stream up to this one, counted from its first, may go."""
 
     stream: int
     tickets: int
 
 
-class Granted(Letter, tag=25):
+class Granted(Message, tag=25):
     """Permits of a consumer go on to the broker."""
 
     stream: int
     permits: int
 
 
-class Batch(Letter, tag=26):
+class Batch(Message, tag=26):
     """What follows is to be confirmed by this number when it is done."""
 
     number: int
 
 
-class Answer(Letter, tag=27):
+class Answer(Message, tag=27):
     """To a `Question`: of the tickets before it, all that may go at once were released before this."""
 
     number: int
 
 
-class Rejected(Letter, tag=28):
+class Rejected(Message, tag=28):
     """All tickets of a stream that are not settled, up to this one, are refused; the client is to be told why."""
 
     stream: int
@@ -213,10 +213,10 @@ class Rejected(Letter, tag=28):
 Report = (
     Opened
     | Named
-    | Ticket
+    | QueuedEntry
     | Withdrawn
     | Discarded
-    | Passed
+    | PassedByLease
     | Spent
     | Asked
     | Forgone
