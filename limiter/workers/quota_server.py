@@ -1,11 +1,11 @@
 """The limits of one worker's streams, where all workers' limits are: its streams are mirrored here.
 
-A worker lets pass by itself what it was lent tokens for (`lending.py`). All else is a ticket: the same gate that would
+A worker lets pass by itself what it was lent tokens for (`lease_issuer.py`). All else is a ticket: the same gate that would
 hold the entry, if there were but one process, holds an entry without bytes in its place, and says whose turn it is;
 so everything that is true of the gate is true over all workers.
 
     ticket ──▶ mirror ──gate──▶ released: lent, until the worker confirms that the entry has gone on (`Departures`)
-                  └──over a limit that refuses──▶ rejected, as soon as nothing is lent in its way (`court.py`)
+                  └──over a limit that refuses──▶ rejected, as soon as nothing is lent in its way (`DeferredRejections`)
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -64,7 +64,7 @@ def error_of(refused: NotAdmittedError) -> ServerError:
 class SessionAdmission:
     """The places that one session has taken and has to give back.
 
-    Where another process counts (`workers/far_admission.py`), each method that asks may also raise `UndecidedError`.
+    Where another process counts (`workers/admission_server.py`), each method that asks may also raise `UndecidedError`.
 
     Args:
         connection: The session's client connection.
