@@ -643,7 +643,7 @@ class RateLimiter:
     """The interface that sessions call when entries of their streams arrive or are dropped.
 
         data path, streams ─▶ RateLimiter ◀── Scheduler: the limits are in this process
-                                          ◀── Deputy: they are in another one  (`workers/deputy.py`)
+                                          ◀── QuotaClient: in another one  (`workers/quota_client.py`)
 
     Nothing of a stream overtakes its held entries. Sizes are metered bytes, times monotonic nanoseconds.
     """

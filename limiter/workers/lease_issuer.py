@@ -1,6 +1,6 @@
-"""What workers have been lent of each limit: tokens taken ahead, so that what fits needs no judge.
+"""What workers have been lent of each limit: tokens taken ahead, so that what fits needs no quota server.
 
-    bucket ──lend──▶ worker's purse ──used──▶ (gone)
+    bucket ──lend──▶ worker's lease ──used──▶ (gone)
        ▲                    └──unused, recalled──┐
        └─────────────────────────────────────────┘
 
@@ -17,7 +17,7 @@ from limiter.limiter import Amount, Limiter
 
 LEAST_MESSAGES = 8
 LEAST_SIZE = 4096
-"""Less is not worth a letter: entries go by ticket where bursts are as small."""
+"""Less is not worth a message: entries go by the queue where bursts are as small."""
 
 
 class Loan:
@@ -83,7 +83,7 @@ class LeaseIssuer:
     def spent(self, limiter: Limiter, used: Amount, unused: Amount, now: int, *, is_answer: bool) -> None:
         """The worker says what became of a part of its loan; `is_answer`: it was wanted back, and that is the rest.
 
-        Letters pass each other: a worker may give back what it does not use, or a purse that nobody needs, while it is
+        Messages pass each other: a worker may give back what it does not use, or a lease that nobody needs, while it is
         being lent more or asked for it. So a loan is over when all of it is accounted for, and nothing is lent anew
         until a recall is answered.
         """

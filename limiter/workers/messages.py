@@ -1,10 +1,10 @@
-"""What a worker and the judge of its limits tell each other: see `quota_client.py` and `quota_server.py`.
+"""What a worker and the quota server of its limits tell each other: see `quota_client.py` and `quota_server.py`.
 
-    worker ──Opened, QueuedEntry, PassedByLease, Spent …──▶ judge
+    worker ──Opened, QueuedEntry, PassedByLease, Spent …──▶ quota server
            ◀──Wired, Lent, Recalled, Released, Rejected, Granted──
 
 Each way they arrive in the order in which they were sent. Numbers of streams are the worker's, of limiters the
-judge's. As arrays they are short, and cost little to read.
+quota server's. As arrays they are short, and cost little to read.
 """
 
 import msgspec
@@ -55,7 +55,7 @@ class Withdrawn(Message, tag=4):
 
 
 class Discarded(Message, tag=5):
-    """So many entries arrived, and were dropped before the judge was told that they wait."""
+    """So many entries arrived, and were dropped before the quota server was told that they wait."""
 
     stream: int
     entries: int
@@ -115,13 +115,13 @@ class Closed(Message, tag=10):
 
 
 class Confirmed(Message, tag=11):
-    """All that the judge released up to and with this batch has gone on, or never will."""
+    """All that the quota server released up to and with this batch has gone on, or never will."""
 
     batch: int
 
 
 class Behind(Message, tag=12):
-    """So many entries, messages and bytes are held of a stream behind those that have tickets."""
+    """So many entries, messages and bytes are held of a stream behind those that are queued."""
 
     stream: int
     entries: int
@@ -130,7 +130,7 @@ class Behind(Message, tag=12):
 
 
 class Question(Message, tag=13):
-    """What has become of the tickets so far?"""
+    """What has become of the queued entries so far?"""
 
     number: int
 
@@ -151,13 +151,13 @@ class Rewound(Message, tag=15):
 class Wired(Message, tag=21):
     """A stream is within these limits from now on.
 
-    `by_ticket`: each of its entries is to be judged alone. `is_metered`: its permits are. `is_rejected`: some limit
+    `by_queue`: each of its entries is to be judged alone. `is_metered`: its permits are. `is_rejected`: some limit
     refuses what is over it; all entries are to be judged at once, and what of them goes is to be remembered.
     """
 
     stream: int
     limiters: list[int]
-    by_ticket: bool
+    by_queue: bool
     is_metered: bool
     is_rejected: bool = False
 
@@ -177,10 +177,10 @@ class Recalled(Message, tag=23):
 
 
 class Released(Message, tag=24):
-    """All tickets of a stream up to this one, counted from its first, may go."""
+    """All queued entries of a stream up to this one, counted from its first, may go."""
 
     stream: int
-    tickets: int
+    queued: int
 
 
 class Granted(Message, tag=25):
@@ -197,16 +197,16 @@ class Batch(Message, tag=26):
 
 
 class Answer(Message, tag=27):
-    """To a `Question`: of the tickets before it, all that may go at once were released before this."""
+    """To a `Question`: of the queued entries before it, all that may go at once were released before this."""
 
     number: int
 
 
 class Rejected(Message, tag=28):
-    """All tickets of a stream that are not settled, up to this one, are refused; the client is to be told why."""
+    """All unsettled queued entries of a stream up to this one are refused; the client is to be told why."""
 
     stream: int
-    tickets: int
+    queued: int
     reason: str
 
 
@@ -229,4 +229,4 @@ Report = (
 )
 """What a worker says."""
 Verdict = Wired | Lent | Recalled | Released | Granted | Batch | Answer | Rejected
-"""What the judge says."""
+"""What the quota server says."""

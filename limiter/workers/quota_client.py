@@ -1,7 +1,7 @@
 """Each worker enforces limits from token leases. Entries beyond its leases wait until the quota server releases them.
 
     offered ──fits what was lent──▶ passed, told later                       (`admit`, `pass_entry`)
-       └─────else──▶ held here, its ticket at the judge ──Released──▶ passed (`hold`, `quota_client.py`)
+       └─────else──▶ held here, queued at the quota server ──Released──▶ passed (`hold`, `EntryQueue`)
                                                         └──Rejected──▶ refused, its client is told
 
 The quota server decides the order (`quota_server.py`). Nothing of a stream overtakes what is held of it.
@@ -53,7 +53,7 @@ class Alert(Protocol):
 
 
 class Outbox:
-    """Collects it.
+    """Collects what the quota server is to be told, in order: messages soon, mere counts in their time.
 
     Args:
         alert: Told that there is something.
@@ -63,9 +63,9 @@ class Outbox:
     def __init__(self, alert: Alert, *, tells_all: bool) -> None:
         self._alert = alert
         self._tells_all = tells_all
-        self._letters: list[Message] = []
+        self._messages: list[Message] = []
         self._asked: dict[tuple[int, bool], int] = {}
-        """Where a stream's last `Asked` is among the letters, if only such and `Rewound` stand behind it."""
+        """Where a stream's last `Asked` is among the messages, if only such and `Rewound` stand behind it."""
         self._rewound: set[int] = set()
         self._counted: dict[StreamAccount, None] = {}
         self._hasty: dict[StreamAccount, None] = {}
@@ -77,48 +77,48 @@ class Outbox:
         """Whether there are counts that nobody waits for."""
         return bool(self._counted or self._waiting)
 
-    def tell(self, letter: Message) -> None:
+    def tell(self, message: Message) -> None:
         """Say this, after all that was said."""
-        if not self._letters:
+        if not self._messages:
             self._alert.soon()
         if self._asked or self._rewound:
             self._asked.clear()
             self._rewound.clear()
-        self._letters.append(letter)
+        self._messages.append(message)
 
     def ask(self, stream: int, permits: int, *, is_granted: bool) -> None:
-        """Say that a consumer asks for permits: in one letter for all that it asks for in a turn of the loop.
+        """Say that a consumer asks for permits: in one message for all that it asks for in a turn of the loop.
 
-        A client sends a million FLOWs in a second for as many bytes as a letter has; the supervisor reads them all.
+        A client sends a million FLOWs in a second for as many bytes as a message has; the supervisor reads them all.
         """
         key = stream, is_granted
         place = self._asked.get(key)
         if place is None:
-            if not self._letters:
+            if not self._messages:
                 self._alert.soon()
-            self._asked[key] = len(self._letters)
-            self._letters.append(Asked(stream, permits, is_granted))
+            self._asked[key] = len(self._messages)
+            self._messages.append(Asked(stream, permits, is_granted))
             return
-        before = self._letters[place]
-        assert isinstance(before, Asked), "its place is that of such a letter"
-        self._letters[place] = Asked(stream, before.permits + permits, is_granted)
+        before = self._messages[place]
+        assert isinstance(before, Asked), "its place is that of such a message"
+        self._messages[place] = Asked(stream, before.permits + permits, is_granted)
 
     def rewind(self, stream: int) -> None:
         """Say once in a turn that a consumer is to get again what it had, if nothing but such is said meanwhile."""
         if stream in self._rewound:
             return
-        if not self._letters:
+        if not self._messages:
             self._alert.soon()
         for is_granted in (False, True):
             self._asked.pop((stream, is_granted), None)
         self._rewound.add(stream)
-        self._letters.append(Rewound(stream))
+        self._messages.append(Rewound(stream))
 
-    def give_back(self, letter: Spent) -> None:
+    def give_back(self, message: Spent) -> None:
         """Say it after all that passed of what was lent."""
         for account in list(self._counted):
             self.settle(account)
-        self.tell(letter)
+        self.tell(message)
 
     def count(self, account: StreamAccount, *, is_consumer: bool) -> None:
         """Something of a stream passed by what was lent."""
@@ -128,9 +128,9 @@ class Outbox:
         elif account not in self._counted:
             self._alert.sometime()
         self._counted[account] = None
-        for purse in account.purses:
-            if purse.is_low and purse not in self._low:
-                self._low[purse] = None
+        for lease in account.leases:
+            if lease.is_low and lease not in self._low:
+                self._low[lease] = None
                 self._alert.soon()
 
     def settle(self, account: StreamAccount) -> None:
@@ -141,7 +141,7 @@ class Outbox:
             self.tell(account.take_passed())
 
     def wait(self, account: StreamAccount) -> None:
-        """Something of a stream waits without a ticket."""
+        """Something of a stream waits and is not queued."""
         self._waiting[account] = None
 
     def forget(self, account: StreamAccount) -> None:
@@ -154,7 +154,7 @@ class Outbox:
         for account in list(self._counted):
             self.settle(account)
         for account in list(self._waiting):
-            self._letters.append(Behind(account.number, *account.behind_sums()))
+            self._messages.append(Behind(account.number, *account.behind_sums()))
             if not account.behind:
                 del self._waiting[account]
         self._low.clear()
@@ -163,25 +163,25 @@ class Outbox:
         """What is to be told soon."""
         for account in list(self._hasty):
             self.settle(account)
-        for purse in self._low:
-            if purse.is_open:
-                self._letters.append(Spent(purse.number, *purse.take_used(), 0, 0, wants_more=True))
+        for lease in self._low:
+            if lease.is_open:
+                self._messages.append(Spent(lease.number, *lease.take_used(), 0, 0, wants_more=True))
         self._low.clear()
-        letters, self._letters = self._letters, []
+        messages, self._messages = self._messages, []
         self._asked.clear()
         self._rewound.clear()
-        return letters
+        return messages
 
 
 LONGEST_NS = 1_000_000_000
-"""What has waited for longer was throttled, which is to be seen: it goes by ticket to the end."""
+"""What has waited for longer was throttled, which is to be seen: it goes by the queue to the end."""
 
 
 class Questions:
-    """What a worker has asked its judge, by number, and what it does when that has answered.
+    """What a worker has asked its quota server, by number, and what it does when that has answered.
 
     Args:
-        tell: Takes what is to be told the judge.
+        tell: Takes what is to be told the quota server.
     """
 
     def __init__(self, tell: Callable[[Message], None]) -> None:
@@ -190,7 +190,7 @@ class Questions:
         self._last = 0
 
     def ask(self, then: Callable[[], None]) -> None:
-        """Call `then` when the judge has heard all that was told so far, and what it said to that has been heard."""
+        """Call `then` when the quota server has heard all that was told, and its answers to that were heard."""
         self._last += 1
         self._open[self._last] = then
         self._tell(Question(self._last))
@@ -201,82 +201,88 @@ class Questions:
 
 
 class EntryQueue:
-    """Those of all streams of a worker.
+    """What a worker holds of all its streams, and how it goes: as the quota server says, or behind such entries.
+
+        held ──the quota server may have more of its stream──▶ queued ──decided──▶ passed, or refused
+          └──else──▶ behind ──all queued entries have gone, and it fits what was lent──▶ passed
+                        └──else, when others have gone──▶ queued
+
+    Each stream's `StreamAccount` knows its queued entries, and what waits behind them.
 
     Args:
-        mail: Takes what the judge is to be told.
-        questions: Asks the judge.
+        outbox: Takes what the quota server is to be told.
+        questions: Asks the quota server.
     """
 
-    def __init__(self, mail: Outbox, questions: Questions) -> None:
-        self._mail = mail
+    def __init__(self, outbox: Outbox, questions: Questions) -> None:
+        self._outbox = outbox
         self._questions = questions
 
     def hold(self, account: StreamAccount, entry: Entry) -> None:
         """An entry waits, behind all that its stream holds."""
-        self._mail.settle(account)
-        if account.may_have_ticket:
+        self._outbox.settle(account)
+        if account.may_queue:
             self._send(account, entry)
         else:
             account.behind.append(entry)
-            self._mail.wait(account)
+            self._outbox.wait(account)
 
-    def judged(self, stream: Stream, account: StreamAccount, until: int, refusal: str, now: int) -> None:
-        """All up to the ticket with this number go, or are refused for a reason if there is one."""
+    def settle(self, stream: Stream, account: StreamAccount, until: int, refusal: str, now: int) -> None:
+        """All up to the queued entry with this number go, or are refused for a reason if there is one."""
         try:
             while account.settled < until:
                 account.settled += 1
                 _settle_first(stream, account, refusal)
         finally:  # whatever one entry's `release` raises, the others go on: nobody releases them again
             if account.settled < until:
-                self.judged(stream, account, until, refusal, now)
+                self.settle(stream, account, until, refusal, now)
             elif account.behind and not account.is_leaving:
                 self._go_on(stream, account, now)
 
     def send_due(self, account: StreamAccount) -> None:
-        """Those that are behind get their tickets, as many as the judge may have now."""
-        due = account.tickets_due if account.behind else 0
+        """Those that are behind is queued, as many as the quota server may have now."""
+        due = account.due if account.behind else 0
         if due > 0:
-            self._mail.settle(account)
+            self._outbox.settle(account)
         for _ in range(due):
             self._send(account, account.behind.popleft())
 
     def drop(self, account: StreamAccount) -> None:
-        """What is held of a stream will not go: its tickets are taken back."""
+        """What is held of a stream will not go: its queued entries are taken back."""
         if account.outstanding:
-            account.settled = account.tickets
-            self._mail.tell(Withdrawn(account.number, 0))
+            account.settled = account.queued
+            self._outbox.tell(Withdrawn(account.number, 0))
         if account.behind:
-            self._mail.tell(Discarded(account.number, *account.behind_sums()))
+            self._outbox.tell(Discarded(account.number, *account.behind_sums()))
             account.behind.clear()
 
     def when_decided(self, accounts: Iterable[StreamAccount], then: Callable[[], None]) -> None:
         """Call `then` when what is held of these streams is held by a limit, and not only on its way to be judged.
 
         As long as nothing of a stream had to wait, what came behind it is on its way, too. From one that had to, all
-        that waits is withdrawn before; so what the judge let go meanwhile, and has counted, still goes.
+        that waits is withdrawn before; so what the quota server let go meanwhile, and has counted, still goes.
         """
-        asked = [(account, account.tickets) for account in accounts if account.outstanding]
+        asked = [(account, account.queued) for account in accounts if account.outstanding]
         if asked:
             self._questions.ask(partial(self._decided, asked, then))
         else:
             then()
 
     def _decided(self, asked: list[tuple[StreamAccount, int]], then: Callable[[], None]) -> None:
-        waiting = [account for account, tickets in asked if account.settled < tickets]
-        going = [account for account, tickets in asked if account.settled >= tickets]
+        waiting = [account for account, queued in asked if account.settled < queued]
+        going = [account for account, queued in asked if account.settled >= queued]
         if not waiting:
             self.when_decided(going, then)
             return
         for account in waiting:
             account.is_leaving = True
-            self._mail.tell(Withdrawn(account.number, 0))
+            self._outbox.tell(Withdrawn(account.number, 0))
         self._questions.ask(partial(self.when_decided, going, then))
 
     def _go_on(self, stream: Stream, account: StreamAccount, now: int) -> None:
-        """What is behind goes by what was lent, if anything is, once all tickets have gone; else it gets tickets.
+        """What is behind goes by what was lent, if anything is, once all that is queued has gone; else it is queued.
 
-        With tickets alone a stream that once had to wait, as all do at first, would stay in that under full load.
+        By the queue alone a stream that once had to wait, as all do at first, would stay in that under full load.
         """
         try:
             self._pass_behind(stream, account, now)
@@ -284,19 +290,19 @@ class EntryQueue:
             self.send_due(account)
 
     def _pass_behind(self, stream: Stream, account: StreamAccount, now: int) -> None:
-        while account.behind and not account.outstanding and not account.by_ticket:
+        while account.behind and not account.outstanding and not account.by_queue:
             entry = account.behind[0]
             if now - entry.since > LONGEST_NS or not account.take(entry.charged, entry.size):
                 break
             account.behind.popleft()
             account.count(1, entry.messages, entry.size, (entry.messages, entry.size))
-            self._mail.count(account, is_consumer=stream.permits is not None)
+            self._outbox.count(account, is_consumer=stream.permits is not None)
             _settle_first(stream, account, "")
 
     def _send(self, account: StreamAccount, entry: Entry) -> None:
-        account.tickets += 1
-        must_wait = account.by_ticket and not account.answering.may_refuse(entry)
-        self._mail.tell(QueuedEntry(account.number, entry.messages, entry.size, entry.since, must_wait))
+        account.queued += 1
+        must_wait = account.by_queue and not account.answering.may_refuse(entry)
+        self._outbox.tell(QueuedEntry(account.number, entry.messages, entry.size, entry.since, must_wait))
 
 
 def _settle_first(stream: Stream, account: StreamAccount, refusal: str) -> None:
@@ -320,7 +326,7 @@ class QuotaClient(RateLimiter):
     Its streams have no limiters here; so nothing is ever refused here, and `count_rejected` is not for it.
 
     Args:
-        alert: Told that there is something to tell the judge.
+        alert: Told that there is something to tell the quota server.
         tells_all: What consumers pass is told soon even where their permits are not metered, and what of it they want
             again.
     """
@@ -328,24 +334,24 @@ class QuotaClient(RateLimiter):
     def __init__(self, alert: Alert, *, tells_all: bool = False) -> None:
         self._alert = alert
         self._tells_all = tells_all
-        self._mail = Outbox(alert, tells_all=tells_all)
+        self._outbox = Outbox(alert, tells_all=tells_all)
         self._accounts: dict[Stream, StreamAccount] = {}
         self._streams: dict[int, Stream] = {}
-        self._purses = WorkerLeases(self._mail.tell, self._mail.give_back)
-        self._questions = Questions(self._mail.tell)
-        self._tickets = EntryQueue(self._mail, self._questions)
+        self._leases = WorkerLeases(self._outbox.tell, self._outbox.give_back)
+        self._questions = Questions(self._outbox.tell)
+        self._entries = EntryQueue(self._outbox, self._questions)
         self._last = 0
 
     # ---- what sessions say
 
     def open(self, stream: Stream, topic: str, whose: tuple[int, str, str, str, bool]) -> None:
-        """A stream begins; each of its entries is the judge's until that says what applies."""
+        """A stream begins; each of its entries is the quota server's until that says what applies."""
         self._last += 1
         self._accounts[stream] = StreamAccount(self._last)
         self._streams[self._last] = stream
         name = stream.name
         names = name.producer_name, name.subscription, name.consumer_name
-        self._mail.tell(Opened(self._last, name.direction, topic, name.stream_id, *names, whose))
+        self._outbox.tell(Opened(self._last, name.direction, topic, name.stream_id, *names, whose))
 
     def meter(self, stream: Stream, grant: Callable[[int], None]) -> None:
         """A stream that was opened is a consumer's."""
@@ -358,7 +364,7 @@ class QuotaClient(RateLimiter):
     def name(self, stream: Stream, producer_name: str) -> None:
         """The broker named a producer."""
         if stream in self._accounts:
-            self._mail.tell(Named(self._accounts[stream].number, producer_name))
+            self._outbox.tell(Named(self._accounts[stream].number, producer_name))
 
     def close(self, stream: Stream, now: int) -> list[Entry]:
         """A stream is over. Gives back what it held."""
@@ -367,62 +373,62 @@ class QuotaClient(RateLimiter):
         if account is None:
             return dropped
         del self._streams[account.number]
-        self._mail.forget(account)
-        self._purses.use(account, [])
-        self._mail.tell(Closed(account.number))
+        self._outbox.forget(account)
+        self._leases.use(account, [])
+        self._outbox.tell(Closed(account.number))
         return dropped
 
     def is_metered(self, stream: Stream) -> bool:
-        """Whether a consumer's permits are the judge's."""
+        """Whether a consumer's permits are the quota server's."""
         return self._accounts[stream].is_metered
 
     def ask(self, stream: Stream, permits: int, *, is_granted: bool) -> None:
         """A consumer asks for permits, or has been given some as nothing limits it."""
-        self._mail.ask(self._accounts[stream].number, permits, is_granted=is_granted)
+        self._outbox.ask(self._accounts[stream].number, permits, is_granted=is_granted)
 
     def overdraw(self, stream: Stream, permits: int) -> None:
         """For a delivery the broker took so many more permits of a consumer than limits count of it."""
-        self._mail.tell(Overdrawn(self._accounts[stream].number, permits))
+        self._outbox.tell(Overdrawn(self._accounts[stream].number, permits))
 
     def rewound(self, stream: Stream) -> None:
         """A consumer's client had the broker asked to deliver again what it had delivered."""
         account = self._accounts.get(stream)
         if account is not None and self._tells_all:
-            self._mail.rewind(account.number)
+            self._outbox.rewind(account.number)
 
     def forgo(self, stream: Stream) -> None:
         """A consumer wants no more permits, nor those that are on their way."""
         account = self._accounts.get(stream)
         if account is not None:
             account.grant = _nothing_granted
-            self._mail.tell(Forgone(account.number))
+            self._outbox.tell(Forgone(account.number))
 
     def ask_again(self, stream: Stream, messages: int) -> None:
         """Of what was dropped, a consumer's client still counts on so many messages."""
-        self._mail.tell(Withdrawn(self._accounts[stream].number, messages))
+        self._outbox.tell(Withdrawn(self._accounts[stream].number, messages))
 
     def when_decided(self, streams: Iterable[Stream], then: Callable[[], None]) -> None:
         """Call `then` when what is held of these streams is held by a limit, and not only on its way to be judged."""
         accounts = [self._accounts.get(stream) for stream in streams]
-        self._tickets.when_decided([account for account in accounts if account is not None], then)
+        self._entries.when_decided([account for account in accounts if account is not None], then)
 
     # ---- the passage
 
     def admit(self, stream: Stream, messages: int, size: int, now: int) -> bool:  # noqa: ARG002 - as a Passage
         """Take a chunk's worth of what was lent, if all of it fits and nothing is held; else nothing."""
         account = self._accounts[stream]
-        return not stream.held and not account.by_ticket and account.take(messages, size)
+        return not stream.held and not account.by_queue and account.take(messages, size)
 
     def withdraw(self, stream: Stream, messages: int, size: int) -> None:
         """Undo an `admit` of the same instant."""
-        for purse in self._accounts[stream].purses:
-            purse.refund(messages, size)
+        for lease in self._accounts[stream].leases:
+            lease.refund(messages, size)
 
     def count_admitted(self, stream: Stream, counts: tuple[int, int, int], largest: tuple[int, int]) -> None:
         """Note what was admitted."""
         account = self._accounts[stream]
         account.count(counts[0], counts[1], counts[2], largest)
-        self._mail.count(account, is_consumer=stream.permits is not None)
+        self._outbox.count(account, is_consumer=stream.permits is not None)
 
     def pass_entry(self, stream: Stream, messages: int, size: int, now: int) -> bool:
         """Take what one entry needs of what was lent, and count it; or do nothing."""
@@ -437,14 +443,14 @@ class QuotaClient(RateLimiter):
     def count_dropped(self, stream: Stream, messages: int, size: int) -> None:
         """What arrived of a stream that ended before it could be held."""
         account = self._accounts.get(stream)
-        self._mail.tell(Discarded(0 if account is None else account.number, 1, messages, size))
+        self._outbox.tell(Discarded(0 if account is None else account.number, 1, messages, size))
 
     def hold(self, stream: Stream, entry: Entry, now: int) -> None:  # noqa: ARG002 - as a Passage
-        """Keep `entry` until the judge releases it, or until what is before it has gone."""
+        """Keep `entry` until the quota server releases it, or until what is before it has gone."""
         stream.held.append(entry)
         if entry.is_free:
             return
-        self._tickets.hold(self._accounts[stream], entry)
+        self._entries.hold(self._accounts[stream], entry)
 
     def drop_held(self, stream: Stream, now: int) -> list[Entry]:  # noqa: ARG002 - as a Passage
         """Forget what is held of a stream, and give it back."""
@@ -452,60 +458,60 @@ class QuotaClient(RateLimiter):
         stream.held.clear()
         account = self._accounts.get(stream)
         if account is not None:
-            self._tickets.drop(account)
+            self._entries.drop(account)
         return dropped
 
-    # ---- what the judge says
+    # ---- what the quota server says
 
     def obey(self, verdict: Verdict, now: int) -> None:  # noqa: C901 - one line for each
-        """Do what one letter says; of a stream that is over, nothing."""
+        """Do what one message says; of a stream that is over, nothing."""
         match verdict:
-            case Released(number, tickets):
-                self._judged(number, tickets, "", now)
-            case Rejected(number, tickets, reason):
-                self._judged(number, tickets, reason, now)
+            case Released(number, queued):
+                self._settle(number, queued, "", now)
+            case Rejected(number, queued, reason):
+                self._settle(number, queued, reason, now)
             case Lent(number, messages, size):
-                self._purses.lent(number, messages, size)
+                self._leases.lent(number, messages, size)
                 self._alert.sometime()
             case Batch(number):
-                self._mail.tell(Confirmed(number))
+                self._outbox.tell(Confirmed(number))
             case Answer(number):
                 self._questions.answered(number)
             case Granted(number, permits):
                 if number in self._streams:
                     self._accounts[self._streams[number]].grant(permits)
             case Recalled(number):
-                self._purses.recalled(number)
-            case Wired(number, limiters, by_ticket, is_metered, is_rejected):
+                self._leases.recalled(number)
+            case Wired(number, limiters, by_queue, is_metered, is_rejected):
                 if number in self._streams:
                     account = self._accounts[self._streams[number]]
-                    account.by_ticket, account.is_metered, account.is_rejected = by_ticket, is_metered, is_rejected
-                    self._mail.settle(account)
-                    self._purses.use(account, limiters)
+                    account.by_queue, account.is_metered, account.is_rejected = by_queue, is_metered, is_rejected
+                    self._outbox.settle(account)
+                    self._leases.use(account, limiters)
                     if is_rejected:
-                        self._tickets.send_due(account)
+                        self._entries.send_due(account)
 
-    def _judged(self, number: int, tickets: int, refusal: str, now: int) -> None:
+    def _settle(self, number: int, queued: int, refusal: str, now: int) -> None:
         stream = self._streams.get(number)
         if stream is not None:
-            self._tickets.judged(stream, self._accounts[stream], tickets, refusal, now)
+            self._entries.settle(stream, self._accounts[stream], queued, refusal, now)
 
-    # ---- what the judge is told
+    # ---- what the quota server is told
 
     @property
     def is_at_rest(self) -> bool:
         """Whether there is nothing that `report` would tell."""
-        return not self._mail.has_counts and self._purses.are_closed
+        return not self._outbox.has_counts and self._leases.are_closed
 
     def take(self) -> list[Message]:
         """What is to be told soon."""
-        return self._mail.take()
+        return self._outbox.take()
 
     def report(self) -> list[Message]:
         """All that there is to tell: also what only counts. Loans that were not used meanwhile are given back."""
-        self._mail.settle_all()
-        self._purses.report()
-        return self._mail.take()
+        self._outbox.settle_all()
+        self._leases.report()
+        return self._outbox.take()
 
 
 def _nothing_granted(_permits: int) -> None:
@@ -513,63 +519,63 @@ def _nothing_granted(_permits: int) -> None:
 
 
 class WorkerPermits(Permits):
-    """A consumer's permits, which the judge meters.
+    """The worker's side of a consumer's permits, which the quota server meters.
 
     Args:
         stream: The consumer.
-        deputy: Who passes on what it asks.
+        quota_client: Who passes on what it asks.
     """
 
-    def __init__(self, stream: Stream, deputy: QuotaClient) -> None:
+    def __init__(self, stream: Stream, quota_client: QuotaClient) -> None:
         super().__init__(stream.usage, _no_permits_granted, _nothing)
         self._stream = stream
-        self._deputy = deputy
+        self._quota_client = quota_client
 
     @property
     def is_metered(self) -> bool:
-        """Whether FLOW must be held back; until the judge has said so, it is."""
-        return self._deputy.is_metered(self._stream)
+        """Whether FLOW must be held back; until the quota server has said so, it is."""
+        return self._quota_client.is_metered(self._stream)
 
-    def may_pass(self, permits: int) -> bool:  # noqa: ARG002 - as Permits; how much room there is, the judge knows
+    def may_pass(self, permits: int) -> bool:  # noqa: ARG002 - as Permits; how much room there is, the quota server knows
         """Whether a FLOW may pass as it came."""
         return not self.is_metered
 
     def ask(self, permits: int, *, as_it_came: bool = False) -> bool:
         """The client asks for more. Whether its FLOW is to go on as it is."""
         is_granted = as_it_came and self.may_pass(permits)
-        self._deputy.ask(self._stream, permits, is_granted=is_granted)
+        self._quota_client.ask(self._stream, permits, is_granted=is_granted)
         return is_granted
 
     def arrived(self, entries: int, messages: int, size: int) -> None:
-        """Told with its ticket."""
+        """Told with its queued entry."""
 
     def crossed(self, entries: int, messages: int, size: int) -> None:
         """Told with what passed."""
 
     def passed(self, messages: int, size: int) -> None:
-        """The judge knows."""
+        """The quota server knows."""
 
     def dropped(self, entries: int, messages: int, size: int, *, ask_again: bool) -> None:  # noqa: ARG002 - as Permits
-        """The judge knows that they were; of what the client still counts on, it is told."""
+        """The quota server knows that they were; of what the client still counts on, it is told."""
         if ask_again and messages:
-            self._deputy.ask_again(self._stream, messages)
+            self._quota_client.ask_again(self._stream, messages)
 
     def overdraw(self, permits: int) -> None:
         """The broker took more than limits count."""
-        self._deputy.overdraw(self._stream, permits)
+        self._quota_client.overdraw(self._stream, permits)
 
     def rewound(self) -> None:
         """The broker was asked to deliver again what it had delivered."""
-        self._deputy.rewound(self._stream)
+        self._quota_client.rewound(self._stream)
 
     def forgo(self) -> None:
         """The consumer is about to end."""
-        self._deputy.forgo(self._stream)
+        self._quota_client.forgo(self._stream)
 
 
 def _nothing() -> None:
-    """What a worker does is told by its deputy."""
+    """What a worker does is told by its quota client."""
 
 
 def _no_permits_granted(permits: int) -> None:
-    """Permits are granted by the judge."""
+    """Permits are granted by the quota server."""

@@ -1,11 +1,15 @@
-"""The limits of one worker's streams, where all workers' limits are: its streams are mirrored here.
+"""The quota server of one worker decides about all that the worker's leases do not cover.
 
-A worker lets pass by itself what it was lent tokens for (`lease_issuer.py`). All else is a ticket: the same gate that would
-hold the entry, if there were but one process, holds an entry without bytes in its place, and says whose turn it is;
-so everything that is true of the gate is true over all workers.
+A worker passes by itself what it was lent tokens for (`lease_issuer.py`). Each other entry is queued here: the
+scheduler that would hold the entry in a proxy of one process holds an entry without bytes in its place, and gives
+turns to all.
+So everything that is true of the scheduler is true over all workers. Each stream of the worker has a `RemoteStream`.
 
-    ticket ──▶ mirror ──gate──▶ released: lent, until the worker confirms that the entry has gone on (`Departures`)
-                  └──over a limit that refuses──▶ rejected, as soon as nothing is lent in its way (`DeferredRejections`)
+    QueuedEntry ──▶ scheduler ──▶ Released: lent, until the worker confirms that the entry has gone on (`Departures`)
+                        └──over a limit that refuses──▶ Rejected, once nothing is lent in its way (`DeferredRejections`)
+
+`hear` does what the worker's messages say. Only an `Opened` is the caller's: the connection of a new stream is known to
+the process, not to this package.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -47,14 +51,14 @@ from limiter.workers.messages import (
 
 
 class RemoteStream:
-    """One stream of the worker.
+    """Represents one stream of the worker where the limits are.
 
     Args:
         number: The worker's for it.
         stream: What stands for it.
 
     Attributes:
-        tickets: Entries that waited so far.
+        queued: Entries that waited so far.
         settled: How many of them, from the first, were released, refused or withdrawn.
         behind: Entries, messages and bytes behind these of which it was told so far, and which have not come up since.
         limiters: Those that the worker knows it to be within.
@@ -64,12 +68,12 @@ class RemoteStream:
             refused.
     """
 
-    __slots__ = ("behind", "is_followed", "limiters", "number", "rejected_from", "settled", "stream", "tickets")
+    __slots__ = ("behind", "is_followed", "limiters", "number", "queued", "rejected_from", "settled", "stream")
 
     def __init__(self, number: int, stream: Stream) -> None:
         self.number = number
         self.stream = stream
-        self.tickets = 0
+        self.queued = 0
         self.settled = 0
         self.limiters: tuple[Limiter, ...] = ()
         self.rejected_from: int | None = None
@@ -77,7 +81,7 @@ class RemoteStream:
         self.behind: Passed = (0, 0, 0)
 
     def hold_behind(self, behind: Passed) -> None:
-        """So many entries, messages and bytes are held besides of which there are no tickets yet; all were offered."""
+        """So many entries, messages and bytes are held besides that are not queued yet; all were offered."""
         self._offer_behind(behind[0] - self.behind[0], behind[1] - self.behind[1], behind[2] - self.behind[2])
 
     def comes_up(self, entries: int, messages: int, size: int) -> None:
@@ -103,14 +107,16 @@ class RemoteStream:
     def wiring(self, numbers: Mapping[Limiter, int]) -> Wired:
         """What the worker is to know of its limits, which it knows by these numbers."""
         stream, is_rejected = self.stream, self.rejected_from is not None
-        by_ticket = is_rejected or (stream.observed is not None and bool(stream.observed.chain))
+        by_queue = is_rejected or (stream.observed is not None and bool(stream.observed.chain))
         is_metered = stream.permits is not None and stream.permits.is_metered
         limiters = [numbers[limiter] for limiter in self.limiters]
-        return Wired(self.number, limiters, by_ticket, is_metered, is_rejected)
+        return Wired(self.number, limiters, by_queue, is_metered, is_rejected)
 
 
 class VerdictQueue:
-    """Collects it.
+    """Collects what the worker is to be told, until somebody takes it.
+
+    Decisions about one stream keep their order. Several of one kind about one stream are told once.
 
     Args:
         numbers: Of limiters, as the worker knows them.
@@ -122,45 +128,45 @@ class VerdictQueue:
         self._woken = woken
         self._earlier: list[Message] = []
         self._wired: dict[RemoteStream, None] = {}
-        self._letters: list[Message] = []
+        self._messages: list[Message] = []
         self._released: dict[RemoteStream, None] = {}
         self._granted: dict[int, int] = {}
         self._answers: list[Message] = []
 
-    def say(self, letter: Message) -> None:
+    def say(self, message: Message) -> None:
         """Tell this."""
-        self._letters.append(letter)
+        self._messages.append(message)
         self._woken()
 
-    def wired(self, mirror: RemoteStream) -> None:
+    def wired(self, remote: RemoteStream) -> None:
         """A stream's limits are to be told, behind all that was decided by others before."""
-        if self._released or self._letters:
+        if self._released or self._messages:
             self._earlier += self._decided()
-        self._wired[mirror] = None
+        self._wired[remote] = None
         self._woken()
 
-    def released(self, mirror: RemoteStream) -> None:
-        """The next of a stream's tickets may go."""
-        mirror.settled += 1
-        self._released[mirror] = None
+    def released(self, remote: RemoteStream) -> None:
+        """The next of a stream's queued entries may go."""
+        remote.settled += 1
+        self._released[remote] = None
         self._woken()
 
-    def rejected(self, mirror: RemoteStream, reason: str) -> None:
-        """The next of a stream's tickets is refused."""
-        self.settle(mirror)
-        mirror.settled += 1
-        last = self._letters[-1] if self._letters else None
-        if isinstance(last, Rejected) and last.stream == mirror.number and last.reason == reason:
-            last.tickets = mirror.settled
+    def rejected(self, remote: RemoteStream, reason: str) -> None:
+        """The next of a stream's queued entries is refused."""
+        self.settle(remote)
+        remote.settled += 1
+        last = self._messages[-1] if self._messages else None
+        if isinstance(last, Rejected) and last.stream == remote.number and last.reason == reason:
+            last.queued = remote.settled
         else:
-            self._letters.append(Rejected(mirror.number, mirror.settled, reason))
+            self._messages.append(Rejected(remote.number, remote.settled, reason))
         self._woken()
 
-    def settle(self, mirror: RemoteStream) -> None:
+    def settle(self, remote: RemoteStream) -> None:
         """What may go so far of a stream is told before what comes behind it."""
-        if mirror in self._released:
-            del self._released[mirror]
-            self._letters.append(Released(mirror.number, mirror.settled))
+        if remote in self._released:
+            del self._released[remote]
+            self._messages.append(Released(remote.number, remote.settled))
 
     def granted(self, number: int, permits: int) -> None:
         """A consumer's permits go on."""
@@ -172,45 +178,53 @@ class VerdictQueue:
         self._answers.append(Answer(question))
         self._woken()
 
-    def forget(self, mirror: RemoteStream) -> None:
+    def forget(self, remote: RemoteStream) -> None:
         """A stream is over."""
-        self._wired.pop(mirror, None)
-        self._released.pop(mirror, None)
-        self._granted.pop(mirror.number, None)
+        self._wired.pop(remote, None)
+        self._released.pop(remote, None)
+        self._granted.pop(remote.number, None)
 
     def take(self, batch: Message | None) -> list[Message]:
         """What is to be told; `batch` is about what of it may go."""
-        letters, self._earlier = self._earlier, []
-        letters += self._decided()
-        letters += [Granted(number, permits) for number, permits in self._granted.items()]
+        messages, self._earlier = self._earlier, []
+        messages += self._decided()
+        messages += [Granted(number, permits) for number, permits in self._granted.items()]
         self._granted.clear()
         if batch is not None:
-            letters.append(batch)
-        letters += self._answers
+            messages.append(batch)
+        messages += self._answers
         self._answers.clear()
-        return letters
+        return messages
 
     def _decided(self) -> list[Message]:
-        letters: list[Message] = [mirror.wiring(self._numbers) for mirror in self._wired]
+        messages: list[Message] = [remote.wiring(self._numbers) for remote in self._wired]
         self._wired.clear()
-        letters += self._letters
-        self._letters.clear()
-        letters += [Released(mirror.number, mirror.settled) for mirror in self._released]
+        messages += self._messages
+        self._messages.clear()
+        messages += [Released(remote.number, remote.settled) for remote in self._released]
         self._released.clear()
-        return letters
+        return messages
 
 
 Decide = Callable[[Entry, int], None]
-"""Judges an entry, at a moment."""
+"""Decides about an entry, at a moment."""
 
 
 class DeferredRejections:
-    """One for all judges.
+    """Defers what nobody can decide yet because tokens are lent; one object for the quota servers of all workers.
+
+    A limit in mode `reject` refuses what is over it at once. One process would refuse, hold or pass the entry. While a
+    limiter in its way has lent tokens, nobody knows which: the worker that has them may use them or give them back. So
+    the case is adjourned: what was lent is recalled, and the entry waits at the scheduler as any held one. Entries that
+    still wait when nothing is lent any more are judged as if they came now.
+
+        entry ──lent in its way──▶ adjourned, waits at the scheduler ──all given back──▶ passed, refused or held
+                                          └──tokens come first──▶ passed
 
     Args:
         gate: Where all streams wait.
-        recall: Has all workers give back what they were lent of a limit (`recall` of each one's judge). The gate does
-            so wherever somebody begins to wait: nobody is to overtake him.
+        recall: Has all workers give back what they were lent of a limit (`QuotaServer.recall` of each).
+            The scheduler does so wherever somebody begins to wait: nobody is to overtake him.
     """
 
     def __init__(self, gate: Scheduler, recall: Callable[[Limiter], None]) -> None:
@@ -310,17 +324,17 @@ class QuotaServer:
         registry: All limits.
         gate: Where all streams wait.
         woken: Called when there is something to tell the worker; the caller then takes it in its own time.
-        court: What it has in common with those of other workers.
+        deferred: What it has in common with those of other workers.
     """
 
     def __init__(
-        self, registry: Registry, gate: Scheduler, woken: Callable[[], None], court: DeferredRejections
+        self, registry: Registry, gate: Scheduler, woken: Callable[[], None], deferred: DeferredRejections
     ) -> None:
         self.lending = LeaseIssuer()
         self._registry = registry
         self._gate = gate
-        self._court = court
-        self._mirrors: dict[int, RemoteStream] = {}
+        self._deferred = deferred
+        self._remote_streams: dict[int, RemoteStream] = {}
         self._by_stream: dict[Stream, RemoteStream] = {}
         self._numbers: dict[Limiter, int] = {}
         self._limiters: dict[int, Limiter] = {}
@@ -332,7 +346,7 @@ class QuotaServer:
     @property
     def is_at_rest(self) -> bool:
         """Whether nothing of the worker is open, lent, or released and not confirmed."""
-        return not (self._mirrors or self.lending.loans or self._departures.is_any)
+        return not (self._remote_streams or self.lending.loans or self._departures.is_any)
 
     @property
     def awaits_confirmation(self) -> bool:
@@ -340,16 +354,16 @@ class QuotaServer:
         return self._departures.is_any
 
     def stream(self, number: int) -> Stream | None:
-        """The mirror of one of the worker's streams."""
-        mirror = self._mirrors.get(number)
-        return None if mirror is None else mirror.stream
+        """The RemoteStream of one of the worker's streams."""
+        remote = self._remote_streams.get(number)
+        return None if remote is None else remote.stream
 
     def open(self, number: int, stream: Stream, topic: Topic, client: Client, now: int) -> None:
         """A stream begins; `stream` stands for it here from now on."""
-        mirror = RemoteStream(number, stream)
+        remote = RemoteStream(number, stream)
         stream.release = self._release
         stream.is_accepted = True
-        self._mirrors[number] = self._by_stream[stream] = mirror
+        self._remote_streams[number] = self._by_stream[stream] = remote
         self._registry.open(stream, topic, now, client)
         if stream.name.direction == "dispatch":
             self._registry.meter(stream, partial(self._verdicts.granted, number))
@@ -357,52 +371,52 @@ class QuotaServer:
 
     def close(self, number: int, now: int) -> None:
         """A stream is over."""
-        mirror = self._mirrors.pop(number, None)
-        if mirror is None:
+        remote = self._remote_streams.pop(number, None)
+        if remote is None:
             return
-        self._drop_behind(mirror)
-        del self._by_stream[mirror.stream]
-        self._verdicts.forget(mirror)
-        self._court.close(mirror.stream)
-        self._use(mirror, ())
-        self._registry.close(mirror.stream, now)
+        self._drop_behind(remote)
+        del self._by_stream[remote.stream]
+        self._verdicts.forget(remote)
+        self._deferred.close(remote.stream)
+        self._use(remote, ())
+        self._registry.close(remote.stream, now)
 
     def offered(self, number: int, messages: int, size: int, when: tuple[int, int], *, must_wait: bool = False) -> None:
         """An entry waits for its turn, which may have come; since when, and now. Perhaps nothing may refuse it."""
-        mirror = self._mirrors.get(number)
-        if mirror is None:
+        remote = self._remote_streams.get(number)
+        if remote is None:
             return
-        stream, gate, (since, now) = mirror.stream, self._gate, when
-        mirror.tickets += 1
+        stream, gate, (since, now) = remote.stream, self._gate, when
+        remote.queued += 1
         gate.count_offered(stream, 1, messages, size)
-        mirror.comes_up(1, messages, size)
+        remote.comes_up(1, messages, size)
         if now - since < NO_DELAY_NS and gate.pass_entry(stream, messages, size, now):
-            self._let_go(mirror, stream.charged(1, messages), size)
+            self._let_go(remote, stream.charged(1, messages), size)
         else:
             entry = Entry(b"", messages, size, 0, since, charged=stream.charged(1, messages), must_wait=must_wait)
-            self._refuse_or_hold(mirror, entry, now)
+            self._refuse_or_hold(remote, entry, now)
         if stream.held:
             self._recall_for(stream, now)
-        elif mirror.rejected_from is None:
+        elif remote.rejected_from is None:
             self._lend(stream.chain, now)
 
     def behind(self, number: int, counts: Passed) -> None:
         """So many entries, messages and bytes are held of a stream besides."""
-        mirror = self._mirrors.get(number)
-        if mirror is not None:
-            mirror.hold_behind(counts)
-            self._gate.note(mirror.stream)
+        remote = self._remote_streams.get(number)
+        if remote is not None:
+            remote.hold_behind(counts)
+            self._gate.note(remote.stream)
 
     def withdrawn(self, number: int, asked: int, now: int) -> None:
         """What waits of a stream is dropped; the client of a consumer still counts on `asked` messages of it."""
-        mirror = self._mirrors.get(number)
-        if mirror is None:
+        remote = self._remote_streams.get(number)
+        if remote is None:
             return
-        dropped = self._gate.drop_held(mirror.stream, now)
-        self._court.close(mirror.stream)
-        self._verdicts.settle(mirror)
-        mirror.settled, mirror.is_followed = mirror.tickets, False
-        permits = mirror.stream.permits
+        dropped = self._gate.drop_held(remote.stream, now)
+        self._deferred.close(remote.stream)
+        self._verdicts.settle(remote)
+        remote.settled, remote.is_followed = remote.queued, False
+        permits = remote.stream.permits
         if permits is not None:
             messages, size = (sum(entry.messages for entry in dropped), sum(entry.size for entry in dropped))
             permits.dropped(len(dropped), messages, size, ask_again=False)
@@ -410,17 +424,17 @@ class QuotaServer:
 
     def passed(self, number: int, counts: Passed, largest: Amount, limiters: list[int]) -> None:
         """So many entries, messages and bytes passed by what was lent of these limits."""
-        mirror = self._mirrors.get(number)
-        if mirror is None:
+        remote = self._remote_streams.get(number)
+        if remote is None:
             return
-        stream, mirror.is_followed = mirror.stream, False
+        stream, remote.is_followed = remote.stream, False
         charged = tuple([self._limiters[limiter] for limiter in limiters if limiter in self._limiters])
         if charged == stream.chain:
             self._gate.count_admitted(stream, counts, largest)
         else:
             self._gate.count_charged(stream, charged, counts, largest)
         entries, messages, size = counts
-        mirror.comes_up(entries, messages, size)
+        remote.comes_up(entries, messages, size)
         for limiter in charged:
             self.lending.counted(limiter, stream.charged(entries, messages), size)
         if stream.permits is not None:
@@ -428,63 +442,63 @@ class QuotaServer:
 
     def named(self, number: int, producer_name: str, now: int) -> None:
         """The broker named a producer."""
-        mirror = self._mirrors.get(number)
-        if mirror is not None:
-            self._registry.name(mirror.stream, producer_name, now)
+        remote = self._remote_streams.get(number)
+        if remote is not None:
+            self._registry.name(remote.stream, producer_name, now)
 
     def discarded(self, number: int, counts: tuple[int, int, int]) -> None:
-        """Entries, messages and bytes came, and were dropped before they had tickets."""
-        mirror = self._mirrors.get(number)
-        if mirror is not None:
-            stream, (_, messages, size) = mirror.stream, counts
+        """Entries, messages and bytes came, and were dropped before they were queued."""
+        remote = self._remote_streams.get(number)
+        if remote is not None:
+            stream, (_, messages, size) = remote.stream, counts
             self._gate.count_offered(stream, *counts)
-            mirror.comes_up(*counts)
+            remote.comes_up(*counts)
             if stream.permits is not None:
                 stream.permits.dropped(*counts, ask_again=False)
             self._gate.count_dropped(stream, messages, size)
 
     def asked(self, number: int, permits: int, *, is_granted: bool) -> None:
         """A consumer asks for permits, or has been given them."""
-        mirror = self._mirrors.get(number)
-        if mirror is None or mirror.stream.permits is None:
+        remote = self._remote_streams.get(number)
+        if remote is None or remote.stream.permits is None:
             return
         if is_granted:
-            mirror.stream.permits.pass_through(permits)
+            remote.stream.permits.pass_through(permits)
         else:
-            mirror.stream.permits.ask(permits)
+            remote.stream.permits.ask(permits)
 
     def overdrawn(self, number: int, permits: int) -> None:
         """The broker took more of a consumer's permits than limits count."""
-        mirror = self._mirrors.get(number)
-        if mirror is not None and mirror.stream.permits is not None:
-            mirror.stream.permits.overdraw(permits)
+        remote = self._remote_streams.get(number)
+        if remote is not None and remote.stream.permits is not None:
+            remote.stream.permits.overdraw(permits)
 
     def rewound(self, number: int) -> None:
         """The broker is to deliver to a consumer again what it had delivered."""
-        mirror = self._mirrors.get(number)
-        if mirror is not None and mirror.stream.permits is not None:
-            mirror.stream.permits.rewound()
+        remote = self._remote_streams.get(number)
+        if remote is not None and remote.stream.permits is not None:
+            remote.stream.permits.rewound()
 
     def forgone(self, number: int) -> None:
         """A consumer wants no more."""
-        mirror = self._mirrors.get(number)
-        if mirror is not None and mirror.stream.permits is not None:
-            mirror.stream.permits.forgo()
+        remote = self._remote_streams.get(number)
+        if remote is not None and remote.stream.permits is not None:
+            remote.stream.permits.forgo()
 
-    def spent(self, letter: Spent, now: int) -> None:
+    def spent(self, message: Spent, now: int) -> None:
         """What became of a loan."""
-        limiter = self._limiters.get(letter.limiter)
+        limiter = self._limiters.get(message.limiter)
         if limiter is None:
             return
-        used, unused = ((letter.messages, letter.size), (letter.unused_messages, letter.unused_size))
-        self.lending.spent(limiter, used, unused, now, is_answer=letter.is_answer)
-        if not letter.wants_more:
+        used, unused = ((message.messages, message.size), (message.unused_messages, message.unused_size))
+        self.lending.spent(limiter, used, unused, now, is_answer=message.is_answer)
+        if not message.wants_more:
             self.lending.all_is_counted(limiter)
         self._forget_unused(limiter)
-        self._court.returned(limiter, now)
+        self._deferred.returned(limiter, now)
         if limiter.waiters and any(unused):
             self._gate.serve(limiter, now)
-        elif letter.wants_more:
+        elif message.wants_more:
             self._lend((limiter,), now)
 
     def confirmed(self, batch: int, now: int) -> None:
@@ -492,24 +506,24 @@ class QuotaServer:
         self._departures.confirmed(batch, now)
 
     def asked_about(self, question: int) -> None:
-        """The worker wants to know when it has been told of all tickets that may go at once."""
+        """The worker wants to know when it has been told of all queued entries that may go at once."""
         self._verdicts.answered(question)
 
     def wired(self, stream: Stream, now: int) -> None:
         """A stream may be within other limits now; nothing, if it is another worker's. What it holds waits there."""
-        mirror = self._by_stream.get(stream)
-        if mirror is not None:
-            self._verdicts.wired(mirror)
-            self._court.close(stream)
-            self._use(mirror, stream.chain)
-            mirror.heed_modes(now)
+        remote = self._by_stream.get(stream)
+        if remote is not None:
+            self._verdicts.wired(remote)
+            self._deferred.close(stream)
+            self._use(remote, stream.chain)
+            remote.heed_modes(now)
 
     def tuned(self, limiter: Limiter, now: int) -> None:
         """A limit has another value, and perhaps begins or ends to refuse."""
         self.recall(limiter)
         for stream in limiter.streams:
-            mirror = self._by_stream.get(stream)
-            if mirror is not None and stream.is_rejected != (mirror.rejected_from is not None):
+            remote = self._by_stream.get(stream)
+            if remote is not None and stream.is_rejected != (remote.rejected_from is not None):
                 self.wired(stream, now)
 
     def recall(self, limiter: Limiter) -> None:
@@ -526,44 +540,44 @@ class QuotaServer:
         limiters = list(self.lending.loans)
         lost = self.lending.lose(now)
         self._departures.lose(now)
-        mirrors = list(self._mirrors)
-        for number in mirrors:
+        remotes = list(self._remote_streams)
+        for number in remotes:
             self.close(number, now)
         for limiter in limiters:
-            self._court.returned(limiter, now)
+            self._deferred.returned(limiter, now)
         return lost
 
-    def _drop_behind(self, mirror: RemoteStream) -> None:
-        """What was behind the tickets of a worker that is no more."""
-        entries, messages, size = mirror.behind
+    def _drop_behind(self, remote: RemoteStream) -> None:
+        """What was behind the queued entries of a worker that is no more."""
+        entries, messages, size = remote.behind
         if entries:
-            self._gate.count_offered(mirror.stream, entries, messages, size)
-            mirror.comes_up(entries, messages, size)
-            self._gate.count_dropped(mirror.stream, messages, size)
+            self._gate.count_offered(remote.stream, entries, messages, size)
+            remote.comes_up(entries, messages, size)
+            self._gate.count_dropped(remote.stream, messages, size)
 
-    def _refuse_or_hold(self, mirror: RemoteStream, entry: Entry, now: int) -> None:
+    def _refuse_or_hold(self, remote: RemoteStream, entry: Entry, now: int) -> None:
         """An entry may not pass, or has waited already. Refused is what comes while a limit refuses, and no other."""
-        stream, rejected_from = mirror.stream, None if entry.must_wait else mirror.rejected_from
-        if rejected_from is not None and not stream.held and rejected_from <= entry.since and mirror.is_followed:
+        stream, rejected_from = remote.stream, None if entry.must_wait else remote.rejected_from
+        if rejected_from is not None and not stream.held and rejected_from <= entry.since and remote.is_followed:
             limiter, lent = rejecting(stream, now), lent_in_the_way(stream, now)
             if limiter is not None and (not lent or not (limiter.borrowers or limiter.is_open(now))):
                 self._gate.count_rejected(stream, limiter, entry.messages, entry.size)
-                self._verdicts.rejected(mirror, refusal_of(limiter))
+                self._verdicts.rejected(remote, refusal_of(limiter))
                 return
             if lent:
-                self._court.adjourn(stream, partial(self._refuse_or_hold, mirror), lent)
+                self._deferred.adjourn(stream, partial(self._refuse_or_hold, remote), lent)
             else:
-                self._court.close(stream)
+                self._deferred.close(stream)
         self._gate.hold(stream, entry, now)
 
     def _release(self, stream: Stream, entry: Entry) -> None:
         """Called by the gate."""
         self._let_go(self._by_stream[stream], entry.charged, entry.size)
 
-    def _let_go(self, mirror: RemoteStream, messages: int, size: int) -> None:
-        mirror.is_followed = mirror.rejected_from is not None
-        self._verdicts.released(mirror)
-        self._departures.add(mirror.stream.chain, messages, size)
+    def _let_go(self, remote: RemoteStream, messages: int, size: int) -> None:
+        remote.is_followed = remote.rejected_from is not None
+        self._verdicts.released(remote)
+        self._departures.add(remote.stream.chain, messages, size)
 
     def _lend(self, limiters: Iterable[Limiter], now: int) -> None:
         for limiter in limiters:
@@ -577,9 +591,9 @@ class QuotaServer:
         """Where one waits, the gate recalls; what he must still pass may be closed only because of what was lent."""
         for limiter in stream.chain:
             if limiter.borrowers and not limiter.is_open(now):
-                self._court.recall(limiter)
+                self._deferred.recall(limiter)
 
-    def _use(self, mirror: RemoteStream, chain: tuple[Limiter, ...]) -> None:
+    def _use(self, remote: RemoteStream, chain: tuple[Limiter, ...]) -> None:
         """The worker knows those limits by number that its streams are within, or that it has a loan of."""
         for limiter in chain:
             if limiter not in self._numbers:
@@ -587,7 +601,7 @@ class QuotaServer:
                 self._numbers[limiter] = self._last_limiter
                 self._limiters[self._last_limiter] = limiter
             self._used_by[limiter] = self._used_by.get(limiter, 0) + 1
-        before, mirror.limiters = mirror.limiters, chain
+        before, remote.limiters = remote.limiters, chain
         for limiter in before:
             self._used_by[limiter] -= 1
             self._forget_unused(limiter)
@@ -598,36 +612,36 @@ class QuotaServer:
             del self._limiters[self._numbers.pop(limiter)]
 
 
-def hear(judge: QuotaServer, letter: Report, now: int) -> None:  # noqa: C901, PLR0912, PLR0915 - one line for each
-    """Take a letter; what it says of a stream that is over does nothing."""
-    match letter:
+def hear(quota_server: QuotaServer, message: Report, now: int) -> None:  # noqa: C901, PLR0912, PLR0915 - one line for each
+    """Take a message; what it says of a stream that is over does nothing."""
+    match message:
         case QueuedEntry(number, messages, size, since, must_wait):
-            judge.offered(number, messages, size, (min(since, now), now), must_wait=must_wait)
+            quota_server.offered(number, messages, size, (min(since, now), now), must_wait=must_wait)
         case Confirmed(batch):
-            judge.confirmed(batch, now)
+            quota_server.confirmed(batch, now)
         case PassedByLease(number, entries, messages, size, largest_messages, largest_size, limiters):
-            judge.passed(number, (entries, messages, size), (largest_messages, largest_size), limiters)
+            quota_server.passed(number, (entries, messages, size), (largest_messages, largest_size), limiters)
         case Spent():
-            judge.spent(letter, now)
+            quota_server.spent(message, now)
         case Asked(number, permits, is_granted):
-            judge.asked(number, permits, is_granted=is_granted)
+            quota_server.asked(number, permits, is_granted=is_granted)
         case Withdrawn(number, asked):
-            judge.withdrawn(number, asked, now)
+            quota_server.withdrawn(number, asked, now)
         case Named(number, producer_name):
-            judge.named(number, producer_name, now)
+            quota_server.named(number, producer_name, now)
         case Forgone(number):
-            judge.forgone(number)
+            quota_server.forgone(number)
         case Overdrawn(number, permits):
-            judge.overdrawn(number, permits)
+            quota_server.overdrawn(number, permits)
         case Rewound(number):
-            judge.rewound(number)
+            quota_server.rewound(number)
         case Discarded(number, entries, messages, size):
-            judge.discarded(number, (entries, messages, size))
+            quota_server.discarded(number, (entries, messages, size))
         case Behind(number, entries, messages, size):
-            judge.behind(number, (entries, messages, size))
+            quota_server.behind(number, (entries, messages, size))
         case Question(number):
-            judge.asked_about(number)
+            quota_server.asked_about(number)
         case Closed(number):
-            judge.close(number, now)
+            quota_server.close(number, now)
         case Opened():
             raise ValueError("who opens a stream is for the caller to find out")

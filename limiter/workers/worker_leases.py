@@ -11,10 +11,12 @@ from limiter.workers.messages import Message, PassedByLease, Spent
 
 
 class WorkerLease:
-    """Counts down what was lent, and adds up what was used of it.
+    """What a worker may pass of one limit without asking. A lease earns nothing, and is never in debt.
+
+    It counts down what was lent, and adds up what was used of it.
 
     Args:
-        number: The limit's, as its judge says it.
+        number: The limit's, as its quota server says it.
 
     Attributes:
         streams: How many of the worker's streams are within the limit.
@@ -113,7 +115,7 @@ class WorkerLease:
 
 
 WINDOW = 256
-"""EntryQueue of one stream that the judge has at one time: as many as go in some round trips, however much is held."""
+"""Queued entries of one stream at one time: as many as go in some round trips, however much is held."""
 
 
 class _Nobody:
@@ -136,19 +138,19 @@ class StreamAccount:
     """One stream's.
 
     Args:
-        number: The stream's, for the judge.
+        number: The stream's, for the quota server.
 
     Attributes:
-        tickets: Entries of which the judge has been told so far that they wait.
+        queued: Entries of which the quota server has been told so far that they wait.
         settled: How many of them, from the first, have gone, were refused or were dropped.
         behind: Entries that wait and of which it has not been told yet.
-        by_ticket: Whether each entry is the judge's; as long as it is not known what applies, it is.
-        is_metered: Whether permits are the judge's, likewise.
-        purses: What was lent of the stream's limits.
-        is_rejected: Whether some limit refuses what is over it: then each entry gets its ticket at once, or the judge
+        by_queue: Whether each entry is the quota server's; as long as it is not known what applies, it is.
+        is_metered: Whether permits are the quota server's, likewise.
+        leases: What was lent of the stream's limits.
+        is_rejected: Whether some limit refuses what is over it: then each entry is queued at once, or the quota server
             could not tell what came behind others that it holds from what it is to refuse.
         answering: Answers its client.
-        is_leaving: Whether its client has gone, and what waits was withdrawn: nothing of it gets a ticket any more.
+        is_leaving: Whether its client has gone, and what waits was withdrawn: nothing of it is queued any more.
         grant: Passes permits on to the broker.
         entries: So many passed by what was lent, since that was told last; and messages and bytes.
     """
@@ -156,7 +158,7 @@ class StreamAccount:
     __slots__ = (
         "answering",
         "behind",
-        "by_ticket",
+        "by_queue",
         "entries",
         "grant",
         "is_leaving",
@@ -164,22 +166,22 @@ class StreamAccount:
         "is_rejected",
         "largest_messages",
         "largest_size",
+        "leases",
         "messages",
         "number",
-        "purses",
+        "queued",
         "settled",
         "size",
-        "tickets",
     )
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.tickets = 0
+        self.queued = 0
         self.behind: deque[Entry] = deque()
         self.settled = 0
-        self.by_ticket = True
+        self.by_queue = True
         self.is_metered = True
-        self.purses: tuple[WorkerLease, ...] = ()
+        self.leases: tuple[WorkerLease, ...] = ()
         self.is_rejected = False
         self.answering: Answering = NOBODY
         self.is_leaving = False
@@ -192,17 +194,17 @@ class StreamAccount:
 
     @property
     def outstanding(self) -> int:
-        """EntryQueue of which the judge has not said that they may go."""
-        return self.tickets - self.settled
+        """Queued entries of which the quota server has not said that they may go."""
+        return self.queued - self.settled
 
     @property
-    def may_have_ticket(self) -> bool:
+    def may_queue(self) -> bool:
         """Whether the next entry gets one; where it must, what waits is bounded by the room for what is held."""
         return not self.behind and not self.is_leaving and (self.is_rejected or self.outstanding < WINDOW)
 
     @property
-    def tickets_due(self) -> int:
-        """For how many of those behind there are to be tickets now."""
+    def due(self) -> int:
+        """For how many of those behind there are to be queued entries now."""
         if self.is_rejected:
             return 0 if self.is_leaving else len(self.behind)
         if self.outstanding > WINDOW // 2 or (self.outstanding and self.has_credit):
@@ -212,21 +214,21 @@ class StreamAccount:
     @property
     def has_credit(self) -> bool:
         """Whether something is lent of every limit, so that nobody is known to wait there."""
-        return not self.by_ticket and all(purse.is_open for purse in self.purses)
+        return not self.by_queue and all(lease.is_open for lease in self.leases)
 
     def behind_sums(self) -> tuple[int, int, int]:
-        """Entries, messages and bytes that wait without tickets."""
+        """Entries, messages and bytes that wait and are not queued."""
         behind = self.behind
         return len(behind), sum([entry.messages for entry in behind]), sum([entry.size for entry in behind])
 
     def take(self, messages: int, size: int) -> bool:
         """Take so much of what was lent of every limit, if all of it fits; else nothing."""
-        for position, purse in enumerate(self.purses):
-            if not purse.fits(messages, size):
-                for charged in self.purses[:position]:
+        for position, lease in enumerate(self.leases):
+            if not lease.fits(messages, size):
+                for charged in self.leases[:position]:
                     charged.refund(messages, size)
                 return False
-            purse.charge(messages, size)
+            lease.charge(messages, size)
         return True
 
     def count(self, entries: int, messages: int, size: int, largest: tuple[int, int]) -> None:
@@ -239,7 +241,7 @@ class StreamAccount:
 
     def take_passed(self) -> PassedByLease:
         """What that was since the last time."""
-        limiters = [purse.number for purse in self.purses]
+        limiters = [lease.number for lease in self.leases]
         largest = self.largest_messages, self.largest_size
         passed = PassedByLease(self.number, self.entries, self.messages, self.size, *largest, limiters)
         self.entries = self.messages = self.size = self.largest_messages = self.largest_size = 0
@@ -247,10 +249,10 @@ class StreamAccount:
 
 
 class WorkerLeases:
-    """One purse for each limit that some stream is within.
+    """One lease for each limit that some stream is within.
 
     Args:
-        tell: Takes what is to be told the judge.
+        tell: Takes what is to be told the quota server.
         give_back: Takes what ends a loan.
     """
 
@@ -262,46 +264,46 @@ class WorkerLeases:
     @property
     def are_closed(self) -> bool:
         """Whether nothing is lent."""
-        return not any(purse.is_open for purse in self._by_number.values())
+        return not any(lease.is_open for lease in self._by_number.values())
 
     def use(self, account: StreamAccount, numbers: Iterable[int]) -> None:
         """These limits apply to a stream; what no stream is within any more is given back."""
-        purses = tuple([self._of(number) for number in numbers])
-        for purse in purses:
-            purse.streams += 1
-        before, account.purses = account.purses, purses
-        for purse in before:
-            purse.streams -= 1
-            if purse.streams == 0:
-                self._give_back(purse)
-                del self._by_number[purse.number]
+        leases = tuple([self._of(number) for number in numbers])
+        for lease in leases:
+            lease.streams += 1
+        before, account.leases = account.leases, leases
+        for lease in before:
+            lease.streams -= 1
+            if lease.streams == 0:
+                self._give_back(lease)
+                del self._by_number[lease.number]
 
     def lent(self, number: int, messages: int | None, size: int | None) -> None:
         """More is there; of a limit that no stream is within any more, nothing is needed."""
-        purse = self._by_number.get(number)
-        if purse is None:
+        lease = self._by_number.get(number)
+        if lease is None:
             self._end(Spent(number, 0, 0, messages or 0, size or 0))
         else:
-            purse.lend(messages, size)
+            lease.lend(messages, size)
 
     def recalled(self, number: int) -> None:
-        """The judge wants all back; it gets an answer whatever there is."""
+        """The quota server wants all back; it gets an answer whatever there is."""
         self._give_back(self._by_number.get(number) or WorkerLease(number), is_answer=True)
 
     def report(self) -> None:
         """Tell what was used; what was not, since this was asked last, is given back."""
-        for purse in self._by_number.values():
-            if purse.is_open and not purse.is_used:
-                self._give_back(purse)
-            elif purse.is_open:
-                self._tell(Spent(purse.number, *purse.take_used(), 0, 0, wants_more=True))
+        for lease in self._by_number.values():
+            if lease.is_open and not lease.is_used:
+                self._give_back(lease)
+            elif lease.is_open:
+                self._tell(Spent(lease.number, *lease.take_used(), 0, 0, wants_more=True))
 
     def _of(self, number: int) -> WorkerLease:
-        purse = self._by_number.get(number)
-        if purse is None:
-            purse = self._by_number[number] = WorkerLease(number)
-        return purse
+        lease = self._by_number.get(number)
+        if lease is None:
+            lease = self._by_number[number] = WorkerLease(number)
+        return lease
 
-    def _give_back(self, purse: WorkerLease, *, is_answer: bool = False) -> None:
-        used = purse.take_used()
-        self._end(Spent(purse.number, *used, *purse.empty(), is_answer=is_answer))
+    def _give_back(self, lease: WorkerLease, *, is_answer: bool = False) -> None:
+        used = lease.take_used()
+        self._end(Spent(lease.number, *used, *lease.empty(), is_answer=is_answer))

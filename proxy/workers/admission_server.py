@@ -23,7 +23,9 @@ from proxy.workers.channel import Accepted, Admitted, Bounds, Enter, Left, NotAd
 
 
 class AdmissionServer:
-    """Answers one worker, and keeps the places that its clients and streams have; as many as there are of these.
+    """Decides whom one worker lets in. There is one `Admission` for all workers, and it counts as in one process.
+
+    Answers one worker, and keeps the places that its clients and streams have; as many as there are of these.
 
     Args:
         admission: The bounds of all.
@@ -39,30 +41,30 @@ class AdmissionServer:
     def __len__(self) -> int:
         return len(self._places)
 
-    def asked(self, letter: Enter) -> None:
+    def asked(self, message: Enter) -> None:
         """Somebody wants to come in.
 
         Raises:
             ValueError: If the topic is none.
         """
-        topic = parse_topic(letter.topic) if letter.topic else None
+        topic = parse_topic(message.topic) if message.topic else None
         try:
-            places = self._admission.admit(letter.asked, letter.address, letter.source, topic)
+            places = self._admission.admit(message.asked, message.address, message.source, topic)
         except NotAdmittedError as error:
-            self._answer(NotAdmitted(letter.number, error.what, str(error), error.is_passing))
+            self._answer(NotAdmitted(message.number, error.what, str(error), error.is_passing))
             return
         if places:
-            self._places[letter.number] = places
-        self._answer(Admitted(letter.number, bool(places)))
+            self._places[message.number] = places
+        self._answer(Admitted(message.number, bool(places)))
 
-    def accepted(self, letter: Accepted) -> None:
+    def accepted(self, message: Accepted) -> None:
         """The broker has let him in."""
-        for place in self._places.get(letter.number, ()):
+        for place in self._places.get(message.number, ()):
             place.accepted()
 
-    def left(self, letter: Left) -> None:
+    def left(self, message: Left) -> None:
         """He is gone; one who was refused has nothing to give back."""
-        for place in self._places.pop(letter.number, ()):
+        for place in self._places.pop(message.number, ()):
             place.give_back()
 
     def lose(self) -> None:
@@ -75,8 +77,8 @@ class AdmissionServer:
         answers, self._answers = self._answers, []
         return answers
 
-    def _answer(self, letter: Message) -> None:
-        self._answers.append(letter)
+    def _answer(self, message: Message) -> None:
+        self._answers.append(message)
         self._soon()
 
 
@@ -111,15 +113,15 @@ class AdmissionClient:
         self._tell(Enter(self._last, asked, *whose, topic))
         return self._last
 
-    def heard(self, letter: Bounds | Decision) -> None:
+    def heard(self, message: Bounds | Decision) -> None:
         """The supervisor says which bounds are in force, or answers; who has left meanwhile has said so."""
-        if isinstance(letter, Bounds):
-            self._bounds = frozenset(letter.in_force)
+        if isinstance(message, Bounds):
+            self._bounds = frozenset(message.in_force)
             self.of_connections = tuple(what for what in OF_CONNECTIONS if what in self._bounds)
             return
-        then = self._open.pop(letter.number, None)
+        then = self._open.pop(message.number, None)
         if then is not None:
-            then(letter)
+            then(message)
 
     def accepted(self, number: int) -> None:
         """The broker has let in who asked by this number."""
@@ -135,12 +137,12 @@ class _RemoteSlot(Slot):
     """What the supervisor counts, of all bounds together.
 
     Args:
-        far: Who knows the supervisor.
+        admission_client: Who knows the supervisor.
         number: By which it was asked for.
     """
 
-    def __init__(self, far: AdmissionClient, number: int) -> None:
-        self._far = far
+    def __init__(self, admission_client: AdmissionClient, number: int) -> None:
+        self._admission_client = admission_client
         self._number = number
         self._is_accepted = False
 
@@ -148,28 +150,30 @@ class _RemoteSlot(Slot):
         """The broker has let in who has it; that is told once."""
         if not self._is_accepted:
             self._is_accepted = True
-            self._far.accepted(self._number)
+            self._admission_client.accepted(self._number)
 
     def give_back(self) -> None:
         """He is gone."""
-        self._far.leave(self._number)
+        self._admission_client.leave(self._number)
 
 
 class WorkerSessionAdmission(SessionAdmission):
     """Asks for one session, and keeps what it has to give back.
 
     Args:
-        far: Who knows the supervisor.
+        admission_client: Who knows the supervisor.
         connection: Whose session it is.
         rejects: Told of lookups and streams that are refused.
         client: Who is not read while a question is open.
     """
 
-    __slots__ = ("_answer", "_client", "_far", "_open")
+    __slots__ = ("_admission_client", "_answer", "_client", "_open")
 
-    def __init__(self, far: AdmissionClient, connection: Connection, rejects: Rejects, client: PeerTransport) -> None:
+    def __init__(
+        self, admission_client: AdmissionClient, connection: Connection, rejects: Rejects, client: PeerTransport
+    ) -> None:
         super().__init__(connection, rejects)
-        self._far = far
+        self._admission_client = admission_client
         self._client = client
         self._open: dict[int, None] = {}
         self._answer: tuple[tuple[Asked, ...], Decision] | None = None
@@ -188,7 +192,7 @@ class WorkerSessionAdmission(SessionAdmission):
         """The client goes, and whatever waits for an answer with it."""
         super().disconnect()
         for number in self._open:
-            self._far.leave(number)
+            self._admission_client.leave(number)
         self._open.clear()
 
     def _admit(self, asked: Iterable[Asked], topic: TopicName | None = None) -> tuple[Slot, ...]:
@@ -196,18 +200,18 @@ class WorkerSessionAdmission(SessionAdmission):
         if self._answer is not None and self._answer[0] == wanted:
             decision, self._answer = self._answer[1], None
             return self._obey(decision)
-        concerning = self._far.concerning(wanted)
+        concerning = self._admission_client.concerning(wanted)
         if not concerning:
             return ()
         undecided, whose = UndecidedError(), (self._connection.client_address, self._address())
         then = partial(self._decided, wanted, undecided)
-        self._open[self._far.ask(concerning, whose, topic.full if topic is not None else "", then)] = None
+        self._open[self._admission_client.ask(concerning, whose, topic.full if topic is not None else "", then)] = None
         if wanted[0][0] not in OF_CONNECTIONS:  # else it has just connected: see `waits`
             self._pause()
         raise undecided
 
     def _of_connections(self) -> tuple[What, ...]:
-        return self._far.of_connections
+        return self._admission_client.of_connections
 
     def _pause(self) -> None:
         self._client.throttle(Cause.ADMISSION)
@@ -215,7 +219,7 @@ class WorkerSessionAdmission(SessionAdmission):
     def _obey(self, decision: Decision) -> tuple[Slot, ...]:
         if isinstance(decision, NotAdmitted):
             raise NotAdmittedError(What(decision.what), decision.said, is_passing=decision.is_passing)
-        return (_RemoteSlot(self._far, decision.number),) if decision.has_places else ()
+        return (_RemoteSlot(self._admission_client, decision.number),) if decision.has_places else ()
 
     def _decided(self, wanted: tuple[Asked, ...], undecided: UndecidedError, decision: Decision) -> None:
         del self._open[decision.number]
@@ -228,6 +232,6 @@ class WorkerSessionAdmission(SessionAdmission):
     def _went_on(self, decision: Decision) -> None:
         if self._answer is not None:  # something else was against it meanwhile
             self._answer = None
-            self._far.leave(decision.number)
+            self._admission_client.leave(decision.number)
         if not self._open:
             self._client.unthrottle(Cause.ADMISSION)

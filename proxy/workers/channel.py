@@ -1,12 +1,14 @@
-"""The connection between a worker and its supervisor: letters, in order, many in one frame.
+"""The connection between a worker and its supervisor: messages, in order, many in one frame.
 
-    frame = size of the rest (4 bytes) · MessagePack: a list of letters
+The messages about limits are those of `limiter/workers/messages.py`; the others are defined here.
 
-Bounded: a frame holds a bounded number of letters, and of large ones one; a turn of the loop deals with a bounded
+    frame = size of the rest (4 bytes) · MessagePack: a list of messages
+
+Bounded: a frame holds a bounded number of messages, and of large ones one; a turn of the loop deals with a bounded
 number of them, so that clients have their turns in between; what waits for that waits as it came, is decoded frame by
 frame, and while it is much no more is read. What one side
 may have to say is bounded by what it holds; a peer that takes nothing of it, although that is more than any working one
-would leave, is given up. So is one whose letters cannot be read or taken: from there on the two sides would hold
+would leave, is given up. So is one whose messages cannot be read or taken: from there on the two sides would hold
 different things for true, and only a new worker makes them agree.
 """
 
@@ -203,22 +205,22 @@ Down = (
 
 _SIZE = Struct(">I")
 MOST_FRAME = 64 * 1024**2
-"""Bytes; what is longer does not come from a worker: a letter has some names, each of which was in a client's frame."""
+"""Bytes; a longer frame comes from no worker: a message has some names, each of which was in a client's frame."""
 LARGE_FRAME = 1024**2
-"""Bytes; a longer one has a single letter."""
+"""Bytes; a longer one has a single message."""
 MOST_UNSENT = 256 * 1024**2
-"""Bytes that the peer may leave in the buffer; tickets of all that may be held take far less."""
-LETTERS = 500
+"""Bytes that the peer may leave in the buffer; queued entries of all that may be held take far less."""
+MESSAGES = 500
 """Of one frame."""
 AT_ONCE = 1000
-"""Letters that are dealt with in one go: a few milliseconds."""
+"""Messages that are dealt with in one go: a few milliseconds."""
 MOST_UNHEARD = 4 * 1024**2
 """Bytes that may wait for their turn, behind the frame that has it, before more are read."""
 In = TypeVar("In")
 
 
 class Channel(asyncio.Protocol, Generic[In]):
-    """Sends letters, and gives those that come to `heard`, one by one.
+    """Sends messages, and gives those that come to `heard`, one by one.
 
     Args:
         kinds: What may come.
@@ -261,12 +263,12 @@ class Channel(asyncio.Protocol, Generic[In]):
         if not self._is_working:
             self._work()
 
-    def send(self, letters: Sequence[Message]) -> None:
+    def send(self, messages: Sequence[Message]) -> None:
         """Send them; a side that is gone hears nothing."""
         if self._transport is None:
             return
-        for first in range(0, len(letters), LETTERS):
-            self._write(self._transport, letters[first : first + LETTERS])
+        for first in range(0, len(messages), MESSAGES):
+            self._write(self._transport, messages[first : first + MESSAGES])
         if self._transport.get_write_buffer_size() > MOST_UNSENT:
             self.abort()
 
@@ -284,7 +286,7 @@ class Channel(asyncio.Protocol, Generic[In]):
         return self._transport is not None and not self._transport.is_closing()
 
     def _open_frame(self) -> bool:
-        """Decode the next frame, if all of it is there. Whether there are letters now."""
+        """Decode the next frame, if all of it is there. Whether there are messages now."""
         buffer = self._buffer
         while not self._inbox and len(buffer) >= _SIZE.size:
             (size,) = _SIZE.unpack_from(buffer)
@@ -303,14 +305,14 @@ class Channel(asyncio.Protocol, Generic[In]):
         try:
             self._inbox.extend(self._decoder.decode(frame))
         except msgspec.DecodeError as error:
-            self._give_up("no letters", repr(error))
+            self._give_up("no messages", repr(error))
 
-    def _write(self, transport: asyncio.Transport, letters: Sequence[Message]) -> None:
-        body = self._encoder.encode(letters)
-        if len(body) > LARGE_FRAME and len(letters) > 1:
-            half = len(letters) // 2
-            self._write(transport, letters[:half])
-            self._write(transport, letters[half:])
+    def _write(self, transport: asyncio.Transport, messages: Sequence[Message]) -> None:
+        body = self._encoder.encode(messages)
+        if len(body) > LARGE_FRAME and len(messages) > 1:
+            half = len(messages) // 2
+            self._write(transport, messages[:half])
+            self._write(transport, messages[half:])
         else:
             transport.write(_SIZE.pack(len(body)) + body)
 
@@ -331,14 +333,14 @@ class Channel(asyncio.Protocol, Generic[In]):
             self._is_over = False
             self._lost()
 
-    def _take(self, letter: In) -> None:
+    def _take(self, message: In) -> None:
         if self._is_given_up:
             return
         try:
-            self._heard(letter)
+            self._heard(message)
         except Exception as error:  # noqa: BLE001 - whatever it is
-            structlog.get_logger().exception("a letter could not be taken", letter=type(letter).__name__)
-            self._give_up("a letter that could not be taken", repr(error))
+            structlog.get_logger().exception("a message could not be taken", kind=type(message).__name__)
+            self._give_up("a message that could not be taken", repr(error))
 
     def _give_up(self, what: str, detail: str) -> None:
         """Nothing more of it is believed."""

@@ -1,4 +1,4 @@
-"""The supervisor's side of one worker: its letters become what they would have been in one process."""
+"""The supervisor's side of one worker: its messages become what they would have been in one process."""
 
 import asyncio
 from collections.abc import Callable
@@ -53,7 +53,9 @@ have stood still himself, and then looks at the time before he hears."""
 
 
 class LivenessProbe:
-    """Asks for a sign of life, but only while it matters and nothing else is heard; else there is no timer.
+    """Finds out whether a worker still does anything: one that hangs would keep its clients and its loans for ever.
+
+    Asks for a sign of life, but only while it matters and nothing else is heard; else there is no timer.
 
     Args:
         ask: Has the worker say something.
@@ -139,12 +141,12 @@ _ELSEWHERE = (*_NOW, "lookups_refused", "memory_refused")
 
 
 class WorkerConnection:
-    """Judges for one worker, and counts and logs for it.
+    """Decides for one worker, and counts and logs for it.
 
     Args:
         engine: The limits and counters of all.
         access: Gets the lines of its connections.
-        court: What all workers' judges have in common.
+        deferred: What all workers' quota servers have in common.
         lost: Called when nothing more is heard of the worker, which need not have ended yet; `write_off` is for when
             it has.
         silent: Called when it does not do anything any more.
@@ -155,13 +157,13 @@ class WorkerConnection:
         self,
         engine: LimiterEngine,
         access: AccessLog,
-        court: DeferredRejections,
+        deferred: DeferredRejections,
         lost: Callable[[], None],
         silent: Callable[[], None],
         kept: Callable[[], list[Kept]] = list,
     ) -> None:
-        self.judge = QuotaServer(engine.registry, engine.rate_limiter, self._soon, court)
-        self._doorkeeper = AdmissionServer(engine.admission, self._soon)
+        self.quota_server = QuotaServer(engine.registry, engine.rate_limiter, self._soon, deferred)
+        self._admission_server = AdmissionServer(engine.admission, self._soon)
         self.channel: Channel[Up] = Channel(Up, self._heard, self._lost)
         self.ready = asyncio.Event()
         """Set when the worker listens, or is gone."""
@@ -177,24 +179,24 @@ class WorkerConnection:
         self._connections: dict[int, Connection] = {}
         self._streams_of: dict[int, int] = {}
         self._connection_of: dict[int, int] = {}
-        self._pulse = LivenessProbe(lambda: self.channel.send([Knock()]), self._is_owing, self._is_pressing, silent)
+        self._liveness = LivenessProbe(lambda: self.channel.send([Knock()]), self._is_owing, self._is_pressing, silent)
         self._is_waking = False
         self._is_gone = False
         self._questions: list[asyncio.Event] = []
 
     def expect(self) -> None:
         """The worker has been started, and is to come up."""
-        self._pulse.heard()
+        self._liveness.heard()
 
     def write_off(self) -> None:
         """The worker has ended: what it was lent is used up, or nobody's any more; its clients and streams are gone.
 
         Not before: as long as it lives it may pass what it was lent, whatever is heard of it.
         """
-        lost = self.judge.lose(self._engine.clock())
+        lost = self.quota_server.lose(self._engine.clock())
         if any(lost):
             structlog.get_logger().warning("what a worker was lent is lost", messages=lost[0], bytes=lost[1])
-        self._doorkeeper.lose()
+        self._admission_server.lose()
         self._sums.lose()
         for name in _NOW:
             self._add_elsewhere(name, -self._elsewhere[name])
@@ -223,7 +225,7 @@ class WorkerConnection:
             told.set()
         else:
             self._questions.append(told)
-            self._pulse.watch()
+            self._liveness.watch()
         self.channel.send([Tell()])
         return told
 
@@ -231,45 +233,45 @@ class WorkerConnection:
         """Whether anybody waits for what the worker does."""
         if not self.is_listening or self._questions:
             return True
-        return self._sums.connections > 0 or not self.judge.is_at_rest
+        return self._sums.connections > 0 or not self.quota_server.is_at_rest
 
     def _is_pressing(self) -> bool:
         """Whether it has not confirmed what it was told to let go: that is missing to all workers."""
-        return self.judge.awaits_confirmation
+        return self.quota_server.awaits_confirmation
 
-    def _heard(self, letter: Up) -> None:
-        self._pulse.heard()
-        handler = self._HANDLERS.get(type(letter))
+    def _heard(self, message: Up) -> None:
+        self._liveness.heard()
+        handler = self._HANDLERS.get(type(message))
         if handler is not None:
-            handler(self, letter)
+            handler(self, message)
         else:
-            hear(self.judge, letter, self._engine.clock())  # type: ignore[arg-type]
+            hear(self.quota_server, message, self._engine.clock())  # type: ignore[arg-type]
 
-    def _closed(self, letter: Closed) -> None:
-        self.judge.close(letter.stream, self._engine.clock())
-        self._forget(letter.stream)
+    def _closed(self, message: Closed) -> None:
+        self.quota_server.close(message.stream, self._engine.clock())
+        self._forget(message.stream)
 
-    def _opened(self, letter: Opened) -> None:
-        topic, connection = parse_topic(letter.topic), self._connection(letter)
+    def _opened(self, message: Opened) -> None:
+        topic, connection = parse_topic(message.topic), self._connection(message)
         name = StreamName(
-            "publish" if letter.direction == "publish" else "dispatch",
+            "publish" if message.direction == "publish" else "dispatch",
             topic.tenant,
             topic.namespace,
             topic.full,
-            letter.stream_id,
-            producer_name=letter.producer_name,
-            subscription=letter.subscription,
-            consumer_name=letter.consumer_name,
+            message.stream_id,
+            producer_name=message.producer_name,
+            subscription=message.subscription,
+            consumer_name=message.consumer_name,
         )
         by_entry = name.direction == "dispatch" and self._engine.dispatch_rules.by_entry
         stream = Stream(name, (), _nothing, connection, by_entry=by_entry)
-        self.judge.open(letter.stream, stream, topic, client_of(name, connection), self._engine.clock())
+        self.quota_server.open(message.stream, stream, topic, client_of(name, connection), self._engine.clock())
 
-    def _connection(self, letter: Opened) -> Connection:
+    def _connection(self, message: Opened) -> Connection:
         """All streams of one connection share what stands for it."""
-        number, address, version, role, is_tls = letter.whose
+        number, address, version, role, is_tls = message.whose
         self.last_id = max(self.last_id, number)
-        self._connection_of[letter.stream] = number
+        self._connection_of[message.stream] = number
         self._streams_of[number] = self._streams_of.get(number, 0) + 1
         known = self._connections.get(number)
         if known is None:
@@ -287,10 +289,10 @@ class WorkerConnection:
         if self._streams_of[number] == 0:
             del self._streams_of[number], self._connections[number]
 
-    def _counted(self, letter: Counted) -> None:
-        self._sums.add(letter)
+    def _counted(self, message: Counted) -> None:
+        self._sums.add(message)
         for name in _ELSEWHERE:
-            more = letter.numbers.get(name, 0)
+            more = message.numbers.get(name, 0)
             self._elsewhere[name] += more
             self._add_elsewhere(name, more)
 
@@ -307,51 +309,51 @@ class WorkerConnection:
             if of == "memory" and more > 0:
                 self._engine.registry.make_room(self._engine.clock())
 
-    def _ended(self, letter: Ended) -> None:
-        connection = _connection(letter.whose)
+    def _ended(self, message: Ended) -> None:
+        connection = _connection(message.whose)
         self.last_id = max(self.last_id, connection.connection_id)
         self._access.connection(
-            LineSpan(*letter.span),
+            LineSpan(*message.span),
             connection,
-            end_cause=letter.end_cause,
-            detail=letter.detail,
-            bytes_from_client=letter.bytes_from_client,
-            bytes_from_broker=letter.bytes_from_broker,
+            end_cause=message.end_cause,
+            detail=message.detail,
+            bytes_from_client=message.bytes_from_client,
+            bytes_from_broker=message.bytes_from_broker,
         )
 
-    def _resumed(self, letter: Resumed) -> None:
-        self._access.throttle(LineSpan(*letter.span), _connection(letter.whose), letter.side, letter.cause)
+    def _resumed(self, message: Resumed) -> None:
+        self._access.throttle(LineSpan(*message.span), _connection(message.whose), message.side, message.cause)
 
-    def _refused(self, letter: Refused) -> None:
+    def _refused(self, message: Refused) -> None:
         self._engine.rejects.note(
-            _connection(letter.whose), letter.reason, letter.topic, letter.detail, times=letter.times
+            _connection(message.whose), message.reason, message.topic, message.detail, times=message.times
         )
 
-    def _hit(self, letter: Hit) -> None:
-        kind, name, within = letter.key
+    def _hit(self, message: Hit) -> None:
+        kind, name, within = message.key
         key = Key(Kind(kind), name, within)
         if self._engine.blocklist.rules.get(key) is not None:  # else it was lifted meanwhile
-            self._engine.blocklist.hits[key] += letter.times
+            self._engine.blocklist.hits[key] += message.times
 
-    def _enter(self, letter: Enter) -> None:
-        self._doorkeeper.asked(letter)
+    def _enter(self, message: Enter) -> None:
+        self._admission_server.asked(message)
 
-    def _accepted(self, letter: Accepted) -> None:
-        self._doorkeeper.accepted(letter)
+    def _accepted(self, message: Accepted) -> None:
+        self._admission_server.accepted(message)
 
-    def _left(self, letter: Left) -> None:
-        self._doorkeeper.left(letter)
+    def _left(self, message: Left) -> None:
+        self._admission_server.left(message)
 
-    def _is_ready(self, _letter: Ready) -> None:
+    def _is_ready(self, _message: Ready) -> None:
         self.is_listening = True
         self._engine.counters.workers_running += 1
         self.ready.set()
 
-    def _told_all(self, _letter: Told) -> None:
+    def _told_all(self, _message: Told) -> None:
         if self._questions:
             self._questions.pop(0).set()
 
-    def _is_there(self, _letter: Here) -> None:
+    def _is_there(self, _message: Here) -> None:
         """It has been heard, that is all."""
 
     def _soon(self) -> None:
@@ -361,16 +363,16 @@ class WorkerConnection:
 
     def _tell(self) -> None:
         self._is_waking = False
-        letters: list[Message] = self.judge.take() + self._doorkeeper.take()
-        if letters:
-            self.channel.send(letters)
-        if self.judge.awaits_confirmation and not self._is_gone:
-            self._pulse.hurry()
+        messages: list[Message] = self.quota_server.take() + self._admission_server.take()
+        if messages:
+            self.channel.send(messages)
+        if self.quota_server.awaits_confirmation and not self._is_gone:
+            self._liveness.hurry()
 
     def _lost(self) -> None:
         """All that it said has been heard."""
         self._is_gone = True
-        self._pulse.stop()
+        self._liveness.stop()
         self._engine.counters.workers_running -= self.is_listening
         self.is_listening = False
         for told in self._questions:
@@ -405,4 +407,4 @@ def _told(key: Key) -> tuple[str, str, str]:
 
 
 def _nothing(_stream: object, _entry: object) -> None:
-    """Replaced by the judge."""
+    """Replaced by the quota server."""

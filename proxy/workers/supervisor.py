@@ -1,7 +1,7 @@
 """The workers of one proxy, in the place of its own server: their limits, counts and lines are kept here.
 
 clients ══▶ worker ══▶ brokers        each worker listens on the port itself (SO_REUSEPORT)
-              ║ letters
+              ║ messages
            supervisor: limits, policies, blocks, admin REST, metrics, access log
 """
 
@@ -44,28 +44,28 @@ OF_SUPERVISOR = frozenset(
 
 
 class WorkerProcess:
-    """Keeps one worker running.
+    """Keeps one worker running: the process in its place, and the next one when that ends.
 
     Args:
         index: Which, from 0.
         engine: The limits and counters of all.
-        new_desk: Makes the other end of its letters.
+        new_connection: Makes the other end of its messages.
 
     Attributes:
-        desk: That of the worker that runs.
+        connection: That of the worker that runs.
         up: Set when it listens, or has ended before.
         why: Why there is none, for people; empty as long as none has ended.
     """
 
     def __init__(
-        self, index: int, engine: LimiterEngine, new_desk: Callable[["WorkerProcess"], WorkerConnection]
+        self, index: int, engine: LimiterEngine, new_connection: Callable[["WorkerProcess"], WorkerConnection]
     ) -> None:
         self.index = index
-        self.desk: WorkerConnection | None = None
+        self.connection: WorkerConnection | None = None
         self.up = asyncio.Event()
         self.why = ""
         self._engine = engine
-        self._new_desk = new_desk
+        self._new_connection = new_connection
         self._tasks = Tasks()
         self._listen = engine.config.listen
         self._process: Process | None = None
@@ -78,7 +78,7 @@ class WorkerProcess:
     @property
     def is_up(self) -> bool:
         """Whether there is a worker that listens."""
-        return self.desk is not None and self.desk.is_listening
+        return self.connection is not None and self.connection.is_listening
 
     async def start(self, listen: tuple[Endpoint, ...]) -> None:
         """Have a worker listen at these endpoints from now on."""
@@ -89,8 +89,8 @@ class WorkerProcess:
         """End the worker, after what its sessions still have to send."""
         self._is_ending = True
         process = self._process
-        if self.desk is not None:
-            self.desk.channel.send([Stop()])
+        if self.connection is not None:
+            self.connection.channel.send([Stop()])
         if process is None:
             self._tasks.cancel()
             return
@@ -147,11 +147,11 @@ class WorkerProcess:
         if self._killing is not None:
             self._killing.cancel()
             self._killing = None
-        desk, self.desk = self.desk, None
-        if desk is not None:
-            self._next_id = self._following(desk.last_id)
-            self._engine.sessions.discard(desk)
-            desk.write_off()
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            self._next_id = self._following(connection.last_id)
+            self._engine.sessions.discard(connection)
+            connection.write_off()
 
     async def _start_process(self) -> Process:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -171,19 +171,21 @@ class WorkerProcess:
 
     async def _greet(self, ours: socket.socket) -> None:
         self._gone.clear()
-        desk = self._new_desk(self)
-        await asyncio.get_running_loop().create_unix_connection(lambda: desk.channel, sock=ours)
-        self.desk = desk
+        connection = self._new_connection(self)
+        await asyncio.get_running_loop().create_unix_connection(lambda: connection.channel, sock=ours)
+        self.connection = connection
         config = self._engine.config.model_copy(update={"listen": self._listen})
-        desk.channel.send([Hello(told(config), self.index, self._next_id, config.workers), desk.bounds(), *desk.kept()])
-        desk.expect()
-        self._engine.sessions.add(desk)
+        connection.channel.send(
+            [Hello(told(config), self.index, self._next_id, config.workers), connection.bounds(), *connection.kept()]
+        )
+        connection.expect()
+        self._engine.sessions.add(connection)
         for rule in self._engine.blocklist.rules.all():
-            desk.rule_added(rule)
-        self._tasks.start(self._watch(desk), f"worker {self.index} comes up")
+            connection.rule_added(rule)
+        self._tasks.start(self._watch(connection), f"worker {self.index} comes up")
 
-    async def _watch(self, desk: WorkerConnection) -> None:
-        await desk.ready.wait()
+    async def _watch(self, connection: WorkerConnection) -> None:
+        await connection.ready.wait()
         self.up.set()
 
     def _following(self, last_id: int) -> int:
@@ -230,7 +232,7 @@ class LimiterMemory:
     Args:
         workers: How many parts there are.
         owes_too_much: Says of an address whether it may open no more streams; see `limiter.registry.Limiters`.
-        tell: Sends a letter to every worker.
+        tell: Sends a message to every worker.
     """
 
     def __init__(self, workers: int, owes_too_much: Callable[[str], bool], tell: Callable[[Kept], None]) -> None:
@@ -255,13 +257,13 @@ class LimiterMemory:
         if not size:
             del self._told[address]
         (self._owing.add if owes else self._owing.discard)(address)
-        self._tell(self._letter(address))
+        self._tell(self._message(address))
 
-    def letters(self) -> list[Kept]:
+    def messages(self) -> list[Kept]:
         """What a new worker is to be told."""
-        return [self._letter(address) for address in {*self._told, *self._owing}]
+        return [self._message(address) for address in {*self._told, *self._owing}]
 
-    def _letter(self, address: str) -> Kept:
+    def _message(self, address: str) -> Kept:
         return Kept(address, self._told.get(address, 0) // self._workers, address in self._owing)
 
 
@@ -276,8 +278,8 @@ class Supervisor:
     def __init__(self, engine: LimiterEngine, access: AccessLog) -> None:
         self._engine = engine
         self._access = access
-        self._court = DeferredRejections(engine.rate_limiter, self._recall)
-        self._posts = [WorkerProcess(index, engine, self._new_desk) for index in range(engine.config.workers)]
+        self._deferred = DeferredRejections(engine.rate_limiter, self._recall)
+        self._workers = [WorkerProcess(index, engine, self._new_connection) for index in range(engine.config.workers)]
         self._memory = LimiterMemory(engine.config.workers, engine.registry.owes_now, self._tell)
         self._reserved: list[socket.socket] = []
         engine.registry.wired = self._wired
@@ -298,65 +300,65 @@ class Supervisor:
             self._reserved.append(_reserve(endpoint, is_of_both=serves_both(endpoint, listen)))
             host, port = self._reserved[-1].getsockname()[:2]
             reserved.append(Endpoint(endpoint.scheme, host, port))
-        await asyncio.gather(*(post.start(tuple(reserved)) for post in self._posts))
-        for post in self._posts:
+        await asyncio.gather(*(worker.start(tuple(reserved)) for worker in self._workers))
+        for worker in self._workers:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(post.up.wait(), START_S)
-            if not post.is_up:
-                why = post.why or f"it is not there within {START_S:g} s"
+                await asyncio.wait_for(worker.up.wait(), START_S)
+            if not worker.is_up:
+                why = worker.why or f"it is not there within {START_S:g} s"
                 await self.stop(0)
-                raise OSError(f"worker {post.index} does not come up: {why}")
+                raise OSError(f"worker {worker.index} does not come up: {why}")
         return ", ".join(endpoint._replace(port=at.port).address for endpoint, at in zip(listen, reserved, strict=True))
 
     async def stop(self, patience_s: float) -> None:
         """Have all workers end their sessions, and wait for what is left to be sent."""
-        await asyncio.gather(*(post.stop(patience_s) for post in self._posts))
+        await asyncio.gather(*(worker.stop(patience_s) for worker in self._workers))
         reserved, self._reserved = self._reserved, []
         for each in reserved:
             each.close()
 
     def certificates_changed(self) -> None:
         """Have all workers read the files of TLS again, which have just been read here."""
-        for desk in self._desks():
-            desk.channel.send([CertificatesChanged()])
+        for connection in self._connections():
+            connection.channel.send([CertificatesChanged()])
 
     async def settle(self) -> None:
         """Have all workers tell what they have counted, because somebody wants to see it."""
-        told = [post.desk.ask() for post in self._posts if post.desk is not None]
+        told = [worker.connection.ask() for worker in self._workers if worker.connection is not None]
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.gather(*(one.wait() for one in told)), _ANSWER_S)
 
-    def _new_desk(self, post: WorkerProcess) -> WorkerConnection:
+    def _new_connection(self, worker: WorkerProcess) -> WorkerConnection:
         return WorkerConnection(
-            self._engine, self._access, self._court, post.cut_off, post.silent, self._memory.letters
+            self._engine, self._access, self._deferred, worker.cut_off, worker.silent, self._memory.messages
         )
 
-    def _desks(self) -> list[WorkerConnection]:
-        return [post.desk for post in self._posts if post.desk is not None]
+    def _connections(self) -> list[WorkerConnection]:
+        return [worker.connection for worker in self._workers if worker.connection is not None]
 
-    def _tell(self, letter: Kept) -> None:
-        for desk in self._desks():
-            desk.channel.send([letter])
+    def _tell(self, message: Kept) -> None:
+        for connection in self._connections():
+            connection.channel.send([message])
 
     def _recall(self, limiter: Limiter) -> None:
-        for desk in self._desks():
-            desk.judge.recall(limiter)
+        for connection in self._connections():
+            connection.quota_server.recall(limiter)
 
     def _tuned(self, limiter: Limiter, now: int) -> None:
-        for desk in self._desks():
-            desk.judge.tuned(limiter, now)
+        for connection in self._connections():
+            connection.quota_server.tuned(limiter, now)
 
     def _wired(self, stream: Stream, now: int) -> None:
-        for desk in self._desks():
-            desk.judge.wired(stream, now)
+        for connection in self._connections():
+            connection.quota_server.wired(stream, now)
 
     def _unblocked(self, key: Key) -> None:
-        for desk in self._desks():
-            desk.rule_removed(key)
+        for connection in self._connections():
+            connection.rule_removed(key)
 
     def _bounds_changed(self) -> None:
-        for desk in self._desks():
-            desk.channel.send([desk.bounds()])
+        for connection in self._connections():
+            connection.channel.send([connection.bounds()])
 
 
 def _reserve(endpoint: Endpoint, *, is_of_both: bool) -> socket.socket:

@@ -57,10 +57,12 @@ from proxy.workers.counting import Growth
 
 
 class RemoteLog:
-    """Lines as letters; stands in the place of the access log, and of what knows the time.
+    """Tells the supervisor as messages what a worker's sessions would write into the access log.
+
+    It stands in the place of the access log, and of what knows the time.
 
     Args:
-        tell: Takes each letter.
+        tell: Takes each message.
     """
 
     def __init__(self, tell: Callable[[Message], None]) -> None:
@@ -115,7 +117,7 @@ class WorkerLog(SessionLog):
 
 
 def whose_of(connection: Connection) -> Whose:
-    """A connection, as letters name it."""
+    """A connection, as messages name it."""
     return (
         connection.connection_id,
         connection.client_address,
@@ -136,11 +138,11 @@ class WorkerRegistry:
     """Where streams begin and end: an `Enrolment`.
 
     Args:
-        deputy: Whom that is told.
+        quota_client: Whom that is told.
     """
 
-    def __init__(self, deputy: QuotaClient) -> None:
-        self._deputy = deputy
+    def __init__(self, quota_client: QuotaClient) -> None:
+        self._quota_client = quota_client
         self._owing: set[str] = set()
 
     def open(self, stream: Stream, topic: Topic, now: int, client: Client) -> None:  # noqa: ARG002 - as Enrolment
@@ -148,31 +150,31 @@ class WorkerRegistry:
         whose = stream.connection
         assert isinstance(whose, Connection), "streams of a worker belong to its connections"
         told = (whose.connection_id, whose.client_address, whose.client_version, whose.client_role, whose.is_tls)
-        self._deputy.open(stream, topic.full, told)
+        self._quota_client.open(stream, topic.full, told)
 
     def meter(self, stream: Stream, grant: Callable[[int], None]) -> None:
         """A stream that has been opened is a consumer."""
-        stream.permits = WorkerPermits(stream, self._deputy)
-        self._deputy.meter(stream, grant)
+        stream.permits = WorkerPermits(stream, self._quota_client)
+        self._quota_client.meter(stream, grant)
 
     def answer(self, stream: Stream, answering: Answering) -> None:
         """A stream that has been opened is a producer."""
-        self._deputy.answer(stream, answering)
+        self._quota_client.answer(stream, answering)
 
     def name(self, stream: Stream, producer_name: str, now: int) -> None:  # noqa: ARG002 - as Enrolment
         """The broker accepted a producer, and perhaps named it."""
         if stream.name.producer_name != producer_name:
             stream.name = replace(stream.name, producer_name=producer_name)
-            self._deputy.name(stream, producer_name)
+            self._quota_client.name(stream, producer_name)
 
     def when_decided(self, streams: Iterable[Stream], then: Callable[[], None]) -> None:
         """Call `then` when what is held of these streams is held by a limit."""
-        self._deputy.when_decided(streams, then)
+        self._quota_client.when_decided(streams, then)
 
     def close(self, stream: Stream, now: int) -> list[Entry]:
         """A stream ends. Gives back what it held."""
         stream.is_open = False
-        return self._deputy.close(stream, now)
+        return self._quota_client.close(stream, now)
 
     def owes(self, address: str, *, too_much: bool) -> None:
         """The supervisor says so of clients at an address."""
@@ -184,26 +186,28 @@ class WorkerRegistry:
 
 
 class WorkerEngine(Engine):
-    """The parts of a worker that outlive a session.
+    """What sessions use in a worker, with its limits elsewhere: the parts of a worker that outlive a session.
 
     Args:
         config: A worker's own part of it; without limits and blocks, which come from the supervisor.
         counters: What the data path counts into.
-        deputy: The gate.
-        far: Who asks whether somebody may come in.
+        quota_client: The gate.
+        admission_client: Who asks whether somebody may come in.
     """
 
     registry: WorkerRegistry
 
-    def __init__(self, config: Config, counters: Counters, deputy: QuotaClient, far: AdmissionClient) -> None:
+    def __init__(
+        self, config: Config, counters: Counters, quota_client: QuotaClient, admission_client: AdmissionClient
+    ) -> None:
         super().__init__(config, counters)
-        self.registry = WorkerRegistry(deputy)
-        self.rate_limiter = deputy
-        self._far = far
+        self.registry = WorkerRegistry(quota_client)
+        self.rate_limiter = quota_client
+        self._admission_client = admission_client
 
     def session_admission(self, connection: Connection, client: PeerTransport) -> SessionAdmission:
         """What a session asks whether its client, its lookups and its streams may come in."""
-        return WorkerSessionAdmission(self._far, connection, self.rejects, client)
+        return WorkerSessionAdmission(self._admission_client, connection, self.rejects, client)
 
 
 def share_of(config: Config, index: int) -> Config:
@@ -241,7 +245,7 @@ class Worker:
         self._counters = Counters()
         self._growth = Growth(self._counters)
         self._log = RemoteLog(self._tell)
-        self._letters: list[Message] = []
+        self._messages: list[Message] = []
         self._admission = AdmissionClient(self._ask)
         self._is_waking = False
         self._reporting: asyncio.TimerHandle | None = None
@@ -249,7 +253,7 @@ class Worker:
         self._elsewhere = (0, 0, 0, 0, 0)
         self._tasks = Tasks()
         self._reading = asyncio.Lock()
-        self._deputy: QuotaClient
+        self._quota_client: QuotaClient
         self._engine: WorkerEngine
         self._server: Server
 
@@ -265,25 +269,25 @@ class Worker:
             left = self._interval_ns - (time.time_ns() + BEFORE_BOUNDARY_NS) % self._interval_ns
             self._reporting = asyncio.get_running_loop().call_later(left / 1e9, self._report_in_time)
 
-    def _tell(self, letter: Message) -> None:
-        self._ask(letter)
+    def _tell(self, message: Message) -> None:
+        self._ask(message)
         self.sometime()
 
-    def _ask(self, letter: Message) -> None:
-        self._letters.append(letter)
+    def _ask(self, message: Message) -> None:
+        self._messages.append(message)
         self.soon()
 
-    def _heard(self, letter: Down) -> None:
-        match letter:
+    def _heard(self, message: Down) -> None:
+        match message:
             case Hello():
-                self._set_up(letter)
+                self._set_up(message)
                 self._tasks.start(self._or_end(self._start()), "start")
             case BlockAdded() | BlockRemoved() | CertificatesChanged():
-                self._change(letter)
+                self._change(message)
             case Bounds() | Admitted() | NotAdmitted():
-                self._admit(letter)
+                self._admit(message)
             case Kept():
-                self._keep(letter)
+                self._keep(message)
             case Tell():
                 self._report()
                 self.channel.send([Told()])
@@ -292,13 +296,13 @@ class Worker:
             case Stop():
                 self._tasks.start(self._or_end(self._stop()), "stop")
             case _:
-                self._obey(letter)
+                self._obey(message)
 
-    def _change(self, letter: BlockAdded | BlockRemoved | CertificatesChanged) -> None:
-        if isinstance(letter, CertificatesChanged):
+    def _change(self, message: BlockAdded | BlockRemoved | CertificatesChanged) -> None:
+        if isinstance(message, CertificatesChanged):
             self._tasks.start(self._read_certificates(), "read certificates")
         else:
-            self._block(letter)
+            self._block(message)
 
     async def _read_certificates(self) -> None:
         """What the supervisor could read is in force here, too; else, until the next change, what was."""
@@ -316,30 +320,30 @@ class Worker:
         verifier = self._engine.identity
         return [self._engine.tls.read_again(), *([] if verifier is None else [verifier.read_again()])]
 
-    def _block(self, letter: BlockAdded | BlockRemoved) -> None:
-        kind, name, within = letter.key
-        order = Order(letter.reason, letter.since_ns) if isinstance(letter, BlockAdded) else None
+    def _block(self, message: BlockAdded | BlockRemoved) -> None:
+        kind, name, within = message.key
+        order = Order(message.reason, message.since_ns) if isinstance(message, BlockAdded) else None
         self._engine.blocklist.put(Key(Kind(kind), name, within), order, quietly=True)
         if order is not None:
             self.sometime()
 
-    def _keep(self, letter: Kept) -> None:
-        self._engine.registry.owes(letter.address, too_much=letter.owes)
-        self._engine.memory.add(letter.address, letter.size - self._kept.pop(letter.address, 0))
-        if letter.size:
-            self._kept[letter.address] = letter.size
+    def _keep(self, message: Kept) -> None:
+        self._engine.registry.owes(message.address, too_much=message.owes)
+        self._engine.memory.add(message.address, message.size - self._kept.pop(message.address, 0))
+        if message.size:
+            self._kept[message.address] = message.size
 
-    def _admit(self, letter: Bounds | Admitted | NotAdmitted) -> None:
+    def _admit(self, message: Bounds | Admitted | NotAdmitted) -> None:
         """Whatever goes wrong with one client, all others go on."""
         try:
-            self._admission.heard(letter)
+            self._admission.heard(message)
         except Exception:  # noqa: BLE001 - whatever it is
             structlog.get_logger().exception("who waited to be let in was not served as he should be")
 
     def _obey(self, verdict: Verdict) -> None:
         """Whatever goes wrong with one entry that leaves, all other streams go on."""
         try:
-            self._deputy.obey(verdict, self._engine.clock())
+            self._quota_client.obey(verdict, self._engine.clock())
         except Exception:  # noqa: BLE001 - whatever it is
             structlog.get_logger().exception("a held entry did not leave as it should")
 
@@ -348,8 +352,10 @@ class Worker:
         whole = Config.model_validate_json(hello.config)
         config = share_of(whole, hello.index)
         self._interval_ns = min(round(config.access_log.interval * 1e9), _LONGEST_NS)
-        self._deputy = QuotaClient(self, tells_all=not config.dispatch.dispatchThrottlingOnNonBacklogConsumerEnabled)
-        self._engine = WorkerEngine(config, self._counters, self._deputy, self._admission)
+        self._quota_client = QuotaClient(
+            self, tells_all=not config.dispatch.dispatchThrottlingOnNonBacklogConsumerEnabled
+        )
+        self._engine = WorkerEngine(config, self._counters, self._quota_client, self._admission)
         structlog.contextvars.bind_contextvars(worker=hello.index)
         log = WorkerLog(self._counters, self._log, self.sometime)
         self._server = Server(self._engine, log, (hello.first_id, hello.step))
@@ -374,10 +380,10 @@ class Worker:
 
     def _flush(self) -> None:
         self._is_waking = False
-        letters, self._letters = self._letters, []
-        letters += self._deputy.take()
-        if letters:
-            self.channel.send(letters)
+        messages, self._messages = self._messages, []
+        messages += self._quota_client.take()
+        if messages:
+            self.channel.send(messages)
 
     def _report_in_time(self) -> None:
         self._reporting = None
@@ -386,20 +392,20 @@ class Worker:
 
     def _report(self) -> bool:
         """Tell all; whether there was anything."""
-        letters, self._letters = self._letters, []
-        letters += self._deputy.report()
-        letters += [
+        messages, self._messages = self._messages, []
+        messages += self._quota_client.report()
+        messages += [
             Refused(whose_of(reject.connection), reject.reason, reject.topic, reject.detail, reject.rejected)
             for reject in self._engine.rejects.take()
         ]
         hits = self._engine.blocklist.hits
-        letters += [Hit((str(key.kind), key.name, key.within), times) for key, times in hits.items() if times]
+        messages += [Hit((str(key.kind), key.name, key.within), times) for key, times in hits.items() if times]
         hits.clear()
         counted = self._growth.take(self._others())
         if counted is not None:
-            letters.append(counted)
-        self.channel.send(letters)
-        return bool(letters) or not self._deputy.is_at_rest
+            messages.append(counted)
+        self.channel.send(messages)
+        return bool(messages) or not self._quota_client.is_at_rest
 
     def _others(self) -> dict[str, int]:
         lookups, memory = self._engine.lookups, self._engine.memory

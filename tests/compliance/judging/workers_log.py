@@ -1,4 +1,4 @@
-"""What a proxy of several workers would have logged: their letters take a while, and count when they are heard."""
+"""What a proxy of several workers would have logged: their messages take a while, and count when they are heard."""
 
 from random import Random
 from typing import Any
@@ -13,17 +13,17 @@ REPORT_NS = 100_000_000
 """So often workers tell what only counts."""
 MOST_UNDER_WAY_NS = 3_000_000
 MOST_HELD_BACK_NS = 40_000_000
-"""Behind a change of limits letters may take longer: everybody is busy with it."""
+"""Behind a change of limits messages may take longer: everybody is busy with it."""
 
 
 class WorkersLog(GovernedLog):
-    """Two workers under one judge's limits, and the lines that were written so far."""
+    """Two workers under one quota server's limits, and the lines that were written so far."""
 
     def __init__(self, chance: Random, workers: int = 2) -> None:
         self.count = workers
         super().__init__(chance)
         self.reports_at = REPORT_NS
-        self.letters_from = 0
+        self.messages_from = 0
 
     def make_world(self) -> Any:
         return Workers(self.count)
@@ -33,10 +33,10 @@ class WorkersLog(GovernedLog):
         return list(self.world.workers)
 
     def limit(self, setting: Setting, name: str, limit: Limit | None) -> None:
-        """Letters may be under way then: what they tell counts behind the change."""
+        """Messages may be under way then: what they tell counts behind the change."""
         super().limit(setting, name, limit)
         if self.chance.random() < 0.5:
-            self.letters_from = self.world.clock.now + self.chance.randrange(MOST_HELD_BACK_NS)
+            self.messages_from = self.world.clock.now + self.chance.randrange(MOST_HELD_BACK_NS)
 
     def put(self, setting: Setting, name: str, limit: Limit | None) -> None:
         self.world.limit(setting, name, limit)
@@ -49,7 +49,7 @@ class WorkersLog(GovernedLog):
     def leave(self, which: tuple[Any, Stream]) -> None:
         worker, stream = which
         self.live.remove(which)
-        worker.deputy.close(stream, self.world.clock.now)
+        worker.quota_client.close(stream, self.world.clock.now)
 
     def send(self, which: tuple[Any, Stream], messages: int, size: int) -> None:
         worker, stream = which
@@ -61,24 +61,24 @@ class WorkersLog(GovernedLog):
         self.live = [one for one in self.live if one[0] is not old]
 
     def advance(self, span_ns: int) -> None:
-        """Letters that are under way arrive within some milliseconds."""
+        """Messages that are under way arrive within some milliseconds."""
         end = self.world.clock.now + span_ns
         while self.world.clock.now < end:
-            letters = self.world.clock.now + self.chance.randrange(1, MOST_UNDER_WAY_NS)
-            self.world.run_until(min(end, self.due, self.reports_at, letters))
+            messages = self.world.clock.now + self.chance.randrange(1, MOST_UNDER_WAY_NS)
+            self.world.run_until(min(end, self.due, self.reports_at, messages))
             if self.world.clock.now >= self.reports_at:
                 self.reports_at += REPORT_NS
                 for worker in self.world.workers:
-                    worker.up.extend(worker.deputy.report())
-            if self.world.clock.now >= letters:
+                    worker.up.extend(worker.quota_client.report())
+            if self.world.clock.now >= messages:
                 self._deliver()
             if self.world.clock.now >= self.due:
                 self.write()
                 self.due += self.interval
 
     def _deliver(self) -> None:
-        """Some letters, of each side in order."""
-        if self.world.clock.now < self.letters_from:
+        """Some messages, of each side in order."""
+        if self.world.clock.now < self.messages_from:
             return
         for worker in self.world.workers:
             for _ in range(self.chance.choice((1, 5, 100))):

@@ -1,4 +1,4 @@
-"""Consumers of several workers: their permits are the judge's, whatever is on its way; and counts add up."""
+"""Consumers of several workers: their permits are the quota server's, whatever is on its way; and counts add up."""
 
 from random import Random
 
@@ -26,13 +26,13 @@ class Consumer:
         self.stream.permits = Permits(
             self.stream.usage, self._granted, lambda: None
         )  # for the scheduler: it is a consumer's
-        worker.deputy.meter(self.stream, self._granted)
+        worker.quota_client.meter(self.stream, self._granted)
 
     def ask(self, permits: int) -> None:
         """The client's FLOW, as the session treats it."""
         self.asked += permits
-        is_metered = self.worker.deputy.is_metered(self.stream)
-        self.worker.deputy.ask(self.stream, permits, is_granted=not is_metered)
+        is_metered = self.worker.quota_client.is_metered(self.stream)
+        self.worker.quota_client.ask(self.stream, permits, is_granted=not is_metered)
         if not is_metered:
             self.at_broker += permits
 
@@ -46,18 +46,18 @@ class Consumer:
     def overdraw(self, permits: int) -> None:
         """The broker took more for what it delivered than limits count."""
         self.at_broker -= permits
-        self.worker.deputy.overdraw(self.stream, permits)
+        self.worker.quota_client.overdraw(self.stream, permits)
 
     def redeliver(self) -> None:
         """What is held is dropped, and will come again; the client still counts on it."""
         messages = self._drop()
         if messages:
             self.asked += messages
-            self.worker.deputy.ask_again(self.stream, messages)
+            self.worker.quota_client.ask_again(self.stream, messages)
 
     def check(self) -> None:
-        """What the judge knows, when it has been told all and nothing is held."""
-        permits, usage = self.mirror.permits, self.mirror.usage
+        """What the quota server knows, when it has been told all and nothing is held."""
+        permits, usage = self.remote.permits, self.remote.usage
         assert permits is not None
         assert permits.at_broker == self.at_broker
         assert permits.asked + usage.permits_granted == self.asked
@@ -69,19 +69,19 @@ class Consumer:
         assert usage.held_messages == 0
 
     def leave(self) -> None:
-        self.worker.deputy.forgo(self.stream)
+        self.worker.quota_client.forgo(self.stream)
         self._drop()
         self.is_leaving = True
 
     @property
-    def mirror(self) -> Stream:
-        stream = self.worker.judge.stream(self.worker.deputy._accounts[self.stream].number)
+    def remote(self) -> Stream:
+        stream = self.worker.quota_server.stream(self.worker.quota_client._accounts[self.stream].number)
         assert stream is not None
         return stream
 
     def _drop(self) -> int:
         messages = sum(
-            entry.messages for entry in self.worker.deputy.drop_held(self.stream, self.worker.world.clock.now)
+            entry.messages for entry in self.worker.quota_client.drop_held(self.stream, self.worker.world.clock.now)
         )
         self.dropped += messages
         return messages
@@ -131,15 +131,15 @@ class Busy:
                 world.run_until(world.clock.now + random.choice((1_000_000, 100_000_000, NANOS_PER_SECOND)))
             case 7:
                 worker = random.choice(world.workers)
-                worker.up.extend(worker.deputy.report())
+                worker.up.extend(worker.quota_client.report())
             case 8 if random.random() < 0.3:
                 consumer.redeliver()
 
     def settle(self) -> None:
-        """All letters arrive and all counts are told; nothing is held any more."""
+        """All messages arrive and all counts are told; nothing is held any more."""
         for _ in range(2000):
             for worker in self.world.workers:
-                worker.up.extend(worker.deputy.report())
+                worker.up.extend(worker.quota_client.report())
             self.world.deliver_all()
             if not any(consumer.stream.held for consumer in self.consumers):
                 return
@@ -152,7 +152,7 @@ LIMITS = [Limit(rate(100, burst=40)), Limit(rate(2000, burst=200)), Limit(rate(1
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("limit", LIMITS, ids=["100", "2000", "10", "none"])
-def test_when_all_is_told_the_judge_knows_what_is_at_the_broker_and_what_became_of_all(limit, seed: int) -> None:
+def test_when_all_is_told_the_quota_server_knows_what_is_at_the_broker_and_what_became_of_all(limit, seed: int) -> None:
     busy = Busy(limit, seed)
     for _ in range(200):
         busy.step()
@@ -173,7 +173,7 @@ def test_who_asked_for_permits_gets_them_as_what_is_delivered_leaves(seed: int) 
         for consumer in busy.consumers:
             while consumer.at_broker > 0:
                 consumer.deliver(1)
-        if all(consumer.mirror.permits.asked == 0 for consumer in busy.consumers):  # type: ignore[union-attr]
+        if all(consumer.remote.permits.asked == 0 for consumer in busy.consumers):  # type: ignore[union-attr]
             return
     raise AssertionError("somebody waits for permits for ever")
 
@@ -193,7 +193,7 @@ def test_where_an_entry_counts_as_one_it_does_in_every_worker(seed: int) -> None
     within_promise(limit, busy.left)
 
 
-def test_of_more_than_the_judge_has_tickets_of_all_is_dropped_and_asked_for_again() -> None:
+def test_of_more_than_the_quota_server_has_queued_entries_of_all_is_dropped_and_asked_for_again() -> None:
     busy = Busy(Limit(rate(10, burst=1)), 0)
     busy.world.deliver_all()
     for consumer in busy.consumers:
@@ -215,7 +215,7 @@ def test_what_was_on_its_way_to_who_leaves_is_not_granted() -> None:
     consumer.ask(1000)
     while consumer.worker.hear_one():
         pass
-    assert consumer.worker.down or consumer.worker.judge.take()
+    assert consumer.worker.down or consumer.worker.quota_server.take()
     consumer.leave()
     busy.settle()
 
@@ -232,14 +232,14 @@ def test_what_a_consumer_is_to_get_again_is_limited_where_who_is_caught_up_is_no
         consumer.deliver(1)
         world.deliver_all()
         world.run(2 * CALM_NS / NANOS_PER_SECOND)
-    assert consumer.mirror.chain == ()
+    assert consumer.remote.chain == ()
     for _ in range(30):
-        world.workers[0].deputy.rewound(consumer.stream)
+        world.workers[0].quota_client.rewound(consumer.stream)
         world.deliver_all()
         for _ in range(100):
             consumer.deliver(1)
         for _ in range(10):
             world.deliver_all()
             world.run(0.05)
-    assert consumer.mirror.chain
+    assert consumer.remote.chain
     assert 140 <= consumer.received <= 2 + 10 * 15 + 11

@@ -49,10 +49,10 @@ class Books:
             self.open()
         elif what < 0.07 and self.live:
             worker, stream = self.live.pop(chance.randrange(len(self.live)))
-            worker.deputy.close(stream, self.world.clock.now)
+            worker.quota_client.close(stream, self.world.clock.now)
         elif what < 0.09 and self.live:
             worker, stream = chance.choice(self.live)
-            worker.deputy.drop_held(stream, self.world.clock.now)
+            worker.quota_client.drop_held(stream, self.world.clock.now)
         elif what < 0.13:
             self.change()
         elif what < 0.6 and self.live:
@@ -78,7 +78,7 @@ class Books:
             self.world.offer(worker, stream, messages, 10 * messages)
 
     def report(self, worker: Worker) -> None:
-        worker.up.extend(worker.deputy.report())
+        worker.up.extend(worker.quota_client.report())
 
     def deliver(self, worker: Worker) -> None:
         for _ in range(self.chance.choice((1, 5, 100))):
@@ -93,8 +93,8 @@ class Books:
 
     def check(self) -> None:
         for worker in self.world.workers:
-            for mirror in worker.judge._mirrors.values():
-                usage = mirror.stream.usage
+            for remote in worker.quota_server._remote_streams.values():
+                usage = remote.stream.usage
                 gone = usage.passed_messages + usage.rejected_messages + usage.dropped_messages
                 assert usage.offered_messages == gone + usage.held_messages
                 gone = usage.passed_size + usage.rejected_size + usage.dropped_size
@@ -138,7 +138,7 @@ def test_counts_add_up_at_every_moment(seed: int) -> None:
         books.world.deliver_all()
         books.check()
     for worker, stream in books.live:
-        mirror = worker.judge.stream(worker.deputy._accounts[stream].number)
-        assert mirror is not None
+        remote = worker.quota_server.stream(worker.quota_client._accounts[stream].number)
+        assert remote is not None
         held = sum(entry.messages for entry in stream.held), sum(entry.size for entry in stream.held)
-        assert (mirror.usage.held_messages, mirror.usage.held_size) == held
+        assert (remote.usage.held_messages, remote.usage.held_size) == held

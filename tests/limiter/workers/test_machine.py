@@ -1,4 +1,4 @@
-"""Anything may happen between workers and their judge, at any delay: what must be true of all of them together."""
+"""Anything may happen between workers and their quota servers, at any delay: what must be true of all together."""
 
 from dataclasses import replace
 
@@ -33,13 +33,13 @@ Going = tuple[int, int, int]
 
 
 class Apart(Counted):
-    """Workers whose letters arrive when it pleases hypothesis; some are killed.
+    """Workers whose messages arrive when it pleases hypothesis; some are killed.
 
     Proves: P2 for each limit over every interval, by the moments at which entries leave their workers, whatever is
     on its way and whoever dies. No bucket ever holds and has lent more than its capacity. Each stream's entries leave
     or are refused in order, nothing twice; only by limits that refuse, and of which nothing is lent (`Witness`); each
     error has its place behind a message whose receipt is known (`Ear`). What a client hears of is counted once, at its
-    stream and at the limit. When all letters arrive, all that is held leaves; and in the end nothing is lent.
+    stream and at the limit. When all messages arrive, all that is held leaves; and in the end nothing is lent.
     """
 
     def __init__(self) -> None:
@@ -103,14 +103,14 @@ class Apart(Counted):
     @rule(which=WHICH, messages=st.integers(1, 200), size=st.integers(1, 20_000))
     def chunk(self, which: int, messages: int, size: int) -> None:
         worker, stream = self.live[which % len(self.live)]
-        if worker.deputy.admit(stream, messages, size, self.world.clock.now):
+        if worker.quota_client.admit(stream, messages, size, self.world.clock.now):
             assert not stream.held
             worker.ear.left(stream, None)
-            worker.deputy.count_admitted(stream, (1, messages, size), (messages, size))
+            worker.quota_client.count_admitted(stream, (1, messages, size), (messages, size))
             self.leaves(worker, stream, messages, size)
 
     @rule(which=WHICH, most=st.integers(1, 20))
-    def letters_arrive_at_the_judge(self, which: int, most: int) -> None:
+    def letters_arrive_at_the_quota_server(self, which: int, most: int) -> None:
         for _ in range(most):
             self.world.workers[which % 3].hear_one()
 
@@ -122,7 +122,7 @@ class Apart(Counted):
     @precondition(lambda self: self.live)
     @rule(which=WHICH, entries=st.sampled_from((5, 20, 100)), messages=st.sampled_from((1, 3)), is_heard=st.booleans())
     def work(self, which: int, entries: int, messages: int, is_heard: bool) -> None:  # noqa: FBT001 - as hypothesis passes it
-        """A stream is busy until it is stopped; its worker and the judge hear of each other, or only later."""
+        """A stream is busy until it is stopped; its worker and the quota server hear of each other, or only later."""
         worker, stream = self.live[which % len(self.live)]
         for _ in range(entries):
             self.offer(which, [(messages, 100)])
@@ -138,7 +138,7 @@ class Apart(Counted):
     @rule(which=WHICH)
     def report(self, which: int) -> None:
         worker = self.world.workers[which % 3]
-        worker.up.extend(worker.deputy.report())
+        worker.up.extend(worker.quota_client.report())
 
     @rule(span=SPANS)
     def pass_time(self, span: int) -> None:
@@ -154,7 +154,7 @@ class Apart(Counted):
     @rule(which=WHICH)
     def drop(self, which: int) -> None:
         worker, stream = self.live[which % len(self.live)]
-        dropped = worker.deputy.drop_held(stream, self.world.clock.now)
+        dropped = worker.quota_client.drop_held(stream, self.world.clock.now)
         assert dropped == self.waiting.pop(stream, [])
         self.dropped.add(stream)
 
@@ -162,7 +162,7 @@ class Apart(Counted):
     @rule(which=WHICH)
     def close(self, which: int) -> None:
         worker, stream = self.live.pop(which % len(self.live))
-        worker.deputy.close(stream, self.world.clock.now)
+        worker.quota_client.close(stream, self.world.clock.now)
         self.waiting.pop(stream, None)
 
     @precondition(lambda self: len(self.live) > 4)
@@ -184,14 +184,14 @@ class Apart(Counted):
     @invariant()
     def it_is_known_who_has_been_lent_something(self) -> None:
         for limiter in self.world.registry.limiters.values():
-            borrowers = [worker for worker in self.world.workers if limiter in worker.judge.lending.loans]
+            borrowers = [worker for worker in self.world.workers if limiter in worker.quota_server.lending.loans]
             assert limiter.borrowers == len(borrowers)
 
     @invariant()
     def where_somebody_waits_or_has_a_claim_all_that_was_lent_is_wanted_back(self) -> None:
         for limiter in self.world.registry.limiters.values():
             if limiter.waiters or limiter.claimant is not None:
-                loans = [worker.judge.lending.loans.get(limiter) for worker in self.world.workers]
+                loans = [worker.quota_server.lending.loans.get(limiter) for worker in self.world.workers]
                 assert all(loan.is_recalled for loan in loans if loan is not None), "nobody overtakes"
 
     def teardown(self) -> None:
@@ -199,27 +199,27 @@ class Apart(Counted):
         assert not any(self.waiting.values()), "nobody waits for ever"
         for _ in range(2):
             for worker in self.world.workers:
-                worker.up.extend(worker.deputy.report())
+                worker.up.extend(worker.quota_client.report())
             self.world.deliver_all()
         for limiter in self.world.registry.limiters.values():
             assert all(bucket.lent == 0 for bucket in limiter._buckets if bucket is not None)
             assert limiter.ahead_messages == limiter.ahead_size == 0, "all that passed is counted"
         for worker, stream in self.live:
-            mirror = worker.judge.stream(worker.deputy._accounts[stream].number)
-            assert mirror is not None
-            told, usage = self.heard.get(stream, [0, 0]), mirror.usage
+            remote = worker.quota_server.stream(worker.quota_client._accounts[stream].number)
+            assert remote is not None
+            told, usage = self.heard.get(stream, [0, 0]), remote.usage
             if stream not in self.dropped:
                 assert [usage.rejected_messages, usage.rejected_size] == told
                 assert usage.dropped_messages == usage.held_messages == 0
             every = usage.passed_messages + usage.rejected_messages + usage.dropped_messages + usage.held_messages
             assert usage.offered_messages == every
         for worker in self.world.workers:
-            assert worker.deputy.is_at_rest
-            assert not worker.judge.lending.loans
+            assert worker.quota_client.is_at_rest
+            assert not worker.quota_server.lending.loans
         self.check()
 
     def settle(self) -> None:
-        """All letters arrive, and time passes until nothing waits."""
+        """All messages arrive, and time passes until nothing waits."""
         self.world.deliver_all()
         for _ in range(20_000):
             if not any(self.waiting.values()):
@@ -240,11 +240,11 @@ class Apart(Counted):
         self.leaves(worker, stream, entry.messages, entry.size)
 
     def leaves(self, worker: Worker, stream: Stream, messages: int, size: int) -> None:
-        """By what the judge has the stream within; what it has not heard of yet can be within nothing."""
-        number = worker.deputy._accounts[stream].number
-        mirror = worker.judge.stream(number)
-        assert mirror is not None
-        for limiter in mirror.chain:
+        """By what the quota server has the stream within; what it has not heard of yet can be within nothing."""
+        number = worker.quota_client._accounts[stream].number
+        remote = worker.quota_server.stream(number)
+        assert remote is not None
+        for limiter in remote.chain:
             self.values[limiter.scope] = limiter.limit
             self.left.setdefault(limiter.scope, []).append((self.world.clock.now, messages, size))
 

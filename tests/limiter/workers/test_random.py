@@ -1,4 +1,4 @@
-"""Busy workers and letters at random delays: P2 over all of them, fairness among all of them, and nothing unused."""
+"""Busy workers and messages at random delays: P2 over all of them, fairness among all of them, and nothing unused."""
 
 from random import Random
 
@@ -42,7 +42,7 @@ class Busy:
             self.leaves(stream, messages)
 
     def drain(self, which: int, messages: int) -> None:
-        """Offer until something is held; letters arrive at once."""
+        """Offer until something is held; messages arrive at once."""
         for _ in range(200):
             self.offer(which, messages)
             self.world.deliver_all()
@@ -67,7 +67,7 @@ def test_no_interval_sees_more_than_the_limit_whatever_is_on_its_way(value, seed
                     random.choice([random.choice(world.workers).hear_one, random.choice(world.workers).obey_one])()
             case 4:
                 worker = random.choice(world.workers)
-                worker.up.extend(worker.deputy.report())
+                worker.up.extend(worker.quota_client.report())
             case 5:
                 world.deliver_all()
             case 6 | 8 | 9:
@@ -84,7 +84,7 @@ def test_no_interval_sees_more_than_the_limit_whatever_is_on_its_way(value, seed
 
 
 def run(busy: Busy, seconds: float, delay_ns: int = 200_000) -> None:
-    """Letters are under way for so long, each time."""
+    """Messages are under way for so long, each time."""
     end = busy.world.clock.now + round(seconds * NANOS_PER_SECOND)
     while busy.world.clock.now < end:
         for worker in busy.world.workers:
@@ -122,12 +122,12 @@ def test_streams_of_one_topic_share_it_equally_wherever_they_are(batches) -> Non
     within_promise(rate(1000), busy.left)
 
 
-def test_what_is_not_over_a_limit_needs_no_judge() -> None:
-    """Of a stream at a third of its limit nearly nothing is a ticket."""
+def test_what_is_not_over_a_limit_needs_no_quota_server() -> None:
+    """Of a stream at a third of its limit nearly nothing is a queued entry."""
     busy = Busy(Limit(rate(10_000)), 2, 2)
     for _ in range(3000):
         busy.offer(0, 1)
         run(busy, 0.0003)
     assert sum(busy.by_stream.values()) == 3000
-    account = busy.streams[0][0].deputy._accounts[busy.streams[0][1]]
-    assert account.tickets < 30
+    account = busy.streams[0][0].quota_client._accounts[busy.streams[0][1]]
+    assert account.queued < 30

@@ -52,7 +52,7 @@ class Alone:
 
 
 class Apart:
-    """The same with two workers, where all letters arrive before anything else happens."""
+    """The same with two workers, where all messages arrive before anything else happens."""
 
     def __init__(self) -> None:
         self.world = Workers(2, lambda stream, entry, reason: self.note(stream, reason, entry))
@@ -112,11 +112,11 @@ class Both:
         self.apart.world.deliver_all()
 
     def wait(self, span: int) -> None:
-        """Each time an alarm rings somewhere, letters arrive. What was used of loans is told before: until it is, it
+        """Each time an alarm rings somewhere, messages arrive. What was used of loans is told before: until it is, it
         fills its bucket, which earns nothing for it.
         """
         for worker in self.apart.world.workers:
-            worker.up.extend(worker.deputy.report())
+            worker.up.extend(worker.quota_client.report())
         self.apart.world.deliver_all()
         end = self.alone.world.clock.now + span
         self.alone.world.run_until(end)

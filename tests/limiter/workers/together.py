@@ -1,4 +1,4 @@
-"""Several workers and their judges, with a time made by hand and letters that wait until somebody delivers them."""
+"""Several workers and their quota servers, with a time made by hand and messages that wait to be delivered."""
 
 from collections import deque
 from collections.abc import Callable
@@ -43,7 +43,7 @@ class Witness(Telling):
         assert limiter.is_rejecting
         assert not stream.held
         assert limiter.waiters or not limiter.is_open(self._world.clock.now)
-        assert not any(limiter in worker.judge.lending.loans for worker in self._world.workers)
+        assert not any(limiter in worker.quota_server.lending.loans for worker in self._world.workers)
 
 
 class Ear:
@@ -81,12 +81,12 @@ class Ear:
 
 
 class Worker:
-    """One process: its scheduler, its judge, and what is on its way between them."""
+    """One process: its scheduler, its quota server, and what is on its way between them."""
 
     def __init__(self, world: "Workers") -> None:
         self.world = world
-        self.deputy = QuotaClient(Bells(), tells_all=world.rules.spares_caught_up)
-        self.judge = QuotaServer(world.registry, world.scheduler, lambda: None, world.court)
+        self.quota_client = QuotaClient(Bells(), tells_all=world.rules.spares_caught_up)
+        self.quota_server = QuotaServer(world.registry, world.scheduler, lambda: None, world.deferred)
         self.up: deque[Any] = deque()
         self.down: deque[Any] = deque()
         self.streams: list[Stream] = []
@@ -107,43 +107,43 @@ class Worker:
             release(stream, entry)
 
         stream = Stream(name, (), leave, by_entry=by_entry)
-        self.deputy.open(stream, topic, WHOSE)
+        self.quota_client.open(stream, topic, WHOSE)
         if direction == "publish":
-            self.deputy.answer(stream, self.ear)
+            self.quota_client.answer(stream, self.ear)
         self.streams.append(stream)
         return stream
 
     def post(self) -> None:
         """What either side has to tell is on its way."""
-        self.up.extend(self.deputy.take())
-        self.down.extend(self.judge.take())
+        self.up.extend(self.quota_client.take())
+        self.down.extend(self.quota_server.take())
 
     def hear_one(self) -> bool:
-        """The judge's next letter from this worker arrives; False if there is none."""
+        """The quota server's next message from this worker arrives; False if there is none."""
         self.post()
         if not self.up:
             return False
-        letter, now = self.up.popleft(), self.world.clock.now
-        if isinstance(letter, Opened):
-            direction: Direction = "publish" if letter.direction == "publish" else "dispatch"
-            name = StreamName(direction, "t", "n", letter.topic, letter.stream)
-            mirror = Stream(name, (), lambda _stream, _entry: None, by_entry=self.streams[letter.stream - 1].by_entry)
-            self.judge.open(letter.stream, mirror, parse_topic(f"t/n/{letter.topic}"), Client(), now)
+        message, now = self.up.popleft(), self.world.clock.now
+        if isinstance(message, Opened):
+            direction: Direction = "publish" if message.direction == "publish" else "dispatch"
+            name = StreamName(direction, "t", "n", message.topic, message.stream)
+            remote = Stream(name, (), lambda _stream, _entry: None, by_entry=self.streams[message.stream - 1].by_entry)
+            self.quota_server.open(message.stream, remote, parse_topic(f"t/n/{message.topic}"), Client(), now)
         else:
-            hear(self.judge, letter, now)
+            hear(self.quota_server, message, now)
         return True
 
     def obey_one(self) -> bool:
-        """The next one from the judge arrives."""
+        """The next one from the quota server arrives."""
         self.post()
         if not self.down:
             return False
-        self.deputy.obey(self.down.popleft(), self.world.clock.now)
+        self.quota_client.obey(self.down.popleft(), self.world.clock.now)
         return True
 
     @property
     def unconfirmed(self) -> int:
-        return sum(isinstance(letter, Batch) for letter in self.down)
+        return sum(isinstance(message, Batch) for message in self.down)
 
 
 class Workers(Governed):
@@ -167,7 +167,7 @@ class Workers(Governed):
         self.scheduler = Witness(self)
         self.registry = Registry(self.policies, self.scheduler, self.observer, rules, self.clock)
         self.registry.tuned = self.tuned
-        self.court = DeferredRejections(self.scheduler, self.recall)
+        self.deferred = DeferredRejections(self.scheduler, self.recall)
         self.registry.wired = self.wired
         self.workers = [Worker(self) for _ in range(count)]
 
@@ -177,20 +177,20 @@ class Workers(Governed):
 
     def recall(self, limiter: Limiter) -> None:
         for worker in self.workers:
-            worker.judge.recall(limiter)
+            worker.quota_server.recall(limiter)
 
     def tuned(self, limiter: Limiter, now: int) -> None:
         for worker in self.workers:
-            worker.judge.tuned(limiter, now)
+            worker.quota_server.tuned(limiter, now)
 
     def wired(self, stream: Stream, now: int) -> None:
         for worker in self.workers:
-            worker.judge.wired(stream, now)
+            worker.quota_server.wired(stream, now)
 
     def kill(self, index: int) -> Worker:
         """A worker is no more, and another one is in its place."""
         old = self.workers[index]
-        old.judge.lose(self.clock.now)
+        old.quota_server.lose(self.clock.now)
         self.workers[index] = Worker(self)
         return old
 
@@ -207,10 +207,10 @@ class Workers(Governed):
     ) -> bool:
         """One entry, as the relay offers it. Returns whether it passed at once."""
         now = self.clock.now
-        worker.deputy.count_offered(stream, 1, messages, size)
-        if worker.deputy.pass_entry(stream, messages, size, now):
+        worker.quota_client.count_offered(stream, 1, messages, size)
+        if worker.quota_client.pass_entry(stream, messages, size, now):
             worker.ear.left(stream, None)
             return True
         entry = Entry(frame, messages, size, size, now, charged=stream.charged(1, messages))
-        worker.deputy.hold(stream, entry, now)
+        worker.quota_client.hold(stream, entry, now)
         return False

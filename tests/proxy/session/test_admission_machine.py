@@ -13,7 +13,7 @@ from tests.proxy.conversation import BROKER, Peer, World
 from tests.proxy.fake_transport import FakeTransport
 from tests.proxy.kernel_transport import KernelTransport
 from tests.proxy.wire import close_producer, error, producer, success
-from tests.proxy.workers.far_world import FarWorld
+from tests.proxy.workers.remote_admission_world import RemoteAdmissionWorld
 
 MOST = 3
 Step = tuple[str, int, int]
@@ -113,7 +113,7 @@ class Model:
         self.peers[client] = self._pair()
 
 
-@pytest.mark.parametrize("kind", [World, FarWorld])
+@pytest.mark.parametrize("kind", [World, RemoteAdmissionWorld])
 @settings(max_examples=examples(200), deadline=None)
 @given(steps=STEPS, transports=st.sampled_from([KernelTransport, FakeTransport]))
 def test_the_places_are_those_of_the_producers_that_there_are(

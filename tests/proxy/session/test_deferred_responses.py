@@ -1,4 +1,4 @@
-"""What a worker's client hears of messages that the judge lets pass or refuses, long after they came."""
+"""What a worker's client hears of messages that the quota server lets pass or refuses, long after they came."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ class Producer:
         self.told: list[CommandSendError | CommandSendReceipt] = []
         self.turns: list[bool] = []
         self.hears = 0
-        self.deputy = QuotaClient(Bells())
+        self.quota_client = QuotaClient(Bells())
         self.at_broker = Written()
         self.budget = Budget(10**9, lambda _is_full: None)
         share = Share(SharedBudget(10**9, lambda *_over: None, lambda: None), lambda _is_over: None)
@@ -40,7 +40,7 @@ class Producer:
             Throttled(),
             FrameWriter(self.at_broker),
             holdings,
-            self.deputy,
+            self.quota_client,
             lambda _kind, _command, frame: frame,
             Counters(),
             lambda: 0,
@@ -49,13 +49,13 @@ class Producer:
         name = StreamName("publish", "t", "n", "x", 1)
 
         self.stream = relay.streams[1] = Stream(name, (), relay.release, is_accepted=True)
-        self.deputy.open(self.stream, "t/n/x", WHOSE)
-        self.deputy.answer(self.stream, relay)
+        self.quota_client.open(self.stream, "t/n/x", WHOSE)
+        self.quota_client.answer(self.stream, relay)
         if is_wired:
             self.wired(is_rejected=True)
 
     def wired(self, *, is_rejected: bool) -> None:
-        self.deputy.obey(Wired(1, [], by_ticket=is_rejected, is_metered=False, is_rejected=is_rejected), 0)
+        self.quota_client.obey(Wired(1, [], by_queue=is_rejected, is_metered=False, is_rejected=is_rejected), 0)
 
     def offer(self, *numbers: int, **more: Any) -> None:
         for number in numbers:
@@ -81,8 +81,8 @@ def test_what_is_refused_goes_nowhere_and_its_client_hears_it_behind_the_receipt
     producer = Producer()
     producer.offer(0, 1, 2)
     assert producer.budget.used > 0
-    producer.deputy.obey(Released(1, 1), 0)
-    producer.deputy.obey(Rejected(1, 3, "over the limit"), 0)
+    producer.quota_client.obey(Released(1, 1), 0)
+    producer.quota_client.obey(Rejected(1, 3, "over the limit"), 0)
     assert producer.at_broker.parts == [send(0)]
     assert (producer.budget.used, producer.told) == (0, [])
     producer.receipt(0)
@@ -92,24 +92,27 @@ def test_what_is_refused_goes_nowhere_and_its_client_hears_it_behind_the_receipt
     assert (error.producer_id, error.error, error.message) == (1, NotAllowedError, "over the limit")
 
 
-def test_the_judge_is_told_which_messages_the_client_would_not_give_up() -> None:
+def test_the_quota_server_is_told_which_messages_the_client_would_not_give_up() -> None:
     producer = Producer()
     producer.offer(0)
     producer.offer(1, is_chunk=True)
-    assert [letter.must_wait for letter in producer.deputy.take() if isinstance(letter, QueuedEntry)] == [False, True]
+    assert [message.must_wait for message in producer.quota_client.take() if isinstance(message, QueuedEntry)] == [
+        False,
+        True,
+    ]
 
 
 def test_it_is_told_so_too_while_the_worker_does_not_know_yet_whether_a_limit_refuses() -> None:
     producer = Producer(is_wired=False)
     producer.offer(0, is_chunk=True)
-    assert [letter.must_wait for letter in producer.deputy.take() if isinstance(letter, QueuedEntry)] == [True]
+    assert [message.must_wait for message in producer.quota_client.take() if isinstance(message, QueuedEntry)] == [True]
 
 
 def test_a_command_behind_what_is_refused_goes_on() -> None:
     producer = Producer()
     producer.offer(0)
     producer.relay.hold_behind(producer.stream, b"close")
-    producer.deputy.obey(Rejected(1, 1, "over the limit"), 0)
+    producer.quota_client.obey(Rejected(1, 1, "over the limit"), 0)
     assert producer.at_broker.parts == [b"close"]
     assert producer.refused == [0]
 
@@ -118,7 +121,7 @@ def test_receipts_are_not_heard_where_no_limit_refuses() -> None:
     producer = Producer()
     producer.offer(0)
     producer.wired(is_rejected=False)
-    producer.deputy.obey(Released(1, 1), 0)
+    producer.quota_client.obey(Released(1, 1), 0)
     assert (producer.at_broker.parts, producer.hears) == ([send(0)], 0)
 
 
@@ -127,8 +130,8 @@ def test_what_is_refused_after_as_many_errors_wait_as_may_waits_too(monkeypatch:
     monkeypatch.setattr(module, "MOST_WAITING", 2)
     producer = Producer()
     producer.offer(0, 1, 2, 3)
-    producer.deputy.obey(Released(1, 1), 0)
-    producer.deputy.obey(Rejected(1, 4, "over the limit"), 0)
+    producer.quota_client.obey(Released(1, 1), 0)
+    producer.quota_client.obey(Rejected(1, 4, "over the limit"), 0)
     assert producer.turns == [True]
     assert producer.budget.used == 0
     producer.receipt(0)

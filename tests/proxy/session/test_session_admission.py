@@ -28,7 +28,7 @@ from tests.proxy.wire import (
     success,
     unsubscribe,
 )
-from tests.proxy.workers.far_world import near_and_far
+from tests.proxy.workers.remote_admission_world import near_and_far
 
 Make = Callable[..., World]
 world_kind = near_and_far

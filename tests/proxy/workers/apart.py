@@ -62,7 +62,7 @@ class Apart:
             return str(text)
 
     def processes(self) -> list[int]:
-        return [post._process.pid for post in self.supervisor._posts if post._process is not None]
+        return [worker._process.pid for worker in self.supervisor._workers if worker._process is not None]
 
 
 @asynccontextmanager

@@ -32,7 +32,7 @@ class Case:
         """One has been lent something, the rest is used up."""
         self.offer(self.first, self.idle)
         self.world.deliver_all()
-        (self.namespace,) = self.first.judge.lending.loans
+        (self.namespace,) = self.first.quota_server.lending.loans
         while self.namespace.is_open(self.world.clock.now):
             self.offer(self.second, self.busy)
             self.world.deliver_all()
@@ -86,10 +86,10 @@ def test_where_tokens_come_first_it_passes() -> None:
 
 def test_who_leaves_meanwhile_is_forgotten() -> None:
     case = Case()
-    case.second.deputy.close(case.refused, 0)
+    case.second.quota_client.close(case.refused, 0)
     case.world.deliver_all()
     assert (case.told, case.rejected) == ([], 0)
-    assert not case.world.court._cases
+    assert not case.world.deferred._cases
 
 
 def test_a_limit_that_ends_to_refuse_meanwhile_holds_it() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from proxy.workers import connection as pulse
-from proxy.workers import supervisor as posts
+from proxy.workers import connection as liveness
+from proxy.workers import supervisor as supervisors
 from proxy.workers.connection import WorkerConnection
 from tests.proxy.wire import TOPIC, sends
 from tests.proxy.workers.apart import Apart, apart, heard
@@ -31,77 +31,81 @@ def _nobody_stays_stopped() -> Iterator[None]:
 
 
 async def busy(one: Apart) -> tuple[int, WorkerConnection]:
-    """A worker that has been lent something, and hangs; its process and its desk."""
+    """A worker that has been lent something, and hangs; its process and its connection."""
     for client in await one.producers(6):
         client.send(*sends(2))
         assert await heard(client, 2) == 2
-    post = next(post for post in one.supervisor._posts if post.desk is not None and post.desk.judge.lending.loans)
-    assert post._process is not None
-    assert post.desk is not None
-    os.kill(post._process.pid, signal.SIGSTOP)
-    stopped.append(post._process.pid)
-    return post._process.pid, post.desk
+    worker = next(
+        worker
+        for worker in one.supervisor._workers
+        if worker.connection is not None and worker.connection.quota_server.lending.loans
+    )
+    assert worker._process is not None
+    assert worker.connection is not None
+    os.kill(worker._process.pid, signal.SIGSTOP)
+    stopped.append(worker._process.pid)
+    return worker._process.pid, worker.connection
 
 
 async def test_a_worker_that_hangs_is_ended_and_replaced(monkeypatch) -> None:
-    monkeypatch.setattr(pulse, "CALM_S", 0.2)
-    monkeypatch.setattr(pulse, "PATIENCE_S", 5)  # to come up takes longer than to answer
+    monkeypatch.setattr(liveness, "CALM_S", 0.2)
+    monkeypatch.setattr(liveness, "PATIENCE_S", 5)  # to come up takes longer than to answer
     async with apart(LIMITS) as one:
-        process, desk = await busy(one)
-        monkeypatch.setattr(pulse, "PATIENCE_S", 0.2)
+        process, connection = await busy(one)
+        monkeypatch.setattr(liveness, "PATIENCE_S", 0.2)
         await one.until("/metrics", "sluice_workers_lost_total 1.0")
-        monkeypatch.setattr(pulse, "PATIENCE_S", 5)
+        monkeypatch.setattr(liveness, "PATIENCE_S", 5)
         await one.until("/metrics", "sluice_workers 2.0")
         assert process not in one.processes()
-        assert desk.judge.is_at_rest
+        assert connection.quota_server.is_at_rest
         (again,) = await one.producers(1)
         again.send(*sends(2))
         assert await heard(again, 2) == 2
 
 
 async def test_workers_at_rest_are_not_asked(monkeypatch) -> None:
-    monkeypatch.setattr(pulse, "CALM_S", 0.1)
+    monkeypatch.setattr(liveness, "CALM_S", 0.1)
     async with apart({}) as one:
-        desks = [post.desk for post in one.supervisor._posts]
+        connections = [worker.connection for worker in one.supervisor._workers]
         async with asyncio.timeout(20):
-            while not all(desk is not None and desk._pulse.is_at_rest for desk in desks):  # noqa: ASYNC110 - see busy
+            while not all(connection is not None and connection._liveness.is_at_rest for connection in connections):  # noqa: ASYNC110 - see busy
                 await asyncio.sleep(0.02)
         client = await one.client()
         async with asyncio.timeout(20):
-            while all(desk is not None and desk._pulse.is_at_rest for desk in desks):  # noqa: ASYNC110 - see busy
+            while all(connection is not None and connection._liveness.is_at_rest for connection in connections):  # noqa: ASYNC110 - see busy
                 await asyncio.sleep(0.02)
         client.writer.close()
 
 
 async def test_what_a_worker_was_lent_is_written_off_only_when_it_has_ended(monkeypatch) -> None:
     """Until then it may still pass that, though nothing is heard of it: it must not be lent to others."""
-    monkeypatch.setattr(posts, "_GRACE_S", 0.5)
+    monkeypatch.setattr(supervisors, "_GRACE_S", 0.5)
     async with apart(LIMITS) as one:
-        process, desk = await busy(one)
+        process, connection = await busy(one)
         written_off = asyncio.Event()
 
         def write_off() -> None:
-            WorkerConnection.write_off(desk)
+            WorkerConnection.write_off(connection)
             written_off.set()
 
-        monkeypatch.setattr(desk, "write_off", write_off)
-        desk.channel.abort()
+        monkeypatch.setattr(connection, "write_off", write_off)
+        connection.channel.abort()
         async with asyncio.timeout(20):
             await one.until("/metrics", "sluice_workers 1.0")
             assert not written_off.is_set()
-            assert desk.judge.lending.loans
+            assert connection.quota_server.lending.loans
             await written_off.wait()
-        assert desk.judge.is_at_rest
+        assert connection.quota_server.is_at_rest
         with pytest.raises(ProcessLookupError):
             os.kill(process, 0)
         await one.until("/metrics", "sluice_workers 2.0")
 
 
-async def test_a_worker_that_sends_what_are_no_letters_is_replaced() -> None:
+async def test_a_worker_that_sends_what_are_no_messages_is_replaced() -> None:
     async with apart({}) as one:
-        desk = one.supervisor._posts[0].desk
-        assert desk is not None
-        desk.channel.data_received(b"\0\0\0\1\xc1")
+        connection = one.supervisor._workers[0].connection
+        assert connection is not None
+        connection.channel.data_received(b"\0\0\0\1\xc1")
         await one.until("/metrics", "sluice_workers_lost_total 1.0")
         await one.until("/metrics", "sluice_workers 2.0")
 

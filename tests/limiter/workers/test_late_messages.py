@@ -22,7 +22,7 @@ def passing(world: Workers, messages: int, size: int) -> tuple[Worker, Stream]:
 
 
 def changed(before: Limit, after: Limit) -> tuple[Workers, Worker, Stream]:
-    """A limit is another one while letters are under way, which arrive then."""
+    """A limit is another one while messages are under way, which arrive then."""
     world = Workers(1)
     world.limit(*PLACE, before)
     worker, stream = passing(world, 200, 1000)

@@ -1,4 +1,4 @@
-"""A world whose sessions ask as those of a worker do: the answers come by letters, later, from a doorkeeper."""
+"""A world whose sessions ask as those of a worker do: the answers come by messages, later, from a admission server."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from tests.proxy.conversation import World
 _AS_BYTES = msgspec.msgpack.Encoder()
 
 
-class FarWorld(World):
+class RemoteAdmissionWorld(World):
     """Worker and supervisor in one; what one says, the other hears in its next turn, or when the test says so."""
 
     def __init__(self, shown: Shown = as_they_are, **settings: Any) -> None:
@@ -25,8 +25,8 @@ class FarWorld(World):
         self.is_delivering = True
         self.asked: list[Message] = []
         """Not heard yet."""
-        self.far = AdmissionClient(self._to_supervisor)
-        self.doorkeeper = AdmissionServer(self.engine.admission, self._to_worker)
+        self.admission_client = AdmissionClient(self._to_supervisor)
+        self.admission_server = AdmissionServer(self.engine.admission, self._to_worker)
         self.engine.session_admission = self._admission  # type: ignore[method-assign]  # as a worker's engine does
         self.engine.admission.changed = self._bounds_changed
         self._bounds_changed()
@@ -41,40 +41,40 @@ class FarWorld(World):
         self.hear()
         self.loop.run(self._answer_all)
         super().close()
-        assert self.far._open == {}
-        assert len(self.doorkeeper) == 0
+        assert self.admission_client._open == {}
+        assert len(self.admission_server) == 0
 
     def _admission(self, connection: Connection, client: PeerTransport) -> WorkerSessionAdmission:
-        return WorkerSessionAdmission(self.far, connection, self.engine.rejects, client)
+        return WorkerSessionAdmission(self.admission_client, connection, self.engine.rejects, client)
 
     def _bounds_changed(self) -> None:
-        self.far.heard(Bounds(sorted(self.engine.admission.in_force)))
+        self.admission_client.heard(Bounds(sorted(self.engine.admission.in_force)))
 
-    def _to_supervisor(self, letter: Message) -> None:
-        self.asked.append(msgspec.msgpack.decode(_AS_BYTES.encode(letter), type=Up))
+    def _to_supervisor(self, message: Message) -> None:
+        self.asked.append(msgspec.msgpack.decode(_AS_BYTES.encode(message), type=Up))
         if self.is_answering:
             self.loop.call_soon(self._hear)
 
     def _hear(self) -> None:
-        letters, self.asked = self.asked, []
-        for letter in letters:
-            if isinstance(letter, Enter):
-                self.doorkeeper.asked(letter)
-            elif isinstance(letter, Accepted):
-                self.doorkeeper.accepted(letter)
-            elif isinstance(letter, Left):
-                self.doorkeeper.left(letter)
+        messages, self.asked = self.asked, []
+        for message in messages:
+            if isinstance(message, Enter):
+                self.admission_server.asked(message)
+            elif isinstance(message, Accepted):
+                self.admission_server.accepted(message)
+            elif isinstance(message, Left):
+                self.admission_server.left(message)
 
     def _to_worker(self) -> None:
         if self.is_delivering:
             self.loop.call_soon(self._answer_all)
 
     def _answer_all(self) -> None:
-        for letter in self.doorkeeper.take():
-            self.far.heard(msgspec.msgpack.decode(_AS_BYTES.encode(letter), type=Down))
+        for message in self.admission_server.take():
+            self.admission_client.heard(msgspec.msgpack.decode(_AS_BYTES.encode(message), type=Down))
 
 
-@pytest.fixture(name="world_kind", params=[World, FarWorld])
+@pytest.fixture(name="world_kind", params=[World, RemoteAdmissionWorld])
 def near_and_far(request: pytest.FixtureRequest) -> type[World]:
     """In place of `world_kind`: each test of a module is made in both worlds, and both behave the same."""
     kind: type[World] = request.param

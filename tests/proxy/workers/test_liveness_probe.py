@@ -26,7 +26,7 @@ class Watched:
         self.asked = self.given_up = 0
         self.matters = True
         self.presses = False
-        self.pulse = LivenessProbe(self._ask, lambda: self.matters, lambda: self.presses, self._give_up)
+        self.liveness = LivenessProbe(self._ask, lambda: self.matters, lambda: self.presses, self._give_up)
         monkeypatch.setattr(asyncio, "get_running_loop", lambda: self)
 
     def call_later(self, seconds: float, call: Callable[[], None]) -> Handle:
@@ -53,33 +53,33 @@ def watched(monkeypatch) -> Watched:
 
 
 def test_before_anything_is_heard_there_is_no_timer(watched: Watched) -> None:
-    assert watched.pulse.is_at_rest
+    assert watched.liveness.is_at_rest
     assert watched.timers == []
 
 
 def test_who_talks_is_not_asked(watched: Watched) -> None:
-    watched.pulse.heard()
+    watched.liveness.heard()
     for _ in range(5):
-        watched.pulse.heard()
+        watched.liveness.heard()
         assert watched.time_passes() == CALM_S
     assert watched.asked == 0
 
 
 def test_who_is_silent_is_asked_and_then_given_up(watched: Watched) -> None:
-    watched.pulse.heard()
+    watched.liveness.heard()
     watched.time_passes()
     for count in range(1, ASKED_AT_MOST + 1):
         assert (watched.asked, watched.given_up) == (count, 0)
         assert watched.time_passes() == PATIENCE_S
     assert (watched.asked, watched.given_up) == (ASKED_AT_MOST, 1)
-    assert watched.pulse.is_at_rest
+    assert watched.liveness.is_at_rest
 
 
 def test_who_answers_late_is_asked_anew_after_a_while(watched: Watched) -> None:
-    watched.pulse.heard()
+    watched.liveness.heard()
     for _ in range(ASKED_AT_MOST):
         watched.time_passes()
-    watched.pulse.heard()
+    watched.liveness.heard()
     assert watched.time_passes() == CALM_S
     for _ in range(ASKED_AT_MOST - 1):
         watched.time_passes()
@@ -87,46 +87,46 @@ def test_who_answers_late_is_asked_anew_after_a_while(watched: Watched) -> None:
 
 
 def test_as_long_as_nobody_waits_for_it_there_is_no_timer(watched: Watched) -> None:
-    watched.pulse.heard()
+    watched.liveness.heard()
     watched.matters = False
     watched.time_passes()
-    assert watched.pulse.is_at_rest
+    assert watched.liveness.is_at_rest
     assert watched.asked == 0
-    watched.pulse.heard()
-    assert not watched.pulse.is_at_rest
+    watched.liveness.heard()
+    assert not watched.liveness.is_at_rest
 
 
 def test_who_is_asked_something_is_watched_until_something_is_heard(watched: Watched) -> None:
-    watched.pulse.watch()
-    watched.pulse.watch()
+    watched.liveness.watch()
+    watched.liveness.watch()
     assert watched.time_passes() == CALM_S
     for _ in range(ASKED_AT_MOST):
         assert watched.time_passes() == PATIENCE_S
     assert (watched.asked, watched.given_up) == (ASKED_AT_MOST, 1)
-    assert watched.pulse.is_at_rest
+    assert watched.liveness.is_at_rest
 
 
 def test_who_answers_what_it_is_asked_is_left_alone(watched: Watched) -> None:
-    watched.pulse.watch()
-    watched.pulse.heard()
+    watched.liveness.watch()
+    watched.liveness.heard()
     watched.matters = False
     assert watched.time_passes() == CALM_S
-    assert watched.pulse.is_at_rest
+    assert watched.liveness.is_at_rest
     assert watched.asked == 0
 
 
 def test_one_that_is_gone_is_not_looked_for(watched: Watched) -> None:
-    watched.pulse.heard()
-    watched.pulse.stop()
-    assert watched.pulse.is_at_rest
+    watched.liveness.heard()
+    watched.liveness.stop()
+    assert watched.liveness.is_at_rest
     assert all(timer.is_cancelled for timer in watched.timers)
 
 
 def test_where_others_wait_for_it_all_goes_faster(watched: Watched) -> None:
-    watched.pulse.heard()
+    watched.liveness.heard()
     watched.presses = True
-    watched.pulse.hurry()
-    watched.pulse.hurry()
+    watched.liveness.hurry()
+    watched.liveness.hurry()
     assert watched.time_passes() == URGENT_S
     for _ in range(ASKED_AT_MOST):
         assert watched.time_passes() == URGENT_PATIENCE_S
@@ -135,10 +135,10 @@ def test_where_others_wait_for_it_all_goes_faster(watched: Watched) -> None:
 
 
 def test_who_is_asked_already_is_given_less_time_from_then_on(watched: Watched) -> None:
-    watched.pulse.heard()
+    watched.liveness.heard()
     watched.time_passes()
     watched.presses = True
-    watched.pulse.hurry()
+    watched.liveness.hurry()
     assert watched.asked == 1
     for _ in range(ASKED_AT_MOST):
         assert watched.time_passes() == URGENT_PATIENCE_S
@@ -146,15 +146,15 @@ def test_who_is_asked_already_is_given_less_time_from_then_on(watched: Watched) 
 
 
 def test_it_is_calm_again_when_nobody_else_waits(watched: Watched) -> None:
-    watched.pulse.heard()
+    watched.liveness.heard()
     watched.presses = True
-    watched.pulse.hurry()
+    watched.liveness.hurry()
     for _ in range(3):
-        watched.pulse.heard()
+        watched.liveness.heard()
         assert watched.time_passes() == URGENT_S
     watched.presses = False
-    watched.pulse.heard()
+    watched.liveness.heard()
     watched.time_passes()
-    watched.pulse.heard()
+    watched.liveness.heard()
     assert watched.time_passes() == CALM_S
     assert watched.asked == 0

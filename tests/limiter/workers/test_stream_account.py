@@ -2,11 +2,11 @@ from limiter.workers.messages import PassedByLease
 from limiter.workers.worker_leases import StreamAccount, WorkerLease
 
 
-def test_all_purses_pay_or_none() -> None:
+def test_all_leases_pay_or_none() -> None:
     account, rich, poor = StreamAccount(1), WorkerLease(1), WorkerLease(2)
     rich.lend(10, None)
     poor.lend(3, None)
-    account.purses = (rich, poor)
+    account.leases = (rich, poor)
     assert not account.take(4, 1)
     assert rich.empty() == (10, 0)
     assert poor.take_used() == (0, 0)

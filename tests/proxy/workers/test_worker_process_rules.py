@@ -64,14 +64,14 @@ async def test_connections_of_the_next_worker_are_numbered_apart_from_those_of_t
     """Of some of those nobody has heard."""
     async with apart({}) as one:
         await one.producers(8)
-        post: WorkerProcess = next(
-            post for post in one.supervisor._posts if post.desk is not None and post.desk.last_id
+        worker: WorkerProcess = next(
+            worker for worker in one.supervisor._workers if worker.connection is not None and worker.connection.last_id
         )
-        assert post.desk is not None
-        last, first = post.desk.last_id, post._next_id
-        post._kill()
+        assert worker.connection is not None
+        last, first = worker.connection.last_id, worker._next_id
+        worker._kill()
         async with asyncio.timeout(20):
-            while post._next_id == first:  # noqa: ASYNC110 - another process
+            while worker._next_id == first:  # noqa: ASYNC110 - another process
                 await asyncio.sleep(0.02)
-        assert post._next_id >= last + 2 * IDS_APART
-        assert post._next_id % 2 == first % 2, "the other worker's are between"
+        assert worker._next_id >= last + 2 * IDS_APART
+        assert worker._next_id % 2 == first % 2, "the other worker's are between"

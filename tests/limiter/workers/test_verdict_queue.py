@@ -24,8 +24,8 @@ class Told:
 
 def test_what_goes_of_one_stream_is_told_once() -> None:
     told = Told()
-    for mirror in (told.one, told.other, told.one):
-        told.verdicts.released(mirror)
+    for remote in (told.one, told.other, told.one):
+        told.verdicts.released(remote)
     assert told.take(Batch(4)) == [Released(1, 2), Released(2, 1), Batch(4)]
     assert told.take() == []
     assert told.times_woken == 3
@@ -50,7 +50,7 @@ def test_what_was_decided_before_a_stream_had_other_limits_is_told_before_them()
     told.verdicts.released(told.one)
     told.verdicts.wired(told.one)
     told.verdicts.released(told.one)
-    wired = Wired(1, [], by_ticket=False, is_metered=False)
+    wired = Wired(1, [], by_queue=False, is_metered=False)
     assert told.take() == [Lent(3, 1, None), Released(1, 1), wired, Released(1, 2)]
 
 
@@ -61,7 +61,7 @@ def test_limits_stand_before_what_is_decided_by_them_and_answers_behind_all() ->
     told.verdicts.granted(2, 6)
     told.verdicts.wired(told.other)
     told.verdicts.say(Lent(3, 1, None))
-    wired = Wired(2, [], by_ticket=False, is_metered=False)
+    wired = Wired(2, [], by_queue=False, is_metered=False)
     assert told.take() == [wired, Lent(3, 1, None), Granted(2, 11), Answer(7)]
 
 

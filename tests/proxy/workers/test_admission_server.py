@@ -57,7 +57,7 @@ def test_the_places_are_those_of_all_workers_together() -> None:
 def test_a_place_is_provisional_until_the_worker_says_that_the_broker_has_accepted_who_has_it() -> None:
     house = House(most=4)
     said = [house.ask(0, number, PRODUCER)[0] for number in range(1, 4)]
-    assert [type(letter) for letter in said] == [Admitted, Admitted, NotAdmitted]
+    assert [type(message) for message in said] == [Admitted, Admitted, NotAdmitted]
     assert isinstance(said[2], NotAdmitted)
     assert said[2].is_passing
     for number in (1, 1, 3, 9):
@@ -97,6 +97,6 @@ def test_a_worker_that_ends_gives_back_what_its_clients_had_and_nothing_of_other
     assert isinstance(house.ask(1, 3, PRODUCER)[0], NotAdmitted)
 
 
-def test_what_is_no_topic_is_no_workers_letter() -> None:
+def test_what_is_no_topic_is_no_workers_message() -> None:
     with pytest.raises(ValueError, match="topic name"):
         House().doors[0].asked(Enter(1, [PRODUCER], "192.0.2.7:1", "192.0.2.7", "persistent://only/two"))

@@ -33,19 +33,19 @@ from tests.proxy.wire import (
     subscribe,
     success,
 )
-from tests.proxy.workers.far_world import FarWorld
+from tests.proxy.workers.remote_admission_world import RemoteAdmissionWorld
 
-Make = Callable[..., FarWorld]
+Make = Callable[..., RemoteAdmissionWorld]
 DATA = f"{BROKER[0]}:{BROKER[1]}"
 ONE_PRODUCER = "producers of one topic: at most 1 (admission.max_producers_per_topic)"
 
 
 @pytest.fixture
 def world_kind() -> type[World]:
-    return FarWorld
+    return RemoteAdmissionWorld
 
 
-def deaf(make_world: Make, **bounds: object) -> tuple[FarWorld, Peer, Peer]:
+def deaf(make_world: Make, **bounds: object) -> tuple[RemoteAdmissionWorld, Peer, Peer]:
     """A client past the handshake; from now on its questions are heard when the test says so."""
     world = make_world(admission=bounds)
     client, broker = world.pair(DATA)
@@ -97,7 +97,7 @@ def test_a_client_whose_header_has_come_is_asked_for_by_its_address_and_read_unt
         assert client.is_read
         client >> connect()
         assert not client.is_read
-    assert [letter.source for letter in world.asked if isinstance(letter, Enter)] == ["203.0.113.9"] * 2
+    assert [message.source for message in world.asked if isinstance(message, Enter)] == ["203.0.113.9"] * 2
     world.hear()
     assert world.dials
     assert clients[1].heard_names() == ["ERROR"]
@@ -152,11 +152,11 @@ def test_who_goes_while_an_answer_is_under_way_gives_his_place_back(
     client >> producer()
     world.is_delivering = False
     world.hear()
-    assert len(world.doorkeeper) == 2, "the connection, and the producer"
+    assert len(world.admission_server) == 2, "the connection, and the producer"
     end(client, broker)
     world.hear()
     broker << NOTHING
-    assert len(world.doorkeeper) == 0
+    assert len(world.admission_server) == 0
     world.is_answering = world.is_delivering = True
     other, other_broker = world.pair(DATA)
     other >> producer()
@@ -180,7 +180,7 @@ def test_what_is_blocked_while_the_answer_is_under_way_gets_no_place(make_world:
     broker << NOTHING
     assert client.heard_names() == ["ERROR"]
     world.hear()
-    assert len(world.doorkeeper) == 1, "the connection"
+    assert len(world.admission_server) == 1, "the connection"
     assert client.is_read
 
 
@@ -196,11 +196,11 @@ STEPS = st.lists(
 
 @settings(max_examples=300, deadline=None)
 @given(steps=STEPS)
-def test_however_letters_and_commands_meet_no_more_come_in_and_every_place_is_given_back(
+def test_however_messages_and_commands_meet_no_more_come_in_and_every_place_is_given_back(
     steps: list[tuple[str, int, int]],
 ) -> None:
     """The world checks at its end that nothing is left of any question or place."""
-    world = FarWorld(admission={"max_producers_per_topic": 2})
+    world = RemoteAdmissionWorld(admission={"max_producers_per_topic": 2})
     pairs = [world.pair(DATA) for _ in range(2)]
     world.is_answering = world.is_delivering = False
     requests = itertools.count(1)
