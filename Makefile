@@ -92,7 +92,7 @@ quick:
 # What mypyc compiles is run as Python, too, by the properties, the machines and the conversations of it. Not these: their
 # minutes of traffic go over the same sums again and again.
 COMPILED   := tests/protocol tests/limiter tests/proxy/session tests/proxy/test_*budget.py tests/proxy/test_admission_control.py \
-              tests/proxy/workers/test_far_admission.py tests/proxy/brokers
+              tests/proxy/workers/test_admission_client.py tests/proxy/brokers
 SIMULATIONS := $(addprefix --ignore=tests/limiter/,test_backfilling.py test_fairness.py test_idle_consumers.py)
 
 INTERPRETED := -q $(SHARED) -p tests.interpreted -m "$(QUICK)" $(SIMULATIONS) $(COMPILED)
