@@ -12,8 +12,10 @@ ROWS = [
     for line, below in zip(LINES, [*LINES[1:], ""], strict=True)
     if line.startswith("| ") and not below.startswith("|---")
 ]
-SIDES = ("Anonymous clients", "prove who they are", "of a tenant", "Brokers", "same load balancer", "admin address")
-SIDES += ("access to files", "On the path", "stolen token or certificate", "Scrapers")
+SIDES: tuple[str, ...] = (
+    *("Anonymous clients", "prove who they are", "of a tenant", "Brokers", "same load balancer", "admin address"),
+    *("access to files", "On the path", "stolen token or certificate", "Scrapers"),
+)
 
 
 def test_every_side_has_rows() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from proxy.admin.auth import read_tokens
-from proxy.admin.forwarding import broker
 from proxy.admin.forwarding.broker import broker_token
 from proxy.cli.admin_link import AdminLink
 from proxy.cli.options import AdminLinkError, AdminOptions
@@ -19,6 +18,7 @@ from proxy.importing.broker_conf import from_file
 from proxy.importing.result import ImportFailed
 from proxy.observe.log_lines import AddressKeyError, read_key
 from proxy.policies.store import Store, StoreError
+from proxy.tls.certificates import forward_context
 from tests.proxy.odd_files import ODD, bound_socket, fifo, folder
 
 
@@ -88,7 +88,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "broker's token": broker_token,
     "broker.conf": from_file,
     "key of addresses": read_key,
-    "authority of brokers": broker._context,
+    "authority of brokers": forward_context,
     "--ca": _admin_link("ca"),
     "--cert": _admin_link("cert"),
     "--token-file": _admin_link("token_file"),

@@ -13,7 +13,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.identity.evidence import MOST_ROLE, Identity
+from proxy.blocking.rules import MOST_ROLE
+from proxy.identity.evidence import Identity
 from proxy.identity.tokens import (
     MOST_TOKEN,
     KeyFileError,
