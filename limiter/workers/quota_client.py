@@ -52,7 +52,7 @@ class Alert(Protocol):
         """It is to be counted."""
 
 
-class Outbox:
+class WorkerOutbox:
     """Collects what the quota server is to be told, in order: messages soon, mere counts in their time.
 
     Args:
@@ -214,7 +214,7 @@ class EntryQueue:
         questions: Asks the quota server.
     """
 
-    def __init__(self, outbox: Outbox, questions: Questions) -> None:
+    def __init__(self, outbox: WorkerOutbox, questions: Questions) -> None:
         self._outbox = outbox
         self._questions = questions
 
@@ -334,7 +334,7 @@ class QuotaClient(RateLimiter):
     def __init__(self, alert: Alert, *, tells_all: bool = False) -> None:
         self._alert = alert
         self._tells_all = tells_all
-        self._outbox = Outbox(alert, tells_all=tells_all)
+        self._outbox = WorkerOutbox(alert, tells_all=tells_all)
         self._accounts: dict[Stream, StreamAccount] = {}
         self._streams: dict[int, Stream] = {}
         self._leases = WorkerLeases(self._outbox.tell, self._outbox.give_back)

@@ -2,8 +2,8 @@
 
 A worker passes by itself what it was lent tokens for (`lease_issuer.py`). Each other entry is queued here: the
 scheduler that would hold the entry in a proxy of one process holds an entry without bytes in its place, and gives
-turns to all.
-So everything that is true of the scheduler is true over all workers. Each stream of the worker has a `RemoteStream`.
+turns to all. So everything that is true of the scheduler is true over all workers. Each stream of the worker has a
+`RemoteStream`.
 
     QueuedEntry ──▶ scheduler ──▶ Released: lent, until the worker confirms that the entry has gone on (`Departures`)
                         └──over a limit that refuses──▶ Rejected, once nothing is lent in its way (`DeferredRejections`)

@@ -2,7 +2,7 @@
 
 from limiter.limiter import Entry
 from limiter.workers.messages import Asked, Behind, Closed, PassedByLease, Rewound, Spent
-from limiter.workers.quota_client import Outbox
+from limiter.workers.quota_client import WorkerOutbox
 from limiter.workers.worker_leases import StreamAccount, WorkerLease
 
 
@@ -26,7 +26,7 @@ def account(messages: int) -> StreamAccount:
 
 def test_messages_are_told_soon_and_what_counts_sometime_and_each_is_asked_for_once() -> None:
     bell = Bell()
-    outbox, one = Outbox(bell, tells_all=False), account(3)
+    outbox, one = WorkerOutbox(bell, tells_all=False), account(3)
     outbox.count(one, is_consumer=False)
     outbox.count(one, is_consumer=False)
     assert bell.rang == ["sometime"]
@@ -43,7 +43,7 @@ def test_messages_are_told_soon_and_what_counts_sometime_and_each_is_asked_for_o
 
 def test_what_metered_consumers_pass_is_told_soon() -> None:
     bell = Bell()
-    outbox, one = Outbox(bell, tells_all=False), account(3)
+    outbox, one = WorkerOutbox(bell, tells_all=False), account(3)
     one.is_metered = True
     outbox.count(one, is_consumer=True)
     assert bell.rang[0] == "soon"
@@ -51,13 +51,13 @@ def test_what_metered_consumers_pass_is_told_soon() -> None:
     unmetered = account(1)
     outbox.count(unmetered, is_consumer=True)
     assert outbox.take() == []
-    everything = Outbox(Bell(), tells_all=True)
+    everything = WorkerOutbox(Bell(), tells_all=True)
     everything.count(unmetered, is_consumer=True)
     assert len(everything.take()) == 1
 
 
 def test_what_passed_is_told_before_what_is_said_behind_it() -> None:
-    outbox, one = Outbox(Bell(), tells_all=False), account(3)
+    outbox, one = WorkerOutbox(Bell(), tells_all=False), account(3)
     outbox.count(one, is_consumer=False)
     outbox.settle(one)
     outbox.tell(Closed(4))
@@ -66,7 +66,7 @@ def test_what_passed_is_told_before_what_is_said_behind_it() -> None:
 
 def test_a_lease_that_is_low_is_told_of_once_and_a_closed_one_not_at_all() -> None:
     bell, one, lease = Bell(), account(3), WorkerLease(9)
-    outbox = Outbox(bell, tells_all=False)
+    outbox = WorkerOutbox(bell, tells_all=False)
     lease.lend(10, None)
     one.leases = (lease,)
     assert one.take(6, 0)
@@ -81,7 +81,7 @@ def test_a_lease_that_is_low_is_told_of_once_and_a_closed_one_not_at_all() -> No
 
 
 def test_what_waits_unqueued_is_told_until_nothing_does() -> None:
-    outbox, one = Outbox(Bell(), tells_all=False), StreamAccount(4)
+    outbox, one = WorkerOutbox(Bell(), tells_all=False), StreamAccount(4)
     one.behind.append(Entry(b"x", 2, 10, 0, 0))
     outbox.wait(one)
     outbox.settle_all()
@@ -99,7 +99,7 @@ def test_what_waits_unqueued_is_told_until_nothing_does() -> None:
 def test_what_a_consumer_asks_for_in_one_turn_is_one_message_however_often_it_asks() -> None:
     """A client sends FLOW and REDELIVER as fast as it can write; the supervisor hears all workers."""
     bell = Bell()
-    outbox = Outbox(bell, tells_all=True)
+    outbox = WorkerOutbox(bell, tells_all=True)
     for number in range(1000):
         outbox.ask(number % 2, 5, is_granted=False)
         outbox.ask(0, 1, is_granted=True)
@@ -120,7 +120,7 @@ def test_what_a_consumer_asks_for_in_one_turn_is_one_message_however_often_it_as
 
 
 def test_it_asks_anew_behind_anything_else_that_is_told() -> None:
-    outbox = Outbox(Bell(), tells_all=True)
+    outbox = WorkerOutbox(Bell(), tells_all=True)
     outbox.ask(1, 5, is_granted=False)
     outbox.tell(Closed(2))
     outbox.ask(1, 6, is_granted=False)
