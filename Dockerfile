@@ -13,6 +13,7 @@ COPY loadgen loadgen
 COPY compliance compliance
 COPY protocol protocol
 COPY limiter limiter
+COPY fleet fleet
 COPY accesslog accesslog
 COPY adminrest adminrest
 RUN PATH=/opt/build/bin:$PATH hatchling build --target wheel && /opt/sluice/bin/pip install --no-deps dist/*.whl

@@ -118,8 +118,8 @@ format: env ## Format and mend what ruff can mend
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-proto: env ## Make protocol/pulsar_pb2.py anew from protocol/pulsar.proto
-	$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. protocol/pulsar.proto
+proto: env ## Make protocol/pulsar_pb2.py and fleet/fleet_pb2.py anew from their .proto
+	$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. protocol/pulsar.proto fleet/fleet.proto
 
 LOCK := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe --no-header \
         --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options

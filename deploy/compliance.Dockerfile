@@ -11,6 +11,7 @@ COPY loadgen loadgen
 COPY compliance compliance
 COPY protocol protocol
 COPY limiter limiter
+COPY fleet fleet
 COPY accesslog accesslog
 COPY adminrest adminrest
 RUN PATH=/opt/sluice/bin:$PATH HATCH_BUILD_NO_HOOKS=true hatchling build --target wheel && /opt/sluice/bin/pip install --no-deps dist/*.whl

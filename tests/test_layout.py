@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 DISTRIBUTION = "pulsar-sluice"
-PACKAGES = ("sluice", "proxy", "loadgen", "compliance", "protocol", "limiter", "accesslog", "adminrest")
+PACKAGES = ("sluice", "proxy", "loadgen", "compliance", "protocol", "limiter", "fleet", "accesslog", "adminrest")
 TWICE_ON_THE_PAGE = {"ResourceGroup"}
 """Pulsar's body and the configuration's section: `/sluice/openapi.json` has both, told apart by `config.`."""
 

@@ -1,0 +1,127 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Unit(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    MESSAGES: _ClassVar[Unit]
+    BYTES: _ClassVar[Unit]
+MESSAGES: Unit
+BYTES: Unit
+
+class Message(_message.Message):
+    __slots__ = ("major", "minor", "fleet", "report", "grants")
+    MAJOR_FIELD_NUMBER: _ClassVar[int]
+    MINOR_FIELD_NUMBER: _ClassVar[int]
+    FLEET_FIELD_NUMBER: _ClassVar[int]
+    REPORT_FIELD_NUMBER: _ClassVar[int]
+    GRANTS_FIELD_NUMBER: _ClassVar[int]
+    major: int
+    minor: int
+    fleet: str
+    report: Report
+    grants: Grants
+    def __init__(self, major: _Optional[int] = ..., minor: _Optional[int] = ..., fleet: _Optional[str] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., grants: _Optional[_Union[Grants, _Mapping]] = ...) -> None: ...
+
+class Quota(_message.Message):
+    __slots__ = ("tokens", "period_ns", "burst", "peak_tokens", "peak_period_ns", "peak_burst")
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    PERIOD_NS_FIELD_NUMBER: _ClassVar[int]
+    BURST_FIELD_NUMBER: _ClassVar[int]
+    PEAK_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    PEAK_PERIOD_NS_FIELD_NUMBER: _ClassVar[int]
+    PEAK_BURST_FIELD_NUMBER: _ClassVar[int]
+    tokens: int
+    period_ns: int
+    burst: int
+    peak_tokens: int
+    peak_period_ns: int
+    peak_burst: int
+    def __init__(self, tokens: _Optional[int] = ..., period_ns: _Optional[int] = ..., burst: _Optional[int] = ..., peak_tokens: _Optional[int] = ..., peak_period_ns: _Optional[int] = ..., peak_burst: _Optional[int] = ...) -> None: ...
+
+class Introduction(_message.Message):
+    __slots__ = ("id", "limiter", "unit", "quota", "ppm")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    LIMITER_FIELD_NUMBER: _ClassVar[int]
+    UNIT_FIELD_NUMBER: _ClassVar[int]
+    QUOTA_FIELD_NUMBER: _ClassVar[int]
+    PPM_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    limiter: str
+    unit: Unit
+    quota: Quota
+    ppm: int
+    def __init__(self, id: _Optional[int] = ..., limiter: _Optional[str] = ..., unit: _Optional[_Union[Unit, str]] = ..., quota: _Optional[_Union[Quota, _Mapping]] = ..., ppm: _Optional[int] = ...) -> None: ...
+
+class Report(_message.Message):
+    __slots__ = ("member", "incarnation", "sequence", "since", "epoch", "seen", "leaving", "introductions", "ids", "used", "wanted", "streams", "gone")
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SEEN_FIELD_NUMBER: _ClassVar[int]
+    LEAVING_FIELD_NUMBER: _ClassVar[int]
+    INTRODUCTIONS_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    USED_FIELD_NUMBER: _ClassVar[int]
+    WANTED_FIELD_NUMBER: _ClassVar[int]
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    GONE_FIELD_NUMBER: _ClassVar[int]
+    member: str
+    incarnation: int
+    sequence: int
+    since: int
+    epoch: int
+    seen: int
+    leaving: bool
+    introductions: _containers.RepeatedCompositeFieldContainer[Introduction]
+    ids: _containers.RepeatedScalarFieldContainer[int]
+    used: _containers.RepeatedScalarFieldContainer[int]
+    wanted: _containers.RepeatedScalarFieldContainer[int]
+    streams: _containers.RepeatedScalarFieldContainer[int]
+    gone: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, member: _Optional[str] = ..., incarnation: _Optional[int] = ..., sequence: _Optional[int] = ..., since: _Optional[int] = ..., epoch: _Optional[int] = ..., seen: _Optional[int] = ..., leaving: _Optional[bool] = ..., introductions: _Optional[_Iterable[_Union[Introduction, _Mapping]]] = ..., ids: _Optional[_Iterable[int]] = ..., used: _Optional[_Iterable[int]] = ..., wanted: _Optional[_Iterable[int]] = ..., streams: _Optional[_Iterable[int]] = ..., gone: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Held(_message.Message):
+    __slots__ = ("id", "quota")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    QUOTA_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    quota: Quota
+    def __init__(self, id: _Optional[int] = ..., quota: _Optional[_Union[Quota, _Mapping]] = ...) -> None: ...
+
+class Grant(_message.Message):
+    __slots__ = ("incarnation", "answers", "sequence", "void", "ids", "ppm", "held")
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    VOID_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    PPM_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    incarnation: int
+    answers: int
+    sequence: int
+    void: bool
+    ids: _containers.RepeatedScalarFieldContainer[int]
+    ppm: _containers.RepeatedScalarFieldContainer[int]
+    held: _containers.RepeatedCompositeFieldContainer[Held]
+    def __init__(self, incarnation: _Optional[int] = ..., answers: _Optional[int] = ..., sequence: _Optional[int] = ..., void: _Optional[bool] = ..., ids: _Optional[_Iterable[int]] = ..., ppm: _Optional[_Iterable[int]] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ...) -> None: ...
+
+class Grants(_message.Message):
+    __slots__ = ("coordinator", "epoch", "members", "grants")
+    COORDINATOR_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    GRANTS_FIELD_NUMBER: _ClassVar[int]
+    coordinator: str
+    epoch: int
+    members: int
+    grants: _containers.RepeatedCompositeFieldContainer[Grant]
+    def __init__(self, coordinator: _Optional[str] = ..., epoch: _Optional[int] = ..., members: _Optional[int] = ..., grants: _Optional[_Iterable[_Union[Grant, _Mapping]]] = ...) -> None: ...
