@@ -6,14 +6,14 @@ Sessions use limits through the interface `RateLimiter`, wherever the limits are
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Protocol
 
 from mypy_extensions import mypyc_attr
 
 from limiter.permits import CreditWindow, Permits
 from limiter.rates import SMALLEST_BURST_NS, Direction, Limit, Rate
-from limiter.token_bucket import TokenBucket
+from limiter.token_bucket import WHOLE, Lease, TokenBucket
 from limiter.usage import LimiterUsage, StreamUsage
 
 
@@ -41,6 +41,10 @@ class FinishTag:
 
     def __lt__(self, other: "FinishTag") -> bool:
         return self.precedes(other)
+
+
+MOST_COUNTED: Final = 1000
+"""Most waiting streams whose held entries are counted for a report; those of more are estimated."""
 
 
 class FairQueue:
@@ -73,6 +77,14 @@ class FairQueue:
     def first(self) -> "Stream":
         """Return the stream whose turn it is; the queue must not be empty."""
         return self._row[self._gone].stream
+
+    def held(self) -> tuple[int, int]:
+        """Return the messages and bytes that the waiting streams hold; of many, those of the first, scaled to all."""
+        waiting = [place.stream.usage for place in self._row[self._gone : self._gone + MOST_COUNTED]]
+        messages, size = sum([usage.held_messages for usage in waiting]), sum([usage.held_size for usage in waiting])
+        if len(waiting) < len(self):
+            return messages * len(self) // len(waiting), size * len(self) // len(waiting)
+        return messages, size
 
     def is_before_all(self, place: FinishTag) -> bool:
         """Return whether no waiting stream would go before this tag, which need not be in the queue."""
@@ -340,8 +352,16 @@ class Limiter:
         limit: Messages and bytes per period, sustained and peak.
         source: The origin of the limit's value, for people.
         now: Monotonic nanoseconds.
+        lease: The lease of a limit that is shared with other processes; None: this one enforces all of it.
 
     Attributes:
+        on_activity: Of a shared limiter: called when it is used first since `is_quiet` was set, or is waited on first
+            since `is_calm` was (`sharing.py`).
+        is_quiet: Whether the next use is to be told. Of a limiter that is not shared always false.
+        is_calm: Whether the next wait is to be told, likewise.
+        shares: Parts per million of messages and of bytes that this process has.
+        quota: Lower rates of messages, peak messages, bytes and peak bytes that hold besides those of `limit`, as other
+            processes know the limit by those.
         is_rejecting: Whether entries over the limit are refused instead of held.
         is_observed: Whether nothing is held, but what would be held is reported.
         made_at: When this limiter was made.
@@ -352,8 +372,14 @@ class Limiter:
         ahead_size: Lent bytes, likewise.
     """
 
-    def __init__(self, scope: Scope, limit: Limit, source: str, now: int) -> None:
+    def __init__(self, scope: Scope, limit: Limit, source: str, now: int, lease: Lease | None = None) -> None:
         self.scope = scope
+        self.lease = lease
+        self.on_activity: Callable[[Limiter], None] = _nobody_asks
+        self.is_quiet = False
+        self.is_calm = False
+        self.shares = (WHOLE, WHOLE) if lease is None else (0, 0)
+        self.quota: Quota = (None,) * 4
         self.source = source
         self.made_at = now
         self.waiters = FairQueue()
@@ -375,6 +401,8 @@ class Limiter:
 
     def pay(self, messages: int, size: int, now: int) -> bool:
         """Take the tokens for `messages` and `size` if all are there, without debt; return whether they were taken."""
+        if self.is_quiet:
+            self.on_activity(self)
         for position, bucket in enumerate(self._counting):
             if not bucket.pay(messages, now):
                 _give_back(self._counting[:position], messages)
@@ -398,6 +426,8 @@ class Limiter:
 
     def charge(self, messages: int, size: int, now: int) -> None:
         """Take the tokens for an entry that passes, going into debt if need be."""
+        if self.is_quiet:
+            self.on_activity(self)
         self._take(messages, size, now)
         if self._idle_from >= 0:
             self._waited_on_until(now, is_reserved=self._is_reserved)
@@ -505,6 +535,8 @@ class Limiter:
             is_reserved: The first stream leaves its tokens to a stream that waits elsewhere; no timer has to ring,
                 either.
         """
+        if self.is_calm:
+            self.on_activity(self)
         self._is_reserved = is_reserved
         longest, has_room = 0, True
         for bucket in (*self._counting, *self._weighing):
@@ -515,6 +547,10 @@ class Limiter:
     def count_idle(self, now: int) -> None:
         """Add the time up to now in which streams waited although each bucket had a token."""
         if 0 <= self._idle_from < now:
+            if self.lease is not None and not self.is_open(now):  # the lease ended before the token came
+                self._idle_from = -1
+                self.is_waited_on(now, is_reserved=self._is_reserved)
+                return
             if self._is_reserved:
                 self.usage.reserved_ns += now - self._idle_from
             else:
@@ -595,33 +631,93 @@ class Limiter:
 
     def is_idle(self, now: int) -> bool:
         """Return whether forgetting this limiter would change nothing."""
-        return not self.streams and all(bucket.is_full(now) for bucket in (*self._counting, *self._weighing))
+        return not self.streams and self.is_full(now)
+
+    def is_full(self, now: int) -> bool:
+        """Return whether no bucket lacks anything, whoever is within this limiter."""
+        return all(bucket.is_full(now) for bucket in (*self._counting, *self._weighing))
 
     def inherit(self, other: "Limiter", now: int) -> None:
         """Continue with the tokens and debts of the limiter that this one replaces."""
         self._buckets = other._buckets  # noqa: SLF001 - its own kind
+        self.shares, self.quota = other.shares, other.quota
         self._put_in_force(self.limit, now)
+
+    def share(self, shares: tuple[int, int], quota: "Quota", now: int) -> None:
+        """Let this process have so many parts per million of the messages and of the bytes, of at most `quota`.
+
+        A peak has the share of its unit. Tokens and debts: `TokenBucket.share`. Whoever waits is to be served then.
+        """
+        self.count_idle(now)
+        self.shares = shares
+        if quota != self.quota:
+            self.quota = quota
+            self._put_in_force(self.limit, now)
+        self._share_out(now)
+        self.wakes_at = None  # as in `retune`
+        if self._idle_from >= 0:
+            self.is_waited_on(now)
+
+    def rates(self) -> tuple[Rate | None, Rate | None, Rate | None, Rate | None]:
+        """Return the rates in force of messages, peak messages, bytes and peak bytes: the quota's where it is lower."""
+        limit, quota = self.limit, self.quota
+        return (
+            _lower(limit.messages, quota[0]),
+            _lower(limit.peak_messages, quota[1]),
+            _lower(limit.size, quota[2]),
+            _lower(limit.peak_size, quota[3]),
+        )
+
+    def lacks(self, now: int) -> tuple[bool, bool]:
+        """Return whether a bucket of messages, and one of bytes, is below one token."""
+        counting = [bucket for bucket in self._counting if not bucket.holds(1, now)]
+        weighing = [bucket for bucket in self._weighing if not bucket.holds(1, now)]
+        return bool(counting), bool(weighing)
+
+    def _share_out(self, now: int) -> None:
+        if self.lease is not None:
+            for bucket in self._counting:
+                bucket.share(self.shares[0], now)
+            for bucket in self._weighing:
+                bucket.share(self.shares[1], now)
 
     def _put_in_force(self, limit: Limit, now: int, *, follows: bool = False) -> None:
         """Set the mode, and a bucket for each rate: a known bucket changes, a new one starts full."""
         self.limit = limit
         self.is_rejecting = limit.mode == "reject"
         self.is_observed = limit.mode == "observe"
-        rates = (limit.messages, limit.peak_messages, limit.size, limit.peak_size)
+        rates = self.rates()
         both = zip(self._buckets, rates, strict=True)
-        self._buckets = tuple([_changed(known, rate, now, follows=follows) for known, rate in both])
+        self._buckets = tuple([_changed(known, rate, now, self.lease, follows=follows) for known, rate in both])
         counting, weighing = self._buckets[:2], self._buckets[2:]
         self._counting = tuple([bucket for bucket in counting if bucket is not None])
         self._weighing = tuple([bucket for bucket in weighing if bucket is not None])
+        self._share_out(now)
         bursts = [rate.burst * rate.period_ns // rate.tokens for rate in rates if rate is not None]
         self._gathers_ns = min([MOST_GATHERING_NS, *(burst // 4 for burst in bursts)])
 
 
-def _changed(bucket: TokenBucket | None, rate: Rate | None, now: int, *, follows: bool) -> TokenBucket | None:
+Quota = tuple[Rate | None, Rate | None, Rate | None, Rate | None]
+
+
+def _nobody_asks(limiter: Limiter) -> None:
+    """Where nothing is shared."""
+
+
+def _lower(own: Rate | None, other: Rate | None) -> Rate | None:
+    if own is None or other is None:
+        return own
+    slower = own if own.tokens * other.period_ns <= other.tokens * own.period_ns else other
+    return slower if slower.burst <= min(own.burst, other.burst) else replace(slower, burst=min(own.burst, other.burst))
+
+
+def _changed(
+    bucket: TokenBucket | None, rate: Rate | None, now: int, lease: Lease | None, *, follows: bool
+) -> TokenBucket | None:
     if rate is None:
         return None
     if bucket is None:
-        return TokenBucket(rate, now)
+        return TokenBucket(rate, now, lease)
     if bucket.rate != rate and follows:
         bucket.follow(rate, now)
     elif bucket.rate != rate:
@@ -635,7 +731,7 @@ def _give_back(buckets: tuple[TokenBucket, ...], tokens: int) -> None:
 
 
 def _spare(buckets: tuple[TokenBucket, ...], now: int) -> int | None:
-    return min((min(bucket.tokens(now), bucket.rate.burst // 2 - bucket.lent) for bucket in buckets), default=None)
+    return min((min(bucket.tokens(now), bucket.burst // 2 - bucket.lent) for bucket in buckets), default=None)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)  # a base class and no `Protocol`: of that, compiled code asks by name

@@ -16,6 +16,8 @@ from limiter.rates import Limit, Rate
 from limiter.relative_rates import RelativeLimits
 from limiter.scheduler import Scheduler
 from limiter.shadow import ShadowLimiter
+from limiter.sharing import SharedLimits
+from limiter.token_bucket import WHOLE
 
 
 class StreamIndex:
@@ -108,6 +110,7 @@ class LimiterCache:
         retuned: Called with each that is about to have another value, and the time.
         kept: Told of each that streams take up or leave, and, with 0, when an address owes less.
         most_debts: Bytes that limiters without streams may take.
+        shared: The limits that are shared with other processes; None: each is enforced whole here.
 
     Attributes:
         by_scope: All of them.
@@ -122,6 +125,7 @@ class LimiterCache:
         retuned: Callable[[Limiter, int], None],
         kept: Kept,
         most_debts: int = MOST_DEBTS,
+        shared: SharedLimits | None = None,
     ) -> None:
         self.by_scope: dict[Scope, Limiter] = {}
         self.tuned: dict[Limiter, None] = {}
@@ -134,6 +138,7 @@ class LimiterCache:
         self._kept_for: dict[Scope, str] = {}
         self._relative = relative
         self._retuned = retuned
+        self._shared = shared
         self._resting: OrderedDict[Scope, None] = OrderedDict()
         """Those without streams; the one that nobody has looked at for longest comes first."""
 
@@ -145,7 +150,7 @@ class LimiterCache:
             self._use(entry.scope, address)
         limiter = self.by_scope.get(entry.scope)
         if limiter is None:
-            limiter = self.by_scope[entry.scope] = Limiter(entry.scope, limit, entry.source, now)
+            limiter = self.by_scope[entry.scope] = self._made(entry.scope, limit, entry.source, now)
             self._use(entry.scope, address)
         elif limiter.is_observed != (limit.mode == "observe"):
             self._retuned(limiter, now)
@@ -153,6 +158,8 @@ class LimiterCache:
         elif limiter.limit != limit or limiter.source != entry.source:
             self._retuned(limiter, now)
             limiter.retune(limit, entry.source, now)
+            if limiter.lease is not None and self._shared is not None:
+                self._shared.retuned(limiter)
             if limiter.streams:
                 self.tuned[limiter] = None
         limiter.meters = _meters(limiter)
@@ -232,7 +239,10 @@ class LimiterCache:
     def _forget(self, scope: Scope) -> Limiter:
         self._owe(scope, -1)
         self._relative.forget(scope)
-        return self.by_scope.pop(scope)
+        limiter = self.by_scope.pop(scope)
+        if limiter.lease is not None and self._shared is not None:
+            self._shared.forgotten(limiter)
+        return limiter
 
     def _look_at_oldest(self, now: int, most_full: int) -> Limiter | None:
         """Of those that rest, look at the one that nobody has looked at for longest; returns it if it is forgotten."""
@@ -246,8 +256,15 @@ class LimiterCache:
 
     def _in_place_of(self, old: Limiter, limit: Limit, source: str, now: int) -> Limiter:
         """A limit is only observed from now on, or no longer: who waits there must not meet who waits here."""
-        limiter = self.by_scope[old.scope] = Limiter(old.scope, limit, source, now)
+        limiter = self.by_scope[old.scope] = self._made(old.scope, limit, source, now)
         limiter.inherit(old, now)
+        return limiter
+
+    def _made(self, scope: Scope, limit: Limit, source: str, now: int) -> Limiter:
+        if self._shared is None or not self._shared.is_shared(scope):
+            return Limiter(scope, limit, source, now)
+        limiter = Limiter(scope, limit, source, now, self._shared.lease)
+        self._shared.made(limiter, now)
         return limiter
 
 
@@ -257,16 +274,20 @@ def memory_of(scope: Scope) -> int:
 
 
 def _meters(limiter: Limiter) -> tuple[CreditWindow, ...]:
-    """The permit meters that a limit of deliveries needs: one for messages, one for bytes."""
+    """The permit meters that a limit of deliveries needs: one for messages, one for bytes.
+
+    Of a shared limit only this process' share is asked for: the broker's messages are to go where they may pass.
+    """
     if limiter.scope.direction != "dispatch" or limiter.is_observed:
         return ()
     known = {meter.unit: meter for meter in limiter.meters}
-    rates: tuple[tuple[Unit, Rate | None], ...] = (("messages", limiter.limit.messages), ("bytes", limiter.limit.size))
+    rates: tuple[tuple[Unit, Rate | None], ...] = (("messages", limiter.rates()[0]), ("bytes", limiter.rates()[2]))
     for unit, rate in rates:
         if rate is None:
             known.pop(unit, None)
         else:
-            known.setdefault(unit, CreditWindow(1, unit)).horizon = horizon_of(rate)
+            ppm = limiter.shares[unit == "bytes"]
+            known.setdefault(unit, CreditWindow(1, unit)).horizon = max(1, horizon_of(rate) * ppm // WHOLE)
     return tuple(known.values())
 
 
@@ -291,6 +312,7 @@ class Registry:
         kept: Told what limiters with streams take, and for which address each is kept.
         most_debts: Bytes that limiters without streams may take.
         on_relative: Called when a limit is relative to a publish rate while there was none.
+        shared: The limits that are shared with other processes; None: each is enforced whole here.
 
     Raises:
         ValueError: If the rules spare them, and there is no clock.
@@ -315,6 +337,7 @@ class Registry:
         kept: Kept = _nobody_counts,
         most_debts: int = MOST_DEBTS,
         on_relative: Callable[[], None] = lambda: None,
+        shared: SharedLimits | None = None,
     ) -> None:
         self.policies = policies
         self.revision = 0
@@ -328,7 +351,10 @@ class Registry:
         self._to_rewire: dict[Stream, None] = {}
         self._rules = rules
         self.relative = RelativeLimits(by_entry=rules.by_entry, on_first=on_relative)
-        self._limiters = LimiterCache(self.relative, scheduler.journal.retuned, kept, most_debts)
+        self._limiters = LimiterCache(self.relative, scheduler.journal.retuned, kept, most_debts, shared)
+        if shared is not None:
+            shared.served = self._serve_shared
+            shared.changing = scheduler.journal.retuned
         self._clock = clock or (lambda: 0)
         self._backlogs: Backlogs | None = None
         if rules.spares_caught_up:
@@ -535,6 +561,13 @@ class Registry:
         self._wake(limiters, now)
         for meter in [meter for limiter in limiters for meter in limiter.meters]:
             meter.serve()
+
+    def _serve_shared(self, limiters: list[Limiter], now: int) -> None:
+        """These have another share, or may use it again."""
+        for limiter in limiters:
+            if limiter.meters:
+                limiter.meters = _meters(limiter)
+        self._serve(limiters, now)
 
     def _wake(self, limiters: Iterable[Limiter], now: int) -> None:
         for limiter in limiters:

@@ -412,6 +412,8 @@ class Scheduler(RateLimiter):
         stream.usage.add_rejected(messages, size)
         stream.last_reason = limiter.scope.level
         limiter.usage.add_rejected(messages, size)
+        if limiter.is_quiet:
+            limiter.on_activity(limiter)
         self.note(stream)
 
     def count_dropped(self, stream: Stream, messages: int, size: int) -> None:

@@ -1,8 +1,51 @@
 """A token bucket whose balance may go negative, after Pulsar's AsyncTokenBucket (PIP-322)."""
 
 from math import gcd
+from typing import Final
 
 from limiter.rates import SMALLEST_BURST_NS, Rate
+
+WHOLE: Final = 1_000_000
+"""A whole limit: shares are parts per million of it."""
+NEVER_NS: Final = 3_600 * 1_000_000_000
+"""The wait for a token that does not come as things stand: without a share, or after the lease has ended. Who waits is
+served when a share or a lease comes, so the alarm that this sets is only a precaution, and rings once an hour."""
+_FINE: Final = 10_000
+_SMALL: Final = 1 << 31
+
+
+class Lease:
+    """The time in which leased buckets earn tokens; one for all buckets that a process shares with other processes.
+
+    A process that is stopped, or cut off, gains nothing after the end, and no timer is needed for that: its buckets
+    look at the end whenever they look at the clock.
+
+    Attributes:
+        since: Nothing is earned before; monotonic nanoseconds, as everywhere.
+        until: Nothing is earned afterwards.
+    """
+
+    __slots__ = ("since", "until")
+
+    def __init__(self, since: int = 0, until: int = 0) -> None:
+        self.since = since
+        self.until = until
+
+    def renew(self, until: int, now: int) -> bool:
+        """Let the lease last until `until`, which may be earlier than before; one that is not after `now` ends it.
+
+        Returns:
+            Whether it had ended, so that the time up to `now` earns nothing.
+        """
+        had_ended = now > self.until
+        if had_ended:
+            self.since = now
+        self.until = until
+        return had_ended
+
+    def end(self, now: int) -> None:
+        """End the lease at `now`, if it lasts longer: the process leaves."""
+        self.until = min(self.until, now)
 
 
 class TokenBucket:
@@ -27,11 +70,18 @@ class TokenBucket:
 
         balance + lent ≤ capacity     (always, so `lend`, `come_back` … change nothing but where tokens are)
 
+    A *leased* bucket is one of several, each in another process, that together let pass what one would. It has a share
+    of the rate and of the burst, and earns only while its lease lasts. It starts with a single token and no share, so
+    that the first message of a newcomer need not wait. As it has room for at most a token more than its share of the
+    burst, all of them pass over any interval at most burst + rate * time + an entry each.
+
     Args:
         rate: Tokens per period, and the capacity.
-        now: Nanoseconds of a monotonic clock, as everywhere below. The bucket starts full.
+        now: Nanoseconds of a monotonic clock, as everywhere below. The bucket starts full, if it is not leased.
+        lease: The lease of a leased bucket; None: all of the rate belongs to this bucket, for ever.
 
     Attributes:
+        ppm: The share, in parts per million; see `share`.
         lent: Tokens taken that are not known to be used.
         going: The part of `lent` for entries that are counted as passed and not known to have left.
         ahead: Tokens lent to workers that are neither counted as passed nor given back.
@@ -44,6 +94,8 @@ class TokenBucket:
         "_balance",
         "_capacity",
         "_earned_at",
+        "_full",
+        "_lease",
         "_made_at",
         "_overflow",
         "_paid_at",
@@ -53,20 +105,23 @@ class TokenBucket:
         "going",
         "lent",
         "lost",
+        "ppm",
         "rate",
         "unforeseen",
     )
 
-    def __init__(self, rate: Rate, now: int) -> None:
+    def __init__(self, rate: Rate, now: int, lease: Lease | None = None) -> None:
         self.rate = rate
+        self.ppm = WHOLE if lease is None else 0
         self.lent = 0
         self.going = 0
         self.ahead = 0
         self.lost = 0
         self.unforeseen = 0
-        self._per_ns, self._per_token = _parts(rate)
-        self._capacity = _capacity(rate)
-        self._balance = rate.burst * self._per_token
+        self._lease = lease
+        self._per_ns, self._per_token = _parts(rate, self.ppm)
+        self._full, self._capacity = _capacity(rate, self.ppm)
+        self._balance = self._full
         self._earned_at = now
         self._made_at = rate
         self._overflow = 0
@@ -85,6 +140,9 @@ class TokenBucket:
         balance = self._balance
         elapsed = now - self._earned_at
         if elapsed > 0:  # as in `_earn`, spelled out: a call, and the balance stored twice, took a quarter of the time
+            if self._lease is not None:
+                elapsed = self._leased(now)
+                balance = self._balance
             self._earned_at = now
             balance += elapsed * self._per_ns
             if balance > self._capacity:
@@ -154,10 +212,48 @@ class TokenBucket:
         self.lost += lent
 
     def wait_ns(self, tokens: int, now: int) -> int:
-        """Return the wait in nanoseconds until `tokens` (at most the burst) are there, if none are taken."""
-        wanted = min(tokens, self.rate.burst) * self._per_token
-        missing = wanted - self._earn(now)
-        return max(0, -(-missing // self._per_ns))
+        """Return the wait in nanoseconds until `tokens` (at most the burst) are there, if none are taken.
+
+        The lease is expected to be renewed in time; once it has ended, or without a share, the wait is `NEVER_NS`.
+        """
+        wanted = min(tokens * self._per_token, max(self._full, self._per_token))
+        return self._ns_for(wanted - self._earn(now), now)
+
+    def _ns_for(self, missing: int, now: int) -> int:
+        if missing <= 0:
+            return 0
+        if self._lease is not None and (self._per_ns == 0 or now >= self._lease.until):
+            return NEVER_NS
+        return -(-missing // self._per_ns)
+
+    def _leased(self, now: int) -> int:
+        """Return the nanoseconds since the last look at the clock in which the lease held.
+
+        Where it ended meanwhile, more than one token is lost: another process may have had that burst since. What is
+        lost, and what would have been earned otherwise, counts as overflow.
+        """
+        lease = self._lease
+        assert lease is not None
+        if self._earned_at < lease.since:
+            self._lose()
+        held = max(0, min(now, lease.until) - max(self._earned_at, lease.since))
+        self._overflow += (now - self._earned_at - held) * self._per_ns
+        if now <= lease.until:
+            return held
+        self._balance += held * self._per_ns
+        self._lose()
+        return 0
+
+    def _lose(self) -> None:
+        most = min(self._per_token, self._capacity)
+        if self._balance > most:
+            self._overflow += self._balance - most
+            self._balance = most
+
+    @property
+    def burst(self) -> int:
+        """The whole tokens of this bucket's share of the burst; at least 1."""
+        return max(1, self.rate.burst * self.ppm // WHOLE)
 
     @property
     def has_room(self) -> bool:
@@ -169,8 +265,27 @@ class TokenBucket:
 
         There is no room for a token while lent tokens, and those of entries not known to have left, fill the bucket.
         """
-        wanted = min(self._per_token, self._capacity)
-        return max(0, -((self._earn(now) - wanted) // self._per_ns))
+        return self._ns_for(min(self._per_token, self._capacity) - self._earn(now), now)
+
+    def share(self, ppm: int, now: int) -> None:
+        """Let a leased bucket have `ppm` parts per million of its rate and burst from now on.
+
+        A raise adds no tokens, as another process had those; it only makes room. A lowering takes what there is no room
+        for any more. A debt keeps its tokens: what a smaller share means for its seconds is the reason of the change.
+        Lent tokens beyond the new burst stay lent, and the bucket earns for nobody until they are used or come back.
+        """
+        if ppm == self.ppm:
+            return
+        balance, before = self._earn(now), self._per_token
+        if now >= self._paid_at:
+            self._made_at = self.rate
+        self.ppm = ppm
+        self._per_ns, self._per_token = _parts(self.rate, ppm)
+        self._overflow = self._overflow * self._per_token // before
+        self._full, capacity = _capacity(self.rate, ppm)
+        self._capacity = capacity - self.lent * self._per_token
+        self._balance = min(balance * self._per_token // before, self._capacity)
+        self._note_payday(self._balance + (self.lent - self.going) * self._per_token)
 
     def change(self, rate: Rate, now: int) -> None:
         """Change the rate, with neither amnesty nor a free burst.
@@ -182,7 +297,7 @@ class TokenBucket:
         old, balance = self.rate, self._held(now)
         if now >= self._paid_at:
             self._made_at = old
-        _, per_token = _parts(rate)
+        _, per_token = _parts(rate, self.ppm)
         if balance < 0:
             before, after = _slower(old, self._made_at), _slower(rate, self._made_at)
             owed = -balance * per_token * after.tokens * before.period_ns
@@ -197,7 +312,7 @@ class TokenBucket:
         So in no interval, whatever changes within it, more passes than burst, rates over time and one taking.
         """
         self._made_at = rate
-        self._go_on(rate, self._held(now) * _parts(rate)[1] // self._per_token)
+        self._go_on(rate, self._held(now) * _parts(rate, self.ppm)[1] // self._per_token)
 
     def _held(self, now: int) -> int:
         """Return the balance plus the lent tokens that are not `going`: a loan is no debt, even beyond the capacity."""
@@ -206,7 +321,7 @@ class TokenBucket:
     def _go_on(self, rate: Rate, held: int) -> None:
         self.rate = rate
         before = self._per_token
-        self._per_ns, self._per_token = _parts(rate)
+        self._per_ns, self._per_token = _parts(rate, self.ppm)
         self._overflow = self._overflow * self._per_token // before
         self.lent -= self.going
         self.going = 0
@@ -215,9 +330,15 @@ class TokenBucket:
         self.lent -= beyond
         self.ahead -= min(self.ahead, beyond)
         lent = self.lent * self._per_token
-        self._capacity = _capacity(rate) - lent
+        self._full, capacity = _capacity(rate, self.ppm)
+        self._capacity = capacity - lent
         self._balance = min(held - lent, self._capacity)
-        self._paid_at = self._earned_at + max(0, -(held // self._per_ns))
+        self._note_payday(held)
+
+    def _note_payday(self, held: int) -> None:
+        """Note when a debt will have been paid; without a share, not before there is one."""
+        wait = -(held // self._per_ns) if self._per_ns else (NEVER_NS if held < 0 else 0)
+        self._paid_at = self._earned_at + max(0, wait)
 
     def told(self, now: int) -> tuple[float, float, int, int]:
         """Return the tokens at hand, negative in debt; and, since the last call, the overflow, `lost` and `unforeseen`.
@@ -231,12 +352,14 @@ class TokenBucket:
         return held / self._per_token, overflow / self._per_token, lost, unforeseen
 
     def is_full(self, now: int) -> bool:
-        """Return whether the balance is at least that of a new bucket."""
-        return self._earn(now) >= self.rate.burst * self._per_token
+        """Return whether the balance is at least that of a new bucket; of a leased one, if its share is full, too."""
+        return self._earn(now) >= self._full
 
     def _earn(self, now: int) -> int:
         elapsed = now - self._earned_at
         if elapsed > 0:
+            if self._lease is not None:
+                elapsed = self._leased(now)
             self._earned_at = now
             balance = self._balance + elapsed * self._per_ns
             if balance > self._capacity:
@@ -250,18 +373,34 @@ def _slower(one: Rate, other: Rate) -> Rate:
     return one if one.tokens * other.period_ns <= other.tokens * one.period_ns else other
 
 
-def _parts(rate: Rate) -> tuple[int, int]:
-    """Return the parts of a token that a nanosecond earns and that a token costs: the fewest that are whole numbers."""
-    common = gcd(rate.tokens, rate.period_ns)
-    return rate.tokens // common, rate.period_ns // common
+def _parts(rate: Rate, ppm: int) -> tuple[int, int]:
+    """Return the parts of a token that a nanosecond earns and that a token costs: the fewest that are whole numbers.
 
-
-def _capacity(rate: Rate) -> int:
-    """Return the capacity in parts of a token: the burst, and room for a late look at the clock.
-
-    The capacity is below one token more than the burst.
+    A share of the rate may need numbers of more than 62 bits, with which compiled code is slow. Then the rate is
+    rounded down, by less than one part in 10,000 (`_FINE`): the shares of all are never more than the whole.
     """
-    per_ns, per_token = _parts(rate)
-    full = rate.burst * per_token
+    tokens, period = rate.tokens, rate.period_ns
+    if ppm == 0:
+        return 0, period // gcd(tokens, period)
+    if ppm < WHOLE:
+        tokens, period = tokens * ppm, period * WHOLE
+    common = gcd(tokens, period)
+    tokens, period = tokens // common, period // common
+    if ppm == WHOLE or max(tokens, period) < _SMALL:
+        return tokens, period
+    if period >= tokens * _FINE:  # below 100,000 tokens a second: a part per nanosecond is fine enough
+        return 1, -(-period // tokens)
+    per_token = -(-period * _FINE // tokens)
+    return tokens * per_token // period, per_token
+
+
+def _capacity(rate: Rate, ppm: int) -> tuple[int, int]:
+    """Return what is full, and the capacity, in parts of a token: the burst, and room for a late look at the clock.
+
+    The capacity is at most one token more than the share of the burst. It is never below one token, and a bucket that
+    holds less is not full: else a small share could never pass anything.
+    """
+    per_ns, per_token = _parts(rate, ppm)
+    full = rate.burst * per_token if ppm == WHOLE else rate.burst * ppm * per_token // WHOLE
     late = per_token + per_ns * SMALLEST_BURST_NS - full
-    return full + max(0, min(late, per_token - 1))
+    return max(full, per_token), max(per_token, full + max(0, min(late, per_token - 1)))

@@ -1,0 +1,293 @@
+"""One limit over several processes: leased buckets, shares, and what each process says that it wants."""
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from limiter.activity import ActivitySet
+from limiter.limiter import Entry, Limiter, Scope, Stream, StreamName
+from limiter.policies import Policies
+from limiter.rates import Limit, Rate, rate
+from limiter.registry import Registry
+from limiter.scheduler import Scheduler
+from limiter.shadow import ShadowLimiter
+from limiter.sharing import UNBOUNDED, SharedLimits, name_of
+from limiter.token_bucket import NEVER_NS, WHOLE, Lease, TokenBucket
+from tests.manual_clock import ManualClock
+
+SECOND = 10**9
+FOR_EVER = 10**18
+RATES = st.builds(
+    lambda tokens, period, burst: Rate(tokens, period, max(1, burst * tokens // 100)),
+    st.sampled_from([1, 3, 7, 97, 1000, 99_991, 10**6 + 3, 10**10]),
+    st.sampled_from([SECOND, 60 * SECOND, 7 * SECOND // 3]),
+    st.integers(1, 300),
+)
+
+
+def leased(of: Rate, ppm: int, *, until: int = FOR_EVER) -> tuple[TokenBucket, Lease]:
+    lease = Lease(0, until)
+    bucket = TokenBucket(of, 0, lease)
+    bucket.share(ppm, 0)
+    return bucket, lease
+
+
+def test_a_new_leased_bucket_holds_one_token_and_earns_nothing_without_a_share() -> None:
+    bucket = TokenBucket(rate(100), 0, Lease(0, FOR_EVER))
+    assert (bucket.tokens(0), bucket.tokens(60 * SECOND), bucket.wait_ns(1, 60 * SECOND)) == (1, 1, 0)
+    bucket.take(1, 60 * SECOND)
+    assert (bucket.wait_ns(1, 61 * SECOND), bucket.loses_in_ns(61 * SECOND)) == (NEVER_NS, NEVER_NS)
+    bucket.share(WHOLE // 10, 61 * SECOND)
+    assert bucket.wait_ns(1, 61 * SECOND) == SECOND // 10
+
+
+@pytest.mark.parametrize("look", ["take", "tokens"])
+def test_nothing_is_earned_outside_of_the_lease_whichever_way_the_clock_is_looked_at(look: str) -> None:
+    bucket, lease = leased(Rate(10, SECOND, 100), WHOLE, until=2 * SECOND)
+    bucket.take(1, 0)
+
+    def looked(now: int) -> int:
+        if look == "take":
+            bucket.take(0, now)
+        return bucket.tokens(now)
+
+    assert looked(SECOND) == 10
+    assert looked(2 * SECOND) == 20
+    assert looked(90 * SECOND) == 1  # another process may have the burst now
+    bucket.take(1, 90 * SECOND)
+    assert bucket.wait_ns(1, 90 * SECOND) == NEVER_NS
+    assert lease.renew(100 * SECOND, 91 * SECOND)
+    assert looked(91 * SECOND) == 0
+    assert not lease.renew(101 * SECOND, 92 * SECOND)
+    assert looked(92 * SECOND) == 10
+
+
+def test_a_gap_between_leases_costs_the_burst_also_where_nobody_looked_at_the_bucket() -> None:
+    bucket, lease = leased(Rate(10, SECOND, 100), WHOLE, until=9 * SECOND)
+    assert bucket.tokens(8 * SECOND) == 81
+    assert lease.renew(30 * SECOND, 20 * SECOND)
+    assert bucket.tokens(20 * SECOND) == 1
+    assert bucket.tokens(21 * SECOND) == 11
+
+
+def test_a_renewal_may_end_earlier_than_the_one_before_and_ends_the_lease_at_once_if_it_is_over() -> None:
+    bucket, lease = leased(Rate(10, SECOND, 100), WHOLE, until=2**63 - 1)
+    assert bucket.tokens(SECOND) == 11
+    assert not lease.renew(3 * SECOND, SECOND)
+    assert bucket.tokens(3 * SECOND) == 31
+    assert bucket.wait_ns(40, 3 * SECOND) == NEVER_NS
+    assert not lease.renew(2 * SECOND, 3 * SECOND)
+    assert bucket.tokens(4 * SECOND) == 1
+
+
+def test_a_limiter_at_rest_that_is_not_full_wants_next_to_nothing_and_is_told_once() -> None:
+    process = Process(Limit(messages=rate(1000)))
+    process.offer(process.stream())
+    process.clock.advance(0.25)
+    assert process.shared.demands(process.clock.now)[0][process.name, "messages"].used == 4000
+    process.clock.advance(0.25)
+    told = process.shared.demands(process.clock.now)[0][process.name, "messages"]
+    assert (told.used, told.wanted, told.streams) == (0, 1, 1)
+    process.clock.advance(0.25)
+    assert process.shared.demands(process.clock.now) == ({}, [])
+    process.shared.assign(process.name, "messages", WHOLE // 2, None, process.clock.now)
+    process.shared.renew(process.clock.now + SECOND, process.clock.now)
+    assert not process.limiter.is_full(process.clock.now)
+    process.clock.advance(0.5)
+    assert process.limiter.is_full(process.clock.now)
+
+
+def test_a_raise_adds_no_tokens_and_a_lowering_takes_those_without_room() -> None:
+    bucket, _ = leased(Rate(100, SECOND, 100), WHOLE)
+    assert bucket.tokens(10 * SECOND) == 100
+    bucket.share(WHOLE // 4, 10 * SECOND)
+    assert 25 <= bucket.tokens(10 * SECOND) <= 26
+    bucket.share(WHOLE, 10 * SECOND)
+    assert 25 <= bucket.tokens(10 * SECOND) <= 26
+
+
+def test_a_debt_keeps_its_tokens_at_another_share() -> None:
+    bucket, _ = leased(Rate(100, SECOND, 10), WHOLE)
+    bucket.take(101, 0)
+    assert bucket.tokens(0) == -100
+    for ppm in (0, 1, WHOLE // 3, WHOLE):
+        bucket.share(ppm, 0)
+    assert -104 <= bucket.tokens(0) <= -100
+
+
+def test_lent_tokens_beyond_a_lowered_share_bar_new_ones_until_they_come_back() -> None:
+    bucket, _ = leased(Rate(100, SECOND, 100), WHOLE)
+    bucket.take(80, SECOND)
+    bucket.lend(80)
+    bucket.share(WHOLE // 10, SECOND)
+    assert not bucket.holds(1, 60 * SECOND)
+    assert not bucket.has_room
+    bucket.come_back(0, 80, 60 * SECOND)
+    assert 1 <= bucket.tokens(60 * SECOND) <= 11
+
+
+@given(
+    of=RATES,
+    steps=st.lists(
+        st.tuples(
+            st.integers(0, 3 * SECOND),  # time
+            st.lists(st.integers(0, WHOLE), min_size=5, max_size=5),  # shares, in proportion
+            st.integers(0, 4),  # whose turn it is
+            st.integers(1, 10**6),  # an entry
+            st.booleans(),  # whether its lease is renewed
+        ),
+        max_size=40,
+    ),
+    members=st.integers(1, 5),
+)
+@example(Rate(10**10, SECOND, 10**9), [(SECOND, [1] * 5, 0, 10**6, True)] * 20, 3)
+def test_several_pass_together_what_one_bucket_would_and_an_entry_each(
+    of: Rate, steps: list[tuple[int, list[int], int, int, bool]], members: int
+) -> None:
+    leases = [Lease(0, SECOND) for _ in range(members)]
+    buckets = [TokenBucket(of, 0, lease) for lease in leases]
+    now, total, passed = 0, 0, [(0, 0)]
+    largest = [0] * members
+    for elapsed, parts, whose, entry, renews in steps:
+        now += elapsed
+        shares = [WHOLE * part // max(1, sum(parts[:members])) for part in parts[:members]]
+        for bucket, ppm in sorted(zip(buckets, shares, strict=True), key=lambda one: one[1] - one[0].ppm):
+            bucket.share(ppm, now)
+        assert sum(bucket.ppm for bucket in buckets) <= WHOLE
+        member = whose % members
+        if renews:
+            leases[member].renew(now + SECOND, now)
+        while buckets[member].holds(1, now) and total < 10**15 and len(passed) < 2000:
+            buckets[member].take(entry, now)
+            total += entry
+            largest[member] = max(largest[member], entry)
+            passed.append((now, total))
+        for index, (since, before) in enumerate(passed[:-1]):
+            start = passed[index + 1][0] if index else since
+            bound = of.burst + of.tokens * (now - start) / of.period_ns + sum(largest)
+            assert passed[-1][1] - before <= bound + 1
+
+
+@given(of=RATES, ppm=st.integers(WHOLE // 5, WHOLE), late_ns=st.integers(0, 20_000_000))
+def test_a_constant_share_is_used_to_99_percent_though_timers_are_late(of: Rate, ppm: int, late_ns: int) -> None:
+    bucket, lease = leased(of, ppm)
+    now, passed = 0, 0
+    entry = max(1, of.tokens * SECOND // of.period_ns // 1000)
+    for _ in range(3000):
+        while bucket.holds(1, now):
+            bucket.take(entry, now)
+            passed += entry
+        if bucket.burst * of.period_ns * WHOLE >= of.tokens * ppm * late_ns or bucket.burst == 1:
+            now += bucket.wait_ns(1, now) + late_ns
+        else:
+            now += bucket.wait_ns(1, now)
+    bucket.take(0, now)
+    assert lease.until == FOR_EVER
+    earned = of.tokens * ppm * now // (of.period_ns * WHOLE)
+    assert passed >= 0.99 * earned - entry - 1
+
+
+class Process:
+    """A registry of a single process of several, with one producer's limit per topic."""
+
+    def __init__(self, limit: Limit) -> None:
+        self.clock = ManualClock()
+        self.alarms: dict[Limiter, int] = {}
+        self.asked = 0
+        self.shared = SharedLimits(Lease(0, 2 * SECOND), clock=self.clock, wants_now=self._asked)
+        journal = ActivitySet(lambda: None)
+        self.scheduler = Scheduler(self.alarms.__setitem__, journal)
+        shadow = ShadowLimiter(self.alarms.__setitem__, journal, (1 << 30, 0))
+        self.policies = Policies()
+        self.registry = Registry(self.policies, self.scheduler, shadow, shared=self.shared)
+        self.limiter = Limiter(Scope("publish", "topic", "t", "", ""), limit, "", 0, self.shared.lease)
+        self.shared.made(self.limiter, 0)
+        self.name = name_of(self.limiter.scope)
+        self.released: list[int] = []
+
+    def _asked(self) -> None:
+        self.asked += 1
+
+    def stream(self, number: int = 1) -> Stream:
+        name = StreamName("publish", "public", "public/default", "t", number)
+        stream = Stream(name, (self.limiter,), lambda _stream, _entry: self.released.append(self.clock.now))
+        self.scheduler.join(stream)
+        return stream
+
+    def offer(self, stream: Stream, size: int = 10) -> None:
+        if not self.scheduler.pass_entry(stream, 1, size, self.clock.now):
+            self.scheduler.hold(stream, Entry(b"", 1, size, 0, self.clock.now), self.clock.now)
+
+
+def test_who_waits_without_a_share_sets_no_alarm_soon_and_is_served_when_a_share_and_a_lease_come() -> None:
+    process = Process(Limit(messages=rate(100)))
+    stream = process.stream()
+    for _ in range(3):
+        process.offer(stream)
+    assert process.alarms[process.limiter] == NEVER_NS
+    process.clock.advance(1)
+    assert process.shared.assign(process.name, "messages", WHOLE, None, process.clock.now)
+    assert process.alarms[process.limiter] <= SECOND + SECOND // 50
+    process.clock.advance(9)
+    process.scheduler.serve(process.limiter, process.clock.now)  # the lease ended long ago: of its burst one is left
+    assert len(process.released) == 1
+    for _ in range(20):
+        process.offer(stream)
+    idle_ns = process.limiter.usage.idle_ns  # of the alarm that rang so late
+    held = len(stream.held)
+    assert held > 0
+    assert process.alarms[process.limiter] >= process.clock.now + NEVER_NS
+    process.clock.advance(1)
+    process.shared.renew(process.clock.now + 2 * SECOND, process.clock.now)
+    assert process.alarms[process.limiter] <= process.clock.now + SECOND // 10
+    process.limiter.count_idle(process.clock.now)
+    assert process.limiter.usage.idle_ns == idle_ns
+
+
+def test_demands_tell_of_what_was_used_and_of_the_unit_that_refused_and_then_once_that_it_rests() -> None:
+    process = Process(Limit(messages=rate(1000), size=rate(10_000)))
+    assert process.shared.demands(0) == ({}, [])
+    process.shared.assign(process.name, "messages", WHOLE, None, 0)
+    process.shared.assign(process.name, "bytes", WHOLE, None, 0)
+    stream = process.stream()
+    process.offer(stream, 100_000)
+    process.offer(stream, 100_000)
+    assert process.asked == 2
+    process.clock.advance(0.25)
+    demanded, gone = process.shared.demands(process.clock.now)
+    messages, size = demanded[process.name, "messages"], demanded[process.name, "bytes"]
+    assert gone == []
+    assert (messages.used, messages.quota) == (4000, (1000, SECOND, 100, None))
+    assert (size.wanted, size.streams) == (UNBOUNDED, 1)
+    assert messages.wanted != UNBOUNDED
+    process.scheduler.leave(stream, process.clock.now)
+    process.clock.advance(0.25)
+    assert len(process.shared.demands(process.clock.now)[0]) == 2
+    process.clock.advance(0.25)
+    assert process.shared.demands(process.clock.now) == ({}, [])
+    process.shared.forgotten(process.limiter)
+    assert process.shared.demands(process.clock.now) == ({}, [(process.name, "bytes"), (process.name, "messages")])
+
+
+def test_a_lower_quota_holds_and_goes_again() -> None:
+    process = Process(Limit(messages=rate(1000), peak_messages=rate(2000)))
+    process.shared.assign(process.name, "messages", WHOLE // 2, (100, SECOND, 10, (200, SECOND, 5)), 0)
+    assert process.limiter.rates()[:2] == (Rate(100, SECOND, 10), Rate(200, SECOND, 5))
+    assert process.shared.share_of(process.limiter) == (WHOLE // 2, 0)
+    process.shared.assign(process.name, "messages", WHOLE // 2, None, 0)
+    assert process.limiter.rates()[:2] == (rate(1000), rate(2000))
+    assert not process.shared.assign("publish topic other", "messages", 1, None, 0)
+    with pytest.raises(ValueError, match="0 to 1000000"):
+        process.shared.assign(process.name, "messages", WHOLE + 1, None, 0)
+
+
+def test_a_limiter_that_takes_the_place_of_another_goes_on_with_its_share() -> None:
+    process = Process(Limit(messages=rate(1000)))
+    process.shared.assign(process.name, "messages", WHOLE // 2, None, 0)
+    process.limiter.charge(51, 0, 0)
+    observed = Limiter(process.limiter.scope, Limit(messages=rate(1000), mode="observe"), "", 0, process.shared.lease)
+    process.shared.made(observed, 0)
+    observed.inherit(process.limiter, 0)
+    assert observed.shares == (WHOLE // 2, 0)
+    assert not observed.is_idle(0)
+    assert observed.wait_ns(0) == 51 * 2_000_000
