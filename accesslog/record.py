@@ -234,6 +234,20 @@ class LimitLine(LineHead, kw_only=True, tag="limit"):
     """Capacity of the bucket of `peak_messages`, messages; null for none."""
     peak_burst_bytes: float | None = None
     """Capacity of the bucket of `peak_bytes`, bytes."""
+    share_messages: float | None = None
+    """The part of a limit of messages that a fleet's coordinator has granted this proxy, 0 to 1: `limit_messages`,
+    `burst_messages` and the peak's are those of the share (a millionth at the least, and room for one message). Null
+    where no fleet shares the limit. A change of the share ends the span, and tokens go on: of a debt, too."""
+    share_bytes: float | None = None
+    """`share_messages` for bytes."""
+    shared_messages: float | None = None
+    """Messages per second of the whole fleet, of which this is a share; null where none shares the limit."""
+    shared_bytes: float | None = None
+    """Bytes per second of the whole fleet."""
+    shared_burst_messages: float | None = None
+    """The burst of the whole fleet, messages."""
+    shared_burst_bytes: float | None = None
+    """The burst of the whole fleet, bytes."""
     published_messages: float | None = None
     """The part of `limit_messages` that is the topic's publish rate (relativeToPublishRate); null if it is not
     relative. Such a limit changes with that rate, at the end of a span, and also between lines if it was not in

@@ -10,6 +10,7 @@ from limiter.policies import Change, Policies
 from limiter.registry import Kept, Registry
 from limiter.scheduler import Scheduler
 from limiter.shadow import ShadowLimiter
+from limiter.sharing import SharedLimits
 from proxy.admission_control import Admission
 from proxy.budgets import ENTRY_OVERHEAD
 from proxy.config.model import Config
@@ -60,6 +61,7 @@ class LimiterEngine(Engine):
         counters: The counters of the data path.
         reader: Told when some stream has something to report to the access log.
         clock: Monotonic nanoseconds.
+        shared: The limits that are shared with a fleet; None: each is this proxy's alone.
 
     Attributes:
         kept: Called with an address and the bytes that limiters take for it; the supervisor of workers replaces it.
@@ -68,13 +70,14 @@ class LimiterEngine(Engine):
     rate_limiter: Scheduler
     registry: Registry
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
         self,
         config: Config,
         policies: Policies,
         counters: Counters,
         reader: ActivityReader,
         clock: Callable[[], int] = time.monotonic_ns,
+        shared: SharedLimits | None = None,
     ) -> None:
         super().__init__(config, counters, clock)
         self.journal = ActivitySet(reader.woken, reader.early, reader.cut)
@@ -91,6 +94,7 @@ class LimiterEngine(Engine):
             self._kept,
             config.client_memory.total // 2,
             reader.follows,
+            shared,
         )
         self.admission = Admission(config, counters, clock, policies)
         self._goes_on = False

@@ -27,6 +27,7 @@ from proxy.change_log import ChangeLog, FileSays, Told, difference
 from proxy.config.limits import Limits
 from proxy.config.model import Config, ConfigError
 from proxy.config.watching import changes_of, fingerprints
+from proxy.fleet.service import FleetService, link_of
 from proxy.identity.evidence import verifier_of
 from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog, open_access_log
@@ -75,7 +76,7 @@ class Proxy:
         ConfigError: If a file of tokens, certificates or keys cannot be used.
     """
 
-    def __init__(self, source: ConfigSource) -> None:
+    def __init__(self, source: ConfigSource) -> None:  # noqa: PLR0915 - a statement for each part
         self.read_files = fingerprints([source.file] if source.file else [])
         """Files whose changes are a reason to read the configuration anew, as they were before they were read."""
         config = source.read()
@@ -92,7 +93,10 @@ class Proxy:
         self.totals = NamespaceTotals()
         self.intervals = Intervals(self.access, self.totals, counters, config.access_log.interval)
         self._changes = ChangeLog(self.access)
-        self.engine = LimiterEngine(config, Policies(), counters, self.intervals.reader)
+        self.fleet = None if config.fleet is None else FleetService(config.fleet, config.proxy_id)
+        shared = None if self.fleet is None else self.fleet.shared
+        self.engine = LimiterEngine(config, Policies(), counters, self.intervals.reader, shared=shared)
+        self._link = None if self.fleet is None else link_of(config, self.engine)
         self._store = _open_store(config)
         self._kept_blocks = KeptBlocks(self.engine.blocklist)
         self.service = self._open_policies(file)
@@ -116,6 +120,8 @@ class Proxy:
         self.intervals.start(self.engine.journal, self.engine.registry, self.engine.rejects)
         await self._forget_needless()
         admin = await self._start_admin()
+        if self.fleet is not None and self._link is not None:
+            await self.fleet.start(self._link)
         try:
             listen = await self.server.start()
         except OSError as error:
@@ -130,6 +136,8 @@ class Proxy:
         self.readiness.is_accepting = False
         self._expiry_log.stop()
         await self.server.stop(self.config.linger)
+        if self.fleet is not None:
+            await self.fleet.stop()
         self.intervals.stop()
         if not await asyncio.to_thread(self.access.close):
             structlog.get_logger().error("access log: the disk did not take the last lines; the next run will say so")
@@ -214,10 +222,11 @@ class Proxy:
 
     async def _start_admin(self) -> str:
         metrics = CollectorRegistry()
-        metrics.register(SluiceCollector(self.engine, self.totals, self.access, self.intervals.settle, self._expiries))
+        settle = self.intervals.settle
+        metrics.register(SluiceCollector(self.engine, self.totals, self.access, settle, self._expiries, self.fleet))
         bounds = RequestLimits(self.config.admin_access, self._refused, self.engine.clock)
         fresh = self.server.settle if isinstance(self.server, Supervisor) else None
-        parts = Parts(self.service, self._blocks, self._run(), self.reloader, self._forwarder, fresh)
+        parts = Parts(self.service, self._blocks, self._run(), self.reloader, self._forwarder, fresh, self.fleet)
         app = admin_app(self.engine, metrics, self.readiness, parts, Guards(bounds, self.authenticator))
         if self.config.metrics is not None:
             alone = Listener(metrics_app(metrics, bounds, fresh), self._connections())

@@ -24,6 +24,7 @@ app = typer.Typer(
 app.command()(proxy.cli.serving.serve)
 app.command()(proxy.cli.serving.check)
 app.command()(proxy.cli.top.top)
+app.command()(proxy.cli.top.fleet)
 app.command()(proxy.cli.blocks.block)
 app.command()(proxy.cli.blocks.unblock)
 app.command()(proxy.cli.blocks.blocks)

@@ -219,9 +219,10 @@ class LimiterAccount:
         gap_s = gap_s if gap_s > CONTIGUOUS_S else 0.0
         was, now = before.published, line.published
         is_relative = now != (None, None)
-        follows = is_relative and was not in ((None, None), now)
-        # Between its lines a relative limit may have been anything.
-        changes = self._notes.changes_between(before.seq, line.seq) + int(is_relative and gap_s > 0)
+        follows = (is_relative and was not in ((None, None), now)) or before.shares != line.shares
+        # Between its lines a relative limit may have been anything, and so may a share.
+        is_moving = is_relative or line.shares != (None, None)
+        changes = self._notes.changes_between(before.seq, line.seq) + int(is_moving and gap_s > 0)
         is_hidden = changes > 1 or (changes > 0 and gap_s > 0)
         is_torn = self._notes.is_torn(before.seq, line.seq) or self._notes.is_unclear(before.seq, line.seq)
         is_unknown = is_torn or before.mode == OBSERVED

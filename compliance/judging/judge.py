@@ -43,6 +43,7 @@ _LINE = (
     *(f"peak_{unit}" for unit in _UNITS),
     *(f"peak_burst_{unit}" for unit in _UNITS),
     *(f"published_{unit}" for unit in _UNITS),
+    *(f"share_{unit}" for unit in _UNITS),
     *(f"passed_{unit}" for unit in _UNITS),
     *(f"largest_entry_{unit}" for unit in _UNITS),
     "throttled_ms",
@@ -325,6 +326,7 @@ def line_of(row: Mapping[str, Any]) -> Line:
         unforeseen=_counts(row, "unforeseen", BUCKETS),
         rejected=row["rejected_messages"] or 0,
         beyond_s=row["beyond_ms"] / 1e3,
+        shares=_both(row, "share"),
     )
 
 

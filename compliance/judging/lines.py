@@ -75,6 +75,8 @@ class Line(Struct, array_like=True):
     rejected: int = 0
     beyond_s: float = 0.0
     """Seconds by which somebody is said to have waited longer than the line lasts."""
+    shares: tuple[float | None, float | None] = (None, None)
+    """The parts of a limit that a fleet shares; None: the limit is this proxy's alone."""
 
     @property
     def is_in_force(self) -> bool:
@@ -226,7 +228,7 @@ class Step:
         is_unsettled: The value changed in between.
         is_hidden: The value changed at an unknown moment, or to a value that no line has: perhaps to none.
         is_unknown: What the buckets hold is not known.
-        follows: The measured part of a relative limit has changed.
+        follows: The measured part of a relative limit has changed, or the share of one that a fleet shares.
         late_s: The longest part of the next line in which the earlier value was in force.
         has_lent: Workers had been lent tokens, and may have used them in between.
         adds_up: The value stayed the same in between, as the balances prove.

@@ -23,10 +23,12 @@ from proxy.admin.routes.explain import ExplainRest
 from proxy.admin.routes.limits import LimitsRest
 from proxy.admin.routes.policies import AuditRest, PoliciesRest
 from proxy.admin.routes.pulsar import pulsar_routes
+from proxy.admin.routes.sharing import FleetRest
 from proxy.admin.routes.status import Counts, Run, StatusRest
 from proxy.admin.routes.streams import StreamRest
 from proxy.blocking.kept import BlockDesk
 from proxy.brokers.targets import TargetRefusedError
+from proxy.fleet.service import FleetService
 from proxy.limiter_engine import LimiterEngine
 from proxy.policies.service import PolicyService
 from proxy.reload import Reloader
@@ -122,6 +124,7 @@ class Parts:
         reloader: The configuration.
         forwarder: Passes on to the broker's admin what Sluice does not serve, if configured.
         fresh: Awaited before counts are shown, if workers have some of them.
+        fleet: This proxy's part in its fleet, if it has one.
     """
 
     service: PolicyService
@@ -130,6 +133,7 @@ class Parts:
     reloader: Reloader
     forwarder: Forwarder | None = None
     fresh: Fresh | None = None
+    fleet: FleetService | None = None
 
 
 def admin_app(
@@ -171,6 +175,7 @@ def admin_app(
             *own_routes(parts.service),
             *OpenApiRest(parts.run.version).routes(),
             *StatusRest(parts.run, parts.reloader, lambda: _counts(engine)).routes(),
+            *FleetRest(parts.fleet).routes(),
             *BlockRest(parts.blocks, lasts=parts.run.policies_file is not None).routes(),
         ]
     )

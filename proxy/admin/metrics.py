@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
+from typing import get_args
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -12,6 +13,8 @@ from proxy.admin.forwarding.broker import ForwardOutcome
 from proxy.admin.refusals import RefusalCause
 from proxy.admission_control import What
 from proxy.blocking.rules import Kind
+from proxy.fleet.link import LinkCounts, LinkState
+from proxy.fleet.service import FleetService
 from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import LATENESS_NS, Counters, DirectionTotals, NamespaceTotals
@@ -53,23 +56,26 @@ class SluiceCollector(Collector):
         access: The access log.
         settle: Called first, so that the totals are as of now.
         expiries: Gives those of the certificates in force.
+        fleet: This proxy's part in its fleet, if it has one.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
         self,
         engine: LimiterEngine,
         totals: NamespaceTotals,
         access: AccessLog,
         settle: Callable[[], None],
         expiries: Callable[[], Iterable[Expiry]] = tuple,
+        fleet: FleetService | None = None,
     ) -> None:
+        self._fleet = fleet
         self._expiries = expiries
         self._engine = engine
         self._totals = totals
         self._access = access
         self._settle = settle
 
-    def collect(self) -> Iterable[Metric]:
+    def collect(self) -> Iterable[Metric]:  # noqa: PLR0915 - a statement for each metric
         """Yield all metrics; called at each scrape."""
         self._settle()
         yield from self._by_namespace()
@@ -89,6 +95,7 @@ class SluiceCollector(Collector):
         )
         yield from self._configuration()
         yield from _workers(self._engine)
+        yield from _fleet(self._fleet)
         lookups, memory = self._engine.lookups, self._engine.memory
         yield _counter("sluice_lookups_refused", "Lookups over the limit of lookups in flight", lookups.refused)
         yield _gauge("sluice_lookups_in_flight", "Lookups and questions for topics without an answer", lookups.used)
@@ -324,6 +331,59 @@ def _workers(engine: LimiterEngine) -> Iterator[Metric]:
     counters, alone = engine.counters, engine.config.workers == 1
     yield _gauge("sluice_workers", "Processes that serve clients", 1 if alone else counters.workers_running)
     yield _counter("sluice_workers_lost", "Worker processes that ended by themselves", counters.workers_lost)
+
+
+def _fleet(fleet: FleetService | None) -> Iterator[Metric]:
+    """Yield metrics of a fleet; without one all are 0."""
+    counts = LinkCounts() if fleet is None or fleet.link is None else fleet.link.counts
+    state = "" if fleet is None else fleet.state
+    states: tuple[LinkState, ...] = get_args(LinkState)
+    yield _labelled(
+        GaugeMetricFamily,
+        "sluice_fleet_state",
+        "Whether this member reaches its fleet, and whether it coordinates: 1 for the one that is so",
+        ("state",),
+        {word: int(word == state) for word in states},
+    )
+    yield _gauge("sluice_fleet_members", "Members, as last heard", 0 if fleet is None else fleet.member.members)
+    yield _gauge(
+        "sluice_fleet_isolated",
+        "1 while this member is cut off and passes what `fleet.isolated` leaves it",
+        int(fleet is not None and fleet.member.isolated),
+    )
+    yield _gauge(
+        "sluice_fleet_lease_left_seconds",
+        "Until the shares end if nobody answers",
+        0 if fleet is None else fleet.lease_left_ns() / 1e9,
+    )
+    yield _gauge("sluice_fleet_shares", "Limits of which this member has a share", 0 if fleet is None else fleet.held())
+    yield _counter(
+        "sluice_fleet_lease_ends", "Times that the lease has ended unanswered", 0 if fleet is None else fleet.lease_ends
+    )
+    yield _gauge(
+        "sluice_fleet_limits_disagreed",
+        "Limits that members have in different values, where this member coordinates",
+        0 if fleet is None else fleet.disagreements(),
+    )
+    yield _counter("sluice_fleet_takeovers", "Times that this member began to coordinate", counts.takeovers)
+    yield _counter("sluice_fleet_reconnects", "Connections that were made again", counts.reconnects)
+    yield _labelled(
+        CounterMetricFamily,
+        "sluice_fleet_messages",
+        "Reports and grants that came and went",
+        ("direction",),
+        {"in": counts.messages_in, "out": counts.messages_out},
+    )
+    yield _labelled(
+        CounterMetricFamily, "sluice_fleet_messages_dropped", "Those not carried, by cause", ("cause",), counts.dropped
+    )
+    yield _labelled(
+        CounterMetricFamily,
+        "sluice_fleet_messages_refused",
+        "Those not taken, whole or in part, by cause",
+        ("cause",),
+        Counter() if fleet is None else fleet.refused_messages(),
+    )
 
 
 def _pauses(counters: Counters) -> Iterator[Metric]:

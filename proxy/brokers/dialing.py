@@ -95,6 +95,15 @@ class BrokerDialer:
         except ssl.SSLError as error:
             raise BrokerTlsError(*why_it_failed(error), self._counters) from None
 
+    async def open(self, broker: Endpoint, patience: float) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect as `connection` does, for a connection of Sluice itself that the caller closes."""
+        try:
+            reader, writer = await self._open(broker, patience)
+        except ssl.SSLError as error:
+            raise BrokerTlsError(*why_it_failed(error), self._counters) from None
+        writer.write(self._own_header)
+        return reader, writer
+
     async def _open(self, broker: Endpoint, patience: float) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         connect = asyncio.open_connection
         if broker.scheme != TLS:

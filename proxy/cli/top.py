@@ -1,4 +1,4 @@
-"""`sluice top`, which watches a running proxy; what it needs is imported when it runs."""
+"""`sluice top` and `sluice fleet`, which look at a running proxy; what they need is imported when they run."""
 
 from typing import Annotated, Literal
 
@@ -39,3 +39,17 @@ def top(
     if not 0.1 <= interval_s <= 3600:
         raise typer.BadParameter(f"{interval} is not between 100ms and 1h", param_hint="--interval")
     run(TopRequest(AdminLink(admin), interval_s, once, sort, rows))
+
+
+@asks_proxy
+def fleet(
+    *,
+    admin: AdminOptions,
+    json: Annotated[bool, typer.Option("--json", help="Print the answer of /sluice/fleet as it is.")] = False,
+    rows: Rows = 50,
+) -> None:
+    """Show a proxy's part in its fleet: who coordinates, its shares, and those of all members where it coordinates."""
+    from proxy.cli.admin_link import AdminLink
+    from proxy.cli.top_view import show_fleet
+
+    show_fleet(AdminLink(admin), rows, as_json=json)

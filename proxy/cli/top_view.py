@@ -1,4 +1,4 @@
-"""`sluice top`: who holds traffic back now, and why, drawn anew as often as a proxy is asked."""
+"""`sluice top`: who holds traffic back now, and why, drawn anew as often as a proxy is asked; and `sluice fleet`."""
 
 import os
 import sys
@@ -441,3 +441,140 @@ def _live(watch: ProxyWatch, most: int, console: Console) -> NoReturn:
             except AdminLinkError as error:
                 problem = str(error)
             live.update(rendered(shown, problem))
+
+
+# ---- sluice fleet
+
+
+class ShareAnswer(Struct, frozen=True):
+    """A share of this member."""
+
+    limiter: str
+    unit: str
+    share: float
+    used_per_s: float | None
+    wanted_per_s: float | None
+    streams: int | None
+
+
+class HolderAnswer(Struct, frozen=True):
+    """A member's part of a limit."""
+
+    member: str
+    share: float
+    used_per_s: float
+    wanted_per_s: float | None
+
+
+class QuotaAnswer(Struct, frozen=True):
+    """A limit."""
+
+    tokens: int
+    period_s: float
+
+
+class FleetLimitAnswer(Struct, frozen=True):
+    """A limit of the fleet, where this member coordinates."""
+
+    limiter: str
+    unit: str
+    limit: QuotaAnswer
+    members_disagree: bool
+    unchanged_s: float
+    holders: list[HolderAnswer]
+
+
+class MemberAnswer(Struct, frozen=True):
+    """A member as the coordinator knows it."""
+
+    name: str
+    heard_s_ago: float
+    limits: int
+
+
+class FleetAnswer(Struct, frozen=True):
+    """The answer of `/sluice/fleet`."""
+
+    fleet: str
+    member: str
+    state: str
+    coordinator: str
+    epoch: int
+    members_known: int
+    lease_left_s: float
+    isolated: bool
+    lease_ends: int
+    shares: list[ShareAnswer]
+    members: list[MemberAnswer] | None
+    fleet_limits: list[FleetLimitAnswer] | None
+
+
+def show_fleet(link: AdminLink, rows: int, *, as_json: bool) -> None:
+    """Ask once and print.
+
+    Raises:
+        AdminLinkError: If there is no answer, or another one than a proxy's, or the proxy is in no fleet.
+    """
+    body = link.get("/sluice/fleet", {"limit": str(rows)})
+    console = Console(highlight=False, soft_wrap=True)
+    if as_json:
+        console.print(msgspec.json.format(body).decode(), markup=False)
+        return
+    try:
+        state = msgspec.json.decode(body, type=FleetAnswer)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise AdminLinkError(f"{link.address}: the answer is not that of a Sluice like this one ({error})") from None
+    for line in fleet_head(state):
+        console.print(line, markup=False)
+    for table in fleet_tables(state):
+        console.print(table)
+
+
+def fleet_head(state: FleetAnswer) -> list[str]:
+    """Return what is said above the tables."""
+    lease = "cut off: isolated shares hold" if state.isolated else f"lease for {state.lease_left_s:.1f} s more"
+    who = printable(state.coordinator) or "nobody is heard"
+    return [
+        f"{state.member} in fleet {state.fleet}: {state.state}; {lease}; lease ended {state.lease_ends} times",
+        f"coordinator: {who}; members: {state.members_known}; epoch {state.epoch:x}",
+    ]
+
+
+def fleet_tables(state: FleetAnswer) -> list[Table]:
+    """Return the tables: this member's shares; where it coordinates, the members, and all shares."""
+    shares = Table("limit", "unit", "share", "used/s", "wanted/s", "streams", title="shares of this member")
+    for one in state.shares:
+        streams = "" if one.streams is None else str(one.streams)
+        wanted = _wanted(one.wanted_per_s) if one.used_per_s is not None else ""
+        shares.add_row(_limit_name(one.limiter), one.unit, _percent(one.share), rate(one.used_per_s), wanted, streams)
+    found = [shares]
+    if state.members is not None:
+        members = Table("member", "heard", "limits", title="members")
+        for member in state.members:
+            members.add_row(printable(member.name), f"{member.heard_s_ago:.2f} s ago", str(member.limits))
+        found.append(members)
+    if state.fleet_limits is not None:
+        limits = Table("limit", "unit", "of", "member", "share", "used/s", "wanted/s", title="shares of all members")
+        for limit in state.fleet_limits:
+            of = f"{limit.limit.tokens:,} per {limit.limit.period_s:g} s" + (
+                " (lowest)" if limit.members_disagree else ""
+            )
+            for place, holder in enumerate(limit.holders):
+                names = (_limit_name(limit.limiter), limit.unit, of) if place == 0 else ("", "", "")
+                figures = _percent(holder.share), rate(holder.used_per_s), _wanted(holder.wanted_per_s)
+                limits.add_row(*names, printable(holder.member), *figures)
+        found.append(limits)
+    return found
+
+
+def _limit_name(limiter: str) -> str:
+    direction, level, name = limiter.split(" ", 2)
+    return f"{direction} {level} {short_topic(printable(name))}"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.1%}"
+
+
+def _wanted(per_s: float | None) -> str:
+    return "all" if per_s is None else rate(per_s)

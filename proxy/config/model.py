@@ -21,6 +21,7 @@ from proxy.config.sections import (
     AdmissionBounds,
     BrokerTls,
     Dispatch,
+    Fleet,
     ListenerTls,
     PolicyStore,
     ProxyProtocol,
@@ -163,6 +164,7 @@ class Config(_Section):
     limits: Limits = Limits()
     admission: AdmissionBounds = AdmissionBounds()
     policies: PolicyStore = PolicyStore()
+    fleet: Fleet | None = None
     authentication: Authentication = Authentication()
     admin_access: AdminAccess = AdminAccess()
     admin_forward: AdminForward = AdminForward()

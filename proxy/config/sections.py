@@ -8,14 +8,19 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, field_validator, model_validator
 
+from limiter.levels import LEVELS
 from limiter.permits import DispatchRules
 from limiter.rates import NANOS_PER_SECOND
 from protocol.endpoint import Endpoint
 from proxy.config.values import (
+    AdminAddress,
+    BrokerAddress,
     CountPerPeriod,
     HostName,
     Name,
+    NamespaceName,
     Network,
+    ProxyId,
     Seconds,
     Size,
     WebServiceAddress,
@@ -420,3 +425,110 @@ class PolicyStore(BaseModel):
     audit_changes: Whole = Field(
         100_000, gt=0, description="changes that are remembered with who made them, what was before and after"
     )
+
+
+SHAREABLE = tuple(level.word for level in LEVELS if level.word not in {"proxy", "address", "exempt"})
+"""Levels whose limits a fleet may share. The others are each proxy's own: what it passes in all, what one of its
+clients does, and what Pulsar's own topics pass through it."""
+
+
+class FleetTls(BaseModel):
+    """TLS between peers: each shows its certificate, and believes those that `ca` has signed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    certificate: Path = Field(description="PEM file: the certificate that this member shows to its peers")
+    key: Path = Field(description="PEM file: its private key, without a password")
+    ca: Path = Field(description="PEM file: who has signed the certificates of all members, and of nobody else")
+
+
+class Fleet(BaseModel):
+    """A fleet: proxies that hold one limit together, see [Fleets](fleet.md)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: ProxyId = Field(description="name of the fleet, the same in all its members")
+    namespace: NamespaceName = Field(
+        "public/sluice", description="where the fleet's own topics are, which members reach through `broker`"
+    )
+    peers: tuple[BrokerAddress, ...] = Field(
+        (),
+        max_length=100,
+        description="members that reach each other without a topic: host:port of each one's `listen`, in the same "
+        "order in all of them, this one's included; none: by topics",
+    )
+    listen: AdminAddress | None = Field(
+        None, description="where this member's peers connect; it is one of `peers`, as they reach it"
+    )
+    advertised: BrokerAddress | None = Field(
+        None, description="which of `peers` this member is, if that differs from listen"
+    )
+    tls: FleetTls | None = None
+    cycle: Seconds = Field(0.25, ge=0.02, le=10, description="time between the reports of a member")
+    lease: Seconds = Field(
+        2.0, ge=0.1, le=120, description="how long a share lasts without an answer from the coordinator"
+    )
+    isolated: Literal["auto", "fair", "floor", "none"] = Field(
+        "auto",
+        description="what a member that is cut off may pass of its last share, and of the limit divided by the number "
+        "of members; fair: the smaller one; floor: 5 % of that; none: nothing; auto: fair where what carries the "
+        "messages refuses, floor where it is silent",
+    )
+    weight: Literal["streams", "proxy"] = Field(
+        "streams", description="what shares one limit equally: the streams of all members, or the members"
+    )
+    shared: tuple[str, ...] | None = Field(
+        None,
+        description="levels whose limits the members share, of all others each has the whole limit; default: all but "
+        "proxy and address",
+    )
+    token_file: Path | None = Field(
+        None,
+        description="file with the token that the fleet's own connections show brokers, whose role may produce and "
+        "consume in `namespace`; none: what authentication.broker says",
+    )
+
+    @field_validator("shared")
+    @classmethod
+    def _are_levels(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        for word in value or ():
+            if word not in SHAREABLE:
+                raise ValueError(f"{word!r} is not a level that can be shared: write some of {', '.join(SHAREABLE)}")
+        return value
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.lease < 4 * self.cycle:
+            raise ValueError(f"lease: {self.lease:g}s is under four cycles ({4 * self.cycle:g}s); make it longer")
+        if not self.peers:
+            given = [key for key in ("listen", "advertised", "tls") if getattr(self, key) is not None]
+            if given:
+                raise ValueError(f"{given[0]} is of no use without peers; leave it out, or name the peers")
+            return self
+        if self.listen is None:
+            raise ValueError("peers need listen: where this member's peers connect, as 0.0.0.0:6655")
+        if len({each.address for each in self.peers}) < len(self.peers):
+            raise ValueError("peers: an address stands there twice")
+        if self._own_address not in {each.address for each in self.peers}:
+            raise ValueError(
+                f"peers: {self._own_address} is not one of them; write the one that this member is into advertised"
+            )
+        if self.tls is None and not all(is_loopback(each.host) for each in (*self.peers, self.listen)):
+            raise ValueError("tls is needed where peers are other machines, or strangers could take part")
+        return self
+
+    @property
+    def shared_levels(self) -> frozenset[str]:
+        """The levels whose limits the members share."""
+        return frozenset(SHAREABLE if self.shared is None else self.shared)
+
+    @property
+    def own(self) -> Endpoint:
+        """This member among `peers`."""
+        return next(each for each in self.peers if each.address == self._own_address)
+
+    @property
+    def _own_address(self) -> str:
+        own = self.advertised or self.listen
+        assert own is not None, "peers need listen"
+        return own.address

@@ -24,6 +24,7 @@ from accesslog.record import SCHEMA_VERSION, IntervalLine, Kinds, LimitLine, Lin
 from limiter.levels import LEVELS
 from limiter.limiter import Limiter, Scope, Stream
 from limiter.rates import NANOS_PER_SECOND, PUBLISH_WINDOW_NS, Limit, Rate
+from limiter.token_bucket import WHOLE
 from protocol.topic_name import parse_topic
 from proxy.files import MOST_SECRET, read_file
 from proxy.observe.connection import Connection
@@ -96,6 +97,27 @@ def resource_group(stream: Stream) -> str:
     return next((scope.name for scope in scopes if scope.level == "resource_group"), "")
 
 
+def in_force(limiter: Limiter) -> tuple[Rate | None, Rate | None, Rate | None, Rate | None]:
+    """Return the rates of messages, peak messages, bytes and peak bytes that hold: of a shared limit this one's share.
+
+    Without a share it is a millionth: each line of a limit has rates above 0, and of that nobody is owed anything.
+    """
+    if limiter.lease is None:
+        limit = limiter.limit
+        return limit.messages, limit.peak_messages, limit.size, limit.peak_size
+    messages, size = limiter.shares
+    rates = limiter.rates()
+    shares = (messages, messages, size, size)
+    messages_rate, peak_messages, size_rate, peak_size = map(_shared_out, rates, shares)
+    return messages_rate, peak_messages, size_rate, peak_size
+
+
+def _shared_out(rate: Rate | None, ppm: int) -> Rate | None:
+    if rate is None:
+        return None
+    return Rate(rate.tokens * max(1, ppm), rate.period_ns * WHOLE, max(1, -(-rate.burst * ppm // WHOLE)))
+
+
 def narrowest(chain: tuple[Limiter, ...]) -> tuple[Limiter | None, float | None, float | None]:
     """Return the lowest messages and the lowest bytes per second of some limiters, and before them one limiter.
 
@@ -106,7 +128,8 @@ def narrowest(chain: tuple[Limiter, ...]) -> tuple[Limiter | None, float | None,
     of_messages: Limiter | None = None
     of_size: Limiter | None = None
     for limiter in chain:
-        by_count, by_size = per_second(limiter.limit.messages), per_second(limiter.limit.size)
+        rates = in_force(limiter)
+        by_count, by_size = per_second(rates[0]), per_second(rates[2])
         if by_count is not None and (messages is None or by_count < messages):
             messages, of_messages = by_count, limiter
         if by_size is not None and (size is None or by_size < size):
@@ -416,7 +439,7 @@ class PeriodicLines:
         narrow = narrowest(stream.chain)
         limiter = narrow[0]
         chains = stream.chain, stream.observed and stream.observed.chain
-        value = limiter and (limiter.limit, limiter.source)
+        value = limiter and (limiter.limit, limiter.source, limiter.shares, limiter.quota)
         state = (stream.name, connection.client_role, chains, limiter, value, narrow[2], self.levels.revision)
         if stream.is_open:
             known = self._streams.get(stream, state, lambda: self._who(stream, connection, narrow))
@@ -435,7 +458,8 @@ class PeriodicLines:
         if not self._lines.is_kept:
             self._lines.skip()
             return
-        known = self._limiters.get(limiter, (limiter.limit, limiter.source), lambda: self._of(limiter))
+        value = limiter.limit, limiter.source, limiter.shares, limiter.quota
+        known = self._limiters.get(limiter, value, lambda: self._of(limiter))
         self._lines.add_known(LimitLine, span, known, _without_rejected(counted))
 
     def turn(self) -> None:
@@ -485,6 +509,7 @@ class PeriodicLines:
     def _of(self, limiter: Limiter) -> bytes:
         scope, limit = limiter.scope, limiter.limit
         published_messages, published_bytes = published_per_second(limit)
+        messages, peak_messages, size, peak_size = in_force(limiter)
         fields = {
             "direction": scope.direction,
             "level": scope.level,
@@ -493,17 +518,19 @@ class PeriodicLines:
             "namespace": scope.namespace,
             "source": limiter.source,
             "mode": limit.mode,
-            "limit_messages": per_second(limit.messages),
-            "limit_bytes": per_second(limit.size),
-            "burst_messages": burst(limit.messages),
-            "burst_bytes": burst(limit.size),
-            "peak_messages": per_second(limit.peak_messages),
-            "peak_bytes": per_second(limit.peak_size),
-            "peak_burst_messages": burst(limit.peak_messages),
-            "peak_burst_bytes": burst(limit.peak_size),
+            "limit_messages": per_second(messages),
+            "limit_bytes": per_second(size),
+            "burst_messages": burst(messages),
+            "burst_bytes": burst(size),
+            "peak_messages": per_second(peak_messages),
+            "peak_bytes": per_second(peak_size),
+            "peak_burst_messages": burst(peak_messages),
+            "peak_burst_bytes": burst(peak_size),
             "published_messages": published_messages,
             "published_bytes": published_bytes,
         }
+        if limiter.lease is not None:
+            fields |= _of_fleet(limiter)
         return self._lines.known(LimitLine, fields)
 
     def _name(self, scope: Scope) -> str:
@@ -517,10 +544,23 @@ class PeriodicLines:
             return {"reason": stream.last_reason}
         said = {
             "reason_name": self._name(limiter.scope),
-            "reason_messages": per_second(limiter.limit.messages),
-            "reason_bytes": per_second(limiter.limit.size),
+            "reason_messages": per_second(in_force(limiter)[0]),
+            "reason_bytes": per_second(in_force(limiter)[2]),
         }
         return {"reason": limiter.scope.level} | {name: value for name, value in said.items() if value}
+
+
+def _of_fleet(limiter: Limiter) -> Fields:
+    """Return the fields of a shared limit: this proxy's shares, and the whole."""
+    messages, _, size, _ = limiter.rates()
+    return {
+        "share_messages": None if messages is None else limiter.shares[0] / WHOLE,
+        "share_bytes": None if size is None else limiter.shares[1] / WHOLE,
+        "shared_messages": per_second(messages),
+        "shared_bytes": per_second(size),
+        "shared_burst_messages": burst(messages),
+        "shared_burst_bytes": burst(size),
+    }
 
 
 def _without_rejected(counted: Fields) -> Fields:

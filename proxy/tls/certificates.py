@@ -25,7 +25,7 @@ import structlog
 from protocol.endpoint import Endpoint
 from proxy.brokers.targets import TLS
 from proxy.config.model import Config, ConfigError
-from proxy.config.sections import AdminTls, BrokerTls, ListenerTls
+from proxy.config.sections import AdminTls, BrokerTls, FleetTls, ListenerTls
 from proxy.files import reopenable, warn_if_others_read
 
 _CLIENT_AUTH = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
@@ -226,6 +226,25 @@ def admin_context(tls: AdminTls) -> LoadedContext:
         if tls.client_ca is not None:
             context.verify_mode = ssl.CERT_OPTIONAL
         return files.loaded(context)
+
+
+def peer_contexts(tls: FleetTls) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """Make the contexts of a fleet's peers: for those that connect, and for those that are dialled.
+
+    Each side shows a certificate of the authority `ca`. Names are not looked at: whoever has one is a member.
+
+    Raises:
+        ConfigError: With every file that cannot be used, each with its key.
+    """
+    with _opened("fleet.tls", certificate=tls.certificate, key=tls.key, client_ca=tls.ca) as files:
+        server = _server_context(files, "TLSv1.3")
+        server.verify_mode = ssl.CERT_REQUIRED
+        client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        client.minimum_version = ssl.TLSVersion.TLSv1_3
+        client.check_hostname = False
+        files.load_own(client)
+        files.load_authorities(client, "client_ca")
+        return server, client
 
 
 def _server_context(files: "_Files", min_version: str) -> ssl.SSLContext:

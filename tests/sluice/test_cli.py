@@ -55,6 +55,7 @@ def test_help_names_every_command_with_what_it_does() -> None:
         "check",
         "compliance",
         "top",
+        "fleet",
         "block",
         "unblock",
         "blocks",

@@ -1,0 +1,1 @@
+"""A fleet: Sluices that hold one limit together. What carries its messages."""
