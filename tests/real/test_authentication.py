@@ -58,7 +58,7 @@ def broker(secret: Path, users: Path, tmp_path_factory: pytest.TempPathFactory) 
         "authorizationEnabled": "true",
         "superUserRoles": "admin,sluice",
         "proxyRoles": "sluice",
-        "authenticationRefreshCheckSeconds": "1",
+        "authenticationRefreshCheckSeconds": "2",  # so long a client has to show a newer token
         "brokerClientAuthenticationPlugin": "org.apache.pulsar.client.impl.auth.AuthenticationToken",
         "brokerClientAuthenticationParameters": f"token:{token_of('admin')}",
     }
@@ -148,7 +148,7 @@ def test_a_client_with_ever_newer_tokens_stays_connected(sluice: SluiceProcess) 
     with closing(client_of(sluice, lambda: token_of("alice", 2))) as client:
         producer = client.create_producer(a_topic())
         ended = {cause: counted(sluice, "sluice_connections_ended_total", cause=cause) for cause in ENDS}
-        for number in range(10):
+        for number in range(14):
             producer.send(b"%d" % number)
             time.sleep(0.5)
         assert {cause: counted(sluice, "sluice_connections_ended_total", cause=cause) for cause in ENDS} == ended
