@@ -57,6 +57,16 @@ def test_nothing_is_measured_for_no_time_or_no_times(called, capsys, argument):
     assert "belong" in capsys.readouterr().err
 
 
+def test_rows_of_tls_are_written_alone_and_leave_the_others(called, monkeypatch, tmp_path):
+    monkeypatch.setattr(bench, "_measure", measured)
+    page = tmp_path / "page.md"
+    page.write_text(f"{bench.MARKS[0]}\nthe others\n{bench.MARKS[1]}\n")
+    assert called("--tls", "--write", str(page)) == 0
+    assert "the others" in page.read_text()
+    assert "TLS on both legs: SEND of 16,384 B" in page.read_text()
+    assert called("--tls", "--short") == bench.BAD_INPUT
+
+
 def measured(_arguments, chosen):
     slow = {BARE: [{"rate": 100.0, "cpu": 1.0}], SLUICE: [{"rate": 1.0, "cpu": 1.0}]}
     return {row.name: slow for row in chosen}, {}
@@ -140,3 +150,7 @@ def test_the_section_fits_the_page_and_holds_all():
     assert re.search(r"is \d\d lines\s+of\s+uvloop", text)
     assert max(map(len, text.splitlines())) <= WIDTH
     assert "Nobody lost a frame." in bench.section("", [], {})
+
+
+def test_the_section_of_tls_fits_the_page():
+    assert max(map(len, bench.tls_section("| a table |", ["somebody lost some"], {}).splitlines())) <= WIDTH

@@ -8,15 +8,22 @@ import pytest
 
 from loadgen.bench import meters, wire
 from loadgen.bench.__main__ import SHORT as SHORT_FORM
-from loadgen.bench.__main__ import rows
+from loadgen.bench.__main__ import rows, tls_rows
 from loadgen.bench.harness import BenchError
 from loadgen.bench.proxies import BARE, EVERYBODY, PLANS, SLUICE, UNREACHED
-from loadgen.bench.rows import bucket, connections, many_streams, throughput
+from loadgen.bench.rows import bucket, connections, many_streams, throughput, tls
 from loadgen.bench.rows.many_streams import Held, Load
-from loadgen.bench.stage import Stage
+from loadgen.bench.stage import Stage, TlsLines
 from loadgen.real.jars import ProcessFailed
 from loadgen.real.tools import Traffic
 from protocol.frames import FrameCutter
+
+
+@pytest.fixture(scope="module")
+def tls_lines(stage, tmp_path_factory):
+    with TlsLines(tmp_path_factory.mktemp("tls"), stage.sink) as lines:
+        yield lines
+
 
 BOTH = [BARE, SLUICE]
 SHORT = [
@@ -43,6 +50,14 @@ def test_every_frame_counts_and_every_figure_is_given(stage, row, name, monkeypa
     assert {figure.key for figure in row.figures} <= set(found)
     assert found.get("lost", 0) == found.get("share", 0) == found.get("cut", 0) == 0
     assert all(found[key] > 0 for key in ("rate", "p99") if key in found)
+
+
+@pytest.mark.parametrize("row", [row for row in tls.rows(10) if row.rounds is None], ids=lambda row: row.name)
+def test_every_frame_counts_through_legs_with_tls(stage, tls_lines, row):
+    found = row.measure(replace(stage, tls=tls_lines), SLUICE)
+    assert {figure.key for figure in row.figures} <= set(found)
+    assert found.get("lost", 0) == 0
+    assert all(found[key] > 0 for key in ("rate", "p99", "per_cpu") if key in found)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are counted by /proc")
@@ -223,7 +238,7 @@ def test_the_goal_is_beside_the_bare_forwarder(is_batched, most):
 def test_every_peer_of_a_row_has_a_plan_and_sluice_is_held_against_them():
     plans = {plan.name for plan in PLANS}
     assert {SLUICE, BARE} < set(EVERYBODY) <= plans
-    assert {name for row in rows() for name in row.peers} == plans
+    assert {name for row in [*rows(), *tls_rows()] for name in row.peers} == plans
     for row in rows():
         beside = {goal.beside for figure in row.figures for goal in figure.goals if goal.beside}
         assert beside <= set(row.peers)
