@@ -131,8 +131,8 @@ def test_without_java_it_cannot_be_had(monkeypatch, tmp_path):
 def test_it_runs_as_it_is_deployed(tmp_path):
     line = sluice_plan().command(Place(tmp_path, 1, 2, 3)).line
     assert line[-8:] == [
-        "--listen", "pulsar://127.0.0.1:1", "--broker", "pulsar://127.0.0.1:3", "--admin", "127.0.0.1:2", "--access-log",
-        str(tmp_path / "access-log"),
+        "--listen", "pulsar://127.0.0.1:1", "--broker", "pulsar://127.0.0.1:3", "--admin", "127.0.0.1:2",
+        "--access-log", str(tmp_path / "access-log"),
     ]  # fmt: skip
 
 
