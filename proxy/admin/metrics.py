@@ -367,13 +367,8 @@ def _fleet(fleet: FleetService | None) -> Iterator[Metric]:
     )
     yield _counter("sluice_fleet_takeovers", "Times that this member began to coordinate", counts.takeovers)
     yield _counter("sluice_fleet_reconnects", "Connections that were made again", counts.reconnects)
-    yield _labelled(
-        CounterMetricFamily,
-        "sluice_fleet_messages",
-        "Reports and grants that came and went",
-        ("direction",),
-        {"in": counts.messages_in, "out": counts.messages_out},
-    )
+    yield _counter("sluice_fleet_messages_received", "Reports and grants that came", counts.messages_in)
+    yield _counter("sluice_fleet_messages_sent", "Reports and grants that went", counts.messages_out)
     yield _labelled(
         CounterMetricFamily, "sluice_fleet_messages_dropped", "Those not carried, by cause", ("cause",), counts.dropped
     )
