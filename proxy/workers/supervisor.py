@@ -37,7 +37,7 @@ IDS_APART = 1_000_000
 OF_SUPERVISOR = frozenset(
     {
         *("scheduling", "admin", "metrics", "proxy_id", "access_log", "limits"),
-        *("admission", "policies", "admin_access", "admin_forward", "blocks"),
+        *("admission", "policies", "admin_access", "admin_forward", "blocks", "fleet"),
     }
 )
 """What a worker is not told of the configuration, as it is the supervisor that does it; but for the log's interval."""
