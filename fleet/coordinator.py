@@ -247,6 +247,11 @@ class Coordinator:
             for peer in self._members.values()
         ]
 
+    @property
+    def disagreements(self) -> int:
+        """The number of limits that members have in different values."""
+        return sum([limit.quotas is not None for limit in self._limits.values()])
+
     def limits(self, now: int) -> Iterator[LimitStatus]:
         """Yield all limits; of a huge fleet these are many."""
         for limit in self._limits.values():

@@ -247,6 +247,11 @@ class FleetMember:
         self._seen = 0
         return report
 
+    @property
+    def limits(self) -> int:
+        """The number of units of limits that have a share in force, or had."""
+        return len(self._held)
+
     def shares(self) -> dict[ShareKey, LimitShare]:
         """Return the shares in force, or the last ones."""
         return {key: LimitShare(key, held.ppm, held.held) for key, held in self._held.items()}

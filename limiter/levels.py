@@ -574,6 +574,9 @@ LEVELS = (
     ),
 )
 """Outermost first."""
+SHAREABLE = tuple(level.word for level in LEVELS if level.word not in {"proxy", "address", "exempt"})
+"""Levels whose limits a fleet may share. The others are each proxy's own: what it passes in all, what one of its
+clients does, and what Pulsar's own topics pass through it."""
 LEVEL_OF_WORD = {level.word: level for level in LEVELS}
 LEVEL_OF_SETTING = {record.word: level for level in LEVELS for record in level.settings}
 _RECORDS = {record.word: record for level in LEVELS for record in level.settings}

@@ -320,8 +320,8 @@ class Registry:
     Attributes:
         wired: Called with a stream that may be within other limits than before, or in another way, and the time.
         tuned: Called with a limiter that streams are within, when it has another value, and the time. The supervisor of
-            workers sets both later, as its judges are made with a registry and tell each worker of its limits. Quotas
-            that proxies share are to replace the judges, and with them these two.
+            workers sets both later, as its quota servers are made with a registry and tell each worker of its limits.
+            Leases of shares are to replace the quota servers, and with them these two.
         revision: Another one whenever `levels_of` may say something else of streams that are open.
         relative: The limits that are relative to publish rates. While there are any, `measure` and `retune` are to be
             called once a second if a stream does something, or if they are moving.

@@ -122,7 +122,7 @@ class WaitLists:
 
     Attributes:
         recall: Called with a limiter that has lent tokens to workers, when a first stream begins to wait there. The
-            court of workers sets it: it holds entries back by this scheduler, and is made with it.
+            quota server's deferred rejections set it: they hold entries back by this scheduler, and are made with it.
     """
 
     def __init__(self, wake_at: Callable[[Limiter, int], None], journal: ActivityNotes) -> None:

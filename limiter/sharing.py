@@ -13,6 +13,7 @@ is looked at in reports until one has said that it is at rest.
 from collections.abc import Callable
 from typing import NamedTuple
 
+from limiter.levels import SHAREABLE
 from limiter.limiter import Limiter, Quota, Scope
 from limiter.permits import Unit
 from limiter.rates import Rate
@@ -20,10 +21,6 @@ from limiter.token_bucket import WHOLE, Lease
 
 UNBOUNDED = -1
 """Wanted where demand cannot be measured, as it is held back all the time."""
-SHARED_LEVELS = frozenset(
-    {"tenant", "namespace", "resource_group", "partitioned_topic", "topic", "subscription", "producer", "role"}
-)
-"""Levels whose limits are shared if nothing else is said. `proxy` and `address` are about one process."""
 UNITS: tuple[Unit, Unit] = ("messages", "bytes")
 _MARGIN = 1.05
 _ALWAYS = 0.95
@@ -89,7 +86,7 @@ class SharedLimits:
     def __init__(
         self,
         lease: Lease,
-        levels: frozenset[str] = SHARED_LEVELS,
+        levels: frozenset[str] = frozenset(SHAREABLE),
         *,
         clock: Callable[[], int],
         wants_now: Callable[[], None] = lambda: None,

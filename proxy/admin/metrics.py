@@ -345,25 +345,25 @@ def _fleet(fleet: FleetService | None) -> Iterator[Metric]:
         ("state",),
         {word: int(word == state) for word in states},
     )
-    yield _gauge("sluice_fleet_members", "Members, as last heard", 0 if fleet is None else fleet.member.members)
+    members = shares = disagreed = lease_ends = 0
+    is_isolated, lease_left_s = False, 0.0
+    if fleet is not None:
+        members, shares, is_isolated = fleet.member.members, fleet.member.limits, fleet.member.isolated
+        lease_ends, lease_left_s = fleet.lease_ends, fleet.lease_left_ns() / 1e9
+        disagreed = 0 if fleet.coordinator is None else fleet.coordinator.disagreements
+    yield _gauge("sluice_fleet_members", "Members, as last heard", members)
     yield _gauge(
         "sluice_fleet_isolated",
         "1 while this member is cut off and passes what `fleet.isolated` leaves it",
-        int(fleet is not None and fleet.member.isolated),
+        int(is_isolated),
     )
-    yield _gauge(
-        "sluice_fleet_lease_left_seconds",
-        "Until the shares end if nobody answers",
-        0 if fleet is None else fleet.lease_left_ns() / 1e9,
-    )
-    yield _gauge("sluice_fleet_shares", "Limits of which this member has a share", 0 if fleet is None else fleet.held())
-    yield _counter(
-        "sluice_fleet_lease_ends", "Times that the lease has ended unanswered", 0 if fleet is None else fleet.lease_ends
-    )
+    yield _gauge("sluice_fleet_lease_left_seconds", "Until the shares end if nobody answers", lease_left_s)
+    yield _gauge("sluice_fleet_shares", "Limits of which this member has a share", shares)
+    yield _counter("sluice_fleet_lease_ends", "Times that the lease has ended unanswered", lease_ends)
     yield _gauge(
         "sluice_fleet_limits_disagreed",
         "Limits that members have in different values, where this member coordinates",
-        0 if fleet is None else fleet.disagreements(),
+        disagreed,
     )
     yield _counter("sluice_fleet_takeovers", "Times that this member began to coordinate", counts.takeovers)
     yield _counter("sluice_fleet_reconnects", "Connections that were made again", counts.reconnects)

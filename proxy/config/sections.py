@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, field_validator, model_validator
 
-from limiter.levels import LEVELS
+from limiter.levels import SHAREABLE
 from limiter.permits import DispatchRules
 from limiter.rates import NANOS_PER_SECOND
 from protocol.endpoint import Endpoint
@@ -425,11 +425,6 @@ class PolicyStore(BaseModel):
     audit_changes: Whole = Field(
         100_000, gt=0, description="changes that are remembered with who made them, what was before and after"
     )
-
-
-SHAREABLE = tuple(level.word for level in LEVELS if level.word not in {"proxy", "address", "exempt"})
-"""Levels whose limits a fleet may share. The others are each proxy's own: what it passes in all, what one of its
-clients does, and what Pulsar's own topics pass through it."""
 
 
 class FleetTls(BaseModel):

@@ -1,17 +1,14 @@
 """How the reports and grants of a fleet travel between its members: the interface of both links.
 
-A message is opaque here, and has MOST_MESSAGE bytes at most. It may be lost, come late or twice; reports and grants
-say themselves what is to be made of that. Nothing is kept for a member that cannot be reached.
+A message is opaque here, and has `fleet.messages.MOST_MESSAGE` bytes at most. It may be lost, come late or twice;
+reports and grants say themselves what is to be made of that. Nothing is kept for a member that cannot be reached.
 """
 
 import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple, Protocol
-
-MOST_MESSAGE: Final = 1024 * 1024
-"""Bytes of a report or of a grant."""
+from typing import Literal, NamedTuple, Protocol
 
 LinkState = Literal["connecting", "following", "leading"]
 

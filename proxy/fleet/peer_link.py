@@ -17,8 +17,9 @@ from struct import Struct
 from struct import error as StructError  # noqa: N812 - an exception
 from typing import Final, NamedTuple
 
+from fleet.messages import MOST_MESSAGE
 from protocol.endpoint import Endpoint
-from proxy.fleet.link import MOST_MESSAGE, Callbacks, LinkCounts, LinkState, backoff
+from proxy.fleet.link import Callbacks, LinkCounts, LinkState, backoff
 
 HELLO_S: Final = 5.0
 """Seconds in which a connection, and who dials it, are to be known."""

@@ -29,6 +29,7 @@ from proxy.files import token_in
 from proxy.fleet.link import Callbacks, FleetLink, LinkState
 from proxy.fleet.peer_link import FleetPeers, PeerLink
 from proxy.fleet.topic_link import Auth, Membership, TopicLink
+from proxy.identity.evidence import token_credentials
 from proxy.session.engine import Engine
 from proxy.tls.certificates import peer_contexts
 
@@ -146,16 +147,6 @@ class FleetService:
     def lease_left_ns(self) -> int:
         """Return the nanoseconds until the shares end if nobody answers; 0 behind the end or while isolated."""
         return 0 if self.member.isolated else max(0, self.member.lease_until - self._clock())
-
-    def held(self) -> int:
-        """Return of how many limits this member holds a share, in units."""
-        return len(self.member.shares())
-
-    def disagreements(self) -> int:
-        """Return how many limits members have in different values; 0 where another one coordinates."""
-        if self.coordinator is None:
-            return 0
-        return sum(limit.disagreement for limit in self.coordinator.limits(self._clock()))
 
     def limits(self) -> Iterable[MemberLimit]:
         """Yield the shared limits of which this member holds a share."""
@@ -312,11 +303,7 @@ def link_of(config: Config, engine: Engine) -> FleetLinkMaker:
 
 
 def _auth(fleet: Fleet, engine: Engine) -> Auth | None:
-    if fleet.token_file is not None:
-        file = fleet.token_file
-        _ = token_in(file)
-        return "token", lambda: token_in(file).encode()
-    verifier = engine.identity
-    if verifier is None:
-        return None
-    return verifier.own.method, lambda: verifier.own.data
+    file, verifier = fleet.token_file, engine.identity
+    if file is not None:
+        return token_credentials(file, "fleet.token_file").method, lambda: token_in(file).encode()
+    return None if verifier is None else (verifier.own.method, lambda: verifier.own.data)

@@ -31,6 +31,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from google.protobuf.message import DecodeError, Message
 
+from fleet.messages import MOST_MESSAGE
 from protocol.commands import encode, encode_with_payload, split, text, whole_body
 from protocol.endpoint import Endpoint, EndpointError
 from protocol.errors import ProtocolError
@@ -56,7 +57,7 @@ from protocol.pulsar_pb2 import (
 from proxy.brokers.dialing import BrokerDialer
 from proxy.brokers.lookup import MOST_REDIRECTS, broker_in
 from proxy.brokers.targets import TargetRefusedError
-from proxy.fleet.link import MOST_MESSAGE, Callbacks, LinkCounts, LinkState, backoff
+from proxy.fleet.link import Callbacks, LinkCounts, LinkState, backoff
 from proxy.session.broker_connector import BrokerRotation
 
 Auth = tuple[str, Callable[[], bytes]]

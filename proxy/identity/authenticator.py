@@ -12,8 +12,8 @@ from urllib.parse import unquote_to_bytes
 
 from proxy.config.authentication import Authentication, TokenAuthentication, path_in
 from proxy.config.model import ConfigError
-from proxy.files import MOST_PEM, read_file, token_in, warn_if_others_read
-from proxy.identity.evidence import Credentials, Decided, Evidence, Identity, NotProved, is_role
+from proxy.files import MOST_PEM, read_file, warn_if_others_read
+from proxy.identity.evidence import Credentials, Decided, Evidence, Identity, NotProved, is_role, token_credentials
 from proxy.identity.passwords import OneThread, PasswordFileError, Passwords, PasswordWorker, Verdict, read_htpasswd
 from proxy.identity.tokens import (
     KeyFileError,
@@ -171,7 +171,8 @@ def _read_all(section: Authentication) -> _Read:
     except ConfigError as error:
         problems += error.problems
     try:
-        own = _own(section.broker.token_file) if section.broker.token_file else None
+        file = section.broker.token_file
+        own = token_credentials(file, f"{_KEY}.broker.token_file") if file else None
     except ConfigError as error:
         problems += error.problems
     if problems:
@@ -218,18 +219,6 @@ def _users(path: Path) -> dict[str, str]:
         raise ConfigError([f"{key}: {path}: {problem}" for problem in error.problems]) from None
     warn_if_others_read(path, key)
     return users
-
-
-def _own(path: Path) -> Credentials:
-    key = f"{_KEY}.broker.token_file"
-    try:
-        token = token_in(path)
-    except OSError as error:
-        raise ConfigError([f"{key}: {path}: cannot be read: {error.strerror}"]) from None
-    if not token:
-        raise ConfigError([f"{key}: {path}: must hold one token, in one line"])
-    warn_if_others_read(path, key)
-    return Credentials("token", token.encode())
 
 
 def _data_in(source: str) -> bytes:

@@ -5,10 +5,12 @@ The libraries that verify take 11 MiB and are loaded only where Sluice does (`ve
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from proxy.blocking.rules import MOST_ROLE
-from proxy.config.model import Config
+from proxy.config.model import Config, ConfigError
+from proxy.files import token_in, warn_if_others_read
 
 
 def is_role(name: object) -> bool:
@@ -21,6 +23,22 @@ class Credentials(NamedTuple):
 
     method: str
     data: bytes
+
+
+def token_credentials(path: Path, key: str) -> Credentials:
+    """Return the token in a file, as Sluice shows it to brokers; `key` is what names the file in the configuration.
+
+    Raises:
+        ConfigError: If the file cannot be read, or does not hold exactly one token.
+    """
+    try:
+        token = token_in(path)
+    except OSError as error:
+        raise ConfigError([f"{key}: {path}: cannot be read: {error.strerror}"]) from None
+    if not token:
+        raise ConfigError([f"{key}: {path}: must hold one token, in one line"])
+    warn_if_others_read(path, key)
+    return Credentials("token", token.encode())
 
 
 class Evidence(NamedTuple):

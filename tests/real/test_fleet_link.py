@@ -5,11 +5,12 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from fleet.messages import MOST_MESSAGE
 from loadgen.real.standalone import StandaloneBroker
 from proxy.brokers.dialing import BrokerDialer
 from proxy.brokers.targets import BROKERS, Targets
 from proxy.config.model import Config
-from proxy.fleet.link import MOST_MESSAGE, Callbacks
+from proxy.fleet.link import Callbacks
 from proxy.fleet.topic_link import Membership, TopicLink
 from proxy.observe.counters import Counters
 from proxy.tls.certificates import Certificates

@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from fleet.messages import MOST_MESSAGE
 from protocol.endpoint import Endpoint
-from proxy.fleet.link import MOST_MESSAGE, Callbacks
+from proxy.fleet.link import Callbacks
 from proxy.fleet.peer_link import FleetPeers, PeerLink
 
 
