@@ -19,19 +19,23 @@ PIP    := --quiet --disable-pip-version-check
 # Tests start hundreds of processes: each would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help env check demo bench bench-short bench-limits bench-compliance test lint format types imports quick unit \
-        beside locks proto references clean
+.PHONY: help env check demo bench bench-short bench-limits bench-fleets bench-compliance quota-sharing test lint format \
+        types imports quick unit beside locks proto references clean
 
 help: ## List what can be made
 	@grep -E '^[a-z-]+:.*## ' Makefile | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 env: $(BUILT) ## Make the environment in .venv (all versions pinned by hash)
 
-# pip would compile one file after the other; some of them cannot be.
+# pip would compile one file after the other; some of them cannot be. It unpacks one package after the other, too: two of
+# it share the lock, as Spark takes as long as all others. That has all that is needed.
+INSTALL := $(BIN)/python -m pip install $(PIP) --no-compile --no-deps --require-hashes
 $(STAMP): requirements.lock requirements-java.lock pyproject.toml
 	@echo "making the environment in $(VENV) (once; a few minutes, Spark is large)"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install $(PIP) --no-compile --require-hashes -r requirements.lock
+	@awk '/^[a-z]/ {is_spark = /^(pyspark|py4j)==/} is_spark' requirements.lock > $(VENV)/spark.lock
+	@awk '/^[a-z]/ {is_spark = /^(pyspark|py4j)==/} !is_spark' requirements.lock > $(VENV)/others.lock
+	$(INSTALL) -r $(VENV)/spark.lock & spark=$$!; $(INSTALL) -r $(VENV)/others.lock && wait $$spark
 	@$(BIN)/python -m compliance.java --installed || $(BIN)/python -m pip install $(PIP) --require-hashes -r requirements-java.lock
 	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 	@touch $@
@@ -69,8 +73,14 @@ bench-short: env ## The same beside the bare forwarder alone: fails if Sluice ha
 bench-limits: env ## A real broker's own limits beside Sluice's, into docs/benchmarks.md (a quarter of an hour; Java 17+, Maven)
 	$(BIN)/python -m loadgen.bench_limits --write docs/benchmarks.md
 
+bench-fleets: env ## What happens to fleets before a real cluster, into docs/benchmarks.md (half an hour; Java 17+, Maven)
+	$(BIN)/python -m tests.real.bench_fleets --write docs/benchmarks.md
+
 bench-compliance: env ## The Spark job beside Spark's own reading of the same files, into docs/benchmarks.md (an hour)
 	$(BIN)/python -m compliance.bench --write docs/benchmarks.md
+
+quota-sharing: env ## How proxies share one limit, simulated, into docs/explanation/quota-sharing.md (five minutes)
+	$(BIN)/python -m loadgen.quota_sharing --write docs/explanation/quota-sharing.md
 
 lint:
 	$(BIN)/ruff check .
@@ -82,7 +92,7 @@ imports:
 	$(BIN)/lint-imports
 
 # Two processes. Who shares a broker or a Spark session stays in one of them (tests/conftest.py). A third one would take
-# the processor from what the real broker's tests measure.
+# the processor from what real brokers and real logs are judged by.
 SHARED := -n 2 --dist loadgroup --no-loadscope-reorder
 QUICK  := not whole and not real and not spark and not slow and not prometheus and not jdk
 
@@ -93,7 +103,8 @@ quick:
 # minutes of traffic go over the same sums again and again.
 COMPILED   := tests/protocol tests/limiter tests/proxy/session tests/proxy/test_*budget.py tests/proxy/test_admission_control.py \
               tests/proxy/workers/test_admission_client.py tests/proxy/brokers
-SIMULATIONS := $(addprefix --ignore=tests/limiter/,test_backfilling.py test_fairness.py test_idle_consumers.py)
+SIMULATIONS := $(addprefix --ignore=tests/limiter/,test_backfilling.py test_fairness.py test_idle_consumers.py \
+               test_scheduler_machine.py workers/test_counts.py)
 
 INTERPRETED := -q $(SHARED) -p tests.interpreted -m "$(QUICK)" $(SIMULATIONS) $(COMPILED)
 

@@ -8,6 +8,7 @@ a stepped wall clock cannot bend a rate. *Messages* are what the broker counts (
     interval    one producer or consumer, what it offered, passed, and what was held or dropped
     limit       one limiter, what it passed, what was in force, how long somebody waited on it
     change      somebody changed a limit or a block, or another configuration file came into force
+    share       another share of a limit that the proxies of a fleet hold together
     connection  one client connection, at its end
     throttle    one pause of reading, at its end
     reject      lookups, producers and consumers that were refused
@@ -213,8 +214,8 @@ class LimitLine(LineHead, kw_only=True, tag="limit"):
     """The level and layer of the value. First its level: `topic`, `namespace` (for each of its topics), `broker`
     (for each topic), `total` (of a tenant, namespace or partitioned topic), `group`, `proxy`, `subscription`,
     `producer`, `role`, `address`, `exempt`; with `each` before it where the value is that of all names without one
-    of their own. Then its layer: `file`, `rest`, `dynamic` (the broker's dynamic configuration) or `global` (a
-    topic's global policy)."""
+    of their own. Then its layer: `file`, `rest`, `dynamic` (the broker's dynamic configuration), `global` (a
+    topic's global policy) or `fleet` (another member has it, and this one has none)."""
     mode: str
     """`enforce`: what is over the limit waits. `reject`: it is refused. `observe`: nothing is held; what the line says
     was passed and waited for is what enforcing would have done with the same arrivals."""
@@ -355,6 +356,49 @@ class ChangeLine(LineHead, kw_only=True, tag="change"):
     """The value from now on; null if there is none."""
 
 
+class ShareLine(LineHead, kw_only=True, tag="share"):
+    """This proxy's share of a limit that a fleet shares changed at this moment: the span is empty.
+
+    At most 100 such lines are written between two heartbeats, and one more each time the proxy is cut off or back. Of
+    the changes beyond that the last one has a line at the heartbeat, which counts the others. The limit's own lines
+    have each share for as long as it was in force, whatever is left out here.
+    """
+
+    fleet: str
+    """The name of the fleet."""
+    direction: Direction
+    """As in the limit's lines."""
+    level: str
+    """As in the limit's lines."""
+    name: str
+    """As in the limit's lines."""
+    unit: str
+    """`messages` or `bytes`: each has a share of its own."""
+    share_before: float
+    """The share until now, 0 to 1."""
+    share_after: float
+    """The share from now on, 0 to 1; the same as before in a line that only says that the proxy is cut off or back."""
+    epoch: int
+    """The epoch of the coordinator that the proxy follows; a later coordinator has a greater one. 0 while it follows
+    none."""
+    coordinator: str
+    """The `proxy_id` of the coordinator that the proxy heard last."""
+    members: int
+    """The number of the fleet's members, as last heard; 0 if the proxy has not heard of it."""
+    cause: str
+    """`granted`: by the coordinator. `isolated`: the proxy is cut off from the coordinator since its lease has ended,
+    or none came, and keeps what `fleet.isolated` leaves it. `rejoined`: the proxy has a lease again; these are its
+    first shares since. `lease ended`: the coordinator knows the lease no more, and the share is void until the next
+    grant."""
+    coordinator_ahead_ms: float | None = None
+    """So many milliseconds the coordinator's wall clock is ahead of this proxy's, as grants and the reports that they
+    answer tell; null if that is not known, or no coordinator is followed."""
+    coordinator_ahead_within_ms: float | None = None
+    """By so many milliseconds `coordinator_ahead_ms` may be wrong in either direction: about half a round trip."""
+    left_out: int = 0
+    """Changes of shares since the share line before that have no line."""
+
+
 class ConnectionLine(LineHead, kw_only=True, tag="connection"):
     """One client connection, written when it ends; the span is its life."""
 
@@ -469,10 +513,11 @@ class LossLine(LineHead, kw_only=True, tag="loss"):
     """When the last of them was to be written; of a killed run, when the next one began."""
 
 
-Line = (
+AnyLine = (
     IntervalLine
     | LimitLine
     | ChangeLine
+    | ShareLine
     | ConnectionLine
     | ThrottleLine
     | RejectLine
@@ -485,4 +530,4 @@ Line = (
 class Kinds:
     """Every kind of line by its name in `kind`."""
 
-    BY_NAME: ClassVar[dict[str, type[LineHead]]] = {str(kind.__struct_config__.tag): kind for kind in get_args(Line)}
+    BY_NAME: ClassVar[dict[str, type[LineHead]]] = {str(kind.__struct_config__.tag): kind for kind in get_args(AnyLine)}

@@ -16,7 +16,6 @@ from contextlib import suppress
 from enum import Enum, auto
 from http import HTTPStatus
 from ipaddress import ip_address
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 from urllib.parse import urlencode, urljoin
 
@@ -40,8 +39,8 @@ ADDRESSES = EndpointForm(
 Query = Mapping[str, str]
 
 
-class Trouble(Enum):
-    """Why a request came to nothing."""
+class RequestFailure(Enum):
+    """The kinds of failure of a request."""
 
     NO_ANSWER = auto()
     """Nobody listens, redirects do not end, or the answer breaks off, is too long or is not HTTP."""
@@ -65,15 +64,15 @@ class AdminError(Exception):
     """A request came to nothing; the text is one line that names it.
 
     Args:
-        request: Method and URL.
-        trouble: Why.
-        problem: The same in words.
-        status: Of HTTP, if the server answered with an error.
-        reason: The server's own words, as Sluice and Pulsar give them (`{"reason": …}`); None if it gave none.
+            request: Method and URL.
+            trouble: Why.
+    problem: The failure in words.
+            status: Of HTTP, if the server answered with an error.
+            reason: The server's own words, as Sluice and Pulsar give them (`{"reason": …}`); None if it gave none.
     """
 
     def __init__(
-        self, request: str, trouble: Trouble, problem: str, status: int | None = None, reason: str | None = None
+        self, request: str, trouble: RequestFailure, problem: str, status: int | None = None, reason: str | None = None
     ) -> None:
         super().__init__(f"{request}: {problem}")
         self.trouble = trouble
@@ -82,7 +81,7 @@ class AdminError(Exception):
         self.reason = reason
 
 
-class Access(NamedTuple):
+class AdminCredentials(NamedTuple):
     """The credentials for an admin address.
 
     Args:
@@ -97,7 +96,7 @@ class Access(NamedTuple):
 
 
 def trusting(ca: str | None = None) -> ssl.SSLContext:
-    """The context of who trusts the authorities of a file, or the system's.
+    """Return the TLS context of a client that trusts the authorities of a file, or the system's.
 
     `ssl.create_default_context` would also write the keys of connections to the file that SSLKEYLOGFILE names.
 
@@ -112,7 +111,7 @@ def trusting(ca: str | None = None) -> ssl.SSLContext:
     return context
 
 
-OPEN = Access()
+OPEN = AdminCredentials()
 """Of an address that everybody may use."""
 
 
@@ -124,13 +123,18 @@ class AdminClient:
 
     Args:
         url: `http://HOST:PORT` or `https://HOST:PORT`, perhaps with a path before all paths.
-        access: What opens it.
+        access: The credentials for it.
         timeout_s: For connecting, and for each part of an answer.
         most_redirects: How many are followed, within the scheme or to `https`; with a token, at the same address only.
     """
 
     def __init__(
-        self, url: str, access: Access = OPEN, *, timeout_s: float = TIMEOUT_S, most_redirects: int = MOST_REDIRECTS
+        self,
+        url: str,
+        access: AdminCredentials = OPEN,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        most_redirects: int = MOST_REDIRECTS,
     ) -> None:
         self.url = url.rstrip("/")
         self._access = access
@@ -145,9 +149,7 @@ class AdminClient:
         self._keeps = True
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._keeps = False
         for connections in self._idle.values():
             while connections:
@@ -174,7 +176,7 @@ class AdminClient:
         try:
             return msgspec.json.decode(answer) if answer else None
         except (msgspec.DecodeError, UnicodeDecodeError):
-            error = AdminError(f"{method} {self.url}{path}", Trouble.NO_JSON, "the answer is not JSON")
+            error = AdminError(f"{method} {self.url}{path}", RequestFailure.NO_JSON, "the answer is not JSON")
             raise self.failed(error) from None
 
     def ask(self, method: str, path: str, query: Query | None = None, body: bytes | None = None) -> bytes:
@@ -198,7 +200,7 @@ class AdminClient:
             reason = _reason_in(answer)
             said = _one_line(answer.decode(errors="replace")) if reason is None else reason
             problem = f"{status} {said}".rstrip()
-            raise self.failed(AdminError(f"{method} {url}", Trouble.REFUSED, problem, status, reason))
+            raise self.failed(AdminError(f"{method} {url}", RequestFailure.REFUSED, problem, status, reason))
         return answer
 
     def failed(self, error: AdminError) -> Exception:
@@ -222,7 +224,7 @@ class AdminClient:
         self.call("PUT", f"/admin/v2/namespaces/{namespace}", {})
 
     def stats(self, topic: str) -> dict[str, Any]:
-        """Pulsar's statistics of a topic."""
+        """Return Pulsar's statistics of a topic."""
         found: dict[str, Any] = self.get_json(f"/admin/v2/{topic_path(topic)}/stats")
         return found
 
@@ -318,22 +320,22 @@ def _check_overheard(connection: http.client.HTTPConnection) -> None:
         raise _OverheardError(f"the token would go to {peer} in the clear")
 
 
-def _explained(error: Exception) -> tuple[Trouble, str]:
-    """What happened in place of an answer."""
+def _explained(error: Exception) -> tuple[RequestFailure, str]:
+    """Say in words what happened in place of an answer."""
     if isinstance(error, _AstrayError):
-        return Trouble.ASTRAY, str(error)
+        return RequestFailure.ASTRAY, str(error)
     if isinstance(error, _OverheardError):
-        return Trouble.OVERHEARD, str(error)
+        return RequestFailure.OVERHEARD, str(error)
     if isinstance(error, ssl.SSLCertVerificationError):
-        return Trouble.UNTRUSTED, f"its certificate is not trusted ({error.verify_message})"
+        return RequestFailure.UNTRUSTED, f"its certificate is not trusted ({error.verify_message})"
     reason = str(getattr(error, "reason", None) or "")
     if isinstance(error, ssl.SSLError) and reason in _SPEAKS_NO_TLS:
-        return Trouble.NO_TLS, "does not speak TLS"
+        return RequestFailure.NO_TLS, "does not speak TLS"
     if isinstance(error, ssl.SSLError) and "ALERT" in reason:
         told = reason.lower().replace("_", " ")
-        return Trouble.CLIENT_UNTRUSTED, f"ends TLS ({told}): it does not take the client certificate"
+        return RequestFailure.CLIENT_UNTRUSTED, f"ends TLS ({told}): it does not take the client certificate"
     what = (getattr(error, "strerror", None) or str(error) or type(error).__name__).splitlines()[0][:200]
-    return Trouble.NO_ANSWER, f"no answer ({what})"
+    return RequestFailure.NO_ANSWER, f"no answer ({what})"
 
 
 def _reason_in(answer: bytes) -> str | None:
@@ -344,7 +346,7 @@ def _reason_in(answer: bytes) -> str | None:
 
 
 def _one_line(text: str) -> str:
-    """What a server says, without what a terminal would obey."""
+    """Return a server's text without control characters, which a terminal would obey."""
     line = "".join(char if char.isprintable() else "\ufffd" for char in " ".join(text.split()))
     return line[:_MOST_REASON]
 
@@ -355,5 +357,5 @@ def _as_named(endpoint: Endpoint) -> Endpoint:
 
 
 def topic_path(topic: str) -> str:
-    """A topic as paths name it: `persistent://tenant/namespace/topic` is `persistent/tenant/namespace/topic`."""
+    """Return a topic as paths name it: `persistent://tenant/namespace/topic` is `persistent/tenant/namespace/topic`."""
     return topic.replace("://", "/", 1)

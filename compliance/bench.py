@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 from rich.console import Console
 
-from accesslog.record import HeartbeatLine, IntervalLine, LimitLine, Line
+from accesslog.record import AnyLine, HeartbeatLine, IntervalLine, LimitLine
 from compliance.schema import row_schema
 from compliance.session import spark_session
 from compliance.stream.options import Job, Sink, Source
@@ -49,7 +49,7 @@ def write_log(folder: Path, lines: int) -> int:
     raise AssertionError
 
 
-def _lines() -> Iterator[Line]:
+def _lines() -> Iterator[AnyLine]:
     numbers = count()
     for second in count():
         start = _BEGIN + timedelta(seconds=second)
@@ -71,7 +71,7 @@ def _lines() -> Iterator[Line]:
         yield msgspec.structs.replace(_HEARTBEAT, seq=next(numbers), start=start, end=start + _SECOND)
 
 
-def _named(template: Line, topic: int) -> dict[str, str]:
+def _named(template: AnyLine, topic: int) -> dict[str, str]:
     name = f"persistent://tenant-{topic % 10}/orders/topic-{topic}"
     return {"topic": name} if isinstance(template, IntervalLine) else {"name": name}
 
@@ -156,7 +156,7 @@ def job(spark: SparkSession, log: str, out: str) -> None:
 
 
 def _reading(what: str, log: str, out: str) -> float:
-    """What one reading takes, seconds, with a Spark just started."""
+    """Return the seconds that one reading takes, with a Spark just started."""
     with spark_session(Path(out).with_suffix(".log")) as session:
         began = time.perf_counter()
         {"bare": bare, "job": job}[what](session, log, out)

@@ -13,7 +13,7 @@ STRICT_EXIT = 3
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ReportOptions:
     """The options of `sluice report`.
 
     Args:
@@ -53,11 +53,11 @@ def report(  # noqa: PLR0913 - one for each option
     ],
     *,
     access_log: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Option(
             parser=_folder,
             metavar="<path>",
-            help="Folder of the proxy's closed access-log files (*.jsonl).",
+            help="Folder of the closed access-log files (*.jsonl); of several proxies, one folder with those of all.",
             show_default=False,
         ),
     ] = None,
@@ -88,8 +88,12 @@ def report(  # noqa: PLR0913 - one for each option
         raise typer.Exit(1) from error
     # Spark would log what fails as a page of JSON besides; its cause is told in a line.
     logging.disable()
-    wanted = Wanted(fresh, strict, what_if, objective, tuple(spark or ()))
-    raise typer.Exit(report_with_progress(access_log, tables, out, wanted))
+    if len(logs := access_log or []) > 1:
+        raise typer.BadParameter(
+            "give one folder: put the files of all proxies into it, whose names differ", param_hint="--access-log"
+        )
+    wanted = ReportOptions(fresh, strict, what_if, objective, tuple(spark or ()))
+    raise typer.Exit(report_with_progress(logs[0] if logs else None, tables, out, wanted))
 
 
 app = typer.Typer(help="The access log on Spark: rows and windows of it, kept up to date.", no_args_is_help=True)

@@ -20,14 +20,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from compliance.commands import STRICT_EXIT, Wanted
+from compliance.commands import STRICT_EXIT, ReportOptions
 from compliance.figures.what_if import ProposalError, read_proposals
 from compliance.java import JavaNotFoundError
 from compliance.judging.facts import Facts
 from compliance.log_folder import NOT_WITHIN, is_url, is_within, look_into, on_this_machine
 from compliance.report.collect import ExtraQuestions, collect, opened
 from compliance.report.page import render, report_json, tables, tenant_pages
-from compliance.report.report import Report, make_report
+from compliance.report.report import Report, fleet_lines, make_report
 from compliance.report.subjects import FOLDER
 from compliance.session import cause, disk_trouble, spark_session
 from compliance.stream.options import Job, JobError, Sink, Source, pairs
@@ -48,14 +48,14 @@ def gather(
         on_step: Told, in words, what is counted next.
         asked: What else the reader wants to know.
     """
-    for name, value in _settings_of_sums(tables.lines).items():
+    for name, value in settings_of_sums(tables.lines).items():
         spark.conf.set(name, value)
     with opened(tables) as logs:
         return collect(logs, asked or ExtraQuestions(), on_step)
 
 
-def _settings_of_sums(lines: int) -> dict[str, str]:
-    """What Spark is told for so many lines."""
+def settings_of_sums(lines: int) -> dict[str, str]:
+    """Return Spark's settings for so many lines."""
     is_little = lines < FEW_LINES
     return {
         "spark.sql.shuffle.partitions": str(min(2000, max(2, lines // LINES_A_PARTITION))),
@@ -262,7 +262,7 @@ def _refuse_patterns(option: str, path: Path) -> None:
         raise ReportError(f"{option} {path}: Spark reads {' '.join(sorted(found))} as a pattern; rename the folder")
 
 
-def report_with_progress(access_log: Path | None, tables: str, out: Path, wanted: Wanted) -> int:
+def report_with_progress(access_log: Path | None, tables: str, out: Path, wanted: ReportOptions) -> int:
     """Makes the report; returns the exit code: 0 made, 1 not made, 3 made and `wanted.strict` is not content."""
     console = Console(stderr=True)
     try:
@@ -285,7 +285,7 @@ def report_with_progress(access_log: Path | None, tables: str, out: Path, wanted
     return STRICT_EXIT if wanted.strict and report.overall.verdict in ("violated", "unknown") else 0
 
 
-def _asked(wanted: Wanted) -> ExtraQuestions:
+def _asked(wanted: ReportOptions) -> ExtraQuestions:
     proposals = read_proposals(wanted.what_if) if wanted.what_if else []
     return ExtraQuestions(wanted.objective / 100, tuple(proposals))
 
@@ -304,6 +304,8 @@ def _fail(message: str) -> int:
 
 def _tell(report: Report, out: Path) -> None:
     print(f"{report.overall.verdict}: {report.headline}")  # noqa: T201 - a command's answer
+    for line in fleet_lines(report.fleets):
+        print(line)  # noqa: T201 - a command's answer
     print(out / "report.html")  # noqa: T201 - a command's answer
 
 

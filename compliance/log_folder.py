@@ -56,7 +56,7 @@ MOST_NAMED = 3
 MOST_FOLDERS = 100
 """The number of subfolders that are looked into."""
 TOLD = "passed-over.json"
-"""Beside the folder of links: what is passed over, for who reads the tables later."""
+"""The file beside the folder of links that names what was passed over, for later readers of the tables."""
 _CLOSED = ".jsonl"
 _PATTERN = set(":*?[]{}\\")
 _PACKED = tuple(f"{_CLOSED}.{packing}" for packing in ("gz", "bz2", "xz", "zst", "lz4", "snappy", "zip"))

@@ -29,9 +29,9 @@ BEGIN_OF_1970 = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 REFUSALS = (msgspec.DecodeError, ValueError, OverflowError, RecursionError)
-"""All that decoding may raise, whatever stands in a line (`ValueError`: bytes that are no text)."""
+"""The exceptions of decoding, whatever stands in a line (`ValueError`: bytes that are no text)."""
 
-_NAMES = frozenset({"v", "seq", "first_seq", "last_seq", "connection_id", "stream_id"})
+_NAMES = frozenset({"v", "seq", "first_seq", "last_seq", "connection_id", "stream_id", "epoch"})
 """Numbers that are no amounts: nobody adds them up."""
 _LIMITS = frozenset(
     f"{what}_{unit}" for what in ("limit", "burst", "peak", "peak_burst", "reason") for unit in ("messages", "bytes")
@@ -402,7 +402,7 @@ def _of_fields(kind: str, fields: dict[str, Any]) -> str | None:
 
 
 def _is_of(value: object, python_type: Any) -> bool:
-    """Whether it is written as such values are; a time that is none is an impossible value."""
+    """Return whether it is written as such values are; a time that is none is an impossible value."""
     bare = plain(python_type)
     if bare is datetime:
         return True

@@ -35,6 +35,8 @@ _SETTINGS = {
     "spark.sql.codegen.hugeMethodLimit": "8000",
     # What a Python worker gets at once: 10,000 lines, but no more than this, however long they are.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(64 * 2**20),
+    # Where in the source a column was made is told to Java for each, and nobody reads it.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     # What filters imply is worked out for every column: minutes, for a row this wide, and nothing is gained.
     "spark.sql.constraintPropagation.enabled": "false",
 }
@@ -68,6 +70,7 @@ def spark_session(log: Path, more: Mapping[str, str] = MappingProxyType({})) -> 
     with contextlib.nullcontext() if submitted else _standard_error_to(log):
         session = builder.getOrCreate()
     _quiet(session)
+    _keep_classes(session)
     try:
         yield session
     finally:
@@ -84,6 +87,16 @@ def _quiet(session: SparkSession) -> None:
     def say_nothing(request: object, client_address: object) -> None: ...
 
     session.sparkContext._accumulatorServer.handle_error = say_nothing  # type: ignore[method-assign]  # noqa: SLF001
+
+
+_CLASSES = ("PythonUtils", "functions", "org.apache.spark.sql.functions")
+
+
+def _keep_classes(session: SparkSession) -> None:
+    """PySpark asks Java for them by name at each column, and Java looks through all jars for some of them each time."""
+    known = session.sparkContext._jvm  # noqa: SLF001
+    for name in _CLASSES:
+        setattr(known, name, getattr(known, name))
 
 
 @contextlib.contextmanager
@@ -107,7 +120,7 @@ _SAYS_NOTHING = (
     "Job aborted due to stage failure",
     "Encountered error while reading",
 )
-"""What Spark says of the causes below; the innermost of these has the reason."""
+"""Spark's words around the causes below; the innermost cause has the reason."""
 _READING = re.compile(r"while reading file (\S+)\.(?:\s|$)")
 
 

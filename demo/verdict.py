@@ -49,7 +49,7 @@ def longest_stall_ms(counts: Mapping[str, Any]) -> float:
 
 
 def never_above(limit: Mapping[str, Any], stall_ms: float) -> Check:
-    """P2 at the receiving end: no interval above burst + rate * time + one entry, with slack for the machine."""
+    """Check P2 at the receiving end: no interval above burst + rate * time + one entry, with slack for the machine."""
     excess, slack, rate = limit["max_excess_messages"], limit["slack_messages"], limit["messages_per_s"]
     name = f"{limit['name']}: never above {rate:g}/s"
     if excess is None:
@@ -62,7 +62,7 @@ def never_above(limit: Mapping[str, Any], stall_ms: float) -> Check:
 
 
 def fully_used(limit: Mapping[str, Any]) -> Check:
-    """The limit was delivered while it was wanted."""
+    """Check that a limit was delivered while it was wanted."""
     name = f"{limit['name']}: at least {LEAST_SHARE:.0%} of {limit['messages_per_s']:g}/s while wanted"
     if limit["share_of_limit"] is None or limit["loaded_s"] < LEAST_LOADED_S:
         return Check(name, holds=False, detail=f"wanted for {limit['loaded_s']:.1f} s only: too short to say")
@@ -71,7 +71,7 @@ def fully_used(limit: Mapping[str, Any]) -> Check:
 
 
 def pace_kept(topic: str, counts: Mapping[str, Any]) -> Check:
-    """A steady topic arrived at its own pace, whoever was throttled on the same connection."""
+    """Check that a steady topic arrived at its own pace, whoever was throttled on the same connection."""
     wanted, received = counts["wanted_messages"], counts["received"]["while_offering"]
     share = received / wanted if wanted else 0.0
     latency = counts["receipt_latency_ms"] or {"p99": float("nan")}
@@ -88,7 +88,7 @@ def nothing_lost(counts: Mapping[str, Any]) -> Check:
 
 
 def totals_agree(topics: Mapping[str, Mapping[str, Any]], usage: Iterable[Mapping[str, str]]) -> Check:
-    """The report's totals are the load generator's, to the message."""
+    """Check that the report's totals are the load generator's, to the message."""
     offered, passed = Counter[str](), Counter[str]()
     for row in usage:
         if row["direction"] == "publish":

@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from rich.console import Console
@@ -22,7 +21,7 @@ TIMEOUT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class TopicState:
+class TopicStreams:
     """The publish streams of one topic, summed up."""
 
     offered: int = 0
@@ -35,10 +34,10 @@ class TopicState:
     waits_on: str = ""
     """Level of the limit that a stream waits on; empty if none waits."""
 
-    def joined(self, other: "TopicState") -> "TopicState":
+    def joined(self, other: "TopicStreams") -> "TopicStreams":
         """Return the sum of this and another stream of the topic."""
         limits = [one.limit_per_s for one in (self, other) if one.limit_per_s is not None]
-        return TopicState(
+        return TopicStreams(
             self.offered + other.offered,
             self.passed + other.passed,
             self.held + other.held,
@@ -57,19 +56,19 @@ def fetch_streams(admin: str) -> list[dict[str, Any]] | None:
     return streams
 
 
-def by_topic(streams: Iterable[Mapping[str, Any]]) -> dict[str, TopicState]:
+def by_topic(streams: Iterable[Mapping[str, Any]]) -> dict[str, TopicStreams]:
     """The state of each topic that somebody publishes to."""
-    topics: dict[str, TopicState] = {}
+    topics: dict[str, TopicStreams] = {}
     for stream in streams:
         if stream["direction"] == "publish":
             topic = stream["topic"]
-            topics[topic] = topics.get(topic, TopicState()).joined(_state(stream))
+            topics[topic] = topics.get(topic, TopicStreams()).joined(_state(stream))
     return topics
 
 
-def _state(stream: Mapping[str, Any]) -> TopicState:
+def _state(stream: Mapping[str, Any]) -> TopicStreams:
     limits = [one["messages_per_s"] for one in stream["limits"] if one["messages_per_s"] is not None]
-    return TopicState(
+    return TopicStreams(
         offered=stream["offered_messages"],
         passed=stream["passed_messages"],
         held=stream["held_messages"],
@@ -87,16 +86,16 @@ class TopicRates:
 
     topic: str
     wanted: float
-    """What the load's pattern asks for."""
+    """Rate that the load's pattern asks for."""
     offered: float
-    """What arrived at Sluice."""
+    """Rate that arrived at Sluice."""
     passed: float
     received: float
-    """What arrived at the receiving end, behind the broker."""
-    state: TopicState
+    """Rate that arrived at the receiving end, behind the broker."""
+    state: TopicStreams
 
 
-Totals = tuple[int, int, int, int]
+_Totals = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +104,7 @@ class _Look:
 
     sluice_s: float
     load_s: float
-    totals: Mapping[str, Totals]
+    totals: Mapping[str, _Totals]
 
 
 class RateMeter:
@@ -119,7 +118,7 @@ class RateMeter:
         self._topics = list(topics)
         self._seen: deque[_Look] = deque()
 
-    def rows(self, now: float, states: Mapping[str, TopicState], load: Mapping[str, Any]) -> list[TopicRates]:
+    def rows(self, now: float, states: Mapping[str, TopicStreams], load: Mapping[str, Any]) -> list[TopicRates]:
         """Take down what is seen at `now` (seconds) and return a row for each topic.
 
         Args:
@@ -127,7 +126,7 @@ class RateMeter:
             states: What Sluice says.
             load: What the load generator says: its last live line, which carries its own time.
         """
-        idle, counts = TopicState(), load["topics"]
+        idle, counts = TopicStreams(), load["topics"]
         totals = {topic: _totals(states.get(topic, idle), counts.get(topic, {})) for topic in self._topics}
         self._seen.append(_Look(now, load["at_s"], totals))
         while len(self._seen) > 2 and now - self._seen[1].sluice_s >= WINDOW_S:
@@ -150,7 +149,7 @@ class RateMeter:
         return wanted, offered, passed, received
 
 
-def _totals(state: TopicState, counts: Mapping[str, int]) -> Totals:
+def _totals(state: TopicStreams, counts: Mapping[str, int]) -> _Totals:
     return counts.get("wanted_messages", 0), state.offered, state.passed, counts.get("received", 0)
 
 
@@ -176,9 +175,7 @@ class LivePicture:
             self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._live:
             self._live.stop()
 

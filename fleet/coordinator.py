@@ -1,13 +1,27 @@
 """The coordinator of a fleet: divides each limit among the members that use it."""
 
 from array import array
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
-from typing import NamedTuple
+from math import ceil
+from sys import getsizeof
+from typing import NamedTuple, TypeVar
 
 from fleet.member import FleetSettings
-from fleet.messages import MOST_LIMITERS, Grant, Grants, Introduction, MemberReport, Quota, ShareKey, ToldDemand, Unit
-from fleet.shares import UNBOUNDED, WHOLE, ShareClaim, fill
+from fleet.messages import (
+    FULL_MESSAGE,
+    MOST_LIMITERS,
+    Grant,
+    Grants,
+    Introduction,
+    MemberReport,
+    Quota,
+    QuotaPool,
+    ShareKey,
+    Unit,
+)
+from fleet.rules import ComparedRules
+from fleet.shares import UNBOUNDED, WHOLE, fill, is_enough, rounded
 
 MOST_MEMBERS = 1000
 """Members, at most; reports of others are refused."""
@@ -15,23 +29,35 @@ MOST_MEMBERS = 1000
 MOST_SHARES = 2_000_000
 """Shares of all members, at most; introductions beyond are refused."""
 
-MOST_GRANTED = 50_000
-"""Shares in one message to one member, at most; those left over follow in the next."""
+MOST_NAMES = 256 << 20
+"""Bytes of the names of all limits, at most; introductions of others are refused."""
 
-MOST_BYTES = 900_000
-"""A message is filled up to about so many bytes."""
+MOST_GRANTED = 50_000
+"""Shares in one message to one member, and of those not acknowledged, at most; others follow when some are."""
 
 MOST_VOID = 10_000
 """Sessions that have ended, and are remembered so that a late report of theirs is not taken for a new one's."""
 
-MOST_HISTORY = 8
-"""Values of one share that are not acknowledged; of more than so many, the two oldest count as the greater one."""
+MOST_UNSEEN = 16
+"""Messages with new shares to one member that it has not acknowledged, at most; then they are only repeated."""
+
+RULE_CYCLES = 2
+"""Rules that a member tells count when they have stayed for so many cycles: a change that all have is told by then."""
 
 MOST_WEIGHT = (1 << 16) - 1
 """The greatest weight of a claim."""
 
-SLOT = 18
-"""Bits of a member's number for a limiter, beside its place, in the code of a share."""
+_SLOT = 18
+"""A share has a *code*: the place of its member, and behind that in so many bits the member's number for the limit."""
+_NUMBER = (1 << _SLOT) - 1
+_NONE = -1
+"""In place of a limit's number or a share's code: there is none."""
+_GONE = -2
+"""In the table of names: a limit was here, so a search goes on behind it."""
+_LEAST_TABLE = 64
+"""Entries of the table of names, at least; their number is a power of 2."""
+
+_Number = TypeVar("_Number", int, float)
 
 
 class MemberStatus(NamedTuple):
@@ -41,6 +67,22 @@ class MemberStatus(NamedTuple):
     incarnation: int
     since_heard: int
     limiters: int
+
+
+class Disagreement(NamedTuple):
+    """Members have different values of one limit.
+
+    Attributes:
+        member: The name of the member that told its value last.
+        key: What is limited.
+        own: That member's value.
+        in_force: The value that holds for all.
+    """
+
+    member: str
+    key: ShareKey
+    own: Quota
+    in_force: Quota
 
 
 class LimitStatus(NamedTuple):
@@ -61,54 +103,163 @@ class LimitStatus(NamedTuple):
     shares: list[tuple[str, int, int, int]]
 
 
-class _Limit:
-    """One unit of one limiter, and who has a share of it.
+class _Limits:
+    """The units of limiters that anybody has a share of, in columns by numbers, as there may be many.
+
+    Numbers are found by name in a table of their own (open addressing): a dict takes 77 bytes for each of them besides
+    the name, a fifth of all that there is of a limit.
 
     Attributes:
-        pool: What may be divided: the whole, or, soon after a takeover, what was brought.
-        holders: Codes of shares: place of the member, and its number for this limiter.
-        quotas: Each holder's limit, if they are not all the same.
+        names: By number; empty where it is free.
+        names_size: The bytes that they take.
+        quotas: The limit; the lowest one if members have different ones.
+        different: Each holder's limit, by the code of its share, of the limits of which they are not all the same.
+        pools: What may be divided: the whole, or, soon after a takeover, what was brought.
+        first: The code of one share of the limit. The others follow by `_Session.next`.
+        changed_at: When a share last changed.
+        dirty: 1 where it is to be divided anew.
+        to_divide: These, and some that have gone.
     """
 
-    __slots__ = ("changed_at", "holders", "name", "pool", "quota", "quotas")
+    __slots__ = (
+        "changed_at",
+        "different",
+        "dirty",
+        "filled",
+        "first",
+        "free",
+        "names",
+        "names_size",
+        "pools",
+        "quotas",
+        "table",
+        "to_divide",
+    )
 
-    def __init__(self, name: str, quota: Quota, pool: int, now: int) -> None:
-        self.name = name
-        self.quota = quota
-        self.quotas: dict[int, Quota] | None = None
-        self.pool = pool
-        self.holders = array("i")
-        self.changed_at = now
+    def __init__(self) -> None:
+        self.table = array("i", [_NONE]) * _LEAST_TABLE
+        self.filled = 0  # entries of the table, with those that have gone
+        self.names: list[str] = []
+        self.names_size = 0
+        self.quotas: list[Quota] = []
+        self.different: dict[int, dict[int, Quota]] = {}
+        self.pools = array("i")
+        self.first = array("i")
+        self.changed_at = array("q")
+        self.dirty = bytearray()
+        self.to_divide = array("i")
+        self.free = array("i")
+
+    def add(self, name: str, quota: Quota, pool: int, now: int) -> int:
+        """Number a limit that nobody has a share of yet."""
+        if self.free:
+            limit = self.free.pop()
+        else:
+            limit = len(self.names)
+            self.names.append("")
+            self.quotas.append(quota)
+            self.dirty.append(0)
+            for column in (self.pools, self.first, self.changed_at):
+                column.append(0)
+        self.names[limit], self.quotas[limit] = name, quota
+        self.names_size += getsizeof(name)
+        self.pools[limit], self.first[limit], self.changed_at[limit] = pool, _NONE, now
+        if 2 * self.filled >= len(self.table):
+            self._make_table()
+        else:
+            self._enter(limit)
+        return limit
+
+    def number(self, name: str) -> int:
+        """Return the number of a limit; `_NONE` if nobody has a share of it."""
+        return self.table[self._place(name)]
+
+    def _place(self, name: str) -> int:
+        """Return the place of a name in the table, or that where it would be."""
+        table, names, most = self.table, self.names, len(self.table) - 1
+        place = hash(name) & most
+        while (limit := table[place]) != _NONE and (limit == _GONE or names[limit] != name):
+            place = place + 1 & most
+        return place
+
+    def _enter(self, limit: int) -> None:
+        self.table[self._place(self.names[limit])] = limit
+        self.filled += 1
+
+    def _make_table(self) -> None:
+        """Make the table anew: at most a quarter of it is filled then."""
+        size, limits = _LEAST_TABLE, len(self.names) - len(self.free)
+        while size < 4 * limits:
+            size *= 2
+        self.table, self.filled = array("i", [_NONE]) * size, 0
+        for limit, name in enumerate(self.names):
+            if name:
+                self._enter(limit)
+
+    def remove(self, limit: int) -> None:
+        """Free the number of a limit that nobody has a share of any more."""
+        self.table[self._place(self.names[limit])] = _GONE
+        self.names_size -= getsizeof(self.names[limit])
+        self.names[limit] = ""
+        self.free.append(limit)
+
+    def soil(self, limit: int) -> None:
+        """Have a limit divided anew."""
+        if not self.dirty[limit]:
+            self.dirty[limit] = 1
+            self.to_divide.append(limit)
+
+    def take_dirty(self) -> "array[int]":
+        """Return the limits that are to be divided now."""
+        limits, self.to_divide = self.to_divide, array("i")
+        for limit in limits:
+            self.dirty[limit] = 0
+        return limits
 
 
-class _Peer:
+class _Session:
     """A member in one of its sessions, and its shares: in columns, as there are many, by the member's numbers.
 
     Attributes:
-        limits: What the number means; None if nothing.
+        since, heard, heard_at: The first report of the session, the latest one, and when that was received.
+        begun_at: When the first one was.
+        answered, answered_at: The latest report that has been answered, and when it was received: the lease counts from
+            there.
+        place: The member's place in the codes of its shares.
+        brings: The shares with which it introduces limits are of the coordinator before: they may be divided anew.
+        sequence, told_at: The latest message with shares, and when it was sent; `seen` is the latest acknowledged one.
+        limits: What a number means: a number in `_Limits`, or `_NONE`.
+        holds: A bit for each number in `_Limits`: whether there is a share of it. With two, a limit would have as many
+            shares as a member likes, which are searched from the first to the last.
+        next: The code of the next share of the same limit.
+        used, wanted, weight: The demand that was told last.
         granted: The share that it shall have.
         ceiling: The most that it may be using: of the acknowledged share and all that were granted since.
-        untold: Numbers whose `granted` is in no message yet.
-        unseen: Numbers of which not every message was acknowledged: (sequence, share), oldest first; the first one may
-            be acknowledged.
-        answered_at: When the latest report that has been answered was received: its lease counts from here.
+        untold: 1 where `granted` is in no message yet; `to_tell` are so many.
+        unseen: Messages that are not acknowledged: their sequence, and the shares that were new in them, in columns.
+        removed: Numbers that mean another limiter, or none, since the message of this sequence.
     """
 
     __slots__ = (
         "answered",
         "answered_at",
+        "begun_at",
         "brings",
         "ceiling",
         "granted",
         "heard",
         "heard_at",
+        "holds",
         "incarnation",
         "limits",
         "name",
+        "next",
         "place",
+        "removed",
         "seen",
         "sequence",
         "since",
+        "to_tell",
         "told_at",
         "unseen",
         "untold",
@@ -124,29 +275,120 @@ class _Peer:
         self.place = place
         self.brings = brings
         self.heard = report.sequence
-        self.heard_at = self.answered_at = now
+        self.begun_at = self.heard_at = self.answered_at = now
         self.answered = 0
         self.sequence = self.seen = 0
         self.told_at = now
-        self.limits: list[_Limit | None] = []
+        self.limits = array("i")
+        self.holds = bytearray()
+        self.next = array("i")
         self.used = array("f")  # for people to see
-        self.wanted = array("q")
+        self.wanted = array("f")
         self.weight = array("H")
         self.granted = array("i")
         self.ceiling = array("i")
-        self.untold: set[int] = set()
-        self.unseen: dict[int, list[tuple[int, int]]] = {}
+        self.untold = bytearray()
+        self.to_tell = 0
+        self.unseen: deque[tuple[int, array[int], array[int]]] = deque()
+        self.removed: dict[int, int] = {}
+
+    def code(self, id_: int) -> int:
+        """Return the code of the share that has this number."""
+        return self.place << _SLOT | id_
 
     def grow(self, size: int) -> None:
         """Have room for numbers below `size`."""
         more = size - len(self.limits)
-        self.limits.extend([None] * more)
-        for column in (self.used, self.wanted, self.weight, self.granted, self.ceiling):
-            column.extend([0] * more)
+        self.untold.extend(bytes(more))
+        self.limits = _longer(self.limits, more, b"\xff")
+        self.next = _longer(self.next, more)
+        self.used = _longer(self.used, more)
+        self.wanted = _longer(self.wanted, more)
+        self.weight = _longer(self.weight, more)
+        self.granted = _longer(self.granted, more)
+        self.ceiling = _longer(self.ceiling, more)
 
-    def limit(self, id_: int) -> _Limit | None:
-        """Return what a number means; None if nothing."""
-        return self.limits[id_] if id_ < len(self.limits) else None
+    def limit(self, id_: int) -> int:
+        """Return what a number means."""
+        return self.limits[id_] if id_ < len(self.limits) else _NONE
+
+    def has(self, limit: int) -> bool:
+        """Return whether a number means this limit."""
+        return limit >> 3 < len(self.holds) and bool(self.holds[limit >> 3] & 1 << (limit & 7))
+
+    def begin(self, id_: int, limit: int, following: int, ppm: int) -> None:
+        """Give a number a meaning, the share of the limit that follows it, and the share in force."""
+        self.limits[id_], self.next[id_] = limit, following
+        if limit >> 3 >= len(self.holds):
+            self.holds.extend(bytes((limit >> 3) + 1 - len(self.holds)))
+        self.holds[limit >> 3] |= 1 << (limit & 7)
+        self.granted[id_] = self.ceiling[id_] = ppm
+
+    def end(self, id_: int) -> None:
+        """Take its meaning from a number, which is in no limit any more."""
+        limit, self.limits[id_] = self.limits[id_], _NONE
+        self.holds[limit >> 3] &= ~(1 << (limit & 7))
+        self.granted[id_] = self.ceiling[id_] = self.weight[id_] = 0
+        self.used[id_] = self.wanted[id_] = 0
+        self.to_tell -= self.untold[id_]
+        self.untold[id_] = 0
+        if self.unseen:
+            self.removed[id_] = self.sequence
+
+    def tell(self, id_: int) -> None:
+        """Tell a share in the next message."""
+        self.to_tell += 1 - self.untold[id_]
+        self.untold[id_] = 1
+
+    def told(self) -> dict[int, int]:
+        """Return what was told last of the shares of which not every message was acknowledged."""
+        last: dict[int, int] = {}
+        for sequence, ids, ppm in self.unseen:
+            last.update(self._valid(sequence, ids, ppm))
+        return last
+
+    def _valid(self, sequence: int, ids: "array[int]", ppm: "array[int]") -> Iterator[tuple[int, int]]:
+        pairs = zip(ids, ppm, strict=True)
+        if not self.removed:
+            return pairs
+        return ((id_, one) for id_, one in pairs if self.removed.get(id_, 0) < sequence)
+
+    def room(self) -> int:
+        """Return how many shares may be told that are in no message yet."""
+        if not self.to_tell or len(self.unseen) >= MOST_UNSEEN:
+            return 0
+        return max(0, MOST_GRANTED - sum([len(ids) for _, ids, _ in self.unseen]))
+
+    def take_untold(self, most: int) -> "array[int]":
+        """Return up to so many numbers whose share is in no message yet, ascending: they are in one now."""
+        ids: list[int] = []
+        at = self.untold.find(1) if most else _NONE
+        while at != _NONE and len(ids) < most:
+            ids.append(at)
+            self.untold[at] = 0
+            at = self.untold.find(1, at + 1)
+        self.to_tell -= len(ids)
+        return array("H" if len(self.limits) <= 1 << 16 else "i", ids)
+
+    def acknowledge(self, seen: int) -> list[int]:
+        """Take all messages up to this one as applied; return the numbers whose ceiling is lower now."""
+        applied: dict[int, int] = {}
+        while self.unseen and self.unseen[0][0] <= seen:
+            applied.update(self._valid(*self.unseen.popleft()))
+        later: dict[int, int] = {}
+        for message in self.unseen:
+            for id_, ppm in self._valid(*message):
+                later[id_] = max(ppm, later.get(id_, 0))
+        if not self.unseen:
+            self.removed = {}
+        lowered: list[int] = []
+        granted, ceilings = self.granted, self.ceiling
+        for id_, ppm in applied.items():
+            ceiling = max(ppm, granted[id_], later.get(id_, 0)) if later else max(ppm, granted[id_])
+            if ceiling < ceilings[id_]:
+                ceilings[id_] = ceiling
+                lowered.append(id_)
+        return lowered
 
 
 class Coordinator:
@@ -156,10 +398,11 @@ class Coordinator:
     The greatest of them is its *ceiling*. Decreases are granted at once; increases only as far as the ceilings of all
     together stay within the whole, thus when decreases have been acknowledged.
 
-    **Lost members.** What a member had is free when it says that it leaves; when it begins another session, since it
-    does so after its lease has ended; and a lease and a hundredth after the last report that was answered came in, as
-    its own lease counts from its sending. This last only if the link has confirmed *after that* that there was no other
-    coordinator: else another one may have renewed the lease.
+    **Lost members.** What a member had is free in three cases. It says that it leaves. It begins another session, which
+    it does only after its lease has ended. Or it is silent: its share is free a lease and a hundredth after the latest
+    answered report came in. The member's own lease ends earlier, as it counts from the sending of that report. In this
+    case the link must also have confirmed, after that time, that there was no other coordinator: else another one may
+    have renewed the lease.
 
     **Takeover.** A new coordinator knows nothing. For two leases, until all that its predecessor granted has ended, it
     divides of each limit only what members bring in their first reports: what they hold is nobody else's. It answers
@@ -174,6 +417,7 @@ class Coordinator:
 
     Attributes:
         deposed: There is another coordinator.
+        rules: Which of the members' rules not all of them have.
         refused: Reports, and parts of them, that were not taken, by cause.
     """
 
@@ -182,20 +426,23 @@ class Coordinator:
         self.name = name
         self.epoch = epoch
         self.deposed = False
+        self.rules = ComparedRules(RULE_CYCLES * settings.cycle_ns)
         self.refused: Counter[str] = Counter()
         self._expiry_ns = settings.lease_ns * 101 // 100
         self._whole_at = now + settings.lease_ns * 204 // 100
         self._confirmed_at = now
+        self._granted_at = now
+        self._ends_at = now  # of the first lease that ends if nobody is heard
         self._announce = True
-        self._members: dict[int, _Peer] = {}
-        self._places: list[_Peer | None] = []
-        self._limits: dict[str, _Limit] = {}
-        self._shares = 0
-        self._short: set[_Limit] = set()  # of which less than the whole is divided, after a takeover
-        self._dirty: dict[_Limit, None] = {}
+        self._members: dict[int, _Session] = {}  # by incarnation
+        self._places: list[_Session | None] = []
+        self._limits = _Limits()
+        self._shares = 0  # of all members
+        self._short: set[int] = set()  # of which less than the whole is divided, after a takeover
         self._void: dict[int, int] = {}  # by incarnation: the session that has ended
         self._to_void: dict[int, int] = {}  # likewise: the report to answer
-        self._quotas: dict[Quota, Quota] = {}
+        self._quotas = QuotaPool()
+        self._disagreement: Disagreement | None = None
 
     def may_grant(self, now: int) -> bool:
         """Return whether there is certainly no other coordinator whose members take grants of this one for theirs."""
@@ -215,14 +462,18 @@ class Coordinator:
         if report.epoch < self.epoch:  # it follows us when it hears of us
             self._announce = True
             return True
-        peer = self._peer(report, now)
-        if peer is None:
+        session = self._session(report, now)
+        if session is None:
             return report.incarnation in self._to_void
         if report.leaving:
-            self._drop(peer)
+            self._drop(session)
+            self._answer_by_void(report)
             return True
-        self._learn(peer, report, now)
-        return bool(self._dirty) or peer.answered == 0
+        self._learn(session, report, now)
+        ends = self._ends_at <= now and (self._granted_at < self._ends_at or self._ends_at <= self._confirmed_at)
+        self.rules.hear(session.incarnation, session.name, report.rules, now)
+        is_due = bool(self._limits.to_divide) or session.answered == 0 or ends
+        return is_due or self.rules.is_due(session.incarnation)
 
     def grant(self, now: int) -> list[Grants]:
         """Return what to publish now, each of which fits a message: shares that changed, and answers to all reports."""
@@ -232,34 +483,73 @@ class Coordinator:
         self._expire(now)
         if self._whole_at <= now and self._short:
             for limit in self._short:
-                limit.pool = WHOLE
-                self._dirty[limit] = None
+                self._limits.pools[limit] = WHOLE
+                self._limits.soil(limit)
             self._short.clear()
-        for limit in self._dirty:
+        for limit in self._limits.take_dirty():
             self._divide(limit, now)
-        self._dirty.clear()
-        return self._messages(now)
+        self.rules.keep(self._members.keys())
+        self.rules.compare(now)
+        messages = self._messages(now)
+        differing = self.rules.told(now, self.settings.cycle_ns, is_whole=self._whole_at <= now)
+        if differing is not None:
+            messages.append(self._empty())
+            messages[-1].differing = differing
+        self._granted_at = now
+        self._ends_at = min([session.answered_at for session in self._members.values()], default=now) + self._expiry_ns
+        return messages
 
     def members(self, now: int) -> list[MemberStatus]:
         """Return the members."""
         return [
-            MemberStatus(peer.name, peer.incarnation, now - peer.heard_at, sum(one is not None for one in peer.limits))
-            for peer in self._members.values()
+            MemberStatus(
+                session.name,
+                session.incarnation,
+                now - session.heard_at,
+                len(session.limits) - session.limits.count(_NONE),
+            )
+            for session in self._members.values()
         ]
+
+    def twins(self) -> dict[str, int]:
+        """Return the names that several members have, and how many do.
+
+        A member counts as long as it is heard a lease after the latest one of that name has come: one that was killed,
+        and started again, is silent then.
+        """
+        came: dict[str, int] = {}
+        for session in self._members.values():
+            came[session.name] = max(session.begun_at, came.get(session.name, session.begun_at))
+        if len(came) == len(self._members):
+            return {}
+        lease_ns = self.settings.lease_ns
+        there = Counter(
+            session.name
+            for session in self._members.values()
+            if session.begun_at == came[session.name] or session.heard_at > came[session.name] + lease_ns
+        )
+        return {name: times for name, times in there.items() if times > 1}
+
+    def take_disagreement(self) -> Disagreement | None:
+        """Return the latest disagreement that a report showed since the last call; None if none did."""
+        found, self._disagreement = self._disagreement, None
+        return found
 
     @property
     def disagreements(self) -> int:
         """The number of limits that members have in different values."""
-        return sum([limit.quotas is not None for limit in self._limits.values()])
+        return len(self._limits.different)
 
     def limits(self, now: int) -> Iterator[LimitStatus]:
         """Yield all limits; of a huge fleet these are many."""
-        for limit in self._limits.values():
+        of = self._limits
+        for limit, name in enumerate(of.names):
+            if not name:
+                continue
             shares = []
-            for code in limit.holders:
-                peer, id_ = self._holder(code)
-                shares.append((peer.name, peer.granted[id_], int(peer.used[id_]), peer.wanted[id_]))
-            yield LimitStatus(_key(limit.name), limit.quota, limit.quotas is not None, now - limit.changed_at, shares)
+            for session, id_ in self._holders(limit):
+                shares.append((session.name, session.granted[id_], int(session.used[id_]), int(session.wanted[id_])))
+            yield LimitStatus(_key(name), of.quotas[limit], limit in of.different, now - of.changed_at[limit], shares)
 
     def _refuse(self, cause: str) -> bool:
         self.refused[cause] += 1
@@ -267,206 +557,219 @@ class Coordinator:
 
     # Members
 
-    def _peer(self, report: MemberReport, now: int) -> _Peer | None:
-        """Return the member in the report's session; None if the report is not to be taken."""
+    def _session(self, report: MemberReport, now: int) -> _Session | None:
+        """Return the session of a report, made if need be; None if the report is not to be taken."""
         incarnation = report.incarnation
-        peer = self._members.get(incarnation)
-        if peer is not None and (report.since < peer.since or report.sequence <= peer.heard):
+        session = self._members.get(incarnation)
+        if session is not None and (report.since < session.since or report.sequence <= session.heard):
             self._refuse("repeated")
             return None
-        if peer is not None and report.since == peer.since:
-            return peer
-        known = peer is not None or incarnation in self._void
-        if peer is not None:
-            self._drop(peer)
-        if report.since <= self._void.get(incarnation, 0) or report.seen:
-            if report.leaving:
+        if session is not None and report.since == session.since:
+            if report.seen > session.sequence:  # it was told so by another one: it is answered when it begins anew
+                self._refuse("seen")
                 return None
-            self._to_void[incarnation] = max(report.sequence, self._to_void.get(incarnation, 0))
-            if len(self._to_void) > MOST_MEMBERS:
-                del self._to_void[next(iter(self._to_void))]
-            self._refuse("session")
+            return session
+        known = session is not None or incarnation in self._void
+        if session is not None:
+            self._drop(session)
+        if report.since <= self._void.get(incarnation, 0) or report.seen:
+            self._answer_by_void(report)
+            if not report.leaving:  # it says again that it leaves, as it has had no answer
+                self._refuse("session")
             return None
         if len(self._members) >= MOST_MEMBERS:
             self._refuse("members")
             return None
         place = next((place for place, one in enumerate(self._places) if one is None), len(self._places))
-        peer = _Peer(report, place, now, brings=not known and now < self._whole_at)
-        self._places[place : place + 1] = [peer]
-        self._members[incarnation] = peer
-        return peer
+        session = _Session(report, place, now, brings=not known and now < self._whole_at)
+        self._places[place : place + 1] = [session]
+        self._members[incarnation] = session
+        return session
+
+    def _answer_by_void(self, report: MemberReport) -> None:
+        self._to_void[report.incarnation] = max(report.sequence, self._to_void.get(report.incarnation, 0))
+        if len(self._to_void) > MOST_MEMBERS:
+            del self._to_void[next(iter(self._to_void))]
 
     def _expire(self, now: int) -> None:
-        for peer in list(self._members.values()):
-            end = peer.answered_at + self._expiry_ns
+        for session in list(self._members.values()):
+            end = session.answered_at + self._expiry_ns
             if end <= now and end <= self._confirmed_at:
-                self._drop(peer)
+                self._drop(session)
 
-    def _drop(self, peer: _Peer) -> None:
+    def _drop(self, session: _Session) -> None:
         """Forget a member: its shares are free."""
-        for id_ in range(len(peer.limits)):
-            self._remove(peer, id_)
-        del self._members[peer.incarnation]
-        self._places[peer.place] = None
-        self._void.pop(peer.incarnation, None)
-        self._void[peer.incarnation] = peer.since
+        session.unseen.clear()
+        for id_ in range(len(session.limits)):
+            self._remove(session, id_)
+        del self._members[session.incarnation]
+        self._places[session.place] = None
+        self._void.pop(session.incarnation, None)
+        self._void[session.incarnation] = session.since
         if len(self._void) > MOST_VOID:
             del self._void[next(iter(self._void))]
 
     # Limits
 
-    def _learn(self, peer: _Peer, report: MemberReport, now: int) -> None:
-        peer.heard, peer.heard_at = report.sequence, now
-        if report.seen > peer.sequence:
-            self._refuse("seen")
-        elif report.seen > peer.seen:
-            peer.seen = report.seen
-            self._acknowledge(peer, report.seen)
+    def _learn(self, session: _Session, report: MemberReport, now: int) -> None:
+        session.heard, session.heard_at = report.sequence, now
+        if report.seen > session.seen:
+            session.seen = report.seen
+            for id_ in session.acknowledge(report.seen):
+                self._limits.soil(session.limits[id_])
         for id_ in report.gone:
-            self._remove(peer, id_)
+            self._remove(session, id_)
+        if report.introductions:
+            room = 2 * (len(session.limits) + len(report.introductions)) + MOST_LIMITERS // 100
+            session.grow(max(len(session.limits), min(room, 1 + max([one.id for one in report.introductions]))))
         for one in report.introductions:
-            self._introduce(peer, one, now)
-        for told in report.told:
-            self._claim(peer, told)
+            self._introduce(session, one, now)
+        self._claim(session, report)
 
-    def _introduce(self, peer: _Peer, one: Introduction, now: int) -> None:
+    def _introduce(self, session: _Session, one: Introduction, now: int) -> None:
         """Learn what a number means, or another limit of the same."""
         name = f"{one.key.unit} {one.key.limiter}"
-        limit = self._limits.get(name)
-        known = peer.limit(one.id)
-        if known is not None and known is not limit:
-            self._remove(peer, one.id)
-            known = None
-        code = peer.place << SLOT | one.id
-        if known is None:
-            if self._shares >= MOST_SHARES or one.id > 2 * len(peer.limits) + MOST_LIMITERS // 100:
+        limit = self._limits.number(name)
+        known = session.limit(one.id)
+        if known not in (_NONE, limit):
+            self._remove(session, one.id)
+            known = _NONE
+        code = session.code(one.id)
+        if known == _NONE:
+            is_full = self._shares >= MOST_SHARES or (limit == _NONE and self._limits.names_size > MOST_NAMES)
+            if is_full or one.id >= len(session.limits):
                 self._refuse("limiters")
                 return
-            if limit is None:
+            if limit == _NONE:
                 limit = self._add(name, one.quota, now)
+            elif session.has(limit):
+                self._refuse("doubled")
+                return
             self._shares += 1
-            if one.id >= len(peer.limits):
-                peer.grow(one.id + 1)
-            peer.limits[one.id] = limit
-            peer.granted[one.id] = peer.ceiling[one.id] = one.ppm
-            limit.holders.append(code)
-            if peer.brings and limit in self._short:
-                limit.pool = min(WHOLE, limit.pool + one.ppm)
-                if limit.pool == WHOLE:
+            session.begin(one.id, limit, self._limits.first[limit], one.ppm)
+            self._limits.first[limit] = code
+            if session.brings and limit in self._short:
+                self._limits.pools[limit] = pool = min(WHOLE, self._limits.pools[limit] + one.ppm)
+                if pool == WHOLE:
                     self._short.discard(limit)
-        assert limit is not None
         self._agree(limit, code, one.quota)
-        self._dirty[limit] = None
+        self._limits.soil(limit)
 
-    def _add(self, name: str, quota: Quota, now: int) -> _Limit:
-        if len(self._quotas) > 1000:
-            self._quotas.clear()
-        limit = _Limit(name, self._quotas.setdefault(quota, quota), WHOLE if now >= self._whole_at else 0, now)
-        self._limits[name] = limit
-        if limit.pool == 0:
+    def _add(self, name: str, quota: Quota, now: int) -> int:
+        is_whole = now >= self._whole_at
+        limit = self._limits.add(name, self._quotas.one(quota), WHOLE if is_whole else 0, now)
+        if not is_whole:
             self._short.add(limit)
         return limit
 
-    def _agree(self, limit: _Limit, code: int, quota: Quota) -> None:
+    def _agree(self, limit: int, code: int, quota: Quota) -> None:
         """Find the lowest of the limits that the members have configured."""
-        if limit.quotas is None:
-            if quota == limit.quota:
+        of = self._limits
+        if limit not in of.different:
+            if quota == of.quotas[limit]:
                 return
-            limit.quotas = dict.fromkeys(limit.holders, limit.quota)
-        limit.quotas[code] = quota
+            of.different[limit] = {holder.code(id_): of.quotas[limit] for holder, id_ in self._holders(limit)}
+        of.different[limit][code] = self._quotas.one(quota)
         self._lowest(limit)
+        if limit in of.different:
+            session = self._places[code >> _SLOT]
+            assert session is not None
+            self._disagreement = Disagreement(session.name, _key(of.names[limit]), quota, of.quotas[limit])
 
-    def _lowest(self, limit: _Limit) -> None:
+    def _lowest(self, limit: int) -> None:
         """Put the lowest limit in force, and tell it to those whose own is another one."""
-        assert limit.quotas is not None
-        lowest = min(limit.quotas.values(), key=_rate)
-        if lowest != limit.quota or any(quota != lowest for quota in limit.quotas.values()):
-            for code in limit.holders:
-                peer, id_ = self._holder(code)
-                peer.untold.add(id_)
-        limit.quota = lowest
-        if all(quota == lowest for quota in limit.quotas.values()):
-            limit.quotas = None
+        quotas = self._limits.different[limit].values()
+        lowest = min(quotas, key=_rate)
+        is_same = all(quota == lowest for quota in quotas)
+        if lowest != self._limits.quotas[limit] or not is_same:
+            for session, id_ in self._holders(limit):
+                session.tell(id_)
+        self._limits.quotas[limit] = lowest
+        if is_same:
+            del self._limits.different[limit]
 
-    def _claim(self, peer: _Peer, told: ToldDemand) -> None:
-        limit = peer.limit(told.id)
-        if limit is None:
-            self._refuse("unknown")
-            return
-        peer.used[told.id], peer.wanted[told.id] = told.used, told.wanted
-        peer.weight[told.id] = min(max(1, told.streams), MOST_WEIGHT) if self.settings.weight == "streams" else 1
-        self._dirty[limit] = None
-
-    def _remove(self, peer: _Peer, id_: int) -> None:
-        """Free a share: the member does not use it any more."""
-        limit = peer.limit(id_)
-        if limit is None:
-            return
-        code = peer.place << SLOT | id_
-        limit.holders.remove(code)
-        peer.limits[id_] = None
-        peer.granted[id_] = peer.ceiling[id_] = peer.used[id_] = peer.wanted[id_] = peer.weight[id_] = 0
-        peer.untold.discard(id_)
-        peer.unseen.pop(id_, None)
-        self._shares -= 1
-        if not limit.holders:
-            del self._limits[limit.name]
-            self._dirty.pop(limit, None)
-            self._short.discard(limit)
-            return
-        if limit.quotas is not None:
-            del limit.quotas[code]
-            self._lowest(limit)
-        self._dirty[limit] = None
-
-    def _holder(self, code: int) -> tuple[_Peer, int]:
-        peer = self._places[code >> SLOT]
-        assert peer is not None
-        return peer, code & ((1 << SLOT) - 1)
-
-    def _acknowledge(self, peer: _Peer, seen: int) -> None:
-        """Lower the ceilings of what the member has applied."""
-        for id_, history in list(peer.unseen.items()):
-            while len(history) > 1 and history[1][0] <= seen:
-                del history[0]
-            if history[0][0] > seen:
+    def _claim(self, session: _Session, report: MemberReport) -> None:
+        """Learn what a member uses and wants of the limiters that it tells of."""
+        limits, by_streams, soil = session.limits, self.settings.weight == "streams", self._limits.soil
+        dirty = self._limits.dirty
+        used, wanted, weight = session.used, session.wanted, session.weight
+        for id_, uses, wants, streams in zip(report.ids, report.used, report.wanted, report.streams, strict=True):
+            limit = limits[id_] if id_ < len(limits) else _NONE
+            if limit == _NONE:
+                self._refuse("unknown")
                 continue
-            ceiling = max(peer.granted[id_], *(ppm for _, ppm in history))
-            if ceiling < peer.ceiling[id_]:
-                peer.ceiling[id_] = ceiling
-                limit = peer.limits[id_]
-                assert limit is not None
-                self._dirty[limit] = None
-            if len(history) == 1 and id_ not in peer.untold:
-                del peer.unseen[id_]
-        if not peer.unseen:
-            peer.unseen = {}  # an emptied one keeps the room of all that it held
+            used[id_], wanted[id_] = uses, wants
+            weight[id_] = min(streams, MOST_WEIGHT) if by_streams and streams else 1
+            if not dirty[limit]:
+                soil(limit)
 
-    def _divide(self, limit: _Limit, now: int) -> None:
+    def _remove(self, session: _Session, id_: int) -> None:
+        """Free a share: the member does not use it any more."""
+        limit, limits = session.limit(id_), self._limits
+        if limit == _NONE:
+            return
+        code = session.code(id_)
+        if limits.first[limit] == code:
+            limits.first[limit] = session.next[id_]
+        else:
+            before, number = next(one for one in self._holders(limit) if one[0].next[one[1]] == code)
+            before.next[number] = session.next[id_]
+        session.end(id_)
+        self._shares -= 1
+        if limit in limits.different:
+            del limits.different[limit][code]
+            if limits.different[limit]:
+                self._lowest(limit)
+            else:
+                del limits.different[limit]
+        if limits.first[limit] == _NONE:
+            limits.remove(limit)
+            self._short.discard(limit)
+        else:
+            limits.soil(limit)
+
+    def _holders(self, limit: int) -> Iterator[tuple[_Session, int]]:
+        """Yield the sessions that have a share of a limit, and their numbers for it."""
+        code = self._limits.first[limit]
+        while code != _NONE:
+            session, id_ = self._places[code >> _SLOT], code & _NUMBER
+            assert session is not None
+            yield session, id_
+            code = session.next[id_]
+
+    def _divide(self, limit: int, now: int) -> None:
         """Grant decreases, and increases as far as nobody may be using what they need."""
-        holders = [self._holder(code) for code in limit.holders]
-        targets = fill([self._wants(limit, peer, id_) for peer, id_ in holders], limit.pool)
-        room, needed = limit.pool, 0
-        for (peer, id_), target in zip(holders, targets, strict=True):
-            room -= peer.ceiling[id_]
-            needed += max(0, target - peer.ceiling[id_])
-        room = max(0, room)
-        for (peer, id_), target in zip(holders, targets, strict=True):
-            ppm, ceiling = target, peer.ceiling[id_]
+        quota, pool = self._limits.quotas[limit], self._limits.pools[limit]
+        scale = quota.period_ns / (quota.tokens * WHOLE)
+        holders, granted, ceilings, weights, wanted = [], [], [], [], []
+        code = self._limits.first[limit]
+        while code != _NONE:
+            session, id_ = self._places[code >> _SLOT], code & _NUMBER
+            assert session is not None
+            holders.append((session, id_))
+            granted.append(session.granted[id_])
+            ceilings.append(session.ceiling[id_])
+            weights.append(session.weight[id_] or 1)
+            rate = session.wanted[id_] * scale
+            wanted.append(UNBOUNDED if rate < 0 else WHOLE if rate >= WHOLE else ceil(rate))
+            code = session.next[id_]
+        targets = fill(wanted, weights, pool)
+        if sum(granted) <= pool and is_enough(granted, targets, wanted):
+            return
+        room = max(0, pool - sum(ceilings))
+        needed = sum([target - ceiling for target, ceiling in zip(targets, ceilings, strict=True) if target > ceiling])
+        for (session, id_), before, target, ceiling in zip(holders, granted, targets, ceilings, strict=True):
+            ppm = target
             if ppm > ceiling and needed > room:
                 ppm = ceiling + (target - ceiling) * room // needed
-            if ppm != peer.granted[id_]:
-                peer.granted[id_] = ppm
-                peer.ceiling[id_] = max(ceiling, ppm)
-                peer.untold.add(id_)
-                limit.changed_at = now
-
-    @staticmethod
-    def _wants(limit: _Limit, peer: _Peer, id_: int) -> ShareClaim:
-        wanted, quota = peer.wanted[id_], limit.quota
-        if wanted != UNBOUNDED:
-            wanted = min(WHOLE, -(-wanted * quota.period_ns // (quota.tokens * WHOLE)))
-        return ShareClaim(wanted, max(1, peer.weight[id_]))
+            ppm = rounded(ppm)
+            if ppm != before:
+                session.granted[id_] = ppm
+                if ppm > ceiling:
+                    session.ceiling[id_] = ppm
+                if not session.untold[id_]:
+                    session.tell(id_)
+                self._limits.changed_at[limit] = now
 
     # Messages
 
@@ -474,10 +777,10 @@ class Coordinator:
         messages: list[Grants] = []
         left = 0
         for grant in self._grants(now):
-            size = 40 + 10 * len(grant.shares) + 60 * len(grant.held)
+            size = 40 + 10 * len(grant.ids) + 60 * len(grant.held)
             if left < size:
                 messages.append(self._empty())
-                left = MOST_BYTES
+                left = FULL_MESSAGE
             left -= size
             messages[-1].grants.append(grant)
         if self._announce and not messages:
@@ -492,33 +795,43 @@ class Coordinator:
         for incarnation, sequence in self._to_void.items():
             yield Grant(incarnation, sequence, void=True)
         self._to_void.clear()
-        for peer in self._members.values():
-            again = bool(peer.unseen) and peer.told_at + self.settings.cycle_ns <= now
-            if peer.untold or again or peer.heard > peer.answered:
-                grant = Grant(peer.incarnation, peer.heard)
-                peer.answered, peer.answered_at = peer.heard, peer.heard_at
-                if peer.untold or again:
-                    peer.told_at = now
-                    self._tell(peer, grant)
+        for session in self._members.values():
+            again = bool(session.unseen) and session.told_at + self.settings.cycle_ns <= now
+            tells = again or session.room() > 0
+            if tells or session.heard > session.answered:
+                grant = Grant(session.incarnation, session.heard, wants=self.rules.wants(session.incarnation))
+                session.answered, session.answered_at = session.heard, session.heard_at
+                if tells:
+                    session.told_at = now
+                    self._tell(session, grant)
                 yield grant
 
-    @staticmethod
-    def _tell(peer: _Peer, grant: Grant) -> None:
-        """Put into a grant all that is not acknowledged, then what is new: the member's `seen` is then true of all."""
-        peer.sequence = grant.sequence = peer.sequence + 1
-        told = [id_ for id_ in peer.unseen if id_ not in peer.untold]
-        new = sorted(peer.untold)[:MOST_GRANTED]
-        peer.untold = peer.untold.difference(new)
-        for id_ in new:
-            history = peer.unseen.setdefault(id_, [])
-            history.append((grant.sequence, peer.granted[id_]))
-            if len(history) > MOST_HISTORY:
-                history[:2] = [(history[1][0], max(history[0][1], history[1][1]))]
-        for id_ in (*told, *new):
-            grant.shares.append((id_, peer.granted[id_]))
-            limit = peer.limits[id_]
-            if limit is not None and limit.quotas is not None:
-                grant.held[id_] = limit.quota
+    def _tell(self, session: _Session, grant: Grant) -> None:
+        """Put into a grant what is not acknowledged, and what is new: the member's `seen` is then true of all."""
+        session.sequence = grant.sequence = session.sequence + 1
+        last = session.told()
+        new = session.take_untold(session.room())
+        shares = array("i", [session.granted[id_] for id_ in new])
+        if new:
+            session.unseen.append((grant.sequence, new, shares))
+        grant.ids, grant.ppm = new, shares
+        if last:
+            last.update(zip(new, shares, strict=True))
+            grant.ids = array("i", sorted(last))
+            grant.ppm = array("i", [last[id_] for id_ in grant.ids])
+        if different := self._limits.different:
+            quotas = self._limits.quotas
+            grant.held = {id_: quotas[session.limits[id_]] for id_ in grant.ids if session.limits[id_] in different}
+
+
+def _longer(column: "array[_Number]", more: int, byte: bytes = b"\0") -> "array[_Number]":
+    """Return a column with more values of this byte. Only one that grows by little has room for others besides."""
+    values = column[:0]
+    values.frombytes(byte * (more * column.itemsize))
+    if more > len(column):
+        return column + values
+    column.extend(values)
+    return column
 
 
 def _key(name: str) -> ShareKey:

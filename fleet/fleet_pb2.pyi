@@ -59,7 +59,7 @@ class Introduction(_message.Message):
     def __init__(self, id: _Optional[int] = ..., limiter: _Optional[str] = ..., unit: _Optional[_Union[Unit, str]] = ..., quota: _Optional[_Union[Quota, _Mapping]] = ..., ppm: _Optional[int] = ...) -> None: ...
 
 class Report(_message.Message):
-    __slots__ = ("member", "incarnation", "sequence", "since", "epoch", "seen", "leaving", "introductions", "ids", "used", "wanted", "streams", "gone")
+    __slots__ = ("member", "incarnation", "sequence", "since", "epoch", "seen", "leaving", "introductions", "ids", "used", "wanted", "streams", "gone", "rules")
     MEMBER_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -73,6 +73,7 @@ class Report(_message.Message):
     WANTED_FIELD_NUMBER: _ClassVar[int]
     STREAMS_FIELD_NUMBER: _ClassVar[int]
     GONE_FIELD_NUMBER: _ClassVar[int]
+    RULES_FIELD_NUMBER: _ClassVar[int]
     member: str
     incarnation: int
     sequence: int
@@ -86,7 +87,26 @@ class Report(_message.Message):
     wanted: _containers.RepeatedScalarFieldContainer[int]
     streams: _containers.RepeatedScalarFieldContainer[int]
     gone: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, member: _Optional[str] = ..., incarnation: _Optional[int] = ..., sequence: _Optional[int] = ..., since: _Optional[int] = ..., epoch: _Optional[int] = ..., seen: _Optional[int] = ..., leaving: _Optional[bool] = ..., introductions: _Optional[_Iterable[_Union[Introduction, _Mapping]]] = ..., ids: _Optional[_Iterable[int]] = ..., used: _Optional[_Iterable[int]] = ..., wanted: _Optional[_Iterable[int]] = ..., streams: _Optional[_Iterable[int]] = ..., gone: _Optional[_Iterable[int]] = ...) -> None: ...
+    rules: Rules
+    def __init__(self, member: _Optional[str] = ..., incarnation: _Optional[int] = ..., sequence: _Optional[int] = ..., since: _Optional[int] = ..., epoch: _Optional[int] = ..., seen: _Optional[int] = ..., leaving: _Optional[bool] = ..., introductions: _Optional[_Iterable[_Union[Introduction, _Mapping]]] = ..., ids: _Optional[_Iterable[int]] = ..., used: _Optional[_Iterable[int]] = ..., wanted: _Optional[_Iterable[int]] = ..., streams: _Optional[_Iterable[int]] = ..., gone: _Optional[_Iterable[int]] = ..., rules: _Optional[_Union[Rules, _Mapping]] = ...) -> None: ...
+
+class Rules(_message.Message):
+    __slots__ = ("digest", "total", "version", "taken", "unsettled", "first", "lines")
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    TAKEN_FIELD_NUMBER: _ClassVar[int]
+    UNSETTLED_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    digest: int
+    total: int
+    version: int
+    taken: int
+    unsettled: bool
+    first: int
+    lines: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, digest: _Optional[int] = ..., total: _Optional[int] = ..., version: _Optional[int] = ..., taken: _Optional[int] = ..., unsettled: _Optional[bool] = ..., first: _Optional[int] = ..., lines: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Held(_message.Message):
     __slots__ = ("id", "quota")
@@ -97,31 +117,55 @@ class Held(_message.Message):
     def __init__(self, id: _Optional[int] = ..., quota: _Optional[_Union[Quota, _Mapping]] = ...) -> None: ...
 
 class Grant(_message.Message):
-    __slots__ = ("incarnation", "answers", "sequence", "void", "ids", "ppm", "held")
+    __slots__ = ("incarnation", "answers", "sequence", "void", "ids", "shares", "held", "wants")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     ANSWERS_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     VOID_FIELD_NUMBER: _ClassVar[int]
     IDS_FIELD_NUMBER: _ClassVar[int]
-    PPM_FIELD_NUMBER: _ClassVar[int]
+    SHARES_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
+    WANTS_FIELD_NUMBER: _ClassVar[int]
     incarnation: int
     answers: int
     sequence: int
     void: bool
     ids: _containers.RepeatedScalarFieldContainer[int]
-    ppm: _containers.RepeatedScalarFieldContainer[int]
+    shares: _containers.RepeatedScalarFieldContainer[int]
     held: _containers.RepeatedCompositeFieldContainer[Held]
-    def __init__(self, incarnation: _Optional[int] = ..., answers: _Optional[int] = ..., sequence: _Optional[int] = ..., void: _Optional[bool] = ..., ids: _Optional[_Iterable[int]] = ..., ppm: _Optional[_Iterable[int]] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ...) -> None: ...
+    wants: int
+    def __init__(self, incarnation: _Optional[int] = ..., answers: _Optional[int] = ..., sequence: _Optional[int] = ..., void: _Optional[bool] = ..., ids: _Optional[_Iterable[int]] = ..., shares: _Optional[_Iterable[int]] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., wants: _Optional[int] = ...) -> None: ...
 
 class Grants(_message.Message):
-    __slots__ = ("coordinator", "epoch", "members", "grants")
+    __slots__ = ("coordinator", "epoch", "members", "grants", "sent_at", "differing")
     COORDINATOR_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     GRANTS_FIELD_NUMBER: _ClassVar[int]
+    SENT_AT_FIELD_NUMBER: _ClassVar[int]
+    DIFFERING_FIELD_NUMBER: _ClassVar[int]
     coordinator: str
     epoch: int
     members: int
     grants: _containers.RepeatedCompositeFieldContainer[Grant]
-    def __init__(self, coordinator: _Optional[str] = ..., epoch: _Optional[int] = ..., members: _Optional[int] = ..., grants: _Optional[_Iterable[_Union[Grant, _Mapping]]] = ...) -> None: ...
+    sent_at: int
+    differing: Differing
+    def __init__(self, coordinator: _Optional[str] = ..., epoch: _Optional[int] = ..., members: _Optional[int] = ..., grants: _Optional[_Iterable[_Union[Grant, _Mapping]]] = ..., sent_at: _Optional[int] = ..., differing: _Optional[_Union[Differing, _Mapping]] = ...) -> None: ...
+
+class Differing(_message.Message):
+    __slots__ = ("version", "total", "unnamed", "settled", "first", "lines", "having")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    UNNAMED_FIELD_NUMBER: _ClassVar[int]
+    SETTLED_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    HAVING_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    total: int
+    unnamed: int
+    settled: bool
+    first: int
+    lines: _containers.RepeatedScalarFieldContainer[str]
+    having: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, version: _Optional[int] = ..., total: _Optional[int] = ..., unnamed: _Optional[int] = ..., settled: _Optional[bool] = ..., first: _Optional[int] = ..., lines: _Optional[_Iterable[str]] = ..., having: _Optional[_Iterable[str]] = ...) -> None: ...

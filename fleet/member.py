@@ -1,11 +1,13 @@
 """A member of a fleet: reports what its limiters want, and holds the shares that it was granted."""
 
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from fleet.messages import (
+    FULL_MESSAGE,
     MOST_LIMITERS,
     MOST_NAME,
     Demand,
@@ -15,9 +17,10 @@ from fleet.messages import (
     LimitShare,
     MemberReport,
     Quota,
+    QuotaPool,
     ShareKey,
-    ToldDemand,
 )
+from fleet.rules import MemberRules, OwnRules
 from fleet.shares import UNBOUNDED, WHOLE
 
 FOREVER = (1 << 63) - 1
@@ -29,11 +32,11 @@ FLOOR = WHOLE // 20
 REFRESH_CYCLES = 8
 """Small changes of demand are told each so many cycles."""
 
-MOST_BYTES = 900_000
-"""A report is filled up to about so many bytes; the rest follows in the next ones."""
-
 MOST_SENT = 4096
 """Reports whose sending time is remembered until an answer comes."""
+
+_INTRODUCED = 1
+_GRANTED = 2
 
 
 @dataclass(frozen=True)
@@ -59,30 +62,97 @@ class FleetSettings:
     expected: int = 0
 
 
-class _Held:
-    """One unit of one limiter, as this member knows it.
+class _Limits:
+    """The units of limiters that this member knows, in columns by their numbers, as there may be many.
 
     Attributes:
+        ids: The numbers.
+        keys: What they mean; None if nothing.
+        quotas: The limit that was told last, or is to be told.
+        used, wanted, streams: The demand that was told last.
+        latest: The demand now, where it is another one or was never told.
         ppm: The share in force; after the lease's end the last one.
-        held: The lower limit that another member has.
-        latest: The demand now.
-        told: The demand last put into a report.
-        since: The first report in which it has its number. Grants that answer earlier ones are not of this limiter.
-        introduced: The coordinator knows the number, and the limit of `latest`.
-        is_granted: A coordinator has granted `ppm`, or an earlier share; else it says nothing.
+        held: The limit in force where members have different ones: the lowest.
+        since: The first report in which it has its number; 0 if none has. Grants that answer earlier ones are not of
+            this limiter.
+        flags: `_INTRODUCED`: the coordinator knows the number, and the limit. `_GRANTED`: a coordinator has granted
+            `ppm`, or an earlier share; else it says nothing.
+        free: Numbers that mean nothing any more.
     """
 
-    __slots__ = ("held", "id", "introduced", "is_granted", "key", "latest", "ppm", "since", "told")
+    __slots__ = (
+        "flags",
+        "free",
+        "held",
+        "ids",
+        "keys",
+        "latest",
+        "ppm",
+        "quotas",
+        "since",
+        "streams",
+        "used",
+        "wanted",
+    )
 
-    def __init__(self, id_: int, key: ShareKey, demand: Demand) -> None:
-        self.id = id_
-        self.key = key
-        self.latest = self.told = demand
-        self.ppm = 0
-        self.held: Quota | None = None
-        self.since = 0
-        self.introduced = False
-        self.is_granted = False
+    def __init__(self) -> None:
+        self.ids: dict[ShareKey, int] = {}
+        self.keys: list[ShareKey | None] = []
+        self.quotas: list[Quota] = []
+        self.used = array("q")
+        self.wanted = array("q")
+        self.streams = array("q")
+        self.latest: dict[int, Demand] = {}
+        self.ppm = array("i")
+        self.held: dict[int, Quota] = {}
+        self.since = array("q")
+        self.flags = bytearray()
+        self.free: list[int] = []
+
+    def add(self, key: ShareKey, demand: Demand) -> int:
+        """Number a limiter."""
+        if self.free:
+            id_ = self.free.pop()
+            self.keys[id_], self.quotas[id_] = key, demand.quota
+            self.ppm[id_] = self.since[id_] = self.flags[id_] = 0
+        else:
+            id_ = len(self.keys)
+            self.keys.append(key)
+            self.quotas.append(demand.quota)
+            self.flags.append(0)
+            for column in (self.used, self.wanted, self.streams, self.ppm, self.since):
+                column.append(0)
+        self.ids[key] = id_
+        self.latest[id_] = demand
+        return id_
+
+    def forget(self, id_: int, key: ShareKey) -> None:
+        """Forget a limiter. Its number keeps its meaning until `let_go`: the coordinator is to hear of it first."""
+        del self.ids[key]
+        self.ppm[id_] = 0
+        self.latest.pop(id_, None)
+        self.held.pop(id_, None)
+
+    def let_go(self, id_: int) -> None:
+        """Free a number: it may mean another limiter from now on."""
+        self.keys[id_] = None
+        self.free.append(id_)
+
+    def told(self, id_: int) -> Demand:
+        """Return the demand that was told last."""
+        return Demand(self.used[id_], self.wanted[id_], self.streams[id_], self.quotas[id_])
+
+    def tell(self, id_: int) -> None:
+        """Tell the demand of now."""
+        latest = self.latest.pop(id_, None)
+        if latest is not None:
+            self.used[id_], self.wanted[id_], self.streams[id_], self.quotas[id_] = latest
+
+    def share(self, id_: int) -> LimitShare:
+        """Return the share in force."""
+        key = self.keys[id_]
+        assert key is not None
+        return LimitShare(key, self.ppm[id_], self.held.get(id_))
 
 
 class FleetMember:
@@ -101,36 +171,43 @@ class FleetMember:
         name: For people.
         incarnation: A random number of this run, above 0.
         now: Nanoseconds of a monotonic clock, as everywhere below.
+        rules: The limits that this process would share, as they are written; None: nobody is told of them.
 
     Attributes:
-        lease_until: When the lease ends, ended, or `FOREVER` while isolated. It is put *back* when the coordinator is
-            reached again.
+        rules: What the coordinator is told of these, and which of all members' not all have.
+        lease_until: When the lease ends or ended; `FOREVER` while isolated. It may become earlier: when a member that
+            was isolated reaches the coordinator again.
         epoch: The coordinator that is followed; 0 if none.
         epoch_heard: The greatest epoch heard of. A process that becomes coordinator takes a greater one.
         coordinator: Its name.
         members: How many the fleet had when last heard.
         answered_at: When a report was last answered.
-        isolated: Isolated shares are in force.
+        isolated: Shares are in force without a lease, as `cut_off` returned them.
+        has_left: The coordinator has answered the last report, that of leaving: by a grant that is void, as the end of
+            every session is answered. Coordinators of earlier versions do not.
+        voids: So many of its sessions one behind the other have ended by a void grant, without any answer.
         urgent: Something is to be told at once: a new session, shares to acknowledge, the rest of a long report.
         refused: Messages, and parts of them, that were not taken, by cause.
     """
 
-    def __init__(self, settings: FleetSettings, name: str, incarnation: int, now: int) -> None:
+    def __init__(
+        self, settings: FleetSettings, name: str, incarnation: int, now: int, rules: OwnRules | None = None
+    ) -> None:
         self.settings = settings
+        self.rules = MemberRules(rules)
         self.name = name
         self.incarnation = incarnation
         self.lease_until = now
         self.epoch = 0
-        self.epoch_heard = 0
+        self.epoch_heard = self.voids = 0
         self.coordinator = ""
         self.members = 0
         self.answered_at = now
-        self.isolated = False
+        self.isolated = self.has_left = False
         self.urgent = True
         self.refused: Counter[str] = Counter()
-        self._held: dict[ShareKey, _Held] = {}
-        self._by_id: list[_Held | None] = []
-        self._free: list[int] = []
+        self._limits = _Limits()
+        self._quotas = QuotaPool()
         self._pending: dict[int, int] = {}  # by number: the report that told it last, 0 if none did
         self._gone: dict[int, int] = {}  # likewise
         self._drifted: set[int] = set()  # changed too little to be told at once
@@ -143,8 +220,9 @@ class FleetMember:
         self._followed_at = now
         self._leased = False
         self._void = False  # the lease has ended, and `ppm` are the last shares
+        self._leaving = 0  # the last report
         self._alone = 0  # while isolated: the share of a limit that none was granted of
-        self._unshared: dict[_Held, None] = {}  # while isolated: whose shares are not in force yet
+        self._unshared: dict[int, None] = {}  # while isolated: whose shares are not in force yet
 
     def report(self, changed: Mapping[ShareKey, Demand], gone: Iterable[ShareKey], now: int) -> MemberReport:
         """Return the report to send now, once a cycle or when something is urgent.
@@ -174,6 +252,7 @@ class FleetMember:
             self._since,
             self.epoch,
             self._seen,
+            rules=self.rules.report() if self.epoch else None,
         )
         complete = self.epoch != 0 and self._fill(report)
         self.urgent = self.epoch != 0 and not complete
@@ -188,7 +267,10 @@ class FleetMember:
         if grants.fleet != self.settings.fleet:
             self.refused["fleet"] += 1
             return []
-        if self.epoch == 0 and now > max(self.answered_at, self.lease_until) + 2 * self.settings.lease_ns:
+        ended = max(self.answered_at, self.lease_until)
+        if self.isolated:  # `lease_until` is FOREVER
+            ended = max(self.answered_at, self._followed_at) + self.settings.lease_ns
+        if self.epoch == 0 and now > ended + 2 * self.settings.lease_ns:
             self.epoch_heard = 0  # a clock that was wrong made it; nobody has shares of that time
         if grants.epoch < self.epoch_heard:
             self.refused["epoch"] += 1
@@ -202,7 +284,10 @@ class FleetMember:
         self.coordinator, self.members = grants.coordinator, grants.members
         for grant in grants.grants:
             if grant.incarnation == self.incarnation:
+                self.rules.ask(grant.wants)
                 shares += self._take_one(grant, now)
+        comes_more = grants.differing is not None and self.rules.take(grants.differing)
+        self.urgent = self.urgent or comes_more or self.rules.is_asked
         return shares
 
     def cut_off(self, now: int, *, refused: bool) -> list[LimitShare]:
@@ -227,20 +312,31 @@ class FleetMember:
             known = self.members or self.settings.expected
             part = {"fair": WHOLE if known else FLOOR, "floor": FLOOR, "none": 0}[kind]
             self._alone = WHOLE // max(1, known) * part // WHOLE
-            for held in self._held.values():
-                held.ppm = min(held.ppm * part // WHOLE, self._alone) if held.is_granted else self._alone
-            self._unshared = dict.fromkeys(self._held.values())
+            limits = self._limits
+            for id_ in limits.ids.values():
+                last = limits.ppm[id_] * part // WHOLE if limits.flags[id_] & _GRANTED else WHOLE
+                limits.ppm[id_] = min(last, self._alone)
+            self._unshared = dict.fromkeys(limits.ids.values())
             self._void, self._leased, self.isolated, self.lease_until = False, True, True, FOREVER
         unshared, self._unshared = self._unshared, {}
-        return [LimitShare(held.key, held.ppm, held.held) for held in unshared]
+        return [self._limits.share(id_) for id_ in unshared]
+
+    def begin_anew(self, incarnation: int) -> None:
+        """Go on as another member: what others have told in the name of this one may never be over.
+
+        Args:
+            incarnation: Another random number.
+        """
+        self.incarnation, self.voids = incarnation, 0
 
     def leave(self, now: int) -> MemberReport:
         """Return the last report. All shares are void: the caller has put them to 0 before it sends this."""
         report = self.report({}, (), now)
-        report.leaving = True
-        report.introductions, report.told, report.gone = [], [], []
-        for held in self._held.values():
-            held.ppm = 0
+        report.leaving, self._leaving = True, report.sequence
+        report.introductions, report.gone, report.rules = [], [], None
+        report.ids = report.used = report.wanted = report.streams = ()
+        for id_ in self._limits.ids.values():
+            self._limits.ppm[id_] = 0
         self.lease_until, self.isolated, self.urgent = min(self.lease_until, now), False, False
         self._leased = self._void = False
         self._since = self._sequence + 1  # no grant that is under way is taken any more
@@ -250,11 +346,11 @@ class FleetMember:
     @property
     def limits(self) -> int:
         """The number of units of limits that have a share in force, or had."""
-        return len(self._held)
+        return len(self._limits.ids)
 
     def shares(self) -> dict[ShareKey, LimitShare]:
         """Return the shares in force, or the last ones."""
-        return {key: LimitShare(key, held.ppm, held.held) for key, held in self._held.items()}
+        return {key: self._limits.share(id_) for key, id_ in self._limits.ids.items()}
 
     def _end_lease(self, now: int) -> None:
         if self._leased and now >= self.lease_until:
@@ -272,62 +368,68 @@ class FleetMember:
         if not self._void:
             return []
         self._void = False
-        lost = [held for held in self._held.values() if held.ppm]
-        for held in lost:
-            held.ppm = 0
-        return [LimitShare(held.key, 0, held.held) for held in lost]
+        lost = [id_ for id_ in self._limits.ids.values() if self._limits.ppm[id_]]
+        for id_ in lost:
+            self._limits.ppm[id_] = 0
+        return [self._limits.share(id_) for id_ in lost]
 
     def _begin_session(self) -> None:
         self._since = self._sequence + 1
         self._seen = 0
-        self._pending = {held.id: 0 for held in self._held.values()}
-        for held in self._held.values():
-            held.introduced = False
-            held.since = 0
-        self._free += self._gone
+        limits = self._limits
+        self._pending = dict.fromkeys(limits.ids.values(), 0)
+        for id_ in limits.ids.values():
+            limits.flags[id_] &= ~_INTRODUCED
+            limits.since[id_] = 0
         for id_ in self._gone:
-            self._by_id[id_] = None
+            limits.let_go(id_)
         self._gone.clear()
         self._drifted.clear()
         self.urgent = True
 
     def _note(self, key: ShareKey, demand: Demand) -> None:
-        held = self._held.get(key)
-        if held is None:
-            if (not self._free and len(self._by_id) == MOST_LIMITERS) or len(key.limiter.encode()) > MOST_NAME[
-                "limiter"
-            ]:
-                self.refused["limiters"] += 1
-                return
-            if self._free:
-                held = _Held(self._free.pop(), key, demand)
-                self._by_id[held.id] = held
-            else:
-                held = _Held(len(self._by_id), key, demand)
-                self._by_id.append(held)
-            self._held[key] = held
-            self._pending[held.id] = 0
-            if self.isolated:
-                held.ppm = self._alone
-                self._unshared[held] = None
+        limits = self._limits
+        quota = self._quotas.one(demand.quota)
+        if quota is not demand.quota:
+            demand = demand._replace(quota=quota)
+        id_ = limits.ids.get(key)
+        if id_ is None:
+            self._add(key, demand)
             return
-        held.latest = demand
-        if demand.quota != held.told.quota:
-            held.introduced = False
-            self._pending[held.id] = 0
-        elif _differ(demand, held.told):
-            self._pending[held.id] = 0
-        elif demand != held.told and held.id not in self._pending:
-            self._drifted.add(held.id)
+        told = limits.told(id_)
+        if demand == told:
+            limits.latest.pop(id_, None)
+            self._drifted.discard(id_)
+            return
+        limits.latest[id_] = demand
+        if demand.quota != told.quota:
+            limits.flags[id_] &= ~_INTRODUCED
+            self._pending[id_] = 0
+        elif _differ(demand, told):
+            self._pending[id_] = 0
+        elif id_ not in self._pending:
+            self._drifted.add(id_)
+
+    def _add(self, key: ShareKey, demand: Demand) -> None:
+        limits = self._limits
+        full = not limits.free and len(limits.keys) == MOST_LIMITERS
+        if full or len(key.limiter.encode()) > MOST_NAME["limiter"]:
+            self.refused["limiters"] += 1
+            return
+        id_ = limits.add(key, demand)
+        self._pending[id_] = 0
+        if self.isolated:
+            limits.ppm[id_] = self._alone
+            self._unshared[id_] = None
 
     def _forget(self, key: ShareKey) -> None:
-        held = self._held.pop(key, None)
-        if held is not None:
-            held.ppm = 0
-            self._unshared.pop(held, None)
-            self._gone[held.id] = 0
-            self._pending.pop(held.id, None)
-            self._drifted.discard(held.id)
+        id_ = self._limits.ids.get(key)
+        if id_ is not None:
+            self._limits.forget(id_, key)
+            self._unshared.pop(id_, None)
+            self._gone[id_] = 0
+            self._pending.pop(id_, None)
+            self._drifted.discard(id_)
 
     def _fill(self, report: MemberReport) -> bool:
         """Put into a report all that is not answered, as far as it fits; return whether all of it did.
@@ -337,32 +439,39 @@ class FleetMember:
         report.gone = list(self._gone)
         for id_ in report.gone:
             self._gone[id_] = self._gone[id_] or report.sequence
-        left = MOST_BYTES - 4 * len(report.gone)
+        left = FULL_MESSAGE - 4 * len(report.gone)
+        limits, ids, is_complete = self._limits, list[int](), True
         for id_ in sorted(self._pending, key=lambda id_: self._pending[id_] == 0):
-            held = self._one(id_)
-            left -= 30 if held.introduced else 100 + len(held.key.limiter.encode())
+            is_introduced = limits.flags[id_] & _INTRODUCED
+            key = limits.keys[id_]
+            assert key is not None
+            left -= 30 if is_introduced else 100 + len(key.limiter.encode())
             if left < 0:
-                return False
+                is_complete = False
+                break
             if self._pending[id_] == 0:
                 self._pending[id_] = report.sequence
-                held.told = held.latest
-            demand = held.told
-            if not held.introduced:
-                held.since = held.since or report.sequence
-                report.introductions.append(Introduction(id_, held.key, demand.quota, held.ppm))
-            report.told.append(ToldDemand(id_, demand.used, demand.wanted, demand.streams))
-        return True
-
-    def _one(self, id_: int) -> _Held:
-        held = self._by_id[id_]
-        assert held is not None
-        return held
+                limits.tell(id_)
+            if not is_introduced:
+                limits.since[id_] = limits.since[id_] or report.sequence
+                report.introductions.append(Introduction(id_, key, limits.quotas[id_], limits.ppm[id_]))
+            ids.append(id_)
+        ids.sort()
+        report.ids = ids
+        report.used = [limits.used[id_] for id_ in ids]
+        report.wanted = [limits.wanted[id_] for id_ in ids]
+        report.streams = [limits.streams[id_] for id_ in ids]
+        return is_complete
 
     def _take_one(self, grant: Grant, now: int) -> list[LimitShare]:
+        if grant.void and grant.answers == self._leaving:
+            self.has_left = True
+            return []
         if not self._since <= grant.answers <= self._sequence:
             self.refused["session"] += 1
             return []
         if grant.void:
+            self.voids += 1
             self._void = not self.isolated
             shares = self._void_shares()
             self._begin_session()
@@ -380,18 +489,19 @@ class FleetMember:
 
     def _answer(self, answers: int, now: int) -> None:
         """Take the answer to a report: what it told is known, and the lease is renewed from its sending on."""
-        self._answered, self.answered_at = answers, now
+        self._answered, self.answered_at, self.voids = answers, now, 0
         sent = self._sent.get(answers)
         for sequence in [sequence for sequence in self._sent if sequence <= answers]:
             del self._sent[sequence]
+        limits = self._limits
         for id_ in [id_ for id_, told in self._pending.items() if 0 < told <= answers]:
             del self._pending[id_]
-            held = self._one(id_)
-            held.introduced = True
+            limits.flags[id_] |= _INTRODUCED
+        if not self._pending:
+            self._pending = {}  # an emptied one keeps the room of all that it held
         for id_ in [id_ for id_, told in self._gone.items() if 0 < told <= answers]:
             del self._gone[id_]
-            self._by_id[id_] = None
-            self._free.append(id_)
+            limits.let_go(id_)
         if sent is not None and sent[1]:
             until = sent[0] + self.settings.lease_ns
             if until > now:
@@ -400,13 +510,18 @@ class FleetMember:
 
     def _apply(self, grant: Grant) -> list[LimitShare]:
         shares: list[LimitShare] = []
-        for id_, ppm in grant.shares:
-            held = self._by_id[id_] if id_ < len(self._by_id) else None
-            if held is None or not 0 < held.since <= grant.answers:
+        limits, known = self._limits, len(self._limits.keys)
+        for id_, ppm in zip(grant.ids, grant.ppm, strict=True):
+            if id_ >= known or limits.keys[id_] is None or not 0 < limits.since[id_] <= grant.answers:
                 self.refused["unknown"] += 1
             elif id_ not in self._gone:
-                held.ppm, held.held, held.is_granted = ppm, grant.held.get(id_), True
-                shares.append(LimitShare(held.key, ppm, held.held))
+                limits.ppm[id_] = ppm
+                limits.flags[id_] |= _GRANTED
+                if id_ in grant.held:
+                    limits.held[id_] = grant.held[id_]
+                elif limits.held:
+                    limits.held.pop(id_, None)
+                shares.append(limits.share(id_))
         return shares
 
 

@@ -8,28 +8,46 @@ Names travel once: a member numbers its limiters and introduces each with its na
 They are the member's, as then no answer has to come back before they can be used.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Literal, NamedTuple, Self
 
 from google.protobuf.message import DecodeError
 
 from fleet import fleet_pb2 as wire
-from fleet.shares import WHOLE
+from fleet.shares import GRAIN, UNBOUNDED, WHOLE
 
-MAJOR, MINOR = 1, 0
+MAJOR, MINOR = 1, 1
 """The version spoken here. Of a later minor one the fields known here are understood; another major one is refused."""
 
 MOST_MESSAGE = 1 << 20
 """Bytes of a message, at most: a fifth of what Pulsar takes. Longer ones are refused unread."""
 
+FULL_MESSAGE = 900_000
+"""A message is filled up to about so many bytes; what is left follows in the next ones."""
+
 MOST_LIMITERS = 200_000
 """Limiters of one member, at most: its numbers are below."""
+
+MOST_RULE = 8192
+"""Bytes of a rule's line in UTF-8, at most."""
+
+RULE_PAGE = 64 * 1024
+"""Bytes of the lines of rules in one message, about."""
 
 MOST_NAME = {"fleet": 128, "member": 256, "limiter": 4096}
 """Bytes of a name in UTF-8, at most."""
 
+MOST_QUOTAS = 1000
+"""Quotas of which a `QuotaPool` keeps one object each, at most."""
+MOST_EPOCH = (1 << 63) - 1
+"""The greatest epoch; messages with others are refused."""
+
 MOST = (1 << 62) - 1
 """Greater numbers are read as this one."""
+
+_GRAINS = WHOLE // GRAIN
 
 Unit = Literal["messages", "bytes"]
 
@@ -62,12 +80,26 @@ class Quota(NamedTuple):
     peak: tuple[int, int, int] | None = None
 
 
+class QuotaPool:
+    """Keeps one object for each quota, as most limits are alike. It begins anew when it has too many."""
+
+    def __init__(self) -> None:
+        self._known: dict[Quota, Quota] = {}
+
+    def one(self, quota: Quota) -> Quota:
+        """Return the object that stands for a quota."""
+        if len(self._known) > MOST_QUOTAS:
+            self._known.clear()
+        return self._known.setdefault(quota, quota)
+
+
 class Demand(NamedTuple):
     """What one member's limiter does with its share.
 
     Attributes:
         used: What passes, in thousandths of a token per second.
-        wanted: What would pass if the share allowed, likewise; `UNBOUNDED` if streams wait and nobody knows.
+        wanted: What would pass if the share allowed, likewise, never less than is used; `UNBOUNDED` if streams wait and
+            nobody knows.
         streams: The streams that wait, or pass: the weight of the claim.
         quota: The limit in this member's own configuration.
     """
@@ -95,13 +127,48 @@ class Introduction(NamedTuple):
     ppm: int
 
 
-class ToldDemand(NamedTuple):
-    """The demand of the limiter with this number."""
+class RulesReport(NamedTuple):
+    """What a member tells of its *rules*: the limits that it would share, as they are written. Each is a line of text.
 
-    id: int
-    used: int
-    wanted: int
-    streams: int
+    Attributes:
+        digest: Of all its rules; the same in all members that have the same.
+        total: How many they are.
+        version: The latest `Differing` of which it has lines.
+        taken: How many lines of that it has.
+        unsettled: It may hold more rules of others than that.
+        first: The place of the first of `lines` among all.
+        lines: Some of its rules, as it was asked for them.
+    """
+
+    digest: int
+    total: int
+    version: int = 0
+    taken: int = 0
+    unsettled: bool = False
+    first: int = 0
+    lines: Sequence[str] = ()
+
+
+class Differing(NamedTuple):
+    """The rules that some members have, and not all.
+
+    Attributes:
+        version: Another one whenever they are others; 0 if there are none.
+        total: How many lines there are.
+        unnamed: How many differ beside these, which are too many.
+        settled: No others differ. Else the rules of some member are not known yet, and what differed before still does.
+        first: The place of the first of `lines` among all.
+        lines: Some of them.
+        having: For each line the name of a member that has it.
+    """
+
+    version: int
+    total: int
+    unnamed: int
+    settled: bool
+    first: int
+    lines: Sequence[str] = ()
+    having: Sequence[str] = ()
 
 
 @dataclass(slots=True)
@@ -117,7 +184,10 @@ class MemberReport:
         epoch: The coordinator that it follows; 0 if none.
         seen: The sequence of the latest grant applied in this session; it acknowledges this and all earlier ones.
         leaving: All its shares are 0 from now on.
+        ids: The limiters whose demand is told, by their numbers, ascending. In columns, as they may be many: their
+            `used`, `wanted` and `streams`.
         gone: Numbers of limiters that it has no more.
+        rules: What it tells of its rules; None from members of version 1.0, whose rules nobody knows.
     """
 
     fleet: str
@@ -129,8 +199,12 @@ class MemberReport:
     seen: int = 0
     leaving: bool = False
     introductions: list[Introduction] = field(default_factory=list)
-    told: list[ToldDemand] = field(default_factory=list)
+    ids: Sequence[int] = field(default_factory=list)
+    used: Sequence[int] = field(default_factory=list)
+    wanted: Sequence[int] = field(default_factory=list)
+    streams: Sequence[int] = field(default_factory=list)
     gone: list[int] = field(default_factory=list)
+    rules: RulesReport | None = None
 
     def encode(self) -> bytes:
         """Return the bytes of this report."""
@@ -147,11 +221,17 @@ class MemberReport:
         for id_, key, quota, ppm in self.introductions:
             unit = wire.BYTES if key.unit == "bytes" else wire.MESSAGES
             body.introductions.add(id=id_, limiter=key.limiter, unit=unit, quota=_pack(quota), ppm=ppm)
-        body.ids.extend([told.id for told in self.told])
-        body.used.extend([told.used for told in self.told])
-        body.wanted.extend([told.wanted + 1 for told in self.told])
-        body.streams.extend([told.streams for told in self.told])
+        body.ids.extend(_steps(self.ids))
+        body.used.extend(self.used)
+        pairs = zip(self.wanted, self.used, strict=True)
+        body.wanted.extend([0 if wanted == UNBOUNDED else max(0, wanted - used) + 1 for wanted, used in pairs])
+        body.streams.extend(self.streams)
         body.gone.extend(self.gone)
+        if (rules := self.rules) is not None:
+            body.rules.digest, body.rules.total, body.rules.version = rules.digest, rules.total, rules.version
+            body.rules.taken, body.rules.unsettled, body.rules.first = rules.taken, rules.unsettled, rules.first
+            body.rules.lines.extend(rules.lines)
+            body.rules.SetInParent()
         return message.SerializeToString()
 
     @classmethod
@@ -160,8 +240,10 @@ class MemberReport:
         message = _open(data, "report")
         body = message.report
         _check("value", body.incarnation > 0 and body.since > 0, "incarnation and session are above 0")
+        _check("value", body.epoch <= MOST_EPOCH, f"epochs are at most {MOST_EPOCH}")
         _check("value", body.since <= body.sequence, "a session begins before its reports")
         _check("columns", len(body.used) == len(body.wanted) == len(body.streams) == len(body.ids), "unequal columns")
+        used = _least(body.used, MOST)
         return cls(
             message.fleet,
             _name("member", body.member),
@@ -172,11 +254,15 @@ class MemberReport:
             body.seen,
             body.leaving,
             [_introduction(one) for one in body.introductions],
+            _numbers(body.ids),
+            used,
             [
-                ToldDemand(_id(id_), min(used, MOST), min(wanted - 1, MOST), min(streams, WHOLE))
-                for id_, used, wanted, streams in zip(body.ids, body.used, body.wanted, body.streams, strict=True)
+                UNBOUNDED if more == 0 else min(one + more - 1, MOST)
+                for one, more in zip(used, body.wanted, strict=True)
             ],
+            _least(body.streams, WHOLE),
             [_id(id_) for id_ in body.gone],
+            _rules(body.rules) if body.HasField("rules") else None,
         )
 
 
@@ -189,16 +275,20 @@ class Grant:
         answers: The latest report heard. The lease holds from the moment at which that one was sent.
         sequence: Counts the grants of shares in this session, from 1; 0 if this one only answers.
         void: The coordinator knows nothing of the session any more: the member begins a new one.
-        shares: Number and millionths.
+        ids: The limiters of which a share is told, by their numbers, ascending; and, in columns as they may be many,
+        ppm: Their shares, in millionths.
         held: The limits, by number, that hold here as another member has a lower one.
+        wants: The member's rules are asked for, from this place on; places count from 1 here, and 0 asks for nothing.
     """
 
     incarnation: int
     answers: int
     sequence: int = 0
     void: bool = False
-    shares: list[tuple[int, int]] = field(default_factory=list)
+    ids: Sequence[int] = field(default_factory=list)
+    ppm: Sequence[int] = field(default_factory=list)
     held: dict[int, Quota] = field(default_factory=dict)
+    wants: int = 0
 
 
 @dataclass(slots=True)
@@ -209,6 +299,9 @@ class Grants:
         coordinator: Its name for people.
         epoch: Of two coordinators the one with the greater epoch is followed.
         members: How many there are.
+        sent_at: When they were sent, nanoseconds since 1970 by the coordinator's wall clock; 0: they do not say. Who
+            sends them fills it in, as the coordinator itself knows no wall clock.
+        differing: The rules that not all members have, or a part of them; None: there is nothing to be told of them.
     """
 
     fleet: str
@@ -216,39 +309,73 @@ class Grants:
     epoch: int
     members: int
     grants: list[Grant] = field(default_factory=list)
+    sent_at: int = 0
+    differing: Differing | None = None
 
     def encode(self) -> bytes:
         """Return the bytes of these grants."""
         message = wire.Message(major=MAJOR, minor=MINOR, fleet=self.fleet)
         body = message.grants
         body.coordinator, body.epoch, body.members = self.coordinator, self.epoch, self.members
+        body.sent_at = self.sent_at
         body.SetInParent()
         for grant in self.grants:
             one = body.grants.add(incarnation=grant.incarnation, answers=grant.answers, sequence=grant.sequence)
-            one.void = grant.void
-            one.ids.extend([id_ for id_, _ in grant.shares])
-            one.ppm.extend([ppm for _, ppm in grant.shares])
+            one.void, one.wants = grant.void, grant.wants
+            one.ids.extend(_steps(grant.ids))
+            one.shares.extend([ppm + _GRAINS + 1 if ppm % GRAIN else ppm // GRAIN for ppm in grant.ppm])
             for id_, quota in grant.held.items():
                 one.held.add(id=id_, quota=_pack(quota))
+        if (differing := self.differing) is not None:
+            told = body.differing
+            told.version, told.total, told.unnamed = differing.version, differing.total, differing.unnamed
+            told.settled, told.first = differing.settled, differing.first
+            told.lines.extend(differing.lines)
+            told.having.extend(differing.having)
+            told.SetInParent()
         return message.SerializeToString()
 
     @classmethod
-    def decode(cls, data: bytes) -> Self:
-        """Read grants; raise `BadMessage` if these are none, and nothing else."""
+    def decode(cls, data: bytes, incarnation: int = 0) -> Self:
+        """Read grants; raise `BadMessage` if these are none, and nothing else.
+
+        Args:
+            data: The message.
+            incarnation: The member whose grants are read, as most are others'; 0: those of all.
+        """
         message = _open(data, "grants")
         body = message.grants
-        _check("value", body.epoch > 0, "epochs are above 0")
+        _check("value", 0 < body.epoch <= MOST_EPOCH, f"epochs are above 0, and at most {MOST_EPOCH}")
         name = _name("member", body.coordinator)
-        return cls(message.fleet, name, body.epoch, body.members, [_grant(one) for one in body.grants])
+        grants = [_grant(one) for one in body.grants if incarnation in (0, one.incarnation)]
+        differing = _differing(body.differing) if body.HasField("differing") else None
+        return cls(message.fleet, name, body.epoch, body.members, grants, body.sent_at, differing)
 
 
 def _grant(one: wire.Grant) -> Grant:
-    _check("columns", len(one.ids) == len(one.ppm), "unequal columns")
-    _check("value", all(ppm <= WHOLE for ppm in one.ppm), "no share is more than the whole")
+    _check("columns", len(one.ids) == len(one.shares), "unequal columns")
     _check("value", one.sequence > 0 or not one.ids, "shares have a sequence")
-    shares = [(_id(id_), ppm) for id_, ppm in zip(one.ids, one.ppm, strict=True)]
+    ppm = [share * GRAIN if share <= _GRAINS else share - _GRAINS - 1 for share in one.shares]
+    _check("value", max(ppm, default=0) <= WHOLE, "no share is more than the whole")
     held = {_id(held.id): _unpack(held.quota) for held in one.held}
-    return Grant(one.incarnation, one.answers, one.sequence, one.void, shares, held)
+    return Grant(one.incarnation, one.answers, one.sequence, one.void, _numbers(one.ids), ppm, held, one.wants)
+
+
+def _rules(one: wire.Rules) -> RulesReport:
+    lines = _lines(one.lines)
+    return RulesReport(one.digest, one.total, one.version, one.taken, one.unsettled, one.first, lines)
+
+
+def _differing(one: wire.Differing) -> Differing:
+    _check("columns", len(one.lines) == len(one.having), "unequal columns")
+    having = [_name("member", name) for name in one.having]
+    return Differing(one.version, one.total, one.unnamed, one.settled, one.first, _lines(one.lines), having)
+
+
+def _lines(lines: Iterable[str]) -> list[str]:
+    read = list(lines)
+    _check("value", max(map(len, read), default=0) <= MOST_RULE, f"a rule has at most {MOST_RULE} bytes")
+    return read
 
 
 def _introduction(one: wire.Introduction) -> Introduction:
@@ -290,6 +417,22 @@ def _unpack(quota: wire.Quota) -> Quota:
     _check("value", peak == (0, 0, 0) or min(peak) > 0, "a peak's rate, period and burst are above 0")
     tokens, period_ns, burst = min(quota.tokens, MOST), min(quota.period_ns, MOST), min(quota.burst, MOST)
     return Quota(tokens, period_ns, burst, peak if peak[0] else None)
+
+
+def _steps(ids: Sequence[int]) -> list[int]:
+    """Return each number less the one before: small ones take a byte."""
+    return [id_ - before for id_, before in zip(ids, (0, *ids), strict=False)]
+
+
+def _numbers(steps: Iterable[int]) -> list[int]:
+    ids = list(accumulate(steps))
+    _id(ids[-1] if ids else 0)
+    return ids
+
+
+def _least(values: Iterable[int], most: int) -> list[int]:
+    read = list(values)
+    return read if max(read, default=0) <= most else [min(value, most) for value in read]
 
 
 def _id(id_: int) -> int:

@@ -49,8 +49,8 @@ class ActivityReader(NamedTuple):
 
     Args:
         woken: See `ActivitySet`.
-        early: The same.
-        cut: The same.
+        early: See `ActivitySet`.
+        cut: See `ActivitySet`.
         follows: Called when a limit is relative to a publish rate while there was none: once a second these change.
     """
 

@@ -8,8 +8,7 @@ from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from typing import TypeVar
 
-from limiter.rates import Rate
-from limiter.token_bucket import TokenBucket
+from limiter.token_bucket import Rate, TokenBucket
 
 MOST_KEYS = 100_000
 """Most buckets that one bound keeps."""

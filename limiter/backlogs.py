@@ -49,7 +49,7 @@ RECEIVER_QUEUE = 1_000
 """A client's default receiver queue, in messages; of more permits a broker with a backlog may still have some after
 CALM_NS."""
 
-Subscription = tuple[str, str]
+SubscriptionKey = tuple[str, str]
 """Full topic name, and name of the subscription."""
 
 
@@ -155,7 +155,7 @@ class Backlogs:
     """
 
     def __init__(self, clock: Callable[[], int], switch: Callable[[Iterable[Stream]], None]) -> None:
-        self._known: dict[Subscription, Backlog] = {}
+        self._known: dict[SubscriptionKey, Backlog] = {}
         self._clock = clock
         self._new = partial(Backlog, clock, switch)
 
@@ -187,5 +187,5 @@ class Backlogs:
             del self._known[_subscription_of(stream)]
 
 
-def _subscription_of(stream: Stream) -> Subscription:
+def _subscription_of(stream: Stream) -> SubscriptionKey:
     return stream.name.topic, stream.name.subscription

@@ -84,7 +84,7 @@ class Networks(Generic[T]):
 
 @lru_cache(MOST_PARSED)
 def counted_as(address: str) -> str:
-    """Under which name the client at `address` is counted: an IPv4 address is itself, an IPv6 address its /64."""
+    """Return the name under which a client is counted: an IPv4 address is itself, an IPv6 address its /64."""
     parsed = _parsed(address)
     if isinstance(parsed, IPv6Address):
         return str(ip_network((int(parsed), IPV6_HOST), strict=False))
@@ -132,7 +132,7 @@ class Client:
 
     Args:
         producer_name: Given by the client, or by the broker once it has accepted the producer.
-        role: What the client authenticated as.
+        role: The role that the client authenticated as.
         address: Where it connects from, without the port.
         subscription: Of a consumer.
     """
@@ -233,7 +233,7 @@ COUNTED_ADDRESS = Part(of=lambda whose: counted_as(whose.client.address), missin
 CLIENT_PARTS = (SUBSCRIPTION, PRODUCER, ROLE, ADDRESS)
 
 About = Literal["publish", "dispatch", "subscribe"]
-"""What a value is about: messages in one direction, or how often one consumer may subscribe."""
+"""The subject of a value: messages in one direction, or how often one consumer may subscribe."""
 ABOUTS: tuple[About, ...] = ("publish", "dispatch", "subscribe")
 NameForm = Literal["", "tenant", "namespace", "topic", "subscription", "name", "role", "network"]
 """How the name of a setting is written: not at all, as tenant (or `*`), `tenant/namespace`, full topic name without
@@ -260,12 +260,12 @@ class SettingRecord:
         word: How REST and the access log call it.
         source: How limits call it whose value is from here; see `accesslog.limit.LimitLine.source`.
         form: How its names are written.
-        named: What of a stream is looked up among these names.
+        named: The parts of a stream that are looked up among these names.
         file: Where the configuration has it, below `limits`; the last key's `{}` stands for the direction. Two names
             are those of `inner@outer`.
-        meaning: What the configuration's reference says of the rate there; by default what its direction means.
-        section_meaning: What it says of the section around it, where that is of this setting alone.
-        abouts: What values may be about.
+        meaning: The meaning of the rate there in the configuration's reference; by default that of its direction.
+        section_meaning: The meaning of the section around it, where that is of this setting alone.
+        abouts: The subjects of values there.
         subscribe: Where the configuration has how often one consumer may subscribe; empty for nowhere.
         has_each: Whether the name `*` is for all that have no value of their own.
     """
@@ -294,11 +294,13 @@ class Level:
 
     Args:
         word: How metrics, `sluice explain`, the access log and the report call it.
-        limited: What is limited; streams for which it is the same share a limiter.
+        limited: The parts of a stream that are limited; streams with the same parts share a limiter.
         settings: Where a value may be set, the narrowest first.
-        members: What shares one limit, as the report tells it: streams, or all that is of one topic, namespace, tenant.
-        within: What that lies within.
+        members: The members of one limit in the report: streams, or all that is of one topic, namespace or tenant.
+        within: The tenant or namespace that the limited lies within; empty for neither.
         is_of_system: Whether it is of topics of Pulsar's own; all others are of all other topics.
+        may_be_shared: Whether a fleet may share its limits. Others are each proxy's own: of all that it passes, of a
+            client of its own, and of Pulsar's own topics.
     """
 
     word: str
@@ -307,6 +309,7 @@ class Level:
     members: Literal["stream", "topic", "namespace", "tenant"]
     within: Literal["", "tenant", "namespace"] = ""
     is_of_system: bool = False
+    may_be_shared: bool = True
 
     def exists(self, whose: StreamIdentity) -> bool:
         """Return whether a stream has anything of this level; a producer without a name has no limit by its name."""
@@ -363,6 +366,7 @@ LEVELS = (
             ),
         ),
         members="tenant",
+        may_be_shared=False,
     ),
     Level(
         word="tenant",
@@ -554,6 +558,7 @@ LEVELS = (
             ),
         ),
         members="topic",
+        may_be_shared=False,
     ),
     Level(
         word="exempt",
@@ -571,19 +576,19 @@ LEVELS = (
         members="stream",
         within="namespace",
         is_of_system=True,
+        may_be_shared=False,
     ),
 )
 """Outermost first."""
-SHAREABLE = tuple(level.word for level in LEVELS if level.word not in {"proxy", "address", "exempt"})
-"""Levels whose limits a fleet may share. The others are each proxy's own: what it passes in all, what one of its
-clients does, and what Pulsar's own topics pass through it."""
+SHAREABLE = tuple(level.word for level in LEVELS if level.may_be_shared)
+"""Levels whose limits a fleet may share."""
 LEVEL_OF_WORD = {level.word: level for level in LEVELS}
 LEVEL_OF_SETTING = {record.word: level for level in LEVELS for record in level.settings}
 _RECORDS = {record.word: record for level in LEVELS for record in level.settings}
 
 
 class _SettingWord(StrEnum):
-    """What a value can be set for; beside it, how its name is written. `*` is for all that have none of their own."""
+    """The settings of values; beside each, how its name is written. `*` is for all that have none of their own."""
 
     @property
     def record(self) -> SettingRecord:

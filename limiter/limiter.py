@@ -12,8 +12,7 @@ from typing import Final, NamedTuple, Protocol
 from mypy_extensions import mypyc_attr
 
 from limiter.permits import CreditWindow, Permits
-from limiter.rates import SMALLEST_BURST_NS, Direction, Limit, Rate
-from limiter.token_bucket import WHOLE, Lease, TokenBucket
+from limiter.token_bucket import SMALLEST_BURST_NS, WHOLE, Direction, Lease, Limit, Rate, TokenBucket
 from limiter.usage import LimiterUsage, StreamUsage
 
 
@@ -281,7 +280,7 @@ class Stream:
         for place in self.places:
             if place.limiter is limiter:
                 return place
-        raise AssertionError("who waits has a place at every limiter of its chain")
+        raise AssertionError("a waiting stream has a place at every limiter of its chain")
 
     def charged(self, entries: int, messages: int) -> int:
         """Return the messages to charge for `entries` entries that hold `messages` messages."""
@@ -379,7 +378,7 @@ class Limiter:
         self.is_quiet = False
         self.is_calm = False
         self.shares = (WHOLE, WHOLE) if lease is None else (0, 0)
-        self.quota: Quota = (None,) * 4
+        self.quota: LimitRates = (None,) * 4
         self.source = source
         self.made_at = now
         self.waiters = FairQueue()
@@ -643,7 +642,7 @@ class Limiter:
         self.shares, self.quota = other.shares, other.quota
         self._put_in_force(self.limit, now)
 
-    def share(self, shares: tuple[int, int], quota: "Quota", now: int) -> None:
+    def share(self, shares: tuple[int, int], quota: "LimitRates", now: int) -> None:
         """Let this process have so many parts per million of the messages and of the bytes, of at most `quota`.
 
         A peak has the share of its unit. Tokens and debts: `TokenBucket.share`. Whoever waits is to be served then.
@@ -667,6 +666,16 @@ class Limiter:
             _lower(limit.size, quota[2]),
             _lower(limit.peak_size, quota[3]),
         )
+
+    @property
+    def is_overlent(self) -> bool:
+        """True if workers may use more than this process' shares have room for, as a share was lowered since."""
+        return any(bucket.is_overlent for bucket in (*self._counting, *self._weighing))
+
+    @property
+    def is_releasing(self) -> bool:
+        """True if entries were released to workers that are not known to have left."""
+        return any(bucket.going for bucket in (*self._counting, *self._weighing))
 
     def lacks(self, now: int) -> tuple[bool, bool]:
         """Return whether a bucket of messages, and one of bytes, is below one token."""
@@ -697,11 +706,13 @@ class Limiter:
         self._gathers_ns = min([MOST_GATHERING_NS, *(burst // 4 for burst in bursts)])
 
 
-Quota = tuple[Rate | None, Rate | None, Rate | None, Rate | None]
+LimitRates = tuple[Rate | None, Rate | None, Rate | None, Rate | None]
+"""Lower rates that hold because another process of those that share the limit has them: of messages, their peak, bytes
+and their peak; None where this process' own holds."""
 
 
 def _nobody_asks(limiter: Limiter) -> None:
-    """Where nothing is shared."""
+    """Do nothing about a limiter's activity: it is not shared."""
 
 
 def _lower(own: Rate | None, other: Rate | None) -> Rate | None:

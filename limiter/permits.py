@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
-from limiter.rates import NANOS_PER_SECOND, Rate
+from limiter.token_bucket import NANOS_PER_SECOND, Rate
 from limiter.usage import StreamUsage
 
 _KEPT = 0.9
@@ -64,7 +64,7 @@ Unit = Literal["messages", "bytes"]
 
 @dataclass(frozen=True, slots=True)
 class DispatchRules:
-    """How limits count deliveries, and how permits are counted.
+    """The rules by which limits count deliveries, and permits are counted.
 
     Args:
         is_precise: A permit counts as an entry of the consumer's mean size; else as a message

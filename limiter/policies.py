@@ -1,8 +1,8 @@
-"""Which limits apply to a stream: values by setting, and Pulsar's precedence topic > namespace > broker."""
+"""The limits that apply to a stream: values by setting, and Pulsar's precedence topic > namespace > broker."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Protocol, Self
 
 from limiter.levels import (
     ANYBODY,
@@ -18,7 +18,7 @@ from limiter.levels import (
     Topic,
 )
 from limiter.limiter import Scope
-from limiter.rates import Direction, Limit, Rate
+from limiter.token_bucket import Direction, Limit, Rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +38,14 @@ class InForce(NamedTuple):
 
 
 Find = Callable[[str], Value | None]
-"""What is written for a name."""
+"""Finds the value that is written for a name."""
 
 
 class Written(NamedTuple):
     """A level at which something is written.
 
     Args:
-        level: Which one.
+        level: The level.
         settings: The level's, as far as they hold a value: how to find one, its name there, and the source's name.
     """
 
@@ -53,9 +53,31 @@ class Written(NamedTuple):
     settings: tuple[tuple[Find, Naming, str], ...]
 
 
+class ValueTally(Protocol):
+    """Counts what is written, as it changes."""
+
+    def replaced(self, about: About, setting: Setting, name: str, before: Value | None, after: Value | None) -> None:
+        """Take from a place what was written there, and put there what is."""
+
+    def attached(self, member: Setting, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+        """The same of the resource groups of tenants or of namespaces."""
+
+    def clear(self) -> None:
+        """Take everything back."""
+
+    def copy(self) -> Self:
+        """Return a copy."""
+
+
 @dataclass(slots=True)
 class Policies:
-    """The configured values, and the resource group that each tenant or namespace is attached to."""
+    """The configured values, and the resource group that each tenant or namespace is attached to.
+
+    Attributes:
+        tally: Counts what is written, from the first value on; None: nobody does.
+        others: Rules of a fleet's other members: they hold where nothing is written here at a level, and where they are
+            lower than what is written here for the same.
+    """
 
     groups_of_namespaces: dict[str, str] = field(default_factory=dict)
     """Resource group by `tenant/namespace`."""
@@ -66,6 +88,8 @@ class Policies:
     """Of settings whose names are networks: the values that limit something."""
     _levels: dict[About, tuple[Written, ...]] = field(default_factory=dict)
     """All levels at which something is written, outermost first."""
+    tally: ValueTally | None = None
+    others: "Policies | None" = None
 
     def put(self, about: About, setting: Setting, name: str, value: Value | None) -> None:
         """Set a value; None takes it back.
@@ -77,6 +101,8 @@ class Policies:
             networks = self._networks.setdefault((about, setting), Networks())
             networks.put(name, value if value and value.limit else None)
         values = self._values.setdefault(about, {})
+        if self.tally is not None:
+            self.tally.replaced(about, setting, name, values.get(setting, {}).get(name), value)
         known = len(values)
         if value is not None:
             values.setdefault(setting, {})[name] = value
@@ -94,8 +120,17 @@ class Policies:
             return networks.find(name) if networks else None
         return self.put_under(about, setting).get(name)
 
+    def attach(self, of_tenants: dict[str, str], of_namespaces: dict[str, str]) -> None:
+        """Say which resource group each tenant and namespace is attached to that is."""
+        if self.tally is not None:
+            self.tally.attached(Setting.TENANT, self.groups_of_tenants, of_tenants)
+            self.tally.attached(Setting.NAMESPACE, self.groups_of_namespaces, of_namespaces)
+        self.groups_of_tenants, self.groups_of_namespaces = of_tenants, of_namespaces
+
     def clear(self) -> None:
         """Take everything back: values and attachments."""
+        if self.tally is not None:
+            self.tally.clear()
         self.groups_of_namespaces.clear()
         self.groups_of_tenants.clear()
         self._values.clear()
@@ -108,11 +143,14 @@ class Policies:
         networks = {key: networks.copy() for key, networks in self._networks.items()}
         other = Policies(dict(self.groups_of_namespaces), dict(self.groups_of_tenants), values, networks)
         other._levels = {about: tuple(other._written(about)) for about in values}
+        other.tally = None if self.tally is None else self.tally.copy()
         return other
 
     def exchange(self, other: "Policies") -> None:
-        """Hold what another one holds, and it what these hold; in one step, whatever there is."""
+        """Swap contents with another object in one step, whatever there is; `others` stays."""
         for name in self.__slots__:
+            if name == "others":
+                continue
             mine, its = getattr(self, name), getattr(other, name)
             setattr(self, name, its)
             setattr(other, name, mine)
@@ -123,6 +161,9 @@ class Policies:
 
     def in_force(self, direction: Direction, topic: Topic, client: Client = ANYBODY) -> tuple[InForce, ...]:
         """The limits of one topic (one partition of a partitioned one) for one client's stream, outermost first."""
+        if self.others is not None:
+            found = [self.in_force_at(level, direction, topic, client) for level in LEVELS]
+            return tuple([entry for entry in found if entry is not None])
         levels = self._levels.get(direction)
         if not levels:
             return ()
@@ -132,14 +173,19 @@ class Policies:
 
     def in_force_at(self, level: Level, direction: Direction, topic: Topic, client: Client) -> InForce | None:
         """The one of these limits that is of `level`, if there is one."""
-        for written in self._levels.get(direction, ()):
-            if written.level is level and level.is_of_system is topic.is_system:
-                return _at_level(written, direction, StreamIdentity(topic, client, self.group_of(topic)))
-        return None
+        if level.is_of_system is not topic.is_system:
+            return None
+        whose = StreamIdentity(topic, client, self.group_of(topic))
+        own = self._at(level, direction, whose)
+        return own if self.others is None else _completed(own, self.others._at(level, direction, whose))  # noqa: SLF001 - of the same class
+
+    def _at(self, level: Level, direction: Direction, whose: StreamIdentity) -> InForce | None:
+        levels = self._levels.get(direction, ())
+        return next((_at_level(written, direction, whose) for written in levels if written.level is level), None)
 
     @property
     def limits_subscribes(self) -> bool:
-        """Whether there is any subscribe rate."""
+        """True if there is any subscribe rate."""
         return any(self._values.get("subscribe", {}).values())
 
     def subscribe_rate(self, topic: Topic) -> tuple[Rate, str] | None:
@@ -158,9 +204,10 @@ class Policies:
 
     def group_of(self, topic: Topic) -> str:
         """The resource group that the topic's namespace is attached to, or else its tenant; empty for none."""
-        if not self.groups_of_namespaces and not self.groups_of_tenants:
-            return ""
-        return self.groups_of_namespaces.get(topic.namespace_name) or self.groups_of_tenants.get(topic.tenant, "")
+        group = ""
+        if self.groups_of_namespaces or self.groups_of_tenants:
+            group = self.groups_of_namespaces.get(topic.namespace_name) or self.groups_of_tenants.get(topic.tenant, "")
+        return group if group or self.others is None else self.others.group_of(topic)
 
     def _written(self, about: About) -> Iterator[Written]:
         finds: dict[Setting, Find] = {setting: values.get for setting, values in self._values[about].items()}
@@ -186,8 +233,51 @@ def _at_level(written: Written, direction: Direction, whose: StreamIdentity) -> 
     return None
 
 
+def _completed(own: InForce | None, other: InForce | None) -> InForce | None:
+    if own is None or other is None:
+        return own or other
+    is_same_place = own.source.rpartition(" ")[0] == other.source.rpartition(" ")[0]
+    limit = completed(own.limit, other.limit, is_same_place=is_same_place)
+    if limit is other.limit or (is_same_place and limit != own.limit):
+        return own._replace(limit=limit, source=other.source)
+    return own._replace(limit=limit)
+
+
+def completed(own: Limit, other: Limit, *, is_same_place: bool) -> Limit:
+    """Return what holds where a fleet's other members have a limit, too.
+
+    Of a unit that is not limited here, theirs holds; where it is written for the same, the lower of both. One that only
+    observes limits nothing. A limit relative to publish rates, and one that is not, are not mixed.
+    """
+    if own.mode == "observe":
+        return other
+    if (own.published is None) != (other.published is None):
+        return own
+    return lowest(own, other, with_lower=is_same_place and own.published is None)
+
+
+def lowest(one: Limit, other: Limit, *, with_lower: bool = True) -> Limit:
+    """Return a limit with the rates of another one, unit by unit: where it has none, and those that are lower.
+
+    Args:
+        one: The limit.
+        other: The other one.
+        with_lower: Else only where it has none.
+    """
+    for rate, peak in (("messages", "peak_messages"), ("size", "peak_size")):
+        mine, its = getattr(one, rate), getattr(other, rate)
+        if its is not None and (mine is None or (with_lower and _is_lower(its, mine))):
+            one = replace(one, **{rate: its, peak: getattr(other, peak)})
+    return one
+
+
+def _is_lower(one: Rate, other: Rate) -> bool:
+    mine, its = one.tokens * other.period_ns, other.tokens * one.period_ns
+    return mine < its or (mine == its and one.burst < other.burst)
+
+
 def _scope(level: Level, direction: Direction, whose: StreamIdentity) -> Scope:
-    """What a level limits of one stream."""
+    """Return the scope of a level's limit on one stream."""
     tenant = whose.topic.tenant if level.within else ""
     namespace = whose.topic.namespace if level.within == "namespace" else ""
     return Scope(direction, level.word, level.name(whose), tenant, namespace)
@@ -206,9 +296,9 @@ class Change:
     """A value that has been replaced.
 
     Args:
-        about: What the value is about.
-        setting: What it is set for.
-        name: Whose it is.
+        about: The subject of the value.
+        setting: The setting of the value.
+        name: The name that the setting has.
         only_tunes: Whether it limited before, still does, and in the same way: holding, or only observing. Then no
             limit appears or goes by it, as whoever it holds for was limited by it before, or by something narrower.
     """
@@ -219,7 +309,7 @@ class Change:
     only_tunes: bool = False
 
     def may_tune(self, scope: Scope) -> bool:
-        """Whether a limiter's value can come from here; its name is looked at as far as that is cheap."""
+        """Return whether a limiter's value can come from here; its name is looked at as far as that is cheap."""
         if scope.level != self.setting.level.word or scope.direction != self.about:
             return False
         if self.setting.record.form == "namespace" and scope.namespace:

@@ -9,15 +9,14 @@ from sys import getsizeof
 
 from limiter.backlogs import Backlogs
 from limiter.levels import ANYBODY, LEVEL_OF_WORD, Client, Topic, counted_as
-from limiter.limiter import Answering, Entry, Limiter, Scope, Stream
+from limiter.limiter import Answering, Entry, Limiter, LimitRates, Scope, Stream
 from limiter.permits import RULES, CreditWindow, DispatchRules, Permits, Unit, horizon_of
 from limiter.policies import OF_TOPIC, Change, InForce, Policies
-from limiter.rates import Limit, Rate
 from limiter.relative_rates import RelativeLimits
 from limiter.scheduler import Scheduler
 from limiter.shadow import ShadowLimiter
 from limiter.sharing import SharedLimits
-from limiter.token_bucket import WHOLE
+from limiter.token_bucket import WHOLE, Limit, Rate
 
 
 class StreamIndex:
@@ -88,7 +87,7 @@ MOST_DEBTS = 256 * 1024 * 1024
 _COPIES = 4
 """Times that its name is kept: in its scope, in what the access log is to tell of it, and in what finds both."""
 
-Kept = Callable[[str, int], None]
+OnKept = Callable[[str, int], None]
 """Told the address of a client (see `limiter.levels.counted_as`), and how many bytes more are kept for it."""
 
 
@@ -114,7 +113,7 @@ class LimiterCache:
 
     Attributes:
         by_scope: All of them.
-        tuned: Those that got another value while streams were within them: whoever waits there is to be woken.
+        tuned: Limiters that got another value while streams were within them: waiting streams are to be woken.
         debts: Bytes that limiters without streams take.
         forgiven: How many were forgotten although tokens were taken of them.
     """
@@ -123,7 +122,7 @@ class LimiterCache:
         self,
         relative: RelativeLimits,
         retuned: Callable[[Limiter, int], None],
-        kept: Kept,
+        kept: OnKept,
         most_debts: int = MOST_DEBTS,
         shared: SharedLimits | None = None,
     ) -> None:
@@ -140,10 +139,10 @@ class LimiterCache:
         self._retuned = retuned
         self._shared = shared
         self._resting: OrderedDict[Scope, None] = OrderedDict()
-        """Those without streams; the one that nobody has looked at for longest comes first."""
+        """Limiters without streams; the one that was not looked at for longest comes first."""
 
     def put(self, entry: InForce, topic: str, address: str, now: int) -> Limiter:
-        """The limiter of what applies to a stream of `topic` whose client is at `address`, with that value in force."""
+        """Return the limiter of what applies to a stream, with that value in force; it is made if need be."""
         limit = self._relative.in_force(entry.scope, entry.limit, topic, now)
         if entry.scope in self._resting:
             self._owe(entry.scope, -1)
@@ -154,12 +153,14 @@ class LimiterCache:
             self._use(entry.scope, address)
         elif limiter.is_observed != (limit.mode == "observe"):
             self._retuned(limiter, now)
+            in_force = limiter.rates()
             limiter = self._in_place_of(limiter, limit, entry.source, now)
+            self._tell_shared(limiter, in_force, now)
         elif limiter.limit != limit or limiter.source != entry.source:
             self._retuned(limiter, now)
+            in_force = limiter.rates()
             limiter.retune(limit, entry.source, now)
-            if limiter.lease is not None and self._shared is not None:
-                self._shared.retuned(limiter)
+            self._tell_shared(limiter, in_force, now)
             if limiter.streams:
                 self.tuned[limiter] = None
         limiter.meters = _meters(limiter)
@@ -173,6 +174,10 @@ class LimiterCache:
             limiter.retune(limits[limiter.scope], limiter.source, now)
             limiter.meters = _meters(limiter)
         return changed
+
+    def _tell_shared(self, limiter: Limiter, in_force: LimitRates, now: int) -> None:
+        if limiter.lease is not None and self._shared is not None:
+            self._shared.retuned(limiter, in_force, now)
 
     def take_tuned(self) -> dict[Limiter, None]:
         """Return the limiters in `tuned`, and empty it."""
@@ -190,6 +195,8 @@ class LimiterCache:
         resting, forgotten = self._resting, list[Limiter]()
         for limiter in left:
             if not limiter.streams and self.by_scope.get(limiter.scope) is limiter:
+                if limiter.lease is not None and self._shared is not None:
+                    self._shared.left(limiter)
                 if limiter.scope not in resting:
                     forgotten += self._forgiven_for(limiter.scope)
                     self._owe(limiter.scope, 1)
@@ -203,7 +210,7 @@ class LimiterCache:
         return [limiter for limiter in looked_at if limiter is not None]
 
     def owes_too_much(self, address: str) -> bool:
-        """Whether clients at an address have left more debts than are still free for debts."""
+        """Return whether clients at an address have left more debts than are still free for debts."""
         return self._debts_of.get(address, 0) > max(self._most_debts - self.debts, FEW_DEBTS)
 
     def _use(self, scope: Scope, address: str) -> None:
@@ -212,7 +219,7 @@ class LimiterCache:
         self._kept(address, memory_of(scope))
 
     def _owe(self, scope: Scope, times: int) -> None:
-        """It has no streams any more (1), or has some again, or is to be forgotten (-1)."""
+        """Add the debts of a limiter without streams (1), or subtract those of one that has some again (-1)."""
         size, address = memory_of(scope), self._kept_for[scope]
         self.debts += times * size
         owed = self._debts_of.get(address, 0) + times * size
@@ -269,7 +276,7 @@ class LimiterCache:
 
 
 def memory_of(scope: Scope) -> int:
-    """Bytes that its limiter takes."""
+    """Return the bytes that a limiter takes."""
     return LIMITER_MEMORY + _COPIES * getsizeof(scope.name)
 
 
@@ -318,10 +325,6 @@ class Registry:
         ValueError: If the rules spare them, and there is no clock.
 
     Attributes:
-        wired: Called with a stream that may be within other limits than before, or in another way, and the time.
-        tuned: Called with a limiter that streams are within, when it has another value, and the time. The supervisor of
-            workers sets both later, as its quota servers are made with a registry and tell each worker of its limits.
-            Leases of shares are to replace the quota servers, and with them these two.
         revision: Another one whenever `levels_of` may say something else of streams that are open.
         relative: The limits that are relative to publish rates. While there are any, `measure` and `retune` are to be
             called once a second if a stream does something, or if they are moving.
@@ -334,7 +337,7 @@ class Registry:
         shadow: ShadowLimiter,
         rules: DispatchRules = RULES,
         clock: Callable[[], int] | None = None,
-        kept: Kept = _nobody_counts,
+        kept: OnKept = _nobody_counts,
         most_debts: int = MOST_DEBTS,
         on_relative: Callable[[], None] = lambda: None,
         shared: SharedLimits | None = None,
@@ -342,8 +345,8 @@ class Registry:
         self.policies = policies
         self.revision = 0
         self._is_settled = True
-        self.wired: Callable[[Stream, int], None] = lambda _stream, _now: None
-        self.tuned: Callable[[Limiter, int], None] = lambda _limiter, _now: None
+        self._on_wired: Callable[[Stream, int], None] = lambda _stream, _now: None
+        self._on_tuned: Callable[[Limiter, int], None] = lambda _limiter, _now: None
         self._scheduler = scheduler
         self._shadow = shadow
         self._live = StreamIndex()
@@ -353,17 +356,25 @@ class Registry:
         self.relative = RelativeLimits(by_entry=rules.by_entry, on_first=on_relative)
         self._limiters = LimiterCache(self.relative, scheduler.journal.retuned, kept, most_debts, shared)
         if shared is not None:
-            shared.served = self._serve_shared
-            shared.changing = scheduler.journal.retuned
+            shared.attach(self._serve_shared, scheduler.journal.retuned)
         self._clock = clock or (lambda: 0)
         self._backlogs: Backlogs | None = None
         if rules.spares_caught_up:
             if clock is None:
-                raise ValueError("who has no backlog is known only with a clock")
+                raise ValueError("backlogs are known only with a clock")
             self._backlogs = Backlogs(clock, lambda streams: self._rewire_all(streams, clock()))
 
+    def report_to(self, wired: Callable[[Stream, int], None], tuned: Callable[[Limiter, int], None]) -> None:
+        """Tell of changes from now on: those who want to know of them are made with this registry.
+
+        Args:
+            wired: Called with a stream that may be within other limits than before, or in another way, and the time.
+            tuned: Called with a limiter that streams are within, when it has another value, and the time.
+        """
+        self._on_wired, self._on_tuned = wired, tuned
+
     def open(self, stream: Stream, topic: Topic, now: int, client: Client = ANYBODY) -> None:
-        """A stream of `topic` begins."""
+        """Open a stream of `topic`, under the limits that apply to it."""
         self._live.put(stream, topic, client)
         self.relative.opened(stream)
         stream.chain, observed = self._chains(stream, now)
@@ -371,7 +382,7 @@ class Registry:
         self._observe(stream, observed, now)
 
     def meter(self, stream: Stream, grant: Callable[[int], None]) -> None:
-        """A stream that has been opened is a consumer, whose permits are passed on with `grant`."""
+        """Meter the permits of an open stream, which is a consumer; `grant` passes them on."""
         stream.permits = Permits(
             stream.usage, grant, partial(self._scheduler.journal.note, stream), self._rules, self._clock
         )
@@ -380,10 +391,10 @@ class Registry:
             self._backlogs.join(stream)
 
     def answer(self, stream: Stream, answering: Answering) -> None:
-        """A stream that has been opened is a producer; what is judged elsewhere is answered late, here nothing is."""
+        """Do nothing: an open stream is a producer, whose entries are judged here and now."""
 
     def name(self, stream: Stream, producer_name: str, now: int) -> None:
-        """The broker accepted a producer, and perhaps named it: limits by producer name hold from now on."""
+        """Name a producer as the broker accepted it: limits by producer name hold from now on."""
         stream.name = replace(stream.name, producer_name=producer_name)
         known = self._live.get(stream)
         if known is not None and known[1].producer_name != producer_name:
@@ -391,11 +402,11 @@ class Registry:
             self._rewire(stream, now)
 
     def when_decided(self, streams: Iterable[Stream], then: Callable[[], None]) -> None:  # noqa: ARG002 - all are
-        """Call `then` when what is held of these streams is held by a limit, and not only on its way to be judged."""
+        """Call `then` once limits hold the held entries of these streams, which here is now."""
         then()
 
     def close(self, stream: Stream, now: int) -> list[Entry]:
-        """A stream ends. Gives back what it held."""
+        """Close a stream; return the entries that it held."""
         if stream in self._live:
             self.relative.closed(stream)
         self._live.remove(stream)
@@ -432,7 +443,7 @@ class Registry:
         return self._limiters.owes_too_much(address)
 
     def owes_too_much(self, address: str, now: int) -> bool:
-        """Whether a client's address (`counted_as`) may open no more streams, as it has left too many debts."""
+        """Return whether a client's address (`counted_as`) may open no more streams, as it left too many debts."""
         if not self._limiters.owes_too_much(address):
             return False
         self.make_room(now)
@@ -444,7 +455,7 @@ class Registry:
 
     @property
     def is_changing(self) -> bool:
-        """Whether changes of the policies are not yet in force on every live stream: call `go_on`."""
+        """True if changes of the policies are not yet in force on every live stream: call `go_on`."""
         return bool(self._to_tune or self._to_rewire or self._limiters.tuned)
 
     def change(self, changes: Iterable[Change], now: int) -> None:
@@ -482,7 +493,7 @@ class Registry:
             self.go_on(now)
 
     def published(self, active: Iterable[Stream], now: int) -> None:
-        """`measure` will not be told of these streams any more; see `RelativeLimits.wake`."""
+        """Measure these streams later: `measure` will not be told of them any more; see `RelativeLimits.wake`."""
         if not self.relative.is_empty:
             self.relative.wake(active, now)
 
@@ -554,16 +565,16 @@ class Registry:
             self._scheduler.journal.forgotten(limiter)
 
     def _serve(self, limiters: Iterable[Limiter], now: int) -> None:
-        """These have another value: whoever waits for them may go, and more may be asked of the broker."""
+        """Wake the streams of limiters that have another value: more may pass, and be asked of the broker."""
         limiters = list(limiters)
         for limiter in limiters:
-            self.tuned(limiter, now)
+            self._on_tuned(limiter, now)
         self._wake(limiters, now)
         for meter in [meter for limiter in limiters for meter in limiter.meters]:
             meter.serve()
 
     def _serve_shared(self, limiters: list[Limiter], now: int) -> None:
-        """These have another share, or may use it again."""
+        """Wake the streams of limiters that have another share, or may use theirs again."""
         for limiter in limiters:
             if limiter.meters:
                 limiter.meters = _meters(limiter)
@@ -600,7 +611,7 @@ class Registry:
             self._scheduler.rewire(stream, chain, now)
         if stream.permits is not None:
             stream.permits.rewire(meters_of(chain))
-        self.wired(stream, now)
+        self._on_wired(stream, now)
         return before
 
     def _observe(self, stream: Stream, chain: tuple[Limiter, ...], now: int) -> None:

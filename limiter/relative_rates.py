@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from limiter.limiter import Scope, Stream
-from limiter.rates import NANOS_PER_SECOND, NOTHING_PUBLISHED, PUBLISH_WINDOW_NS, Limit, Published, Rate, rate
+from limiter.token_bucket import NANOS_PER_SECOND, NOTHING_PUBLISHED, PUBLISH_WINDOW_NS, Limit, Published, Rate, rate
 
 _KEPT_FOR_PERCENT = 1
 _SHORTEST_NS = NANOS_PER_SECOND

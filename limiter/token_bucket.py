@@ -1,9 +1,94 @@
-"""A token bucket whose balance may go negative, after Pulsar's AsyncTokenBucket (PIP-322)."""
+"""Values of limits (rates, bursts, modes), and the token bucket that earns by a rate; its balance may go negative.
 
+Source of the bucket: Pulsar's AsyncTokenBucket (PIP-322)
+"""
+
+from dataclasses import dataclass
 from math import gcd
-from typing import Final
+from typing import Final, Literal
 
-from limiter.rates import SMALLEST_BURST_NS, Rate
+NANOS_PER_SECOND = 1_000_000_000
+SMALLEST_BURST_NS = 20_000_000
+"""How late a timer may be, on a busy machine, without costing throughput."""
+PUBLISH_WINDOW_NS = 10 * NANOS_PER_SECOND
+"""Time over which a topic's publish rate is averaged."""
+
+Direction = Literal["publish", "dispatch"]
+DIRECTIONS: tuple[Direction, ...] = ("publish", "dispatch")
+"""All directions."""
+Mode = Literal["enforce", "observe", "reject"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """`tokens` per period, and the capacity of the bucket: `burst` tokens.
+
+    Raises:
+        ValueError: If one of the three is not positive.
+    """
+
+    tokens: int
+    period_ns: int
+    burst: int
+
+    def __post_init__(self) -> None:
+        if self.tokens <= 0 or self.period_ns <= 0 or self.burst <= 0:
+            raise ValueError(f"tokens, period and burst must be above 0, not {self}")
+
+    @property
+    def per_second(self) -> float:
+        """The rate in tokens per second."""
+        return self.tokens * NANOS_PER_SECOND / self.period_ns
+
+
+def rate(tokens: int, period_ns: int = NANOS_PER_SECOND, burst: int | None = None) -> Rate:
+    """Return a rate with Sluice's default burst where none is given.
+
+    The default is a tenth of a period's worth, so that no second sees more than 1.1 times the limit (Pulsar's whole
+    period lets twice the limit pass); but never under 20 ms' worth, or the event loop's own lag would cost
+    throughput, and never under one token.
+    """
+    if burst is None:
+        burst = max(tokens // 10, tokens * SMALLEST_BURST_NS // period_ns, 1)
+    return Rate(tokens, period_ns, burst)
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A topic's publish rate, rounded up, per `PUBLISH_WINDOW_NS`: per second all slow rates would become 1/s."""
+
+    messages: int = 0
+    size: int = 0
+
+
+NOTHING_PUBLISHED = Published()
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Limits on messages and bytes; None means that this one is not limited.
+
+    Args:
+        messages: The sustained rate of messages.
+        size: The sustained rate of bytes.
+        peak_messages: A second, higher rate that holds while the sustained one's burst is being used up.
+        peak_size: The peak rate of bytes.
+        mode: `enforce`: entries over the limit are held. `observe`: nothing is held, but entries that would have been
+            held are counted. `reject`: entries over the limit are refused at once (publish only).
+        published: The topic's publish rate that the rates here include (relativeToPublishRate); in a configured limit
+            it is still zero. None: the limit is not relative.
+    """
+
+    messages: Rate | None = None
+    size: Rate | None = None
+    peak_messages: Rate | None = None
+    peak_size: Rate | None = None
+    mode: Mode = "enforce"
+    published: Published | None = None
+
+    def __bool__(self) -> bool:
+        return self.messages is not None or self.size is not None
+
 
 WHOLE: Final = 1_000_000
 """A whole limit: shares are parts per million of it."""
@@ -73,7 +158,8 @@ class TokenBucket:
     A *leased* bucket is one of several, each in another process, that together let pass what one would. It has a share
     of the rate and of the burst, and earns only while its lease lasts. It starts with a single token and no share, so
     that the first message of a newcomer need not wait. As it has room for at most a token more than its share of the
-    burst, all of them pass over any interval at most burst + rate * time + an entry each.
+    burst, all of them pass over any interval at most burst + rate * time + an entry each. That holds for what is lent
+    of it, too, where nobody else is given what `is_overlent` says may still be used.
 
     Args:
         rate: Tokens per period, and the capacity.
@@ -88,6 +174,8 @@ class TokenBucket:
         lost: Tokens lent to workers that will never be counted, since `told` was last called.
         unforeseen: Tokens counted as passed that were never taken, since `told` was last called: the worker that passed
             the entries did not know the rate yet.
+        void: Of a leased bucket: tokens that may still be lent since before its lease ended. Another process may have
+            them since, so unused ones that come back are lost.
     """
 
     __slots__ = (
@@ -108,6 +196,7 @@ class TokenBucket:
         "ppm",
         "rate",
         "unforeseen",
+        "void",
     )
 
     def __init__(self, rate: Rate, now: int, lease: Lease | None = None) -> None:
@@ -118,6 +207,7 @@ class TokenBucket:
         self.ahead = 0
         self.lost = 0
         self.unforeseen = 0
+        self.void = 0
         self._lease = lease
         self._per_ns, self._per_token = _parts(rate, self.ppm)
         self._full, self._capacity = _capacity(rate, self.ppm)
@@ -193,6 +283,11 @@ class TokenBucket:
         self.lent -= used + unused
         self.ahead -= unused
         self._capacity += (used + unused) * self._per_token
+        if self.void:
+            lost = min(self.void, unused)
+            self._overflow += lost * self._per_token
+            unused -= lost
+            self.void = min(self.void - lost, self.lent - self.going)
         self._balance += unused * self._per_token
 
     def count_lent(self, tokens: int, lent: int) -> None:
@@ -245,6 +340,7 @@ class TokenBucket:
         return 0
 
     def _lose(self) -> None:
+        self.void = self.lent - self.going
         most = min(self._per_token, self._capacity)
         if self._balance > most:
             self._overflow += self._balance - most
@@ -259,6 +355,11 @@ class TokenBucket:
     def has_room(self) -> bool:
         """True if the bucket has room for one more token beside those lent."""
         return self._capacity >= self._per_token
+
+    @property
+    def is_overlent(self) -> bool:
+        """True if more is lent than the bucket has room for: its share of a leased limit has been lowered since."""
+        return self._capacity < 0
 
     def loses_in_ns(self, now: int) -> int:
         """Return the nanoseconds until a token is there, or until earned tokens are lost for lack of room.
@@ -328,6 +429,7 @@ class TokenBucket:
         # Of loans at a larger burst more may have been used than this one holds: that is no debt at this rate.
         beyond = max(0, self.lent - rate.burst)
         self.lent -= beyond
+        self.void = min(self.void, self.lent)
         self.ahead -= min(self.ahead, beyond)
         lent = self.lent * self._per_token
         self._full, capacity = _capacity(rate, self.ppm)
@@ -343,7 +445,7 @@ class TokenBucket:
     def told(self, now: int) -> tuple[float, float, int, int]:
         """Return the tokens at hand, negative in debt; and, since the last call, the overflow, `lost` and `unforeseen`.
 
-        The overflow are earned tokens for which the bucket had no room. Tokens that workers have ahead count as still
+        The overflow is the earned tokens for which there was no room. Tokens that workers have ahead count as still
         there: a balance falls by the tokens that are counted as passed, when they are.
         """
         held, overflow = self._earn(now) + self.ahead * self._per_token, self._overflow

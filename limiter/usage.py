@@ -57,7 +57,7 @@ class Delays:
 
 
 def bucket_of(delay_ns: int) -> int:
-    """0 below 1 ms, then four to each doubling, up to 65 from 65.536 s on (`accesslog.record` has the bounds)."""
+    """Return the bucket of a delay: 0 below 1 ms, then four to each doubling, up to 65 from 65.536 s on."""
     quarters: i64 = i64(delay_ns) // _QUARTER_MS
     bucket: i64 = -3
     while quarters >= 8:  # the number's length, without a call of Python for it

@@ -7,10 +7,22 @@ from typing import Annotated
 import typer
 
 
-def broker(
+def broker(  # noqa: PLR0913 - each parameter is an option of the command line
+    *,
     listen: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Address to accept clients on; port 0: any free one.")
+        str,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Address to accept clients on, pulsar+ssl://HOST:PORT by TLS; port 0: any free one.",
+        ),
     ],
+    certificate: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Certificate for TLS, PEM. Default: none.", dir_okay=False)
+    ] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Private key of it, PEM. Default: in the same file.", dir_okay=False),
+    ] = None,
     partitioned: Annotated[
         list[str] | None,
         typer.Option(metavar="TOPIC=N", help="A topic with N partitions; may be given several times."),
@@ -32,7 +44,7 @@ def broker(
 ) -> None:
     """Run a stand-in for a Pulsar broker, in memory, for demos and trials. SIGTERM ends it."""
     from loadgen.standin.broker import LISTEN, MB, BrokerOptions, parse_partitions
-    from loadgen.standin.server import run
+    from loadgen.standin.server import context_of, run
 
     try:
         options = BrokerOptions(
@@ -41,7 +53,8 @@ def broker(
             retention_bytes=retention_mb * MB,
             first_ledger=time.time_ns() // 1_000_000,
         )
-        run(options, LISTEN.parse(listen), counts)
+        endpoint = LISTEN.parse(listen)
+        run(options, endpoint, counts, context_of(endpoint, certificate, key))
     except (ValueError, OSError) as error:
         typer.echo(f"stand-in broker: {error}", err=True)
         raise typer.Exit(1) from None
@@ -49,11 +62,23 @@ def broker(
 
 def load(  # noqa: PLR0913 - each parameter is an option of the command line
     *,
-    service_url: Annotated[str, typer.Option(help="Where producers connect: pulsar://HOST:PORT of Sluice.")],
+    service_url: Annotated[
+        str, typer.Option(help="Where producers connect: pulsar://HOST:PORT of Sluice, or pulsar+ssl://HOST:PORT.")
+    ],
     scenario: Annotated[Path, typer.Option(help="YAML file: tenants, topics, pace (see loadgen/load/scenario.py).")],
     verify_url: Annotated[
         str | None,
         typer.Option(help="pulsar://HOST:PORT of the broker itself: receive there, and check what arrives."),
+    ] = None,
+    ca: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="PEM certificates of the authorities that pulsar+ssl:// addresses are verified by. "
+            "Default: the system's authorities.",
+            exists=True,
+            dir_okay=False,
+        ),
     ] = None,
     seconds: Annotated[float, typer.Option(help="How long to offer load, seconds.", min=0.1, max=3600)] = 30,
     drain_seconds: Annotated[
@@ -71,4 +96,4 @@ def load(  # noqa: PLR0913 - each parameter is an option of the command line
     """
     from loadgen.load.run import Request, main
 
-    raise typer.Exit(main(Request(scenario, service_url, verify_url, seconds, drain_seconds, out, live)))
+    raise typer.Exit(main(Request(scenario, service_url, verify_url, seconds, drain_seconds, out, live, ca)))

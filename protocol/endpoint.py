@@ -27,7 +27,7 @@ class EndpointError(ValueError):
     """A text is no address of the form that is wanted.
 
     Attributes:
-        problem: What is wrong with it, and what to write; without the text itself.
+        problem: The error and what to write instead; without the text itself.
     """
 
     def __init__(self, text: str, problem: str) -> None:
@@ -40,7 +40,7 @@ class Endpoint(NamedTuple):
     """An address with its scheme.
 
     Attributes:
-        scheme: `pulsar`, `http`, `https`.
+        scheme: `pulsar`, `pulsar+ssl`, `http`, `https`.
         host: A name or an IP address, as it was written; an IPv6 address without brackets.
         port: 0 to listen where the system chooses.
     """
@@ -83,7 +83,7 @@ class EndpointForm:
     """The written form of addresses of one use.
 
     Args:
-        schemes: Those that are taken; the first is that of an address without one.
+        schemes: The accepted schemes; the first is that of an address without one.
         example: An address of this form, for the errors.
         refused: Schemes that are not taken, each with what to do.
         ports: The port of an address without one, by scheme; of others it must be given.

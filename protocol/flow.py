@@ -13,7 +13,7 @@ from typing import Final
 from librt.strings import read_i64_be
 from mypy_extensions import i64
 
-from protocol.errors import MalformedFrame
+from protocol.frames import MalformedFrame
 from protocol.walk import varint
 
 FLOW: Final = 11

@@ -16,7 +16,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from struct import Struct
 from typing import Final, NamedTuple
 
-from protocol.errors import ProxyHeaderError
+from protocol.frames import ProxyHeaderError
 
 MOST_V1: Final = 107
 """Bytes of the longest line of version 1, its end included."""
@@ -85,7 +85,7 @@ def write_header(source: SocketAddress | None, destination: SocketAddress | None
 
     Args:
         source: The client's IP address and port; None, or what is no IP address: command LOCAL.
-        destination: What the client connected to; None, or what is no IP address: an unspecified address and port 0.
+        destination: The address that the client connected to; None or no IP address: an unspecified one and port 0.
     """
     client = _parsed(source)
     if source is None or client is None:

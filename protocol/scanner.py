@@ -18,8 +18,17 @@ from typing import Final
 from librt.strings import read_i64_be
 from mypy_extensions import i64, mypyc_attr
 
-from protocol.errors import FrameTooLarge, MalformedFrame, TooManyMessages
-from protocol.frames import ACK, ACK_RESPONSE, HEAD, MESSAGE, SEND, SEND_RECEIPT
+from protocol.frames import (
+    ACK,
+    ACK_RESPONSE,
+    HEAD,
+    MESSAGE,
+    SEND,
+    SEND_RECEIPT,
+    FrameTooLarge,
+    MalformedFrame,
+    TooManyMessages,
+)
 from protocol.walk import NUM_MESSAGES, OWNER, message_count, messages_behind, read_command, u32
 
 TAIL: Final = 0

@@ -20,8 +20,7 @@ from typing import Final
 from librt.strings import read_i32_be, read_i64_be
 from mypy_extensions import i64
 
-from protocol.errors import MalformedFrame
-from protocol.frames import SEND
+from protocol.frames import SEND, MalformedFrame
 
 CHECKSUM_MAGIC: Final = 0x0E01
 BROKER_ENTRY_MAGIC: Final = 0x0E02

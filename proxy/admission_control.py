@@ -17,13 +17,13 @@ from limiter.admission import (
 )
 from limiter.levels import Topic
 from limiter.policies import Policies
-from limiter.rates import NANOS_PER_SECOND, Rate
+from limiter.token_bucket import NANOS_PER_SECOND, Rate
 from proxy.config.model import Config
 from proxy.observe.counters import Counters
 from proxy.observe.operator_log import AdmissionLog
 
 
-class What(StrEnum):
+class BoundName(StrEnum):
     """A bound, named by its configuration key; in parentheses, the key by which it counts."""
 
     __hash__ = str.__hash__  # an enumeration's own is a call of Python, and each look into a table makes one
@@ -40,33 +40,33 @@ class What(StrEnum):
 
 
 OF_CONNECTIONS = (
-    What.CONNECTIONS,
-    What.CONNECTIONS_PER_ADDRESS,
-    What.CONNECTION_RATE,
-    What.CONNECTION_RATE_PER_ADDRESS,
+    BoundName.CONNECTIONS,
+    BoundName.CONNECTIONS_PER_ADDRESS,
+    BoundName.CONNECTION_RATE,
+    BoundName.CONNECTION_RATE_PER_ADDRESS,
 )
 """Bounds that a new connection must pass, in this order."""
-_OPENED = frozenset({What.PRODUCERS, What.CONSUMERS, What.CONSUMERS_OF_SUBSCRIPTION})
+_OPENED = frozenset({BoundName.PRODUCERS, BoundName.CONSUMERS, BoundName.CONSUMERS_OF_SUBSCRIPTION})
 """Bounds of streams, which a broker accepts or refuses later."""
 
-Key = str | tuple[str | int, ...]
+BoundKey = str | tuple[str | int, ...]
 LONGEST_KEY = 64
 """Most characters of a key that is kept as it is. Of a longer one a digest is kept: clients choose names freely, and
 100,000 of them are kept for a rate."""
-Asked = tuple[What, Key]
-Value = int | tuple[int, int]
+AskedBound = tuple[BoundName, BoundKey]
+BoundValue = int | tuple[int, int]
 """A number at once; or a number, and the period in nanoseconds."""
 
 _SAID = {
-    What.CONNECTIONS: "connections of this proxy",
-    What.CONNECTION_RATE: "new connections of this proxy",
-    What.CONNECTION_RATE_PER_ADDRESS: "new connections of one address",
-    What.CONNECTIONS_PER_ADDRESS: "connections of one address",
-    What.LOOKUP_RATE: "lookups of one address",
-    What.SUBSCRIBE_RATE: "subscribes of one consumer",
-    What.PRODUCERS: "producers of one topic",
-    What.CONSUMERS: "consumers of one topic",
-    What.CONSUMERS_OF_SUBSCRIPTION: "consumers of one subscription",
+    BoundName.CONNECTIONS: "connections of this proxy",
+    BoundName.CONNECTION_RATE: "new connections of this proxy",
+    BoundName.CONNECTION_RATE_PER_ADDRESS: "new connections of one address",
+    BoundName.CONNECTIONS_PER_ADDRESS: "connections of one address",
+    BoundName.LOOKUP_RATE: "lookups of one address",
+    BoundName.SUBSCRIBE_RATE: "subscribes of one consumer",
+    BoundName.PRODUCERS: "producers of one topic",
+    BoundName.CONSUMERS: "consumers of one topic",
+    BoundName.CONSUMERS_OF_SUBSCRIPTION: "consumers of one subscription",
 }
 
 
@@ -78,7 +78,7 @@ class NotAdmittedError(Exception):
         is_passing: There is room, and this client gets some when the broker has answered its earlier requests.
     """
 
-    def __init__(self, what: What, message: str, *, is_passing: bool = False) -> None:
+    def __init__(self, what: BoundName, message: str, *, is_passing: bool = False) -> None:
         super().__init__(message)
         self.what = what
         self.is_passing = is_passing
@@ -108,8 +108,10 @@ class Admission:
     """
 
     def __init__(self, config: Config, counters: Counters, clock: Callable[[], int], policies: Policies) -> None:
-        values: dict[What, Value] = {What.CONNECTIONS: config.max_connections}
-        values |= {What(name): value for name, value in config.admission if value and name != What.SUBSCRIBE_RATE}
+        values: dict[BoundName, BoundValue] = {BoundName.CONNECTIONS: config.max_connections}
+        values |= {
+            BoundName(name): value for name, value in config.admission if value and name != BoundName.SUBSCRIBE_RATE
+        }
         self._in_force = {what: _in_force(what, value) for what, value in values.items()}
         self.of_connections = tuple(what for what in OF_CONNECTIONS if what in values)
         self._policies = policies
@@ -120,7 +122,9 @@ class Admission:
         self._log = AdmissionLog(clock)
         self.changed: Callable[[], None] = _nothing
 
-    def admit(self, asked: Iterable[Asked], whose: str, source: str, topic: Topic | None = None) -> tuple[Slot, ...]:
+    def admit(
+        self, asked: Iterable[AskedBound], whose: str, source: str, topic: Topic | None = None
+    ) -> tuple[Slot, ...]:
         """Admit a request that all of `asked` concern, and return the places that it has taken.
 
         Args:
@@ -146,9 +150,9 @@ class Admission:
         self.changed()
 
     @property
-    def in_force(self) -> frozenset[What]:
+    def in_force(self) -> frozenset[BoundName]:
         """The bounds that may refuse a request; all others admit everything."""
-        subscribes = {What.SUBSCRIBE_RATE} if self._policies.limits_subscribes else set[What]()
+        subscribes = {BoundName.SUBSCRIBE_RATE} if self._policies.limits_subscribes else set[BoundName]()
         return frozenset(subscribes.union(self._in_force))
 
     @property
@@ -161,8 +165,8 @@ class Admission:
         """Number of pairs of a key and a client's address that have places which a broker has not accepted yet."""
         return sum(one.bound.sources for one in self._in_force.values() if isinstance(one.bound, ProvisionalLimit))
 
-    def _found(self, what: What, topic: Topic | None) -> _InForce | None:
-        if what is not What.SUBSCRIBE_RATE:
+    def _found(self, what: BoundName, topic: Topic | None) -> _InForce | None:
+        if what is not BoundName.SUBSCRIBE_RATE:
             return self._in_force.get(what)
         found = self._policies.subscribe_rate(topic) if topic is not None else None
         if found is None:
@@ -171,7 +175,7 @@ class Admission:
         bound = KeyedBuckets(rate, self._subscribes, self._rates_since)
         return _InForce(bound, _told(what, (rate.tokens, rate.period_ns), source))
 
-    def _refusal(self, refusing: _InForce, key: Hashable, what: What, whose: str) -> NotAdmittedError:
+    def _refusal(self, refusing: _InForce, key: Hashable, what: BoundName, whose: str) -> NotAdmittedError:
         is_passing = isinstance(refusing.bound, ProvisionalLimit) and refusing.bound.free(key) > 0
         said = refusing.said_passing if is_passing else refusing.said
         self._counters.not_admitted[what] += 1
@@ -179,7 +183,7 @@ class Admission:
         return NotAdmittedError(what, said, is_passing=is_passing)
 
 
-def kept_as(key: Key) -> str | bytes | tuple[str | int, ...]:
+def kept_as(key: BoundKey) -> str | bytes | tuple[str | int, ...]:
     """Return the key itself, or a digest of 16 bytes in the place of a long one."""
     parts = (key,) if isinstance(key, str) else key
     length = sum([len(part) for part in parts if isinstance(part, str)])
@@ -190,18 +194,18 @@ def _nothing() -> None:
     """Do nothing: no caller wants to know."""
 
 
-def _key(what: What, key: Key, source: str) -> Hashable:
+def _key(what: BoundName, key: BoundKey, source: str) -> Hashable:
     kept = kept_as(key)
     return (kept, source) if what in _OPENED else kept
 
 
-def _in_force(what: What, value: Value) -> _InForce:
+def _in_force(what: BoundName, value: BoundValue) -> _InForce:
     return _InForce(_bound(what, value), _told(what, value), _told(what, value, passing=_PASSING))
 
 
-def _bound(what: What, value: Value) -> KeyedBuckets | ConcurrencyLimit | ProvisionalLimit:
+def _bound(what: BoundName, value: BoundValue) -> KeyedBuckets | ConcurrencyLimit | ProvisionalLimit:
     if isinstance(value, int):
-        if what is What.CONNECTIONS:
+        if what is BoundName.CONNECTIONS:
             return SharedPlaces(value)
         return ProvisionalLimit(value) if what in _OPENED else ConcurrencyLimit(value)
     tokens, period_ns = value
@@ -211,15 +215,15 @@ def _bound(what: What, value: Value) -> KeyedBuckets | ConcurrencyLimit | Provis
 _PASSING = ", and of one address no more that the broker has not accepted yet than are free"
 
 
-def _told(what: What, value: Value, source: str = "", passing: str = "") -> str:
+def _told(what: BoundName, value: BoundValue, source: str = "", passing: str = "") -> str:
     """Return the text for a refused client: the bound, its value, and its key or the place where it was set."""
-    key = str(what) if what is What.CONNECTIONS else f"admission.{what}"
-    kept_back = SharedPlaces(value).kept_back if what is What.CONNECTIONS and isinstance(value, int) else 0
+    key = str(what) if what is BoundName.CONNECTIONS else f"admission.{what}"
+    kept_back = SharedPlaces(value).kept_back if what is BoundName.CONNECTIONS and isinstance(value, int) else 0
     for_others = f", {kept_back} of them for addresses with fewer than {FEW}" if kept_back else ""
     return f"{_SAID[what]}: at most {_text(value)}{for_others}{passing} ({f'{key}, {source}' if source else key})"
 
 
-def _text(value: Value) -> str:
+def _text(value: BoundValue) -> str:
     if isinstance(value, int):
         return str(value)
     return f"{value[0]} per {value[1] / NANOS_PER_SECOND:g} s"

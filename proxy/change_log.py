@@ -21,7 +21,7 @@ from proxy.policies.store import StoredChange
 _MOST_SHOWN = MOST_CHANGE_TEXT // 10
 """Most differences of a file that are made into text; more would not fit."""
 
-Told = tuple[str | None, str | None]
+FileDifference = tuple[str | None, str | None]
 """The differing values of one file, and those of the other."""
 K = TypeVar("K")
 V = TypeVar("V")
@@ -59,7 +59,7 @@ class ChangeLog:
             after=change.after,
         )
 
-    def reloaded(self, told: Told, who: Principal, at_ns: int) -> None:
+    def reloaded(self, told: FileDifference, who: Principal, at_ns: int) -> None:
         """Write the change to another configuration file, see `difference`; nothing if both files say the same.
 
         Args:
@@ -82,7 +82,7 @@ class ChangeLog:
         )
 
 
-def difference(before: FileSays, after: FileSays) -> Told:
+def difference(before: FileSays, after: FileSays) -> FileDifference:
     """Return the differing values of two files as two texts, None for nothing. May be called in any thread."""
     changed = differing(before, after)
     shown = list(islice(changed, _MOST_SHOWN))

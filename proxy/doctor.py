@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
-from limiter.rates import Direction
+from limiter.token_bucket import Direction
 from protocol.endpoint import host_in
 from protocol.topic_name import parse_topic
 from proxy.importing.admin_client import BrokerAdminClient, RefusedAnswer, path_of

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from limiter.activity import ActivityReader, ActivitySet
 from limiter.limiter import Limiter
 from limiter.policies import Change, Policies
-from limiter.registry import Kept, Registry
+from limiter.registry import OnKept, Registry
 from limiter.scheduler import Scheduler
 from limiter.shadow import ShadowLimiter
 from limiter.sharing import SharedLimits
@@ -84,7 +84,7 @@ class LimiterEngine(Engine):
         self.rate_limiter = Scheduler(LimiterTimers(clock, counters, self._serve).wake_at, self.journal)
         budget = config.publish.hold_connection, ENTRY_OVERHEAD
         self._shadow = ShadowLimiter(LimiterTimers(clock, counters, self._serve_shadow).wake_at, self.journal, budget)
-        self.kept: Kept = self.memory.add
+        self.kept: OnKept = self.memory.add
         self.registry = Registry(
             policies,
             self.rate_limiter,

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from limiter.levels import Networks
-from protocol.errors import ProxyHeaderError
+from protocol.frames import ProxyHeaderError
 from protocol.proxy_protocol import Header, read_header
 from proxy.config.sections import ProxyProtocol
 from proxy.observe.counters import Counters
@@ -53,7 +53,7 @@ class ProxyHeaders:
     Source: RFC 4987, section 3.4 (recycling the oldest half-open connection)
 
     Args:
-        settings: Whose headers are believed, and whether there must be one.
+        settings: The networks whose headers are believed, and whether there must be a header.
         most: Connections that may be without one at once.
         counters: Count what becomes of them.
     """

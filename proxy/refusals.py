@@ -1,7 +1,7 @@
 """The proxy's own errors to clients, as frames and exceptions."""
 
 from protocol.commands import encode
-from protocol.errors import ProtocolError
+from protocol.frames import ProtocolError
 from protocol.pulsar_pb2 import (
     CommandError,
     CommandGetOrCreateSchemaResponse,

@@ -1,4 +1,4 @@
-"""One process of Sluice: its parts put together, started, kept going until SIGTERM, and stopped in order."""
+"""The process of `sluice serve`: its parts put together, started, kept going until SIGTERM, and stopped in order."""
 
 import asyncio
 import importlib.metadata
@@ -13,7 +13,8 @@ import structlog
 import uvloop
 from prometheus_client import CollectorRegistry
 
-from limiter.policies import Policies
+from limiter.policies import Change, Policies
+from limiter.rules import SharedRules
 from protocol.endpoint import Endpoint
 from proxy.admin.app import Guards, Parts, Readiness, admin_app, metrics_app
 from proxy.admin.auth import Authenticator
@@ -23,12 +24,12 @@ from proxy.admin.metrics import SluiceCollector
 from proxy.admin.refusals import RefusalLog
 from proxy.admin.routes.status import Run
 from proxy.blocking.kept import BlockDesk, KeptBlocks
-from proxy.change_log import ChangeLog, FileSays, Told, difference
+from proxy.change_log import ChangeLog, FileDifference, FileSays, difference
 from proxy.config.limits import Limits
 from proxy.config.model import Config, ConfigError
-from proxy.config.watching import changes_of, fingerprints
-from proxy.fleet.service import FleetService, link_of
-from proxy.identity.evidence import verifier_of
+from proxy.fleet.policy_topic import PolicyTopic
+from proxy.fleet.service import FleetService, link_of, own_auth
+from proxy.identity.evidence import token_credentials, verifier_of
 from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog, open_access_log
 from proxy.observe.counters import Counters, NamespaceTotals
@@ -40,11 +41,11 @@ from proxy.policies.keys import PolicyKind, Principal
 from proxy.policies.layers import FilePolicies, file_policies
 from proxy.policies.service import Around, PolicyService
 from proxy.policies.store import Store, StoreError
-from proxy.reload import Reloader
+from proxy.reload import Reloader, changes_of, fingerprints
 from proxy.runtime import Searches, Tasks, be_scheduled, keep_for_ever, paused_collector, set_up_runtime
 from proxy.server import Server
 from proxy.session.events import SessionLog
-from proxy.tls.certificates import Certificates, Expiry, ExpiryLog
+from proxy.tls.certificates import Certificates, Expiry, ExpiryLog, PeerCertificates
 from proxy.workers.supervisor import Supervisor
 
 
@@ -66,7 +67,7 @@ class ConfigSource:
 
 
 class Proxy:
-    """One process of Sluice.
+    """The parts of a running `sluice serve`.
 
     Args:
         source: Where the configuration comes from; it is read at once.
@@ -93,16 +94,22 @@ class Proxy:
         self.totals = NamespaceTotals()
         self.intervals = Intervals(self.access, self.totals, counters, config.access_log.interval)
         self._changes = ChangeLog(self.access)
-        self.fleet = None if config.fleet is None else FleetService(config.fleet, config.proxy_id)
+        self.fleet, policies = None, Policies()
+        if config.fleet is not None:
+            rules = SharedRules(policies, config.fleet.shared_levels, self._take_rules)
+            self.fleet = FleetService(config.fleet, config.proxy_id, on_share=self.access.share, rules=rules)
         shared = None if self.fleet is None else self.fleet.shared
-        self.engine = LimiterEngine(config, Policies(), counters, self.intervals.reader, shared=shared)
-        self._link = None if self.fleet is None else link_of(config, self.engine)
+        self.engine = LimiterEngine(config, policies, counters, self.intervals.reader, shared=shared)
+        self._peer_tls = PeerCertificates.of(config)
+        self._link = None if self.fleet is None else link_of(config, self.engine, self._peer_tls)
         self._store = _open_store(config)
         self._kept_blocks = KeptBlocks(self.engine.blocklist)
         self.service = self._open_policies(file)
+        self.policy_topic = self._policy_topic(config)
         self._blocks = BlockDesk(self.service, self._kept_blocks)
         self._tasks = Tasks()
         self.engine.tls.warn()
+        _warn_of_one(config)
         self._expiry_log = ExpiryLog(self._expiries)
         self.reloader = Reloader(config, source.read, self._read_files_again, self._prepare, counters)
         self.server = self._server(counters)
@@ -122,6 +129,8 @@ class Proxy:
         admin = await self._start_admin()
         if self.fleet is not None and self._link is not None:
             await self.fleet.start(self._link)
+        if self.policy_topic is not None:
+            await self.policy_topic.start()
         try:
             listen = await self.server.start()
         except OSError as error:
@@ -138,6 +147,8 @@ class Proxy:
         await self.server.stop(self.config.linger)
         if self.fleet is not None:
             await self.fleet.stop()
+        if self.policy_topic is not None:
+            await self.policy_topic.stop()
         self.intervals.stop()
         if not await asyncio.to_thread(self.access.close):
             structlog.get_logger().error("access log: the disk did not take the last lines; the next run will say so")
@@ -146,15 +157,21 @@ class Proxy:
         self._tasks.cancel()
         await self.service.close()
 
+    def _take_rules(self, changes: list[Change]) -> None:
+        """Put in force what other members of the fleet have written; no line of the access log mixes two values."""
+        _, now = self.intervals.flush()
+        self.engine.policies_changed(changes, now)
+
     def _expiries(self) -> tuple[Expiry, ...]:
         of_forwarding = self._forwarder.broker.expiries() if self._forwarder else ()
-        return *self.engine.tls.expiries(), *self.authenticator.expiries(), *of_forwarding
+        of_peers = self._peer_tls.expiries() if self._peer_tls else ()
+        return *self.engine.tls.expiries(), *self.authenticator.expiries(), *of_forwarding, *of_peers
 
     def _read_files_again(self) -> Callable[[], None]:
         """Read tokens, certificates and keys again; all of them are put in force, or none."""
         takes, problems = [], []
         broker = self._forwarder.broker if self._forwarder else None
-        for reader in (self.authenticator, self.engine.tls, self.engine.identity, broker):
+        for reader in (self.authenticator, self.engine.tls, self.engine.identity, broker, self._peer_tls):
             try:
                 if reader is not None:
                     takes.append(reader.read_again())
@@ -189,13 +206,13 @@ class Proxy:
         file, blocks = _file_policies(config), config.blocks
         rules = [block.rule() for block in blocks]
 
-        def compare(before: FilePolicies) -> Told:
+        def compare(before: FilePolicies) -> FileDifference:
             return difference(FileSays(before, self.reloader.config.blocks), FileSays(file, blocks))
 
         async def take(who: Principal) -> bool:
             blocks_changed = False
 
-            def take_blocks(told: Told, at_ns: int) -> None:
+            def take_blocks(told: FileDifference, at_ns: int) -> None:
                 nonlocal blocks_changed
                 self._changes.reloaded(told, who, at_ns)
                 blocks_changed = self.engine.blocklist.reload(rules)
@@ -220,13 +237,21 @@ class Proxy:
         except (StoreError, BodyError) as error:
             raise StartError(str(error)) from None
 
+    def _policy_topic(self, config: Config) -> PolicyTopic | None:
+        topic = config.policy_topic
+        if topic is None:
+            return None
+        way = config.broker, self.engine.dialer, own_auth(config.fleet, self.engine)
+        return PolicyTopic(topic, *way, config.proxy_id, self.service)
+
     async def _start_admin(self) -> str:
         metrics = CollectorRegistry()
         settle = self.intervals.settle
-        metrics.register(SluiceCollector(self.engine, self.totals, self.access, settle, self._expiries, self.fleet))
+        fleet = self.fleet, self.policy_topic
+        metrics.register(SluiceCollector(self.engine, self.totals, self.access, settle, self._expiries, *fleet))
         bounds = RequestLimits(self.config.admin_access, self._refused, self.engine.clock)
         fresh = self.server.settle if isinstance(self.server, Supervisor) else None
-        parts = Parts(self.service, self._blocks, self._run(), self.reloader, self._forwarder, fresh, self.fleet)
+        parts = Parts(self.service, self._blocks, self._run(), self.reloader, self._forwarder, fresh, *fleet)
         app = admin_app(self.engine, metrics, self.readiness, parts, Guards(bounds, self.authenticator))
         if self.config.metrics is not None:
             alone = Listener(metrics_app(metrics, bounds, fresh), self._connections())
@@ -260,8 +285,22 @@ def _files_of(config: Config) -> list[Path]:
     of_listeners = [file for each in listeners for file in (each.certificate, each.key, each.client_ca)]
     of_brokers = (broker_tls.ca, broker_tls.certificate, broker_tls.key)
     of_brokers_admin = config.admin_forward.ca  # its token is read for each request
-    named = (access.tokens, *of_listeners, *of_brokers, of_brokers_admin, *config.authentication.files())
+    peers = config.fleet.tls if config.fleet else None
+    of_peers = (peers.certificate, peers.key, peers.ca) if peers else ()
+    named = (access.tokens, *of_listeners, *of_brokers, of_brokers_admin, *config.authentication.files(), *of_peers)
     return [file for file in named if file is not None]
+
+
+def _warn_of_one(config: Config) -> None:
+    """Warn of a fleet that nobody else can join: it may be meant so, until others come."""
+    fleet = config.fleet
+    if fleet is not None and len(fleet.peers) == 1:
+        structlog.get_logger().warning(
+            "fleet.peers names this proxy alone, so it shares its limits with nobody: name all members, the same list "
+            "in all of them, or leave out fleet",
+            fleet=fleet.name,
+            peers=fleet.own.address,
+        )
 
 
 def check_files(config: Config) -> None:
@@ -276,9 +315,14 @@ def check_files(config: Config) -> None:
     verifier_of(config)
     certificates = Certificates(config)
     certificates.warn()
+    _warn_of_one(config)
     forwarder = Forwarder.of(config, Counters(), refused)
     of_forwarding = forwarder.broker.expiries() if forwarder else ()
-    ExpiryLog(lambda: (*certificates.expiries(), *authenticator.expiries(), *of_forwarding)).tell()
+    peers = PeerCertificates.of(config)
+    if config.fleet is not None and config.fleet.token_file is not None:
+        token_credentials(config.fleet.token_file, "fleet.token_file")
+    of_peers = peers.expiries() if peers else ()
+    ExpiryLog(lambda: (*certificates.expiries(), *authenticator.expiries(), *of_forwarding, *of_peers)).tell()
     store, folder = config.policies.store, config.access_log.dir
     if store is not None and os.path.lexists(store) and not store.is_file():
         raise StartError(f"policies.store: {store}: not a regular file; name a file, which is made if needed")

@@ -36,7 +36,7 @@ class Server:
     """The listening sockets for Pulsar clients.
 
     Args:
-        engine: What sessions share.
+        engine: The objects that sessions share.
         log: Where they write.
         numbers: The first one of a session, and how far they are apart; None for a process that listens alone, else
             others listen on the same port.

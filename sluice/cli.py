@@ -7,7 +7,6 @@ import typer
 import compliance.commands
 import loadgen.commands
 import protocol.scanner
-import proxy.cli.blocks
 import proxy.cli.doctor
 import proxy.cli.importing
 import proxy.cli.policies
@@ -25,9 +24,9 @@ app.command()(proxy.cli.serving.serve)
 app.command()(proxy.cli.serving.check)
 app.command()(proxy.cli.top.top)
 app.command()(proxy.cli.top.fleet)
-app.command()(proxy.cli.blocks.block)
-app.command()(proxy.cli.blocks.unblock)
-app.command()(proxy.cli.blocks.blocks)
+app.command()(proxy.cli.policies.block)
+app.command()(proxy.cli.policies.unblock)
+app.command()(proxy.cli.policies.blocks)
 app.command()(proxy.cli.doctor.doctor)
 app.command()(proxy.cli.policies.explain)
 app.command()(proxy.cli.policies.export)

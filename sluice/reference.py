@@ -72,7 +72,7 @@ def _entry(parameter: Parameter) -> str:
 
 
 def _word(parameter: Parameter) -> str:
-    """What stands for its value."""
+    """Return the placeholder of an option's value."""
     if parameter.metavar or isinstance(parameter, TyperArgument):
         return parameter.metavar or (parameter.name or "").upper()
     found = parameter.type_descriptor.annotation

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -14,7 +15,7 @@ from hypothesis import settings
 from loadgen.bench.proxies import haproxy_missing
 from loadgen.real.jars import OLDEST_JAVA, available, find_java
 
-# Two processes share the machine: how long one example takes says nothing (CI's own profile has no deadline either).
+# Processes share the machine: how long one example takes says nothing (CI's own profile has no deadline either).
 settings.register_profile("untimed", settings.get_profile(settings.get_current_profile_name()), deadline=None)
 settings.load_profile("untimed")
 
@@ -59,11 +60,30 @@ WHOLE_ONLY = (
 )  # fmt: skip
 """What `make check` leaves to `make test` (`-m "not whole"`): under tests/."""
 
+ON_REQUEST = "on_request"
+"""The marker of tests that nobody runs who does not name it: deselected, as by `-m`, and not left out."""
+
 _REASON = re.compile(r"no (?P<what>.+?) here: (?P<remedy>.+)", re.DOTALL)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """In a fresh clone most of collecting is compiling: a second process begins at the end, so each compiles half."""
+    report = yield
+    workerinput: dict[str, Any] = getattr(collector.config, "workerinput", {})
+    if isinstance(collector, pytest.Directory) and workerinput.get("workerid") == "gw1":
+        report.result = list(report.result or ())[::-1]
+    return report
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if ON_REQUEST not in config.getoption("markexpr", ""):
+        unasked = [item for item in items if item.get_closest_marker(ON_REQUEST)]
+        config.hook.pytest_deselected(items=unasked)
+        items[:] = [item for item in items if not item.get_closest_marker(ON_REQUEST)]
     for item in items:
         if item.path.relative_to(HERE).as_posix().startswith(WHOLE_ONLY):
             item.add_marker(pytest.mark.whole)
@@ -82,11 +102,12 @@ def _share_out(items: list[pytest.Item]) -> None:
     What takes long comes first, the real broker's before all: it waits for most of its time. In each group what is
     slow comes last: it may have gone on beside the rest.
     """
+    items.sort(key=lambda item: item.path.parts)  # one order, wherever a process began
     modules: dict[Path, list[pytest.Item]] = {}
     for item in items:
         modules.setdefault(item.path, []).append(item)
     groups = {path: _group_of(module) for path, module in modules.items()}
-    order = {group: place for place, group in enumerate(("real", "planted", "spark", "bench", "slow", ""))}
+    order = {group: place for place, group in enumerate(("real", "spark", "bench", "slow", ""))}
 
     def place(item: pytest.Item) -> tuple[int, bool]:
         is_slow = item.get_closest_marker("slow") is not None
@@ -98,7 +119,7 @@ def _share_out(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.xdist_group(group))
 
 
-_SHARED = {"planted_logs": "planted", "spark": "spark", "native": "bench"}
+_SHARED = {"spark": "spark", "native": "bench"}
 """Groups of those that share something, by the fixture that makes it; the first that is found decides."""
 
 

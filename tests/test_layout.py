@@ -10,8 +10,6 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 DISTRIBUTION = "pulsar-sluice"
 PACKAGES = ("sluice", "proxy", "loadgen", "compliance", "protocol", "limiter", "fleet", "accesslog", "adminrest")
-TWICE_ON_THE_PAGE = {"ResourceGroup"}
-"""Pulsar's body and the configuration's section: `/sluice/openapi.json` has both, told apart by `config.`."""
 
 
 def test_packages_hold_no_logic_in_their_init() -> None:
@@ -49,4 +47,4 @@ def test_no_two_public_classes_have_the_same_name() -> None:
         for statement in ast.parse(path.read_text()).body
         if isinstance(statement, ast.ClassDef) and not statement.name.startswith("_")
     )
-    assert {name for name, times in names.items() if times > 1} == TWICE_ON_THE_PAGE
+    assert [name for name, times in names.items() if times > 1] == []

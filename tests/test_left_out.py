@@ -15,7 +15,11 @@ def test_without_java_the_last_lines_tell_what_was_left_out_and_what_to_install(
     """Whoever reads only the end of `make test` learns that it was not the whole."""
     (tmp_path / "tools").mkdir()
     env = {**os.environ, "PATH": str(tmp_path / "tools"), "SLUICE_CACHE": str(tmp_path / "cache"), "JAVA_HOME": ""}
-    tests = ["tests/real/test_arrivals.py", "tests/real/test_broker_restart.py"]
+    tests = [
+        "tests/real/test_arrivals.py",
+        "tests/real/test_broker_restart.py",
+        "tests/real/test_fleets.py",
+    ]  # the last on request
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *processes, *tests]
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

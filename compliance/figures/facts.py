@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class LimitKey(Struct, frozen=True, kw_only=True):
-    """Which limiter of which proxy, over all its runs."""
+    """The key of a limiter of a proxy, over all its runs."""
 
     proxy_id: str
     direction: str

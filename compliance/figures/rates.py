@@ -45,7 +45,7 @@ def scoped(interval_lines: DataFrame, levels: Collection[str] = LEVEL_WORDS) -> 
 
 
 def _name(level: limiting.Level, parts: Mapping[limiting.Part, Column]) -> Column:
-    """What a level limits of a stream; null where the stream has nothing of that level."""
+    """Return the name of a level's limit on a stream; null where the stream has nothing of that level."""
     name = F.concat_ws("@", *(parts[part] for part in level.limited))
     for part in level.limited:
         if part.missing:
@@ -54,7 +54,7 @@ def _name(level: limiting.Level, parts: Mapping[limiting.Part, Column]) -> Colum
 
 
 def _parts() -> dict[limiting.Part, Column]:
-    """What limits look at, as the lines of streams tell it."""
+    """Map the parts that limits look at to the columns of streams' lines."""
     return {
         limiting.TENANT: F.col("tenant"),
         limiting.NAMESPACE: F.concat_ws("/", "tenant", "namespace"),
@@ -92,7 +92,8 @@ def of_limiters(interval_lines: DataFrame, limiters: DataFrame, levels: Collecti
         levels: That they are of.
     """
     keys = ["proxy_id", "direction", "level", "name"]
-    return scoped(interval_lines, levels).join(F.broadcast(limiters), on=keys, how="inner")
+    others = [name for name in limiters.columns if name not in keys]  # lines of another kind have a `unit`, for one
+    return scoped(interval_lines, levels).drop(*others).join(F.broadcast(limiters), on=keys, how="inner")
 
 
 LIMIT_KEY = ("proxy_id", "direction", "level", "name")
@@ -234,7 +235,9 @@ def limiter_facts(limit_lines: DataFrame) -> DataFrame:
     is_in_force = F.col("mode") != OBSERVED
     is_limited = F.col("limit_messages").isNotNull() | F.col("limit_bytes").isNotNull()
     is_relative = F.coalesce(*(F.col(name) for name in _PUBLISHED)).isNotNull()
+    is_shared = F.coalesce(*(F.col(f"share_{unit}") for unit in _FLOWS)).isNotNull()
     sums = limit_lines.groupBy(*LIMITER).agg(
+        F.bool_or(is_shared).alias("is_shared"),
         F.max_by(F.struct(*_IN_FORCE, is_relative.alias("is_relative")), "seq").alias("in_force"),
         F.count_distinct(F.struct(_configured("messages"), _configured("bytes"))).alias("values"),
         F.bool_or(is_in_force & is_limited).alias("was_limited"),
@@ -297,9 +300,9 @@ def tenant_day_facts(interval_lines: DataFrame) -> DataFrame:
 
 
 def _configured(unit: str) -> Column:
-    """The limit without the publish rate that it is relative to."""
+    """The limit without the publish rate that it is relative to; of a share, that of the whole fleet."""
     published = F.coalesce(F.col(f"published_{unit}"), F.lit(0.0))
-    return F.round(F.col(f"limit_{unit}") - published, 6)
+    return F.round(F.coalesce(f"shared_{unit}", f"limit_{unit}") - published, 6)
 
 
 def _totals_of(*names: str) -> list[Column]:
@@ -307,5 +310,5 @@ def _totals_of(*names: str) -> list[Column]:
 
 
 def _total_of(values: Column) -> Column:
-    """Nothing to add up is 0, as is a field that is left out because it is 0."""
+    """Return a sum that is 0 where there is nothing to add up, or where the field is left out because it is 0."""
     return F.coalesce(F.sum(values), F.lit(0))

@@ -50,8 +50,10 @@ def _values(limit_lines: DataFrame) -> DataFrame:
 
 def _limit() -> Column:
     def one(unit: str) -> Column:
+        # A share that a fleet's coordinator grants is no other limit.
+        limit = F.coalesce(f"shared_{unit}", f"limit_{unit}")
         # 1000.5 is "1,000.5".
-        number = F.regexp_replace(F.format_number(f"limit_{unit}", 3), r"\.?0+$", "")
+        number = F.regexp_replace(F.format_number(limit, 3), r"\.?0+$", "")
         return F.concat(number, F.lit(f" {unit}/s"))
 
     mode = F.when(F.col("mode") != "enforce", F.concat(F.lit("mode "), F.col("mode")))

@@ -187,7 +187,7 @@ def _arrivals(scoped_lines: DataFrame, table: DataFrame) -> DataFrame:
 
 
 def queued(arrivals: DataFrame) -> DataFrame:
-    """Adds, for each unit, what waits at the end of each line (`backlog_…`), and how long its last message waits."""
+    """Add, for each unit, the backlog at the end of each line (`backlog_…`), and how long its last message waits."""
     by_end = Window.partitionBy(*KEY).orderBy("end")
     so_far = by_end.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     before = F.coalesce(F.lag("end").over(by_end), F.col("start"))

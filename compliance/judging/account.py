@@ -267,7 +267,7 @@ class LimiterAccount:
         return line.unforeseen if is_excused else (0,) * len(BUCKETS)
 
     def _is_new(self, line: Line) -> bool:
-        """Whether the limit had another value, or none, just before."""
+        """Return whether the limit had another value, or none, just before."""
         return self._valued_us is not None and line.at_us[0] <= self._valued_us + round(BEHIND_CHANGE_S * 1e6)
 
     def _look_at_durations(self, lines: Sequence[Line], streams: Sequence[StreamsLine]) -> None:
@@ -329,7 +329,8 @@ class LimiterAccount:
                 continue
             valued = [self._said(one, unit) for unit in range(2)]
             gap_s = max(0.0, (one.at_us[0] - self._until_us) / 1e6) if self._until_us is not None else 0.0
-            self._differ([], [one], [(BUCKETS[unit], one.passed[unit], 0) for unit in range(2) if valued[unit][0]])
+            told = [unit for unit in range(2) if valued[unit][0]] or ([0] if one.passed[0] else [])
+            self._differ([], [one], [(BUCKETS[unit], one.passed[unit], 0) for unit in told])
             passed = one.charged or one.passed if self._notes.is_behind_change(one) else one.passed
             for unit, over in enumerate(self._streams):
                 over.tune(*valued[unit], Step(gap_s))
@@ -455,7 +456,7 @@ class LimiterAccount:
         return waited_s if self._owe(one, perhaps, entry_s, besides.starved_s) else 0.0
 
     def _owe(self, one: WaitedLine, perhaps: WaitedLine, entry_s: float, certain_s: float) -> bool:
-        """Whether something is lacking for certain.
+        """Return whether something is lacking for certain.
 
         Older lines do not tell whether tokens were kept for a stream that also waited on another limit. Newer lines
         tell that, and what is lent and lost. Where the log does not confirm it, more may be lacking.
@@ -581,7 +582,7 @@ class LimiterAccount:
         return held.burst / 2 if self._may_come_back(line) else 0.0
 
     def _may_come_back(self, line: Line) -> bool:
-        """Whether workers may have had tokens in a line: they give them back soon after a wait begins."""
+        """Return whether workers may have had tokens in a line: they give them back soon after a wait begins."""
         if not self._has_lent or not _is_waited_through(line):
             return self._has_lent
         has_lent = any(line.lent) or (self._before is not None and any(self._before.lent))
@@ -684,7 +685,7 @@ def _sums(lines: Sequence[Line | StreamsLine]) -> tuple[int, ...]:
 
 
 def _is_as_said(line: Line, unit: int, said: float, *, is_calm: bool) -> bool:
-    """Whether a line has the value that its streams name.
+    """Return whether a line has the value that its streams name.
 
     A limit that follows a publish rate has other values meanwhile. After a change any value is enough.
     """
@@ -695,7 +696,7 @@ def _is_as_said(line: Line, unit: int, said: float, *, is_calm: bool) -> bool:
 
 
 def _is_waited_through(line: Line) -> bool:
-    """Whether somebody waited through the whole line."""
+    """Return whether somebody waited through the whole line."""
     return line.waited_s >= line.duration_s - CONTIGUOUS_S
 
 
@@ -722,7 +723,9 @@ def stretches(items: Iterable[Line | StreamsLine]) -> Iterable[tuple[list[Line],
     streams: list[StreamsLine] = []
     start_us = end_us = 0
     for item in items:
-        overlaps = item.at_us[0] < end_us - 1000 or item.at_us == (start_us, end_us)
+        # A limiter that was made a moment before a change has a line at the very end of its streams' lines.
+        is_within = item.at_us[0] < item.at_us[1] <= end_us and not (isinstance(item, Line) and lines)
+        overlaps = item.at_us[0] < end_us - 1000 or is_within or item.at_us == (start_us, end_us)
         if (lines or streams) and not overlaps:
             yield sorted(lines, key=lambda line: line.seq), streams
             lines, streams = [], []

@@ -150,10 +150,6 @@ def _changed_settings(changes: DataFrame) -> DataFrame:
     return found
 
 
-def _has_rate(text: Column) -> Column:
-    return F.coalesce(text.rlike(_SOME_RATE), F.lit(False))
-
-
 def _named_in_setting() -> Column:
     """The name that a setting has for what a limiter is of."""
     whole = F.regexp_replace("name", _PARTITION, "")

@@ -132,7 +132,7 @@ class Durations:
             yield one.line, f"{said}, and heartbeats tell of no step of the clock that explains the difference"
 
     def _drift(self, off_us: int, lasts_s: float) -> str:
-        """Whether durations are off besides steps: in ten seconds, or over the whole."""
+        """Return whether durations are off besides steps: in ten seconds, or over the whole."""
         recent = self._recent
         recent.append((off_us, lasts_s))
         self._off_us += off_us

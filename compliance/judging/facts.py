@@ -1,12 +1,19 @@
-"""Plain values between Spark and the judging: the facts that go in, and what comes out for one limiter.
+"""Plain values between Spark and the judging, in this order: runs, spells, facts that go in, and what comes out.
 
-Facts are small sums, one of each kind a row. Findings of one limiter of one run have times in microseconds since 1970.
-Spells are the stretches of time in which a promise was broken: how often, the first time, and the longest.
+Facts (`…Facts`) are small sums, one of each kind a row. What comes out for one limiter of one run (`Judged` and its
+parts) has times in microseconds since 1970. Spells are the stretches of time in which a promise was broken: how often,
+the first time, and the longest.
+
+The latest run of each proxy says how far the log reaches, even where clocks were wrong. Runs of one proxy follow each
+other, so the one whose lines end last is the latest. A clock that was far ahead would make any run that: it would hide
+the live one behind it until that time has come, and everybody else would seem silent. So a run whose lines end later
+than a reader's own clock allows comes before all others. What is ahead by less is overtaken by itself within the hour.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Generic, NamedTuple, TypeVar
 
 from msgspec import Struct
 
@@ -27,7 +34,81 @@ from compliance.figures.facts import (
     TenantDayFacts,
 )
 from compliance.figures.what_if import Proposal
-from compliance.latest import AHEAD, RunEnd
+
+AHEAD = timedelta(hours=1)
+"""The time by which a proxy's clock may differ from the reader's."""
+SILENT = timedelta(seconds=60)
+"""A run without an orderly end that stops so long before the log does has fallen silent."""
+Moment = TypeVar("Moment", int, datetime)
+
+
+class RunEnd(NamedTuple, Generic[Moment]):
+    """The end of a run, as far as its lines are there.
+
+    Args:
+        proxy_id: Whose.
+        boot_id: Which run of that proxy.
+        last: End of its latest line.
+        complete_up_to: End of its last heartbeat; None: there is none.
+        has_ended: Whether it came to an orderly end.
+    """
+
+    proxy_id: str
+    boot_id: str
+    last: Moment
+    complete_up_to: Moment | None
+    has_ended: bool
+
+
+def latest_runs(runs: Iterable[RunEnd[Moment]], horizon: Moment) -> list[RunEnd[Moment]]:
+    """Return the latest run of each proxy, that which ends last behind the others.
+
+    Args:
+        runs: All of them.
+        horizon: The reader's now, and `AHEAD`.
+    """
+    in_order = sorted(runs, key=lambda run: (run.last <= horizon, run.last, not run.has_ended, run.boot_id))
+    latest: dict[str, RunEnd[Moment]] = {}
+    for run in in_order:
+        latest.pop(run.proxy_id, None)
+        latest[run.proxy_id] = run
+    return list(latest.values())
+
+
+def complete_up_to(runs: Iterable[RunEnd[Moment]], horizon: Moment) -> Moment | None:
+    """Return the earliest of the last heartbeats of all proxies' latest runs; None without any, or if one has none.
+
+    A proxy that has come to an orderly end holds nobody back, as long as there is another.
+    """
+    latest = latest_runs(runs, horizon)
+    ends = [run.complete_up_to for run in latest if not run.has_ended]
+    known = [end for end in ends if end is not None]
+    if ends:
+        return min(known) if len(known) == len(ends) else None
+    return max((run.complete_up_to for run in latest if run.complete_up_to is not None), default=None)
+
+
+def cut_off(runs: Iterable[RunEnd[datetime]], horizon: datetime) -> set[tuple[str, str]]:
+    """Proxy and boot of the runs without an orderly end behind which the log goes on.
+
+    Lines behind their last one may have been written and lost: no number is missing then. The latest run of a proxy may
+    still be going on, unless it is silent.
+    """
+    ends = list(runs)
+    going_on = set(latest_runs(ends, horizon)) - set(silent_runs(ends, horizon))
+    return {(run.proxy_id, run.boot_id) for run in ends if not run.has_ended and run not in going_on}
+
+
+def silent_runs(runs: Iterable[RunEnd[datetime]], horizon: datetime) -> list[RunEnd[datetime]]:
+    """Return the latest runs of proxies that stop `SILENT` or more before the log does, without an orderly end."""
+    latest = latest_runs(runs, horizon)
+    return [run for run in latest if not run.has_ended and latest[-1].last - run.last >= SILENT]
+
+
+def end_of_log(runs: Iterable[RunEnd[Moment]], horizon: Moment) -> Moment | None:
+    """Return the end of the run that ends last of all; None without any."""
+    latest = latest_runs(runs, horizon)
+    return latest[-1].last if latest else None
 
 
 class Spells(Struct, frozen=True, kw_only=True):
@@ -92,11 +173,24 @@ def together(spells: Iterable[Spells | None]) -> Spells | None:
     )
 
 
-class RunFacts(Struct, frozen=True, kw_only=True):
-    """One run (boot) of one proxy: how much of its log is there."""
+class RunKey(Struct, frozen=True, kw_only=True):
+    """The key of a run of a proxy."""
 
     proxy_id: str
     boot_id: str
+
+
+class LimiterRunKey(RunKey, frozen=True, kw_only=True):
+    """The key of a limiter in one run of a proxy."""
+
+    direction: str
+    level: str
+    name: str
+
+
+class RunFacts(RunKey, frozen=True, kw_only=True):
+    """One run (boot) of one proxy: how much of its log is there."""
+
     lines: int
     """Distinct lines."""
     duplicates: int
@@ -116,7 +210,7 @@ class RunFacts(Struct, frozen=True, kw_only=True):
     is_lossy: bool
     """The proxy says, perhaps in a later run, that lines of this one are lost, or may be."""
     is_cut_off: bool = False
-    """It has no orderly end, and its proxy has a later run or is silent: lines behind its last one may be lost."""
+    """The run has no orderly end, and its proxy has a later run or is silent: lines behind its last one may be lost."""
     ended: bool
     """The last heartbeat says that the proxy came to an orderly end."""
     clock_steps: int
@@ -128,7 +222,7 @@ class RunFacts(Struct, frozen=True, kw_only=True):
     newer: int = 0
     """Lines of known kinds whose version this report does not know."""
     has_tail: bool = False
-    """It has no orderly end, and lines of limits or streams behind its last heartbeat: others may be lost."""
+    """The run has no orderly end, and lines of limits or streams behind its last heartbeat: others may be lost."""
 
     @property
     def is_doubtful(self) -> bool:
@@ -141,14 +235,9 @@ class RunFacts(Struct, frozen=True, kw_only=True):
         return RunEnd(self.proxy_id, self.boot_id, self.last, self.complete_up_to, self.ended)
 
 
-class LimiterFacts(Struct, frozen=True, kw_only=True):
+class LimiterFacts(LimiterRunKey, frozen=True, kw_only=True):
     """One limiter in one run of one proxy."""
 
-    proxy_id: str
-    boot_id: str
-    direction: str
-    level: str
-    name: str
     tenant: str
     namespace: str
     source: str
@@ -163,6 +252,8 @@ class LimiterFacts(Struct, frozen=True, kw_only=True):
     """The number of values in force, one after the other; of a relative limit, the number configured."""
     is_relative: bool
     """The limit last in force is relative to the publish rate, and so varies with it."""
+    is_shared: bool = False
+    """Some line is of a share of the limit, which a fleet holds together."""
     was_limited: bool
     """Some line has a limit that was not only observed."""
     passed_messages: int
@@ -186,14 +277,9 @@ class LinePlace(Struct, frozen=True, kw_only=True):
     """Which line of the file, from 1 (of a Kafka topic, the offset); null if the source does not number its lines."""
 
 
-class KeptFacts(Struct, frozen=True, kw_only=True):
+class KeptFacts(LimiterRunKey, frozen=True, kw_only=True):
     """The time in which one limiter was kept in one run of one proxy, and the time in which it was not."""
 
-    proxy_id: str
-    boot_id: str
-    direction: str
-    level: str
-    name: str
     lines: int
     """Lines that were judged: each of them ends windows."""
     judged_s: float
@@ -206,14 +292,9 @@ class KeptFacts(Struct, frozen=True, kw_only=True):
     """Spells of time waited in lines whose last ten seconds passed less than owed; null without any."""
 
 
-class ContainmentFacts(Struct, frozen=True, kw_only=True):
+class ContainmentFacts(LimiterRunKey, frozen=True, kw_only=True):
     """The worst window of one limiter in one unit; `excess` > 0 says that more passed than allowed."""
 
-    proxy_id: str
-    boot_id: str
-    direction: str
-    level: str
-    name: str
     unit: str
     """`messages` or `bytes`."""
     is_peak: bool = False
@@ -232,14 +313,9 @@ class ContainmentFacts(Struct, frozen=True, kw_only=True):
     last_line: LinePlace
 
 
-class EntitlementFacts(Struct, frozen=True, kw_only=True):
+class EntitlementFacts(LimiterRunKey, frozen=True, kw_only=True):
     """The worst ten seconds, and the whole time, of what one limiter owed while somebody waited."""
 
-    proxy_id: str
-    boot_id: str
-    direction: str
-    level: str
-    name: str
     start: datetime
     end: datetime
     waited_s: float
@@ -255,7 +331,7 @@ class EntitlementFacts(Struct, frozen=True, kw_only=True):
     """In the lines of the worst window in which somebody waited: more was offered there than passed."""
     passed_bytes: int
     owed_messages: float | None
-    """What passed plus what was lacking; null without a limit of messages. Of two limits the binding one counts."""
+    """Messages that passed or were lacking; null without a limit of messages. Of two limits the binding one counts."""
     owed_bytes: float | None
     first_line: LinePlace
     """The first line of the worst window."""
@@ -269,14 +345,9 @@ class EntitlementFacts(Struct, frozen=True, kw_only=True):
     """For so long somebody waited though there were tokens, as the proxy did nothing: not in the other numbers."""
 
 
-class DoubtFacts(Struct, frozen=True, kw_only=True):
+class DoubtFacts(LimiterRunKey, frozen=True, kw_only=True):
     """Two things that the log says of one limiter and that cannot both be true."""
 
-    proxy_id: str
-    boot_id: str
-    direction: str
-    level: str
-    name: str
     what: str
     """`streams`: its streams' lines say that something else passed than its own line. `no lines`: its streams are under
     it, and it has no line. `value`: its streams' lines name a limit, and its own none, or another value. `outside`: a
@@ -300,11 +371,9 @@ class DoubtFacts(Struct, frozen=True, kw_only=True):
     times: int = 1
 
 
-class ClockStepFacts(Struct, frozen=True, kw_only=True):
+class ClockStepFacts(RunKey, frozen=True, kw_only=True):
     """The wall clock of a proxy was stepped."""
 
-    proxy_id: str
-    boot_id: str
     from_seq: int
     """The first line that may be of the new time."""
     size_s: float
@@ -316,16 +385,112 @@ class ClockStepFacts(Struct, frozen=True, kw_only=True):
     """The heartbeat that shows it."""
 
 
-class StandstillFacts(Struct, frozen=True, kw_only=True):
+class StandstillFacts(RunKey, frozen=True, kw_only=True):
     """A proxy did nothing for a while."""
 
-    proxy_id: str
-    boot_id: str
     start: datetime
     end: datetime
     lasted_s: float
     """By the monotonic clock."""
     line: LinePlace
+
+
+class CutOffMember(Struct, frozen=True, kw_only=True):
+    """A member of a fleet that was cut off from its coordinator while it used a limit."""
+
+    proxy_id: str
+    seconds: float
+    """The time of its lines while it was."""
+    share: float
+    """The largest share of the limit that it had then, 0 to 1: so much more than the whole all members may pass."""
+    passed: int
+    """Amount that the member passed then; the sum is without it."""
+
+
+class OutsideProxy(Struct, frozen=True, kw_only=True):
+    """A proxy that had the whole of a limit to itself, while members of a fleet shared it."""
+
+    proxy_id: str
+    first: datetime
+    last: datetime
+    passed: int
+    """Amount that the proxy passed meanwhile; the sum is without it."""
+
+
+class FleetSumFacts(Struct, frozen=True, kw_only=True):
+    """One unit of one limit that a fleet shares, and the interval in which its members passed the most beside it."""
+
+    fleet: str
+    direction: str
+    level: str
+    name: str
+    unit: str
+    """`messages` or `bytes`."""
+    tenant: str
+    limit: float
+    """The limit of the whole fleet that was last in force, per second."""
+    burst: float
+    members: list[tuple[str, str]]
+    """The runs that shared it: proxy and boot."""
+    start: datetime
+    """Begin of the worst interval."""
+    end: datetime
+    passed: int
+    """Amount that all members passed in the interval."""
+    allowed: float
+    """Burst + limit · time + `entries` + `slack`."""
+    entries: float
+    """One entry of each member: the largest one that it has passed by then."""
+    slack: float
+    """Amount that clocks which differ by 0.1 s hide, once they are corrected, and the rounding."""
+    excess: float
+    """passed - allowed; negative is the room that was left."""
+    clock_s: float
+    """Clocks that differ by so much more would explain what is beyond `allowed`; 0 if nothing is."""
+    corrected_s: float
+    """By so much clocks of members differ, as they have measured: their lines are compared by one clock."""
+    uncertain_s: float
+    """By so much more than 0.1 s the corrected clocks of two members may still differ."""
+    beside: int
+    """Amount of lines that reach out of the interval: that much more may have passed in it."""
+    first_line: LinePlace
+    last_line: LinePlace
+    judged_s: float
+    """Time with a line of any member."""
+    demand_s: float
+    """Time in which somebody waited at every member that used the limit."""
+    demand_share: float | None
+    """The part of the limit that passed then; null if there was no such time."""
+    cut_off: list[CutOffMember]
+    outside: list[OutsideProxy]
+
+
+class FleetGapFacts(Struct, frozen=True, kw_only=True):
+    """Members of a fleet have no log: one of them heard of more than there are proxies."""
+
+    fleet: str
+    at: datetime
+    members: int
+    logs: int
+    """Runs with lines around that time, of any fleet or of none."""
+
+
+class ShareChangeFacts(Struct, frozen=True, kw_only=True):
+    """Changes of the shares of one proxy with one cause."""
+
+    fleet: str
+    proxy_id: str
+    cause: str
+    """As in lines of shares."""
+    lines: int
+    left_out: int
+    """Changes without a line of their own, which were counted in these."""
+    limits: int
+    """Limits (and units) that these lines are of."""
+    largest: float
+    """The largest share that it got."""
+    first: datetime
+    last: datetime
 
 
 class NewerFacts(Struct, frozen=True, kw_only=True):
@@ -378,11 +543,9 @@ class UsageFacts(Struct, frozen=True, kw_only=True):
     passed_bytes: int
 
 
-class GapFacts(Struct, frozen=True, kw_only=True):
+class GapFacts(RunKey, frozen=True, kw_only=True):
     """Consecutive lines that are missing."""
 
-    proxy_id: str
-    boot_id: str
     after_seq: int
     """The line before the gap, -1 if the gap is at the beginning."""
     missing: int
@@ -462,12 +625,15 @@ class Facts(Struct, frozen=True, kw_only=True):
     tenant_days: list[TenantDayFacts] = []
     changes: list[ChangeFacts] = []
     losses: list[LossFacts] = []
+    fleet_sums: list[FleetSumFacts] = []
+    fleet_gaps: list[FleetGapFacts] = []
+    share_changes: list[ShareChangeFacts] = []
     left_out: dict[str, int] = {}
     """How many rows of which table are beyond what was brought out of Spark: the least of them."""
 
     @property
     def horizon(self) -> datetime:
-        """No clock that is about right says more."""
+        """The latest time that a clock which is about right has written."""
         return self.read_at + AHEAD
 
     @property

@@ -14,6 +14,8 @@ BUCKETS = ("messages", "bytes", "peak_messages", "peak_bytes")
 """A limiter's buckets: two sustained rates, and the two that hold while a burst lasts."""
 CLOCK_RESOLUTION_S = 1e-6
 """The record's times are exact to a microsecond: so much of a limit is no excess."""
+CLOCKS_APART_S = 0.1
+"""Seconds by which the clocks of two proxies may differ where no heartbeat shows a step of either."""
 LATE_S = 0.02
 """Seconds by which a timer may be late; the proxy tells what exceeds them."""
 OWED_WINDOW_S = 10.0
@@ -80,7 +82,7 @@ class Line(Struct, array_like=True):
 
     @property
     def is_in_force(self) -> bool:
-        """True if the line's limit held streams back: it has a rate and is not only observed."""
+        """True if the limit held streams back: it has a rate and is not only observed."""
         return self.mode != OBSERVED and any(rate is not None for rate in self.rates)
 
 
@@ -116,7 +118,7 @@ class StreamsLine(Struct, array_like=True):
     charged: tuple[int, int] | None = None
     """Amounts that these lines say were charged to all limits of their streams; None: what passed."""
     crossed: tuple[int, int] | None = None
-    """All that passed, whether or not it was charged; likewise."""
+    """Entries, messages and bytes that passed, charged or not; likewise."""
     most_served: tuple[str, int] | None = None
     """The stream of which most messages passed, and how many."""
     said_least: tuple[float | None, float | None] = (None, None)

@@ -14,8 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import WindowSpec
 
 from accesslog.record import Kinds
-from compliance.judging.facts import RunFacts
-from compliance.latest import cut_off
+from compliance.judging.facts import RunFacts, cut_off
 from compliance.schema import BOOT, rfc3339, seconds
 
 PLACE = ("file", "seq", "line")

@@ -196,12 +196,12 @@ def _shown(step: ClockStep, ends: list[_End], left: list[tuple[int, int]]) -> li
 
 
 def _follows(one: _End, other: _End) -> bool:
-    """Whether one goes on where the other ended, by the same clock."""
+    """Return whether one goes on where the other ended, by the same clock."""
     return one.start_us == other.end_us != other.start_us
 
 
 def _moments(ends: list[_End]) -> list[list[_End]]:
-    """Those that end at one moment, together; lines that show different steps do not."""
+    """Group lines that end at one moment; lines that show different steps are apart."""
     found: list[list[_End]] = []
     for end in ends:
         same = found[-1] if found and found[-1][0].end_us == end.end_us else []

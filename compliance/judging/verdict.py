@@ -6,33 +6,43 @@ gravest verdict of its limits, and shows how long these were kept.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeVar
 
+import msgspec
 from msgspec import Struct
 
+from compliance.figures.facts import LimitKey
 from compliance.judging.facts import (
     ContainmentFacts,
     DoubtFacts,
     EntitlementFacts,
     Facts,
+    FleetSumFacts,
     KeptFacts,
     LimiterFacts,
     LinePlace,
     RoleFacts,
     RunFacts,
     Spells,
+    complete_up_to,
     together,
 )
-from compliance.judging.lines import CLOCK_RESOLUTION_S, OWED_WINDOW_S, SHORT_S, UNSEEN_S, excess_tolerance
-from compliance.latest import complete_up_to
+from compliance.judging.lines import (
+    CLOCK_RESOLUTION_S,
+    CLOCKS_APART_S,
+    OWED_WINDOW_S,
+    SHORT_S,
+    UNSEEN_S,
+    excess_tolerance,
+)
 from limiter import levels as limiting
 
 Verdict = Literal["compliant", "violated", "unknown", "no limit"]
 
-Row = TypeVar("Row", LimiterFacts, ContainmentFacts, EntitlementFacts, KeptFacts, DoubtFacts)
+FactsRow = TypeVar("FactsRow", LimiterFacts, ContainmentFacts, EntitlementFacts, KeptFacts, DoubtFacts)
 
 COMPLETE = 1 - 1e-9
 _NOT_KNOWN_WHOLE = 0.9999
@@ -45,13 +55,9 @@ RoleProof = Literal["", "proved", "claimed", "mixed"]
 """
 
 
-class LimiterVerdict(Struct, frozen=True, kw_only=True):
+class LimiterVerdict(LimitKey, frozen=True, kw_only=True):
     """The verdict on one limiter of one proxy over all its runs."""
 
-    proxy_id: str
-    direction: str
-    level: str
-    name: str
     tenant: str
     namespace: str
     source: str
@@ -102,7 +108,7 @@ class LimiterVerdict(Struct, frozen=True, kw_only=True):
     """Of a role's limit: how its clients came by the role, by the lines of their streams. Empty where none says so."""
     still_s: float = 0.0
     """For so long somebody waited on it because the proxy stood still. More than 0.1 s: entitlement is unknown."""
-    doubts: list[DoubtFacts] = []
+    doubts: list[DoubtFacts] = msgspec.field(default_factory=list)
     """Contradictions between lines, which leave the limit unknown."""
 
     @property
@@ -163,8 +169,78 @@ def judge_limiters(facts: Facts) -> list[LimiterVerdict]:
     return sorted(verdicts, key=_order)
 
 
-def judge_overall(facts: Facts, limiters: list[LimiterVerdict]) -> Overall:
-    """Judge the whole log. Without a single line, or a single heartbeat, nothing is known."""
+SumVerdict = Literal["held", "violated", "unknown"]
+_AS_VERDICT: dict[SumVerdict, Verdict] = {"held": "compliant", "violated": "violated", "unknown": "unknown"}
+
+
+class FleetVerdict(FleetSumFacts, frozen=True, kw_only=True):
+    """The verdict on what all members of a fleet passed together of one unit of a limit."""
+
+    verdict: SumVerdict
+    why: str
+    """The reasons why the verdict is not known; of a violation, what would excuse it. Empty for none."""
+    killed: int
+    """Runs among the members that were killed: what each passed in its last moments is not in the log."""
+
+
+def judge_fleets(facts: Facts) -> list[FleetVerdict]:
+    """Judge the sums of limits that fleets share, by the rule of `fleets.py`; the gravest come first."""
+    runs = {(run.proxy_id, run.boot_id): run for run in facts.runs}
+    lossy = {(loss.proxy_id, loss.of_boot) for loss in facts.losses if loss.cause != "killed"}
+    steps: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for step in facts.clock_steps:
+        steps[step.proxy_id, step.boot_id] += abs(step.size_s)
+    found = []
+    for one in facts.fleet_sums:
+        # Two clocks differ by what they differed by before, and by the steps of both.
+        stepped_s = sum(sorted((steps[run] for run in one.members), reverse=True)[:2])
+        reasons = list(_fleet_reasons(one, facts, runs, lossy))
+        verdict: SumVerdict = "unknown" if reasons else "held"
+        if one.excess > 0:
+            apart = f"clocks that differ by {CLOCKS_APART_S + one.clock_s:.3g} s would explain it"
+            verdict = "violated"
+            if one.clock_s <= stepped_s:
+                verdict, apart = "unknown", f"{apart}, and clocks of members were stepped by {stepped_s:.3g} s"
+            elif one.clock_s <= one.uncertain_s:
+                within_s = CLOCKS_APART_S + one.uncertain_s
+                verdict, apart = "unknown", f"{apart}, and members know theirs to within {within_s:.3g} s only"
+            elif one.corrected_s > CLOCKS_APART_S:
+                apart = f"{apart}, besides the {one.corrected_s:.3g} s that are known and corrected"
+            reasons = [apart, *reasons]
+        killed = sum(run in runs and runs[run].is_cut_off for run in one.members)
+        fields = msgspec.structs.asdict(one)
+        found.append(FleetVerdict(**fields, verdict=verdict, why="; ".join(reasons), killed=killed))
+    order: tuple[SumVerdict, ...] = ("violated", "unknown", "held")
+    return sorted(found, key=lambda one: (order.index(one.verdict), -one.excess / (one.limit or 1), one.name, one.unit))
+
+
+def _fleet_reasons(
+    one: FleetSumFacts, facts: Facts, runs: Mapping[tuple[str, str], RunFacts], lossy: set[tuple[str, str]]
+) -> Iterator[str]:
+    """Tell why more may have passed than the log says."""
+    for gap in facts.fleet_gaps:
+        if gap.fleet == one.fleet:
+            yield f"the fleet had {gap.members} members at {gap.at:%H:%M:%S}, and there are logs of {gap.logs} proxies"
+    for member in one.members:
+        run = runs.get(member)
+        if run is None:
+            yield f"of {member[0]}, run {member[1]}, it is not known how much of the log is there"
+        elif run.missing or member in lossy:
+            yield f"lines of {member[0]}, run {member[1]}, are missing"
+        elif run.malformed or run.conflicts or run.newer:
+            yield f"lines of {member[0]}, run {member[1]}, cannot be read, or contradict each other"
+    if facts.unread:
+        yield "files of the log's folder were not read"
+
+
+def judge_overall(facts: Facts, limiters: list[LimiterVerdict], sums: Sequence[FleetVerdict] = ()) -> Overall:
+    """Judge the whole log. Without a single line, or a single heartbeat, nothing is known.
+
+    Args:
+        facts: All facts.
+        limiters: The verdicts on single proxies' limits.
+        sums: The verdicts on what fleets passed together.
+    """
     least = min(facts.runs, key=run_coverage, default=None)
     coverage = run_coverage(least) if least else 0.0
     # What is beyond the table has no violation, or the table would begin with it.
@@ -172,7 +248,8 @@ def judge_overall(facts: Facts, limiters: list[LimiterVerdict]) -> Overall:
     # A line that is missing may be of any limit, also in a run in which the limits that are known have none.
     is_read = coverage >= COMPLETE and not facts.unread
     beyond: Verdict = "unknown" if is_limited and not is_read else "no limit"
-    containment = gravest([*(limiter.containment for limiter in limiters), beyond])
+    together = (_AS_VERDICT[one.verdict] for one in sums)
+    containment = gravest([*(limiter.containment for limiter in limiters), *together, beyond])
     entitlement = gravest([*(limiter.entitlement for limiter in limiters), beyond])
     verdict = gravest([containment, entitlement]) if facts.runs else "unknown"
     return Overall(
@@ -336,14 +413,14 @@ def _order(limiter: LimiterVerdict) -> tuple[int, float, float, str, str, str]:
     return (gravity, -limiter.severity_s, -limiter.throttled_s, limiter.name, limiter.direction, limiter.proxy_id)
 
 
-def _grouped(rows: list[Row]) -> dict[tuple[str, str, str, str], list[Row]]:
-    groups: defaultdict[tuple[str, str, str, str], list[Row]] = defaultdict(list)
+def _grouped(rows: list[FactsRow]) -> dict[tuple[str, str, str, str], list[FactsRow]]:
+    groups: defaultdict[tuple[str, str, str, str], list[FactsRow]] = defaultdict(list)
     for row in rows:
         groups[row.proxy_id, row.direction, row.level, row.name].append(row)
     return groups
 
 
-Scope = Literal["tenant", "namespace", "topic", "level"]
+RollupScope = Literal["tenant", "namespace", "topic", "level"]
 _BY_TOPIC = {
     level.word: len(level.limited) > 1
     for level in limiting.LEVELS
@@ -364,7 +441,7 @@ class WorstWindow(Struct, frozen=True, kw_only=True):
 class Rollup(Struct, frozen=True, kw_only=True):
     """The joint verdict on all limits of one tenant, namespace, topic or level."""
 
-    scope: Scope
+    scope: RollupScope
     name: str
     verdict: Verdict
     containment: Verdict
@@ -392,17 +469,17 @@ def roll_up(limiters: list[LimiterVerdict]) -> list[Rollup]:
     Args:
         limiters: In the order of gravity.
     """
-    groups: defaultdict[tuple[Scope, str], list[LimiterVerdict]] = defaultdict(list)
+    groups: defaultdict[tuple[RollupScope, str], list[LimiterVerdict]] = defaultdict(list)
     for limiter in limiters:
         for key in scopes(limiter):
             groups[key].append(limiter)
-    order: tuple[Scope, ...] = ("tenant", "namespace", "topic", "level")
+    order: tuple[RollupScope, ...] = ("tenant", "namespace", "topic", "level")
     rolled = [_roll(scope, name, members) for (scope, name), members in groups.items()]
     # Within a scope as the limits are: a group came up with its gravest.
     return sorted(rolled, key=lambda row: order.index(row.scope))
 
 
-def scopes(limiter: LimiterVerdict) -> Iterable[tuple[Scope, str]]:
+def scopes(limiter: LimiterVerdict) -> Iterable[tuple[RollupScope, str]]:
     """Yield the groups that the limit belongs to. A limit that spans tenants belongs to its level only."""
     yield ("level", limiter.level)
     if limiter.tenant:
@@ -423,7 +500,7 @@ def _topic(limiter: LimiterVerdict) -> str:
     return ""
 
 
-def _roll(scope: Scope, name: str, limiters: list[LimiterVerdict]) -> Rollup:
+def _roll(scope: RollupScope, name: str, limiters: list[LimiterVerdict]) -> Rollup:
     containment = gravest(limiter.containment for limiter in limiters)
     entitlement = gravest(limiter.entitlement for limiter in limiters)
     worst = limiters[0]

@@ -19,19 +19,27 @@ from compliance.figures.what_if import Proposal
 from compliance.judging import facts
 from compliance.judging.clocks import Axes, axes_of, beat_pairs, step_facts, with_axis
 from compliance.judging.contradictions import falsely_exempt, outsiders, unbalanced, vanished, without_effect
+from compliance.judging.facts import AHEAD
+from compliance.judging.fleets import (
+    fleet_notes,
+    fleet_sums,
+    member_clocks,
+    share_change_facts,
+    share_clocks,
+    share_turns,
+)
 from compliance.judging.judge import MOVES, judged_limiters, tables_of, with_waits
 from compliance.judging.lines import RunNotes
 from compliance.judging.quality import conflicts_of, gap_facts, malformed_of, marked, newer_facts, run_facts
 from compliance.judging.steps import RunAxis
 from compliance.judging.verdict import LimiterVerdict, judge_limiters
-from compliance.latest import AHEAD
 from compliance.report.subjects import MOST_STEPS, Subject, charted, pictures, shared_limits
 from compliance.schema import BOOT, LIMITER, defaulted_fields, nullable_fields, required_fields, rfc3339
 from compliance.session import local_frame
 from compliance.tables import LogTables
 
 _LARGE = ("interval", "limit")
-_SMALL = ("change", "heartbeat", "loss", "reject", "standstill", "throttle")
+_SMALL = ("change", "heartbeat", "loss", "reject", "share", "standstill", "throttle")
 _EVERY = ("kind", *BOOT, "seq", "start", "end", "duration_ms", "file", "line")
 
 
@@ -108,7 +116,7 @@ _KEYS = dict.fromkeys(rates.LIMIT_KEY, "string")
 _SPAN = {"step_s": "long", "from_s": "double", "to_s": "double"}
 
 T = TypeVar("T")
-Tables = dict[str, Any]
+_Tables = dict[str, Any]
 """Tables of `Facts` by their names there."""
 
 
@@ -138,6 +146,9 @@ def collect(logs: Logs, asked: ExtraQuestions, on_step: Callable[[str], None]) -
     tables = found.quality(logs)
     on_step("judging the limits")
     tables |= found.judged(logs, asked.objective)
+    if any(limiter.is_shared for limiter in tables["limiters"]):
+        on_step("judging what fleets passed together")
+        tables |= found.fleets(logs, tables["runs"])
     on_step("adding up topics and days")
     tables |= found.totals(logs.intervals)
     limiters = judge_limiters(_facts(tables))
@@ -177,7 +188,7 @@ class ReportTables:
             self.left_out[name] = frame.count() - most
         return [msgspec.convert(row.asDict(recursive=True), kind) for row in first[:most]]
 
-    def quality(self, logs: Logs) -> Tables:
+    def quality(self, logs: Logs) -> _Tables:
         """Facts on how much of the log is there."""
         kept = logs.tables
         steps = logs.clock_steps.groupBy(*BOOT).agg(F.count("*").alias("clock_steps"))
@@ -208,7 +219,7 @@ class ReportTables:
             "changes": self.rows("changes", changed, figures.ChangeFacts, "at", "name"),
         }
 
-    def judged(self, logs: Logs, objective: float) -> Tables:
+    def judged(self, logs: Logs, objective: float) -> _Tables:
         """Return the limits, or the worst ones of too many, with their worst windows, and the burn of budgets."""
         judged = judged_limiters(logs.limits, logs.intervals, _notes(logs)).persist()
         try:
@@ -233,7 +244,28 @@ class ReportTables:
         finally:
             judged.unpersist()
 
-    def limits(self, limiters: DataFrame, found: DataFrame) -> Tables:
+    def fleets(self, logs: Logs, runs: list[facts.RunFacts]) -> _Tables:
+        """Return what fleets passed together, of limits nearest to a violation, and how shares changed."""
+        shares = logs.of("share")
+        turns = share_turns(shares).orderBy(*BOOT, "seq").limit(MOST_NOTES).collect()
+        clocks = member_clocks(share_clocks(shares).orderBy(*BOOT, "epoch").limit(MOST_NOTES).collect())
+        notes, gaps = fleet_notes(turns, runs, clocks)
+        sums = fleet_sums(logs.limits, notes).persist()
+        try:
+            worst = sums.orderBy(F.desc("score"), *LIMITER[2:], "unit").limit(MOST_LISTED + 1).collect()
+            if len(worst) > MOST_LISTED:
+                self.left_out["fleet_sums"] = sums.count() - MOST_LISTED
+        finally:
+            sums.unpersist()
+        return {
+            "fleet_sums": [msgspec.msgpack.decode(row.facts, type=facts.FleetSumFacts) for row in worst[:MOST_LISTED]],
+            "fleet_gaps": gaps,
+            "share_changes": self.rows(
+                "share_changes", share_change_facts(shares), facts.ShareChangeFacts, "fleet", "proxy_id", "cause"
+            ),
+        }
+
+    def limits(self, limiters: DataFrame, found: DataFrame) -> _Tables:
         """Facts of all limiters, or of the worst ones.
 
         Args:
@@ -254,7 +286,7 @@ class ReportTables:
             name: getattr(tables, name) for name in ("containment", "entitlement", "kept", "doubts")
         }
 
-    def totals(self, intervals: DataFrame) -> Tables:
+    def totals(self, intervals: DataFrame) -> _Tables:
         """Topics and days."""
         topics, days = rates.topic_facts(intervals), rates.usage_facts(intervals)
         tenants = rates.tenant_day_facts(intervals)
@@ -268,7 +300,7 @@ class ReportTables:
             ),
         }
 
-    def drawn(self, logs: Logs, subjects: list[Subject], own: list[Subject]) -> Tables:
+    def drawn(self, logs: Logs, subjects: list[Subject], own: list[Subject]) -> _Tables:
         """Rates of what is charted, and of what tenants' own pages show."""
         limited = sorted({_key(one) for one in subjects if one.proxy_id})
         peaks = rates.peak_facts(logs.limits, local_frame(logs.limits.sparkSession, limited, _KEYS))
@@ -299,10 +331,10 @@ class ReportTables:
             found += self.rows("rates", drawn, figures.RateFacts, *order, most=MOST_STEPS * 3 * len(of))
         return found
 
-    def measured(self, logs: Logs, asked: ExtraQuestions) -> Tables:
+    def measured(self, logs: Logs, asked: ExtraQuestions) -> _Tables:
         """Figures without a verdict."""
         limits, intervals, pauses = logs.limits, logs.intervals, logs.of("throttle")
-        tables: Tables = {
+        tables: _Tables = {
             "episodes": self.rows(
                 "episodes",
                 waiting.episode_facts(limits),
@@ -346,7 +378,7 @@ class ReportTables:
             tables["replays"] = self.rows("replays", replayed, figures.ReplayFacts, *order)
         return tables
 
-    def shared(self, logs: Logs, limits: list[LimiterVerdict]) -> Tables:
+    def shared(self, logs: Logs, limits: list[LimiterVerdict]) -> _Tables:
         """Shares of the members of shared limits."""
         if not limits:
             return {}
@@ -413,7 +445,7 @@ def all_rows(frame: DataFrame, kind: type[T]) -> list[T]:
 
 
 def _names(frame: DataFrame) -> list[str]:
-    """What rows are told apart by. No fractions: a sum of them differs with the order in which they are added."""
+    """Return the columns that tell rows apart. No fractions: their sums differ with the order of adding."""
     return [field.name for field in frame.schema if isinstance(field.dataType, (StringType, IntegerType, LongType))]
 
 

@@ -26,8 +26,8 @@ from msgspec import Struct
 from compliance.figures.facts import LimitKey, PeakFacts, RateFacts
 from compliance.figures.what_if import Proposal
 from compliance.judging.facts import EntitlementFacts, UsageFacts
-from compliance.judging.verdict import LimiterVerdict
-from compliance.report.report import Report
+from compliance.judging.verdict import FleetVerdict, LimiterVerdict
+from compliance.report.report import Report, away, cut_off, outsiders, remedy
 from compliance.report.sections import Event
 from compliance.report.subjects import (
     broken_for,
@@ -277,9 +277,10 @@ def _inline(svg: str) -> str:
 def render(report: Report) -> str:
     """Return the page as text."""
     drawn = [(chart, Markup(chart.svg)) for chart in charts(report.rates, report.events, broken(report.limiters))]  # noqa: S704 - matplotlib escapes the texts that it draws
-    pages = {tenant.name: tenant.page for tenant in report.tenants}
+    pages, sums = {tenant.name: tenant.page for tenant in report.tenants}, report.fleets.sums
     template = _environment().get_template("report.html.j2")
-    return template.render(report=report, charts=drawn, peaks=_by_limit(report.peaks), pages=pages)
+    beside = {"outsiders": [remedy(*one) for one in outsiders(sums)], "cut_off": [away(*one) for one in cut_off(sums)]}
+    return template.render(report=report, charts=drawn, peaks=_by_limit(report.peaks), pages=pages, **beside)
 
 
 def tenant_pages(report: Report) -> dict[str, str]:
@@ -339,7 +340,7 @@ def breakable(name: str) -> Markup:
 
 
 def between(times: tuple[datetime, datetime]) -> str:
-    """Begin and end of a window, with the digits that tell the two apart."""
+    """Return begin and end of a window as text, with the digits that tell the two apart."""
     start, end = times
     cut = next((cut for cut in (-7, -3) if _digits(start, cut) != _digits(end, cut)), None)
     behind = _digits(end, cut)[len("2026-11-22 ") if start.date() == end.date() else 0 :]
@@ -371,7 +372,7 @@ def _counted(number: float, unit: str) -> str:
 
 
 def _entitled(least: EntitlementFacts) -> str:
-    """What passed in a window in which somebody waited, and what was owed."""
+    """Say what passed in a window in which a stream waited, and what was owed."""
     owed = {"messages": least.owed_messages, "bytes": least.owed_bytes}
     of = {"messages": least.passed_messages, "bytes": least.passed_bytes}
     limited = {unit: number for unit, number in owed.items() if number is not None}
@@ -465,6 +466,11 @@ def tables(report: Report) -> dict[str, str]:
         "log-clock-steps": list(quality.clock_steps),
         "log-standstills": list(quality.standstills),
         "log-newer": list(quality.newer),
+        "fleets": [flat(one, without=_PARTS_OF_SUMS) for one in report.fleets.sums],
+        "fleets-cut-off": [_of_sum(sum_) | flat(one) for sum_ in report.fleets.sums for one in sum_.cut_off],
+        "fleets-outside": [_of_sum(sum_) | flat(one) for sum_ in report.fleets.sums for one in sum_.outside],
+        "fleets-without-log": list(report.fleets.gaps),
+        "fleets-share-changes": list(report.fleets.share_changes),
         "doubts": list(report.doubts),
         "rates": list(report.rates),
         "peaks": list(report.peaks),
@@ -489,6 +495,13 @@ def tables(report: Report) -> dict[str, str]:
     flattened = {name: [row if isinstance(row, dict) else flat(row) for row in table] for name, table in rows.items()}
     made = {f"{name}.csv": table_csv(_columns(table), table) for name, table in flattened.items() if table}
     return made | {"usage.csv": usage_csv(report.usage, report.bytes_basis)}
+
+
+_PARTS_OF_SUMS = ("members", "cut_off", "outside")
+
+
+def _of_sum(one: FleetVerdict) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in ("fleet", "direction", "level", "name", "unit")}
 
 
 def overall(report: Report) -> dict[str, Any]:

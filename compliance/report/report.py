@@ -19,17 +19,30 @@ from compliance.judging.facts import (
     ClockStepFacts,
     DoubtFacts,
     Facts,
+    FleetGapFacts,
     GapFacts,
     NewerFacts,
     QuarantineFacts,
     RunFacts,
+    ShareChangeFacts,
     StandstillFacts,
     TopicFacts,
     UsageFacts,
+    silent_runs,
 )
 from compliance.judging.lines import OWED_WINDOW_S, SHORT_S, UNSEEN_S
-from compliance.judging.verdict import COMPLETE, LimiterVerdict, Overall, Rollup, judge_limiters, judge_overall, roll_up
-from compliance.latest import silent_runs
+from compliance.judging.verdict import (
+    COMPLETE,
+    FleetVerdict,
+    LimiterVerdict,
+    Overall,
+    Rollup,
+    SumVerdict,
+    judge_fleets,
+    judge_limiters,
+    judge_overall,
+    roll_up,
+)
 from compliance.report.sections import (
     CENSORED,
     Burn,
@@ -51,7 +64,7 @@ from compliance.report.subjects import Tenant, clock, doubted, numbered, percent
 
 REPORT_VERSION = 2
 
-Row = TypeVar("Row", RateFacts, PeakFacts)
+FactsRow = TypeVar("FactsRow", RateFacts, PeakFacts)
 BYTES_BASIS = "entries: magic, checksum, metadata and payload, as the broker counts; no TCP, no TLS"
 
 
@@ -109,6 +122,18 @@ class Replay(Struct, frozen=True, kw_only=True):
     caveat: str
 
 
+class Fleets(Struct, frozen=True, kw_only=True):
+    """The limits that several proxies hold together, as fleets."""
+
+    verdict: SumVerdict | None
+    """The gravest of the sums; null where no fleet shares a limit."""
+    sums: list[FleetVerdict]
+    """The sums of all members, by limit and unit; the gravest come first."""
+    gaps: list[FleetGapFacts]
+    """Members of which there is no log."""
+    share_changes: list[ShareChangeFacts]
+
+
 class Report(Struct, frozen=True, kw_only=True):
     """The whole report, the verdict first."""
 
@@ -119,6 +144,7 @@ class Report(Struct, frozen=True, kw_only=True):
     sentence: str
     rollups: list[Rollup]
     limiters: list[LimiterVerdict]
+    fleets: Fleets
     doubts: list[DoubtFacts]
     """Contradictions in the log, in the order of the limits."""
     quality: Quality
@@ -145,8 +171,9 @@ class Report(Struct, frozen=True, kw_only=True):
 def make_report(facts: Facts) -> Report:
     """Judges the facts and puts them in order."""
     limiters = judge_limiters(facts)
-    overall = judge_overall(facts, limiters)
-    headline, sentence = words(overall, limiters, facts)
+    sums = judge_fleets(facts)
+    overall = judge_overall(facts, limiters, sums)
+    headline, sentence = words(overall, limiters, facts, sums)
     proposals, own = facts.proposals, tenants(facts, limiters)
     return Report(
         report_version=REPORT_VERSION,
@@ -156,6 +183,12 @@ def make_report(facts: Facts) -> Report:
         sentence=sentence,
         rollups=roll_up(limiters),
         limiters=limiters,
+        fleets=Fleets(
+            verdict=sums[0].verdict if sums else None,
+            sums=sums,
+            gaps=facts.fleet_gaps,
+            share_changes=facts.share_changes,
+        ),
         doubts=[doubt for limiter in limiters for doubt in limiter.doubts],
         quality=_quality(facts),
         rates=in_order(facts.rates, limiters),
@@ -186,7 +219,7 @@ def _span_s(overall: Overall) -> float:
     return (overall.last - overall.first).total_seconds() if overall.first and overall.last else 0.0
 
 
-def in_order(rows: list[Row], limiters: list[LimiterVerdict]) -> list[Row]:
+def in_order(rows: list[FactsRow], limiters: list[LimiterVerdict]) -> list[FactsRow]:
     """Rows of limits in the order of the limits."""
     order = {(one.proxy_id, one.direction, one.level, one.name): place for place, one in enumerate(limiters)}
     # Rows of topics without a limit stay as they are.
@@ -232,15 +265,15 @@ def _replay(facts: Facts) -> Replay:
     return Replay(rows=rows, unmatched=unmatched(facts.replays, facts.proposals), caveat=CENSORED)
 
 
-def words(overall: Overall, limiters: list[LimiterVerdict], facts: Facts) -> tuple[str, str]:
+def words(overall: Overall, limiters: list[LimiterVerdict], facts: Facts, sums: list[FleetVerdict]) -> tuple[str, str]:
     """Return the verdict for a stranger: a headline and a sentence."""
     limited = [limiter for limiter in limiters if limiter.containment != "no limit"]
     if overall.verdict == "violated":
-        return _violations(overall, limited, facts)
+        return _violations(overall, limited, facts, sums)
     if not facts.runs:
         return "Nothing to judge", "The access log has no valid line."
     if overall.verdict == "unknown":
-        return _not_known(overall, limited, facts)
+        return _not_known(overall, limited, facts, sums)
     if not limited:
         return "No limits in force", "Traffic was counted, but there was no limit to keep."
     until = f" up to {overall.complete_up_to:%Y-%m-%d %H:%M:%S} UTC" if overall.complete_up_to else ""
@@ -250,9 +283,11 @@ def words(overall: Overall, limiters: list[LimiterVerdict], facts: Facts) -> tup
     )
 
 
-def _not_known(overall: Overall, limited: list[LimiterVerdict], facts: Facts) -> tuple[str, str]:
-    """What keeps the report from confirming anything, the gravest first, each with where to look."""
-    reasons = list(_reasons(overall, limited, facts))
+def _not_known(
+    overall: Overall, limited: list[LimiterVerdict], facts: Facts, sums: list[FleetVerdict]
+) -> tuple[str, str]:
+    """Say why the report cannot confirm anything, the gravest reason first, each with where to look."""
+    reasons = [*_reasons(overall, limited, facts), *_of_fleets(sums)]
     is_whole = overall.coverage >= COMPLETE and not facts.unread
     headline = (
         "No violation seen, but the log does not show all"
@@ -288,6 +323,12 @@ def _reasons(overall: Overall, limited: list[LimiterVerdict], facts: Facts) -> I
         yield f"coverage is {_covered(overall, facts)}, and missing lines might show a violation"
 
 
+def _of_fleets(sums: list[FleetVerdict]) -> Iterator[str]:
+    unknown = [one for one in sums if one.verdict == "unknown"]
+    if unknown:
+        yield f"what a fleet passed together is not known for {numbered(len(unknown), 'limit')} ({unknown[0].why})"
+
+
 def _stood_still(limited: list[LimiterVerdict], facts: Facts) -> Iterator[str]:
     waited = [limiter for limiter in limited if limiter.still_s > SHORT_S]
     longest = max(facts.standstills, key=lambda one: one.lasted_s, default=None)
@@ -315,7 +356,9 @@ def _covered(overall: Overall, facts: Facts) -> str:
     return percent(overall.coverage) + of + silence
 
 
-def _violations(overall: Overall, limited: list[LimiterVerdict], facts: Facts) -> tuple[str, str]:
+def _violations(
+    overall: Overall, limited: list[LimiterVerdict], facts: Facts, sums: list[FleetVerdict]
+) -> tuple[str, str]:
     over = [limiter for limiter in limited if limiter.containment == "violated"]
     short = [limiter for limiter in limited if limiter.entitlement == "violated"]
     parts = []
@@ -323,8 +366,75 @@ def _violations(overall: Overall, limited: list[LimiterVerdict], facts: Facts) -
         parts.append(f"{numbered(len(over), 'limit')} exceeded")
     if short:
         parts.append(f"{numbered(len(short), 'limit')} throttled below {'its' if len(short) == 1 else 'their'} rate")
-    named = list(dict.fromkeys(limiter.name for limiter in limited if limiter.is_violated))
+    together = [one for one in sums if one.verdict == "violated"]
+    if together:
+        parts.append(f"{numbered(len(together), 'limit')} exceeded by a fleet together")
+    violated = [*(limiter.name for limiter in limited if limiter.is_violated), *(one.name for one in together)]
+    named = list(dict.fromkeys(violated))
     listed = ", ".join(named[:3]) + (f" and {len(named) - 3} more" if len(named) > 3 else "")
-    besides = "; ".join(_reasons(overall, limited, facts))
+    besides = "; ".join([*_reasons(overall, limited, facts), *_of_fleets(sums)])
     unknown = f" Besides, not all is known: {besides}." if besides else ""
     return " · ".join(parts), f"Of {numbered(len(limited), 'limit')} judged. Concerned: {listed}.{unknown}"
+
+
+_MOST_LINES = 10
+"""Proxies of one kind that are told in a terminal."""
+
+
+def fleet_lines(fleets: Fleets) -> list[str]:
+    """Return what is to be said in a terminal of limits that fleets share; nothing where there are none."""
+    if fleets.verdict is None:
+        return []
+    counts = [(word, sum(one.verdict == word for one in fleets.sums)) for word in ("held", "violated", "unknown")]
+    said = [f"fleets: the sum of {numbered(len(fleets.sums), 'shared limit')}: " + _listed(counts)]
+    worst = fleets.sums[0]
+    if worst.verdict != "held":
+        more = f", {whole(worst.allowed)} allowed" if worst.excess > 0 else ""
+        passed = f"{whole(worst.passed)} {worst.unit} passed from {clock(worst.start)} for "
+        lasts = span((worst.end - worst.start).total_seconds())
+        said.append(f"fleet {worst.fleet}, {_limit_of(worst)}: {passed}{lasts}{more}; {worst.why}")
+    beside = [remedy(*one) for one in outsiders(fleets.sums)], [away(*one) for one in cut_off(fleets.sums)]
+    for lines in beside:
+        said += lines[:_MOST_LINES]
+        said += [f"and {whole(len(lines) - _MOST_LINES)} more proxies like it"] if len(lines) > _MOST_LINES else []
+    return said
+
+
+def outsiders(sums: list[FleetVerdict]) -> list[tuple[str, str, list[str]]]:
+    """Return the proxies without the fleet beside its members: proxy, fleet, and the limits that each has to itself."""
+    found: dict[tuple[str, str], dict[str, None]] = {}
+    for one in sums:
+        for outside in one.outside:
+            found.setdefault((outside.proxy_id, one.fleet), {})[_limit_of(one)] = None
+    return [(proxy_id, fleet, list(limits)) for (proxy_id, fleet), limits in sorted(found.items())]
+
+
+def remedy(proxy_id: str, fleet: str, limits: list[str]) -> str:
+    """Return what is to be done about a proxy without the fleet."""
+    more = f" and {numbered(len(limits) - 1, 'limit')} more" if len(limits) > 1 else ""
+    section = f"fleet: {{name: {fleet}}}" if fleet else "the same section fleet"
+    return f"{proxy_id} has {limits[0]}{more} to itself beside fleet {fleet}: give it `{section}` as the others have it"
+
+
+def cut_off(sums: list[FleetVerdict]) -> list[tuple[str, str, float, float]]:
+    """Return the members that were cut off: proxy, fleet, the largest share of a limit that it kept, and seconds."""
+    found: dict[tuple[str, str], tuple[float, float]] = {}
+    for one in sums:
+        for member in one.cut_off:
+            share, seconds = found.get((member.proxy_id, one.fleet), (0.0, 0.0))
+            found[member.proxy_id, one.fleet] = max(member.share, share), max(member.seconds, seconds)
+    return [(*key, *value) for key, value in sorted(found.items())]
+
+
+def away(proxy_id: str, fleet: str, share: float, seconds: float) -> str:
+    """Return what came of it that a member was cut off."""
+    kept = f"kept up to {percent(share)} of a limit, so much more than which may have passed meanwhile"
+    return f"{proxy_id} was cut off from fleet {fleet} for {span(seconds)}, and {kept}"
+
+
+def _limit_of(one: FleetVerdict) -> str:
+    return f"{one.direction} {one.level} {one.name}"
+
+
+def _listed(counts: list[tuple[str, int]]) -> str:
+    return ", ".join(f"{whole(count)} {word}" for word, count in counts if count)

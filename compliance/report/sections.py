@@ -19,8 +19,7 @@ from compliance.figures.facts import (
     ReplayFacts,
 )
 from compliance.figures.what_if import Proposal
-from compliance.judging.facts import GapFacts, RunFacts
-from compliance.latest import SILENT, end_of_log
+from compliance.judging.facts import SILENT, GapFacts, RunFacts, end_of_log
 
 
 class Delay(Struct, frozen=True, kw_only=True):
@@ -211,7 +210,7 @@ Outlook = Literal["too little data", "at the limit", "rising", "no clear trend",
 
 
 class Headroom(LimitKey, frozen=True, kw_only=True):
-    """One limit and what is left of it."""
+    """The headroom of one limit."""
 
     near_s: float
     """Time with at least 80 % of it in use."""
@@ -377,7 +376,7 @@ class WhatIf(LimitKey, frozen=True, kw_only=True):
 
 
 def what_ifs(replays: list[ReplayFacts], proposals: list[Proposal]) -> list[WhatIf]:
-    """Newly held first, then by how much would have been held."""
+    """Order the rows: limits that would newly have held something come first, then by how much."""
     order: dict[Effect, int] = {"newly held": 0, "still held": 1, "holds nobody": 2}
     rows = [_what_if(row, proposals[row.proposal]) for row in replays]
     return sorted(rows, key=lambda row: (order[row.effect], row.facts.proposal, -row.facts.held_messages, row.name))

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from compliance.figures.facts import RateFacts
+from compliance.figures.facts import LimitKey, RateFacts
 from compliance.figures.rates import SHARED
 from compliance.judging.facts import DoubtFacts, Facts, Spells, TopicFacts
 from compliance.judging.lines import SHORT_S
@@ -185,7 +185,7 @@ def _worst(spells: Iterable[Spells | None]) -> str:
 
 
 def unknown_for(limited: Sequence[LimiterVerdict]) -> str:
-    """Why a limit among these is `unknown`: what of its lines contradicts itself, would not show, or is not there."""
+    """Say why a limit among these is `unknown`: contradictory, hidden or missing lines."""
     doubt = next((doubt for limiter in limited for doubt in limiter.doubts), None)
     if doubt is not None:
         return doubted(doubt)
@@ -215,13 +215,9 @@ MOST_SHARED = 20
 STEPS_S = (1, 2, 5, 10, 30, 60, 300, 900, 3600, 6 * 3600, 86400)
 
 
-class Subject(Struct, frozen=True, kw_only=True):
+class Subject(LimitKey, frozen=True, kw_only=True):
     """One limiter (or, with an empty `proxy_id`, a topic without a limit) and the time and steps of its chart."""
 
-    proxy_id: str
-    direction: str
-    level: str
-    name: str
     first: datetime
     last: datetime
     step_s: int
@@ -263,7 +259,7 @@ def pictures(limiters: list[LimiterVerdict], topics: list[TopicFacts]) -> dict[s
 
 
 def _of_each_level(limited: list[LimiterVerdict]) -> list[LimiterVerdict]:
-    """So many of the gravest, in their order, that there is room for the gravest of each level."""
+    """Return the gravest in their order, as many as leave room for the gravest of each level."""
     levels = list(dict.fromkeys(limiter.level for limiter in limited))[:CHARTS]
     firsts = [next(limiter for limiter in limited if limiter.level == level) for level in levels]
     others = [limiter for limiter in limited if limiter not in firsts]

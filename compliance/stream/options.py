@@ -154,7 +154,7 @@ _CONNECTORS = {
 }
 
 LINE_BYTES = 1024
-"""What a line is reckoned at where a connector counts messages; most are half as long."""
+"""Bytes that a line is reckoned at where a connector counts messages; most are half as long."""
 
 _MISSING = (
     "DATA_SOURCE_NOT_FOUND",

@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 
 from compliance.schema import BOOT, LONGEST_QUARANTINED, Columns, fault
 from compliance.stream import runs
-from compliance.stream.runs import Run, Seen, Span
+from compliance.stream.runs import RunId, Seen, Span
 from compliance.stream.windows import WindowTable, by_day, codes_of, parquet, windows_of
 
 ROWS = "rows"
@@ -37,7 +37,7 @@ FOUND = "found"
 WINDOWS = "windows "
 """And the name of a table: its windows of some of the lines, as an Arrow stream."""
 
-Block = tuple[str, int]
+FileBlock = tuple[str, int]
 """A file, and where in it a block begins, in bytes."""
 SPARK_SCHEMA = "part int, name string, day string, content binary"
 _PIECE_SCHEMA = pa.schema({"part": pa.int32(), "name": pa.string(), "day": pa.string(), "content": pa.binary()})
@@ -91,9 +91,9 @@ class PartNumbers(msgspec.Struct, frozen=True):
     copies: int
     losses: int
     lost: int
-    blocks: list[tuple[Block, int]]
-    spans: list[tuple[Run, Span]]
-    seen: list[tuple[Run, list[tuple[int, int]]]]
+    blocks: list[tuple[FileBlock, int]]
+    spans: list[tuple[RunId, Span]]
+    seen: list[tuple[RunId, list[tuple[int, int]]]]
     newer: dict[str, int] = {}
 
     @property
@@ -128,7 +128,7 @@ class KnownBatch:
 
     seen: Seen = field(default_factory=Seen)
     parts: Mapping[int, Seen] = field(default_factory=dict)
-    above: Mapping[Block, int] = field(default_factory=dict)
+    above: Mapping[FileBlock, int] = field(default_factory=dict)
     again: frozenset[int] | None = None
 
     def before(self, part: int) -> Seen:
@@ -150,9 +150,9 @@ class Numbering:
         lines: For each block, the number of lines that have come.
     """
 
-    def __init__(self, above: Mapping[Block, int]) -> None:
+    def __init__(self, above: Mapping[FileBlock, int]) -> None:
         self._above = above
-        self.lines: dict[Block, int] = {}
+        self.lines: dict[FileBlock, int] = {}
 
     def numbers(self, batch: pa.RecordBatch) -> pa.Array:
         """Number lines that have `file` and `block`; lines with a number of their own (`line`) keep it."""
@@ -167,7 +167,7 @@ class Numbering:
         return pa.array(found)
 
 
-def above_each(blocks: Iterable[tuple[Block, int]]) -> dict[Block, int]:
+def above_each(blocks: Iterable[tuple[FileBlock, int]]) -> dict[FileBlock, int]:
     """Return the number of lines above each block, from the number of lines in each."""
     found, last, lines_above = {}, "", 0
     for (file, begin), lines in sorted(blocks):
@@ -209,7 +209,7 @@ class PartReader:
         self._numbering = Numbering(known.above)
         self._seen = known.before(number)
         self._own = Seen()
-        self._spans: runs.Spans = {}
+        self._spans: runs.RunSpans = {}
         self._lines = self._malformed = self._copies = self._losses = self._lost = 0
         self._rows: dict[str, list[pa.RecordBatch]] = {}
         self._doubled: list[pa.RecordBatch] = []

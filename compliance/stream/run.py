@@ -182,11 +182,11 @@ class BatchWriter:
         told = published(table.schema.empty_table(), table, is_final=True)
         self._tables.adopt(table.name, part, stage, from_arrow_schema(told.schema))
 
-    def _runs(self, batch: PartitionBatch, before: int | None) -> runs.Spans:
+    def _runs(self, batch: PartitionBatch, before: int | None) -> runs.RunSpans:
         earlier = runs.of(self._state.read(before, "runs", runs.RUNS_SCHEMA))
         return runs.merged([earlier, *(dict(found.spans) for found in batch.parts.values())])
 
-    def _tell(self, totals: TableTotals, spans: runs.Spans, known: Seen, step: int) -> None:
+    def _tell(self, totals: TableTotals, spans: runs.RunSpans, known: Seen, step: int) -> None:
         self._state.write(step, "seen", known.table())
         self._state.write(step, "gaps", runs.gap_table(known))
         self._state.write(step, "runs", runs.table(spans, known))

@@ -18,14 +18,14 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from compliance import latest
-from compliance.latest import RunEnd
+from compliance.judging import facts
+from compliance.judging.facts import RunEnd
 from compliance.schema import BEGIN_OF_1970, BOOT, TIME
 from compliance.stream.options import Job
 from compliance.stream.storage import State, TableTotals
 
 Longs = npt.NDArray[np.int64]
-Run = tuple[str, str]
+RunId = tuple[str, str]
 """A proxy, and which of its runs."""
 SEEN_SCHEMA = pa.schema(
     dict.fromkeys(BOOT, pa.string()) | dict.fromkeys(("from_seq", "to_seq"), pa.int64()),
@@ -44,7 +44,7 @@ class Gap:
         missing: How many numbers are missing.
     """
 
-    run: Run
+    run: RunId
     after_seq: int
     missing: int
 
@@ -56,10 +56,10 @@ class Seen:
         ranges: For each run, first and last number of each range (both inclusive); ascending, with gaps between.
     """
 
-    def __init__(self, ranges: Mapping[Run, Longs] | None = None) -> None:
+    def __init__(self, ranges: Mapping[RunId, Longs] | None = None) -> None:
         self.ranges = dict(ranges or {})
 
-    def added(self, run: Run, numbers: Longs) -> npt.NDArray[np.bool_]:
+    def added(self, run: RunId, numbers: Longs) -> npt.NDArray[np.bool_]:
         """Adds numbers; which of them were new. Of copies among them the first one is."""
         before = self.ranges.get(run, _NONE)
         is_new = np.zeros(len(numbers), np.bool_)
@@ -70,17 +70,17 @@ class Seen:
 
     def union(self, *others: "Seen") -> "Seen":
         """Join the numbers that any of them has seen."""
-        together: dict[Run, list[Longs]] = {}
+        together: dict[RunId, list[Longs]] = {}
         for seen in (self, *others):
             for run, ranges in seen.ranges.items():
                 together.setdefault(run, []).append(ranges)
         return Seen({run: _union(*parts) for run, parts in together.items()})
 
-    def there(self, run: Run | None = None) -> int:
+    def there(self, run: RunId | None = None) -> int:
         """Return the number of sequence numbers that are there, of a run or in all."""
         return sum(self._there(one) for one in self._runs(run))
 
-    def missing(self, run: Run | None = None) -> int:
+    def missing(self, run: RunId | None = None) -> int:
         """Return the number of sequence numbers missing below the largest of each run."""
         return sum(int(self.ranges[one][-1, 1]) + 1 - self._there(one) for one in self._runs(run))
 
@@ -104,15 +104,15 @@ class Seen:
     @staticmethod
     def of(kept: pa.Table) -> "Seen":
         """Return the numbers of a table that `table` gave."""
-        together: dict[Run, list[tuple[int, int]]] = {}
+        together: dict[RunId, list[tuple[int, int]]] = {}
         for proxy, boot, first, last in zip(*(kept[name].to_pylist() for name in SEEN_SCHEMA.names), strict=True):
             together.setdefault((proxy, boot), []).append((first, last))
         return Seen({run: np.array(ranges, np.int64) for run, ranges in together.items()})
 
-    def _runs(self, run: Run | None) -> list[Run]:
+    def _runs(self, run: RunId | None) -> list[RunId]:
         return [one for one in (self.ranges if run is None else [run]) if len(self.ranges.get(one, _NONE))]
 
-    def _there(self, run: Run) -> int:
+    def _there(self, run: RunId) -> int:
         return sum(last - first + 1 for first, last in self.ranges[run].tolist())
 
 
@@ -185,10 +185,10 @@ class Span(msgspec.Struct, frozen=True, array_like=True):
     read: int
 
 
-Spans = dict[Run, Span]
+RunSpans = dict[RunId, Span]
 
 
-def spans_of(lines: pa.Table) -> Spans:
+def spans_of(lines: pa.Table) -> RunSpans:
     """Compute the spans of lines that have `FIELDS`."""
     is_beat = pc.equal(lines["kind"], "heartbeat")
     columns = {
@@ -207,9 +207,9 @@ def spans_of(lines: pa.Table) -> Spans:
     return {(proxy, boot): Span(*span) for proxy, boot, *span in zip(*whose, *values, strict=True)}
 
 
-def merged(many: Iterable[Spans]) -> Spans:
+def merged(many: Iterable[RunSpans]) -> RunSpans:
     """Merge what several parts or batches tell of a run."""
-    found: Spans = {}
+    found: RunSpans = {}
     for spans in many:
         for run, span in spans.items():
             found[run] = _both(found[run], span) if run in found else span
@@ -228,10 +228,10 @@ def _both(one: Span, other: Span) -> Span:
     )
 
 
-def complete_up_to(runs: Spans, now: datetime) -> int | None:
-    """Return the time up to which the log is complete (`latest.complete_up_to`), microseconds since 1970."""
+def complete_up_to(runs: RunSpans, now: datetime) -> int | None:
+    """Return the time up to which the log is complete (`facts.complete_up_to`), microseconds since 1970."""
     ends = (RunEnd(*run, span.last, span.complete_up_to, span.has_ended) for run, span in runs.items())
-    return latest.complete_up_to(ends, (now + latest.AHEAD - BEGIN_OF_1970) // timedelta(microseconds=1))
+    return facts.complete_up_to(ends, (now + facts.AHEAD - BEGIN_OF_1970) // timedelta(microseconds=1))
 
 
 def rfc3339(micros: int) -> str:
@@ -239,13 +239,13 @@ def rfc3339(micros: int) -> str:
     return (BEGIN_OF_1970 + timedelta(microseconds=micros)).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def table(runs: Spans, seen: Seen) -> pa.Table:
+def table(runs: RunSpans, seen: Seen) -> pa.Table:
     """Return the table in which runs are kept, with their numbers of lines and of lines that are missing."""
     rows = [(*run, *msgspec.structs.astuple(runs[run]), seen.there(run), seen.missing(run)) for run in sorted(runs)]
     return table_of_rows(rows, RUNS_SCHEMA)
 
 
-def of(kept: pa.Table) -> Spans:
+def of(kept: pa.Table) -> RunSpans:
     """Return the runs of a table that `table` gave."""
     micros = [column.cast(pa.int64()) if column.type == TIME else column for column in kept.columns]
     rows = zip(*(column.to_pylist() for column in micros), strict=True)
@@ -302,7 +302,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     runs: list[RunSummary]
 
 
-def summary(totals: TableTotals, spans: Spans, seen: Seen, now: datetime) -> Summary:
+def summary(totals: TableTotals, spans: RunSpans, seen: Seen, now: datetime) -> Summary:
     """Return the summary after a batch.
 
     Args:
@@ -331,7 +331,7 @@ def summary(totals: TableTotals, spans: Spans, seen: Seen, now: datetime) -> Sum
     )
 
 
-def _run(run: Run, span: Span) -> RunSummary:
+def _run(run: RunId, span: Span) -> RunSummary:
     return RunSummary(
         **_whose(run),
         first=rfc3339(span.first),
@@ -343,7 +343,7 @@ def _run(run: Run, span: Span) -> RunSummary:
     )
 
 
-def _whose(run: Run) -> dict[str, str]:
+def _whose(run: RunId) -> dict[str, str]:
     return dict(zip(BOOT, run, strict=True))
 
 
@@ -390,7 +390,7 @@ def late_words(before: Late, after: Late, job: Job) -> str:
 
 
 class Progress:
-    """One line of progress that changes; nothing where standard error is no terminal.
+    """A line of progress on a terminal; nothing is written where standard error is none.
 
     Args:
         console: Where to.
@@ -418,7 +418,7 @@ class Progress:
         self._draw()
 
     def on_look(self, progress: Any) -> None:
-        """Now and then; `progress` is Spark's own of the last batch, or None."""
+        """Show the progress, now and then; `progress` is Spark's own of the last batch, or None."""
         if progress is not None:
             self._rate = progress.processedRowsPerSecond or self._rate
         self._draw()

@@ -265,7 +265,7 @@ class ParquetTables:
         self._storage = Storage(spark)
 
     def adopt(self, table: str, step: int, folder: str, schema: StructType) -> None:  # noqa: ARG002 - files know theirs
-        """See `Tables`; nothing is copied."""
+        """Move the folder, as `Tables.adopt` says; nothing is copied."""
         part = f"{self._out}/{table}/step={step}"
         if self._storage.exists(folder):
             self._storage.move(folder, part)
@@ -273,7 +273,7 @@ class ParquetTables:
             self._storage.remove(part)
 
     def read(self, table: str, schema: StructType) -> DataFrame | None:
-        """See `Tables`."""
+        """Read a table, as `Tables.read` says."""
         folder = f"{self._out}/{table}"
         # Told and not found out: batches of older versions lack the newer columns.
         return self._spark.read.schema(schema).parquet(folder) if self._storage.exists(folder) else None
@@ -289,7 +289,7 @@ class DeltaTables:
         spark.range(0).write.format("delta").mode("append").save(f"{out}/_work/delta")
 
     def adopt(self, table: str, step: int, folder: str, schema: StructType) -> None:
-        """See `Tables`."""
+        """Write the folder into the table, as `Tables.adopt` says."""
         part = _staged(self._spark, folder, step, schema).write.format("delta").partitionBy("day")
         if not self._is_there(table):
             part.mode("append").save(self._place(table))
@@ -299,7 +299,7 @@ class DeltaTables:
         Storage(self._spark).remove(folder)
 
     def read(self, table: str, schema: StructType) -> DataFrame | None:
-        """See `Tables`."""
+        """Read a table, as `Tables.read` says."""
         return (
             _chosen(self._spark.read.format("delta").load(self._place(table)), schema)
             if self._is_there(table)
@@ -328,7 +328,7 @@ class IcebergTables:
         spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {catalog}")
 
     def adopt(self, table: str, step: int, folder: str, schema: StructType) -> None:
-        """See `Tables`."""
+        """Write the folder into the table, as `Tables.adopt` says."""
         part = _staged(self._spark, folder, step, schema)
         if not self._is_there(table):
             part.limit(0).writeTo(self._name(table)).using("iceberg").partitionedBy(F.col("day")).create()
@@ -338,7 +338,7 @@ class IcebergTables:
         Storage(self._spark).remove(folder)
 
     def read(self, table: str, schema: StructType) -> DataFrame | None:
-        """See `Tables`."""
+        """Read a table, as `Tables.read` says."""
         return _chosen(self._spark.table(self._name(table)), schema) if self._is_there(table) else None
 
     def _widen(self, table: str, schema: StructType) -> None:
@@ -357,7 +357,7 @@ class IcebergTables:
 
 
 def _chosen(table: DataFrame, schema: StructType) -> DataFrame:
-    """These columns of a table, null where it lacks one."""
+    """Return these columns of a table, null where it lacks one."""
     there = set(table.columns)
     return table.select(
         *(

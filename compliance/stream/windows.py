@@ -230,7 +230,7 @@ def _dense(lists: pa.Array) -> Longs:
 
 
 def _lists(dense: Longs) -> pa.Array:
-    """The same back, zeros at the end left out."""
+    """Return the list again, without zeros at the end."""
     places = np.arange(1, dense.shape[1] + 1)
     lengths = np.max(np.where(dense > 0, places, 0), axis=1, initial=0)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
@@ -293,7 +293,7 @@ def published(windows: pa.Table, table: WindowTable, *, is_final: bool) -> pa.Ta
 
 
 def _told(table: WindowTable) -> tuple[str, ...]:
-    """What of windows is published as it is, in order."""
+    """Return the columns of windows that are published as they are, in order."""
     return (*table.key, "lines", *table.sums, *table.largest, *table.histograms, "as_of", *table.last)
 
 

@@ -1,12 +1,13 @@
-"""What workers have been lent of each limit: tokens taken ahead, so that what fits needs no quota server.
+"""The lease issuer lends a worker tokens of each limit in advance, so that what fits needs no quota server.
 
     bucket ──lend──▶ worker's lease ──used──▶ (gone)
        ▲                    └──unused, recalled──┐
        └─────────────────────────────────────────┘
 
 What is lent still fills its bucket (`TokenBucket.lend`), so all workers together never pass more than the bucket alone
-would. Where somebody waits nothing is lent: whose turn it is, is then decided for each entry. A worker that is lost
-loses what it was lent: nobody knows what it has used.
+would. Of a limit that is shared with other processes a loan ends with the lease of the share, and after a second at
+most (`LOAN_NS`): a worker that stands still has nothing of it afterwards. Where somebody waits nothing is lent: whose
+turn it is, is then decided for each entry. A worker that is lost loses what it was lent: nobody knows what it has used.
 
 Half of a burst may be lent in all, and of what is left of that, half at a time: a worker alone gets most of it, and
 each of many about as much as the others, with no shares configured. What a worker needs more often it is lent more
@@ -14,6 +15,7 @@ often.
 """
 
 from limiter.limiter import Amount, Limiter
+from limiter.sharing import LOAN_NS
 
 LEAST_MESSAGES = 8
 LEAST_SIZE = 4096
@@ -21,17 +23,18 @@ LEAST_SIZE = 4096
 
 
 class Loan:
-    """What one worker has of one limit."""
+    """The tokens of one limit that one worker has been lent and has not accounted for."""
 
-    __slots__ = ("is_recalled", "messages", "size")
+    __slots__ = ("is_recalled", "messages", "size", "until")
 
     def __init__(self) -> None:
         self.messages = 0
         self.size = 0
+        self.until = 0
         self.is_recalled = False
 
     def come_back(self, limiter: Limiter, used: Amount, unused: Amount, now: int) -> None:
-        """So much was used, and so much will not be; but never more than was lent."""
+        """Take tokens back as used or as unused, never more than were lent."""
         used = min(used[0], self.messages), min(used[1], self.size)
         unused = (min(unused[0], self.messages - used[0]), min(unused[1], self.size - used[1]))
         self.messages -= used[0] + unused[0]
@@ -40,7 +43,7 @@ class Loan:
 
 
 class LeaseIssuer:
-    """One worker's loans, and what of them is not counted as passed yet.
+    """Issues one worker's loans, and knows which lent tokens are not counted as passed yet.
 
     Attributes:
         loans: By limiter; those of which nothing is lent any more are gone.
@@ -50,19 +53,29 @@ class LeaseIssuer:
         self.loans: dict[Limiter, Loan] = {}
         self._ahead: dict[Limiter, list[int]] = {}
 
-    def lend(self, limiter: Limiter, now: int) -> tuple[int | None, int | None] | None:
-        """Lend some more of a limit, if nobody waits for it and there is enough; messages and bytes, None: no limit."""
+    def lend(self, limiter: Limiter, now: int) -> tuple[int | None, int | None, int] | None:
+        """Lend some more tokens of a limit; return None if streams wait for it or too little is left.
+
+        Returns:
+            Messages and bytes, None where there is no limit; both may be 0 if a loan is only to last longer. And the
+            end of all that the worker has of this limit; 0 if it does not end.
+        """
         if limiter.waiters or limiter.claimant is not None or limiter.is_rejecting:
             return None
         loan = self.loans.get(limiter)
         if loan is not None and loan.is_recalled:
             return None
         messages, size = map(_half, limiter.spare(now))
+        until = 0 if limiter.lease is None else min(limiter.lease.until, now + LOAN_NS)
         if (messages is not None and messages < LEAST_MESSAGES) or (size is not None and size < LEAST_SIZE):
-            return None
+            if loan is None or until - loan.until < LOAN_NS // 2:
+                return None
+            loan.until = until
+            return None if messages is None else 0, None if size is None else 0, until
         if loan is None:
             loan = self.loans[limiter] = Loan()
             limiter.borrowers += 1
+        loan.until = until
         loan.messages += messages or 0
         loan.size += size or 0
         limiter.charge(messages or 0, size or 0, now)
@@ -70,10 +83,10 @@ class LeaseIssuer:
         ahead = self._ahead.setdefault(limiter, [0, 0])
         ahead[0] += messages or 0
         ahead[1] += size or 0
-        return messages, size
+        return messages, size, until
 
     def recall(self, limiter: Limiter) -> bool:
-        """Want a loan back. Whether there is one that nobody wanted back yet."""
+        """Recall a loan; return whether there is one that was not recalled before."""
         loan = self.loans.get(limiter)
         if loan is None or loan.is_recalled:
             return False
@@ -81,7 +94,7 @@ class LeaseIssuer:
         return True
 
     def spent(self, limiter: Limiter, used: Amount, unused: Amount, now: int, *, is_answer: bool) -> None:
-        """The worker says what became of a part of its loan; `is_answer`: it was wanted back, and that is the rest.
+        """Account for a part of a loan, as the worker reports it; `is_answer`: the rest of a recalled loan.
 
         Messages pass each other: a worker may give back what it does not use, or a lease that nobody needs, while it is
         being lent more or asked for it. So a loan is over when all of it is accounted for, and nothing is lent anew
@@ -99,7 +112,7 @@ class LeaseIssuer:
             limiter.borrowers -= 1
 
     def counted(self, limiter: Limiter, messages: int, size: int) -> None:
-        """So much is counted as passed now; or nowhere, if the limit is nobody's any more."""
+        """Count lent tokens as passed now; a limit without streams counts them nowhere."""
         lent = self._not_ahead(limiter, messages, size)
         if limiter.streams:
             limiter.count_lent((messages, size), lent)
@@ -121,12 +134,12 @@ class LeaseIssuer:
         return lent
 
     def all_is_counted(self, limiter: Limiter) -> None:
-        """The worker has told all that passed of a loan: what is left of it was counted for other limits."""
+        """Give up what is left of a loan: the worker has told all that passed, the rest counted for other limits."""
         if limiter not in self.loans:
             limiter.give_up_lent(self._not_ahead(limiter, *self._ahead.get(limiter, (0, 0))))
 
     def lose(self, now: int) -> Amount:
-        """The worker is no more: what it was lent counts as used. Returns that."""
+        """Count all loans as used, because the worker has ended; return their sum."""
         loans, self.loans = self.loans, {}
         lost = (sum(loan.messages for loan in loans.values()), sum(loan.size for loan in loans.values()))
         for limiter, loan in loans.items():

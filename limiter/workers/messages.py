@@ -1,4 +1,4 @@
-"""What a worker and the quota server of its limits tell each other: see `quota_client.py` and `quota_server.py`.
+"""The messages between a worker (`quota_client.py`) and the quota server of its limits (`quota_server.py`).
 
     worker ──Opened, QueuedEntry, PassedByLease, Spent …──▶ quota server
            ◀──Wired, Lent, Recalled, Released, Rejected, Granted──
@@ -11,11 +11,11 @@ import msgspec
 
 
 class Message(msgspec.Struct, array_like=True, tag=True):
-    """Any of them."""
+    """The base of all messages."""
 
 
 class Opened(Message, tag=1):
-    """A producer or consumer begins; `whose` says of whose connection, in the words of the process."""
+    """A producer or consumer opens; `whose` describes its connection, as the process defines it."""
 
     stream: int
     direction: str
@@ -35,7 +35,7 @@ class Named(Message, tag=2):
 
 
 class QueuedEntry(Message, tag=3):
-    """An entry waits for its turn, since that moment of the monotonic clock that both sides read.
+    """An entry waits for its turn; `since` is a moment of the monotonic clock that both sides read.
 
     `must_wait`: no limit may refuse it, whatever its mode.
     """
@@ -48,14 +48,14 @@ class QueuedEntry(Message, tag=3):
 
 
 class Withdrawn(Message, tag=4):
-    """What waits of a stream is dropped; of a consumer whose client counts on it, `asked` messages are asked again."""
+    """A stream's waiting entries are dropped; of a consumer, `asked` messages are to be asked for again."""
 
     stream: int
     asked: int
 
 
 class Discarded(Message, tag=5):
-    """So many entries arrived, and were dropped before the quota server was told that they wait."""
+    """Entries arrived and were dropped before they were queued at the quota server."""
 
     stream: int
     entries: int
@@ -64,9 +64,9 @@ class Discarded(Message, tag=5):
 
 
 class PassedByLease(Message, tag=6):
-    """So much passed by what was lent, or without any limit; and the largest entry's messages and bytes.
+    """Entries passed by leases, or without any limit; `largest_…` are of the largest entry.
 
-    `limiters`: those that it knew the stream to be within, and took tokens of.
+    `limiters`: the limits whose leases were charged, as the worker knew them.
     """
 
     stream: int
@@ -79,7 +79,7 @@ class PassedByLease(Message, tag=6):
 
 
 class Spent(Message, tag=7):
-    """Of what was lent of a limit, so many messages and bytes were used, and so many are given back.
+    """Lent tokens of a limit were used; others, the unused ones, are given back.
 
     `wants_more`: it was used, and there will be need of it; else something is given back, and all that passed of it
     was told before. `is_answer`: to a `Recalled`; nothing is left.
@@ -109,19 +109,19 @@ class Forgone(Message, tag=9):
 
 
 class Closed(Message, tag=10):
-    """A stream is over."""
+    """A stream has ended."""
 
     stream: int
 
 
 class Confirmed(Message, tag=11):
-    """All that the quota server released up to and with this batch has gone on, or never will."""
+    """The entries released up to and with this batch have gone on, or never will."""
 
     batch: int
 
 
 class Behind(Message, tag=12):
-    """So many entries, messages and bytes are held of a stream behind those that are queued."""
+    """Entries, messages and bytes of a stream wait in the worker behind those that are queued."""
 
     stream: int
     entries: int
@@ -130,28 +130,28 @@ class Behind(Message, tag=12):
 
 
 class Question(Message, tag=13):
-    """What has become of the queued entries so far?"""
+    """The worker asks which of the entries queued so far may go."""
 
     number: int
 
 
 class Overdrawn(Message, tag=14):
-    """For a delivery the broker took so many more permits of a consumer than limits count of it."""
+    """The broker took `permits` more of a consumer for a delivery than limits count for it."""
 
     stream: int
     permits: int
 
 
 class Rewound(Message, tag=15):
-    """The broker was asked to deliver to a consumer again what it had delivered."""
+    """The broker was asked to deliver messages to a consumer again."""
 
     stream: int
 
 
 class Wired(Message, tag=21):
-    """A stream is within these limits from now on.
+    """A stream is under these limits from now on.
 
-    `by_queue`: each of its entries is to be judged alone. `is_metered`: its permits are. `is_rejected`: some limit
+    `by_queue`: the quota server decides on each entry. `is_metered`: it meters permits. `is_rejected`: some limit
     refuses what is over it; all entries are to be judged at once, and what of them goes is to be remembered.
     """
 
@@ -163,54 +163,58 @@ class Wired(Message, tag=21):
 
 
 class Lent(Message, tag=22):
-    """So many messages and bytes more may pass this limit; None is what it does not limit."""
+    """The worker may pass this many more messages and bytes of a limit; None where the limit has no such bound.
+
+    `until`: all of the loan may be used before this moment of the monotonic clock that both sides read; 0: at any time.
+    """
 
     limiter: int
     messages: int | None
     size: int | None
+    until: int = 0
 
 
 class Recalled(Message, tag=23):
-    """What is left of a loan is wanted back."""
+    """The worker is to give back what is left of its loan."""
 
     limiter: int
 
 
 class Released(Message, tag=24):
-    """All queued entries of a stream up to this one, counted from its first, may go."""
+    """The queued entries of a stream up to number `queued`, counted from its first, may go."""
 
     stream: int
     queued: int
 
 
 class Granted(Message, tag=25):
-    """Permits of a consumer go on to the broker."""
+    """The permits of a consumer go on to the broker."""
 
     stream: int
     permits: int
 
 
 class Batch(Message, tag=26):
-    """What follows is to be confirmed by this number when it is done."""
+    """The releases up to here are to be confirmed by this number once their entries have gone on."""
 
     number: int
 
 
 class Answer(Message, tag=27):
-    """To a `Question`: of the queued entries before it, all that may go at once were released before this."""
+    """The answer to a `Question`: the entries queued before it that may go at once were released before this."""
 
     number: int
 
 
 class Rejected(Message, tag=28):
-    """All unsettled queued entries of a stream up to this one are refused; the client is to be told why."""
+    """The unsettled queued entries of a stream up to number `queued` are refused; the client is told the reason."""
 
     stream: int
     queued: int
     reason: str
 
 
-Report = (
+WorkerReport = (
     Opened
     | Named
     | QueuedEntry
@@ -227,6 +231,6 @@ Report = (
     | Overdrawn
     | Rewound
 )
-"""What a worker says."""
-Verdict = Wired | Lent | Recalled | Released | Granted | Batch | Answer | Rejected
-"""What the quota server says."""
+"""The messages of a worker."""
+QuotaVerdict = Wired | Lent | Recalled | Released | Granted | Batch | Answer | Rejected
+"""The messages of the quota server."""

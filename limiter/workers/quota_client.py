@@ -1,4 +1,4 @@
-"""Each worker enforces limits from token leases. Entries beyond its leases wait until the quota server releases them.
+"""The quota client of a worker enforces limits from token leases; entries beyond the leases wait for the quota server.
 
     offered ──fits what was lent──▶ passed, told later                       (`admit`, `pass_entry`)
        └─────else──▶ held here, queued at the quota server ──Released──▶ passed (`hold`, `EntryQueue`)
@@ -30,12 +30,12 @@ from limiter.workers.messages import (
     Overdrawn,
     Question,
     QueuedEntry,
+    QuotaVerdict,
     Recalled,
     Rejected,
     Released,
     Rewound,
     Spent,
-    Verdict,
     Wired,
     Withdrawn,
 )
@@ -43,20 +43,20 @@ from limiter.workers.worker_leases import StreamAccount, WorkerLease, WorkerLeas
 
 
 class Alert(Protocol):
-    """Who takes what there is to tell."""
+    """The worker's process, which sends what the quota client has to tell."""
 
     def soon(self) -> None:
-        """Somebody waits for it."""
+        """Send at the end of the turn: a client, or another worker, waits for it."""
 
     def sometime(self) -> None:
-        """It is to be counted."""
+        """Send before the next interval ends: only counts have changed."""
 
 
 class WorkerOutbox:
-    """Collects what the quota server is to be told, in order: messages soon, mere counts in their time.
+    """Collects messages to the quota server in order: urgent ones are sent soon, counts before an interval ends.
 
     Args:
-        alert: Told that there is something.
+        alert: Told that there is something to send.
         tells_all: What consumers pass is told soon even where their permits are not metered.
     """
 
@@ -74,11 +74,11 @@ class WorkerOutbox:
 
     @property
     def has_counts(self) -> bool:
-        """Whether there are counts that nobody waits for."""
+        """True if there are counts to send that nobody waits for."""
         return bool(self._counted or self._waiting)
 
     def tell(self, message: Message) -> None:
-        """Say this, after all that was said."""
+        """Append a message."""
         if not self._messages:
             self._alert.soon()
         if self._asked or self._rewound:
@@ -87,7 +87,7 @@ class WorkerOutbox:
         self._messages.append(message)
 
     def ask(self, stream: int, permits: int, *, is_granted: bool) -> None:
-        """Say that a consumer asks for permits: in one message for all that it asks for in a turn of the loop.
+        """Ask for permits of a consumer, in one message for all that it asks for in a turn of the loop.
 
         A client sends a million FLOWs in a second for as many bytes as a message has; the supervisor reads them all.
         """
@@ -104,7 +104,7 @@ class WorkerOutbox:
         self._messages[place] = Asked(stream, before.permits + permits, is_granted)
 
     def rewind(self, stream: int) -> None:
-        """Say once in a turn that a consumer is to get again what it had, if nothing but such is said meanwhile."""
+        """Tell of redelivery to a consumer, once in a turn, if nothing else is told meanwhile."""
         if stream in self._rewound:
             return
         if not self._messages:
@@ -115,13 +115,13 @@ class WorkerOutbox:
         self._messages.append(Rewound(stream))
 
     def give_back(self, message: Spent) -> None:
-        """Say it after all that passed of what was lent."""
+        """Append the end of a loan, behind all that passed by it."""
         for account in list(self._counted):
             self.settle(account)
         self.tell(message)
 
     def count(self, account: StreamAccount, *, is_consumer: bool) -> None:
-        """Something of a stream passed by what was lent."""
+        """Note that entries of a stream passed by its leases."""
         if is_consumer and (account.is_metered or self._tells_all):
             self._hasty[account] = None
             self._alert.soon()
@@ -134,23 +134,23 @@ class WorkerOutbox:
                 self._alert.soon()
 
     def settle(self, account: StreamAccount) -> None:
-        """What passed is told before what comes behind it."""
+        """Tell what passed of a stream before anything later about it is told."""
         self._counted.pop(account, None)
         self._hasty.pop(account, None)
         if account.entries:
             self.tell(account.take_passed())
 
     def wait(self, account: StreamAccount) -> None:
-        """Something of a stream waits and is not queued."""
+        """Note that an entry of a stream waits here and is not queued."""
         self._waiting[account] = None
 
     def forget(self, account: StreamAccount) -> None:
-        """Its stream is over."""
+        """Tell the last counts of a stream that ends."""
         self._waiting.pop(account, None)
         self.settle(account)
 
     def settle_all(self) -> None:
-        """Tell all that counts."""
+        """Tell all counts."""
         for account in list(self._counted):
             self.settle(account)
         for account in list(self._waiting):
@@ -160,7 +160,7 @@ class WorkerOutbox:
         self._low.clear()
 
     def take(self) -> list[Message]:
-        """What is to be told soon."""
+        """Remove and return the urgent messages."""
         for account in list(self._hasty):
             self.settle(account)
         for lease in self._low:
@@ -174,14 +174,14 @@ class WorkerOutbox:
 
 
 LONGEST_NS = 1_000_000_000
-"""What has waited for longer was throttled, which is to be seen: it goes by the queue to the end."""
+"""An entry that has waited for longer was throttled, which is to be seen: the queue decides on it to the end."""
 
 
 class Questions:
-    """What a worker has asked its quota server, by number, and what it does when that has answered.
+    """The open questions of a worker to its quota server, by number, each with what follows the answer.
 
     Args:
-        tell: Takes what is to be told the quota server.
+        tell: Takes messages to the quota server.
     """
 
     def __init__(self, tell: Callable[[Message], None]) -> None:
@@ -190,18 +190,18 @@ class Questions:
         self._last = 0
 
     def ask(self, then: Callable[[], None]) -> None:
-        """Call `then` when the quota server has heard all that was told, and its answers to that were heard."""
+        """Call `then` once the quota server has taken all earlier messages and its replies have been obeyed."""
         self._last += 1
         self._open[self._last] = then
         self._tell(Question(self._last))
 
     def answered(self, number: int) -> None:
-        """It says so."""
+        """Act on the answer to a question."""
         self._open.pop(number)()
 
 
 class EntryQueue:
-    """What a worker holds of all its streams, and how it goes: as the quota server says, or behind such entries.
+    """Holds the waiting entries of all streams of a worker; the quota server decides on those that are queued there.
 
         held ──the quota server may have more of its stream──▶ queued ──decided──▶ passed, or refused
           └──else──▶ behind ──all queued entries have gone, and it fits what was lent──▶ passed
@@ -210,7 +210,7 @@ class EntryQueue:
     Each stream's `StreamAccount` knows its queued entries, and what waits behind them.
 
     Args:
-        outbox: Takes what the quota server is to be told.
+        outbox: Takes messages to the quota server.
         questions: Asks the quota server.
     """
 
@@ -219,7 +219,7 @@ class EntryQueue:
         self._questions = questions
 
     def hold(self, account: StreamAccount, entry: Entry) -> None:
-        """An entry waits, behind all that its stream holds."""
+        """Let an entry wait behind all held entries of its stream."""
         self._outbox.settle(account)
         if account.may_queue:
             self._send(account, entry)
@@ -228,7 +228,7 @@ class EntryQueue:
             self._outbox.wait(account)
 
     def settle(self, stream: Stream, account: StreamAccount, until: int, refusal: str, now: int) -> None:
-        """All up to the queued entry with this number go, or are refused for a reason if there is one."""
+        """Pass the queued entries up to number `until`, or refuse them if there is a refusal."""
         try:
             while account.settled < until:
                 account.settled += 1
@@ -240,7 +240,7 @@ class EntryQueue:
                 self._go_on(stream, account, now)
 
     def send_due(self, account: StreamAccount) -> None:
-        """Those that are behind is queued, as many as the quota server may have now."""
+        """Queue entries that wait here, as many as the quota server may have now."""
         due = account.due if account.behind else 0
         if due > 0:
             self._outbox.settle(account)
@@ -248,7 +248,7 @@ class EntryQueue:
             self._send(account, account.behind.popleft())
 
     def drop(self, account: StreamAccount) -> None:
-        """What is held of a stream will not go: its queued entries are taken back."""
+        """Drop the held entries of a stream: withdraw those that are queued."""
         if account.outstanding:
             account.settled = account.queued
             self._outbox.tell(Withdrawn(account.number, 0))
@@ -257,7 +257,7 @@ class EntryQueue:
             account.behind.clear()
 
     def when_decided(self, accounts: Iterable[StreamAccount], then: Callable[[], None]) -> None:
-        """Call `then` when what is held of these streams is held by a limit, and not only on its way to be judged.
+        """Call `then` once limits hold the held entries of these streams: none awaits a decision any more.
 
         As long as nothing of a stream had to wait, what came behind it is on its way, too. From one that had to, all
         that waits is withdrawn before; so what the quota server let go meanwhile, and has counted, still goes.
@@ -292,7 +292,7 @@ class EntryQueue:
     def _pass_behind(self, stream: Stream, account: StreamAccount, now: int) -> None:
         while account.behind and not account.outstanding and not account.by_queue:
             entry = account.behind[0]
-            if now - entry.since > LONGEST_NS or not account.take(entry.charged, entry.size):
+            if now - entry.since > LONGEST_NS or not account.take(entry.charged, entry.size, now):
                 break
             account.behind.popleft()
             account.count(1, entry.messages, entry.size, (entry.messages, entry.size))
@@ -321,7 +321,7 @@ def _settle_first(stream: Stream, account: StreamAccount, refusal: str) -> None:
 
 
 class QuotaClient(RateLimiter):
-    """Lets entries pass or wait as it was told.
+    """The rate limiter of a worker: passes what its leases cover, and lets the quota server decide on the rest.
 
     Its streams have no limiters here; so nothing is ever refused here, and `count_rejected` is not for it.
 
@@ -345,7 +345,7 @@ class QuotaClient(RateLimiter):
     # ---- what sessions say
 
     def open(self, stream: Stream, topic: str, whose: tuple[int, str, str, str, bool]) -> None:
-        """A stream begins; each of its entries is the quota server's until that says what applies."""
+        """Open a stream; the quota server decides on each of its entries until it has sent the stream's limits."""
         self._last += 1
         self._accounts[stream] = StreamAccount(self._last)
         self._streams[self._last] = stream
@@ -354,20 +354,20 @@ class QuotaClient(RateLimiter):
         self._outbox.tell(Opened(self._last, name.direction, topic, name.stream_id, *names, whose))
 
     def meter(self, stream: Stream, grant: Callable[[int], None]) -> None:
-        """A stream that was opened is a consumer's."""
+        """Make an open stream a consumer's; `grant` passes its permits on."""
         self._accounts[stream].grant = grant
 
     def answer(self, stream: Stream, answering: Answering) -> None:
-        """A stream that was opened is a producer's."""
+        """Make an open stream a producer's."""
         self._accounts[stream].answering = answering
 
     def name(self, stream: Stream, producer_name: str) -> None:
-        """The broker named a producer."""
+        """Tell the name that the broker gave a producer."""
         if stream in self._accounts:
             self._outbox.tell(Named(self._accounts[stream].number, producer_name))
 
     def close(self, stream: Stream, now: int) -> list[Entry]:
-        """A stream is over. Gives back what it held."""
+        """Close a stream; return the entries that it held."""
         dropped = self.drop_held(stream, now)
         account = self._accounts.pop(stream, None)
         if account is None:
@@ -379,45 +379,45 @@ class QuotaClient(RateLimiter):
         return dropped
 
     def is_metered(self, stream: Stream) -> bool:
-        """Whether a consumer's permits are the quota server's."""
+        """Return whether the quota server meters a consumer's permits."""
         return self._accounts[stream].is_metered
 
     def ask(self, stream: Stream, permits: int, *, is_granted: bool) -> None:
-        """A consumer asks for permits, or has been given some as nothing limits it."""
+        """Ask for permits of a consumer, or tell of permits that passed because nothing limits it."""
         self._outbox.ask(self._accounts[stream].number, permits, is_granted=is_granted)
 
     def overdraw(self, stream: Stream, permits: int) -> None:
-        """For a delivery the broker took so many more permits of a consumer than limits count of it."""
+        """Tell that the broker took more permits for a delivery than limits count for it."""
         self._outbox.tell(Overdrawn(self._accounts[stream].number, permits))
 
     def rewound(self, stream: Stream) -> None:
-        """A consumer's client had the broker asked to deliver again what it had delivered."""
+        """Tell that a consumer's client had the broker asked to deliver messages again."""
         account = self._accounts.get(stream)
         if account is not None and self._tells_all:
             self._outbox.rewind(account.number)
 
     def forgo(self, stream: Stream) -> None:
-        """A consumer wants no more permits, nor those that are on their way."""
+        """Stop asking for permits of a consumer, and grant it none that are on their way."""
         account = self._accounts.get(stream)
         if account is not None:
             account.grant = _nothing_granted
             self._outbox.tell(Forgone(account.number))
 
     def ask_again(self, stream: Stream, messages: int) -> None:
-        """Of what was dropped, a consumer's client still counts on so many messages."""
+        """Ask again for permits of messages that were dropped and that the consumer's client still counts on."""
         self._outbox.tell(Withdrawn(self._accounts[stream].number, messages))
 
     def when_decided(self, streams: Iterable[Stream], then: Callable[[], None]) -> None:
-        """Call `then` when what is held of these streams is held by a limit, and not only on its way to be judged."""
+        """Call `then` once limits hold the held entries of these streams: none awaits a decision any more."""
         accounts = [self._accounts.get(stream) for stream in streams]
         self._entries.when_decided([account for account in accounts if account is not None], then)
 
     # ---- the passage
 
-    def admit(self, stream: Stream, messages: int, size: int, now: int) -> bool:  # noqa: ARG002 - as a Passage
-        """Take a chunk's worth of what was lent, if all of it fits and nothing is held; else nothing."""
+    def admit(self, stream: Stream, messages: int, size: int, now: int) -> bool:
+        """Charge a chunk's worth to the leases if all of it fits and nothing is held, else charge nothing."""
         account = self._accounts[stream]
-        return not stream.held and not account.by_queue and account.take(messages, size)
+        return not stream.held and not account.by_queue and account.take(messages, size, now)
 
     def withdraw(self, stream: Stream, messages: int, size: int) -> None:
         """Undo an `admit` of the same instant."""
@@ -425,35 +425,35 @@ class QuotaClient(RateLimiter):
             lease.refund(messages, size)
 
     def count_admitted(self, stream: Stream, counts: tuple[int, int, int], largest: tuple[int, int]) -> None:
-        """Note what was admitted."""
+        """Count what was admitted."""
         account = self._accounts[stream]
         account.count(counts[0], counts[1], counts[2], largest)
         self._outbox.count(account, is_consumer=stream.permits is not None)
 
     def pass_entry(self, stream: Stream, messages: int, size: int, now: int) -> bool:
-        """Take what one entry needs of what was lent, and count it; or do nothing."""
+        """Charge and count one entry if it fits the leases, else do nothing."""
         if not self.admit(stream, stream.charged(1, messages), size, now):
             return False
         self.count_admitted(stream, (1, messages, size), (messages, size))
         return True
 
     def count_offered(self, stream: Stream, entries: int, messages: int, size: int) -> None:
-        """Counted where it is decided."""
+        """Do nothing: the quota server counts what is offered."""
 
     def count_dropped(self, stream: Stream, messages: int, size: int) -> None:
-        """What arrived of a stream that ended before it could be held."""
+        """Count an entry of a stream that ended before the entry could be held."""
         account = self._accounts.get(stream)
         self._outbox.tell(Discarded(0 if account is None else account.number, 1, messages, size))
 
     def hold(self, stream: Stream, entry: Entry, now: int) -> None:  # noqa: ARG002 - as a Passage
-        """Keep `entry` until the quota server releases it, or until what is before it has gone."""
+        """Hold `entry` until the quota server releases it, or until the entries before it have gone."""
         stream.held.append(entry)
         if entry.is_free:
             return
         self._entries.hold(self._accounts[stream], entry)
 
     def drop_held(self, stream: Stream, now: int) -> list[Entry]:  # noqa: ARG002 - as a Passage
-        """Forget what is held of a stream, and give it back."""
+        """Drop and return a stream's held entries."""
         dropped = list(stream.held)
         stream.held.clear()
         account = self._accounts.get(stream)
@@ -463,15 +463,15 @@ class QuotaClient(RateLimiter):
 
     # ---- what the quota server says
 
-    def obey(self, verdict: Verdict, now: int) -> None:  # noqa: C901 - one line for each
-        """Do what one message says; of a stream that is over, nothing."""
+    def obey(self, verdict: QuotaVerdict, now: int) -> None:  # noqa: C901 - one line for each
+        """Obey one message of the quota server; messages about streams that have ended do nothing."""
         match verdict:
             case Released(number, queued):
                 self._settle(number, queued, "", now)
             case Rejected(number, queued, reason):
                 self._settle(number, queued, reason, now)
-            case Lent(number, messages, size):
-                self._leases.lent(number, messages, size)
+            case Lent(number, messages, size, until):
+                self._leases.lent(number, messages, size, until)
                 self._alert.sometime()
             case Batch(number):
                 self._outbox.tell(Confirmed(number))
@@ -500,22 +500,22 @@ class QuotaClient(RateLimiter):
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether there is nothing that `report` would tell."""
+        """True if `report` would tell nothing."""
         return not self._outbox.has_counts and self._leases.are_closed
 
     def take(self) -> list[Message]:
-        """What is to be told soon."""
+        """Remove and return the urgent messages."""
         return self._outbox.take()
 
     def report(self) -> list[Message]:
-        """All that there is to tell: also what only counts. Loans that were not used meanwhile are given back."""
+        """Remove and return all messages, counts included, and give back loans not used since the last report."""
         self._outbox.settle_all()
         self._leases.report()
         return self._outbox.take()
 
 
 def _nothing_granted(_permits: int) -> None:
-    """Who is about to end has no use for them."""
+    """Grant nothing: the consumer is about to end."""
 
 
 class WorkerPermits(Permits):
@@ -523,7 +523,7 @@ class WorkerPermits(Permits):
 
     Args:
         stream: The consumer.
-        quota_client: Who passes on what it asks.
+        quota_client: Passes on what the consumer asks.
     """
 
     def __init__(self, stream: Stream, quota_client: QuotaClient) -> None:
@@ -533,49 +533,49 @@ class WorkerPermits(Permits):
 
     @property
     def is_metered(self) -> bool:
-        """Whether FLOW must be held back; until the quota server has said so, it is."""
+        """True if FLOW must be held back, as it must until the quota server has sent the limits."""
         return self._quota_client.is_metered(self._stream)
 
     def may_pass(self, permits: int) -> bool:  # noqa: ARG002 - as Permits; how much room there is, the quota server knows
-        """Whether a FLOW may pass as it came."""
+        """Return whether a FLOW may pass as it came."""
         return not self.is_metered
 
     def ask(self, permits: int, *, as_it_came: bool = False) -> bool:
-        """The client asks for more. Whether its FLOW is to go on as it is."""
+        """Ask for more permits; return whether the client's FLOW is to go on as it is."""
         is_granted = as_it_came and self.may_pass(permits)
         self._quota_client.ask(self._stream, permits, is_granted=is_granted)
         return is_granted
 
     def arrived(self, entries: int, messages: int, size: int) -> None:
-        """Told with its queued entry."""
+        """Do nothing: the queued entry tells it."""
 
     def crossed(self, entries: int, messages: int, size: int) -> None:
-        """Told with what passed."""
+        """Do nothing: the counts of what passed tell it."""
 
     def passed(self, messages: int, size: int) -> None:
-        """The quota server knows."""
+        """Do nothing: the quota server knows."""
 
     def dropped(self, entries: int, messages: int, size: int, *, ask_again: bool) -> None:  # noqa: ARG002 - as Permits
-        """The quota server knows that they were; of what the client still counts on, it is told."""
+        """Tell which of the dropped messages the client still counts on; the quota server knows of the drop."""
         if ask_again and messages:
             self._quota_client.ask_again(self._stream, messages)
 
     def overdraw(self, permits: int) -> None:
-        """The broker took more than limits count."""
+        """Tell that the broker took more permits than limits count."""
         self._quota_client.overdraw(self._stream, permits)
 
     def rewound(self) -> None:
-        """The broker was asked to deliver again what it had delivered."""
+        """Tell that the broker was asked to deliver messages again."""
         self._quota_client.rewound(self._stream)
 
     def forgo(self) -> None:
-        """The consumer is about to end."""
+        """Stop asking: the consumer is about to end."""
         self._quota_client.forgo(self._stream)
 
 
 def _nothing() -> None:
-    """What a worker does is told by its quota client."""
+    """Do nothing: the quota client tells of changes."""
 
 
 def _no_permits_granted(permits: int) -> None:
-    """Permits are granted by the quota server."""
+    """Grant nothing: the quota server grants permits."""

@@ -1,4 +1,4 @@
-"""The quota server of one worker decides about all that the worker's leases do not cover.
+"""The quota server decides on all entries of one worker that the worker's leases do not cover.
 
 A worker passes by itself what it was lent tokens for (`lease_issuer.py`). Each other entry is queued here: the
 scheduler that would hold the entry in a proxy of one process holds an entry without bytes in its place, and gives
@@ -42,26 +42,26 @@ from limiter.workers.messages import (
     Recalled,
     Rejected,
     Released,
-    Report,
     Rewound,
     Spent,
     Wired,
     Withdrawn,
+    WorkerReport,
 )
 
 
 class RemoteStream:
-    """Represents one stream of the worker where the limits are.
+    """Represents one stream of a worker in the process that has the limits.
 
     Args:
-        number: The worker's for it.
-        stream: What stands for it.
+        number: The worker's number of the stream.
+        stream: The stream that stands for it here.
 
     Attributes:
         queued: Entries that waited so far.
         settled: How many of them, from the first, were released, refused or withdrawn.
         behind: Entries, messages and bytes behind these of which it was told so far, and which have not come up since.
-        limiters: Those that the worker knows it to be within.
+        limiters: The limits that the worker knows of the stream.
         rejected_from: Since when some of them refuses what is over it, as far as the worker knows; None if none does.
         is_followed: Whether the worker knows the last message under way, behind whose receipt an error has its place:
             it does if nothing has passed or been withdrawn yet, and else if what passed last was released while a limit
@@ -81,11 +81,11 @@ class RemoteStream:
         self.behind: Passed = (0, 0, 0)
 
     def hold_behind(self, behind: Passed) -> None:
-        """So many entries, messages and bytes are held besides that are not queued yet; all were offered."""
+        """Set what waits in the worker and is not queued yet; all of it counts as offered."""
         self._offer_behind(behind[0] - self.behind[0], behind[1] - self.behind[1], behind[2] - self.behind[2])
 
     def comes_up(self, entries: int, messages: int, size: int) -> None:
-        """So much more was offered; but first of all that comes what was behind, which is counted already."""
+        """Count queued entries as offered, those first that were counted while they waited in the worker."""
         if entries >= self.behind[0]:
             entries, messages, size = self.behind
         self._offer_behind(-entries, -messages, -size)
@@ -98,14 +98,14 @@ class RemoteStream:
         self.behind = behind[0] + entries, behind[1] + messages, behind[2] + size
 
     def heed_modes(self, now: int) -> None:
-        """Its limits may have other modes now; the worker is told them."""
+        """Note whether a limit of the stream rejects now; the worker is told."""
         if not self.stream.is_rejected:
             self.rejected_from = None
         elif self.rejected_from is None:
             self.rejected_from = now
 
     def wiring(self, numbers: Mapping[Limiter, int]) -> Wired:
-        """What the worker is to know of its limits, which it knows by these numbers."""
+        """Return the message that tells the worker the stream's limits, by these numbers."""
         stream, is_rejected = self.stream, self.rejected_from is not None
         by_queue = is_rejected or (stream.observed is not None and bool(stream.observed.chain))
         is_metered = stream.permits is not None and stream.permits.is_metered
@@ -114,7 +114,7 @@ class RemoteStream:
 
 
 class VerdictQueue:
-    """Collects what the worker is to be told, until somebody takes it.
+    """Collects the messages for the worker until the connection takes them.
 
     Decisions about one stream keep their order. Several of one kind about one stream are told once.
 
@@ -134,25 +134,25 @@ class VerdictQueue:
         self._answers: list[Message] = []
 
     def say(self, message: Message) -> None:
-        """Tell this."""
+        """Append a message."""
         self._messages.append(message)
         self._woken()
 
     def wired(self, remote: RemoteStream) -> None:
-        """A stream's limits are to be told, behind all that was decided by others before."""
+        """Have a stream's limits told, behind all earlier decisions about other streams."""
         if self._released or self._messages:
             self._earlier += self._decided()
         self._wired[remote] = None
         self._woken()
 
     def released(self, remote: RemoteStream) -> None:
-        """The next of a stream's queued entries may go."""
+        """Release the next queued entry of a stream."""
         remote.settled += 1
         self._released[remote] = None
         self._woken()
 
     def rejected(self, remote: RemoteStream, reason: str) -> None:
-        """The next of a stream's queued entries is refused."""
+        """Refuse the next queued entry of a stream."""
         self.settle(remote)
         remote.settled += 1
         last = self._messages[-1] if self._messages else None
@@ -163,29 +163,29 @@ class VerdictQueue:
         self._woken()
 
     def settle(self, remote: RemoteStream) -> None:
-        """What may go so far of a stream is told before what comes behind it."""
+        """Tell what is released of a stream before anything later about it is told."""
         if remote in self._released:
             del self._released[remote]
             self._messages.append(Released(remote.number, remote.settled))
 
     def granted(self, number: int, permits: int) -> None:
-        """A consumer's permits go on."""
+        """Pass permits on to a consumer."""
         self._granted[number] = self._granted.get(number, 0) + permits
         self._woken()
 
     def answered(self, question: int) -> None:
-        """All that was asked about is told before this."""
+        """Answer a question, behind all decisions made so far."""
         self._answers.append(Answer(question))
         self._woken()
 
     def forget(self, remote: RemoteStream) -> None:
-        """A stream is over."""
+        """Drop the messages about a stream that has ended."""
         self._wired.pop(remote, None)
         self._released.pop(remote, None)
         self._granted.pop(remote.number, None)
 
     def take(self, batch: Message | None) -> list[Message]:
-        """What is to be told; `batch` is about what of it may go."""
+        """Remove and return all messages, with `batch` behind the releases that it numbers."""
         messages, self._earlier = self._earlier, []
         messages += self._decided()
         messages += [Granted(number, permits) for number, permits in self._granted.items()]
@@ -211,7 +211,7 @@ Decide = Callable[[Entry, int], None]
 
 
 class DeferredRejections:
-    """Defers what nobody can decide yet because tokens are lent; one object for the quota servers of all workers.
+    """Defers rejections that depend on tokens lent to workers; the quota servers of all workers share it.
 
     A limit in mode `reject` refuses what is over it at once. One process would refuse, hold or pass the entry. While a
     limiter in its way has lent tokens, nobody knows which: the worker that has them may use them or give them back. So
@@ -222,9 +222,9 @@ class DeferredRejections:
                                           └──tokens come first──▶ passed
 
     Args:
-        gate: Where all streams wait.
+        gate: The scheduler of all streams.
         recall: Has all workers give back what they were lent of a limit (`QuotaServer.recall` of each).
-            The scheduler does so wherever somebody begins to wait: nobody is to overtake him.
+            The scheduler does so wherever a stream begins to wait: no other is to overtake it.
     """
 
     def __init__(self, gate: Scheduler, recall: Callable[[Limiter], None]) -> None:
@@ -234,17 +234,17 @@ class DeferredRejections:
         self._cases: dict[Stream, Decide] = {}
 
     def adjourn(self, stream: Stream, decide: Decide, lent: list[Limiter]) -> None:
-        """What is held of a stream from now on is to be judged when these limiters have back what they lent."""
+        """Decide on a stream's entries only once these limiters have their lent tokens back."""
         self._cases[stream] = decide
         for limiter in lent:
             self.recall(limiter)
 
     def close(self, stream: Stream) -> None:
-        """What is held of a stream waits, as what any limit holds; or it is over."""
+        """End the deferral of a stream: its entries wait as under any limit, or it has ended."""
         self._cases.pop(stream, None)
 
     def returned(self, limiter: Limiter, now: int) -> None:
-        """Nothing is lent of this one any more, if it has no borrowers: in the order of arrival all cases are judged.
+        """Decide all deferred entries under a limiter in the order of arrival, if nothing of it is lent any more.
 
         First all of them leave the gate, or they would be in each other's way.
         """
@@ -264,11 +264,11 @@ def _since(one: tuple[int, Entry, Decide]) -> int:
 
 
 NO_DELAY_NS = 5_000_000
-"""What has waited for less has only been on its way."""
+"""An entry that has waited for less has only been on its way."""
 
 
 class Departures:
-    """What was released and has not left its worker yet, as far as is known: in batches that the worker confirms.
+    """The entries that were released and may not have left their worker yet, in batches that the worker confirms.
 
     A released entry counts as lent: between this decision and the moment that the entry leaves some time passes, and in
     that moment it counts (`TokenBucket.lend`).
@@ -281,11 +281,11 @@ class Departures:
 
     @property
     def is_any(self) -> bool:
-        """Whether there are some."""
+        """True if some entry may not have left yet."""
         return bool(self._going or self._unconfirmed)
 
     def add(self, limiters: Iterable[Limiter], messages: int, size: int) -> None:
-        """An entry that was charged to these is told to go."""
+        """Add a released entry that was charged to these limiters."""
         for limiter in limiters:
             limiter.release(messages, size)
             going = self._going.setdefault(limiter, [0, 0])
@@ -293,7 +293,7 @@ class Departures:
             going[1] += size
 
     def batch(self) -> Batch | None:
-        """What was released since the last one is to be confirmed under this number; None if nothing was."""
+        """Number the entries released since the last batch, to be confirmed; return None if there are none."""
         if not self._going:
             return None
         self._batch += 1
@@ -301,11 +301,11 @@ class Departures:
         return Batch(self._batch)
 
     def confirmed(self, batch: int, now: int) -> None:
-        """All of a batch has gone on, or never will."""
+        """Remove a batch: its entries have gone on, or never will."""
         _gone(self._unconfirmed.pop(batch, {}), now)
 
     def lose(self, now: int) -> None:
-        """The worker is no more: nothing of it goes on later than now."""
+        """Count all entries as gone now, because the worker has ended."""
         for batch in [*self._unconfirmed.values(), self._going]:
             _gone(batch, now)
         self._unconfirmed.clear()
@@ -318,13 +318,13 @@ def _gone(batch: dict[Limiter, list[int]], now: int) -> None:
 
 
 class QuotaServer:
-    """Decides for one worker.
+    """Decides for one worker which entries pass, wait or are refused.
 
     Args:
         registry: All limits.
-        gate: Where all streams wait.
+        gate: The scheduler of all streams.
         woken: Called when there is something to tell the worker; the caller then takes it in its own time.
-        deferred: What it has in common with those of other workers.
+        deferred: The deferred rejections, which the quota servers of all workers share.
     """
 
     def __init__(
@@ -345,21 +345,21 @@ class QuotaServer:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether nothing of the worker is open, lent, or released and not confirmed."""
+        """True if nothing of the worker is open, lent, or released and not confirmed."""
         return not (self._remote_streams or self.lending.loans or self._departures.is_any)
 
     @property
     def awaits_confirmation(self) -> bool:
-        """Whether something was released and not confirmed."""
+        """True if some release is not confirmed."""
         return self._departures.is_any
 
     def stream(self, number: int) -> Stream | None:
-        """The RemoteStream of one of the worker's streams."""
+        """Return the stream that stands here for one of the worker's; None if that has ended."""
         remote = self._remote_streams.get(number)
         return None if remote is None else remote.stream
 
     def open(self, number: int, stream: Stream, topic: Topic, client: Client, now: int) -> None:
-        """A stream begins; `stream` stands for it here from now on."""
+        """Open a stream of the worker, for which `stream` stands here."""
         remote = RemoteStream(number, stream)
         stream.release = self._release
         stream.is_accepted = True
@@ -370,7 +370,7 @@ class QuotaServer:
         self.wired(stream, 0)  # what came before its limits were found is judged by them, too
 
     def close(self, number: int, now: int) -> None:
-        """A stream is over."""
+        """Close a stream."""
         remote = self._remote_streams.pop(number, None)
         if remote is None:
             return
@@ -382,7 +382,7 @@ class QuotaServer:
         self._registry.close(remote.stream, now)
 
     def offered(self, number: int, messages: int, size: int, when: tuple[int, int], *, must_wait: bool = False) -> None:
-        """An entry waits for its turn, which may have come; since when, and now. Perhaps nothing may refuse it."""
+        """Pass, refuse or hold a queued entry; `when` is since when it waits, and now."""
         remote = self._remote_streams.get(number)
         if remote is None:
             return
@@ -401,14 +401,14 @@ class QuotaServer:
             self._lend(stream.chain, now)
 
     def behind(self, number: int, counts: Passed) -> None:
-        """So many entries, messages and bytes are held of a stream besides."""
+        """Count entries, messages and bytes of a stream that wait in the worker and are not queued."""
         remote = self._remote_streams.get(number)
         if remote is not None:
             remote.hold_behind(counts)
             self._gate.note(remote.stream)
 
     def withdrawn(self, number: int, asked: int, now: int) -> None:
-        """What waits of a stream is dropped; the client of a consumer still counts on `asked` messages of it."""
+        """Drop what waits of a stream; a consumer's client still counts on `asked` messages of it."""
         remote = self._remote_streams.get(number)
         if remote is None:
             return
@@ -423,7 +423,7 @@ class QuotaServer:
             permits.ask_again(asked)
 
     def passed(self, number: int, counts: Passed, largest: Amount, limiters: list[int]) -> None:
-        """So many entries, messages and bytes passed by what was lent of these limits."""
+        """Count entries that passed by leases of these limits."""
         remote = self._remote_streams.get(number)
         if remote is None:
             return
@@ -441,13 +441,13 @@ class QuotaServer:
             stream.permits.crossed(*counts)
 
     def named(self, number: int, producer_name: str, now: int) -> None:
-        """The broker named a producer."""
+        """Note the name that the broker gave a producer."""
         remote = self._remote_streams.get(number)
         if remote is not None:
             self._registry.name(remote.stream, producer_name, now)
 
     def discarded(self, number: int, counts: tuple[int, int, int]) -> None:
-        """Entries, messages and bytes came, and were dropped before they were queued."""
+        """Count entries that were dropped before they were queued."""
         remote = self._remote_streams.get(number)
         if remote is not None:
             stream, (_, messages, size) = remote.stream, counts
@@ -458,7 +458,7 @@ class QuotaServer:
             self._gate.count_dropped(stream, messages, size)
 
     def asked(self, number: int, permits: int, *, is_granted: bool) -> None:
-        """A consumer asks for permits, or has been given them."""
+        """Ask for a consumer's permits, or count those that it was given."""
         remote = self._remote_streams.get(number)
         if remote is None or remote.stream.permits is None:
             return
@@ -468,25 +468,25 @@ class QuotaServer:
             remote.stream.permits.ask(permits)
 
     def overdrawn(self, number: int, permits: int) -> None:
-        """The broker took more of a consumer's permits than limits count."""
+        """Note that the broker took more of a consumer's permits than limits count."""
         remote = self._remote_streams.get(number)
         if remote is not None and remote.stream.permits is not None:
             remote.stream.permits.overdraw(permits)
 
     def rewound(self, number: int) -> None:
-        """The broker is to deliver to a consumer again what it had delivered."""
+        """Note that the broker is to deliver messages to a consumer again."""
         remote = self._remote_streams.get(number)
         if remote is not None and remote.stream.permits is not None:
             remote.stream.permits.rewound()
 
     def forgone(self, number: int) -> None:
-        """A consumer wants no more."""
+        """Stop granting permits to a consumer."""
         remote = self._remote_streams.get(number)
         if remote is not None and remote.stream.permits is not None:
             remote.stream.permits.forgo()
 
     def spent(self, message: Spent, now: int) -> None:
-        """What became of a loan."""
+        """Account for lent tokens that were used or given back."""
         limiter = self._limiters.get(message.limiter)
         if limiter is None:
             return
@@ -502,15 +502,15 @@ class QuotaServer:
             self._lend((limiter,), now)
 
     def confirmed(self, batch: int, now: int) -> None:
-        """What was released in a batch has gone on, or never will."""
+        """Note that a batch of released entries has gone on, or never will."""
         self._departures.confirmed(batch, now)
 
     def asked_about(self, question: int) -> None:
-        """The worker wants to know when it has been told of all queued entries that may go at once."""
+        """Answer the worker once it has been told of all queued entries that may go at once."""
         self._verdicts.answered(question)
 
     def wired(self, stream: Stream, now: int) -> None:
-        """A stream may be within other limits now; nothing, if it is another worker's. What it holds waits there."""
+        """Put a stream of this worker under its new limits, where its held entries wait on; ignore other streams."""
         remote = self._by_stream.get(stream)
         if remote is not None:
             self._verdicts.wired(remote)
@@ -519,7 +519,7 @@ class QuotaServer:
             remote.heed_modes(now)
 
     def tuned(self, limiter: Limiter, now: int) -> None:
-        """A limit has another value, and perhaps begins or ends to refuse."""
+        """Recall loans of a limit that has another value, and tell streams if it begins or ends to reject."""
         self.recall(limiter)
         for stream in limiter.streams:
             remote = self._by_stream.get(stream)
@@ -527,16 +527,16 @@ class QuotaServer:
                 self.wired(stream, now)
 
     def recall(self, limiter: Limiter) -> None:
-        """What is left of a loan is wanted back, if there is one: somebody waits, or the limit is another one."""
+        """Recall the loan of a limiter, if there is one: a stream waits there, or its value has changed."""
         if self.lending.recall(limiter):
             self._verdicts.say(Recalled(self._numbers[limiter]))
 
     def take(self) -> list[Message]:
-        """What is to be told."""
+        """Remove and return the messages for the worker."""
         return self._verdicts.take(self._departures.batch())
 
     def lose(self, now: int) -> Amount:
-        """The worker is no more. What it was lent, or was released and not confirmed, is lost; returns how much."""
+        """Close all streams because the worker has ended; return the tokens that it was lent or left unconfirmed."""
         limiters = list(self.lending.loans)
         lost = self.lending.lose(now)
         self._departures.lose(now)
@@ -548,7 +548,7 @@ class QuotaServer:
         return lost
 
     def _drop_behind(self, remote: RemoteStream) -> None:
-        """What was behind the queued entries of a worker that is no more."""
+        """Count as dropped what waited in a worker that has ended."""
         entries, messages, size = remote.behind
         if entries:
             self._gate.count_offered(remote.stream, entries, messages, size)
@@ -571,7 +571,7 @@ class QuotaServer:
         self._gate.hold(stream, entry, now)
 
     def _release(self, stream: Stream, entry: Entry) -> None:
-        """Called by the gate."""
+        """Release a held entry; called by the scheduler."""
         self._let_go(self._by_stream[stream], entry.charged, entry.size)
 
     def _let_go(self, remote: RemoteStream, messages: int, size: int) -> None:
@@ -588,7 +588,7 @@ class QuotaServer:
                 self._verdicts.say(Lent(self._numbers[limiter], *lent))
 
     def _recall_for(self, stream: Stream, now: int) -> None:
-        """Where one waits, the gate recalls; what he must still pass may be closed only because of what was lent."""
+        """Recall loans of limiters ahead of a waiting stream, which may be closed only because of them."""
         for limiter in stream.chain:
             if limiter.borrowers and not limiter.is_open(now):
                 self._deferred.recall(limiter)
@@ -612,7 +612,7 @@ class QuotaServer:
             del self._limiters[self._numbers.pop(limiter)]
 
 
-def hear(quota_server: QuotaServer, message: Report, now: int) -> None:  # noqa: C901, PLR0912, PLR0915 - one line for each
+def hear(quota_server: QuotaServer, message: WorkerReport, now: int) -> None:  # noqa: C901, PLR0912, PLR0915 - one line for each
     """Take a message; what it says of a stream that is over does nothing."""
     match message:
         case QueuedEntry(number, messages, size, since, must_wait):
@@ -644,4 +644,4 @@ def hear(quota_server: QuotaServer, message: Report, now: int) -> None:  # noqa:
         case Closed(number):
             quota_server.close(number, now)
         case Opened():
-            raise ValueError("who opens a stream is for the caller to find out")
+            raise ValueError("the caller opens streams: this package does not know connections")

@@ -9,18 +9,21 @@ from collections.abc import Callable, Iterable
 from limiter.limiter import Answering, Entry, Stream
 from limiter.workers.messages import Message, PassedByLease, Spent
 
+_FOR_EVER = 1 << 62
+
 
 class WorkerLease:
-    """What a worker may pass of one limit without asking. A lease earns nothing, and is never in debt.
+    """The tokens of one limit that a worker may spend without asking. A lease earns nothing, and is never in debt.
 
     It counts down what was lent, and adds up what was used of it.
 
     Args:
-        number: The limit's, as its quota server says it.
+        number: The quota server's number of the limit.
 
     Attributes:
-        streams: How many of the worker's streams are within the limit.
+        streams: Number of the worker's streams that are under the limit.
         is_low: Whether half of the last loan has been used.
+        until: From this moment on nothing fits, until more is lent: others may have what was not used.
     """
 
     __slots__ = (
@@ -33,6 +36,7 @@ class WorkerLease:
         "number",
         "size",
         "streams",
+        "until",
         "used_messages",
         "used_size",
         "weighs",
@@ -48,28 +52,32 @@ class WorkerLease:
         self.used_messages = 0
         self.used_size = 0
         self.is_low = False
+        self.until = _FOR_EVER
         self._is_open = False
         self._low_messages = 0
         self._low_size = 0
 
     @property
     def is_open(self) -> bool:
-        """Whether something was lent and not wanted back."""
+        """True if something was lent and not recalled."""
         return self._is_open
 
     @property
     def is_used(self) -> bool:
-        """Whether something was used since it was told last."""
+        """True if tokens were used since the last report."""
         return self.used_messages > 0 or self.used_size > 0
 
-    def fits(self, messages: int, size: int) -> bool:
-        """Whether all of it may pass."""
+    def fits(self, messages: int, size: int, now: int) -> bool:
+        """Return whether the lease covers all of it."""
         return (
-            self._is_open and (not self.counts or messages <= self.messages) and (not self.weighs or size <= self.size)
+            self._is_open
+            and now < self.until
+            and (not self.counts or messages <= self.messages)
+            and (not self.weighs or size <= self.size)
         )
 
     def charge(self, messages: int, size: int) -> None:
-        """It passes; what is not limited is not counted, as nothing of it was lent."""
+        """Spend tokens; units that the limit does not bound are not counted, as none were lent."""
         if self.counts:
             self.messages -= messages
             self.used_messages += messages
@@ -88,17 +96,18 @@ class WorkerLease:
             self.size += size
             self.used_size -= size
 
-    def lend(self, messages: int | None, size: int | None) -> None:
-        """So much more may pass; None is what is not limited."""
+    def lend(self, messages: int | None, size: int | None, until: int = 0) -> None:
+        """Add lent tokens, to be used before `until` if that is not 0; None where the limit has no such bound."""
         self.counts, self.weighs = messages is not None, size is not None
         self.messages += messages or 0
         self.size += size or 0
         self._low_messages, self._low_size = self.messages // 2, self.size // 2
         self._is_open = True
+        self.until = until or _FOR_EVER
         self.is_low = False
 
     def take_used(self) -> tuple[int, int]:
-        """Messages and bytes that were used since the last time."""
+        """Return the messages and bytes used since the last call."""
         used = self.used_messages, self.used_size
         self.used_messages = self.used_size = 0
         self.is_low = False
@@ -106,7 +115,7 @@ class WorkerLease:
         return used
 
     def empty(self) -> tuple[int, int]:
-        """Close it; what was not used."""
+        """Close the lease; return the messages and bytes that were not used."""
         left = self.messages, self.size
         self.messages = self.size = 0
         self._is_open = False
@@ -120,39 +129,39 @@ WINDOW = 256
 
 class _Nobody:
     def may_refuse(self, entry: Entry) -> bool:  # noqa: ARG002 - as Answering
-        """Nothing refuses it."""
+        """Return True: the answer does not matter, as no limit refuses a delivery."""
         return True
 
     def accepted(self, stream: Stream, entry: Entry) -> None:
-        """Nobody awaits an answer."""
+        """Do nothing: nobody awaits an answer."""
 
     def refused(self, stream: Stream, entry: Entry, reason: str) -> None:
-        """The same."""
+        """Do nothing: nobody awaits an answer."""
 
 
 NOBODY = _Nobody()
-"""What is delivered is never refused, and its consumer awaits no answer."""
+"""For consumers: deliveries are never refused, and await no answer."""
 
 
 class StreamAccount:
-    """One stream's.
+    """The account of one stream of a worker: its leases, its queued entries, and what is not told yet.
 
     Args:
-        number: The stream's, for the quota server.
+        number: The stream's number at the quota server.
 
     Attributes:
-        queued: Entries of which the quota server has been told so far that they wait.
+        queued: Number of entries queued at the quota server so far.
         settled: How many of them, from the first, have gone, were refused or were dropped.
-        behind: Entries that wait and of which it has not been told yet.
+        behind: Entries that wait here and are not queued yet.
         by_queue: Whether each entry is the quota server's; as long as it is not known what applies, it is.
         is_metered: Whether permits are the quota server's, likewise.
-        leases: What was lent of the stream's limits.
+        leases: The leases of the stream's limits.
         is_rejected: Whether some limit refuses what is over it: then each entry is queued at once, or the quota server
             could not tell what came behind others that it holds from what it is to refuse.
-        answering: Answers its client.
-        is_leaving: Whether its client has gone, and what waits was withdrawn: nothing of it is queued any more.
+        answering: Answers the client.
+        is_leaving: The client has gone and the waiting entries were withdrawn: none is queued any more.
         grant: Passes permits on to the broker.
-        entries: So many passed by what was lent, since that was told last; and messages and bytes.
+        entries: Number of entries that passed by leases since the last report; likewise messages and bytes.
     """
 
     __slots__ = (
@@ -194,17 +203,17 @@ class StreamAccount:
 
     @property
     def outstanding(self) -> int:
-        """Queued entries of which the quota server has not said that they may go."""
+        """Number of queued entries that the quota server has not decided on."""
         return self.queued - self.settled
 
     @property
     def may_queue(self) -> bool:
-        """Whether the next entry gets one; where it must, what waits is bounded by the room for what is held."""
+        """True if the next entry may be queued; where each must be, the bound on held bytes bounds them."""
         return not self.behind and not self.is_leaving and (self.is_rejected or self.outstanding < WINDOW)
 
     @property
     def due(self) -> int:
-        """For how many of those behind there are to be queued entries now."""
+        """Number of entries that wait behind the queued ones and are to be queued now."""
         if self.is_rejected:
             return 0 if self.is_leaving else len(self.behind)
         if self.outstanding > WINDOW // 2 or (self.outstanding and self.has_credit):
@@ -213,18 +222,18 @@ class StreamAccount:
 
     @property
     def has_credit(self) -> bool:
-        """Whether something is lent of every limit, so that nobody is known to wait there."""
+        """True if something is lent of every limit, so that no stream is known to wait there."""
         return not self.by_queue and all(lease.is_open for lease in self.leases)
 
     def behind_sums(self) -> tuple[int, int, int]:
-        """Entries, messages and bytes that wait and are not queued."""
+        """Return entries, messages and bytes that wait and are not queued."""
         behind = self.behind
         return len(behind), sum([entry.messages for entry in behind]), sum([entry.size for entry in behind])
 
-    def take(self, messages: int, size: int) -> bool:
-        """Take so much of what was lent of every limit, if all of it fits; else nothing."""
+    def take(self, messages: int, size: int, now: int) -> bool:
+        """Spend tokens of every lease if all of it fits, else none."""
         for position, lease in enumerate(self.leases):
-            if not lease.fits(messages, size):
+            if not lease.fits(messages, size, now):
                 for charged in self.leases[:position]:
                     charged.refund(messages, size)
                 return False
@@ -232,7 +241,7 @@ class StreamAccount:
         return True
 
     def count(self, entries: int, messages: int, size: int, largest: tuple[int, int]) -> None:
-        """So much passed by what was lent; and the largest entry's messages and bytes."""
+        """Count entries that passed by the leases; `largest` are messages and bytes of the largest one."""
         self.entries += entries
         self.messages += messages
         self.size += size
@@ -240,7 +249,7 @@ class StreamAccount:
         self.largest_size = max(self.largest_size, largest[1])
 
     def take_passed(self) -> PassedByLease:
-        """What that was since the last time."""
+        """Remove and return the counts since the last call, as a message."""
         limiters = [lease.number for lease in self.leases]
         largest = self.largest_messages, self.largest_size
         passed = PassedByLease(self.number, self.entries, self.messages, self.size, *largest, limiters)
@@ -249,11 +258,11 @@ class StreamAccount:
 
 
 class WorkerLeases:
-    """One lease for each limit that some stream is within.
+    """The leases of a worker: one for each limit that some stream is under.
 
     Args:
-        tell: Takes what is to be told the quota server.
-        give_back: Takes what ends a loan.
+        tell: Takes messages to the quota server.
+        give_back: Takes the message that ends a loan.
     """
 
     def __init__(self, tell: Callable[[Message], None], give_back: Callable[[Spent], None]) -> None:
@@ -263,11 +272,11 @@ class WorkerLeases:
 
     @property
     def are_closed(self) -> bool:
-        """Whether nothing is lent."""
+        """True if nothing is lent."""
         return not any(lease.is_open for lease in self._by_number.values())
 
     def use(self, account: StreamAccount, numbers: Iterable[int]) -> None:
-        """These limits apply to a stream; what no stream is within any more is given back."""
+        """Put a stream under these limits; give back leases that no stream needs any more."""
         leases = tuple([self._of(number) for number in numbers])
         for lease in leases:
             lease.streams += 1
@@ -278,20 +287,20 @@ class WorkerLeases:
                 self._give_back(lease)
                 del self._by_number[lease.number]
 
-    def lent(self, number: int, messages: int | None, size: int | None) -> None:
-        """More is there; of a limit that no stream is within any more, nothing is needed."""
+    def lent(self, number: int, messages: int | None, size: int | None, until: int = 0) -> None:
+        """Add lent tokens to a lease; give them back at once if no stream is under the limit any more."""
         lease = self._by_number.get(number)
         if lease is None:
             self._end(Spent(number, 0, 0, messages or 0, size or 0))
         else:
-            lease.lend(messages, size)
+            lease.lend(messages, size, until)
 
     def recalled(self, number: int) -> None:
-        """The quota server wants all back; it gets an answer whatever there is."""
+        """Give back all of a recalled lease; the quota server gets an answer whatever there is."""
         self._give_back(self._by_number.get(number) or WorkerLease(number), is_answer=True)
 
     def report(self) -> None:
-        """Tell what was used; what was not, since this was asked last, is given back."""
+        """Tell what was used, and give back leases not used since the last report."""
         for lease in self._by_number.values():
             if lease.is_open and not lease.is_used:
                 self._give_back(lease)

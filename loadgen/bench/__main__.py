@@ -20,7 +20,7 @@ from loadgen.bench.rows import bucket, connections, many_streams, throughput, tl
 from loadgen.bench.stage import DataRow, RealBroker, Stage, TlsLines, measure
 from loadgen.bench.wire import LoopbackSink
 from loadgen.real import jars
-from loadgen.real.tools import Traffic
+from loadgen.real.pulsar_perf import Traffic
 
 MISSED, CANNOT_START, BAD_INPUT = 3, 1, 2
 CONNECTIONS, LIMITS, WINDOW_S = 10_000, 100_000, 10.0
@@ -44,91 +44,10 @@ Absent = Mapping[str, str]
 """Why peers, or rows, are not there."""
 
 MARKS = harness.marks("bench", "make bench")
-_SECTION = """\
-## The data path: Sluice beside proxies that read nothing
-
-Made by `make bench`, which writes this section itself. The same frames go through each proxy in
-turn, round by round in one run, while all proxies are running. Sluice runs as it is deployed:
-metrics and access log are on, and each stream is within limits for messages and bytes that it does
-not reach.
-
-{table}
-
-Measured on {machine}. Absolute numbers are this machine's, and sender, proxy and sink have a share
-in each of them. Only ratios can be claimed. A ratio is the median over all rounds of the ratio
-within a round, with (least to most). Other numbers are medians, with the least and the most below
-them where these differ. A goal is met or missed by the number as printed, and missed if a round
-failed.
-
-{notes}
-
-How it is measured:
-
-- **Ends.** Sender and sink are one C file (`loadgen/bench/ends.c`), compiled when the benchmark
-  begins. Lookups, handshakes, PRODUCER and SUBSCRIBE are real ones, so that any Pulsar proxy can be
-  put in the middle.
-- **Rounds.** Each proxy's first round is thrown away, because a JVM is slow at first.
-- **The sender** writes as fast as it can for some seconds, or at a steady pace. It closes each
-  connection right behind the last write.
-- **The sink** counts whole frames up to the end of each connection. What is missing was lost at the
-  close. Where the sink is to be faster than every proxy, it looks at the first frame and lets the
-  kernel throw away the rest, whose bytes it counts. The other rows and the tests check that
-  contents arrive whole.
-- **CPU** is what the kernel counts of the proxy's process, all threads together.
-- **HAProxy** runs in TCP mode with one thread.
-- **The official proxy**, with default threads, forwards by splicing (its default), or parses each
-  frame (`proxyLogLevel=1`).
-- **The bare forwarder** is {forwarder} lines of uvloop (`loadgen/bench/forwarder.py`).
-- **Sluice** runs under `SCHED_BATCH`, as it is deployed, and its peers as they come.
-  [operating.md](operating.md#sharing-cores) tells what that policy gives to them.
-- **SENDs** of one connection are laid out alike, as one client's are.
-  [performance.md](performance.md) tells what other layouts cost.
-- **Held streams** are measured with Sluice alone. It starts anew with one limit over all topics,
-  and every producer of every connection offers as much as is taken. After a second the sink counts
-  what arrives.
-- **The loop's lag** is how late Sluice's timers fired, from the histogram in its `/metrics`. The
-  number is a bound of it, so the true p99 is no higher.
-- **Memory** is what Sluice's resident set has grown by since each stream had passed one entry,
-  unheld, of what it says it holds. Both are taken at their most (`sluice_hold_budget_most_bytes`,
-  and the kernel's own high-water mark), because what is held goes up and down. The line below it
-  counts from before these entries. It includes the buffer that is read into, and what counts and
-  logs 1,000 streams.
-- **With a real broker**, Pulsar's standalone of the same jars, one pulsar-perf produces and another
-  one consumes at the same time, both through the peer. CPU is the peer's from before they connect
-  until the last message is consumed."""
 
 
 TLS_MARKS = harness.marks("bench, TLS", "make bench")
 IDLE_WITH_TLS = 1000
-_TLS_SECTION = """\
-## TLS: Sluice beside proxies that end and open it, too
-
-Made by `make bench`, which writes this section itself; `python -m loadgen.bench --tls --write
-docs/benchmarks.md` makes this one alone. Loads, rounds and ends are those of the section before.
-Each proxy has TLS on the legs that a table names: with clients, with the broker, or with both.
-
-{table}
-
-Measured on {machine}. What counts is what a CPU second of the proxy carries: the ends have TLS,
-too, and take more than one core beside it. Ratios are those within a round, as above.
-
-{notes}
-
-How it is measured:
-
-- **TLS** is 1.3 with TLS_AES_256_GCM_SHA384 and one certificate for all (ECDSA P-256), made for the
-  run. Each proxy verifies the broker's certificate and its name. No session is resumed.
-- **Ends.** Sender and sink are as they are without TLS. An HAProxy before each proxy seals, another
-  one behind it opens. What these use is not counted.
-- **Latency**: what is added is what the line with the proxy has more than the same line without
-  one. At the p99 that is a difference of two large numbers, and below 0 where the machine is not
-  alone. So the goal is about the whole p99, as it is without TLS.
-- **A handshake** is one of a client: its line to the broker has none. The connection to the broker
-  and its greeting are in the figure.
-- **HAProxy** runs in TCP mode with one thread.
-- **The official proxy** has its default settings, with `servicePortTls` and `tlsEnabledWithBroker`,
-  but no zero copy: Pulsar 4.0.8 splices what clients send without TLS into the broker's TLS.
-- **The bare forwarder** is uvloop's own TLS on both connections (`loadgen/bench/forwarder.py`)."""
 
 
 def tls_rows() -> list[DataRow]:
@@ -264,14 +183,16 @@ def section(tables: str, notes: Sequence[str], absent: Absent, on: str = "") -> 
         "notes": harness.bullets(notes) or "Nobody lost a frame.",
     }
     missing = [f"Not measured: {name}: {why}." for name, why in absent.items()]
-    return harness.prose("\n\n".join([_SECTION.format(table=tables, **said), *missing]))
+    text = harness.text_beside(__file__, "section.md").format(table=tables, **said)
+    return harness.prose("\n\n".join([text, *missing]))
 
 
 def tls_section(tables: str, notes: Sequence[str], absent: Absent) -> str:
     """The whole section of TLS."""
     said = {"machine": harness.machine(), "notes": harness.bullets(notes) or "Nobody lost a frame."}
     missing = [f"Not measured: {name}: {why}." for name, why in absent.items()]
-    return harness.prose("\n\n".join([_TLS_SECTION.format(table=tables, **said), *missing]))
+    text = harness.text_beside(__file__, "tls_section.md").format(table=tables, **said)
+    return harness.prose("\n\n".join([text, *missing]))
 
 
 def _measure(arguments: argparse.Namespace, chosen: Sequence[DataRow]) -> tuple[Found, Absent]:

@@ -276,15 +276,17 @@ int64_t send_paced(const int *fds, int n, const uint8_t *chunk, int64_t size, in
     return begun;
 }
 
-/* Send a frame each `interval` ns and wait for the answer of each; `took` gets ns for each. Returns 0, -1 on failure. */
-int ask(int fd, uint8_t *frame, const int64_t size, int64_t sequence_at, int64_t sequence, int64_t interval, int64_t count,
-        int64_t *took) {
+/* Send a frame each `interval` ns, on one connection after the other, and wait for the answer of each; `took` gets ns for
+   each. The ids of each connection begin with `sequence`. Returns 0, -1 on failure. */
+int ask(const int *fds, int n, uint8_t *frame, const int64_t size, int64_t sequence_at, int64_t sequence,
+        int64_t interval, int64_t count, int64_t *took) {
     uint8_t in[4096];
     int64_t begun = now_ns();
     for (int64_t i = 0; i < count; i++) {
         Walk w = {0};
+        int fd = fds[i % n];
         sleep_until(begun + i * interval);
-        put_sequence(frame + sequence_at, sequence + i);
+        put_sequence(frame + sequence_at, sequence + i / n);
         int64_t asked = now_ns();
         if (send_whole(fd, frame, size)) return -1;
         while (w.frames == 0) {

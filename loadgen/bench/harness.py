@@ -22,13 +22,13 @@ Sample = Mapping[str, float]
 Rounds = Mapping[str, Sequence[Sample | None]]
 """By peer, in the order in which they were measured; None where it failed."""
 Found = Mapping[str, Rounds]
-"""What was measured, by the row's name."""
+"""Samples by the row's name."""
 Measure = TypeVar("Measure")
 
 WIDTH = 100
 """Columns of the page."""
 _AS_THEY_ARE = ("#", "|", "- ", "**")
-"""What headings, tables, lists and the names of loads begin with."""
+"""The beginnings of headings, tables, lists and names of loads."""
 TITLE = "# Benchmarks\n"
 _CONGESTION = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 _LONGEST_S = 3600.0
@@ -165,7 +165,7 @@ class Spread:
 
     @property
     def text(self) -> str:
-        """In one line."""
+        """The median, least and largest in one line."""
         least, most = self.ends
         return f"{self.middle} ({least} to {most})" if least else self.middle
 
@@ -328,8 +328,13 @@ def prose(text: str) -> str:
     return "\n\n".join(part if part.startswith(_AS_THEY_ARE) else _wrapped(part) for part in parts)
 
 
+def text_beside(module: str, name: str) -> str:
+    """Return the text of a Markdown file that lies beside a module, given as its `__file__`."""
+    return Path(module).with_name(name).read_text(encoding="utf-8").rstrip()
+
+
 def bullets(lines: Sequence[str]) -> str:
-    """A list of them, wrapped to the page."""
+    """Return a bulleted list, wrapped to the page."""
     return "\n".join(_wrapped(f"- {line}", "  ") for line in lines)
 
 

@@ -37,7 +37,7 @@ def used(pid: int, proc: Path = PROC) -> Used:
 
 
 def children(pid: int, proc: Path = PROC) -> list[int]:
-    """The processes that it has started and that are still there."""
+    """Return the processes that a process has started and that are still there."""
     tasks = (proc / str(pid) / "task").iterdir()
     return [int(child) for task in tasks for child in _text(task / "children").split()]
 

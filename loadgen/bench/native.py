@@ -20,7 +20,7 @@ SOURCE = Path(__file__).with_name("ends.c")
 PATIENCE_MS = 5000
 """Without any byte for so long, nothing more is waited for."""
 CROWD_PATIENCE_MS = 20_000
-"""The same while many connect: a JVM that has just started takes its time."""
+"""The bound while many connect: a JVM that has just started takes its time."""
 _EVERYTHING = 2**64 - 1
 _NS = 1_000_000_000
 
@@ -102,7 +102,7 @@ class _Load(ctypes.Structure):
 
 
 class Native:
-    """Both ends. Connections are given as sockets of Python; those that a function ends are detached from them.
+    """Both ends in C. Connections are given as sockets of Python; those that a function ends are detached from them.
 
     Raises:
         BenchError: If there is no C compiler, or it fails.
@@ -173,24 +173,31 @@ class Native:
         return float(begun) / _NS
 
     def ask(
-        self, connection: socket.socket, frame: bytes, numbered: tuple[int, int], interval_s: float, count: int
-    ) -> list[float]:
-        """Send a frame each `interval_s` and await its answer; the seconds that each took.
+        self,
+        connections: Sequence[socket.socket],
+        frame: bytes,
+        numbered: tuple[int, int],
+        interval_s: float,
+        count: int,
+    ) -> list[list[float]]:
+        """Send a frame each `interval_s`, by turns on each connection, and await its answer; what each took, seconds.
 
-        `numbered` says where in the frame the sequence id stands, and the first one.
+        `numbered` says where in the frame the sequence id stands, and the first one of each connection; `count` is the
+        number of frames of each.
 
         Raises:
-            BenchError: If the connection fails.
+            BenchError: If a connection fails.
         """
-        took = (ctypes.c_int64 * count)()
+        several = len(connections)
+        took = (ctypes.c_int64 * (count * several))()
         failed = self._library.ask(
-            connection.fileno(), ctypes.create_string_buffer(frame), ctypes.c_int64(len(frame)),
+            _numbers(connections), several, ctypes.create_string_buffer(frame), ctypes.c_int64(len(frame)),
             ctypes.c_int64(numbered[0]), ctypes.c_int64(numbered[1]), ctypes.c_int64(round(interval_s * _NS)),
-            ctypes.c_int64(count), took,
+            ctypes.c_int64(count * several), took,
         )  # fmt: skip
         if failed:
-            raise BenchError("the connection failed while answers were awaited")
-        return [each / _NS for each in took]
+            raise BenchError("a connection failed while answers were awaited")
+        return [[each / _NS for each in took[at::several]] for at in range(several)]
 
     def connect_many(self, port: int, count: int, hello: bytes) -> tuple[list[int], int, float]:
         """Connect and greet all at once: the sockets' numbers, how many were answered, the seconds it took."""

@@ -40,7 +40,7 @@ class Tls:
         return text.format(self.folder) if self.client else ""
 
     def of_broker(self, text: str) -> str:
-        """The same if the broker is reached with TLS."""
+        """Return `text` for a peer that reaches the broker with TLS, as `of_clients` does for clients; else nothing."""
         return text.format(self.folder) if self.broker else ""
 
 
@@ -145,9 +145,9 @@ BARE_PLAN = PeerPlan(BARE, _bare_command)
 
 
 HAPROXY = "HAProxy"
-_HAPROXY_CONFIG = """\
+HAPROXY_CONFIG = """\
 global
-    maxconn {most}
+    maxconn 9990
     nbthread 1
 defaults
     mode tcp
@@ -156,9 +156,10 @@ defaults
     timeout server 1h
 listen pulsar
     bind 127.0.0.1:{port}{bind}
-    server broker 127.0.0.1:{broker_port}{server}
+    server broker 127.0.0.1:{to}{server}
 """
-_MOST_CONNECTIONS = 9990  # two descriptors each, within the usual hard limit of 20,000 of a container
+"""A proxy of TCP, and the ends with TLS beside it. Connections have two descriptors each: a container may usually have
+20,000."""
 _INSTALLED = re.compile(r"^Inst (\S+)", re.MULTILINE)
 _TIMEOUT_S = 300
 
@@ -174,8 +175,7 @@ def haproxy_config(place: Place) -> str:
     """Return HAProxy's configuration file."""
     bind = place.tls.of_clients(" ssl crt {0}/both.pem")
     server = place.tls.of_broker(" ssl verify required ca-file {0}/ca.pem verifyhost localhost no-ssl-reuse")
-    ports = {"port": place.port, "broker_port": place.broker_port}
-    return _HAPROXY_CONFIG.format(most=_MOST_CONNECTIONS, bind=bind, server=server, **ports)
+    return HAPROXY_CONFIG.format(port=place.port, to=place.broker_port, bind=bind, server=server)
 
 
 def haproxy_packages(simulated: str) -> list[str]:
@@ -190,7 +190,7 @@ def _haproxy_command(place: Place) -> Command:
 
 
 def haproxy_command(file: Path) -> Command:
-    """Its command with this configuration file; fetched first, where it is not installed.
+    """Return HAProxy's command with this configuration file; HAProxy is fetched first, where it is not installed.
 
     Raises:
         BenchError: If it cannot be had.
@@ -320,7 +320,7 @@ def sluice_plan(limits: Mapping[str, Any] = UNREACHED, *, is_logging: bool = Tru
 
 
 def interpreted_plan() -> PeerPlan:
-    """Sluice as it is where there is no C compiler: a copy of its sources without what was made of them."""
+    """Plan Sluice as it runs without a C compiler: a copy of its sources, nothing compiled."""
     return PeerPlan(SLUICE, _interpreted_command)
 
 
@@ -352,7 +352,7 @@ def _silent_command(settings: Mapping[str, Any], place: Place) -> Command:
 
 
 EVERYBODY = (BARE, HAPROXY, ZERO_COPY, PARSING, SLUICE)
-"""Who takes part in a row that does not say otherwise."""
+"""The peers of a row that does not say otherwise."""
 PLANS = (
     BARE_PLAN,
     HAPROXY_PLAN,

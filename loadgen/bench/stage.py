@@ -1,15 +1,14 @@
 """The stage of measurements: both ends, the peers that run, a real broker for rows that want one; the rounds."""
 
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from socket import socket
-from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import TypeVar
 
 import trustme
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
@@ -18,33 +17,25 @@ from adminrest.client import AdminError
 from loadgen.bench import meters, wire
 from loadgen.bench.harness import BenchError, Row, Sample, last_line
 from loadgen.bench.native import Native
-from loadgen.bench.proxies import PeerPlan, RunningPeer, Tls, haproxy_command, running
+from loadgen.bench.proxies import HAPROXY_CONFIG, PeerPlan, RunningPeer, Tls, haproxy_command, running
 from loadgen.bench.wire import LoopbackSink
 from loadgen.real.jars import RealPulsarError
 from loadgen.real.process import TetheredProcess, free_ports, is_listening, wait_until
 from loadgen.real.standalone import StandaloneBroker
 
 
-class RealBroker:
-    """Starts when the first peer is asked for, and ends with all of them at the end of the block.
+class RealBroker(ExitStack):
+    """A real broker, which starts when the first peer is asked for and ends with the block, as all peers do.
 
     Args:
         folder: For everybody's files.
     """
 
     def __init__(self, folder: Path) -> None:
+        super().__init__()
         self._folder = folder
-        self._stack = ExitStack()
         self._port: int | None = None
         self._peers: dict[str, RunningPeer] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
 
     def peer(self, plan: PeerPlan) -> RunningPeer:
         """The peer that has the real broker behind it; it goes on running, for a JVM is slow at first.
@@ -53,44 +44,31 @@ class RealBroker:
             BenchError: If the broker or the peer cannot be had.
         """
         if plan.name not in self._peers:
-            self._peers[plan.name] = self._stack.enter_context(running(plan, self._folder, self._broker()))
+            self._peers[plan.name] = self.enter_context(running(plan, self._folder, self._broker()))
         return self._peers[plan.name]
 
     def _broker(self) -> int:
         if self._port is None:
             try:
-                broker = self._stack.enter_context(StandaloneBroker(self._folder / "broker"))
+                broker = self.enter_context(StandaloneBroker(self._folder / "broker"))
             except RealPulsarError as error:
                 raise BenchError(f"no real broker: {str(error).splitlines()[0]}") from error
             self._port = broker.service_port
         return self._port
 
 
-Result = TypeVar("Result")
+_Result = TypeVar("_Result")
 _LOOK_S = 0.1
 _AT_REST = 0.02
 """Of a core: more than any peer needs that has nothing to do."""
 
 
-_END = """\
-global
-    maxconn 9990
-    nbthread 1
-defaults
-    mode tcp
-    timeout connect 10s
-    timeout client 1h
-    timeout server 1h
-listen end
-    bind 127.0.0.1:{port}{bind}
-    server next 127.0.0.1:{to}{server}
-"""
 _ONLY = " ssl-min-ver TLSv1.3 ciphersuites TLS_AES_256_GCM_SHA384"
 _SEALING = f" ssl verify required ca-file {{0}}/ca.pem verifyhost localhost no-ssl-reuse{_ONLY}"
 _OPENING = f" ssl crt {{0}}/both.pem no-tls-tickets{_ONLY}"
 
 
-class TlsLines:
+class TlsLines(ExitStack):
     """Lines of peers that have TLS, all with one certificate (ECDSA P-256), one version (1.3), one cipher.
 
     The ends of a line are as they are without TLS. Before a peer whose clients have TLS stands an HAProxy of its own
@@ -102,19 +80,11 @@ class TlsLines:
     """
 
     def __init__(self, folder: Path, sink: LoopbackSink) -> None:
+        super().__init__()
         self._folder = folder
         self._sinks = {False: (sink, sink.port)}
-        self._stack = ExitStack()
         self._peers: dict[tuple[str, bool, bool], RunningPeer] = {}
         self._files: Path | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
 
     def sink(self, *, broker: bool) -> LoopbackSink:
         """The sink behind peers that reach the broker with TLS, or without."""
@@ -136,12 +106,12 @@ class TlsLines:
         """
         which = (plan.name, client, broker)
         if which not in self._peers:
-            self._peers[which] = self._stack.enter_context(self.started(plan, client=client, broker=broker))
+            self._peers[which] = self.enter_context(self.started(plan, client=client, broker=broker))
         return self._peers[which]
 
     @contextmanager
     def started(self, plan: PeerPlan, *, client: bool, broker: bool) -> Iterator[RunningPeer]:
-        """The same for one measurement."""
+        """Start a peer with TLS on these legs for one measurement."""
         tls = Tls(self._made(), client, broker)
         with running(plan, self._folder, self._behind(broker=broker)[1], tls) as peer, ExitStack() as stack:
             port = stack.enter_context(self._end(peer.port, server=_SEALING)) if client else peer.port
@@ -150,7 +120,7 @@ class TlsLines:
     def _sealed(self, name: str, to: int) -> int:
         which = (name, True, True)
         if which not in self._peers:
-            port = self._stack.enter_context(self._end(to, server=_SEALING))
+            port = self.enter_context(self._end(to, server=_SEALING))
             self._peers[which] = RunningPeer(name, port, 0, 0)
         return self._peers[which].port
 
@@ -158,8 +128,8 @@ class TlsLines:
         """The sink, and the port by which peers reach it."""
         if broker not in self._sinks:
             (port,) = free_ports(0)
-            sink = self._stack.enter_context(LoopbackSink(port))
-            self._stack.enter_context(self._end(sink.port, bind=_OPENING, port=port))
+            sink = self.enter_context(LoopbackSink(port))
+            self.enter_context(self._end(sink.port, bind=_OPENING, port=port))
             self._sinks[broker] = sink, port
         return self._sinks[broker]
 
@@ -168,7 +138,7 @@ class TlsLines:
         """An HAProxy that opens or seals."""
         home = Path(tempfile.mkdtemp(prefix="end", dir=self._folder))
         port, files = port or free_ports(0)[0], self._made()
-        said = _END.format(port=port, to=to, bind=bind.format(files), server=server.format(files))
+        said = HAPROXY_CONFIG.format(port=port, to=to, bind=bind.format(files), server=server.format(files))
         (home / "haproxy.cfg").write_text(said)
         command = haproxy_command(home / "haproxy.cfg")
         process = TetheredProcess(command.line, home / "log", command.env)
@@ -241,30 +211,13 @@ class Stage:
         return here, there
 
 
-class Beside(Generic[Result]):
-    """Runs something in a thread while the block runs; `result` is there behind it."""
-
-    def __init__(self, work: Callable[[], Result]) -> None:
-        self._work = work
-        self._found: list[Result] = []
-        self._thread = threading.Thread(target=lambda: self._found.append(self._work()), daemon=True)
-
-    def __enter__(self) -> "Beside[Result]":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._thread.join()
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the work has ended."""
-        return not self._thread.is_alive()
-
-    @property
-    def result(self) -> Result:
-        """The result of the work."""
-        return self._found[0]
+@contextmanager
+def beside(work: Callable[[], _Result]) -> Iterator[Future[_Result]]:
+    """Do `work` in a thread while the block runs; the end of the block waits for it, and raises what it raised."""
+    with ThreadPoolExecutor(1) as thread:
+        doing = thread.submit(work)
+        yield doing
+    doing.result()
 
 
 class CpuClock:
@@ -325,7 +278,7 @@ def _measure_row(row: DataRow, stage: Stage, rounds: int, progress: Progress) ->
 
 
 def _rotated(names: Sequence[str], by: int) -> list[str]:
-    """Who begins is another one in each round: whoever comes last finds the machine as the others leave it."""
+    """Rotate the peers: in each round another one begins, as the last finds the machine as the others leave it."""
     turn = by % len(names)
     return [*names[turn:], *names[:turn]]
 

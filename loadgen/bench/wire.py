@@ -11,7 +11,6 @@ import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self
 
 from google.protobuf.message import Message
@@ -67,7 +66,7 @@ def send_frame(size: int, producer_id: int = PRODUCER_ID) -> Numbered:
 
 
 def receipt() -> Numbered:
-    """The answer to it."""
+    """Return the receipt of a SEND."""
     identity = MessageIdData(ledger_id=12345, entry_id=67890)
     return _numbered(
         encode(CommandSendReceipt(producer_id=PRODUCER_ID, sequence_id=FIRST_SEQUENCE, message_id=identity))
@@ -86,7 +85,7 @@ def flow(permits: int) -> bytes:
 
 
 def many(frame: bytes) -> bytes:
-    """About a MiB of it."""
+    """Return about a MiB of a frame."""
     return frame * max(1, _CHUNK // len(frame))
 
 
@@ -104,7 +103,7 @@ _LIVES = {BaseCommand.PING, BaseCommand.PONG}
 
 
 def hello(broker: str = "") -> bytes:
-    """CONNECT; to this `host:port` behind the proxy, if one is named."""
+    """Return a CONNECT; to this `host:port` behind the proxy, if one is named."""
     connect = CommandConnect(client_version="bench", protocol_version=20)
     if broker:
         connect.proxy_to_broker_url = broker
@@ -229,9 +228,7 @@ class LoopbackSink:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._is_over = True
         self._thread.join()
         self.listener.close()
@@ -325,7 +322,7 @@ class _Handshake:
 
 
 def _is_open(envelope: BaseCommand) -> bool:
-    """Whether this was the last command before the measurement."""
+    """Return whether this was the last command before the measurement."""
     is_last = envelope.type == BaseCommand.PRODUCER and envelope.producer.producer_id == PRODUCER_ID
     return is_last or envelope.type == BaseCommand.SUBSCRIBE
 

@@ -22,70 +22,6 @@ ROWS = {"publish": publish_rows.ROWS, "dispatch": dispatch_rows.ROWS}
 """The rows of each section: what makes them, short or whole."""
 CANNOT_START, BAD_INPUT = 1, 2
 
-_PUBLISH = """\
-## Publish limits: the broker's own, and Sluice's
-
-Made by `make bench-limits`, which writes this section itself. The same load goes to two places by
-turns, in one run: straight to a real Pulsar {pulsar} broker whose own publish limit is set, and
-through Sluice to the same broker without a limit.
-
-{table}
-
-Measured on {machine}.
-
-How it is measured:
-
-- **Limits** are set by the same REST call (`POST /admin/v2/namespaces/…/publishRate`) at the broker
-  or at Sluice. Every topic is fresh and alone in its namespace.
-- **Publishers** are official Python clients in a process of their own. Messages have 100 bytes.
-  Each producer's first message, and 2 s of rest after it, come before the measuring.
-- **What passed** is counted by a consumer of the broker itself, in another process. Seconds start
-  at the first arrival.
-- **Latencies** are from the client's send to its receipt, at a steady pace whatever comes back.
-- **Connections** are the broker's: a connection through Sluice ends when its client's ends.
-- **Numbers** are medians. The least and the most stand below them where several were measured and
-  differ. A goal is met or missed by the median as printed.
-- **The machine** is shared by broker, clients and Sluice, so what it delays counts against both.
-  The standstills of the publishers tell how much that was: the publishers are to look at their
-  lanes every 5 ms. While Sluice itself stands still for longer than its burst lasts (0.1 s), what
-  it would have passed is lost."""
-
-_DISPATCH = """\
-## Dispatch limits: the broker's own, and Sluice's
-
-Made by `make bench-limits`, which writes this section itself. The same backlog is drained in two
-ways by turns, in one run: straight from a real Pulsar {pulsar} broker whose own dispatch limit is
-set, and through Sluice from the same broker without a limit.
-
-{table}
-
-Measured on {machine}.
-
-How it is measured:
-
-- **Limits** are set by the same REST call (`POST /admin/v2/namespaces/…/dispatchRate`) at the
-  broker or at Sluice. A resource group is set by REST at the broker, and in Sluice's configuration
-  file.
-- **Backlogs.** Every topic is fresh. Its backlog is stored for a Shared subscription before any
-  consumer comes. It outlasts the measuring unless the limit is not kept.
-- **Consumers** are official Python clients that take and acknowledge each message as it comes. The
-  receiver queue is 1000 unless stated otherwise. Messages have 100 bytes; of larger ones the
-  payload counts.
-- **Arrivals** are timed where the client hands them over, in the process of all consumers. Seconds
-  start at the first arrival. A second of the broker is one lump. A lump that comes a little early
-  or late falls into the neighbouring second, and the worst second is then off by a whole one.
-- **The longest time without a delivery** is the time between two arrivals, or from the last one to
-  the end. Messages and permits are there all the time, so the time that a token takes at that limit
-  is included.
-- **Standstills** of the consumers' process are not included. The process is to look at its
-  consumers every 5 ms; by how long it was late, nobody was there to see an arrival. Whatever else
-  the machine delays, Sluice too, counts against both.
-- **Latencies** are from the send, at the broker itself, to the arrival, both in one process.
-- **Numbers** are medians. The least and the most stand below them where several were measured and
-  differ. A goal is met or missed by the median as printed."""
-
-_SECTIONS = {"publish": _PUBLISH, "dispatch": _DISPATCH}
-
 
 def main() -> int:
     """Run the command line; returns the exit code, which says nothing about goals."""
@@ -123,7 +59,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _contradiction(arguments: argparse.Namespace) -> str:
-    """What of the options cannot be together, and the remedy; empty if nothing."""
+    """Say which options cannot be together, and the remedy; empty if there are none."""
     if arguments.write and (arguments.quick or arguments.only):
         return "--write: a page gets full runs only: leave out --quick and --only"
     if not _chosen(arguments):
@@ -149,7 +85,8 @@ def marks(about: str) -> tuple[str, str]:
 
 def section(about: str, tables: str, on: str = "") -> str:
     """The whole section about `publish` or `dispatch`; `on` is another machine than this one."""
-    return harness.prose(_SECTIONS[about].format(pulsar=VERSION, table=tables, machine=on or harness.machine()))
+    text = harness.text_beside(__file__, f"{about}.md")
+    return harness.prose(text.format(pulsar=VERSION, table=tables, machine=on or harness.machine()))
 
 
 def _put(to: Path, sections: dict[str, str]) -> str:

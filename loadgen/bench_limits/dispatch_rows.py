@@ -8,18 +8,26 @@ from math import inf
 from secrets import token_bytes
 
 from loadgen.bench.harness import BenchError, Figure, Goal, Row
-from loadgen.bench_limits.measures import (
+from loadgen.bench_limits.publisher import PacedLane
+from loadgen.bench_limits.trial import (
     BURST_S,
     EVEN,
     EVENNESS,
     FREE_PENDING,
     FREE_RATE,
+    GROUP_LIMIT,
     LOW,
+    MESSAGE_BYTES,
     NOTICED,
+    PEERS,
     SETTLED_S,
     SLACK_S,
-    Span,
+    LaneOrder,
+    LimitsRow,
     Times,
+    TimeSpan,
+    TrialStage,
+    by_turns,
     count_between,
     evenness,
     jain,
@@ -29,8 +37,6 @@ from loadgen.bench_limits.measures import (
     percentile,
     spaces,
 )
-from loadgen.bench_limits.publisher import PacedLane
-from loadgen.bench_limits.trial import GROUP_LIMIT, MESSAGE_BYTES, PEERS, LaneOrder, LimitsRow, TrialStage, by_turns
 from loadgen.load.clients import Clients, Record, SharedConsumer
 from loadgen.load.offering import Lane, MessageOrigin, Sender, Settle
 from loadgen.load.payload import RUN_BYTES, read_payload
@@ -79,7 +85,7 @@ class Drained:
 
     complete_at: float = 0.0
     by_consumer: list[list[Arrival]] = field(default_factory=list)
-    stood: list[Span] = field(default_factory=list)
+    stood: list[TimeSpan] = field(default_factory=list)
 
     @property
     def times(self) -> list[float]:
@@ -142,9 +148,9 @@ def drain(stage: TrialStage, consumers: Sequence[SharedConsumer], seconds: float
         return Drained(complete_at, [list(arrivals) for arrivals in arrived], stood)
 
 
-def stand_by(is_over: Callable[[float], bool]) -> list[Span]:
-    """Look every 5 ms whether it is over; the spans by which that came more than 5 ms too late."""
-    late: list[Span] = []
+def stand_by(is_over: Callable[[float], bool]) -> list[TimeSpan]:
+    """Look every 5 ms whether it is over; return the spans by which that came more than 5 ms too late."""
+    late: list[TimeSpan] = []
     while True:
         due = time.monotonic() + TICK_S
         time.sleep(TICK_S)
@@ -194,7 +200,7 @@ def _measure_backlog(seconds: int, stage: TrialStage) -> dict[str, float]:
     return found | {"pause": drained.longest_pause_s * 1000}
 
 
-def backlog(times: Sequence[float], stood: Sequence[Span], seconds: int) -> dict[str, float]:
+def backlog(times: Sequence[float], stood: Sequence[TimeSpan], seconds: int) -> dict[str, float]:
     """The figures of one trial.
 
     Args:
@@ -227,7 +233,7 @@ def _measure_gap(seconds: int, stage: TrialStage) -> dict[str, float]:
     return gap(drained.times, drained.stood, seconds) | {"pause": drained.longest_pause_s * 1000}
 
 
-def gap(times: Sequence[float], stood: Sequence[Span], seconds: float) -> dict[str, float]:
+def gap(times: Sequence[float], stood: Sequence[TimeSpan], seconds: float) -> dict[str, float]:
     """The figures of one trial; the arguments are those of `backlog.samples`."""
     between = [space * 1000 for space in spaces(times, seconds)]
     return {
@@ -437,7 +443,7 @@ class NotedSender:
         """By the message's sequence."""
 
     def send(self, payload: bytes, settle: Settle) -> None:
-        """See `offering.Sender`."""
+        """Note the time, and send as `offering.Sender.send` says."""
         self.sent.append(time.monotonic())
         self._sender.send(payload, settle)
 
@@ -524,4 +530,4 @@ def beside(times: Times, sent: Sequence[float], arrived: Mapping[int, float]) ->
 
 
 ROWS = (backlog_row, gap_row, batches_row, sizes_row, group_row, twenty_row, beside_row)
-"""What makes the rows of the section, in its order."""
+"""The makers of the section's rows, in its order."""

@@ -9,20 +9,25 @@ from math import inf
 from time import monotonic
 
 from loadgen.bench.harness import BenchError, Figure, Goal, Row, Sample
-from loadgen.bench_limits.measures import (
+from loadgen.bench_limits.trial import (
     EVEN,
     EVENNESS,
     FREE_PENDING,
     FREE_RATE,
     LOW,
     NOTICED,
+    PEERS,
+    LaneOrder,
+    LaneResult,
+    LimitsRow,
     Times,
+    TrialStage,
+    by_turns,
     count_between,
     evenness,
     jain,
     noticed,
 )
-from loadgen.bench_limits.trial import PEERS, LaneOrder, LaneResult, LimitsRow, TrialStage, by_turns
 
 PRODUCERS = 5
 
@@ -263,4 +268,4 @@ def patience(connections: Collection[str], arrivals: dict[int, list[float]], sec
 
 
 ROWS = (sustained_row, neighbour_row, shares_row, raised_row, patience_row)
-"""What makes the rows of the section, in its order."""
+"""The makers of the section's rows, in its order."""

@@ -31,7 +31,7 @@ WARM_UP_REST_S = 2.0
 HEAD_START_S = 0.3
 """From the announcement of second 0 until then."""
 
-Place = tuple[str, str]
+_Place = tuple[str, str]
 """Client and topic: one producer."""
 
 
@@ -57,7 +57,7 @@ class PacedLane:
         return LaneResult(lane.origin.producer, list(lane.latencies), lane.on_their_way, dict(lane.errors))
 
 
-def publish(order: TrialOrder, senders: Mapping[Place, Sender], began: float) -> Result:
+def publish(order: TrialOrder, senders: Mapping[_Place, Sender], began: float) -> Result:
     """Offer all lanes from `began` on, wait for their receipts; what came of it."""
     lanes = [PacedLane(lane, Lane(_origin(order, lane), senders[_place(lane)], time.monotonic)) for lane in order.lanes]
     end = began + max(lane.end_s for lane in order.lanes)
@@ -89,15 +89,15 @@ def main() -> int:
     return 0
 
 
-def _senders(clients: Clients, lanes: Sequence[LaneOrder]) -> dict[Place, Sender]:
-    pending: dict[Place, int] = {}
+def _senders(clients: Clients, lanes: Sequence[LaneOrder]) -> dict[_Place, Sender]:
+    pending: dict[_Place, int] = {}
     for lane in lanes:
         pending[_place(lane)] = pending.get(_place(lane), 0) + lane.pending
     batch = {_place(lane): lane.batch for lane in lanes}
     return {place: clients.sender(*place, most, batch[place]) for place, most in pending.items()}
 
 
-def _warm_up(order: TrialOrder, senders: Mapping[Place, Sender]) -> None:
+def _warm_up(order: TrialOrder, senders: Mapping[_Place, Sender]) -> None:
     origin = partial(MessageOrigin, order.run, WARM_UP, MESSAGE_BYTES)
     lanes = [Lane(origin(1), sender, time.monotonic) for sender in senders.values()]
     for lane in lanes:
@@ -116,7 +116,7 @@ def _origin(order: TrialOrder, lane: LaneOrder) -> MessageOrigin:
     return MessageOrigin(order.run, lane.index, MESSAGE_BYTES, lane.pending)
 
 
-def _place(lane: LaneOrder) -> Place:
+def _place(lane: LaneOrder) -> _Place:
     return lane.client, lane.topic
 
 

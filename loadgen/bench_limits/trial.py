@@ -1,25 +1,30 @@
 """One trial: fresh topics at a peer, a receiving end at the broker itself, publishers in a process of their own.
 
-What the publishing process is told, and what it tells at its end, is JSON in files: `TrialOrder` and `Result`.
+What the publishing process is told, and what it tells at its end, is JSON in files: `TrialOrder` and `Result`. The
+measures of arrival times and latencies, and the figures that several rows share, are at the end.
 """
 
 import itertools
 import json
+import math
 import secrets
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
 from adminrest.client import AdminClient
-from loadgen.bench.harness import BenchError, Found, Rounds, Row, Sample, last_line
+from loadgen.bench.harness import BenchError, Figure, Found, Goal, Rounds, Row, Sample, last_line
 from loadgen.load.clients import Clients
 from loadgen.load.payload import RUN_BYTES, read_payload
+from loadgen.load.results import RateLine, max_excess
 from loadgen.real.process import TetheredProcess, free_ports, wait_until
 from loadgen.real.standalone import StandaloneBroker
 
@@ -56,7 +61,7 @@ class LaneOrder(msgspec.Struct, frozen=True, kw_only=True):
     """Lanes that name the same share a client, hence a connection."""
     topic: str
     index: int
-    """What the lane's messages carry, so that the receiving end can tell them apart."""
+    """The number in the lane's messages, by which the receiving end tells them apart."""
     begin_s: float = 0.0
     end_s: float
     rate: float = GREEDY
@@ -73,7 +78,7 @@ class TrialOrder(msgspec.Struct, frozen=True):
 
     service_url: str
     run: bytes
-    """What the payloads of this trial carry."""
+    """The mark in the payloads of this trial."""
     lanes: list[LaneOrder]
     drain_s: float
     """Longest wait for outstanding receipts at the end, seconds."""
@@ -103,12 +108,12 @@ def order_file(folder: Path) -> Path:
 
 
 def began_file(folder: Path) -> Path:
-    """Appears when all producers are there; holds when second 0 is (`time.monotonic`, the same in all processes)."""
+    """Return the file that appears when all producers are there; it holds second 0 (`time.monotonic`)."""
     return folder / "began.json"
 
 
 def result_file(folder: Path) -> Path:
-    """Appears at the end."""
+    """Return the file of the results, which appears at the end."""
     return folder / "result.json"
 
 
@@ -153,7 +158,7 @@ class TrialTopic:
 
     @property
     def name(self) -> str:
-        """Its full name."""
+        """The topic's full name."""
         return f"persistent://{TENANT}/{self.namespace}/{self.local}"
 
 
@@ -312,7 +317,7 @@ def by_turns(measure: Callable[[TrialStage], Sample | list[Sample]]) -> Measure:
 
 @contextmanager
 def running(folder: Path) -> Iterator[tuple[TrialStage, TrialStage]]:
-    """Both stages, the broker's own and Sluice's, on free ports of the loopback interface; at the end they are gone.
+    """Run both stages, the broker's own and Sluice's, on free ports of loopback; at the end they are gone.
 
     Raises:
         BenchError: If Sluice does not start.
@@ -395,3 +400,165 @@ def _measure_row(row: LimitsRow, stages: Sequence[TrialStage], progress: Progres
             found[stage.peer.name] += samples
         progress(f"{row.name}, {number} of {rounds}: {first.text}: {', '.join(told)}")
     return found
+
+
+# ---- Measures of arrival times and latencies
+
+TimeSpan = tuple[float, float]
+"""Begin and end."""
+
+
+def jain(shares: Collection[float]) -> float:
+    """Jain's index of fairness: 1 when all shares are equal, 1/n when one has all; 0 when nobody has anything.
+
+    Source: Jain, Chiu, Hawe: A Quantitative Measure of Fairness and Discrimination, 1984.
+    """
+    squares = sum(share * share for share in shares)
+    return sum(shares) ** 2 / (len(shares) * squares) if squares else 0.0
+
+
+def percentile(values: Collection[float], part: float) -> float:
+    """The least value that at least `part` (0 to 1) of all do not exceed; infinity of none.
+
+    Infinite values stand for what never came.
+    """
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(part * len(ordered)) - 1)] if ordered else math.inf
+
+
+def count_between(times: Sequence[float], begin: float, end: float) -> int:
+    """Count those of `times` (ascending) that lie in [begin, end)."""
+    return bisect_left(times, end) - bisect_left(times, begin)
+
+
+def per_second(times: Sequence[float], seconds: int) -> list[int]:
+    """Count `times` (ascending) in each of the first seconds, which begin with the first time."""
+    begin = times[0] if times else 0.0
+    return [count_between(times, begin + second, begin + second + 1) for second in range(seconds)]
+
+
+def worst_deviation(counts: Collection[float], limit: float) -> float:
+    """Return the distance of the worst count from `limit`, as a part of it."""
+    return max(abs(count / limit - 1) for count in counts)
+
+
+def pair_means(counts: Sequence[float]) -> list[float]:
+    """Mean of each two neighbouring counts."""
+    return [(one + other) / 2 for one, other in pairwise(counts)]
+
+
+def spaces(times: Sequence[float], seconds: float) -> list[float]:
+    """The times between two arrivals each (ascending), of the seconds that begin with the first one."""
+    looked_at = times[: bisect_left(times, times[0] + seconds)] if times else ()
+    return [later - earlier for earlier, later in pairwise(looked_at)]
+
+
+def longest_gap(times: Sequence[float], seconds: float, stood: Sequence[TimeSpan] = ()) -> float:
+    """The longest time without an arrival in the seconds that begin with the first one; infinity without any.
+
+    Args:
+        times: Arrivals, ascending.
+        seconds: How long is looked; the end of it ends the last gap.
+        stood: Ascending spans that do not count, because nobody was there to see an arrival.
+    """
+    if not times:
+        return math.inf
+    end = times[0] + seconds
+    ends = [stood_end for _, stood_end in stood]
+    gaps = pairwise([*times[: bisect_left(times, end)], end])
+    return max(_less(gap, islice(stood, bisect_left(ends, gap[0]), None)) for gap in gaps)
+
+
+def _less(gap: TimeSpan, stood: Iterable[TimeSpan]) -> float:
+    """How long the gap is without those of the spans that lie in it; none of them ended before it begins."""
+    begin, end = gap
+    length = end - begin
+    for stood_begin, stood_end in stood:
+        if stood_begin >= end:
+            break
+        length -= min(end, stood_end) - max(begin, stood_begin)
+    return length
+
+
+# ---- Figures that several rows share
+
+LOW = 10
+FREE_RATE = 200
+FREE_PENDING = 20_000
+"""More than B ever has on its way: it offers at its pace, whatever comes back."""
+
+NOTICED = (
+    Figure("ratio", "B's p50 latency, beside ÷ alone", " x", 2, (Goal("≤", 1.2),)),
+    Figure("p50_alone", "B's p50 alone", " ms", 2),
+    Figure("p50_beside", "B's p50 beside A", " ms", 2),
+    Figure("p99_alone", "B's p99 alone", " ms", 2),
+    Figure("p99_beside", "B's p99 beside A", " ms", 2),
+    Figure("rate", f"B's rate beside A, of {FREE_RATE}/s", " %", 1, (Goal("≥", 99),)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """The begins of a trial's spans, seconds."""
+
+    alone: float
+    held: float
+    """From here on A does all it can."""
+    beside: float
+    end: float
+
+
+def noticed(times: Times, alone_ms: Sequence[float], beside_ms: Sequence[float], in_time: int) -> dict[str, float]:
+    """Return the notice figures of one trial.
+
+    Args:
+        times: Its spans.
+        alone_ms: B's latencies before A was there.
+        beside_ms: Those beside A.
+        in_time: B's messages that arrived beside A.
+    """
+    return {
+        "ratio": percentile(beside_ms, 0.5) / percentile(alone_ms, 0.5),
+        "p50_alone": percentile(alone_ms, 0.5),
+        "p50_beside": percentile(beside_ms, 0.5),
+        "p99_alone": percentile(alone_ms, 0.99),
+        "p99_beside": percentile(beside_ms, 0.99),
+        "rate": 100 * in_time / (FREE_RATE * (times.end - times.beside)),
+    }
+
+
+EVEN = 500
+BURST_S = 0.1
+"""Seconds' worth of the limit that the line of comparison allows at once."""
+SLACK_S = 0.05
+"""Seconds' worth that the machine may put together between the limiter and the receiving end."""
+SETTLED_S = 2
+"""Where the first seconds end."""
+
+EVENNESS = (
+    Figure("first", "first second", " x limit", 2, (Goal("≤", 1.1),)),
+    Figure("worst", "worst second after that, off by", " %", 1),
+    Figure("pair", "worst mean of two seconds, off by", " %", 1, (Goal("≤", 5),)),
+    Figure("mean", "mean from second 3 on", " x limit", 3, (Goal("≥", 0.99),)),
+    Figure(
+        "excess", f"most above {EVEN * BURST_S:g} + {EVEN} · t, in any interval", goals=(Goal("≤", EVEN * SLACK_S + 1),)
+    ),
+)
+
+
+def evenness(times: Sequence[float], seconds: int) -> dict[str, float]:
+    """Return the evenness figures of one trial.
+
+    Args:
+        times: Arrivals, ascending.
+        seconds: How many are looked at, from the first arrival.
+    """
+    counts = per_second(times, seconds)
+    settled = counts[SETTLED_S:]
+    return {
+        "first": counts[0] / EVEN,
+        "worst": worst_deviation(counts[1:], EVEN) * 100,
+        "pair": worst_deviation(pair_means(counts[1:]), EVEN) * 100,
+        "mean": sum(settled) / len(settled) / EVEN,
+        "excess": max_excess(times, RateLine(EVEN, EVEN * BURST_S, entry=0)),
+    }

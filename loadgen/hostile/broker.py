@@ -27,7 +27,7 @@ from protocol.pulsar_pb2 import (
 )
 
 MARK = "hostile-"
-"""What the client's version begins with where a mood follows."""
+"""The beginning of a client's version that names a mood."""
 _CHUNK = 64 * 1024
 _HALF = 2_000_000
 
@@ -37,13 +37,13 @@ class Mood(StrEnum):
 
     STANDIN = "standin"
     MUTE = "mute"
-    """It reads everything and answers nothing."""
+    """The broker reads everything and answers nothing."""
     DEAF = "deaf"
-    """It reads nothing."""
+    """The broker reads nothing."""
     CHATTY = "chatty"
-    """It sends answers that nobody asked for, for ids that nobody has, as fast as they are taken."""
+    """The broker sends answers that nobody asked for, for ids that nobody has, as fast as they are taken."""
     BREATHLESS = "breathless"
-    """It begins a command of 4 MB, sends half of it, and no more."""
+    """The broker begins a command of 4 MB, sends half of it, and no more."""
 
 
 def greeting_of(mood: Mood) -> str:

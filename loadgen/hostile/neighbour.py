@@ -65,7 +65,7 @@ _CROWD: Final = "busy connections of one address"
 REQUESTS = ("publish", "lookup")
 OWN_CLOCK: Final = ", client's clock"
 """Behind the name of a request."""
-Delays = dict[str, list[float]]
+_Delays = dict[str, list[float]]
 """Milliseconds, sorted, by name."""
 NAMES = (*REQUESTS, *(what + OWN_CLOCK for what in REQUESTS))
 
@@ -151,9 +151,9 @@ def _connected(port: int, broker_port: int) -> Iterator[tuple[End, End]]:
         broker.close()
 
 
-def delays(port: int, broker_port: int, seconds: float) -> Delays:
+def delays(port: int, broker_port: int, seconds: float) -> _Delays:
     """Milliseconds of each request, there and back, sorted, by what it was; and of its client's own clock."""
-    took: Delays = {name: [] for name in NAMES}
+    took: _Delays = {name: [] for name in NAMES}
     entry = send_frame(100).frame
     with _connected(port, broker_port) as (client, broker):
         number, over = 1, time.monotonic() + seconds
@@ -184,9 +184,9 @@ def delays(port: int, broker_port: int, seconds: float) -> Delays:
     return {what: sorted(values) for what, values in took.items()}
 
 
-def delays_with_broker(port: int, broker_port: int, seconds: float) -> Delays:
+def delays_with_broker(port: int, broker_port: int, seconds: float) -> _Delays:
     """Milliseconds of each request to a broker that is another process, by the client's own clock alone, sorted."""
-    took: Delays = {what + OWN_CLOCK: [] for what in REQUESTS}
+    took: _Delays = {what + OWN_CLOCK: [] for what in REQUESTS}
     metadata = MessageMetadata(producer_name="neighbour", sequence_id=1, publish_time=1).SerializeToString()
     entry = len(metadata).to_bytes(4, "big") + metadata + bytes(100)
     frame = encode_with_payload(CommandSend(producer_id=1, sequence_id=1, num_messages=1), entry)
@@ -231,7 +231,7 @@ def _beside_crowd(
         crowd.stop()
 
 
-def _line(what: str, took: Delays) -> str:
+def _line(what: str, took: _Delays) -> str:
     cells = [f"{_quantile(values, share):.2f}" for values in took.values() for share in (0.5, 0.99)]
     return f"| {what} | {' | '.join(cells)} |\n"
 

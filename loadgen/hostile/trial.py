@@ -90,7 +90,7 @@ class Neighbour:
             self._connection = None
 
     def p99(self, what: str) -> float:
-        """Seconds; 0 where there was nothing."""
+        """The 99th percentile of the delays in seconds; 0 where there was none."""
         took = sorted(self.took[what])
         return took[min(len(took) - 1, len(took) * 99 // 100)] if took else 0.0
 
@@ -170,7 +170,7 @@ class KindRow:
 
     @property
     def holds(self) -> bool:
-        """Whether the cost is within the kind's bound."""
+        """True if the cost is within the kind's bound."""
         return self.cost <= self.kind.bound * MB
 
 
@@ -207,7 +207,7 @@ class HostileStage:
         return [self._process.pid, *meters.children(self._process.pid)]
 
     def memory(self) -> int:
-        """Bytes that all of them have resident."""
+        """Return the resident bytes of all processes."""
         return sum(meters.resident_bytes(pid) for pid in self.pids())
 
     def attack(self, kind: HostileKind, seconds: float, rest: float) -> KindRow:

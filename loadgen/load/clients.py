@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from secrets import token_hex
 from typing import Any, Self
 
@@ -19,12 +20,7 @@ TIMEOUT_S = 20
 Record = Callable[[bytes], None]
 
 
-_SERVICE_URL = EndpointForm(
-    ("pulsar",),
-    "pulsar://HOST:PORT",
-    {"pulsar+ssl": "the clients of these tools speak no TLS; write pulsar://HOST:PORT of an address without"},
-    is_url=True,
-)
+_SERVICE_URL = EndpointForm(("pulsar", "pulsar+ssl"), "pulsar://HOST:PORT", is_url=True)
 
 
 class ClientError(Exception):
@@ -55,7 +51,7 @@ class PulsarSender:
         self._producer = producer
 
     def send(self, payload: bytes, settle: Settle) -> None:
-        """See `offering.Sender`."""
+        """Send, as `offering.Sender.send` says."""
 
         def settled(result: Any, _message_id: Any) -> None:
             settle("" if result == pulsar.Result.Ok else result.name)
@@ -70,10 +66,15 @@ class Clients:
     """Clients of one service address, by connection name: one client is one data connection to a broker.
 
     Used as a context; at its end all connections end, without waiting for what is still on its way.
+
+    Args:
+        service_url: The address.
+        ca: PEM file of the authorities that verify it, if it has TLS; None for the system's.
     """
 
-    def __init__(self, service_url: str) -> None:
+    def __init__(self, service_url: str, ca: Path | None = None) -> None:
         self._service_url = service_url
+        self._tls = {"tls_trust_certs_file_path": None if ca is None else str(ca), "tls_validate_hostname": True}
         self._by_name: dict[str, Any] = {}
         self._open = ExitStack()
 
@@ -161,7 +162,7 @@ class Clients:
                 service = _SERVICE_URL.parse(self._service_url)
             except EndpointError as error:
                 raise ClientError(str(error)) from None
-            client = pulsar.Client(str(service), logger=logger, operation_timeout_seconds=TIMEOUT_S)
+            client = pulsar.Client(str(service), logger=logger, operation_timeout_seconds=TIMEOUT_S, **self._tls)
             self._open.callback(client.shutdown)
             self._by_name[name] = client
         return self._by_name[name]
@@ -171,9 +172,10 @@ class Clients:
             return ask()
         except _pulsar.PulsarException as error:
             cause = str(error) or type(error).__name__
+            verified = ", does --ca name who has signed its certificate" if "+ssl:" in self._service_url else ""
             raise ClientError(
                 f"{self._service_url}: cannot {what}: {cause}: "
-                "is the address right, is it running, do tenant and namespace exist?"
+                f"is the address right, is it running{verified}, do tenant and namespace exist?"
             ) from error
 
 

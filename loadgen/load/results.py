@@ -124,7 +124,7 @@ def max_excess(times: Sequence[float], line: RateLine) -> float:
     return worst - line.burst - line.entry
 
 
-Span = tuple[float, float]
+TimeSpan = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +139,14 @@ class Use:
     """Arrivals divided by what the limit grants in that time; None if there was never demand."""
 
 
-def loaded_spans(samples: Iterable[tuple[float, int]], threshold: float) -> list[Span]:
+def loaded_spans(samples: Iterable[tuple[float, int]], threshold: float) -> list[TimeSpan]:
     """Spans in which every sample was at or above `threshold`.
 
     Args:
         samples: Time in seconds, ascending, and messages on their way then.
         threshold: Messages.
     """
-    spans: list[Span] = []
+    spans: list[TimeSpan] = []
     begin: float | None = None
     last = 0.0
     for at, waiting in samples:
@@ -160,7 +160,7 @@ def loaded_spans(samples: Iterable[tuple[float, int]], threshold: float) -> list
     return spans
 
 
-def use_of(rate: float, spans: Sequence[Span], times: Sequence[float]) -> Use:
+def use_of(rate: float, spans: Sequence[TimeSpan], times: Sequence[float]) -> Use:
     """Return how much of `rate` messages/s the arrivals at `times` (ascending) make in `spans`."""
     loaded_s = sum(end - begin for begin, end in spans)
     messages = sum(bisect_left(times, end) - bisect_left(times, begin) for begin, end in spans)
@@ -175,7 +175,7 @@ DEMAND_S = 0.1
 
 @dataclass(slots=True)
 class Books:
-    """The records of a run; times are seconds of one monotonic clock."""
+    """The records of a run at both ends; times are seconds of one monotonic clock."""
 
     offers: Mapping[str, TopicOffer]
     arrivals: Mapping[str, Arrivals] | None
@@ -183,7 +183,7 @@ class Books:
     began: float = 0.0
     stopped_offering: float = 0.0
     samples: list[tuple[float, dict[str, int]]] = field(default_factory=list)
-    """What was on its way by topic, sampled on the way."""
+    """Messages on their way by topic, sampled during the run."""
 
 
 def document(books: Books, limits: Sequence[PromisedLimit]) -> dict[str, Any]:

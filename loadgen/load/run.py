@@ -8,7 +8,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
@@ -200,6 +201,8 @@ class Request:
     """Where the result goes; None for standard output."""
     live: str | None
     """Where the counts on the way go: a file's name, `-` for standard output, None for nowhere."""
+    ca: Path | None = None
+    """Verifies addresses with TLS; None for the system's authorities."""
 
 
 def main(request: Request) -> int:
@@ -222,10 +225,10 @@ def _result(request: Request) -> dict[str, Any]:
         stack.enter_context(_no_collector())
         stdout = stack.enter_context(_own_stdout())
         out = stdout if request.out is None else stack.enter_context(_writable(request.out))
-        around = Surroundings()
+        around = Surroundings(clients=partial(Clients, ca=request.ca))
         if request.live is not None:
             live = stdout if request.live == "-" else stack.enter_context(_writable(Path(request.live)))
-            around = Surroundings(progress=LiveLines(live))
+            around = replace(around, progress=LiveLines(live))
         result = document(run(order, around), scenario.limits)
         out.write(json.dumps(result, indent=1) + "\n")
     return result

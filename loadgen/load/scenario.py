@@ -27,7 +27,7 @@ from pydantic_core import ErrorDetails
 from loadgen.load.payload import HEADER_BYTES
 from protocol.topic_name import parse_topic
 
-Rate = Annotated[float, Field(gt=0, le=20_000)]
+PatternRate = Annotated[float, Field(gt=0, le=20_000)]
 """Messages per second."""
 Seconds = Annotated[float, Field(gt=0, le=3_600)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
@@ -55,21 +55,21 @@ class Steady(_Model):
     """A pattern with the same pace all the time."""
 
     kind: Literal["steady"]
-    rate: Rate
+    rate: PatternRate
 
 
 class Greedy(_Model):
     """A pattern as fast as the clients' pending queues allow; `rate` caps the attempts so that the machine survives."""
 
     kind: Literal["greedy"]
-    rate: Rate
+    rate: PatternRate
 
 
 class Bursty(_Model):
     """`rate` for `burst` seconds, then nothing for `pause` seconds, and again."""
 
     kind: Literal["bursty"]
-    rate: Rate
+    rate: PatternRate
     burst: Seconds
     pause: Seconds
 
@@ -113,7 +113,7 @@ class PromisedLimit(_Model):
 
     name: Name
     topics: list[Name] = Field(min_length=1)
-    messages: Rate
+    messages: PatternRate
     burst: float | None = Field(default=None, ge=1)
     """Capacity of the bucket, messages; default a tenth of a second's worth, at least one message."""
 

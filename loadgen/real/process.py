@@ -15,10 +15,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from random import SystemRandom
-from types import TracebackType
 from typing import Self
 
-from adminrest.client import Access, AdminClient
+from adminrest.client import AdminClient, AdminCredentials
 from loadgen.real import tether
 from loadgen.real.jars import ProcessFailed, jars, java_command, require_java
 
@@ -77,7 +76,7 @@ _CACHE = "SLUICE_CACHE"
 
 
 class TetheredProcess:
-    """Starts at once; ends by `stop` or `kill`, or with the thread that made it.
+    """A process that starts at once, and ends by `stop` or `kill`, or with the thread that made it.
 
     Args:
         command: The command line.
@@ -103,12 +102,12 @@ class TetheredProcess:
 
     @property
     def pid(self) -> int:
-        """The process's id; also its group's."""
+        """The process id; also that of the process group."""
         return self._process.pid
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs."""
+        """The exit code; None while the process runs."""
         return self._process.poll()
 
     def check_running(self) -> None:
@@ -121,7 +120,7 @@ class TetheredProcess:
             raise ProcessFailed(f"{self.name} ended with code {self.exit_code}", self.last_lines())
 
     def stop(self, timeout_s: float = 15) -> int:
-        """SIGTERM to the process alone, as an operator's, then `kill`; returns the exit code."""
+        """Send SIGTERM to the process alone, as an operator does, then `kill`; return the exit code."""
         if self.exit_code is None:
             self._process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -129,13 +128,13 @@ class TetheredProcess:
         return self.kill()
 
     def kill(self) -> int:
-        """SIGKILL to the whole group, at once; returns the exit code."""
+        """Send SIGKILL to the whole group, at once; return the exit code."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         return self._process.wait()
 
     def last_lines(self) -> str:
-        """The end of what it wrote, for an error message."""
+        """Return the end of the process's output, for an error message."""
         with self.log_path.open("rb") as log:
             log.seek(max(0, self.log_path.stat().st_size - 16_384))
             text = log.read().decode(errors="replace")
@@ -147,7 +146,7 @@ def _environment() -> dict[str, str]:
 
 
 def wait_until(is_so: Callable[[], object], longest_s: float, pause_s: float = 0.05) -> bool:
-    """Look every `pause_s` whether it is so; False if it is not within `longest_s`."""
+    """Look every `pause_s` whether it is so; return False if it is not within `longest_s`."""
     deadline = time.monotonic() + longest_s
     while not is_so():
         if time.monotonic() > deadline:
@@ -161,7 +160,7 @@ def is_healthy(web_port: int, token: str = "") -> bool:
 
     With authentication it says so to who has the token of a superuser.
     """
-    client = AdminClient(f"http://127.0.0.1:{web_port}", Access(token), timeout_s=_HEALTH_TIMEOUT_S)
+    client = AdminClient(f"http://127.0.0.1:{web_port}", AdminCredentials(token), timeout_s=_HEALTH_TIMEOUT_S)
     return client.is_ready("/admin/v2/brokers/health")
 
 
@@ -242,14 +241,12 @@ class PulsarServer:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill()
 
     @property
     def is_running(self) -> bool:
-        """Whether the part runs."""
+        """True if the server runs."""
         return self._process is not None and self._process.exit_code is None
 
     def start(self, timeout_s: float = 120) -> None:
@@ -286,13 +283,13 @@ class PulsarServer:
             self._process.check_running()
 
     def stop(self) -> None:
-        """SIGTERM: it ends in order; it stays startable."""
+        """End the server by SIGTERM, in order; it stays startable."""
         if self._process is not None:
             self._process.stop()
             self._process = None
 
     def kill(self) -> None:
-        """SIGKILL: what a machine that fails looks like to the others."""
+        """End the server by SIGKILL: to the others, its machine fails."""
         if self._process is not None:
             self._process.kill()
             self._process = None

@@ -35,12 +35,7 @@ class BrokerOptions:
     first_ledger: int = 1
 
 
-LISTEN = EndpointForm(
-    ("pulsar",),
-    "127.0.0.1:6650",
-    {"pulsar+ssl": "the stand-in broker speaks no TLS; write HOST:PORT"},
-    is_listened_on=True,
-)
+LISTEN = EndpointForm(("pulsar", "pulsar+ssl"), "127.0.0.1:6650", is_listened_on=True)
 """How the address is written on which it accepts clients."""
 
 

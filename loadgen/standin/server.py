@@ -7,6 +7,7 @@ import asyncio
 import json
 import os
 import signal
+import ssl
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,8 +22,7 @@ from loadgen.standin.entry_log import StandinRefusal
 from loadgen.standin.streams import Consuming, Link, Outbox, Producing
 from protocol.commands import body_of, split
 from protocol.endpoint import Endpoint, host_port
-from protocol.errors import MalformedFrame, ProtocolError
-from protocol.frames import FrameCutter, max_frame_size
+from protocol.frames import FrameCutter, MalformedFrame, ProtocolError, max_frame_size
 from protocol.pulsar_pb2 import (
     BaseCommand,
     CommandConnect,
@@ -135,7 +135,10 @@ class Lookups:
         try:
             parse_name(request.topic)
             answer.response = CommandLookupTopicResponse.Connect
-            answer.broker_service_url = self._service_url
+            if self._service_url.startswith("pulsar+ssl:"):
+                answer.broker_service_url_tls = self._service_url
+            else:
+                answer.broker_service_url = self._service_url
             answer.authoritative = True
             answer.proxy_through_service_url = True
         except StandinRefusal as refusal:
@@ -223,7 +226,7 @@ class StandinConnection:
     # ---- What the socket tells
 
     def receive(self, chunk: bytes) -> None:
-        """Bytes came."""
+        """Take bytes of the client."""
         self._heard = True
         try:
             for frame in self._cutter.feed(chunk):
@@ -233,23 +236,23 @@ class StandinConnection:
         self._broker.dispatch()
 
     def lost(self) -> None:
-        """The connection is gone: so are its producers and consumers."""
+        """End all producers and consumers of a connection that is gone."""
         self._producing.close_all()
         self._consuming.close_all()
         self._broker.dispatch()
 
     def pause(self) -> None:
-        """The peer reads too slowly: no deliveries for now; answers are still sent."""
+        """Deliver nothing for now, as the client reads too slowly; answers are still sent."""
         self._outbox.is_paused = True
 
     def resume(self) -> None:
-        """The peer has caught up."""
+        """Deliver again."""
         self._outbox.is_paused = False
         self._consuming.resume()
         self._broker.dispatch()
 
     def tick(self) -> None:
-        """A keep-alive interval is over: who was silent for all of it, or never said CONNECT, is gone."""
+        """End a connection that was silent for a keep-alive interval, or has not sent CONNECT."""
         if not self._heard or not self._is_connected:
             self._link.abort("it was silent for a whole keep-alive interval")
             return
@@ -321,7 +324,8 @@ class Socket(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
         self._peer = transport.get_extra_info("peername")
         host, port = transport.get_extra_info("sockname")[:2]
-        self._connection = StandinConnection(self._broker, self, str(Endpoint("pulsar", host, port)))
+        scheme = "pulsar+ssl" if transport.get_extra_info("sslcontext") else "pulsar"
+        self._connection = StandinConnection(self._broker, self, str(Endpoint(scheme, host, port)))
         self._next_tick = self._loop.call_later(self._keep_alive_s, self._tick)
 
     def data_received(self, data: bytes) -> None:
@@ -356,7 +360,7 @@ class Socket(asyncio.Protocol):
         self._transport.abort()
 
     def soon(self, act: Callable[[], None]) -> None:
-        """At the loop's next turn."""
+        """Call `act` at the loop's next turn."""
         self._loop.call_soon(act)
 
     def _tick(self) -> None:
@@ -364,23 +368,54 @@ class Socket(asyncio.Protocol):
         self._connection.tick()
 
 
-async def listen(broker: StandinBroker, endpoint: Endpoint, keep_alive_s: float = KEEP_ALIVE_S) -> asyncio.Server:
-    """Accept connections from now on.
+async def listen(
+    broker: StandinBroker,
+    endpoint: Endpoint,
+    keep_alive_s: float = KEEP_ALIVE_S,
+    tls: ssl.SSLContext | None = None,
+) -> asyncio.Server:
+    """Accept connections from now on, by TLS if there is a context for it.
 
     Raises:
         OSError: If the address cannot be listened on.
     """
     loop = asyncio.get_running_loop()
-    return await loop.create_server(lambda: Socket(broker, keep_alive_s), endpoint.host, endpoint.port, backlog=1024)
+    host, port = endpoint.host, endpoint.port
+    return await loop.create_server(lambda: Socket(broker, keep_alive_s), host, port, backlog=1024, ssl=tls)
 
 
-async def serve(broker: StandinBroker, endpoint: Endpoint) -> None:
+def context_of(endpoint: Endpoint, certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
+    """The context of an address with TLS, None of one without.
+
+    Args:
+        endpoint: The address.
+        certificate: PEM file.
+        key: Of the certificate; None if it is in the same file.
+
+    Raises:
+        ValueError: If there is TLS without a certificate, or a certificate without TLS.
+        OSError: If the files cannot be used.
+    """
+    if (endpoint.scheme == "pulsar+ssl") != (certificate is not None) or (key and not certificate):
+        raise ValueError("--certificate and --listen pulsar+ssl://HOST:PORT go together; give both, or neither")
+    if certificate is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(certificate, key, lambda: "")  # or OpenSSL would ask at the terminal
+    except (OSError, ValueError) as error:
+        files = " and ".join(str(file) for file in (certificate, key) if file)
+        raise OSError(f"{files}: give a PEM certificate and its key, without a password: {error}") from None
+    return context
+
+
+async def serve(broker: StandinBroker, endpoint: Endpoint, tls: ssl.SSLContext | None = None) -> None:
     """Serve until SIGTERM or SIGINT, and say so on stdout once connections are accepted."""
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     try:
-        server = await listen(broker, endpoint)
+        server = await listen(broker, endpoint, tls=tls)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise OSError(f"cannot listen on {endpoint.address}: {reason}; choose another --listen") from None
@@ -391,7 +426,7 @@ async def serve(broker: StandinBroker, endpoint: Endpoint) -> None:
     server.close()
 
 
-def run(options: BrokerOptions, endpoint: Endpoint, counts: Path | None) -> None:
+def run(options: BrokerOptions, endpoint: Endpoint, counts: Path | None, tls: ssl.SSLContext | None = None) -> None:
     """Run the broker until told to end; then write the counts, if a file is named.
 
     Raises:
@@ -401,6 +436,6 @@ def run(options: BrokerOptions, endpoint: Endpoint, counts: Path | None) -> None
     if counts is not None:
         counts.touch()  # what cannot be written should be known before, not after
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(broker, endpoint))
+        runner.run(serve(broker, endpoint, tls))
     if counts is not None:
         counts.write_text(json.dumps(broker.counts()) + "\n", encoding="utf-8")

@@ -318,7 +318,7 @@ class Consuming:
     # ---- Reading
 
     def flow(self, request: CommandFlow, _: bytes) -> None:
-        """More permits."""
+        """Add permits."""
         attached = self._consumers.get(request.consumer_id)
         if attached is not None:
             attached.subscription.flow(attached.consumer, request.message_permits)
@@ -383,7 +383,7 @@ class Consuming:
 
     @property
     def writable(self) -> bool:
-        """Whether the connection takes more deliveries now."""
+        """True if the connection takes more deliveries now."""
         return not self._outbox.is_paused
 
     def deliver(self, consumer: Consumer, delivery: Delivery) -> None:

@@ -23,7 +23,7 @@ class Outlet(Protocol):
 
     @property
     def writable(self) -> bool:
-        """Whether it takes more deliveries now."""
+        """True if the connection takes more deliveries now."""
         ...
 
     def deliver(self, consumer: "Consumer", delivery: Delivery) -> None:
@@ -56,7 +56,7 @@ class Consumer:
 
     @property
     def is_ready(self) -> bool:
-        """Whether an entry may be delivered now."""
+        """True if an entry may be delivered now."""
         return self.permits > 0 and self.outlet.writable
 
 
@@ -123,7 +123,7 @@ class SingleActive(_Stateless):
         self._partition = max(partition, 0)
 
     def active(self, consumers: list[Consumer]) -> Consumer | None:
-        """The one whose turn it is."""
+        """The consumer whose turn it is."""
         return consumers[self._partition % len(consumers)] if consumers else None
 
     def pick(self, entry: StoredEntry) -> Consumer | None:  # noqa: ARG002 - the rule does not look at it

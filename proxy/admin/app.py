@@ -7,6 +7,7 @@ from typing import Any
 
 import structlog
 from aiohttp import web
+from aiohttp.typedefs import Handler
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
@@ -19,8 +20,7 @@ from proxy.admin.listener import RequestLimits
 from proxy.admin.openapi import OpenApiRest
 from proxy.admin.refusals import refusal
 from proxy.admin.routes.blocks import BlockRest
-from proxy.admin.routes.explain import ExplainRest
-from proxy.admin.routes.limits import LimitsRest
+from proxy.admin.routes.limits import ExplainRest, LimitsRest
 from proxy.admin.routes.policies import AuditRest, PoliciesRest
 from proxy.admin.routes.pulsar import pulsar_routes
 from proxy.admin.routes.sharing import FleetRest
@@ -28,6 +28,7 @@ from proxy.admin.routes.status import Counts, Run, StatusRest
 from proxy.admin.routes.streams import StreamRest
 from proxy.blocking.kept import BlockDesk
 from proxy.brokers.targets import TargetRefusedError
+from proxy.fleet.policy_topic import PolicyTopic
 from proxy.fleet.service import FleetService
 from proxy.limiter_engine import LimiterEngine
 from proxy.policies.service import PolicyService
@@ -93,7 +94,6 @@ def own_routes(service: PolicyService) -> list[web.RouteDef]:
     ]
 
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Fresh = Callable[[], Awaitable[None]]
 _COUNTS = frozenset({"/metrics", "/sluice/streams", "/sluice/status"})
 _NOT_SERVED = frozenset({404, 405})
@@ -125,6 +125,7 @@ class Parts:
         forwarder: Passes on to the broker's admin what Sluice does not serve, if configured.
         fresh: Awaited before counts are shown, if workers have some of them.
         fleet: This proxy's part in its fleet, if it has one.
+        policy_topic: The topic by which the fleet's policies are changed, if they are.
     """
 
     service: PolicyService
@@ -134,6 +135,7 @@ class Parts:
     forwarder: Forwarder | None = None
     fresh: Fresh | None = None
     fleet: FleetService | None = None
+    policy_topic: PolicyTopic | None = None
 
 
 def admin_app(
@@ -175,7 +177,7 @@ def admin_app(
             *own_routes(parts.service),
             *OpenApiRest(parts.run.version).routes(),
             *StatusRest(parts.run, parts.reloader, lambda: _counts(engine)).routes(),
-            *FleetRest(parts.fleet).routes(),
+            *FleetRest(parts.fleet, parts.policy_topic).routes(),
             *BlockRest(parts.blocks, lasts=parts.run.policies_file is not None).routes(),
         ]
     )

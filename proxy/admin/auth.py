@@ -1,129 +1,37 @@
-"""Authentication of the admin address: none, tokens, client certificates, or both.
+"""Authentication of callers of the admin address: by nothing, tokens, client certificates, or both.
 
-The tokens are in a file: name → {access: read|write, token: …, tenants: […]}; without tenants a
-token is for all. The names of certificates are their common names.
+The tokens are in a file: name → {access: read|write, token: …, tenants: […]}; without tenants a token is for all.
+The names of certificates are their common names.
 
-Web pages that somebody has open in a browser on this machine reach loopback, too, and are kept out (`BrowserGuard`).
+    request ──▶ BrowserGuard ──▶ token, certificate ──▶ access ──▶ tenants (tenant_scope.py) ──▶ handler, with a Caller
 """
 
 import hashlib
 import hmac
 import ssl
 import stat
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import yaml
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
-from protocol.endpoint import Endpoint, EndpointError
 from protocol.topic_name import is_entity
+from proxy.admin.browser_guard import READING, BrowserGuard
 from proxy.admin.refusals import CallerRefusedError, RefusalCause, RefusalLog, refusal
-from proxy.admin.tenants import why_outside
-from proxy.brokers.targets import WEB_SERVICES
+from proxy.admin.tenant_scope import why_outside
 from proxy.config.model import ConfigError
 from proxy.config.sections import AdminAccess
 from proxy.config.sources import parse_yaml
 from proxy.files import read_file, warn_if_others_read
 from proxy.tls.certificates import Expiry, LoadedContext, admin_context
 
-READING = frozenset({"GET", "HEAD"})
-"""Methods that change nothing."""
-_OWN_SITE = frozenset({"same-origin", "none"})
-"""`none`: the user's own doing, not a page's."""
-_LOOPBACK = "localhost"
-_LONGEST = 200
-"""Characters of a header that are shown."""
-
-
-class BrowserGuard:
-    """Says which requests no tool would send.
-
-    Args:
-        names: By which the address may be asked, in small letters; `localhost` is always one. None: by any.
-    """
-
-    def __init__(self, names: Collection[str] | None) -> None:
-        self._names = None if names is None else frozenset({_LOOPBACK, *names})
-
-    def check(self, request: web.Request) -> None:
-        """Let it pass.
-
-        Raises:
-            CallerRefusedError: If it may be the doing of somebody else's page.
-        """
-        hosts = request.headers.getall("Host", [])
-        for host in (*hosts, *_in_target(request)):
-            self._check_name(host)
-        if request.method not in READING:
-            _check_site(request, hosts)
-
-    def _check_name(self, host: str) -> None:
-        if self._names is None:
-            return
-        endpoint = _endpoint(host)
-        name = endpoint.host.lower() if endpoint else ""
-        if name not in self._names and not _is_address(name):
-            raise CallerRefusedError(
-                403,
-                RefusalCause.HOST,
-                f"Host: {host[:_LONGEST]!r}: without tokens this address answers to IP addresses, localhost and the "
-                "names in admin_access.hosts only; add this one there if it is yours",
-            )
-
-
-def _check_site(request: web.Request, hosts: Collection[str]) -> None:
-    """As browsers of 2020 and later tell it, else by the page's address."""
-    sites, origins = (request.headers.getall(header, []) for header in ("Sec-Fetch-Site", "Origin"))
-    said = sites or origins
-    is_own = all(site in _OWN_SITE for site in sites) if sites else all(_is_ours(one, hosts) for one in origins)
-    if not is_own:
-        header = "Sec-Fetch-Site" if sites else "Origin"
-        raise CallerRefusedError(
-            403,
-            RefusalCause.CROSS_SITE,
-            f"{header}: {said[0][:_LONGEST]!r}: a browser sends this for a page of another site, which may not change "
-            "anything here",
-        )
-
-
-def _in_target(request: web.Request) -> tuple[str, ...]:
-    """Host and port of `GET http://HOST:PORT/path`, which counts in place of `Host`."""
-    target = request.raw_path
-    if target.startswith("/"):
-        return ()
-    endpoint = _endpoint(target)
-    return (endpoint.address if endpoint else "",)
-
-
-def _is_ours(origin: str, hosts: Collection[str]) -> bool:
-    """Whether a page is of an address by which this one is asked; one of `null` is nobody's."""
-    page = _endpoint(origin) if "://" in origin else None
-    return page is not None and any(_endpoint(f"{page.scheme}://{host}") == page for host in hosts)
-
-
-def _endpoint(url: str) -> Endpoint | None:
-    """The endpoint of a URL or of a `Host`; None if it is neither."""
-    try:
-        return WEB_SERVICES.split(url)[0] if "://" in url else WEB_SERVICES.parse(url)
-    except EndpointError:
-        return None
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ip_address(name)
-    except ValueError:
-        return False
-    return True
-
-
 LONGEST_NAME = 100
-SHORTEST = 16
-LONGEST = 512
+SHORTEST_TOKEN = 16
+LONGEST_TOKEN = 512
 MOST_TOKENS = 1000
 """Most tokens: all of them are compared for each request."""
 MOST_TENANTS = 100
@@ -241,7 +149,7 @@ def _problems_of(name: Any, entry: Any) -> Iterator[str]:
         yield f"access: {str(entry['access'])[:50]!r}: is neither read nor write"
     if not _is_token(entry["token"]):
         yield (
-            f"token: write text of {SHORTEST} to {LONGEST} ASCII characters without blanks; "
+            f"token: write text of {SHORTEST_TOKEN} to {LONGEST_TOKEN} ASCII characters without blanks; "
             "`openssl rand -hex 32` makes one"
         )
     tenants = entry.get("tenants", [""])
@@ -251,7 +159,7 @@ def _problems_of(name: Any, entry: Any) -> Iterator[str]:
 
 
 def _is_token(token: Any) -> bool:
-    if not isinstance(token, str) or not SHORTEST <= len(token) <= LONGEST:
+    if not isinstance(token, str) or not SHORTEST_TOKEN <= len(token) <= LONGEST_TOKEN:
         return False
     return token.isascii() and token.isprintable() and " " not in token
 
@@ -270,8 +178,6 @@ def common_name(certificate: Mapping[str, Any]) -> str | None:
 
 ALWAYS_OPEN = frozenset({"/healthz", "/readyz"})
 """Probes have neither tokens nor certificates."""
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,9 +216,9 @@ class Authenticator:
     def __init__(self, access: AdminAccess, refused: RefusalLog, name: str = "localhost") -> None:
         self._access = access
         self._refused = refused
-        self._context, self._tokens = _keys(access)
+        self._context, self._tokens = _read_files(access)
         is_open = access.tokens is None and access.tls is None
-        self._pages = BrowserGuard((name.lower(), *access.hosts) if is_open else None)
+        self._browser_guard = BrowserGuard((name.lower(), *access.hosts) if is_open else None)
         self._needs_certificate = access.tls is not None and access.tls.client_ca is not None
         self._read_only = frozenset(access.tls.read_only if access.tls else ())
         self._write = access.tls.write if access.tls else None
@@ -334,7 +240,7 @@ class Authenticator:
         Raises:
             ConfigError: If a file cannot be used.
         """
-        context, tokens = _keys(self._access)
+        context, tokens = _read_files(self._access)
 
         def take() -> None:
             self._context, self._tokens = context, tokens
@@ -359,7 +265,7 @@ class Authenticator:
         resource = request.match_info.route.resource
         if resource is not None and resource.canonical in ALWAYS_OPEN:
             return Caller(ANONYMOUS, address, "read")
-        self._pages.check(request)
+        self._browser_guard.check(request)
         keys: list[tuple[str, Access]] = []
         tenants = None
         if self._tokens is not None:
@@ -393,7 +299,7 @@ class Authenticator:
         return name, "write" if may_write else "read"
 
 
-def _keys(access: AdminAccess) -> tuple[LoadedContext | None, Tokens | None]:
+def _read_files(access: AdminAccess) -> tuple[LoadedContext | None, Tokens | None]:
     context = admin_context(access.tls) if access.tls else None
     if access.tls is not None:
         warn_if_others_read(access.tls.key, "admin_access.tls.key")

@@ -4,7 +4,8 @@ Errors have Pulsar's own statuses and reasons. In a query, each key may occur on
 know are refused.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ClassVar, TypeVar
@@ -12,14 +13,14 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from proxy.admin.auth import CALLER
 from proxy.admin.refusals import refusal
 from proxy.policies.bodies import BodyError
-from proxy.policies.keys import Principal
+from proxy.policies.keys import PolicyKey, Principal
+from proxy.policies.service import Expected, NotAsExpectedError, NotCarriedError, tag_of
 from proxy.policies.store import StoreError
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _JSON = "application/json"
 
@@ -50,10 +51,18 @@ def answering(handler: Handler) -> Handler:
             return refusal(400, str(error))
         except RecursionError:
             return refusal(400, "the body is nested too deeply")
-        except StoreError as error:
-            return refusal(500, f"nothing has changed: {error}")
+        except (StoreError, NotAsExpectedError, NotCarriedError) as error:
+            return refusal(*_not_changed(error))
 
     return answer
+
+
+def _not_changed(error: StoreError | NotAsExpectedError | NotCarriedError) -> tuple[int, str]:
+    if isinstance(error, StoreError):
+        return 500, f"nothing has changed: {error}"
+    if isinstance(error, NotAsExpectedError):
+        return 412, str(error)
+    return (504 if error.was_sent else 503), str(error)
 
 
 def caller_of(request: web.Request) -> Principal:
@@ -139,6 +148,40 @@ class Text:
         return text
 
 
+_TAGS = re.compile(r'\s*(?:\*|(?:W/)?"[^"]*"(?:\s*,\s*(?:W/)?"[^"]*")*)\s*')
+CONDITIONS = (
+    Text(name="If-Match", meaning="change it only if its ETag is one of these; * : only if it is set", pattern=".*"),
+    Text(name="If-None-Match", meaning="change it only if its ETag is none of these; * : only if it is not set"),
+)
+"""The headers that make a change conditional."""
+
+
+def expected_by(request: web.Request, key: PolicyKey) -> Expected | None:
+    """Return what a policy is to be, so that the request may change it; None: anything.
+
+    Raises:
+        RequestRefusedError: If the headers say nothing that can be held against it.
+    """
+    given = [(condition.name, request.headers.get(condition.name)) for condition in CONDITIONS]
+    said = [(name, value) for name, value in given if value is not None]
+    if not said:
+        return None
+    (name, value), *more = said
+    if more:
+        raise RequestRefusedError(400, "send If-Match or If-None-Match, not both")
+    if not _TAGS.fullmatch(value):
+        raise RequestRefusedError(400, f"{name}: send * or tags in quotes, as an ETag has them")
+    is_any = value.strip() == "*"
+    tags = None if is_any else frozenset(re.findall(r'(?<!W/)"([^"]*)"', value))
+    return Expected(key, tags, is_refused=name == "If-None-Match")
+
+
+def tagged(answer: web.Response, kept: str | None) -> web.Response:
+    """Return an answer with the ETag of what is kept."""
+    answer.headers["ETag"] = f'"{tag_of(kept)}"'
+    return answer
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Either:
     """A query key with two values.
@@ -206,10 +249,10 @@ class Number:
         return int(text)
 
 
-Key = Text | Either | Number
+QueryKey = Text | Either | Number
 
 
-def asked(request: web.Request, keys: tuple[Key, ...]) -> Query:
+def asked(request: web.Request, keys: tuple[QueryKey, ...]) -> Query:
     """Return the query of a request.
 
     Raises:
@@ -250,26 +293,29 @@ class Described:
         body: The type of the request body.
         refuses: The operation's own error statuses; those of every request are added.
         needs_body: Whether a request without a body is wrong.
+        is_conditional: Whether it takes `CONDITIONS`.
     """
 
     answers: Mapping[int, Content]
-    query: tuple[Key, ...]
+    query: tuple[QueryKey, ...]
     body: Any
     refuses: frozenset[int]
     needs_body: bool
+    is_conditional: bool
 
 
 DescribedHandler = TypeVar("DescribedHandler", bound=Callable[..., Any])
 _ATTRIBUTE = "described"
 
 
-def described(
+def described(  # noqa: PLR0913 - what its Args say
     answers: Mapping[int, Any],
     *,
-    query: tuple[Key, ...] = (),
+    query: tuple[QueryKey, ...] = (),
     body: Any = NOTHING,
     refuses: Iterable[int] = (),
     needs_body: bool = True,
+    is_conditional: bool = False,
 ) -> Callable[[DescribedHandler], DescribedHandler]:
     """Attach a description to a handler; `functools.wraps` copies it to wrappers.
 
@@ -279,11 +325,12 @@ def described(
         body: As `Described`; None is JSON's null.
         refuses: As `Described`.
         needs_body: As `Described`.
+        is_conditional: As `Described`.
     """
     contents = {status: said if isinstance(said, Mapping) else {JSON: said} for status, said in answers.items()}
 
     def say(handler: DescribedHandler) -> DescribedHandler:
-        setattr(handler, _ATTRIBUTE, Described(contents, query, body, frozenset(refuses), needs_body))
+        setattr(handler, _ATTRIBUTE, Described(contents, query, body, frozenset(refuses), needs_body, is_conditional))
         return handler
 
     return say

@@ -9,15 +9,16 @@ import contextlib
 import math
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import structlog
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from limiter.admission import Buckets, KeyedBuckets
 from limiter.levels import counted_as
-from limiter.rates import NANOS_PER_SECOND, Rate
+from limiter.token_bucket import NANOS_PER_SECOND, Rate
 from protocol.endpoint import Endpoint
 from proxy.admin.refusals import RefusalCause, RefusalLog, refusal
 from proxy.config.sections import AdminAccess
@@ -325,7 +326,6 @@ WHOLE_SETS = "/sluice/policies"
 RETRY_WHOLE_SET_S = 5
 
 _STATUSES = {RefusalCause.TIME: 408, RefusalCause.SIZE: 413, RefusalCause.BUSY: 503}
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class RequestLimits:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
-from typing import get_args
+from typing import NamedTuple, get_args
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -11,9 +11,10 @@ from prometheus_client.registry import Collector
 from limiter.limiter import Stream
 from proxy.admin.forwarding.broker import ForwardOutcome
 from proxy.admin.refusals import RefusalCause
-from proxy.admission_control import What
+from proxy.admission_control import BoundName
 from proxy.blocking.rules import Kind
 from proxy.fleet.link import LinkCounts, LinkState
+from proxy.fleet.policy_topic import PolicyTopic, TopicState
 from proxy.fleet.service import FleetService
 from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog
@@ -47,6 +48,126 @@ _BY_NAMESPACE: tuple[tuple[str, str, Callable[[DirectionTotals], float]], ...] =
 )
 
 
+class _OfCounters(NamedTuple):
+    """A metric that is a field of `Counters`.
+
+    Attributes:
+        name: The metric's name.
+        text: The meaning of the metric.
+        labels: One for each blank-separated word in the keys of `Words`.
+        words: The words that are shown before they have been counted.
+        field: The field of `Counters`, if it is not the name behind `sluice_`.
+        kind: The kind of metric.
+    """
+
+    name: str
+    text: str
+    labels: tuple[str, ...] = ()
+    words: Iterable[str] = ()
+    field: str = ""
+    kind: type[CounterMetricFamily | GaugeMetricFamily] = CounterMetricFamily
+
+    def source(self) -> str:
+        """Return the name of the field of `Counters`."""
+        return self.field or self.name.removeprefix("sluice_")
+
+
+_READING = ("side", "cause")
+OF_COUNTERS = (
+    _OfCounters("sluice_connections_accepted", "Client connections accepted"),
+    _OfCounters(
+        "sluice_connections", "Open client connections", ("role",), field="connections_open", kind=GaugeMetricFamily
+    ),
+    _OfCounters("sluice_connections_ended", "Client connections by what ended them", ("cause",)),
+    _OfCounters(
+        "sluice_authentications",
+        "What clients showed where Sluice verifies them (`authentication`), by what came of it",
+        ("method", "result"),
+    ),
+    _OfCounters("sluice_frame_errors", "Connections closed because a peer broke the protocol", _READING),
+    _OfCounters(
+        "sluice_tls_failures",
+        "Connections closed because TLS failed, in the handshake or behind it",
+        ("side", "failure"),
+    ),
+    _OfCounters(
+        "sluice_brokers_passed_over",
+        "Times that a broker of the list `broker` did not answer a client, or its TLS failed: the next one is tried",
+        ("broker",),
+    ),
+    _OfCounters(
+        "sluice_proxy_headers",
+        "Beginnings of client connections where `proxy_protocol` is on, by what became of them",
+        ("result",),
+        HeaderResult,
+    ),
+    _OfCounters(
+        "sluice_throttle_count",
+        "Reasons not to read that stand right now",
+        _READING,
+        field="throttled",
+        kind=GaugeMetricFamily,
+    ),
+    _OfCounters("sluice_pauses", "Reasons not to read that arose", _READING),
+    _OfCounters("sluice_resumes", "Reasons not to read that ended", _READING),
+    _OfCounters("sluice_keep_alives", "PONGs sent in the place of a paused client, or to it"),
+    _OfCounters("sluice_entries_ignored", "Entries of no open producer or consumer, not passed"),
+    _OfCounters("sluice_broker_urls_stripped", "Broker addresses kept from clients"),
+    _OfCounters(
+        "sluice_lures_removed", "Former name of sluice_broker_urls_stripped_total", field="broker_urls_stripped"
+    ),
+    _OfCounters("sluice_loop_timers", "Timers that fired", field="timers_fired"),
+    _OfCounters("sluice_blocked", "Connections, producers and consumers that blocks refused or ended", ("kind",), Kind),
+    _OfCounters(
+        "sluice_admission_refused",
+        "Connections, lookups, producers and consumers over a bound of `admission`, by its key",
+        ("what",),
+        BoundName,
+        field="not_admitted",
+    ),
+    _OfCounters(
+        "sluice_admin_refused", "Requests and connections that the admin address refused", ("kind",), RefusalCause
+    ),
+    _OfCounters(
+        "sluice_admin_forwarded",
+        "Requests passed on to the broker's own admin, by what became of them",
+        ("outcome",),
+        ForwardOutcome,
+    ),
+    _OfCounters(
+        "sluice_batches_not_believed",
+        "Delivered batches that say they hold more messages than publish.max_batch_messages, counted as so many",
+    ),
+    _OfCounters(
+        "sluice_config_reloads",
+        "Times that the configuration was read anew: taken, unchanged, or refused because it is broken",
+        ("outcome",),
+        ("taken", "unchanged", "refused"),
+        field="reloads",
+    ),
+    _OfCounters("sluice_workers_lost", "Worker processes that ended by themselves"),
+    _OfCounters(
+        "sluice_fields_left_out",
+        "Clients' commands that went on without fields that this proxy does not know, or in fewer bytes",
+    ),
+    _OfCounters("sluice_answers_ignored", "Brokers' answers to no request of their connection, which went nowhere"),
+    _OfCounters(
+        "sluice_address_overruns",
+        "Times that the connections of one address took the loop for themselves and began to be read in turns",
+    ),
+)
+"""The metrics that are fields of `Counters`. What must be computed of them is in `SluiceCollector` and `_loop`."""
+
+
+def _of_counters(counters: Counters) -> Iterator[Metric]:
+    for row in OF_COUNTERS:
+        value = getattr(counters, row.source())
+        if row.labels:
+            yield _labelled(row.kind, row.name, row.text, row.labels, dict.fromkeys(row.words, 0) | value)
+        else:
+            yield _counter(row.name, row.text, value)
+
+
 class SluiceCollector(Collector):
     """Collects all metrics of one process. Label sets are bounded (see `totals`).
 
@@ -57,6 +178,7 @@ class SluiceCollector(Collector):
         settle: Called first, so that the totals are as of now.
         expiries: Gives those of the certificates in force.
         fleet: This proxy's part in its fleet, if it has one.
+        policy_topic: The topic by which the fleet's policies are changed, if they are.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
@@ -67,35 +189,33 @@ class SluiceCollector(Collector):
         settle: Callable[[], None],
         expiries: Callable[[], Iterable[Expiry]] = tuple,
         fleet: FleetService | None = None,
+        policy_topic: PolicyTopic | None = None,
     ) -> None:
         self._fleet = fleet
+        self._policy_topic = policy_topic
         self._expiries = expiries
         self._engine = engine
         self._totals = totals
         self._access = access
         self._settle = settle
 
-    def collect(self) -> Iterable[Metric]:  # noqa: PLR0915 - a statement for each metric
+    def collect(self) -> Iterable[Metric]:
         """Yield all metrics; called at each scrape."""
         self._settle()
         yield from self._by_namespace()
         yield from self._by_level()
         yield from self._held()
-        yield from _connections(self._engine.counters)
-        yield from _pauses(self._engine.counters)
+        yield from _of_counters(self._engine.counters)
         yield from _loop(self._engine.counters)
-        yield from self._blocked()
-        yield _not_admitted(self._engine.counters)
-        yield _admin_refused(self._engine.counters)
-        yield _admin_forwarded(self._engine.counters)
-        yield _counter(
-            "sluice_batches_not_believed",
-            "Delivered batches that say they hold more messages than publish.max_batch_messages, counted as so many",
-            self._engine.counters.batches_not_believed,
+        yield _labelled(
+            GaugeMetricFamily, "sluice_blocks", "Blocks in force", ("kind",), self._engine.blocklist.rules.by_kind()
         )
-        yield from self._configuration()
-        yield from _workers(self._engine)
+        yield self._certificates()
+        alone = self._engine.config.workers == 1  # then it counts as a process that serves clients, too
+        workers = 1 if alone else self._engine.counters.workers_running
+        yield _gauge("sluice_workers", "Processes that serve clients", workers)
         yield from _fleet(self._fleet)
+        yield from _policy_topic(self._policy_topic)
         lookups, memory = self._engine.lookups, self._engine.memory
         yield _counter("sluice_lookups_refused", "Lookups over the limit of lookups in flight", lookups.refused)
         yield _gauge("sluice_lookups_in_flight", "Lookups and questions for topics without an answer", lookups.used)
@@ -110,7 +230,6 @@ class SluiceCollector(Collector):
             "Bytes sent to clients that these have not taken, of those who had some left when looked at (2 s)",
             self._engine.shared.unsent.size,
         )
-        yield from _trust(self._engine.counters)
         yield _gauge("sluice_limiters", "Limiters in memory", len(self._engine.registry.limiters))
         yield _gauge("sluice_limiter_debts_bytes", "Bytes of limiters without streams", self._engine.registry.debts)
         yield _counter(
@@ -122,8 +241,7 @@ class SluiceCollector(Collector):
         yield _counter("sluice_access_log_lines_dropped", "Lines that were not written", self._access.dropped_lines)
         yield _counter("sluice_access_log_files_deleted", "Old files that were deleted", self._access.deleted_files)
 
-    def _configuration(self) -> Iterator[Metric]:
-        yield _reloads(self._engine.counters)
+    def _certificates(self) -> Metric:
         family = GaugeMetricFamily(
             "sluice_certificate_expiry_seconds",
             "When the first certificate of a file expires, in seconds since 1970, by the key that names the file",
@@ -131,7 +249,7 @@ class SluiceCollector(Collector):
         )
         for expiry in self._expiries():
             family.add_metric((expiry.key,), expiry.at)
-        yield family
+        return family
 
     def _by_namespace(self) -> Iterator[Metric]:
         for name, text, read in _BY_NAMESPACE:
@@ -139,18 +257,6 @@ class SluiceCollector(Collector):
             for key, totals in self._totals.by_name.items():
                 family.add_metric(key, read(totals))
             yield family
-
-    def _blocked(self) -> Iterator[Metric]:
-        labels, blocklist = ("kind",), self._engine.blocklist
-        refused = self._engine.counters.blocked
-        yield _labelled(
-            CounterMetricFamily,
-            "sluice_blocked",
-            "Connections, producers and consumers that blocks refused or ended",
-            labels,
-            {kind.value: refused[kind.value] for kind in Kind},
-        )
-        yield _labelled(GaugeMetricFamily, "sluice_blocks", "Blocks in force", labels, blocklist.rules.by_kind())
 
     def _by_level(self) -> Iterator[Metric]:
         throttled = CounterMetricFamily(
@@ -219,120 +325,6 @@ class _Held:
             yield family
 
 
-def _trust(counters: Counters) -> Iterator[Metric]:
-    yield _counter(
-        "sluice_fields_left_out",
-        "Clients' commands that went on without fields that this proxy does not know, or in fewer bytes",
-        counters.fields_left_out,
-    )
-    yield _counter(
-        "sluice_answers_ignored",
-        "Brokers' answers to no request of their connection, which went nowhere",
-        counters.answers_ignored,
-    )
-    yield _counter(
-        "sluice_address_overruns",
-        "Times that the connections of one address took the loop for themselves and began to be read in turns",
-        counters.address_overruns,
-    )
-
-
-def _connections(counters: Counters) -> Iterator[Metric]:
-    yield _counter("sluice_connections_accepted", "Client connections accepted", counters.connections_accepted)
-    yield _labelled(
-        GaugeMetricFamily, "sluice_connections", "Open client connections", ("role",), counters.connections_open
-    )
-    yield _labelled(
-        CounterMetricFamily,
-        "sluice_connections_ended",
-        "Client connections by what ended them",
-        ("cause",),
-        counters.connections_ended,
-    )
-    yield _labelled(
-        CounterMetricFamily,
-        "sluice_authentications",
-        "What clients showed where Sluice verifies them (`authentication`), by what came of it",
-        ("method", "result"),
-        counters.authentications,
-    )
-    yield _labelled(
-        CounterMetricFamily,
-        "sluice_frame_errors",
-        "Connections closed because a peer broke the protocol",
-        ("side", "cause"),
-        counters.frame_errors,
-    )
-    yield _labelled(
-        CounterMetricFamily,
-        "sluice_tls_failures",
-        "Connections closed because TLS failed, in the handshake or behind it",
-        ("side", "failure"),
-        counters.tls_failures,
-    )
-    yield _labelled(
-        CounterMetricFamily,
-        "sluice_brokers_passed_over",
-        "Times that a broker of the list `broker` did not answer a client, or its TLS failed: the next one is tried",
-        ("broker",),
-        counters.brokers_passed_over,
-    )
-    yield _labelled(
-        CounterMetricFamily,
-        "sluice_proxy_headers",
-        "Beginnings of client connections where `proxy_protocol` is on, by what became of them",
-        ("result",),
-        {result.value: counters.proxy_headers[result.value] for result in HeaderResult},
-    )
-
-
-def _not_admitted(counters: Counters) -> Metric:
-    return _labelled(
-        CounterMetricFamily,
-        "sluice_admission_refused",
-        "Connections, lookups, producers and consumers over a bound of `admission`, by its key",
-        ("what",),
-        {what.value: counters.not_admitted[what] for what in What},
-    )
-
-
-def _admin_refused(counters: Counters) -> Metric:
-    return _labelled(
-        CounterMetricFamily,
-        "sluice_admin_refused",
-        "Requests and connections that the admin address refused",
-        ("kind",),
-        {why.value: counters.admin_refused[why.value] for why in RefusalCause},
-    )
-
-
-def _admin_forwarded(counters: Counters) -> Metric:
-    return _labelled(
-        CounterMetricFamily,
-        "sluice_admin_forwarded",
-        "Requests passed on to the broker's own admin, by what became of them",
-        ("outcome",),
-        {outcome.value: counters.admin_forwarded[outcome.value] for outcome in ForwardOutcome},
-    )
-
-
-def _reloads(counters: Counters) -> Metric:
-    return _labelled(
-        CounterMetricFamily,
-        "sluice_config_reloads",
-        "Times that the configuration was read anew: taken, unchanged, or refused because it is broken",
-        ("outcome",),
-        {how: counters.reloads[how] for how in ("taken", "unchanged", "refused")},
-    )
-
-
-def _workers(engine: LimiterEngine) -> Iterator[Metric]:
-    """Yield metrics of workers; a process that serves its clients itself counts as one."""
-    counters, alone = engine.counters, engine.config.workers == 1
-    yield _gauge("sluice_workers", "Processes that serve clients", 1 if alone else counters.workers_running)
-    yield _counter("sluice_workers_lost", "Worker processes that ended by themselves", counters.workers_lost)
-
-
 def _fleet(fleet: FleetService | None) -> Iterator[Metric]:
     """Yield metrics of a fleet; without one all are 0."""
     counts = LinkCounts() if fleet is None or fleet.link is None else fleet.link.counts
@@ -345,12 +337,14 @@ def _fleet(fleet: FleetService | None) -> Iterator[Metric]:
         ("state",),
         {word: int(word == state) for word in states},
     )
-    members = shares = disagreed = lease_ends = 0
+    members = shares = disagreed = differing = twins = lease_ends = 0
     is_isolated, lease_left_s = False, 0.0
     if fleet is not None:
         members, shares, is_isolated = fleet.member.members, fleet.member.limits, fleet.member.isolated
         lease_ends, lease_left_s = fleet.lease_ends, fleet.lease_left_ns() / 1e9
-        disagreed = 0 if fleet.coordinator is None else fleet.coordinator.disagreements
+        if fleet.coordinator is not None:
+            disagreed, twins = fleet.coordinator.disagreements, len(fleet.coordinator.twins())
+        differing = fleet.rules.disagreed
     yield _gauge("sluice_fleet_members", "Members, as last heard", members)
     yield _gauge(
         "sluice_fleet_isolated",
@@ -362,8 +356,18 @@ def _fleet(fleet: FleetService | None) -> Iterator[Metric]:
     yield _counter("sluice_fleet_lease_ends", "Times that the lease has ended unanswered", lease_ends)
     yield _gauge(
         "sluice_fleet_limits_disagreed",
-        "Limits that members have in different values, where this member coordinates",
+        "Limits in use that members have in different values, where this member coordinates",
         disagreed,
+    )
+    yield _gauge(
+        "sluice_fleet_names_taken_twice",
+        "Names (`proxy_id`) that several members have, where this member coordinates",
+        twins,
+    )
+    yield _gauge(
+        "sluice_fleet_rules_disagreed",
+        "Limits that not all members have, or not all alike, as they are written; 0 while that is not known",
+        differing,
     )
     yield _counter("sluice_fleet_takeovers", "Times that this member began to coordinate", counts.takeovers)
     yield _counter("sluice_fleet_reconnects", "Connections that were made again", counts.reconnects)
@@ -381,29 +385,40 @@ def _fleet(fleet: FleetService | None) -> Iterator[Metric]:
     )
 
 
-def _pauses(counters: Counters) -> Iterator[Metric]:
-    labels = ("side", "cause")
+def _policy_topic(topic: PolicyTopic | None) -> Iterator[Metric]:
+    """Yield metrics of the topic by which policies are changed; without one all are 0."""
+    counts = LinkCounts() if topic is None else topic.counts
+    state = "" if topic is None else topic.state
+    states: tuple[TopicState, ...] = get_args(TopicState)
     yield _labelled(
         GaugeMetricFamily,
-        "sluice_throttle_count",
-        "Reasons not to read that stand right now",
-        labels,
-        counters.throttled,
+        "sluice_policy_topic_state",
+        "Whether policies change by the fleet's topic: away, behind or in_step; 1 for the one that is so",
+        ("state",),
+        {word: int(word == state) for word in states},
     )
-    yield _labelled(CounterMetricFamily, "sluice_pauses", "Reasons not to read that arose", labels, counters.pauses)
-    yield _labelled(CounterMetricFamily, "sluice_resumes", "Reasons not to read that ended", labels, counters.resumes)
-    yield _counter("sluice_keep_alives", "PONGs sent in the place of a paused client, or to it", counters.keep_alives)
+    changes, size = (0, 0) if topic is None else (topic.log.changes, topic.log.size)
+    yield _gauge("sluice_policy_topic_changes", "Changes of policies on the topic, as heard", changes)
+    yield _gauge("sluice_policy_topic_changes_bytes", "Bytes that are kept of them, about", size)
+    yield _counter("sluice_policy_topic_messages_received", "Messages of the topic that came", counts.messages_in)
+    yield _counter("sluice_policy_topic_messages_sent", "Messages that went there", counts.messages_out)
+    yield _counter("sluice_policy_topic_reconnects", "Connections with it that were made again", counts.reconnects)
     yield _counter(
-        "sluice_entries_ignored", "Entries of no open producer or consumer, not passed", counters.entries_ignored
+        "sluice_policy_topic_conflicts",
+        "Changes of this member to which another member's was first",
+        0 if topic is None else topic.conflicts,
     )
-    stripped = counters.broker_urls_stripped
-    yield _counter("sluice_broker_urls_stripped", "Broker addresses kept from clients", stripped)
-    yield _counter("sluice_lures_removed", "Former name of sluice_broker_urls_stripped_total", stripped)
+    yield _labelled(
+        CounterMetricFamily,
+        "sluice_policy_topic_messages_refused",
+        "Messages of the topic that were not taken, or not sent, by cause",
+        ("cause",),
+        Counter() if topic is None else topic.refused_messages(),
+    )
 
 
 def _loop(counters: Counters) -> Iterator[Metric]:
     yield _counter("sluice_loop_lag_seconds", "How late timers fired, summed", counters.loop_lag_ns / 1e9)
-    yield _counter("sluice_loop_timers", "Timers that fired", counters.timers_fired)
     yield _gauge(
         "sluice_loop_lag_max_seconds", "Latest that a timer fired since the last scrape", counters.loop_lag_max_ns / 1e9
     )

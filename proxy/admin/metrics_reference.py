@@ -5,6 +5,7 @@ python -m proxy.admin.metrics_reference > docs/metrics.md
 
 import sys
 import textwrap
+from collections.abc import Iterable, Mapping
 
 from prometheus_client.core import Metric
 
@@ -16,6 +17,9 @@ from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import Counters, NamespaceTotals
 from proxy.observe.log_lines import Writer
+from proxy.session.events import CloseReason
+from proxy.session.transport import Cause
+from proxy.tls.transport import TlsFailure
 
 _WIDTH = 100
 _HEAD = """\
@@ -42,6 +46,12 @@ _SECTIONS = (
     ("The process", ("",)),
 )
 """Headings, and the beginnings of the names below them; the first that fits counts."""
+_WORDS: Mapping[tuple[str, str], Iterable[str]] = {
+    ("sluice_connections_ended", "cause"): CloseReason,
+    ("sluice_tls_failures", "failure"): TlsFailure,
+    **{(f"sluice_{name}", "cause"): Cause for name in ("throttle_count", "pauses", "resumes")},
+}
+"""The words of labels by metric and label, where an idle proxy has none of them yet."""
 _SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
 
 
@@ -77,7 +87,7 @@ def _entry(family: Metric) -> str:
     names = ", ".join(f"`{family.name}{suffix}{labels}`" for suffix in _SUFFIXES[family.type])
     lines = [f"- {names}, {family.type}: {family.documentation}."]
     for label in labels_of(family):
-        words = sorted({sample.labels[label] for sample in family.samples})
+        words = sorted({*(sample.labels[label] for sample in family.samples), *_WORDS.get((family.name, label), ())})
         if words:
             lines.append(f"  - {label}: {', '.join(f'`{word}`' for word in words)}")
     return "".join(f"{_wrapped(line)}\n" for line in lines)

@@ -13,7 +13,7 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from proxy.admin.auth import ALWAYS_OPEN
-from proxy.admin.handlers import JSON, NOTHING, Content, Described, Key, described, description_of
+from proxy.admin.handlers import CONDITIONS, JSON, NOTHING, Content, Described, QueryKey, described, description_of
 from proxy.admin.refusals import Refusal
 from proxy.admin.routes.pulsar import PATH_NAMES
 
@@ -71,6 +71,7 @@ def first_paragraph(text: str) -> str:
 
 _OF_EVERY_REQUEST = frozenset({400, 408, 413, 429, 500})
 _OF_AUTHENTICATION = frozenset({401, 403})
+_OF_CHANGES = frozenset({503, 504})
 _HEADERS: dict[int, dict[str, Any]] = {
     401: {"WWW-Authenticate": {"schema": {"const": "Bearer"}}},
     429: {"Retry-After": {"description": "seconds", "schema": {"type": "string", "pattern": "^[0-9]+$"}}},
@@ -128,8 +129,10 @@ class _Page:
             "parameters": [
                 *(_parameter("path", name) | {"required": True} for name in names),
                 *(_parameter("query", key) | {"required": key.is_needed} for key in said.query),
+                *(_parameter("header", key) | {"required": False} for key in CONDITIONS if said.is_conditional),
             ],
-            "responses": self._answers(said) | {str(status): self._refusal(status) for status in _statuses(path, said)},
+            "responses": self._answers(said)
+            | {str(status): self._refusal(status) for status in _statuses(method, path, said)},
         }
         if said.body is not NOTHING:
             operation["requestBody"] = {"required": said.needs_body, "content": self._content({JSON: said.body})}
@@ -152,12 +155,17 @@ class _Page:
         return {media: {"schema": self.schemas.of(kind)} for media, kind in content.items()}
 
 
-def _parameter(place: str, key: Key) -> dict[str, Any]:
+def _parameter(place: str, key: QueryKey) -> dict[str, Any]:
     return {"in": place, "name": key.name, "description": key.meaning, "schema": key.schema()}
 
 
-def _statuses(path: str, said: Described) -> list[int]:
-    return sorted(said.refuses | _OF_EVERY_REQUEST | (frozenset() if path in ALWAYS_OPEN else _OF_AUTHENTICATION))
+def _statuses(method: str, path: str, said: Described) -> list[int]:
+    found = said.refuses | _OF_EVERY_REQUEST
+    if path not in ALWAYS_OPEN:
+        found |= _OF_AUTHENTICATION
+    if method != "GET":
+        found |= _OF_CHANGES
+    return sorted(found | {412} if said.is_conditional else found)
 
 
 class OpenApiRest:

@@ -69,7 +69,7 @@ class KeptBlocks:
 
     def __init__(self, blocklist: Blocklist) -> None:
         self.blocklist = blocklist
-        self.awaited: BlockOutcome | None = None
+        self.awaited: tuple[PolicyKey, BlockOutcome] | None = None
         """Filled with the result of the change under way."""
         self._meant: dict[PolicyKey, Key] = {}
 
@@ -91,9 +91,9 @@ class KeptBlocks:
             meant, order = _read(key, kept)
             self._meant[key] = meant
         ended = self.blocklist.put(meant, order)
-        if self.awaited is not None:
-            self.awaited.ended = ended
-            self.awaited.rule = self.blocklist.rules.get(meant) or self.awaited.rule
+        if self.awaited is not None and self.awaited[0] == key:
+            outcome = self.awaited[1]
+            outcome.ended, outcome.rule = ended, self.blocklist.rules.get(meant) or outcome.rule
 
 
 class BlockDesk:
@@ -120,7 +120,7 @@ class BlockDesk:
 
         def plan() -> Mapping[PolicyKey, str | None]:
             order = self.blocklist.order_to_block(key, reason)
-            self._kept.awaited, outcome.rule = outcome, self.blocklist.rules.get(key)
+            self._kept.awaited, outcome.rule = (kept_key(key), outcome), self.blocklist.rules.get(key)
             return {kept_key(key): None if order is None else body(key, order)}
 
         await self._service.rework(plan, who)
@@ -147,11 +147,14 @@ class BlockDesk:
     async def forget_needless(self) -> None:
         """Remove orders that lift keys which the file does not have any more.
 
-        Otherwise a key that came back in the file would stay unblocked.
+        Otherwise a key that came back in the file would stay unblocked. In a fleet they stay: another member's file may
+        have the key.
 
         Raises:
             StoreError: If the store cannot be written.
         """
+        if self._service.is_carried:
+            return
         await self._service.rework(lambda: {kept_key(key): None for key in self.blocklist.needless()}, FILE)
 
 

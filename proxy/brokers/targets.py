@@ -1,4 +1,4 @@
-"""Which brokers clients may be connected to, so that nobody uses the proxy to reach anything else (CVE-2022-24280)."""
+"""The allow-list of brokers, so that nobody uses the proxy to reach anything else (CVE-2022-24280)."""
 
 import asyncio
 import contextlib
@@ -18,6 +18,7 @@ WEB_SERVICES: Final = EndpointForm(("http", "https"), "http://broker:8080", port
 """How brokers' admin addresses are written."""
 PLAIN: Final = "pulsar"
 TLS: Final = "pulsar+ssl"
+"""Schemes of Pulsar's: of brokers, and of the addresses of `listen` (`Endpoint.scheme`)."""
 BROKERS: Final = EndpointForm((PLAIN, TLS), "pulsar://broker:6650")
 """How brokers are written in the configuration, in a client's CONNECT, and in a broker's answer to a lookup."""
 
@@ -39,7 +40,7 @@ class _Question:
     Args:
         task: Waits for a thread, then for the answer: addresses, or why there are none.
         waiting: How many want to know.
-        is_asked: It has its thread, which nobody can call back.
+        is_asked: A thread resolves the name, and cannot be called back.
     """
 
     task: "asyncio.Task[list[str] | str]"
@@ -68,7 +69,7 @@ class Names:
         Args:
             host: Its name.
             port: Where it is to be reached.
-            is_named: It was configured or named by a broker; else a client chose it.
+            is_named: The broker was configured, or named by another broker; else a client chose it.
 
         Raises:
             UnresolvedError: If there is none.
@@ -116,7 +117,7 @@ class TargetRefusedError(Exception):
 
 
 def _place(broker: Endpoint) -> tuple[str, int]:
-    """What the allow-list knows of a broker: where it is, whatever is spoken there."""
+    """Return the key of a broker in the allow-list: its address, whatever is spoken there."""
     return broker.host.lower(), broker.port
 
 
@@ -234,7 +235,7 @@ class Targets:
 
 @lru_cache(_MOST_LEARNED)
 def _is_address(host: str) -> bool:
-    """Whether there is nothing to resolve; a zone (`fe80::1%eth0`) is something."""
+    """Return whether there is nothing to resolve; a zone (`fe80::1%eth0`) is something."""
     try:
         return "%" not in str(ipaddress.ip_address(host))
     except ValueError:

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from http import HTTPStatus
 from pathlib import Path
 
-from adminrest.client import Access, AdminClient, AdminError, Trouble, trusting
+from adminrest.client import AdminClient, AdminCredentials, AdminError, RequestFailure, trusting
 from protocol.endpoint import Endpoint, EndpointError, EndpointForm
 from proxy.cli.options import AdminLinkError, AdminOptions
 from proxy.files import reopenable, token_in
@@ -20,11 +20,11 @@ PATIENCE_S = 10.0
 _ADMIN = EndpointForm(("http", "https"), "127.0.0.1:8080 or https://HOST:PORT")
 _SERVER = "--admin must be the admin address of a running `sluice serve`"
 _REMEDIES = {
-    Trouble.NO_ANSWER: f"; {_SERVER}, with https:// if that has TLS",
-    Trouble.UNTRUSTED: "; --ca FILE names who has signed it, --admin must be a name in it",
-    Trouble.NO_TLS: "; http://HOST:PORT without --ca and --cert",
-    Trouble.CLIENT_UNTRUSTED: " (--cert, --key)",
-    Trouble.OVERHEARD: ": https://HOST:PORT, or --plain-http if nobody listens on the way",
+    RequestFailure.NO_ANSWER: f"; {_SERVER}, with https:// if that has TLS",
+    RequestFailure.UNTRUSTED: "; --ca FILE names who has signed it, --admin must be a name in it",
+    RequestFailure.NO_TLS: "; http://HOST:PORT without --ca and --cert",
+    RequestFailure.CLIENT_UNTRUSTED: " (--cert, --key)",
+    RequestFailure.OVERHEARD: ": https://HOST:PORT, or --plain-http if nobody listens on the way",
 }
 _NOT_SLUICE = f"the answer is not Sluice's; {_SERVER}"
 
@@ -47,7 +47,7 @@ class AdminLink(AdminClient):
         endpoint = _endpoint(options)
         tls = _context(options) if endpoint.scheme == "https" else None
         token = read_token(options.token_file) if options.token_file else ""
-        access = Access(token, tls, options.plain_http)
+        access = AdminCredentials(token, tls, options.plain_http)
         super().__init__(str(endpoint), access, timeout_s=patience_s, most_redirects=0)
 
     def failed(self, error: AdminError) -> AdminLinkError:
@@ -55,9 +55,9 @@ class AdminLink(AdminClient):
         return AdminLinkError(self._told(error), error.status)
 
     def _told(self, error: AdminError) -> str:
-        if error.trouble is Trouble.NO_JSON:
+        if error.trouble is RequestFailure.NO_JSON:
             return f"{self.address}: {_NOT_SLUICE}"
-        if error.trouble is not Trouble.REFUSED:
+        if error.trouble is not RequestFailure.REFUSED:
             return f"{self.address}: {error.problem}{_REMEDIES.get(error.trouble, '')}"
         if error.reason is None:
             return f"{self.address}: HTTP {error.status}: {_NOT_SLUICE}"

@@ -74,7 +74,7 @@ def import_limits(  # noqa: PLR0913 - one for each option
 def _source(
     file: Path | None, from_admin: str | None, token_file: Path | None
 ) -> "tuple[str, Callable[[], ImportResult]]":
-    """What people call it, and what reads it."""
+    """The name of the source for people, and the function that reads it."""
     from proxy.importing.broker_conf import from_file
     from proxy.importing.from_admin import from_broker
 

@@ -19,8 +19,8 @@ class AdminOptions:
     Args:
         admin: HOST:PORT, or a URL.
         token_file: Holds the token, in one line.
-        ca: Who has signed the proxy's certificate, else the system's authorities.
-        cert: Whom the caller is, by TLS.
+        ca: The authority that signed the proxy's certificate, else the system's authorities.
+        cert: The caller's certificate.
         key: Of `cert`, if it is not in the same file.
         plain_http: Whether the token may go to other machines without TLS.
     """

@@ -1,4 +1,4 @@
-"""`sluice explain`, `export`, `apply`, `diff` and `audit`, which ask a running proxy; imports when they run."""
+"""The commands about limits and blocks, which ask a running proxy; what they need is imported when they run."""
 
 from functools import partial
 from pathlib import Path
@@ -127,7 +127,7 @@ def _held(link: "AdminLink") -> "PolicySet":
 
 
 def _read(file: Path, code: int, *, needs_limits: bool = False) -> "PolicySet":
-    """What a file says; ends the command with a line for each problem."""
+    """Return the policies of a file; ends the command with a line for each problem."""
     from proxy.config.model import ConfigError, load_config
     from proxy.policies.policy_set import of_file
 
@@ -141,3 +141,80 @@ def _read(file: Path, code: int, *, needs_limits: bool = False) -> "PolicySet":
         typer.echo(f"sluice: {file}: has no limits; to take all away write `limits: {{}}`", err=True)
         raise typer.Exit(code)
     return of_file(config.limits, config.admission.subscribe_rate_per_consumer)
+
+
+Kind = Annotated[str, typer.Argument(help="address, role, producer, consumer, subscription or topic.")]
+Name = Annotated[str, typer.Argument(help="The name; an address may be a range: 192.0.2.0/24.")]
+OfTopic = Annotated[
+    str,
+    typer.Option(metavar="TOPIC", help="This topic only (for producer, consumer, subscription). Default: everywhere."),
+]
+OfNamespace = Annotated[
+    str, typer.Option(metavar="TENANT/NAMESPACE", help="This namespace only (for the same kinds). Default: everywhere.")
+]
+Reason = Annotated[
+    str, typer.Option(metavar="TEXT", help="Reason for people; clients get it in their error. Default: none.")
+]
+
+_BLOCKS = "/sluice/blocks"
+
+
+@asks_proxy
+def block(  # noqa: PLR0913 - one for each option
+    kind: Kind,
+    name: Name,
+    *,
+    admin: AdminOptions,
+    topic: OfTopic = "",
+    namespace: OfNamespace = "",
+    reason: Reason = "",
+) -> None:
+    """Block a client address, role, producer, consumer, subscription or topic, now."""
+    body = {"kind": kind, "name": name, "topic": topic, "namespace": namespace, "reason": reason}
+    answer = _prompt_link(admin).call("POST", _BLOCKS, body)
+    ended = answer["ended"]
+    typer.echo(
+        f"blocked: {kind} {answer['block']['name']}; "
+        f"ended {ended['connections']} connections, {ended['streams']} producers and consumers"
+    )
+
+
+@asks_proxy
+def unblock(kind: Kind, name: Name, *, admin: AdminOptions, topic: OfTopic = "", namespace: OfNamespace = "") -> None:
+    """Take a block back; clients may come again at once."""
+    parts = {"kind": kind, "name": name, "topic": topic, "namespace": namespace}
+    answer = _prompt_link(admin).call("DELETE", _BLOCKS, query={key: value for key, value in parts.items() if value})
+    if not answer["unblocked"]:
+        typer.echo(f"not blocked: {kind} {name}; `sluice blocks` shows what is")
+        return
+    typer.echo(f"unblocked: {kind} {name}" + (f"; {answer['note']}" if answer["note"] else ""))
+
+
+@asks_proxy
+def blocks(*, admin: AdminOptions) -> None:
+    """Show what is blocked, since when, why, and how often each block refused or ended something."""
+    from rich.console import Console
+    from rich.table import Column, Table
+
+    answer = _prompt_link(admin).get_json(_BLOCKS)
+    titles = ("kind", "name", "only in", "reason", "since (UTC)", "from", "hits")
+    table = Table(*(Column(title, overflow="fold") for title in titles), title="blocked")
+    for rule in answer["blocks"]:
+        table.add_row(*_cells(rule), rule["origin"], str(rule["hits"]))
+    for rule in answer["lifted"]:
+        table.add_row(*_cells(rule), "file, lifted", "")
+    Console().print(table if table.row_count else "nothing is blocked")
+
+
+def _cells(rule: dict[str, Any]) -> tuple[Any, ...]:
+    from rich.text import Text
+
+    since = rule["since"].removesuffix("+00:00").replace("T", " ")
+    where = rule["topic"] or rule["namespace"]
+    return tuple(Text(str(cell)) for cell in (rule["kind"], rule["name"], where, rule["reason"], since))
+
+
+def _prompt_link(admin: AdminOptions) -> "AdminLink":
+    from proxy.cli.admin_link import AdminLink
+
+    return AdminLink(admin)

@@ -192,7 +192,7 @@ def _with_parts(word: Callable[[float], str], per_s: float, published: float | N
 
 
 Sort = Literal["held", "rate", "wait"]
-Key = tuple[int, str, int, str]
+StreamKey = tuple[int, str, int, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,7 @@ def rows_of(poll: Poll, before: Poll | None) -> list[StreamRow]:
 
 
 def ordered(rows: list[StreamRow], sort: Sort) -> list[StreamRow]:
-    """`held`: most messages held first; `rate`: highest rate passed; `wait`: longest held. Then who is busiest."""
+    """Sort rows: `held`: most held first; `rate`: highest rate passed; `wait`: longest held; then the busiest."""
     return sorted(rows, key=lambda row: (_rank(row, sort), row.passed_per_s or 0.0), reverse=True)
 
 
@@ -232,7 +232,7 @@ def _rank(row: StreamRow, sort: Sort) -> float:
     return (row.passed_per_s or 0.0) if sort == "rate" else (row.stream.held_for_ms or 0.0)
 
 
-def _key(stream: StreamState) -> Key:
+def _key(stream: StreamState) -> StreamKey:
     return stream.connection_id, stream.direction, stream.stream_id, stream.topic
 
 
@@ -260,7 +260,7 @@ class View:
 
     Args:
         title: One line above the rest.
-        sort: What comes first.
+        sort: The order of rows.
         most: Most rows.
     """
 
@@ -297,7 +297,7 @@ def rendered(shown: Shown, problem: str = "") -> Group:
     """Draw what is shown for a terminal.
 
     Args:
-        shown: What to show.
+        shown: The table to show.
         problem: Why it is old, if it is.
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -354,7 +354,7 @@ class TopRequest:
         link: To the proxy.
         interval_s: Seconds between two looks.
         once: One table, then end.
-        sort: What comes first.
+        sort: The order of rows.
         rows: Most rows.
     """
 
@@ -390,7 +390,7 @@ class ProxyWatch:
     """The looks at one proxy.
 
     Args:
-        request: What somebody wants to see.
+        request: The choices of the command line.
         sleep: Waits for some seconds.
     """
 
@@ -484,12 +484,62 @@ class FleetLimitAnswer(Struct, frozen=True):
     holders: list[HolderAnswer]
 
 
+class RuleAnswer(Struct, frozen=True):
+    """A limit as it is written in some members and not in all."""
+
+    limit: str
+    value: str
+    here: str | None
+    is_here: bool
+    having: list[str]
+    lacking: list[str] | None
+
+
+class RulesAnswer(Struct, frozen=True):
+    """The limits as they are written."""
+
+    own: int
+    disagreed: int
+    members_uncompared: int
+    differing: list[RuleAnswer]
+
+
 class MemberAnswer(Struct, frozen=True):
     """A member as the coordinator knows it."""
 
     name: str
     heard_s_ago: float
     limits: int
+    has_twin: bool = False
+
+
+class LastChangeAnswer(Struct, frozen=True):
+    """The latest change of a policy."""
+
+    policy: str
+    who: str
+    member: str
+    at: str
+
+
+class PoliciesAnswer(Struct, frozen=True):
+    """The topic by which policies change."""
+
+    topic: str
+    state: str
+    problem: str
+    position: str | None
+    policies: int
+    last: LastChangeAnswer | None
+
+
+class PeerAnswer(Struct, frozen=True):
+    """Another one of `fleet.peers`."""
+
+    address: str
+    dialled: bool
+    dials: bool
+    last_error: str
 
 
 class FleetAnswer(Struct, frozen=True):
@@ -507,6 +557,12 @@ class FleetAnswer(Struct, frozen=True):
     shares: list[ShareAnswer]
     members: list[MemberAnswer] | None
     fleet_limits: list[FleetLimitAnswer] | None
+    policies: PoliciesAnswer | None = None
+    rules: RulesAnswer | None = None
+    peers: list[PeerAnswer] = []
+    last_coordinator: str = ""
+    answered_s_ago: float | None = None
+    problem: str = ""
 
 
 def show_fleet(link: AdminLink, rows: int, *, as_json: bool) -> None:
@@ -532,12 +588,64 @@ def show_fleet(link: AdminLink, rows: int, *, as_json: bool) -> None:
 
 def fleet_head(state: FleetAnswer) -> list[str]:
     """Return what is said above the tables."""
-    lease = "cut off: isolated shares hold" if state.isolated else f"lease for {state.lease_left_s:.1f} s more"
-    who = printable(state.coordinator) or "nobody is heard"
+    lease = f"lease for {state.lease_left_s:.1f} s more" if state.lease_left_s else "no lease"
+    lease = "cut off: isolated shares hold" if state.isolated else lease
+    why = f" ({printable(state.problem)})" if state.problem else ""
     return [
-        f"{state.member} in fleet {state.fleet}: {state.state}; {lease}; lease ended {state.lease_ends} times",
-        f"coordinator: {who}; members: {state.members_known}; epoch {state.epoch:x}",
+        f"{state.member} in fleet {state.fleet}: {state.state}{why}; {lease}; lease ended {state.lease_ends} times",
+        _coordinator_head(state),
+        *_peers_head(state.peers),
+        *_rules_head(state.rules),
+        *_policies_head(state.policies),
     ]
+
+
+def _coordinator_head(state: FleetAnswer) -> str:
+    if state.coordinator:
+        return f"coordinator: {printable(state.coordinator)}; members: {state.members_known}; epoch {state.epoch:x}"
+    if state.answered_s_ago is None:
+        return "coordinator: none is heard, and none was"
+    before = f"{printable(state.last_coordinator)} answered last, {state.answered_s_ago:.1f} s ago"
+    return f"coordinator: none is heard; {before}, of {state.members_known} members"
+
+
+def _peers_head(peers: list[PeerAnswer]) -> list[str]:
+    """Return a line for each peer that is not reached, or does not reach this member."""
+    lines = []
+    for peer in peers:
+        said = [] if peer.dialled else ["is not reached"]
+        said += [] if peer.dials else ["does not reach this member"]
+        if said:
+            why = f" ({printable(peer.last_error)})" if peer.last_error else ""
+            lines.append(f"peer {printable(peer.address)}: {', '.join(said)}{why}")
+    return lines
+
+
+def _rules_head(rules: RulesAnswer | None) -> list[str]:
+    if rules is None:
+        return []
+    lines = []
+    if rules.disagreed:
+        lines.append(
+            f"members disagree: {rules.disagreed} limits are not the same in all; what one lacks holds in it, too"
+        )
+    if rules.members_uncompared:
+        lines.append(f"not compared: the limits of {rules.members_uncompared} members, which are too many")
+    return lines
+
+
+def _policies_head(policies: PoliciesAnswer | None) -> list[str]:
+    if policies is None:
+        return ["policies: each member keeps its own"]
+    state = policies.state.replace("_", " ") + (f" ({printable(policies.problem)})" if policies.problem else "")
+    at = f", at {policies.position}" if policies.position else ""
+    lines = [f"policies: {state}; {policies.policies} changes on {printable(policies.topic)}{at}"]
+    if policies.last is not None:
+        last = policies.last
+        lines.append(
+            f"last change: {printable(last.policy)} by {printable(last.who)}, at {printable(last.member)}, {last.at}"
+        )
+    return lines
 
 
 def fleet_tables(state: FleetAnswer) -> list[Table]:
@@ -546,12 +654,15 @@ def fleet_tables(state: FleetAnswer) -> list[Table]:
     for one in state.shares:
         streams = "" if one.streams is None else str(one.streams)
         wanted = _wanted(one.wanted_per_s) if one.used_per_s is not None else ""
-        shares.add_row(_limit_name(one.limiter), one.unit, _percent(one.share), rate(one.used_per_s), wanted, streams)
+        _add(shares, _limit_name(one.limiter), one.unit, _percent(one.share), rate(one.used_per_s), wanted, streams)
     found = [shares]
+    if state.rules is not None and state.rules.differing:
+        found.append(_rules_table(state.rules))
     if state.members is not None:
         members = Table("member", "heard", "limits", title="members")
         for member in state.members:
-            members.add_row(printable(member.name), f"{member.heard_s_ago:.2f} s ago", str(member.limits))
+            name = printable(member.name) + (" (several have this name)" if member.has_twin else "")
+            _add(members, name, f"{member.heard_s_ago:.2f} s ago", str(member.limits))
         found.append(members)
     if state.fleet_limits is not None:
         limits = Table("limit", "unit", "of", "member", "share", "used/s", "wanted/s", title="shares of all members")
@@ -562,14 +673,28 @@ def fleet_tables(state: FleetAnswer) -> list[Table]:
             for place, holder in enumerate(limit.holders):
                 names = (_limit_name(limit.limiter), limit.unit, of) if place == 0 else ("", "", "")
                 figures = _percent(holder.share), rate(holder.used_per_s), _wanted(holder.wanted_per_s)
-                limits.add_row(*names, printable(holder.member), *figures)
+                _add(limits, *names, printable(holder.member), *figures)
         found.append(limits)
     return found
 
 
+def _rules_table(rules: RulesAnswer) -> Table:
+    table = Table("limit", "value", "in", "not in", "this member", title="limits that not all members have alike")
+    for rule in rules.differing:
+        having, lacking = (printable(", ".join(names or ())) for names in (rule.having, rule.lacking))
+        here = "has it" if rule.is_here else "lacks it" if rule.here is None else printable(rule.here)
+        _add(table, printable(rule.limit), printable(rule.value), having, lacking, here)
+    return table
+
+
+def _add(table: Table, *cells: str) -> None:
+    """Add a row as it is: brackets in names that others chose are no markup."""
+    table.add_row(*map(Text, cells))
+
+
 def _limit_name(limiter: str) -> str:
-    direction, level, name = limiter.split(" ", 2)
-    return f"{direction} {level} {short_topic(printable(name))}"
+    *head, name = printable(limiter).split(" ", 2)
+    return " ".join([*head, short_topic(name)])
 
 
 def _percent(share: float) -> str:

@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from limiter.levels import NAME, About, NameForm, Setting, SettingRecord
-from limiter.rates import DIRECTIONS, NOTHING_PUBLISHED, Limit, Mode, Rate, rate
+from limiter.token_bucket import DIRECTIONS, NOTHING_PUBLISHED, Limit, Mode, Rate, rate
 from protocol.topic_name import parse_topic
 from proxy.config.values import (
     Count,
@@ -186,7 +186,7 @@ class ProducerLimits(_within("producers")):  # type: ignore[misc]
     """The limit of a producer."""
 
 
-class ResourceGroup(_within("resource_groups")):  # type: ignore[misc]
+class ResourceGroupLimits(_within("resource_groups")):  # type: ignore[misc]
     """A limit that tenants and namespaces share."""
 
     tenants: tuple[TenantName, ...] = Field((), description="whose namespaces share it")
@@ -218,7 +218,7 @@ class TopicLimits(_within("topics")):  # type: ignore[misc]
 
 _OWN_SECTIONS: Mapping[str, tuple[type[BaseModel], str]] = {
     "namespaces": (NamespaceLimits, "NAME is tenant/namespace"),
-    "resource_groups": (ResourceGroup, "of all topics together that are attached to the group"),
+    "resource_groups": (ResourceGroupLimits, "of all topics together that are attached to the group"),
     "topics": (TopicLimits, "NAME is the full topic name"),
     "each_subscription": (SubscriptionLimits, ""),
     "producers": (ProducerLimits, ""),
@@ -282,7 +282,7 @@ class Limits(create_model("_Limits", __base__=_Section, **_sections())):  # type
 
     @field_validator("resource_groups")
     @classmethod
-    def _one_group_each(cls, value: dict[str, ResourceGroup]) -> dict[str, ResourceGroup]:
+    def _one_group_each(cls, value: dict[str, ResourceGroupLimits]) -> dict[str, ResourceGroupLimits]:
         attached: dict[str, str] = {}
         for group, section in value.items():
             for name in (*section.tenants, *section.namespaces):

@@ -12,13 +12,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from protocol.endpoint import Endpoint
 from proxy.blocking.rules import Block, each_once
 from proxy.brokers.targets import PLAIN, TLS
-from proxy.config.authentication import Authentication
 from proxy.config.limits import Limits
 from proxy.config.sections import (
     AccessLogSettings,
     AdminAccess,
     AdminForward,
     AdmissionBounds,
+    Authentication,
     BrokerTls,
     Dispatch,
     Fleet,
@@ -99,6 +99,15 @@ class ClientMemory(_Section):
     )
 
 
+_ALL_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - compared
+
+
+def _meet(one: Endpoint, other: Endpoint) -> bool:
+    """Whether two addresses to listen on are the same, or one of them is all addresses."""
+    is_everywhere = one.host in _ALL_ADDRESSES or other.host in _ALL_ADDRESSES
+    return 0 != one.port == other.port and (is_everywhere or one.host == other.host)
+
+
 class Config(_Section):
     """The configuration of `sluice serve`."""
 
@@ -171,6 +180,29 @@ class Config(_Section):
     blocks: tuple[Block, ...] = Field(
         (), description="a list of who may not pass, see [Blocking](operating.md#blocking)"
     )
+
+    @property
+    def policy_topic(self) -> str | None:
+        """The topic by which policies are changed; None: they are this proxy's own."""
+        topic, fleet = self.policies.topic, self.fleet
+        if topic is not None:
+            return None if topic == "none" else topic
+        return None if fleet is None or fleet.peers else f"persistent://{fleet.namespace}/{fleet.name}-policies"
+
+    @field_validator("fleet")
+    @classmethod
+    def _listens_elsewhere(cls, value: Fleet | None, info: ValidationInfo) -> Fleet | None:
+        """Peers have an address of their own; else the process could not start, or clients would meet peers there."""
+        if value is None or value.listen is None:
+            return value
+        for key in ("listen", "admin", "metrics"):
+            taken: tuple[Endpoint, ...] | Endpoint | None = info.data.get(key)
+            for each in (taken,) if isinstance(taken, Endpoint) else taken or ():
+                if _meet(each, value.listen):
+                    raise ValueError(
+                        f"listen: {value.listen.address} is taken by {key} ({each.address}): give peers another port"
+                    )
+        return value
 
     @field_validator("blocks")
     @classmethod
@@ -286,7 +318,7 @@ class Loaded:
     Args:
         config: The configuration.
         values: Every value that was given, as it was written.
-        sources: Who gave it.
+        sources: The source of each value.
     """
 
     config: Config

@@ -19,7 +19,7 @@ from annotated_types import Ge, Gt, Le
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from limiter.rates import NANOS_PER_SECOND
+from limiter.token_bucket import NANOS_PER_SECOND
 from protocol.endpoint import Endpoint
 from proxy.config.limits import RateLimit, TopicDispatchLimit
 from proxy.config.model import Config
@@ -31,6 +31,7 @@ from proxy.config.values import (
     Name,
     NamespaceName,
     NetworkName,
+    PeerAddress,
     ServiceUrls,
     TenantName,
     WebServiceAddress,
@@ -51,6 +52,7 @@ _OF_READERS: Mapping[Any, tuple[str, str]] = {
     "ListenAddresses": ("HOST:PORT, or a list", "0.0.0.0:9100"),
     "AdminAddress": ("HOST:PORT", "0.0.0.0:9100"),
     "BrokerAddress": ("HOST:PORT", "broker-1:6650"),
+    "PeerAddress": ("HOST:PORT", "10.0.0.7:6655"),
     "ServiceUrls": ("pulsar://HOST:PORT or pulsar+ssl://HOST:PORT, or a list", "pulsar://broker:6650"),
     "WebServiceAddress": ("HOST:PORT", "broker-1:8080"),
     "WebServiceUrl": ("http://HOST:PORT or https://HOST:PORT", "http://broker:8080"),
@@ -68,8 +70,10 @@ _OF_TYPES: Mapping[Any, tuple[str, Any]] = {
 }
 _OF_KEYS: Mapping[str, Any] = {
     "dir": "/var/log/sluice",
+    "listen": "0.0.0.0:6655",
     "store": "/var/lib/sluice/policies.db",
     "retain_age": "7d",
+    "topic": "persistent://public/sluice/front-policies",
     "retain_size": "10GB",
     "address_key": "/etc/sluice/address.key",
     "tokens": "/etc/sluice/tokens.yaml",
@@ -107,6 +111,7 @@ _NAMED = {
         "ListenAddresses": ListenAddresses,
         "AdminAddress": AdminAddress,
         "BrokerAddress": BrokerAddress,
+        "PeerAddress": PeerAddress,
         "ServiceUrls": ServiceUrls,
         "WebServiceAddress": WebServiceAddress,
         "WebServiceUrl": WebServiceUrl,

@@ -1,25 +1,27 @@
-"""Sections of the configuration: access_log, admin_access, admin_forward, admission, dispatch, policies, and others."""
+"""Sections of the configuration: access_log, admin_access, admission, authentication, dispatch, and others."""
 
 import ipaddress
 import socket
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import unquote
 
-from pydantic import BaseModel, ConfigDict, Field, create_model, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model, field_validator, model_validator
 
 from limiter.levels import SHAREABLE
 from limiter.permits import DispatchRules
-from limiter.rates import NANOS_PER_SECOND
+from limiter.token_bucket import NANOS_PER_SECOND
 from protocol.endpoint import Endpoint
+from protocol.topic_name import parse_topic
 from proxy.config.values import (
     AdminAddress,
-    BrokerAddress,
     CountPerPeriod,
     HostName,
     Name,
     NamespaceName,
     Network,
+    PeerAddress,
     ProxyId,
     Seconds,
     Size,
@@ -107,7 +109,7 @@ class ListenerTls(BaseModel):
 
     @property
     def asks_clients(self) -> Literal["none", "optional", "required"]:
-        """True if clients show a certificate."""
+        """True if clients must show a certificate: by `client_auth`, or where that is not set, by `client_ca`."""
         return self.client_auth or ("none" if self.client_ca is None else "required")
 
 
@@ -277,7 +279,7 @@ class AdminForward(BaseModel):
 
     @property
     def has_tls(self) -> bool:
-        """The broker is asked over TLS."""
+        """True if the broker is asked over TLS."""
         return self.url is not None and self.url.scheme == "https"
 
 
@@ -425,6 +427,21 @@ class PolicyStore(BaseModel):
     audit_changes: Whole = Field(
         100_000, gt=0, description="changes that are remembered with who made them, what was before and after"
     )
+    topic: str | None = Field(
+        None,
+        description="persistent topic by which a change in one proxy holds in all that name it; they reach it through "
+        "`broker`; `none`: each keeps its own; default: NAME-policies in `fleet.namespace` where a fleet is by topics",
+    )
+
+    @field_validator("topic")
+    @classmethod
+    def _is_persistent(cls, value: str | None) -> str | None:
+        if value is None or value == "none":
+            return value
+        topic = parse_topic(value)
+        if topic.domain != "persistent" or topic.partition >= 0:
+            raise ValueError(f"{value!r}: write persistent://tenant/namespace/topic that is no partition, or none")
+        return topic.full
 
 
 class FleetTls(BaseModel):
@@ -446,7 +463,7 @@ class Fleet(BaseModel):
     namespace: NamespaceName = Field(
         "public/sluice", description="where the fleet's own topics are, which members reach through `broker`"
     )
-    peers: tuple[BrokerAddress, ...] = Field(
+    peers: tuple[PeerAddress, ...] = Field(
         (),
         max_length=100,
         description="members that reach each other without a topic: host:port of each one's `listen`, in the same "
@@ -455,7 +472,7 @@ class Fleet(BaseModel):
     listen: AdminAddress | None = Field(
         None, description="where this member's peers connect; it is one of `peers`, as they reach it"
     )
-    advertised: BrokerAddress | None = Field(
+    advertised: PeerAddress | None = Field(
         None, description="which of `peers` this member is, if that differs from listen"
     )
     tls: FleetTls | None = None
@@ -475,7 +492,7 @@ class Fleet(BaseModel):
     shared: tuple[str, ...] | None = Field(
         None,
         description="levels whose limits the members share, of all others each has the whole limit; default: all but "
-        "proxy and address",
+        "proxy, address and exempt",
     )
     token_file: Path | None = Field(
         None,
@@ -486,6 +503,10 @@ class Fleet(BaseModel):
     @field_validator("shared")
     @classmethod
     def _are_levels(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if value == ():
+            raise ValueError(
+                "an empty list shares nothing: leave it out to share all levels, name some, or leave out fleet"
+            )
         for word in value or ():
             if word not in SHAREABLE:
                 raise ValueError(f"{word!r} is not a level that can be shared: write some of {', '.join(SHAREABLE)}")
@@ -527,3 +548,123 @@ class Fleet(BaseModel):
         own = self.advertised or self.listen
         assert own is not None, "peers need listen"
         return own.address
+
+
+_LONGEST_SOURCE = 64 * 1024
+
+
+def _key_source(source: str) -> str:
+    """Say nothing of the text in errors: `data:` holds a secret."""
+    if not source or len(source) > _LONGEST_SOURCE or not source.isprintable():
+        raise ValueError("name a file, or write file:/PATH or data:;base64,KEY as Pulsar takes it")
+    return source
+
+
+KeySource = Annotated[str, AfterValidator(_key_source)]
+"""A path, or a URL with `file:` or `data:`."""
+
+
+def path_in(source: str) -> Path | None:
+    """Return the path that a source names; None for `data:`."""
+    if source.startswith("data:"):
+        return None
+    if source.startswith("file:"):
+        return Path(unquote(source.removeprefix("file:").removeprefix("//"), errors="surrogateescape"))
+    return Path(source)
+
+
+_CLAIM = r"[!-~]{1,100}"
+
+
+class TokenAuthentication(BaseModel):
+    """Clients' tokens (auth method `token`): JSON Web Tokens."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    secret_key: KeySource | None = Field(
+        None,
+        description="file with the secret that signs tokens (tokenSecretKey), for HS256, HS384 and HS512: as it is or "
+        "in base64; or `data:;base64,…`, as Pulsar takes it",
+    )
+    public_key: KeySource | None = Field(
+        None,
+        description="file with the public key that verifies tokens (tokenPublicKey), PEM or DER: RSA for RS256 to "
+        "RS512, EC for ES256 to ES512",
+    )
+    jwks: KeySource | None = Field(None, description="file with several such keys: a JSON Web Key Set")
+    token_claim: str = Field("sub", pattern=_CLAIM, description="the claim that names the role (tokenAuthClaim)")
+    audience: str | None = Field(
+        None, min_length=1, description="what the claim aud must name (tokenAudience); none: anything"
+    )
+
+    @model_validator(mode="after")
+    def _has_keys(self) -> Self:
+        if self.secret_key is None and self.public_key is None and self.jwks is None:
+            raise ValueError("no key is given that verifies tokens: give secret_key, public_key or jwks")
+        return self
+
+
+class BasicAuthentication(BaseModel):
+    """Clients' users and passwords (auth method `basic`)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    htpasswd: Path = Field(description="file of users as Apache's htpasswd writes it: bcrypt, apr1 or SHA")
+
+
+class BrokerCredentials(BaseModel):
+    """The credentials that Sluice shows brokers, as one of their `proxyRoles`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    token_file: Path | None = Field(
+        None,
+        description="file with the token that Sluice shows brokers; none: its certificate, if it has one (broker_tls)",
+    )
+
+
+class Authentication(BaseModel):
+    """The authentication of clients: the broker proves a client's role, or Sluice does."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    mode: Literal["terminate", "passthrough"] | None = Field(
+        None,
+        description="passthrough: what clients show goes on, and the broker decides; terminate: Sluice verifies it and "
+        "shows brokers its own, see [Authentication](authentication.md); default: passthrough",
+    )
+    token: TokenAuthentication | None = None
+    basic: BasicAuthentication | None = None
+    tls: bool = Field(
+        default=False,
+        description="the common name (CN) of a client's verified certificate is its role (auth method tls)",
+    )
+    broker: BrokerCredentials = BrokerCredentials()
+    forward_credentials: bool = Field(
+        default=False,
+        description="brokers get what the client showed, too (original_auth_data), to verify it anew "
+        "(authenticateOriginalAuthData); for tokens and passwords",
+    )
+
+    @model_validator(mode="after")
+    def _fits_its_mode(self) -> Self:
+        given = [key for key in ("token", "basic", "tls", "forward_credentials") if getattr(self, key)]
+        given += ["broker"] if self.broker != BrokerCredentials() else []
+        if not self.is_terminated and given:
+            raise ValueError(f"{given[0]} is of no use in mode passthrough: write mode: terminate, or leave it out")
+        if self.is_terminated and not {"token", "basic", "tls"} & {*given}:
+            raise ValueError("mode: terminate needs what clients may show: give token, basic or tls")
+        return self
+
+    def files(self) -> list[Path]:
+        """Return the files that the section names, whose changes count."""
+        token, broker = self.token, self.broker
+        sources = [token.secret_key, token.public_key, token.jwks] if token else []
+        named = [path_in(source) for source in sources if source is not None]
+        named += [self.basic.htpasswd if self.basic else None, broker.token_file]
+        return [path for path in named if path is not None]
+
+    @property
+    def is_terminated(self) -> bool:
+        """True if Sluice verifies clients."""
+        return self.mode == "terminate"

@@ -22,9 +22,9 @@ from pydantic.fields import FieldInfo
 from proxy.config.limits import RateLimit
 from proxy.config.model import Config, Loaded
 from proxy.config.reference import default_of
-from proxy.config.sources import Key, parse_yaml, section_of, without_secrets
+from proxy.config.sources import KeyPath, parse_yaml, section_of, without_secrets
 
-Value = str | int | float | bool | None | Sequence["Value"] | Mapping[str, "Value"]
+YamlValue = str | int | float | bool | None | Sequence["YamlValue"] | Mapping[str, "YamlValue"]
 """As YAML reads it; other values stand as text."""
 
 
@@ -39,7 +39,7 @@ class TakenValue:
     """
 
     path: tuple[str, ...]
-    value: Value
+    value: YamlValue
     origin: str
 
 
@@ -88,7 +88,7 @@ def _key(key: str, indent: str) -> str:
     return f"{indent}{written}:" if len(written) <= _LONGEST_KEY else f"{indent}? {written}\n{indent}:"
 
 
-def _value(value: Value) -> str:
+def _value(value: YamlValue) -> str:
     return _text(value) if isinstance(value, str) else _in_line(value)
 
 
@@ -97,7 +97,7 @@ def _key_in_line(key: str) -> str:
     return written if len(written) <= _LONGEST_KEY else f"? {written} "
 
 
-def _in_line(value: Value) -> str:
+def _in_line(value: YamlValue) -> str:
     """Within brackets, where text has fewer forms that need no quotes."""
     if isinstance(value, Mapping):
         return f"{{{', '.join(f'{_key_in_line(str(key))}: {_in_line(inner)}' for key, inner in value.items())}}}"
@@ -158,7 +158,7 @@ class _Show:
         self._sources = loaded.sources
         self._with_defaults = with_defaults
 
-    def section(self, model: type[BaseModel], given: Mapping[Any, Any], above: Key) -> Iterator[TakenValue]:
+    def section(self, model: type[BaseModel], given: Mapping[Any, Any], above: KeyPath) -> Iterator[TakenValue]:
         """Yield the values in a section, in the order of the reference."""
         for name, field in model.model_fields.items():
             key = (*above, name)
@@ -167,7 +167,7 @@ class _Show:
             elif self._with_defaults:
                 yield from self._default(field, key)
 
-    def _given(self, field: FieldInfo, value: Any, key: Key) -> Iterator[TakenValue]:
+    def _given(self, field: FieldInfo, value: Any, key: KeyPath) -> Iterator[TakenValue]:
         section = section_of(field.annotation)
         has_keys = section is not None and not issubclass(section, RateLimit)
         if section is not None and has_keys and isinstance(value, Mapping) and (value or self._with_defaults):
@@ -175,14 +175,14 @@ class _Show:
         else:
             yield from self._as_written(value, key)
 
-    def _as_written(self, value: Any, key: Key) -> Iterator[TakenValue]:
+    def _as_written(self, value: Any, key: KeyPath) -> Iterator[TakenValue]:
         if isinstance(value, Mapping) and value:
             for name, inner in value.items():
                 yield from self._as_written(inner, (*key, str(name)))
         else:
             yield TakenValue(key, without_secrets(value) if isinstance(value, str) else value, self._source(key))
 
-    def _default(self, field: FieldInfo, key: Key) -> Iterator[TakenValue]:
+    def _default(self, field: FieldInfo, key: KeyPath) -> Iterator[TakenValue]:
         value = field.get_default(call_default_factory=True, validated_data={})
         if isinstance(value, BaseModel):
             yield from self.section(type(value), {}, key)
@@ -190,6 +190,6 @@ class _Show:
             text = default_of(field)
             yield TakenValue(key, value if text is None or isinstance(value, str) else parse_yaml(text), "default")
 
-    def _source(self, key: Key) -> str:
+    def _source(self, key: KeyPath) -> str:
         source = self._sources.of(key)
         return source if source.isprintable() else repr(source)

@@ -19,7 +19,7 @@ from pydantic_core import ErrorDetails
 
 from protocol.endpoint import Endpoint
 
-Key = tuple[str, ...]
+KeyPath = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Given:
         source: The flag or variable, as people know it.
     """
 
-    key: Key
+    key: KeyPath
     value: Any
     source: str
 
@@ -53,7 +53,7 @@ def laid_over(values: Mapping[str, Any], over: Iterable[Given]) -> dict[str, Any
     return merged
 
 
-def _lay(section: dict[str, Any], key: Key, value: Any) -> None:
+def _lay(section: dict[str, Any], key: KeyPath, value: Any) -> None:
     first, *rest = key
     if not rest:
         section[first] = value
@@ -69,8 +69,8 @@ class Sources:
 
     Args:
         file: The file's name for people.
-        values: What stands in it.
-        over: What was given elsewhere; later ones hide earlier ones.
+        values: The content of the file.
+        over: The values given elsewhere; later ones hide earlier ones.
     """
 
     def __init__(self, file: str, values: Mapping[str, Any], over: Iterable[Given]) -> None:
@@ -274,7 +274,7 @@ OF_COMMANDS = frozenset(
         *("SLUICE_PLAIN_HTTP", "SLUICE_CACHE", "SLUICE_TEST_DIRECT"),
     }
 )
-"""Those that other commands read, or tests: no part of the configuration."""
+"""Variables that other commands read, or tests: no part of the configuration."""
 _OF_KUBERNETES = re.compile(
     r"SLUICE_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
 )
@@ -301,12 +301,12 @@ def read_environment(model: type[BaseModel], environment: Mapping[str, str]) -> 
     return [each for each in given if not _is_url_of_commands(each)], problems
 
 
-def variables(model: type[BaseModel]) -> dict[str, tuple[Key, Any]]:
+def variables(model: type[BaseModel]) -> dict[str, tuple[KeyPath, Any]]:
     """Return each variable with the key that it stands for, and that key's type."""
     return {PREFIX + "__".join(key).upper(): (key, annotation) for key, annotation in _keys(model, ())}
 
 
-def _keys(model: type[BaseModel], above: Key) -> Iterator[tuple[Key, Any]]:
+def _keys(model: type[BaseModel], above: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
     for name, field in model.model_fields.items():
         section = section_of(field.annotation)
         if section is None:
@@ -395,7 +395,7 @@ def explain(sources: Sources, problem: ErrorDetails) -> str:
 
 
 def told(problem: ErrorDetails) -> str:
-    """Key, value, what is wrong and what to do; no key where all is one value."""
+    """Say key, value, what is wrong and what to do; without a key where all is one value."""
     key = ".".join(map(str, _key(problem)))
     parts = [key if key.isprintable() else repr(key)]
     if problem["type"] not in _OF_KEYS:
@@ -412,7 +412,7 @@ def without_secrets(text: str) -> str:
 
 
 def all_told(error: ValidationError) -> str:
-    """Every problem of a request in one line."""
+    """Say every problem of a request in one line."""
     problems = [told(problem) for problem in error.errors()]
     more = len(problems) - _MOST_TOLD
     return "; ".join([*problems[:_MOST_TOLD], *([f"and {more} more"] if more > 0 else [])])
@@ -442,5 +442,5 @@ def _message(problem: ErrorDetails) -> str:
 
 
 def _is_pydantic_s(part: object) -> bool:
-    """Whether it is no key but a step of the model: `[key]`, `function-before[…]`."""
+    """Return whether it is no key but a step of the model: `[key]`, `function-before[…]`."""
     return isinstance(part, str) and _STEP.fullmatch(part) is not None

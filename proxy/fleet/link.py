@@ -8,21 +8,21 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 LinkState = Literal["connecting", "following", "leading"]
 
 
 class Callbacks(NamedTuple):
-    """What a link tells its member, all of it on the loop, and nothing behind `stop`.
+    """What a link tells its member: on the loop, and nothing any more after `stop`.
 
     Attributes:
         on_report: A report came; only while leading.
         on_grant: A grant came.
         on_lead: This member coordinates from now on.
         on_unlead: It does not any more, or cannot know.
-        on_confirmed: It was the only coordinator at some time after this moment, in nanoseconds of the monotonic clock:
-            when the question was sent.
+        on_confirmed: This member was the only coordinator at some time after the one that is given: when the question
+            was sent that has been answered now, in nanoseconds of `time.monotonic_ns`. Nobody knows that it still is.
     """
 
     on_report: Callable[[bytes], None]
@@ -45,6 +45,26 @@ class LinkCounts:
     """Messages that were not carried, by cause: `disconnected`, `slow`, `oversized`, `foreign`, `refused`."""
 
 
+MOST_ERROR: Final = 200
+"""Characters of the reason for which a peer is not reached, at most."""
+
+
+class PeerStatus(NamedTuple):
+    """Another member that is reached without a topic.
+
+    Attributes:
+        address: Its address among `peers`.
+        is_dialled: This member is connected to it.
+        dials: It is connected to this member.
+        last_error: Why it is not reached, or cannot reach this one; empty while both are connected, or nobody knows.
+    """
+
+    address: str
+    is_dialled: bool
+    dials: bool
+    last_error: str
+
+
 class FleetLink(Protocol):
     """Carries reports to the coordinator, whoever it is, and its grants to all members."""
 
@@ -58,6 +78,15 @@ class FleetLink(Protocol):
     @property
     def refused(self) -> bool:
         """Whether what carries the messages refuses at once, rather than being silent."""
+        ...
+
+    def peer_states(self) -> list[PeerStatus]:
+        """Return the members that are reached without a topic; none where all goes by topics."""
+        ...
+
+    @property
+    def problem(self) -> str:
+        """Why reports and grants cannot pass, as far as is known; empty if they can."""
         ...
 
     async def start(self) -> None:

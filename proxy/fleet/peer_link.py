@@ -8,27 +8,41 @@ that on loopback only.
 """
 
 import asyncio
-import contextlib
+import socket
 import ssl
+import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from struct import Struct
-from struct import error as StructError  # noqa: N812 - an exception
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol, cast
+
+import structlog
 
 from fleet.messages import MOST_MESSAGE
 from protocol.endpoint import Endpoint
-from proxy.fleet.link import Callbacks, LinkCounts, LinkState, backoff
+from proxy.fleet.link import MOST_ERROR, Callbacks, LinkCounts, LinkState, PeerStatus, backoff
+from proxy.observe.operator_log import ThrottledLog
+from proxy.tls.transport import why_it_failed
 
 HELLO_S: Final = 5.0
 """Seconds in which a connection, and who dials it, are to be known."""
-MOST_QUEUED: Final = 64
-"""Messages that wait for a peer that does not read; the oldest is dropped for the next one."""
-_HELLO, _PING, _VOTE, _REPORT, _GRANT = range(1, 6)
+SILENT_S: Final = 5.0
+"""Who takes nothing for so long, or says nothing for so long and a lease, is left."""
+MOST_UNSENT: Final = 4 * MOST_MESSAGE
+"""Bytes of reports and grants that wait for a peer that does not read; the oldest are dropped for the next one."""
+MOST_BALLOTS: Final = 16
+"""Pings and votes that wait for it; the oldest is dropped for the next one."""
+_HELLO, _PING, _VOTE, _REPORT, _GRANT, _ORDER = range(1, 7)
+"""Members of earlier versions send no order, and pass over it."""
 _HEAD = Struct(">IB")
 _PINGED, _VOTED = Struct(">QB"), Struct(">Q")
 _MOST_HELLO = 1024
+_AFTER_FAILURE_S = 1.0
+_SAME = "give all members the same name and the same list in the same order"
+_ADDRESSES = "see that no two of them have one address, if it goes on"
+_CERTIFICATES = "give each member a certificate that is in force, of the authority in fleet.tls.ca"
 _DRIFT = 0.98
 """A candidate counts on this part of a vote's time: its clock and the voter's may run apart by 1 % each."""
 
@@ -67,6 +81,7 @@ class Election:
         self._order = tuple(order)
         self._own = own
         self._lease = lease
+        self._began = now
         self._majority = len(self._order) // 2 + 1
         self._votes_for = ""
         self._promised_until = now + lease
@@ -74,7 +89,8 @@ class Election:
         """Of each other one: when its last ping came, and whether it reaches a majority."""
         self._sequence = 0
         self._sent: deque[tuple[int, int]] = deque(maxlen=64)
-        self._fresh_until: dict[str, int] = {}
+        self._asked_at: dict[str, int] = {}
+        """Of each that voted for this one: when the latest ping that it answered was sent."""
 
     @property
     def votes_for(self) -> str:
@@ -83,12 +99,16 @@ class Election:
 
     def leads(self, now: int) -> bool:
         """Whether this one is confirmed: nobody else can be."""
-        return sum(until > now for until in self._fresh_until.values()) >= self._majority
+        return self.asked_at + int(self._lease * _DRIFT) > now
 
+    @property
     def asked_at(self) -> int:
-        """Since when a majority has been asked: the votes by which this one leads answer pings sent then, or later."""
-        asked = sorted(self._fresh_until.values(), reverse=True)[self._majority - 1]
-        return asked - int(self._lease * _DRIFT)
+        """Since when this one has a majority's votes: when the ping was sent that the last of the latest answered.
+
+        A lease before this election began, if it has none.
+        """
+        latest = sorted(self._asked_at.values(), reverse=True)
+        return latest[self._majority - 1] if len(latest) >= self._majority else self._began - self._lease
 
     def ping(self, now: int) -> Ping:
         """What to tell all others now; its own vote is given here."""
@@ -96,7 +116,7 @@ class Election:
         self._sent.append((self._sequence, now))
         ping = Ping(self._sequence, self._reaches(now), self.leads(now))
         if self._grants_to(self._own, ping, now):
-            self._fresh_until[self._own] = now + int(self._lease * _DRIFT)
+            self._asked_at[self._own] = now
         return ping
 
     def pinged(self, by: str, ping: Ping, now: int) -> bool:
@@ -108,8 +128,7 @@ class Election:
         """A vote of another one came, which answers this one's ping of that sequence."""
         sent = next((at for number, at in self._sent if number == sequence), None)
         if sent is not None and by in self._order:
-            until = sent + int(self._lease * _DRIFT)
-            self._fresh_until[by] = max(until, self._fresh_until.get(by, until))
+            self._asked_at[by] = max(sent, self._asked_at.get(by, sent))
 
     def _reaches(self, now: int) -> bool:
         return 1 + sum(self._is_heard(each, now) for each in self._heard) >= self._majority
@@ -138,6 +157,18 @@ class Election:
         return ""
 
 
+class PeerTls(Protocol):
+    """TLS between peers, as it is now: `certificates.PeerCertificates`."""
+
+    @property
+    def server(self) -> ssl.SSLContext:
+        """For those who connect, which asks for their certificate."""
+
+    @property
+    def client(self) -> ssl.SSLContext:
+        """For those that are dialled."""
+
+
 @dataclass(frozen=True, slots=True)
 class FleetPeers:
     """The members of a fleet, as one of them sees it.
@@ -148,8 +179,7 @@ class FleetPeers:
         own: Which of them this is.
         listen: Where its peers connect.
         lease_s: So long a vote lasts.
-        server: TLS for those who connect, which asks for their certificate; None on loopback.
-        client: TLS for those that are dialled; None on loopback.
+        tls: TLS for new connections; None on loopback.
     """
 
     fleet: str
@@ -157,29 +187,41 @@ class FleetPeers:
     own: Endpoint
     listen: Endpoint
     lease_s: float = 2.0
-    server: ssl.SSLContext | None = None
-    client: ssl.SSLContext | None = None
+    tls: PeerTls | None = None
 
 
 class _Outlet:
-    """The connection to one peer: dialled again and again, written to, never read."""
+    """The connection to one peer: dialled again and again, written to, never read. Pings and votes go first."""
 
     def __init__(self, link: "PeerLink", peer: Endpoint) -> None:
         self._link = link
         self._peer = peer
-        self._queue: deque[bytes] = deque()
+        self._ballots: deque[bytes] = deque()
+        self._messages: deque[bytes] = deque()
+        self._unsent = 0
+        """Bytes of `_messages`."""
         self._filled = asyncio.Event()
         self.is_open = False
+        self.last_error = ""
+        """Why the peer is not reached; empty while it is."""
 
-    def put(self, frame: bytes) -> bool:
+    def put(self, kind: int, body: bytes) -> bool:
         """Send a frame soon; False: nobody is connected."""
+        dropped, frame = self._link.counts.dropped, _framed(kind, body)
         if not self.is_open:
-            self._link.counts.dropped["disconnected"] += 1
+            dropped["disconnected"] += 1
             return False
-        if len(self._queue) >= MOST_QUEUED:
-            self._queue.popleft()
-            self._link.counts.dropped["slow"] += 1
-        self._queue.append(frame)
+        if kind in (_PING, _VOTE):
+            self._ballots.append(frame)
+            if len(self._ballots) > MOST_BALLOTS:
+                self._ballots.popleft()
+                dropped["slow"] += 1
+        else:
+            self._messages.append(frame)
+            self._unsent += len(frame)
+            while self._unsent > MOST_UNSENT:
+                self._unsent -= len(self._messages.popleft())
+                dropped["slow"] += 1
         self._filled.set()
         return True
 
@@ -191,36 +233,73 @@ class _Outlet:
                 attempt = await self._serve(attempt)
             except OSError as error:
                 self._link.is_refused = isinstance(error, ConnectionRefusedError)
+                self.last_error = str(error) or "no answer in time"
             self._link.counts.reconnects += 1
             attempt += 1
             await asyncio.sleep(backoff(attempt))
 
     async def _serve(self, attempt: int) -> int:
-        tls, name = self._link.peers.client, self._peer.host
+        tls, name = self._link.peers.tls, self._peer.host
         async with asyncio.timeout(HELLO_S):
             reader, writer = await asyncio.open_connection(
-                self._peer.host, self._peer.port, ssl=tls, server_hostname=name if tls else None
+                self._peer.host, self._peer.port, ssl=tls.client if tls else None, server_hostname=name if tls else None
             )
+        _bound_silence(writer)
         ended = asyncio.get_running_loop().create_task(reader.read(1))
         """A peer writes nothing here: whatever comes, it is over."""
         ended.add_done_callback(lambda _: self._filled.set())
         try:
-            writer.write(_framed(_HELLO, self._link.hello))
+            writer.write(_framed(_HELLO, self._link.hello) + _framed(_ORDER, self._link.order))
             self.is_open, self._link.is_refused = True, False
             while not ended.done():
                 await self._filled.wait()
                 self._filled.clear()
-                while self._queue and not ended.done():
-                    writer.write(self._queue.popleft())
-                    await writer.drain()
+                while (frame := self._next()) and not ended.done():
+                    writer.write(frame)
+                    async with asyncio.timeout(SILENT_S):
+                        await writer.drain()
                     attempt = 0
+            refusal = ended.exception()
+            self.last_error = str(refusal) if refusal else "it ends the connection; its log says why"
         finally:
             self.is_open = False
-            self._queue.clear()
+            self._ballots.clear()
+            self._messages.clear()
+            self._unsent = 0
             ended.cancel()
             writer.transport.abort()
             await asyncio.gather(ended, return_exceptions=True)
         return attempt
+
+    def _next(self) -> bytes:
+        if self._ballots:
+            return self._ballots.popleft()
+        if not self._messages:
+            return b""
+        frame = self._messages.popleft()
+        self._unsent -= len(frame)
+        return frame
+
+
+def _bound_silence(writer: asyncio.StreamWriter) -> None:
+    """Let the system end a connection whose other end acknowledges nothing for SILENT_S, as one that is gone."""
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(SILENT_S * 1000))
+
+
+async def _listening(at: Endpoint) -> list[socket.socket]:
+    """Sockets at every address that a name stands for; all or none."""
+    found = await asyncio.get_running_loop().getaddrinfo(at.host, at.port, type=socket.SOCK_STREAM)
+    opened: list[socket.socket] = []
+    try:
+        for family, *_, address in dict.fromkeys(found):
+            opened.append(socket.create_server(address, family=family))
+            opened[-1].setblocking(False)
+    except OSError:
+        for each in opened:
+            each.close()
+        raise
+    return opened
 
 
 def _framed(kind: int, body: bytes) -> bytes:
@@ -239,15 +318,24 @@ class PeerLink:
         self.counts = LinkCounts()
         self.peers = peers
         self.is_refused = False
+        self.last_error = ""
+        """Why nobody could be accepted the last time."""
         self.hello = f"{peers.fleet}\n{peers.own.address}".encode()
+        self.order = "\n".join([each.address for each in peers.order]).encode()
+        self._warnings = ThrottledLog(time.monotonic_ns)
         self._callbacks = callbacks
         self._names = {each.address for each in peers.order} - {peers.own.address}
         self._outlets = {each.address: _Outlet(self, each) for each in peers.order if each != peers.own}
         self._election: Election | None = None
         self._is_leading = False
+        self._confirmed_at = 0
         self._inlets: dict[asyncio.Task[None], str] = {}
+        """Who has dialled, from the moment the system accepted it; without a name as long as that is not known."""
+        self._most_inlets = 2 * len(self._names) + 2
         self._tasks: list[asyncio.Task[None]] = []
-        self._server: asyncio.Server | None = None
+        self._sockets: list[socket.socket] = []
+        self._timers: deque[asyncio.TimerHandle] = deque(maxlen=16)
+        """Until which nobody is accepted at one of them."""
 
     @property
     def state(self) -> LinkState:
@@ -264,6 +352,24 @@ class PeerLink:
         """Whether the last peer that was not reached refused at once."""
         return self.is_refused
 
+    def peer_states(self) -> list[PeerStatus]:
+        """Return the other members, in the order of `peers`."""
+        states, dialling = [], set(self._inlets.values())
+        for address, one in self._outlets.items():
+            dials = address in dialling
+            error = one.last_error if not one.is_open else "" if dials else self.last_error
+            states.append(PeerStatus(address, one.is_open, dials, error[:MOST_ERROR]))
+        return states
+
+    @property
+    def problem(self) -> str:
+        """Why no coordinator is reached: what a peer did the last time; empty if one is."""
+        if self.state != "connecting":
+            return ""
+        return next(
+            (f"{one.address}: {one.last_error}" for one in self.peer_states() if one.last_error), self.last_error
+        )
+
     async def start(self) -> None:
         """Listen, and begin to dial.
 
@@ -273,51 +379,48 @@ class PeerLink:
         peers, loop = self.peers, asyncio.get_running_loop()
         order = [each.address for each in peers.order]
         self._election = Election(order, peers.own.address, int(peers.lease_s * 1e9), self._now())
-        self._server = await asyncio.start_server(
-            self._accept,
-            peers.listen.host,
-            peers.listen.port,
-            ssl=peers.server,
-            ssl_handshake_timeout=HELLO_S if peers.server else None,
-            limit=_MOST_HELLO,
-        )
+        self._sockets = await _listening(peers.listen)
+        for each in self._sockets:
+            loop.add_reader(each, self._accept, each)
         self._tasks = [loop.create_task(each.run()) for each in self._outlets.values()]
         self._tasks.append(loop.create_task(self._beat()))
 
     async def stop(self) -> None:
         """End: no connection, task or timer is left."""
-        if self._server is not None:
-            self._server.close()
+        for timer in self._timers:
+            timer.cancel()
+        for each in self._sockets:
+            asyncio.get_running_loop().remove_reader(each)
+            each.close()
         tasks = [*self._tasks, *self._inlets]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._tasks, self._server = [], None
+        self._tasks, self._sockets, self._timers = [], [], deque()
         self._turn(is_leading=False)
         self._election = None
 
     def report(self, message: bytes) -> bool:
-        """Send a report to whom this member votes for; False: it cannot be sent now."""
+        """Send a report to whom this member votes for, or to itself if it leads; False: it cannot be sent now."""
         if self._election is None or not self._fits(message):
             return False
-        if self._election.votes_for == self.peers.own.address:
+        if self.state == "leading" or self._election.votes_for == self.peers.own.address:
             asyncio.get_running_loop().call_soon(self._reported, message)
             return True
         outlet = self._outlets.get(self._election.votes_for)
-        return outlet is not None and self._put(outlet, _framed(_REPORT, message))
+        return outlet is not None and self._put(outlet, _REPORT, message)
 
     def grant(self, message: bytes) -> bool:
         """Send grants to all members; False: not leading."""
         if self.state != "leading" or not self._fits(message):
             return False
-        frame = _framed(_GRANT, message)
         for outlet in self._outlets.values():
-            self._put(outlet, frame)
+            self._put(outlet, _GRANT, message)
         asyncio.get_running_loop().call_soon(self._callbacks.on_grant, message)
         return True
 
-    def _put(self, outlet: _Outlet, frame: bytes) -> bool:
-        is_put = outlet.put(frame)
+    def _put(self, outlet: _Outlet, kind: int, message: bytes) -> bool:
+        is_put = outlet.put(kind, message)
         self.counts.messages_out += is_put
         return is_put
 
@@ -333,7 +436,7 @@ class PeerLink:
 
     @staticmethod
     def _now() -> int:
-        return int(asyncio.get_running_loop().time() * 1e9)
+        return time.monotonic_ns()  # not the loop's clock, which stands still while a callback runs
 
     async def _beat(self) -> None:
         """Ping all others four times in a lease."""
@@ -343,15 +446,18 @@ class PeerLink:
                 body = _PINGED.pack(ping.sequence, ping.reaches | ping.leads << 1)
                 for outlet in self._outlets.values():
                     if outlet.is_open:
-                        outlet.put(_framed(_PING, body))
+                        outlet.put(_PING, body)
                 self._look()
             await asyncio.sleep(self.peers.lease_s / 4)
 
     def _look(self) -> None:
-        leads = self._election is not None and self._election.leads(self._now())
+        if self._election is None:
+            return
+        leads, asked_at = self._election.leads(self._now()), self._election.asked_at
         self._turn(is_leading=leads)
-        if leads and self._election is not None:
-            self._callbacks.on_confirmed(self._election.asked_at())
+        if leads and asked_at > self._confirmed_at:
+            self._confirmed_at = asked_at
+            self._callbacks.on_confirmed(asked_at)
 
     def _turn(self, *, is_leading: bool) -> None:
         if is_leading == self._is_leading:
@@ -362,33 +468,70 @@ class PeerLink:
 
     # ---- What others dial
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task is None or len(self._inlets) >= 2 * len(self._names) + 2:
-            self.counts.dropped["foreign"] += 1
-            writer.transport.abort()
+    def _accept(self, listening: socket.socket) -> None:
+        """Called when somebody has dialled."""
+        loop = asyncio.get_running_loop()
+        try:
+            accepted, address = listening.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return  # who dialled is gone
+        except OSError as error:  # no more files, for one
+            self.last_error = f"cannot accept: {error}"
+            loop.remove_reader(listening)
+            self._timers.append(loop.call_later(_AFTER_FAILURE_S, loop.add_reader, listening, self._accept, listening))
             return
+        self.last_error = ""
+        accepted.setblocking(False)
+        strangers = [each for each, name in self._inlets.items() if not name]
+        if len(self._inlets) >= self._most_inlets and strangers:
+            strangers[0].cancel()  # it has to give way, or no peer could come
+        task = loop.create_task(self._hear(accepted))
         self._inlets[task] = ""
+        task.add_done_callback(partial(self._left, accepted, address[0]))
+
+    def _left(self, accepted: socket.socket, host: str, task: asyncio.Task[None]) -> None:
+        accepted.close()  # `_hear` did not even begin, if it was cancelled at once
+        self.counts.dropped["foreign"] += not self._inlets.pop(task)
+        error = None if task.cancelled() else task.exception()  # whatever it was, it is gone
+        if isinstance(error, ssl.SSLError):
+            self._warn(
+                "a peer's TLS fails, or that of a stranger", _CERTIFICATES, by=host, error=why_it_failed(error)[1]
+            )
+
+    async def _hear(self, accepted: socket.socket) -> None:
+        """Take what a peer says until it ends, or another connection takes its place.
+
+        Raises:
+            OSError: If it is no peer, or silent, or the connection is lost.
+            asyncio.IncompleteReadError, struct.error: If it ends, or makes no sense.
+        """
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=_MOST_HELLO)
+        task, tls = cast("asyncio.Task[None]", asyncio.current_task()), self.peers.tls
+        transport: asyncio.Transport | None = None
         try:
             async with asyncio.timeout(HELLO_S):
+                transport, _ = await loop.connect_accepted_socket(
+                    lambda: asyncio.StreamReaderProtocol(reader), accepted, ssl=tls.server if tls else None
+                )
                 kind, body = await self._frame(reader, _MOST_HELLO)
             fleet, _, name = body.decode(errors="replace").partition("\n")
             if kind != _HELLO or fleet != self.peers.fleet or name not in self._names:
+                if kind == _HELLO:
+                    self._warn("a proxy that is not one of `peers` dials", _SAME, dials=name, of_fleet=fleet)
                 raise ConnectionRefusedError("it is no peer of this fleet")
             for other in [each for each, who in self._inlets.items() if who == name]:
                 other.cancel()  # a peer has one connection, its latest
+                self._warn("a peer that is connected dials again", _ADDRESSES, peer=name)
             self._inlets[task] = name
             while True:
-                self._take(name, *await self._frame(reader, MOST_MESSAGE + 1))
-        except (OSError, asyncio.IncompleteReadError, StructError):
-            self.counts.dropped["foreign"] += not self._inlets[task]
-        except asyncio.CancelledError:
-            pass  # by `stop`, or for a later connection; the server's task has nobody who waits for it
+                async with asyncio.timeout(SILENT_S + self.peers.lease_s):
+                    kind, body = await self._frame(reader, MOST_MESSAGE + 1)
+                self._take(name, kind, body)
+                await asyncio.sleep(0)  # whatever more is there already: others wait, too
         finally:
-            del self._inlets[task]
-            writer.transport.abort()
-            with contextlib.suppress(OSError):
-                await writer.wait_closed()
+            if transport is not None:
+                transport.abort()
 
     async def _frame(self, reader: asyncio.StreamReader, most: int) -> tuple[int, bytes]:
         size, kind = _HEAD.unpack(await reader.readexactly(_HEAD.size))
@@ -404,7 +547,7 @@ class PeerLink:
             sequence, flags = _PINGED.unpack(body)
             ping = Ping(sequence, reaches=bool(flags & 1), leads=bool(flags & 2))
             if self._election.pinged(by, ping, self._now()) and self._outlets[by].is_open:
-                self._outlets[by].put(_framed(_VOTE, _VOTED.pack(sequence)))
+                self._outlets[by].put(_VOTE, _VOTED.pack(sequence))
         elif kind == _VOTE:
             self._election.voted(by, *_VOTED.unpack(body))
             self._look()
@@ -414,3 +557,10 @@ class PeerLink:
         elif kind == _GRANT:
             self.counts.messages_in += 1
             self._callbacks.on_grant(body)
+        elif kind == _ORDER and body != self.order:
+            self._warn("a peer has another list of `peers`", _SAME, peer=by)
+
+    def _warn(self, what: str, remedy: str, **said: str) -> None:
+        """Tell, each ten seconds at most, of what keeps members apart, or lets two of them coordinate."""
+        if times := self._warnings.due(what):
+            structlog.get_logger().warning(f"fleet: {what}: {remedy}", fleet=self.peers.fleet, times=times, **said)

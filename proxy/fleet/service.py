@@ -11,30 +11,56 @@ import asyncio
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 import structlog
 
-from fleet.coordinator import Coordinator
-from fleet.member import FleetMember, FleetSettings
-from fleet.messages import BadMessage, Demand, Grants, LimitShare, MemberReport, Quota, ShareKey, Unit
-from limiter.rates import NANOS_PER_SECOND
-from limiter.sharing import Demanded, SharedLimits
-from limiter.token_bucket import Lease
+from fleet.coordinator import Coordinator, Disagreement
+from fleet.member import FOREVER, FleetMember, FleetSettings
+from fleet.messages import MOST_EPOCH, BadMessage, Demand, Grants, LimitShare, MemberReport, Quota, ShareKey, Unit
+from fleet.rules import DifferingRule, MemberRules, place_of
+from limiter.rules import SharedRules, described
+from limiter.sharing import LOOK_AGAIN_NS, Demanded, SharedLimits
+from limiter.token_bucket import NANOS_PER_SECOND, Lease
 from proxy.config.model import Config
 from proxy.config.sections import Fleet
 from proxy.files import token_in
 from proxy.fleet.link import Callbacks, FleetLink, LinkState
 from proxy.fleet.peer_link import FleetPeers, PeerLink
-from proxy.fleet.topic_link import Auth, Membership, TopicLink
+from proxy.fleet.pulsar_connection import Auth
+from proxy.fleet.topic_link import Membership, TopicLink
 from proxy.identity.evidence import token_credentials
+from proxy.observe.log_lines import CUT_OFF, ShareChange
+from proxy.observe.operator_log import ThrottledLog
 from proxy.session.engine import Engine
-from proxy.tls.certificates import peer_contexts
+from proxy.tls.certificates import PeerCertificates
 
 LEAST_BETWEEN_REPORTS_S: Final = 0.025
 LEAST_BETWEEN_GRANTS_S: Final = 0.005
+_PAUSE_PARTS: Final = 2
+"""After grants that took long to make there are no others for so many times as long: while all changes, a limit would
+be divided anew after each report, though once for all reports of a cycle does."""
+MOST_REPORTS: Final = 64
+"""Reports whose time is remembered until they are answered."""
+_WINDOW_NS: Final = 30 * NANOS_PER_SECOND
+_DAY_NS: Final = 24 * 3600 * NANOS_PER_SECOND
+LEAVING_REPORTS: Final = 3
+"""So often a member says that it leaves, as long as nobody answers: else its share would be missing for a lease."""
+LEAVING_S: Final = 0.15
+"""Between two of them, and behind the last one."""
+ALONE_LEASES: Final = 4
+"""After so many lease times without a coordinator, twice what an election takes, people are told."""
+TOLD_LEASES: Final = 2
+"""Limits that not all members have are warned of when members disagree for so many lease times."""
+MOST_SAID: Final = 5
+"""Rules that not all members have, and that one line of the operator's log names."""
+MOST_VOIDS: Final = 3
+"""A member whose sessions end so often, one behind the other, goes on as another one, as behind a restart: who wrote in
+its name has said of it what is never over."""
 FleetLinkMaker = Callable[[Callbacks], FleetLink]
 
 
@@ -55,6 +81,159 @@ class MemberLimit:
     demand: Demand | None
 
 
+@dataclass(frozen=True, slots=True)
+class MemberRule:
+    """A limit as it is written in some members and not in all.
+
+    Args:
+        place: What it is for, as `publish tenant acme`.
+        value: The limit, as people read it.
+        here: What is written for the same in this member, likewise; empty for nothing.
+        is_here: That is the same limit.
+        having: Members that have it: all of them where this member coordinates, else one.
+        lacking: Members that have not, or another value; known where this member coordinates.
+    """
+
+    place: str
+    value: str
+    here: str
+    is_here: bool
+    having: list[str]
+    lacking: list[str]
+
+
+class FleetRules:
+    """The limits as they are written in the members of a fleet: lets those that this one lacks hold, and tells of them.
+
+    Args:
+        settings: Those of the fleet.
+        heard: What is heard of other members' rules.
+        own: This member's; None: nobody is told of them.
+        clock: Monotonic nanoseconds.
+    """
+
+    def __init__(
+        self, settings: FleetSettings, heard: MemberRules, own: SharedRules | None, clock: Callable[[], int]
+    ) -> None:
+        self._fleet = settings.fleet
+        self._heard = heard
+        self._own = own
+        self._clock = clock
+        self._patience_ns = TOLD_LEASES * settings.lease_ns
+        self._revision = self._told_revision = 0
+        self._since: int | None = None
+        """Since when members disagree."""
+        self._warnings = ThrottledLog(clock)
+
+    @property
+    def own(self) -> int:
+        """The number of limits that this member would share."""
+        return 0 if self._own is None else self._own.total
+
+    @property
+    def disagreed(self) -> int:
+        """The number of limits that not all members have, or not all alike."""
+        return len({place_of(line) for line in self._heard.differing}) + self._heard.unnamed
+
+    def differing(self, coordinator: Coordinator | None, most: int) -> Iterator[MemberRule]:
+        """Yield what not all members have, with the members as far as they are known: to the coordinator, if given."""
+        if self._own is None:
+            return
+        found = [] if coordinator is None else coordinator.rules.rules(most)
+        for line, having, lacking in found or self._named(most):
+            place, _, value = line.partition("\0")
+            here = self._own.here(place)
+            yield MemberRule(place, described(value), described(here), here == value, having, lacking)
+
+    def _named(self, most: int) -> list[DifferingRule]:
+        return [DifferingRule(line, [having], []) for line, having in islice(self._heard.differing.items(), most)]
+
+    def look(self) -> None:
+        """Let what others have hold here, too; tell when that lasts: members are not reloaded at the same moment."""
+        if self._own is None:
+            return
+        if self._revision != self._heard.revision:
+            self._revision = self._heard.revision
+            self._own.adopt(self._heard.differing)
+        if self._revision != self._told_revision:
+            self._tell(self._clock())
+
+    def _tell(self, now: int) -> None:
+        log = structlog.get_logger()
+        if not self._heard.differing:
+            if self._told_revision:
+                log.info("fleet: all members have the same limits now", fleet=self._fleet)
+            self._since, self._told_revision = None, 0
+            return
+        self._since = now if self._since is None else self._since
+        if now - self._since >= self._patience_ns and self._warnings.due("rules"):
+            self._told_revision = self._revision
+            log.warning(
+                "fleet: members do not have the same limits, and what one lacks holds in it, too: give all members the "
+                "same limits",
+                fleet=self._fleet,
+                limits=self.disagreed,
+                first=[_told(rule) for rule in self.differing(None, MOST_SAID)],
+            )
+
+
+class CoordinatorClock:
+    """Measures how far the coordinator's wall clock is ahead of this process': so logs of several can be compared.
+
+    Grants say when they were sent. That was before they were heard here, and behind the sending of the report that they
+    answer. So, with both of these by this process' clock,
+
+        sent - heard ≤ ahead ≤ sent - reported
+
+    Of the grants of half a minute to a minute the highest and the lowest bound count. Where they exclude each other, a
+    clock was stepped, and the measurement begins anew.
+    """
+
+    def __init__(self) -> None:
+        self._epoch = 0
+        self._reported: dict[int, int] = {}
+        self._since = 0
+        self._bounds: tuple[int, int] | None = None
+        self._before: tuple[int, int] | None = None
+
+    @property
+    def ahead_ns(self) -> tuple[int, int] | None:
+        """How far it is ahead, and by how much that may be wrong in either direction; None: it is not known."""
+        bounds = self._bounds
+        if bounds is None:
+            return None
+        both = bounds if self._before is None else _common(bounds, self._before) or bounds
+        return (both[0] + both[1]) // 2, -((both[0] - both[1]) // 2)
+
+    def reported(self, sequence: int, wall: int) -> None:
+        """Note when a report is sent."""
+        if len(self._reported) == MOST_REPORTS:
+            del self._reported[next(iter(self._reported))]
+        self._reported[sequence] = wall
+
+    def heard(self, epoch: int, answers: int, sent: int, wall: int) -> None:
+        """Take from a grant that a report with this sequence was heard before `sent`."""
+        if epoch != self._epoch:
+            self._epoch, self._bounds, self._before = epoch, None, None
+        reported = self._reported.get(answers)
+        if reported is None or not reported <= wall or abs(sent - wall) > _DAY_NS:
+            return
+        bounds = sent - wall, sent - reported
+        if self._bounds is None or not self._since <= wall < self._since + _WINDOW_NS:
+            is_next = self._since <= wall < self._since + 2 * _WINDOW_NS
+            self._before, self._since = self._bounds if is_next else None, wall
+            self._bounds = bounds
+        else:
+            self._bounds = _common(self._bounds, bounds) or bounds
+        if self._before is not None and _common(self._bounds, self._before) is None:
+            self._before = None
+
+
+def _common(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int] | None:
+    both = max(one[0], other[0]), min(one[1], other[1])
+    return both if both[0] <= both[1] else None
+
+
 class FleetService:
     """Takes part in a fleet, from `start` to `stop`.
 
@@ -63,6 +242,8 @@ class FleetService:
         name: The name of this member: its proxy_id.
         clock: Monotonic nanoseconds.
         wall: Nanoseconds since 1970; of two coordinators the later one has the greater epoch.
+        on_share: Told each change of a share of this member.
+        rules: The limits as they are written here; None: nobody is told of them.
 
     Attributes:
         shared: The shared limits of this process, for the registry of its limiters.
@@ -72,14 +253,17 @@ class FleetService:
         refused: Messages that were not taken, by cause.
         lease_ends: How often the lease has ended without an answer.
         demands: What each limiter that is in use wanted last.
+        rules: The limits as they are written, here and in other members.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
         self,
         config: Fleet,
         name: str,
         clock: Callable[[], int] = time.monotonic_ns,
         wall: Callable[[], int] = time.time_ns,
+        on_share: Callable[[ShareChange], None] = lambda _change: None,
+        rules: SharedRules | None = None,
     ) -> None:
         self.config = config
         self._settings = FleetSettings(
@@ -90,10 +274,14 @@ class FleetService:
             config.weight,
             len(config.peers),
         )
-        self.shared = SharedLimits(Lease(), config.shared_levels, clock=clock, wants_now=self.wants_now)
+        self.shared = SharedLimits(
+            Lease(), config.shared_levels, clock=clock, wants_now=self.wants_now, on_raise=self._raised
+        )
         self._clock, self._wall = clock, wall
+        self._coordinator_clock = CoordinatorClock()
         self.name = name
-        self.member = FleetMember(self._settings, name, secrets.randbits(63) | 1, clock())
+        self.member = FleetMember(self._settings, name, secrets.randbits(63) | 1, clock(), rules)
+        self.rules = FleetRules(self._settings, self.member.rules, rules, clock)
         self.coordinator: Coordinator | None = None
         self.link: FleetLink | None = None
         self.refused: Counter[str] = Counter()
@@ -101,10 +289,20 @@ class FleetService:
         self.demands: dict[ShareKey, Demand] = {}
         self._cycle: asyncio.TimerHandle | None = None
         self._sooner: asyncio.TimerHandle | None = None
+        """A report before the end of the cycle, as something is urgent."""
+        self._again: asyncio.TimerHandle | None = None
+        """A report that corrects one that had to tell of a mixture (`SharedLimits.turned`)."""
         self._granting: asyncio.TimerHandle | None = None
-        self._reported_at = self._granted_at = 0
-        self._is_running = False
-        self._had_lease = False
+        self._reported_at = self._granted_at = self._deposed_at = 0
+        self._between_s = LEAST_BETWEEN_GRANTS_S
+        self._is_running = self._had_lease = self._is_cut_off = False
+        self._tells_alone_at = clock() + ALONE_LEASES * self._settings.lease_ns
+        self._left: asyncio.Event | None = None
+        """While this member leaves: set when that was answered."""
+        self._on_share = on_share
+        self._disagreements = ThrottledLog(clock)
+        self._kept = 0, 0
+        """The session, by its first report, and the latest grant in it whose shares this process keeps."""
 
     async def start(self, make_link: FleetLinkMaker) -> None:
         """Begin to take part; returns before anybody is reached."""
@@ -114,9 +312,12 @@ class FleetService:
         self._turn()
 
     async def stop(self) -> None:
-        """Leave: the shares of this member are free for the others at once."""
+        """Leave: the shares of this member are free for the others at once.
+
+        It takes up to half a second (`LEAVING_S`, `LEAVING_REPORTS`) if the coordinator that was followed is silent.
+        """
         self._is_running = False
-        for timer in (self._cycle, self._sooner, self._granting):
+        for timer in (self._cycle, self._sooner, self._granting, self._again):
             if timer is not None:
                 timer.cancel()
         if self.link is None:
@@ -124,16 +325,46 @@ class FleetService:
         now = self._clock()
         self.shared.lease.end(now)
         last = self.member.leave(now)
-        self._report_by(last)
         if self.coordinator is not None:  # what was this member's is the others' before they need another coordinator
+            self._report_by(last)
             self.coordinator.hear(last, now)
             self._grant()
+        else:
+            await self._leave(last)
         await self.link.stop()
+
+    async def _leave(self, last: MemberReport) -> None:
+        """Say it until the coordinator has answered, if one is followed; who is cut off has no share to give up."""
+        self._left = asyncio.Event()
+        for _ in range(LEAVING_REPORTS if last.epoch else 1):
+            self._report_by(last)
+            if last.epoch:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._left.wait(), LEAVING_S)
+                    return
 
     @property
     def state(self) -> LinkState:
-        """Whether the fleet is reached, and whether this member coordinates."""
-        return "connecting" if self.link is None else self.link.state
+        """Whether the fleet is reached, and whether this member coordinates.
+
+        Who can send reports, and hears no coordinator, follows nobody.
+        """
+        state = "connecting" if self.link is None else self.link.state
+        return "connecting" if state == "following" and not self.member.epoch else state
+
+    @property
+    def follows(self) -> str:
+        """The coordinator that this member follows; empty if it follows none."""
+        return self.member.coordinator if self.member.epoch else ""
+
+    def answered_ago_ns(self) -> int | None:
+        """Return how long ago the coordinator has answered, or the one before; None: none has yet."""
+        return self._clock() - self.member.answered_at if self.member.coordinator else None
+
+    @property
+    def problem(self) -> str:
+        """Why the fleet is not reached, as far as is known; empty if it is."""
+        return "" if self.link is None else self.link.problem
 
     def now(self) -> int:
         """Return the time by the clock of leases."""
@@ -151,7 +382,12 @@ class FleetService:
     def limits(self) -> Iterable[MemberLimit]:
         """Yield the shared limits of which this member holds a share."""
         for key, share in self.member.shares().items():
-            yield MemberLimit(key, share.ppm, share.quota, self.demands.get(key))
+            yield MemberLimit(key, self._in_force(share), share.quota, self.demands.get(key))
+
+    def _in_force(self, share: LimitShare) -> int:
+        """Return the parts per million in force of a limit; those granted where no limiter is at work."""
+        in_force = self.shared.share_in_force(share.key.limiter, share.key.unit)
+        return share.ppm if in_force is None else in_force
 
     # ---- a cycle
 
@@ -168,6 +404,7 @@ class FleetService:
         now = self._clock()
         self._look_at_lease(now)
         if self.coordinator is not None:
+            self._look_at_names(self.coordinator)
             self._grant()
 
     def _report(self) -> None:
@@ -181,11 +418,31 @@ class FleetService:
         left = [_key(key) for key in gone]
         for key in left:
             self.demands.pop(key, None)
-        self._report_by(self.member.report(changed, left, now))
+        report = self.member.report(changed, left, now)
+        self._acknowledge(report, now)
+        self._report_by(report)
         self._go_on()
+        if self.shared.turned and self._again is None and self._is_running:
+            self._again = asyncio.get_running_loop().call_later(LOOK_AGAIN_NS / NANOS_PER_SECOND, self._look_again)
+
+    def _look_again(self) -> None:
+        self._again = None
+        self._report()
+
+    def _acknowledge(self, report: MemberReport, now: int) -> None:
+        """Acknowledge no grants as long as workers may still use what they took away."""
+        since, seen = self._kept
+        if since != report.since:
+            seen = 0
+        if not self.shared.exceeds_shares(now):
+            seen = report.seen
+        elif seen != report.seen:
+            self.wants_now()
+        report.seen, self._kept = seen, (report.since, seen)
 
     def _report_by(self, report: MemberReport) -> None:
         if self.link is not None:
+            self._coordinator_clock.reported(report.sequence, self._wall())
             self.link.report(report.encode())
 
     def _look_at_lease(self, now: int) -> None:
@@ -193,24 +450,49 @@ class FleetService:
         if self._had_lease and now >= self.member.lease_until:
             self._had_lease = False
             self.lease_ends += 1
-            said = {"coordinator": self.member.coordinator, "refused": refused}
+            said = {"coordinator": self.member.coordinator, "refused": refused, "problem": self.problem}
             structlog.get_logger().warning("fleet: cut off from the coordinator", fleet=self.config.name, **said)
+        if self._tells_alone_at <= now:
+            self._tells_alone_at = FOREVER
+            if not self.member.coordinator:
+                structlog.get_logger().warning(
+                    "fleet: no coordinator since the start, and isolated shares hold: see that the other members run, "
+                    "are reached, and have the same fleet",
+                    fleet=self.config.name,
+                    refused=refused,
+                    problem=self.problem,
+                )
         isolated = self.member.cut_off(now, refused=refused)
         if self.member.isolated:
-            self._put_in_force(isolated, now)
+            is_turn, self._is_cut_off = not self._is_cut_off, True
+            self._put_in_force(isolated, now, CUT_OFF, is_turn=is_turn)
 
     # ---- from the link
 
     def _granted(self, message: bytes) -> None:
         now = self._clock()
         try:
-            grants = Grants.decode(message)
+            grants = Grants.decode(message, self.member.incarnation)
         except BadMessage as error:
             self.refused[error.cause] += 1
             return
+        if self._left is not None:
+            self.member.take(grants, now)
+            if self.member.has_left:
+                self._left.set()
+            return
+        self._look_at_clock(grants)
         self._look_at_lease(now)  # shares whose lease has ended while this process stood still
         before = self.member.epoch
-        self._put_in_force(self.member.take(grants, now), now)
+        shares = self.member.take(grants, now)
+        if self.member.voids >= MOST_VOIDS:
+            self.member.begin_anew(secrets.randbits(63) | 1)
+        is_void = any(one.void for one in grants.grants)
+        is_back = self._is_cut_off and not self.member.isolated
+        self._is_cut_off = self._is_cut_off and not is_back
+        cause = "rejoined" if is_back else "lease ended" if is_void else "granted"
+        self._put_in_force(shares, now, cause, is_turn=is_back)
+        self.rules.look()
         if now < self.member.lease_until and not self.member.isolated:
             self._had_lease = True
         if self.member.epoch != before:
@@ -218,13 +500,57 @@ class FleetService:
             structlog.get_logger().info("fleet: follows a coordinator", fleet=self.config.name, **said)
         self._go_on()
 
-    def _put_in_force(self, shares: list[LimitShare], now: int) -> None:
-        """Shares first: none may earn by a lease that is not its own."""
+    def _look_at_clock(self, grants: Grants) -> None:
+        for own in grants.grants if grants.sent_at else ():
+            self._coordinator_clock.heard(grants.epoch, own.answers, grants.sent_at, self._wall())
+
+    def _put_in_force(self, shares: list[LimitShare], now: int, cause: str, *, is_turn: bool) -> None:
+        """Put shares in force, and only then their lease: no earlier share may earn by it.
+
+        At a turn, when the member was cut off or has come back, the log has a line even if no share in force changes.
+        """
         for share in shares:
-            held = share.quota
-            quota = None if held is None else (held.tokens, held.period_ns, held.burst, held.peak)
-            self.shared.assign(share.key.limiter, share.key.unit, share.ppm, quota, now)
+            held, before = share.quota, self.shared.share_in_force(share.key.limiter, share.key.unit)
+            self.shared.assign(share.key.limiter, share.key.unit, share.ppm, held, now)
+            after = self.shared.share_in_force(share.key.limiter, share.key.unit)
+            if before is not None and after is not None and before != after:
+                self._tell_share(share.key, before, after, cause)
+                is_turn = False
+            if held is not None:
+                self._look_at_held(share.key, held)
         self.shared.renew(self.member.lease_until, now)
+        if is_turn:
+            for share in islice(self.member.shares().values(), 1):
+                after = self._in_force(share)
+                self._tell_share(share.key, after, after, cause)
+
+    def _raised(self, limiter: str, unit: Unit, before: int, after: int) -> None:
+        self._tell_share(ShareKey(limiter, unit), before, after, "granted")
+
+    def _tell_share(self, key: ShareKey, before: int, after: int, cause: str) -> None:
+        member = self.member
+        known = (member.epoch, member.coordinator, member.members)
+        ahead = None
+        if member.epoch:
+            ahead = (0, 0) if self.coordinator is not None else self._coordinator_clock.ahead_ns
+        self._on_share(ShareChange(self.config.name, key.limiter, key.unit, before, after, *known, cause, ahead))
+
+    def _look_at_held(self, key: ShareKey, held: Quota) -> None:
+        """Warn, each ten seconds at most, of a limit that another member has lower than this one.
+
+        A limit that is relative to publish rates is lower where less is published: no file is wrong then.
+        """
+        demand = self.demands.get(key)
+        if self.shared.is_relative(key.limiter):
+            return
+        if demand is not None and demand.quota != held and (times := self._disagreements.due("held")):
+            said = {"limiter": key.limiter, "unit": key.unit, "own": _worded(demand.quota), "in_force": _worded(held)}
+            structlog.get_logger().warning(
+                "fleet: another member has a lower limit, which holds: give all members the same limits",
+                fleet=self.config.name,
+                limits=times,
+                **said,
+            )
 
     def _go_on(self) -> None:
         if self.member.urgent:
@@ -241,9 +567,43 @@ class FleetService:
             return
         if coordinator.hear(report, self._clock()):
             self._grant_soon()
+        if coordinator.deposed:
+            self._deposed_at = self._clock()
+        if (found := coordinator.take_disagreement()) is not None:
+            self._look_at_disagreement(found)
+
+    def _look_at_names(self, coordinator: Coordinator) -> None:
+        """Warn, each ten seconds at most for a name, that several members have it."""
+        for name, members in coordinator.twins().items():
+            if self._disagreements.due("name", name):
+                structlog.get_logger().warning(
+                    "fleet: several members have one name, and nobody can tell them apart in logs: give each of them a "
+                    "proxy_id of its own",
+                    fleet=self.config.name,
+                    member=name,
+                    members=members,
+                )
+
+    def _look_at_disagreement(self, found: Disagreement) -> None:
+        """Warn, each ten seconds at most, that members have different limits; of relative ones as `_look_at_held`."""
+        key = found.key
+        if self.shared.is_relative(key.limiter):
+            return
+        if times := self._disagreements.due("disagreed"):
+            has, in_force = _worded(found.own), _worded(found.in_force)
+            said = {"limiter": key.limiter, "unit": key.unit, "has": has, "in_force": in_force}
+            structlog.get_logger().warning(
+                "fleet: members have different limits, and the lowest holds: give all members the same limits",
+                fleet=self.config.name,
+                member=found.member,
+                reports=times,
+                **said,
+            )
 
     def _lead(self) -> None:
-        epoch = max(self._wall() // 1_000_000 << 20 | secrets.randbits(20), self.member.epoch_heard + 1)
+        epoch, heard = self._wall() // 1_000_000 << 20 | secrets.randbits(20), self.member.epoch_heard
+        if heard < MOST_EPOCH:  # else none is greater: members forget it two leases after theirs
+            epoch = max(epoch, heard + 1)
         self.coordinator = Coordinator(self._settings, self.name, epoch, self._clock())
         structlog.get_logger().info("fleet: coordinates from now on", fleet=self.config.name, epoch=epoch)
         self._grant_soon()
@@ -254,13 +614,16 @@ class FleetService:
         self.coordinator = None
 
     def _confirmed(self, asked: int) -> None:
-        if self.coordinator is not None:
-            self.coordinator.confirmed(asked)
+        if self.coordinator is None:
+            return
+        self.coordinator.confirmed(asked)
+        if self.coordinator.deposed and asked > self._deposed_at:
+            self._lead()  # who was said to have a greater epoch does not coordinate: it was forged, or has ended
 
     def _grant_soon(self) -> None:
         if self._is_running and self._granting is None:
             since_s = (self._clock() - self._granted_at) / NANOS_PER_SECOND
-            delay = max(0.0, LEAST_BETWEEN_GRANTS_S - since_s)
+            delay = max(0.0, self._between_s - since_s)
             self._granting = asyncio.get_running_loop().call_later(delay, self._grant)
 
     def _grant(self) -> None:
@@ -271,7 +634,19 @@ class FleetService:
             return
         now = self._granted_at = self._clock()
         for grants in self.coordinator.grant(now):
+            grants.sent_at = self._wall()
             self.link.grant(grants.encode())
+        took_s = (self._clock() - now) / NANOS_PER_SECOND
+        self._between_s = min(max(LEAST_BETWEEN_GRANTS_S, (1 + _PAUSE_PARTS) * took_s), self.config.cycle)
+
+
+def _told(rule: MemberRule) -> str:
+    here = f"here: {rule.here or 'nothing'}"
+    return f"{rule.place}: {rule.value} in {', '.join(rule.having[:MOST_SAID])}" + ("" if rule.is_here else f"; {here}")
+
+
+def _worded(quota: Quota) -> str:
+    return f"{quota.tokens * NANOS_PER_SECOND / quota.period_ns:g}/s, burst {quota.burst}"
 
 
 def _key(key: tuple[str, Unit]) -> ShareKey:
@@ -282,8 +657,13 @@ def _demand(demanded: Demanded) -> Demand:
     return Demand(demanded.used, demanded.wanted, demanded.streams, Quota(*demanded.quota))
 
 
-def link_of(config: Config, engine: Engine) -> FleetLinkMaker:
+def link_of(config: Config, engine: Engine, tls: PeerCertificates | None) -> FleetLinkMaker:
     """Return what makes the link of a proxy with a section `fleet`: by peers if it names some, else by topics.
+
+    Args:
+        config: The configuration.
+        engine: Reaches brokers, and has credentials for them.
+        tls: The contexts of peers in force; None without TLS between them.
 
     Raises:
         ConfigError: If a file that it names cannot be used.
@@ -292,18 +672,20 @@ def link_of(config: Config, engine: Engine) -> FleetLinkMaker:
     assert fleet is not None, "the caller has looked"
     if fleet.peers:
         assert fleet.listen is not None, "the configuration has looked"
-        server = client = None
-        if fleet.tls is not None:
-            server, client = peer_contexts(fleet.tls)
-        peers = FleetPeers(fleet.name, fleet.peers, fleet.own, fleet.listen, fleet.lease, server, client)
+        peers = FleetPeers(fleet.name, fleet.peers, fleet.own, fleet.listen, fleet.lease, tls)
         return lambda callbacks: PeerLink(peers, callbacks)
     membership = Membership(fleet.namespace, fleet.name, config.proxy_id, fleet.lease)
-    auth = _auth(fleet, engine)
+    auth = own_auth(fleet, engine)
     return lambda callbacks: TopicLink(config.broker, engine.dialer, membership, callbacks, auth)
 
 
-def _auth(fleet: Fleet, engine: Engine) -> Auth | None:
-    file, verifier = fleet.token_file, engine.identity
+def own_auth(fleet: Fleet | None, engine: Engine) -> Auth | None:
+    """Return what Sluice's own connections show brokers; None: nothing.
+
+    Raises:
+        ConfigError: If `fleet.token_file` cannot be used.
+    """
+    file, verifier = None if fleet is None else fleet.token_file, engine.identity
     if file is not None:
         return token_credentials(file, "fleet.token_file").method, lambda: token_in(file).encode()
     return None if verifier is None else (verifier.own.method, lambda: verifier.own.data)

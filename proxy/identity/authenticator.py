@@ -10,11 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
-from proxy.config.authentication import Authentication, TokenAuthentication, path_in
 from proxy.config.model import ConfigError
+from proxy.config.sections import Authentication, TokenAuthentication, path_in
 from proxy.files import MOST_PEM, read_file, warn_if_others_read
-from proxy.identity.evidence import Credentials, Decided, Evidence, Identity, NotProved, is_role, token_credentials
-from proxy.identity.passwords import OneThread, PasswordFileError, Passwords, PasswordWorker, Verdict, read_htpasswd
+from proxy.identity.evidence import Credentials, Decided, Evidence, Identity, NotProved, is_principal, token_credentials
+from proxy.identity.passwords import (
+    OneThread,
+    PasswordFileError,
+    Passwords,
+    PasswordVerdict,
+    PasswordWorker,
+    read_htpasswd,
+)
 from proxy.identity.tokens import (
     KeyFileError,
     RefusedTokenError,
@@ -38,7 +45,7 @@ _READERS: dict[str, Callable[[bytes], tuple[VerifyingKey, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What was in the files."""
+    """The content of the files."""
 
     tokens: TokenVerifier | None
     users: dict[str, str] | None
@@ -140,10 +147,10 @@ class ClientAuthenticator:
         name, _, password = evidence.shown.data.partition(b":")
         user = name.decode(errors="surrogateescape")
 
-        def told(verdict: Verdict) -> None:
-            if verdict is Verdict.RIGHT:
+        def told(verdict: PasswordVerdict) -> None:
+            if verdict is PasswordVerdict.RIGHT:
                 decided(Identity(user, "basic"))
-            elif verdict is Verdict.WRONG:
+            elif verdict is PasswordVerdict.WRONG:
                 decided(NotProved("the user is not known, or the password is wrong"))
             else:
                 decided(NotProved("too many passwords wait to be checked, or were wrong: try again", is_passing=True))
@@ -154,7 +161,7 @@ class ClientAuthenticator:
 def _by_certificate(name: str | None) -> Identity | NotProved:
     if name is None:
         return NotProved("the client shows auth method 'tls', and no certificate that this listener has verified")
-    if not is_role(name):
+    if not is_principal(name):
         return NotProved("the common name of the client's certificate is no role")
     return Identity(name, "tls")
 

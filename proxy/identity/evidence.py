@@ -18,6 +18,17 @@ def is_role(name: object) -> bool:
     return isinstance(name, str) and 0 < len(name) <= MOST_ROLE and name.isprintable()
 
 
+def is_principal(name: object) -> bool:
+    """Return whether a name can be a role for which Sluice speaks to brokers: one that is not blank.
+
+    A blank `original_principal` is none to a broker. Where Sluice's role is missing in `proxyRoles`, the broker would
+    then let the client do all that Sluice may.
+
+    Source: org.apache.pulsar.broker.authorization.AuthorizationService (isValidOriginalPrincipal)
+    """
+    return is_role(name) and bool(str(name).strip())
+
+
 class Credentials(NamedTuple):
     """The credentials in a CONNECT: auth_method_name and auth_data."""
 
@@ -61,7 +72,7 @@ class Identity:
 
     Args:
         role: Its role.
-        method: What proved it: `token`, `basic` or `tls`.
+        method: The method that proved it: `token`, `basic` or `tls`.
         expires_at: Until when, in seconds since 1970; None: as long as it is connected.
     """
 
@@ -76,7 +87,7 @@ class NotProved:
 
     Args:
         reason: Why, for the client and the operator.
-        is_passing: It was not even checked; the client may try again.
+        is_passing: The evidence was not even checked; the client may try again.
     """
 
     reason: str

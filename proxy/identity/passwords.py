@@ -25,8 +25,8 @@ from typing import Any, Protocol
 from passlib.hash import apr_md5_crypt, bcrypt, ldap_sha1, sha256_crypt, sha512_crypt
 
 from limiter.admission import Buckets, KeyedBuckets
-from limiter.rates import NANOS_PER_SECOND, Rate
-from proxy.identity.evidence import is_role
+from limiter.token_bucket import NANOS_PER_SECOND, Rate
+from proxy.identity.evidence import is_principal
 
 MOST_USERS = 100_000
 LONGEST_PASSWORD = 72
@@ -36,7 +36,7 @@ MOST_COST = 14
 _MOST_ROUNDS = 1_000_000
 """Rounds of a SHA-crypt hash: about half a second."""
 REMEMBERED_NS = 60 * NANOS_PER_SECOND
-"""So long a right password is taken without being checked again."""
+"""Nanoseconds for which a right password is taken without being checked again."""
 MOST_REMEMBERED = 10_000
 MOST_WAITING = 64
 """Passwords that wait to be checked."""
@@ -97,7 +97,7 @@ def read_htpasswd(content: bytes) -> dict[str, str]:
 
 
 def _problem(user: str, hashed: str, users: Mapping[str, str]) -> str | None:
-    if not is_role(user):
+    if not is_principal(user):
         return "write USER:HASH, the user in one line of 1 to 256 characters"
     if user in users:
         return "this user stands there twice"
@@ -131,23 +131,23 @@ def is_right(password: bytes, hashed: str) -> bool:
         return False
 
 
-class Verdict(Enum):
+class PasswordVerdict(Enum):
     """The result of a check of a password, or that it is under way."""
 
     RIGHT = auto()
     WRONG = auto()
     BUSY = auto()
-    """It was not checked: too many wait, or the address has sent too many wrong ones."""
+    """The password was not checked: too many wait, or the address has sent too many wrong ones."""
 
 
 class PasswordWorker(Protocol):
-    """Works elsewhere, one thing after the other."""
+    """Runs password checks elsewhere, one after the other."""
 
     def __call__(self, work: Callable[[], bool], then: Callable[[bool], None]) -> None:
         """Call `then` with what `work` returns, in the event loop."""
 
 
-Told = Callable[[Verdict], None]
+OnVerdict = Callable[[PasswordVerdict], None]
 
 
 class Passwords:
@@ -166,7 +166,7 @@ class Passwords:
         self._secret = secrets.token_bytes(32)
         self._remembered: OrderedDict[bytes, int] = OrderedDict()
         """Digests of right passwords and until when, in the order of their ends."""
-        self._waiting: dict[bytes, list[Told]] = {}
+        self._waiting: dict[bytes, list[OnVerdict]] = {}
         self._waiting_of: Counter[str] = Counter()
         self._wrong = KeyedBuckets(WRONG_ONES, Buckets(_MOST_ADDRESSES))
 
@@ -175,27 +175,27 @@ class Passwords:
         """Passwords that wait to be checked."""
         return len(self._waiting)
 
-    def check(self, user: str, password: bytes, address: str, then: Told) -> None:
+    def check(self, user: str, password: bytes, address: str, then: OnVerdict) -> None:
         """Call `then`, now or later, with what is known of a password.
 
         Args:
-            user: Whose it is said to be. Of an unknown user it is checked, too, and is wrong: the time tells nothing.
+            user: The user name. The password of an unknown user is checked, too, and is wrong: the time tells nothing.
             password: As the client sent it.
             address: Where the client is, as limits count it.
             then: Called once.
         """
         if not password or len(password) > LONGEST_PASSWORD:
-            then(Verdict.WRONG)
+            then(PasswordVerdict.WRONG)
             return
         hashed = self.users.get(user)
         digest, now = self._digest(user, password, hashed or ""), self._clock()
         if self._knows(self._at(digest, address), now):
-            then(Verdict.RIGHT)
+            then(PasswordVerdict.RIGHT)
         elif not self._wrong.admits(address, now):
-            then(Verdict.BUSY)
+            then(PasswordVerdict.BUSY)
         elif self._knows(digest, now):
             self._remember(self._at(digest, address))
-            then(Verdict.RIGHT)
+            then(PasswordVerdict.RIGHT)
         elif digest in self._waiting:
             self._waiting[digest].append(then)
         elif self._has_room(address):
@@ -203,7 +203,7 @@ class Passwords:
             work = partial(is_right, password, hashed or next(iter(self.users.values())))
             self._worker(work, partial(self._checked, digest, address, hashed is not None))
         else:
-            then(Verdict.BUSY)
+            then(PasswordVerdict.BUSY)
 
     def _digest(self, user: str, password: bytes, hashed: str) -> bytes:
         """Of all three: a password that was changed is forgotten by this."""
@@ -226,7 +226,7 @@ class Passwords:
     def _has_room(self, address: str) -> bool:
         return len(self._waiting) < MOST_WAITING and self._waiting_of[address] < MOST_WAITING_OF_ONE
 
-    def _begin(self, digest: bytes, address: str, then: Told) -> None:
+    def _begin(self, digest: bytes, address: str, then: OnVerdict) -> None:
         self._waiting[digest] = [then]
         self._waiting_of[address] += 1
 
@@ -241,7 +241,7 @@ class Passwords:
         else:
             self._wrong.take(address, self._clock())
         for then in told:
-            then(Verdict.RIGHT if is_known and is_right else Verdict.WRONG)
+            then(PasswordVerdict.RIGHT if is_known and is_right else PasswordVerdict.WRONG)
 
     def _remember(self, digest: bytes) -> None:
         if len(self._remembered) >= MOST_REMEMBERED:

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_der_public_key, load_pem_public_key
 
 from proxy.blocking.rules import MOST_ROLE
-from proxy.identity.evidence import Identity, is_role
+from proxy.identity.evidence import Identity, is_principal
 
 MOST_TOKEN = 16 * 1024
 """Bytes of a token: those with the groups of a large directory have 8 KiB."""
@@ -42,7 +42,7 @@ _CURVES = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 _KINDS = ("RSA", "EC", "oct")
 _WHITE = b" \t\r\n"
 
-Key = bytes | RSAPublicKey | EllipticCurvePublicKey
+KeyMaterial = bytes | RSAPublicKey | EllipticCurvePublicKey
 
 
 class KeyFileError(Exception):
@@ -63,7 +63,7 @@ class VerifyingKey:
         key_id: Its `kid` in a JWKS file; empty without one.
     """
 
-    key: Key
+    key: KeyMaterial
     algorithms: tuple[str, ...]
     key_id: str = ""
 
@@ -196,7 +196,7 @@ class TokenVerifier:
     Args:
         keys: One of them must have signed a token.
         claim: The claim that names the role (tokenAuthClaim).
-        audience: What `aud` must name (tokenAudience); None: anything.
+        audience: The audience that `aud` must name (tokenAudience); None: any.
     """
 
     def __init__(self, keys: Iterable[VerifyingKey], claim: str = "sub", audience: str | None = None) -> None:
@@ -280,7 +280,7 @@ class TokenVerifier:
         """Return the text of the claim, or the first of a list, as Pulsar takes it."""
         said = claims.get(self._claim)
         role = said[0] if isinstance(said, list) and said else said
-        if not isinstance(role, str) or not is_role(role):
+        if not isinstance(role, str) or not is_principal(role):
             raise RefusedTokenError(
                 f"the token's claim {self._claim!r} names no role: text in one line of 1 to {MOST_ROLE} characters"
             )

@@ -17,7 +17,7 @@ from urllib.parse import quote
 import msgspec
 from yarl import URL
 
-from adminrest.client import Access, AdminClient, AdminError, Trouble
+from adminrest.client import AdminClient, AdminCredentials, AdminError, RequestFailure
 from proxy.brokers.targets import WEB_SERVICES
 from proxy.files import token_in
 from proxy.importing.keys import shown
@@ -37,8 +37,8 @@ _MEANINGS: Mapping[int | None, str] = MappingProxyType(
 )
 
 _REMEDIES = {
-    Trouble.UNTRUSTED: "; SSL_CERT_FILE=FILE names a file of further authorities",
-    Trouble.ASTRAY: "; give the URL of Pulsar's proxy, which asks every broker",
+    RequestFailure.UNTRUSTED: "; SSL_CERT_FILE=FILE names a file of further authorities",
+    RequestFailure.ASTRAY: "; give the URL of Pulsar's proxy, which asks every broker",
 }
 
 T = TypeVar("T")
@@ -141,7 +141,7 @@ class BrokerAdminClient:
 
     def _told(self, error: AdminError) -> str:
         """The remedy where there is one, else the broker's own words."""
-        if error.trouble is not Trouble.REFUSED:
+        if error.trouble is not RequestFailure.REFUSED:
             return error.problem + _REMEDIES.get(error.trouble, "")
         if error.status in _MEANINGS:
             return f"{error.status}: {_MEANINGS[error.status].format(**self._options._asdict())}"
@@ -159,7 +159,7 @@ async def connected(url: URL, token: str, options: Options = OF_IMPORT) -> Async
     """
     threads = ThreadPoolExecutor(MOST_REQUESTS, "broker-admin")
     try:
-        with AdminClient(str(url), Access(token, plain_http=True), timeout_s=_PATIENCE_S) as client:
+        with AdminClient(str(url), AdminCredentials(token, plain_http=True), timeout_s=_PATIENCE_S) as client:
             yield BrokerAdminClient(client, threads, options)
     finally:
         threads.shutdown(wait=False, cancel_futures=True)

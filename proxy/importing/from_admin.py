@@ -89,7 +89,7 @@ class BrokerState:
 
     Args:
         running: Each key of the broker's configuration with the value it runs with.
-        dynamic: Those keys that were set at run time.
+        dynamic: The keys that were set at run time.
     """
 
     running: dict[str, str]
@@ -108,7 +108,7 @@ class BrokerState:
 
     @property
     def cluster(self) -> str:
-        """The broker's own; the rates of others are not in force here."""
+        """The name of the broker's own cluster; the rates of others are not in force here."""
         return self.running.get("clusterName", "")
 
 
@@ -118,7 +118,7 @@ _NO_POLICIES = frozenset({404, 405, 412})
 """Gone; topic policies are disabled; a name that looks like a partition's, which can have none."""
 _DISABLED = 405
 _NO_LEDGER = frozenset({404, 500})
-"""What 4.0 says of a partitioned topic of which a partition was never made."""
+"""Statuses of 4.0 for a partitioned topic of which a partition was never made."""
 _OF_TOPIC = (
     ("publishRate", OfTopic("publish")),
     ("dispatchRate", OfTopic("dispatch")),
@@ -130,7 +130,7 @@ _EXEMPT = "pulsar/system"
 _DOMAINS = ("persistent", "non-persistent")
 
 T = TypeVar("T")
-Told = Callable[[str, int, int], None]
+OnProgress = Callable[[str, int, int], None]
 """Called with what is looked at, how many of them were, and how many there are."""
 
 
@@ -143,7 +143,7 @@ class _InternalInfo(Struct):
     partitions: dict[str, _Ledger] = {}
 
 
-async def walk(admin: BrokerAdminClient, progress: Told) -> BrokerState:
+async def walk(admin: BrokerAdminClient, progress: OnProgress) -> BrokerState:
     """Ask a broker for everything.
 
     Raises:
@@ -168,14 +168,14 @@ async def _required(admin: BrokerAdminClient, path: str, kind: type[T]) -> T | N
     return found
 
 
-async def each(names: Iterable[str], look: Callable[[str], Awaitable[None]], progress: Told, what: str) -> None:
-    """Look at each, a few at a time; the first failure ends it.
+async def each(names: Iterable[str], look: Callable[[str], Awaitable[None]], progress: OnProgress, what: str) -> None:
+    """Call `look` for each item, a few at a time; the first failure ends it.
 
     Args:
         names: Of what there is to look at.
         look: Asks for one of them.
         progress: Told of each that was looked at.
-        what: What they are, for `progress`.
+        what: The word for the items, for `progress`.
 
     Raises:
         ImportFailed: With all that failed until then.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from proxy.config.showing import TakenValue, Value
+from proxy.config.showing import TakenValue, YamlValue
 from proxy.importing.result import ImportFailed, ImportResult, LeftOut
 
 INT_MOST, LONG_MOST = 2**31 - 1, 2**63 - 1
@@ -388,7 +388,7 @@ class _Taking:
             self._problem(entry, str(error))
             return None
 
-    def _take(self, path: tuple[str, ...], value: Value, entry: BrokerKey) -> None:
+    def _take(self, path: tuple[str, ...], value: YamlValue, entry: BrokerKey) -> None:
         self.found.taken.append(TakenValue(path, value, entry.shown))
 
     def _is_off(self, entry: BrokerKey, note: str = "") -> None:

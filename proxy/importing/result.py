@@ -108,7 +108,7 @@ def told(found: ImportResult, *, verbose: bool) -> Iterator[str]:
     """Yield the report of an import line by line; every limit that was found is mentioned.
 
     Args:
-        found: What was found.
+        found: The findings.
         verbose: Also name the keys that are off or not about limits.
     """
     yield f"{_count(len(found.taken), 'value')} taken over"

@@ -17,13 +17,14 @@ from limiter.limiter import Limiter, Stream
 from proxy.config.sections import AccessLogSettings as Section
 from proxy.observe.connection import Connection
 from proxy.observe.counters import Reject
-from proxy.observe.crash_recovery import recover
-from proxy.observe.log_files import LogFiles, operator_notices
+from proxy.observe.log_files import LogFiles, operator_notices, recover
 from proxy.observe.log_lines import (
     Levels,
     LineSpan,
     LogLines,
     PeriodicLines,
+    ShareChange,
+    ShareLines,
     Writer,
     as_they_are,
     hashed,
@@ -54,6 +55,7 @@ class AccessLog:
         self._version = writer.version
         self._lines = LogLines(writer, files)
         self._periodic = PeriodicLines(self._lines, writer.shown)
+        self._shares = ShareLines(self._lines, writer.shown)
         self._pending = 0
 
     @property
@@ -136,6 +138,11 @@ class AccessLog:
         self._lines.add(ChangeLine, moment, **{name: _cut(text) for name, text in said.items()})
         self.flush()
 
+    def share(self, change: ShareChange) -> None:
+        """Add that this proxy's share of a limit changed now; the next line that is written brings it along."""
+        at = time.time_ns()
+        self._shares.add(LineSpan(at, at, 0), change)
+
     def standstill(self, span: LineSpan) -> None:
         """Write that the process did nothing over `span`."""
         self._lines.add(StandstillLine, span)
@@ -144,6 +151,7 @@ class AccessLog:
     def heartbeat(self, span: LineSpan, *, last: bool) -> None:
         """Write that the process lived through `span`; declares losses so far, if the log can be written."""
         self._lines.declare(span.end_wall)
+        self._shares.turn()
         beat = {"dropped_lines": self.dropped_lines, "last": last, "proxy_version": self._version}
         self._lines.add(HeartbeatLine, span, **beat)
         self._periodic.turn()

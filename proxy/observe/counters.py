@@ -49,7 +49,7 @@ class Counters(_Told):
     connections_ended: Words = field(default_factory=Words)
     """Ended connections by close reason."""
     authentications: Words = field(default_factory=Words)
-    """What clients showed, by auth method and result, as `token refused`."""
+    """Credentials of clients, by auth method and result, as `token refused`."""
     frame_errors: Words = field(default_factory=Words)
     """Frame errors by side and cause, as `client too_large`."""
     proxy_headers: Words = field(default_factory=Words)

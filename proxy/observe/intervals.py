@@ -17,8 +17,8 @@ from collections.abc import Callable
 
 from limiter.activity import ActivityReader, ActivitySet
 from limiter.limiter import Limiter, Scope, Stream
-from limiter.rates import NANOS_PER_SECOND
 from limiter.registry import Registry
+from limiter.token_bucket import NANOS_PER_SECOND
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counter_snapshot import CounterSnapshot, TakenLimiter, TakenStream
 from proxy.observe.counters import Counters, NamespaceTotals, Rejects

@@ -20,11 +20,10 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from accesslog.record import SCHEMA_VERSION, IntervalLine, Kinds, LimitLine, Line, LossLine
+from accesslog.record import SCHEMA_VERSION, AnyLine, IntervalLine, Kinds, LimitLine, LossLine, ShareLine
 from limiter.levels import LEVELS
 from limiter.limiter import Limiter, Scope, Stream
-from limiter.rates import NANOS_PER_SECOND, PUBLISH_WINDOW_NS, Limit, Rate
-from limiter.token_bucket import WHOLE
+from limiter.token_bucket import NANOS_PER_SECOND, PUBLISH_WINDOW_NS, WHOLE, Limit, Rate
 from protocol.topic_name import parse_topic
 from proxy.files import MOST_SECRET, read_file
 from proxy.observe.connection import Connection
@@ -34,7 +33,7 @@ from proxy.observe.log_writer import Loss
 SHORTEST_KEY = 16
 """Least bytes of a key: fewer could be guessed."""
 
-Shown = Callable[[str], str]
+ShowAddress = Callable[[str], str]
 """Maps an address without a port to its form in the log."""
 
 
@@ -47,7 +46,7 @@ def as_they_are(address: str) -> str:
     return address
 
 
-def hashed(key: bytes) -> Shown:
+def hashed(key: bytes) -> ShowAddress:
     """Return the function that hashes addresses under `key`."""
     secret = hashlib.blake2b(key, digest_size=32).digest()
     name = hashlib.blake2b(secret, digest_size=2, person=b"key").hexdigest()
@@ -209,7 +208,7 @@ class Writer:
     proxy_id: str
     boot_id: str
     version: str = ""
-    shown: Shown = as_they_are
+    shown: ShowAddress = as_they_are
 
 
 def _utc(wall_ns: int) -> datetime:
@@ -258,7 +257,7 @@ class LogLines:
         self._pending = bytearray()
         self._pending_lines = 0
         self._encoder = msgspec.json.Encoder()
-        self._head_of: tuple[type[Line], LineSpan] | None = None
+        self._head_of: tuple[type[AnyLine], LineSpan] | None = None
         self._head = b""
         self._span: LineSpan | None = None
         self._span_fields: dict[str, Any] = {}
@@ -277,7 +276,7 @@ class LogLines:
         """Count a line without making it."""
         self.written += 1
 
-    def add(self, kind: type[Line], span: LineSpan, **fields: Any) -> None:
+    def add(self, kind: type[AnyLine], span: LineSpan, **fields: Any) -> None:
         """Add a line."""
         if self._files is None:
             self.skip()
@@ -285,13 +284,13 @@ class LogLines:
         self._pending += self._encoded(kind, span, fields)
         self._pending_lines += 1
 
-    def known(self, kind: type[Line], fields: dict[str, Any]) -> bytes:
+    def known(self, kind: type[AnyLine], fields: dict[str, Any]) -> bytes:
         """Return some of a line's fields, encoded for `add_known`; those that have their default are left out."""
         left_out = _DEFAULTS[kind]
         kept = {name: value for name, value in fields.items() if name not in left_out or left_out[name] != value}
         return self._encoder.encode(kept)[1:-1] + b","
 
-    def add_known(self, kind: type[Line], span: LineSpan, known: bytes, fields: dict[str, Any]) -> None:
+    def add_known(self, kind: type[AnyLine], span: LineSpan, known: bytes, fields: dict[str, Any]) -> None:
         """Add a line of the fields that `known` encoded, and the rest of its fields."""
         if self._head_of != (kind, span):
             self._head_of, self._head = (kind, span), self._head_bytes(kind, span)
@@ -335,13 +334,13 @@ class LogLines:
             line = self._encoded(LossLine, moment, _loss_fields(loss))
             files.write(line, self.written - 1, 1, (loss,))
 
-    def _head_bytes(self, kind: type[Line], span: LineSpan) -> bytes:
+    def _head_bytes(self, kind: type[AnyLine], span: LineSpan) -> bytes:
         """Return the beginning of all lines of one kind and span."""
         writer, tag = self._writer, kind.__struct_config__.tag
         head = {"kind": tag, "v": SCHEMA_VERSION, "proxy_id": writer.proxy_id, "boot_id": writer.boot_id}
         return self._encoder.encode(head | span.fields())[:-1] + b","
 
-    def _encoded(self, kind: type[Line], span: LineSpan, fields: dict[str, Any]) -> bytes:
+    def _encoded(self, kind: type[AnyLine], span: LineSpan, fields: dict[str, Any]) -> bytes:
         if span is not self._span:  # thousands of lines of one interval have the same
             self._span, self._span_fields = span, span.fields()
         writer = self._writer
@@ -422,7 +421,7 @@ class PeriodicLines:
             have.
     """
 
-    def __init__(self, lines: LogLines, shown: Shown) -> None:
+    def __init__(self, lines: LogLines, shown: ShowAddress) -> None:
         self._lines = lines
         self._shown = shown
         self.levels: Levels = ByChain()
@@ -534,7 +533,7 @@ class PeriodicLines:
         return self._lines.known(LimitLine, fields)
 
     def _name(self, scope: Scope) -> str:
-        """What a limiter limits."""
+        """Return the name of a limiter as the log shows it."""
         return self._shown(scope.name) if scope.level in _OF_ADDRESSES else in_log(scope.name)
 
     def _why(self, stream: Stream) -> Fields:
@@ -548,6 +547,94 @@ class PeriodicLines:
             "reason_bytes": per_second(in_force(limiter)[2]),
         }
         return {"reason": limiter.scope.level} | {name: value for name, value in said.items() if value}
+
+
+MOST_SHARES = 100
+"""Most lines of shares between two heartbeats, but for those that tell that the proxy is cut off or back."""
+CUT_OFF = "isolated"
+"""The cause of shares that are in force without a coordinator."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShareChange:
+    """A change of this proxy's share of one unit of a limit; fields as in `ShareLine`.
+
+    Args:
+        limiter: The limiter as processes call it: `direction level name`.
+        before: Millionths of the limit.
+        after: Millionths of the limit.
+        ahead_ns: How far the coordinator's clock is ahead, and by how much that may be wrong; None: it is not known.
+    """
+
+    fleet: str
+    limiter: str
+    unit: str
+    before: int
+    after: int
+    epoch: int
+    coordinator: str
+    members: int
+    cause: str
+    ahead_ns: tuple[int, int] | None = None
+
+
+class ShareLines:
+    """Makes the lines of shares, not more than `MOST_SHARES` between two heartbeats.
+
+    Args:
+        lines: The lines that these are added to.
+        shown: Maps a client's address to its form in the log.
+    """
+
+    def __init__(self, lines: LogLines, shown: ShowAddress) -> None:
+        self._lines = lines
+        self._shown = shown
+        self._told = 0
+        self._left_out = 0
+        self._last: tuple[LineSpan, ShareChange] | None = None
+        """The last change that has no line."""
+        self._is_cut_off = False
+
+    def add(self, moment: LineSpan, change: ShareChange) -> None:
+        """Add the line of a change, or count the change as left out."""
+        is_cut_off = change.cause == CUT_OFF
+        if self._told >= MOST_SHARES and is_cut_off == self._is_cut_off:
+            self._left_out += 1
+            self._last = moment, change
+            return
+        self._told += 1
+        self._is_cut_off = is_cut_off
+        self._add(moment, change)
+
+    def turn(self) -> None:
+        """Add the line of the last change that is left out, and begin to count anew: a heartbeat comes."""
+        if self._last is not None:
+            self._left_out -= 1
+            self._add(*self._last)
+        self._told = 0
+
+    def _add(self, moment: LineSpan, change: ShareChange) -> None:
+        direction, level, name = change.limiter.split(" ", 2)
+        ahead, within = (None, None) if change.ahead_ns is None else [ns / 1e6 for ns in change.ahead_ns]
+        self._lines.add(
+            ShareLine,
+            moment,
+            fleet=change.fleet,
+            direction=direction,
+            level=level,
+            name=self._shown(name) if level in _OF_ADDRESSES else in_log(name),
+            unit=change.unit,
+            share_before=change.before / WHOLE,
+            share_after=change.after / WHOLE,
+            epoch=change.epoch,
+            coordinator=in_log(change.coordinator),
+            members=change.members,
+            cause=change.cause,
+            coordinator_ahead_ms=ahead,
+            coordinator_ahead_within_ms=within,
+            left_out=self._left_out,
+        )
+        self._left_out, self._last = 0, None
 
 
 def _of_fleet(limiter: Limiter) -> Fields:

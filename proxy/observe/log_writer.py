@@ -93,7 +93,7 @@ class OwnFiles:
                     structlog.get_logger().warning("access log: passed over, it is no regular file", file=entry.path)
 
 
-Cause = Literal["disk", "queue", "killed"]
+LossCause = Literal["disk", "queue", "killed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class Loss:
     """The contents of a `loss` line; see `accesslog.record.LossLine` for the fields."""
 
     of_boot: str
-    cause: Cause
+    cause: LossCause
     detail: str
     lost_lines: int | None
     first_seq: int
@@ -157,10 +157,10 @@ class Losses:
         self.total = 0
         self._boot_id = boot_id
         self._of_killed = list(of_killed)
-        self._own: dict[Cause, tuple[LineRun, str]] = {}
+        self._own: dict[LossCause, tuple[LineRun, str]] = {}
         self._lock = threading.Lock()
 
-    def lose(self, cause: Cause, lines: LineRun, detail: str = "") -> None:
+    def lose(self, cause: LossCause, lines: LineRun, detail: str = "") -> None:
         """Count lines that will not reach a reader."""
         with self._lock:
             self.total += lines.number
@@ -189,11 +189,11 @@ class Losses:
                     lines = LineRun(loss.lost_lines, loss.first_seq, loss.last_seq, loss.since, loss.until)
                     self._add(loss.cause, lines, loss.detail)
 
-    def _add(self, cause: Cause, lines: LineRun, detail: str) -> None:
+    def _add(self, cause: LossCause, lines: LineRun, detail: str) -> None:
         before = self._own.get(cause)
         self._own[cause] = (lines, detail) if before is None else (before[0] + lines, detail)
 
-    def _loss(self, cause: Cause, lines: LineRun, detail: str) -> Loss:
+    def _loss(self, cause: LossCause, lines: LineRun, detail: str) -> Loss:
         return Loss(self._boot_id, cause, detail, lines.number, lines.first, lines.last, lines.since, lines.until)
 
 
@@ -464,7 +464,7 @@ class Retention:
         return is_large or is_old
 
 
-Trouble = Literal["disk", "queue", "retention"]
+LogTrouble = Literal["disk", "queue", "retention"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -476,7 +476,7 @@ class Notices:
         deleted: Called with the number of old files that were just deleted, and their bytes.
     """
 
-    trouble: Callable[[Trouble, str | None], None]
+    trouble: Callable[[LogTrouble, str | None], None]
     deleted: Callable[[int, int], None]
 
 
@@ -520,7 +520,7 @@ class LogWriter:
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.losses = losses
-        self.troubles: set[Trouble] = set()
+        self.troubles: set[LogTrouble] = set()
         self.retention = Retention(rotation.keep, notices.deleted)
         self._folder = folder
         self._proxy_id, self._boot_id = whose
@@ -605,7 +605,7 @@ class LogWriter:
             self._alive.declared(loss.of_boot)
         self._attempt("retention", lambda: self.retention.add(file.path))
 
-    def _attempt(self, trouble: Trouble, action: Callable[[], object]) -> bool:
+    def _attempt(self, trouble: LogTrouble, action: Callable[[], object]) -> bool:
         try:
             action()
         except OSError as error:
@@ -619,7 +619,7 @@ class LogWriter:
             self.losses.lose(cause, batch.lines, detail)
         self.losses.give_back(batch.declares)
 
-    def tell(self, trouble: Trouble, error: str | None) -> None:
+    def tell(self, trouble: LogTrouble, error: str | None) -> None:
         """Report that a trouble is there, or (None) that it is over; the operator is told of each change once."""
         if (error is not None) == (trouble in self.troubles):
             return

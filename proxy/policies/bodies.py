@@ -23,7 +23,7 @@ import msgspec
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from limiter.levels import About, Setting
-from limiter.rates import DIRECTIONS, NANOS_PER_SECOND, NOTHING_PUBLISHED, Direction, Limit, Mode, Rate, rate
+from limiter.token_bucket import DIRECTIONS, NANOS_PER_SECOND, NOTHING_PUBLISHED, Direction, Limit, Mode, Rate, rate
 from proxy.config.limits import DispatchLimit, RateLimit, TopicDispatchLimit
 from proxy.config.sources import all_told
 from proxy.config.values import SPANS_NS, CountPerPeriod
@@ -117,7 +117,7 @@ MOST_MESSAGES = 2**31 - 1
 MOST_BYTES = 2**63 - 1
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=MOST_MESSAGES)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=MOST_BYTES)]
-"""What the fields hold in Pulsar. A larger rate is shown as the most: Pulsar's tools cannot read more."""
+"""The ranges of Pulsar's fields. A larger rate is shown as the most: Pulsar's tools cannot read more."""
 
 
 _LONGEST_REMEMBERED = 4096
@@ -225,7 +225,7 @@ NO_LIMIT = {
     PolicyKind.DISPATCH: DispatchRate(-1, -1, ratePeriodInSecond=1),
     PolicyKind.SUBSCRIBE: SubscribeRate(),
 }
-"""What to keep where nothing is to be limited although the file says otherwise."""
+"""The kept body of a place where nothing is limited although the file says otherwise."""
 
 
 def read_body(text: bytes | str, kind: type[T]) -> T:
@@ -255,8 +255,8 @@ def limit_of(key: PolicyKey, kept: str, mode: Mode = "enforce") -> Limit:
 
     Args:
         key: Under which it is kept.
-        kept: What is kept.
-        mode: That of bodies of Pulsar's, which know numbers only.
+        kept: The body as it is kept.
+        mode: The mode of a limit in Pulsar's form, which knows numbers only.
 
     Raises:
         BodyError: If it is none.
@@ -316,11 +316,11 @@ OwnGroup = dict[Direction, dict[str, Any] | None]
 
 
 class KeptGroup(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The own form.
+    """A resource group as it is kept, in Sluice's own form.
 
     Args:
-        form: Whose it is.
-        body: What it says of each direction.
+        form: The form of the body: Pulsar's or Sluice's.
+        body: The limit of each direction.
         numbers: The directions whose mode is the file's.
     """
 
@@ -338,7 +338,7 @@ def group_limits(name: str, kept: str, modes: Mapping[About, Mode]) -> dict[Abou
 
     Args:
         name: The group's.
-        kept: What is kept.
+        kept: The body as it is kept.
         modes: The file's, where they are not `enforce`.
 
     Raises:

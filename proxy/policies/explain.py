@@ -1,4 +1,4 @@
-"""Why a stream is limited as it is: every level, every value that was written for it, and which one holds."""
+"""The explanation of a stream's limits: every level, every value that was written for it, and which one holds."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,14 +6,15 @@ from ipaddress import ip_address, ip_network
 from typing import Literal
 
 from limiter.levels import ANYBODY, EACH, LEVELS, Client, Level, Setting, StreamIdentity, Topic
-from limiter.policies import SUBSCRIBE_LOOKUPS
-from limiter.rates import Direction
+from limiter.policies import SUBSCRIBE_LOOKUPS, Policies, completed
+from limiter.rules import ORIGIN
+from limiter.token_bucket import Direction, Limit
 from proxy.policies.bodies import Section, section_of
 from proxy.policies.keys import PolicyTarget
 from proxy.policies.layers import Layer, Layers
 from proxy.policies.state import PolicyState
 
-State = Literal["holds", "hidden", "no limit"]
+ValueState = Literal["holds", "hidden", "no limit"]
 _FROM_THE_TOP = tuple(reversed(Layer))
 
 
@@ -24,17 +25,17 @@ class ExplainedValue:
     Args:
         setting: For what, with `name`.
         name: Of the setting.
-        origin: In which layer: rest, global, dynamic or file.
+        origin: In which layer: rest, global, dynamic or file; `fleet`: in another member's.
         limit: As the configuration writes it; empty for one that limits nothing.
         state: Whether it holds. `no limit`: it is on top at its place, and so makes it count as not set.
-        by: What hides it; else empty.
+        by: The value that hides it; else empty.
     """
 
     setting: Setting
     name: str
     origin: str
     limit: Section
-    state: State
+    state: ValueState
     by: str = ""
 
 
@@ -45,7 +46,7 @@ class LevelLines:
     Args:
         level: Its word.
         asked: Whether the stream has anything there; without a role, say, no limit of roles is looked for.
-        lines: What was written for it, the narrowest first and the highest layer first.
+        lines: The values written for it, the narrowest first and the highest layer first.
     """
 
     level: str
@@ -59,8 +60,8 @@ class ExplainedGroup:
 
     Args:
         name: The group's.
-        member: Which of tenant or namespace is attached, and its name.
-        origin: Where that was written: rest or file.
+        member: The tenant or namespace that is attached: which of the two, and its name.
+        origin: Where that was written: rest or file; `fleet`: in another member.
     """
 
     name: str
@@ -98,13 +99,14 @@ def explain_subscribes(state: PolicyState, topic: Topic) -> LevelLines:
 def group_of(state: PolicyState, topic: Topic) -> ExplainedGroup | None:
     """Return the resource group that a topic's limits come from: its namespace's, or else its tenant's."""
     policies = state.layers.policies
-    of_namespace = policies.groups_of_namespaces.get(topic.namespace_name, "")
-    name = of_namespace or policies.groups_of_tenants.get(topic.tenant, "")
-    if not name:
-        return None
-    member, whose = ("namespace", topic.namespace_name) if of_namespace else ("tenant", topic.tenant)
-    layer = Layer.REST if whose in state.attached(member) else Layer.FILE
-    return ExplainedGroup(name, f"{member} {whose}", layer.origin)
+    for of in (policies, policies.others):
+        of_namespace = of.groups_of_namespaces.get(topic.namespace_name, "") if of else ""
+        name = of_namespace or (of.groups_of_tenants.get(topic.tenant, "") if of else "")
+        if name:
+            member, whose = ("namespace", topic.namespace_name) if of_namespace else ("tenant", topic.tenant)
+            layer = Layer.REST if whose in state.attached(member) else Layer.FILE
+            return ExplainedGroup(name, f"{member} {whose}", layer.origin if of is policies else ORIGIN)
+    return None
 
 
 def _level(state: PolicyState, direction: Direction, level: Level, whose: StreamIdentity) -> LevelLines:
@@ -114,7 +116,26 @@ def _level(state: PolicyState, direction: Direction, level: Level, whose: Stream
     for setting, naming, _ in level.lookups:
         place: PolicyTarget = (direction, setting, naming(whose))
         places += _networks_around(state.layers, place) if setting.record.form == "network" else (place,)
-    return LevelLines(level.word, asked=True, lines=tuple(_lines(state.layers, places)))
+    lines = (*_lines(state.layers, places), *_lines_of_others(state.layers.policies, places))
+    return LevelLines(level.word, asked=True, lines=lines)
+
+
+def _lines_of_others(policies: Policies, places: list[PolicyTarget]) -> Iterator[ExplainedValue]:
+    """What other members of a fleet have: it holds where something is not limited here, or higher."""
+    if policies.others is None:
+        return
+    own = [(place, value) for place in places if (value := policies.get(*place)) is not None and value.limit]
+    limit, by = own[0][1].limit if own else Limit(), _told(*own[0][0][1:], own[0][1].origin) if own else ""
+    for about, setting, name in places:
+        value = policies.others.put_under(about, setting).get(name)
+        if value is None:
+            continue
+        together = completed(limit, value.limit, is_same_place=bool(own) and own[0][0] == (about, setting, name))
+        holds = together != limit
+        state: ValueState = "holds" if holds else "hidden"
+        yield ExplainedValue(setting, name, value.origin, section_of(about, value.limit), state, "" if holds else by)
+        if holds:
+            limit, by = together, _told(setting, name, value.origin)
 
 
 def _lines(layers: Layers, places: list[PolicyTarget]) -> Iterator[ExplainedValue]:
@@ -125,9 +146,24 @@ def _lines(layers: Layers, places: list[PolicyTarget]) -> Iterator[ExplainedValu
         shown = layers.policies.put_under(about, setting).get(name)
         if shown is None:
             continue
-        yield from _at_place(layers, place, shown.origin, holds)
+        yield from _at_place(
+            layers, place, shown.origin, holds or _lower_elsewhere(layers.policies, place, shown.limit)
+        )
         if shown.limit and not holds:
             holds = _told(setting, name, shown.origin)
+
+
+def _lower_elsewhere(policies: Policies, place: PolicyTarget, limit: Limit) -> str:
+    """Return what hides a value: what other members have for the same, if all of it is lower there; else empty."""
+    about, setting, name = place
+    other = None if policies.others is None else policies.others.put_under(about, setting).get(name)
+    if other is None:
+        return ""
+    together = completed(limit, other.limit, is_same_place=True)
+    is_lower = (limit.messages is None or together.messages != limit.messages) and (
+        limit.size is None or together.size != limit.size
+    )
+    return _told(setting, name, other.origin) if is_lower else ""
 
 
 def _at_place(layers: Layers, place: PolicyTarget, top: str, hidden_by: str) -> Iterator[ExplainedValue]:

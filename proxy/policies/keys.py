@@ -44,9 +44,9 @@ class PolicyKey:
     """The key of one policy.
 
     Args:
-        kind: What it is about.
-        setting: Which level it is for; empty where the kind has only one.
-        name: Whose it is.
+        kind: The kind of policy.
+        setting: The setting of the value; empty where the kind has only one.
+        name: The name that the setting has: of a tenant, a topic, a group …
     """
 
     kind: PolicyKind
@@ -72,13 +72,17 @@ def setting_of(key: PolicyKey) -> tuple[Setting, bool]:
 
 
 PolicyTarget = tuple[About, Setting, str]
-"""What a value is for: what it is about, setting, and the setting's name."""
+"""The target of a value: its subject, its setting, and the setting's name."""
 LONGEST = 4200
 """Characters: a subscription's name and a topic's three, each as long as Pulsar's paths have it."""
 SETTINGS: dict[About, frozenset[Setting]] = {
     about: frozenset(setting for setting in Setting if about in setting.record.abouts) for about in ABOUTS
 }
-"""What a value can be set for, by what it is about."""
+"""The settings of values, by the subject of the value."""
+
+
+_NAME = TypeAdapter[str](Name)
+_WHOLE_TOPIC = TypeAdapter[str](WholeTopic)
 
 
 def _none(name: str) -> str:
@@ -89,11 +93,11 @@ def _none(name: str) -> str:
 
 def _subscription(name: str) -> str:
     subscription, topic = split_subscription(name)
-    return f"{TypeAdapter[str](Name).validate_python(subscription)}@{_topic(topic)}"
+    return f"{_NAME.validate_python(subscription)}@{_topic(topic)}"
 
 
 def _topic(name: Any) -> str:
-    return parse_topic(TypeAdapter[str](WholeTopic).validate_python(name)).full
+    return parse_topic(_WHOLE_TOPIC.validate_python(name)).full
 
 
 _FORMS: dict[NameForm, TypeAdapter[str]] = {

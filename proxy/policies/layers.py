@@ -26,7 +26,7 @@ from pydantic import BaseModel
 
 from limiter.levels import Setting
 from limiter.policies import Change, Policies, Value, change_of
-from limiter.rates import DIRECTIONS, NANOS_PER_SECOND, Limit, Rate, rate
+from limiter.token_bucket import DIRECTIONS, NANOS_PER_SECOND, Limit, Rate, rate
 from proxy.config.limits import Limits, RateLimit
 from proxy.policies.bodies import MOST_BYTES, MOST_MESSAGES, BodyError
 from proxy.policies.keys import PolicyTarget
@@ -39,7 +39,7 @@ class FilePolicies:
     Args:
         values: Limits by place.
         groups_of_tenants: Resource groups by the tenant that is attached to them.
-        groups_of_namespaces: The same by namespace.
+        groups_of_namespaces: Resource groups by namespace.
         groups: The names of all resource groups, of those too that limit nothing and to which nothing is attached.
     """
 
@@ -87,7 +87,7 @@ class Layers:
         return other
 
     def exchange(self, other: "Layers") -> None:
-        """Hold what another one holds, and it what this one does, in one step; `policies` stays the same object."""
+        """Swap values with another object in one step; `policies` stays the same object."""
         self.policies.exchange(other.policies)
         self._written, other._written = other._written, self._written  # noqa: SLF001 - of the same class
 
@@ -117,11 +117,11 @@ class Layers:
         return self._written[layer]
 
     def attach(self, of_tenants: dict[str, str], of_namespaces: dict[str, str]) -> None:
-        """Say which resource group each tenant and namespace is attached to that is."""
+        """Attach each tenant and namespace to its resource group, as the values say."""
         policies = self.policies
         self._regrouped |= _differing(Setting.TENANT, policies.groups_of_tenants, of_tenants)
         self._regrouped |= _differing(Setting.NAMESPACE, policies.groups_of_namespaces, of_namespaces)
-        policies.groups_of_tenants, policies.groups_of_namespaces = of_tenants, of_namespaces
+        policies.attach(of_tenants, of_namespaces)
 
     def changes(self) -> list[Change]:
         """Return the places whose value, and the names whose resource group, is another than at the last call."""
@@ -285,12 +285,12 @@ def read_dynamic(name: str, text: str) -> int:
 
 
 def _most(name: str) -> int:
-    """What its field of Pulsar's can hold: bytes are `long`, messages, subscribes and seconds `int`."""
+    """Return the most that Pulsar's field can hold: bytes are `long`, messages, subscribes and seconds `int`."""
     return MOST_BYTES if name in _PARTS and _PARTS[name][1] is _size else MOST_MESSAGES
 
 
 def place_of(name: str) -> PolicyTarget:
-    """Which limit a key is a part of."""
+    """Return the place of the limit that a key is a part of."""
     return _PARTS[name][0]
 
 
@@ -298,9 +298,9 @@ def dynamic_value(place: PolicyTarget, values: Mapping[str, str], file: Value | 
     """Return the limit at a place under the keys that are set; None if none of them is about it.
 
     Args:
-        place: Which limit.
+        place: The place of the limit.
         values: All keys that are set.
-        file: What the file says there.
+        file: The value of the file there.
     """
     limit, is_set = file.limit if file else Limit(), False
     for name, (of, part) in _PARTS.items():

@@ -13,7 +13,7 @@ import msgspec
 
 from limiter.levels import ABOUTS, NAME, About, Setting
 from limiter.policies import Value
-from limiter.rates import DIRECTIONS, Direction, Limit
+from limiter.token_bucket import DIRECTIONS, Direction, Limit
 from proxy.config.limits import Limits
 from proxy.config.showing import TakenValue, yaml_text
 from proxy.policies.bodies import (
@@ -30,8 +30,8 @@ from proxy.policies.keys import PolicyKey, PolicyKind, PolicyTarget, rate_key, s
 from proxy.policies.layers import FilePolicies, Layer, file_policies, place_of
 from proxy.policies.state import PolicyState
 
-Member = Literal["tenant", "namespace"]
-MEMBERS: tuple[Member, ...] = ("tenant", "namespace")
+MemberKind = Literal["tenant", "namespace"]
+MEMBERS: tuple[MemberKind, ...] = ("tenant", "namespace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +50,11 @@ class PolicySet:
         values: Limits by place.
         attached: Resource groups, by tenant or namespace and its name.
         groups: The names of all resource groups.
-        lasting: Those of them that the proxy's own file names: they cannot be ended at run time, only be made idle.
+        lasting: The groups that the proxy's own file names: they cannot be ended at run time, only be made idle.
     """
 
     values: Mapping[PolicyTarget, Value] = field(default_factory=dict)
-    attached: Mapping[tuple[Member, str], Attached] = field(default_factory=dict)
+    attached: Mapping[tuple[MemberKind, str], Attached] = field(default_factory=dict)
     groups: frozenset[str] = frozenset()
     lasting: frozenset[str] = frozenset()
 
@@ -66,7 +66,7 @@ class PolicySet:
 
 def in_force(state: PolicyState) -> PolicySet:
     """Return the set that holds now."""
-    policies, attached = state.layers.policies, dict[tuple[Member, str], Attached]()
+    policies, attached = state.layers.policies, dict[tuple[MemberKind, str], Attached]()
     of_members = {"tenant": policies.groups_of_tenants, "namespace": policies.groups_of_namespaces}
     for member in MEMBERS:
         at_run_time = state.attached(member)
@@ -93,7 +93,7 @@ def of_file(limits: Limits, subscribe: tuple[int, int] | None) -> PolicySet:
     return _limiting(file.values, attached_by(file), {*limits.resource_groups})
 
 
-def attached_by(file: FilePolicies) -> dict[tuple[Member, str], Attached]:
+def attached_by(file: FilePolicies) -> dict[tuple[MemberKind, str], Attached]:
     """Return the attachments of a file."""
     of_members = zip(MEMBERS, (file.groups_of_tenants, file.groups_of_namespaces), strict=True)
     return {
@@ -104,7 +104,7 @@ def attached_by(file: FilePolicies) -> dict[tuple[Member, str], Attached]:
 
 
 def _limiting(
-    values: Mapping[PolicyTarget, Value], attached: Mapping[tuple[Member, str], Attached], groups: set[str]
+    values: Mapping[PolicyTarget, Value], attached: Mapping[tuple[MemberKind, str], Attached], groups: set[str]
 ) -> PolicySet:
     limiting = {place: value for place, value in values.items() if value.limit}
     to_some = {name: one for name, one in attached.items() if one.group}
@@ -134,8 +134,8 @@ def written(policies: PolicySet) -> Iterator[TakenValue]:
 
 
 def _groups(policies: PolicySet) -> Iterator[TakenValue]:
-    members: dict[tuple[str, Member], list[str]] = {(group, "namespace"): [] for group in sorted(policies.groups)}
-    origins: dict[tuple[str, Member], set[str]] = {}
+    members: dict[tuple[str, MemberKind], list[str]] = {(group, "namespace"): [] for group in sorted(policies.groups)}
+    origins: dict[tuple[str, MemberKind], set[str]] = {}
     for (member, name), attached in sorted(policies.attached.items()):
         members.setdefault((attached.group, member), []).append(name)
         origins.setdefault((attached.group, member), set()).add(attached.origin)
@@ -170,8 +170,8 @@ class Difference:
 
     Args:
         key: The configuration's.
-        wanted: What the file says; empty for nothing.
-        held: What is in force; empty for nothing.
+        wanted: The value of the file; empty for none.
+        held: The value in force; empty for none.
         origin: Where that was written.
     """
 
@@ -221,7 +221,7 @@ class SetLimit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class SetAttachment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The resource group of a tenant or namespace."""
 
-    member: Member
+    member: MemberKind
     name: str
     group: str
     origin: str
@@ -294,8 +294,8 @@ def plan(state: PolicyState, wanted: PolicySet, held: PolicySet) -> ApplyPlan:
 
     Args:
         state: Where it is to hold. For 100,000 limits a thread may do this, while no change is under way there.
-        wanted: What is to hold.
-        held: What is in force there.
+        wanted: The set that is to hold.
+        held: The set in force there.
     """
     made = ApplyPlan()
     for place in sorted(wanted.values.keys() | held.values.keys()):
@@ -368,7 +368,7 @@ def _limits_of(policies: PolicySet, name: str) -> dict[Direction, Limit | None]:
     return {direction: limit_at(policies, (direction, Setting.RESOURCE_GROUP, name)) for direction in DIRECTIONS}
 
 
-def _plan_attached(state: PolicyState, made: ApplyPlan, member: Member, wanted: Mapping[str, str]) -> None:
+def _plan_attached(state: PolicyState, made: ApplyPlan, member: MemberKind, wanted: Mapping[str, str]) -> None:
     """An empty group is what hides the file's."""
     file = {name: one.group for (of, name), one in attached_by(state.file).items() if of == member}
     at_run_time = state.attached(member)
@@ -383,5 +383,5 @@ def _plan_attached(state: PolicyState, made: ApplyPlan, member: Member, wanted: 
             made.hidden.append(f"resource group of {member} {name}")
 
 
-def _groups_by_name(policies: PolicySet, member: Member) -> dict[str, str]:
+def _groups_by_name(policies: PolicySet, member: MemberKind) -> dict[str, str]:
     return {name: one.group for (of, name), one in policies.attached.items() if of == member}

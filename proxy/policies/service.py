@@ -7,9 +7,11 @@ copy of it, by the other thread, and the copy replaces the state in one step: no
 """
 
 import asyncio
+import hashlib
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -18,10 +20,11 @@ import structlog
 from limiter.levels import Setting
 from limiter.policies import Change as PolicyChange
 from limiter.policies import Policies
+from proxy.policies.bodies import BodyError
 from proxy.policies.keys import PolicyKey, PolicyKind, Principal
 from proxy.policies.layers import FilePolicies, Layer, Layers
 from proxy.policies.state import Meaning, PolicyState
-from proxy.policies.store import Store, StoredChange
+from proxy.policies.store import Store, StoredChange, StoreError
 from proxy.runtime import paused_collector
 
 
@@ -104,6 +107,80 @@ def _log_change(change: StoredChange, who: Principal) -> None:
     )
 
 
+class NotCarriedError(Exception):
+    """A change could not be carried to all members.
+
+    Args:
+        reason: Why, and what became of it.
+        was_sent: Whether it may come into force later.
+    """
+
+    def __init__(self, reason: str, *, was_sent: bool) -> None:
+        super().__init__(reason)
+        self.was_sent = was_sent
+
+
+class NotAsExpectedError(Exception):
+    """A policy is not what the change is to replace; nothing has changed."""
+
+
+class Carrier(Protocol):
+    """Carries changes to all members of a fleet, this one included, by whose order they come into force."""
+
+    async def catch_up(self) -> None:
+        """Return when all is in force here that was sent before.
+
+        Raises:
+            NotCarriedError: If that cannot be told.
+        """
+
+    async def carry(self, changes: Sequence[StoredChange], who: Principal) -> int:
+        """Send changes, and return when they have come back and are in force here.
+
+        Returns:
+            How many were refused, as another one was first; that one is in force here, too.
+
+        Raises:
+            BodyError: If one cannot be sent at all. Nothing was sent then.
+            NotCarriedError: If it is not known of all that they have come back.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The condition on a policy under which it is changed.
+
+    Args:
+        key: The key of the policy.
+        tags: One of these, as `tag_of` has them; None: anything that was set.
+        is_refused: The policy must have none of the tags.
+    """
+
+    key: PolicyKey
+    tags: frozenset[str] | None
+    is_refused: bool = False
+
+    def check(self, kept: str | None) -> None:
+        """Compare the policy with the condition.
+
+        Args:
+            kept: The body that is kept under the key.
+
+        Raises:
+            NotAsExpectedError: If it is something else.
+        """
+        found = kept is not None if self.tags is None else tag_of(kept) in self.tags
+        if found == self.is_refused:
+            raise NotAsExpectedError(f"{self.key}: it is not what was expected; its tag is {tag_of(kept)}")
+
+
+def tag_of(kept: str | None) -> str:
+    """Return a short name of what is kept, the same in all members; `unset` for nothing."""
+    return "unset" if kept is None else hashlib.blake2b(kept.encode(), digest_size=12).hexdigest()
+
+
+MOST_ATTEMPTS = 20
+"""Times that a change is sent that others change at the same time; behind that it is refused."""
 LAID_AT_ONCE = 100
 """Values that are laid in one go: 1 ms."""
 Planner = Callable[[], Awaitable[Mapping[PolicyKey, str | None]]]
@@ -122,7 +199,7 @@ class Around:
             about.
         changed: With each change, who made it, and when it came into force (nanoseconds since 1970); of many, some are
             told later than others.
-        handlers: Who puts in force what is no limit; for these alone, neither `before` nor `after` is called.
+        handlers: The handlers of policies that are no limits; for these alone, neither `before` nor `after` is called.
     """
 
     before: Callable[[], tuple[int, int]]
@@ -136,8 +213,8 @@ class _Aside:
     """Contents as they are to be.
 
     Args:
-        contents: These.
-        changes: What that changes: each stream's outermost limit, as it were, so that all streams follow.
+        contents: The policies that come into force.
+        changes: The changes for streams: each stream's outermost limit, as it were, so that all streams follow.
     """
 
     contents: PolicyState
@@ -176,8 +253,8 @@ class PolicyService(PolicyState):
     """Keeps policies, and puts them in force.
 
     Args:
-        policies: What the limiter looks at.
-        file: What the configuration file says.
+        policies: The policies that the limiter reads.
+        file: The policies of the configuration file.
         store: Where the others are kept.
         around: Called around changes.
         wall: Nanoseconds since 1970.
@@ -197,18 +274,34 @@ class PolicyService(PolicyState):
         super().__init__(Layers(policies), store)
         self._around, self._wall = around, wall
         self._telling = ChangeNotifier(around.changed)
+        self._carrier: Carrier | None = None
         self._turn = asyncio.Lock()
+        self._carrying = asyncio.Lock()
         self._changing: set[asyncio.Task[int]] = set()
         self.lay_file(file, file.values)
         self.lay(self._kept())
         self.layers.forget_changes()  # nobody is there yet whom they concern
 
-    async def change(self, wanted: Mapping[PolicyKey, str | None], who: Principal) -> int:
+    def carry_by(self, carrier: Carrier) -> None:
+        """Have changes carried to the other members of a fleet from now on; before, they are this process's own."""
+        self._carrier = carrier
+
+    @property
+    def is_carried(self) -> bool:
+        """True if changes go to other members of a fleet, too."""
+        return self._carrier is not None
+
+    async def change(
+        self, wanted: Mapping[PolicyKey, str | None], who: Principal, expected: Expected | None = None
+    ) -> int:
         """Set and take back, all or nothing: on disk first, then in force on live streams.
+
+        With a carrier, each policy by itself: some may have changed when one could not.
 
         Args:
             wanted: The new bodies as `proxy.policies.bodies` keeps them; None takes one back.
             who: For the audit log.
+            expected: The condition under which anything changes.
 
         Returns:
             How many changed: what was as wanted already did not.
@@ -216,29 +309,60 @@ class PolicyService(PolicyState):
         Raises:
             BodyError: If a body cannot be read. Nothing has changed then.
             StoreError: If the store cannot be written. Nothing has changed then.
+            NotAsExpectedError: If something else holds than was expected. Nothing has changed then.
+            NotCarriedError: If it is not known that all members will have it.
         """
-        return await self.rework(lambda: wanted, who)
+        return await self.rework(lambda: wanted, who, expected)
 
-    async def rework(self, plan: Callable[[], Mapping[PolicyKey, str | None]], who: Principal) -> int:
-        """Change as `change` does, by a plan that is made while no other change is under way."""
+    async def rework(
+        self, plan: Callable[[], Mapping[PolicyKey, str | None]], who: Principal, expected: Expected | None = None
+    ) -> int:
+        """Change as `change` does, by a plan that is made while no other change is under way.
+
+        With a carrier it is made anew whenever another member's change was first.
+        """
 
         async def planner() -> Mapping[PolicyKey, str | None]:
             return plan()
 
-        return await self.rework_slowly(planner, who)
+        return await self.rework_slowly(planner, who, expected)
 
-    async def rework_slowly(self, plan: Planner, who: Principal) -> int:
+    async def rework_slowly(self, plan: Planner, who: Principal, expected: Expected | None = None) -> int:
         """Change as `rework` does, by a plan that takes a while to make."""
-        changing = asyncio.get_running_loop().create_task(self._change(plan, who))
+        change = self._change(plan, who, expected) if self._carrier is None else self._carry(plan, who, expected)
+        changing = asyncio.get_running_loop().create_task(change)
         self._changing.add(changing)
         changing.add_done_callback(self._changing.discard)
         return await asyncio.shield(changing)  # what is on disk comes into force, whoever hangs up
+
+    async def take(self, changes: Mapping[PolicyKey, str | None], who: Principal) -> list[PolicyKey]:
+        """Put in force what has come by the carrier.
+
+        Returns:
+            What cannot be read here, and does not change therefore.
+
+        Raises:
+            StoreError: If the store cannot be written. Nothing has changed then.
+        """
+
+        async def plan() -> Mapping[PolicyKey, str | None]:
+            return readable
+
+        readable = changes
+        try:
+            await self._change(plan, who, None)
+        except StoreError:
+            raise
+        except Exception:  # noqa: BLE001 - whatever a stranger wrote there, it must not keep the others from coming
+            readable = await asyncio.to_thread(self._readable, changes)
+            await self._change(plan, who, None)
+        return [key for key in changes if key not in readable]
 
     async def look(self, look: Callable[[PolicyState], T]) -> T:
         """Look at all there is, in a thread, while no change is under way.
 
         Args:
-            look: What to look at; everything together is the same moment's.
+            look: Reads the policies; all that it reads is of the same moment.
         """
         async with self._turn:
             return await asyncio.to_thread(look, self)
@@ -246,10 +370,10 @@ class PolicyService(PolicyState):
     async def take_file(
         self, file: FilePolicies, compare: Callable[[FilePolicies], T], beside: Callable[[T, int], None]
     ) -> bool:
-        """Let another file hold.
+        """Put the policies of another file in force.
 
         Args:
-            file: That one.
+            file: The policies of the other file.
             compare: Given the one that holds, in a thread: what it returns is given to `beside`.
             beside: Called in the step in which values change, when they have; with when, nanoseconds since 1970.
 
@@ -269,7 +393,7 @@ class PolicyService(PolicyState):
             return True
 
     async def close(self) -> None:
-        """Let what is under way come to its end, and give the store back."""
+        """Finish the changes under way, and close the store."""
         while self._changing:
             await asyncio.wait(self._changing)
         async with self._turn:
@@ -284,9 +408,71 @@ class PolicyService(PolicyState):
             else:
                 handler.load(key, kept)
 
-    async def _change(self, plan: Planner, who: Principal) -> int:
+    def _readable(self, changes: Mapping[PolicyKey, str | None]) -> dict[PolicyKey, str | None]:
+        found = dict[PolicyKey, str | None]()
+        for key, kept in changes.items():
+            with suppress(Exception):
+                self._check(key, kept)
+                found[key] = kept
+        return found
+
+    def _check(self, key: PolicyKey, kept: str | None) -> Meaning | None:
+        """Return the meaning of a limit's body; None if the body is a handler's, which has checked it."""
+        handler = self._around.handlers.get(key.kind)
+        if handler is None:
+            return self.meaning(key, kept)
+        handler.check(key, kept)
+        return None
+
+    async def _carry(self, plan: Planner, who: Principal, expected: Expected | None) -> int:
+        """Plan by what holds here, and anew by all that was sent before wherever that may be behind."""
+        carrier, done, is_fresh = self._carrier, 0, False
+        assert carrier is not None, "the caller has looked"
+        async with self._carrying:
+            for _ in range(MOST_ATTEMPTS):
+                try:
+                    changes = await self._planned(plan, expected)
+                except (StoreError, BodyError):
+                    raise
+                except Exception:
+                    if is_fresh:
+                        raise
+                    changes = []
+                if changes:
+                    refused = await carrier.carry(changes, who)
+                    done += len(changes) - refused
+                    if not refused:
+                        return done
+                elif is_fresh:
+                    return done
+                else:
+                    await carrier.catch_up()
+                is_fresh = True
+        raise NotCarriedError("others change the same all the time; try again", was_sent=done > 0)
+
+    async def _planned(self, plan: Planner, expected: Expected | None) -> list[StoredChange]:
+        """Return the part of the wanted changes that must be sent."""
+
+        def checked() -> list[StoredChange]:
+            for key, kept in wanted.items():
+                self._check(key, kept)
+            return self._differences(wanted)
+
+        async with self._turn:
+            if expected is not None:
+                expected.check(self.store.read(expected.key))
+            wanted = await plan()
+            return await asyncio.to_thread(checked)
+
+    def _differences(self, wanted: Mapping[PolicyKey, str | None]) -> list[StoredChange]:
+        before = {key: self.store.read(key) for key in wanted}
+        return [StoredChange(key, before[key], kept) for key, kept in wanted.items() if before[key] != kept]
+
+    async def _change(self, plan: Planner, who: Principal, expected: Expected | None) -> int:
         async with self._turn:
             await self._telling.room()
+            if expected is not None:
+                expected.check(self.store.read(expected.key))
             draft = await asyncio.to_thread(self._drafted, await plan(), who)
             if not draft.limits:
                 self._hand_over(draft.kept, who, self._wall())
@@ -300,13 +486,12 @@ class PolicyService(PolicyState):
         handlers, meanings = self._around.handlers, list[Meaning]()
         with paused_collector():
             for key, kept in wanted.items():
-                if key.kind in handlers:
-                    handlers[key.kind].check(key, kept)
-                else:
-                    meanings.append(self.meaning(key, kept))
-            before = {key: self.store.read(key) for key in wanted}
-            changes = [StoredChange(key, before[key], kept) for key, kept in wanted.items() if before[key] != kept]
-            new = [meaning for meaning in meanings if before[meaning.key] != meaning.kept]
+                meaning = self._check(key, kept)
+                if meaning is not None:
+                    meanings.append(meaning)
+            changes = self._differences(wanted)
+            changed = {change.key for change in changes}
+            new = [meaning for meaning in meanings if meaning.key in changed]
             laying = self._laying(len(new), lambda contents: contents.lay(new))
             if changes:
                 self.store.write(changes, self._wall(), who.name, who.address)

@@ -13,7 +13,7 @@ import msgspec
 
 from limiter.levels import About, Setting
 from limiter.policies import Value
-from limiter.rates import DIRECTIONS, Direction, Limit, rate
+from limiter.token_bucket import DIRECTIONS, Direction, Limit, rate
 from proxy.policies.bodies import (
     NO_LIMIT,
     BodyError,
@@ -40,8 +40,8 @@ class Meaning:
 
     Args:
         key: Under which it is kept.
-        kept: What is kept; None if nothing is any more.
-        values: What that puts where; None takes a value back.
+        kept: The kept body; None if the policy is taken back.
+        values: The values that the body sets, by place; None takes a value back.
     """
 
     key: PolicyKey
@@ -54,10 +54,10 @@ class _Said:
     """What is no limit itself.
 
     Args:
-        file: Which groups the file has and attaches to whom; it has no values here.
+        file: The groups and attachments of the file; it has no values here.
         dynamic: Keys of the dynamic configuration that are set.
         groups: Names of the resource groups that were made at run time.
-        attached: What was attached then: groups by name, of tenants and of namespaces.
+        attached: The attachments then: groups by name, of tenants and of namespaces.
     """
 
     file: FilePolicies = field(default_factory=lambda: FilePolicies({}, {}, {}))
@@ -125,7 +125,7 @@ class PolicyState:
         return other
 
     def exchange(self, other: "PolicyState") -> None:
-        """Say what another one says, and it what this one does; in one step, whatever there is."""
+        """Swap contents with another object in one step, whatever there is."""
         self.layers.exchange(other.layers)
         self._said, other._said = other._said, self._said  # noqa: SLF001 - of the same class
 
@@ -146,7 +146,7 @@ class PolicyState:
         return Meaning(key, kept, tuple((*where, _value(where, key, kept, file)) for where, file in values))
 
     def lay(self, meanings: Iterable[Meaning]) -> None:
-        """Hold what these say."""
+        """Put these policies in force."""
         is_attaching = False
         for meaning in meanings:
             key, kept = meaning.key, meaning.kept
@@ -174,19 +174,19 @@ class PolicyState:
         """
         for layer in (Layer.GLOBAL, Layer.REST):
             if self.layers.written(layer, place) is not None:
-                key = _key_of(layer, place)
+                key = key_of(place, layer)
                 kept = self.store.read(key)
                 yield Meaning(key, kept, ((layer, place, _value((layer, place), key, kept, file)),))
 
     def lay_file(
         self, file: FilePolicies, changed: Mapping[PolicyTarget, Value | None], over: Iterable[Meaning] = ()
     ) -> None:
-        """Hold another file.
+        """Put another file's policies in force.
 
         Args:
-            file: Which groups it attaches to whom; its values are not looked at.
+            file: The groups and attachments of a file; its values are not looked at.
             changed: Where it has another value than the one before.
-            over: What `meanings_over` these.
+            over: The meanings from `meanings_over`.
         """
         self._said.file = replace(file, values={})
         for place, value in changed.items():
@@ -218,7 +218,8 @@ def _value(where: tuple[Layer, PolicyTarget], key: PolicyKey, kept: str | None, 
     return None if limit is None else Value(limit, layer.origin)
 
 
-def _key_of(layer: Layer, place: PolicyTarget) -> PolicyKey:
+def key_of(place: PolicyTarget, layer: Layer = Layer.REST) -> PolicyKey:
+    """Return the key under which a layer of run time keeps the value of a place."""
     if place[1] is Setting.RESOURCE_GROUP:
         return PolicyKey(PolicyKind.GROUP, "", place[2])
     return rate_key(*place, is_global=layer is Layer.GLOBAL)
@@ -241,17 +242,19 @@ def _put(kept: dict[str, str], name: str, value: str | None) -> None:
         kept[name] = value
 
 
-Wanted = dict[PolicyKey, str | None]
+WantedBodies = dict[PolicyKey, str | None]
 
 
-def to_set_direction(state: PolicyState, name: str, direction: Direction, section: dict[str, Any] | None) -> Wanted:
+def to_set_direction(
+    state: PolicyState, name: str, direction: Direction, section: dict[str, Any] | None
+) -> WantedBodies:
     """Return the change that gives one direction a limit of Sluice's own form; None limits nothing there."""
     kept = _kept_group(state, name)
     numbers = tuple(one for one in kept.numbers if one != direction)
     return {_group_key(name): kept_as_own_group({**kept.body, direction: section}, numbers)}
 
 
-def to_take_back_direction(state: PolicyState, name: str, direction: Direction) -> Wanted:
+def to_take_back_direction(state: PolicyState, name: str, direction: Direction) -> WantedBodies:
     """Return the change after which the file's value holds for one direction.
 
     A group of which nothing is said any more, and to which nothing is attached, ends.
@@ -265,7 +268,7 @@ def to_take_back_direction(state: PolicyState, name: str, direction: Direction) 
     return {_group_key(name): None if ends else kept_as_own_group(body, numbers)}
 
 
-def to_set_numbers(state: PolicyState, name: str, said: ResourceGroup) -> Wanted:
+def to_set_numbers(state: PolicyState, name: str, said: ResourceGroup) -> WantedBodies:
     """Return the change that Pulsar's tools want, which name some of the four rates; the other rates stay."""
     kept = state.read(_group_key(name))
     if kept is None and not any(_group_limit(state, name, direction) for direction in DIRECTIONS):
@@ -278,7 +281,7 @@ def to_set_numbers(state: PolicyState, name: str, said: ResourceGroup) -> Wanted
     }
 
 
-def _merged_group(state: PolicyState, name: str, said: ResourceGroup) -> Wanted:
+def _merged_group(state: PolicyState, name: str, said: ResourceGroup) -> WantedBodies:
     """A direction of which nothing is said stays the file's, if it is."""
     kept = _kept_group(state, name)
     body, numbers = dict(kept.body), set(kept.numbers)
@@ -305,7 +308,7 @@ def _with_rates(limit: Limit, messages: int | None, size: int | None) -> Limit:
 
 
 def _kept_group(state: PolicyState, name: str) -> KeptGroup:
-    """What is kept, in the own form, whatever form it has."""
+    """Return a kept body in Sluice's own form, whatever form it has."""
     kept = state.read(_group_key(name))
     if kept is None:
         return KeptGroup("sluice", {})

@@ -22,7 +22,7 @@ from protocol.pulsar_pb2 import (
 from protocol.topic_name import TopicName, parse_topic
 from proxy.blocking.blocklist import Blocklist
 from proxy.blocking.rules import Key, Kind, Rule
-from proxy.brokers.lookup import through_proxy
+from proxy.brokers.dialing import through_proxy
 from proxy.refusals import RefusedError, metadata_refused, request_refused
 from proxy.session.streams import Streams, close_told
 

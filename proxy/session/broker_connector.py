@@ -32,7 +32,7 @@ class Deadlines(Generic[T]):
     where a timer of one's own is several objects, for each of thousands of connections that come at once.
 
     Args:
-        seconds: So long each has.
+        seconds: The time that each entry has.
         late: Told of each who is not ready then.
     """
 
@@ -90,7 +90,7 @@ class ConnectAttempt:
     its task.
 
     Args:
-        coroutine: What is tried.
+        coroutine: The work to try.
         ended: Told, perhaps before `start` returns, when it has ended by itself, with the error if it is one of
             `expected`.
         expected: How it may fail. Another error goes to the loop.
@@ -187,7 +187,7 @@ class BrokerHandshake:
 
     Args:
         peer: Gets the connection when TLS stands.
-        context: Whom to trust, and what to show.
+        context: The TLS context for brokers.
         buffers: The memory that all TLS connections share.
         server_name: The name that the broker is asked for, and that its certificate must have.
         counters: Count TLS that failed.
@@ -273,8 +273,8 @@ class BrokerCaller(Protocol):
 
     connection: Connection
 
-    def not_connected(self, end: SessionEnd) -> None:
-        """Handle that there will be no connection, for this reason."""
+    def refuse_client(self, end: SessionEnd) -> None:
+        """Tell the client why there is no connection to a broker, and end the session."""
 
 
 class BrokerConnector:
@@ -282,7 +282,7 @@ class BrokerConnector:
 
     Args:
         config: The configured brokers, and the timeouts.
-        targets: Which brokers are allowed.
+        targets: The allow-list of brokers.
         tls: The contexts in force.
         shared: The objects that all connections share.
         counters: Count TLS that failed, and brokers that were passed over.
@@ -461,15 +461,15 @@ class BrokerConnector:
         if error is None:
             return
         if isinstance(error, TargetRefusedError):
-            caller.not_connected(SessionEnd(CloseReason.TARGET_REFUSED, str(error)))
+            caller.refuse_client(SessionEnd(CloseReason.TARGET_REFUSED, str(error)))
         elif isinstance(error, NoneAnswersError):
-            caller.not_connected(SessionEnd(CloseReason.BROKER_UNREACHABLE, str(error)))
+            caller.refuse_client(SessionEnd(CloseReason.BROKER_UNREACHABLE, str(error)))
         else:
-            caller.not_connected(self._unreachable(caller, str(error)))
+            caller.refuse_client(self._unreachable(caller, str(error)))
 
     def _not_answered(self, caller: BrokerCaller) -> None:
         self._dials.pop(caller).cancel()
-        caller.not_connected(self._unreachable(caller, ""))
+        caller.refuse_client(self._unreachable(caller, ""))
 
     def _unreachable(self, caller: BrokerCaller, why: str) -> SessionEnd:
         why = why or f"no connection within {self._answers.seconds:g} s"
@@ -477,4 +477,4 @@ class BrokerConnector:
 
     def _not_greeted(self, caller: BrokerCaller) -> None:
         end = SessionEnd(CloseReason.HANDSHAKE_TIMEOUT, f"not connected after {self._handshakes.seconds:g} s")
-        caller.not_connected(end)
+        caller.refuse_client(end)

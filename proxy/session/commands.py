@@ -10,10 +10,9 @@ from typing import Any, ClassVar, cast
 from google.protobuf.message import Message
 
 from limiter.limiter import Stream
+from protocol.commands import LONG_ANSWERS, LongAnswer, encode, read, read_known
 from protocol.commands import MOST_READ as LARGEST_READ
-from protocol.commands import encode, read, read_known
-from protocol.errors import FrameTooLarge, ProtocolError
-from protocol.long_answers import LONG_ANSWERS, LongAnswer
+from protocol.frames import FrameTooLarge, ProtocolError
 from protocol.pulsar_pb2 import (
     BaseCommand,
     CommandActiveConsumerChange,
@@ -57,7 +56,7 @@ from proxy.session.blocking import SessionBlocks, reopening_error
 from proxy.session.data_path import FrameWriter
 from proxy.session.handshake import longest_frame, offers_more
 from proxy.session.identity import SessionIdentity
-from proxy.session.lookups import Question, SessionLookups
+from proxy.session.lookups import SessionLookups, TopicQuestion
 from proxy.session.responses import Requests
 from proxy.session.session_admission import UndecidedError
 from proxy.session.streams import Streams, topic_named
@@ -124,11 +123,11 @@ class ClientCommands:
     Args:
         streams: The session's producers and consumers.
         requests: Where answers are awaited.
-        blocks: What of that is blocked.
+        blocks: The blocking rules for this session's streams.
         lookups: Takes what asks for topics.
         reply: Sends a frame to the client.
         counters: Told of what is left out.
-        identity: Who the client is; None where brokers verify it.
+        identity: The client's identity; None where brokers verify it.
     """
 
     __slots__ = ("_blocks", "_counters", "_identity", "_lookups", "_reply", "_requests", "_streams")
@@ -206,7 +205,7 @@ class ClientCommands:
         return None
 
     def _handle_late(self, kind: int, command: Any) -> None:
-        """What it waited for is there; by now other things may be against it, too."""
+        """Handle a command again once its answer is there; by now something else may refuse it."""
         frame = self._handle(kind, command)
         if frame is not None:
             self._streams.pass_on(frame)
@@ -297,7 +296,7 @@ class ClientCommands:
     def _look_up(self, command: CommandLookupTopic) -> bytes:
         return self._lookups.asked(command)
 
-    def _ask_about(self, command: Question) -> bytes:
+    def _ask_about(self, command: TopicQuestion) -> bytes:
         return self._lookups.asked_about(command)
 
     def _create_schema(self, command: CommandGetOrCreateSchema) -> bytes:
@@ -336,7 +335,7 @@ def _size_without_schema_data(kind: int, command: bytes) -> int:
 
 
 _OF_ANY_REQUEST = frozenset({BaseCommand.SUCCESS, BaseCommand.ERROR})
-"""They answer requests that the proxy does not follow, too."""
+"""Types that also answer requests which the proxy does not follow."""
 _ANSWERS = (
     _OF_ANY_REQUEST
     | LONG_ANSWERS
@@ -363,7 +362,7 @@ class BrokerCommands:
         to_broker: Where that answer goes.
         greeted: Told of the longest frame that a CONNECTED says; 0 if it says none.
         counters: Told of removed addresses.
-        identity: Who the client is; None where brokers verify it.
+        identity: The client's identity; None where brokers verify it.
     """
 
     __slots__ = ("_client", "_counters", "_greeted", "_identity", "_requests", "_streams", "_to_broker")

@@ -19,9 +19,8 @@ from typing import Final
 from limiter.limiter import Entry, RateLimiter, Stream, refusal_of, rejecting
 from limiter.permits import Permits
 from protocol.commands import command_in, encode, read
-from protocol.errors import ProtocolError
 from protocol.flow import MOST_PERMITS, flow_frame, read_flow
-from protocol.frames import HEAD, MESSAGE, SEND
+from protocol.frames import HEAD, MESSAGE, SEND, ProtocolError
 from protocol.pulsar_pb2 import BaseCommand
 from protocol.scanner import TAIL, FrameScanner, Piece, Tally
 from protocol.walk import read_command

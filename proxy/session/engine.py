@@ -59,16 +59,16 @@ class Engine:
 
     Args:
         config: The configuration.
-        counters: What the data path counts into.
+        counters: The counters of the data path.
         clock: Monotonic nanoseconds.
 
     Raises:
         ConfigError: If a certificate, key or authority of the configuration cannot be used.
 
     Attributes:
-        rate_limiter: What of their entries passes; a subclass sets it, and the next.
+        rate_limiter: Decides which of their entries pass; a subclass sets it, and the next.
         registry: Told of their streams.
-        proxy_headers: What is believed of PROXY protocol headers; None where connections begin without.
+        proxy_headers: The rules for PROXY protocol headers; None where connections begin without.
         names_clients: Connections to brokers begin with such a header.
     """
 
@@ -96,7 +96,7 @@ class Engine:
         self.dialer = BrokerDialer(self.targets, self.tls, counters, names_clients=config.broker_proxy_protocol)
         self.connector = BrokerConnector(config, self.targets, self.tls, self.shared, counters)
         self.sessions: set[Blockable] = set()
-        """Those that are connected."""
+        """The sessions that are connected."""
         self.identity: Verifier | None = verifier_of(config)
         """Verifies clients; None where brokers do."""
         self.blocklist = Blocklist([block.rule() for block in config.blocks], counters, self.sessions)

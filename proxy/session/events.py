@@ -47,7 +47,7 @@ class CloseReason(StrEnum):
     OVER_BUDGET = "over_budget"
     """The memory kept for the client would have exceeded its bound (`client_memory`)."""
     AUTHENTICATION_FAILED = "authentication_failed"
-    """What the client showed proves no role (`authentication`)."""
+    """The client's credentials prove no role (`authentication`)."""
     AUTHENTICATION_BUSY = "authentication_busy"
     """Its password was not checked: too many wait to be, or were wrong."""
     AUTHENTICATION_EXPIRED = "authentication_expired"

@@ -14,8 +14,7 @@ import msgspec
 
 from protocol.commands import SIZES, body_of, command_in, decode, encode, split, text, whole_body
 from protocol.endpoint import Endpoint, EndpointError
-from protocol.errors import FrameTooLarge, MalformedFrame, NotConnect, ProtocolError
-from protocol.frames import foreign_protocol, max_frame_size
+from protocol.frames import FrameTooLarge, MalformedFrame, NotConnect, ProtocolError, foreign_protocol, max_frame_size
 from protocol.pulsar_pb2 import AuthenticationError, BaseCommand, CommandConnect, CommandConnected
 from proxy.brokers.targets import BROKERS
 from proxy.identity.evidence import Credentials, is_role
@@ -138,10 +137,10 @@ class Greeting:
         target: The broker that a data connection wants; None on a lookup connection, or with a refusal.
         refusal: Why what it names cannot be reached; empty where nothing is wrong.
         client_version: As the client names itself.
-        client_role: What it authenticates as, as far as that can be read; the broker is to verify it.
+        client_role: The role that the client claims, as far as it can be read; the broker verifies it.
         frame: The CONNECT to send on: what the client says, encoded anew, without `proxy_to_broker_url`.
         size: Bytes of the client's own.
-        shown: What it authenticates with: auth method and data.
+        shown: The client's credentials: auth method and data.
         is_for_others: Whether it speaks for a client of its own, as a proxy does (`original_principal`).
         can_refresh: Whether it answers AUTH_CHALLENGE while it is connected.
         protocol_version: The newest version of the protocol that it speaks.
@@ -266,9 +265,9 @@ def greeting_for(frame: bytes, own: Credentials, role: str, forwarded: Credentia
 
     Args:
         frame: The client's own, as `Greeting` has it, or one that this function has made before.
-        own: What Sluice shows.
+        own: The credentials of Sluice.
         role: The client's, which is proved.
-        forwarded: What the client showed, if the broker is to verify it, too.
+        forwarded: The client's credentials, if the broker verifies them, too.
 
     Source: org.apache.pulsar.proxy.server.DirectProxyHandler (ProxyBackendHandler.channelActive)
     """

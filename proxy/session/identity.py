@@ -5,7 +5,8 @@
 
 A role that is proved by a token ends with the token. A minute before that, and at that moment, the client is asked for
 a newer one (AUTH_CHALLENGE), if it says that it answers; brokers ask at that moment only. A client that does not answer
-in time is disconnected. A broker's own AUTH_CHALLENGE is answered here, and no client hears of it.
+in time is disconnected. A broker's own AUTH_CHALLENGE is answered here; a client hears of it where the broker verifies
+what the client showed, and then is asked for a newer one by Sluice.
 
 Source: org.apache.pulsar.broker.service.ServerCnx (refreshAuthenticationCredentials, doAuthentication) and
 org.apache.pulsar.proxy.server.ProxyConnection
@@ -16,7 +17,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from protocol.commands import encode, text
-from protocol.errors import ProtocolError
+from protocol.frames import ProtocolError
 from protocol.pulsar_pb2 import AuthData, CommandAuthChallenge, CommandAuthResponse
 from proxy.identity.evidence import Credentials, Evidence, Identity, NotProved, Verifier
 from proxy.observe.connection import Connection
@@ -53,7 +54,7 @@ class Peers(Protocol):
     def tell_broker(self, frame: bytes) -> None:
         """Send a frame to the broker."""
 
-    def not_connected(self, end: SessionEnd) -> None:
+    def refuse_client(self, end: SessionEnd) -> None:
         """Tell the client why it may not stay, and end the session."""
 
 
@@ -178,11 +179,13 @@ class SessionIdentity:
         """Answer a broker that asks who is there.
 
         Before it has accepted the client it asks about Sluice itself; afterwards about what the client showed, where it
-        has got that: then it waits for a client that owes a newer token.
+        has got that. It asks when that has expired by its own clock, so a client that can is asked for a newer one even
+        if the present one is valid here: it may end before the broker has read it.
         """
         if not self._is_connected or not self._verifier.forwards or not self._shown.data:
             self._tell_broker(self._verifier.own, command.protocol_version)
-        elif self._is_asked:
+        elif self._can_refresh and self._shown.method == "token":
+            self._ask()
             self._challenge_version = command.protocol_version
         else:
             self._tell_broker(self._shown, command.protocol_version)
@@ -245,7 +248,7 @@ class SessionIdentity:
         is_over = expires_at is not None and expires_at <= self._verifier.now()
         self._count("expired" if is_over else "refused")
         cause = CloseReason.AUTHENTICATION_EXPIRED if is_over else CloseReason.AUTHENTICATION_FAILED
-        self._peers.not_connected(SessionEnd(cause, refusal.reason))
+        self._peers.refuse_client(SessionEnd(cause, refusal.reason))
 
     def _refused(self, refusal: NotProved) -> SessionEnd:
         self._count("busy" if refusal.is_passing else "refused")

@@ -24,7 +24,7 @@ from protocol.pulsar_pb2 import (
     TooManyRequests,
 )
 from proxy.admission_control import NotAdmittedError
-from proxy.brokers.lookup import Redirected, broker_in, follow, no_broker_found, through_proxy
+from proxy.brokers.dialing import Redirected, broker_in, follow, no_broker_found, through_proxy
 from proxy.budgets import Claim
 from proxy.refusals import TOO_MUCH_KEPT, RefusedError
 from proxy.runtime import Tasks
@@ -32,7 +32,9 @@ from proxy.session.engine import Engine
 from proxy.session.responses import Requests
 from proxy.session.session_admission import SessionAdmission
 
-Question = CommandPartitionedTopicMetadata | CommandGetTopicsOfNamespace | CommandGetSchema | CommandGetOrCreateSchema
+TopicQuestion = (
+    CommandPartitionedTopicMetadata | CommandGetTopicsOfNamespace | CommandGetSchema | CommandGetOrCreateSchema
+)
 """What asks a broker to look into its metadata, beside a lookup. Pulsar has a bound for the first two alone."""
 MOST_WATCHERS = 1_000
 """Of one connection."""
@@ -169,7 +171,7 @@ class SessionLookups:
         asked = command.SerializeToString()
         return self._ask(command, command.topic, partial(self._looked_up, command.request_id, asked), len(asked))
 
-    def asked_about(self, command: Question) -> bytes:
+    def asked_about(self, command: TopicQuestion) -> bytes:
         """Return a question about a topic, or for a namespace's topics, as it goes to the broker."""
         if isinstance(command, CommandPartitionedTopicMetadata):
             self._check_asker(command)

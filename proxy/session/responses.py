@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 
 from limiter.limiter import Stream
 from protocol.commands import body_of, decode, encode
-from protocol.errors import ProtocolError
+from protocol.frames import ProtocolError
 from protocol.pulsar_pb2 import (
     BaseCommand,
     ChecksumError,
@@ -193,7 +193,7 @@ MOST_WAITING = 20_000
 In a worker, the errors of messages that wait for the supervisor's decision come on top.
 """
 
-Mark = tuple[int, int]
+AnswerMark = tuple[int, int]
 """A sequence id, and the number of messages with that id: chunks of one message share it."""
 
 
@@ -217,11 +217,11 @@ class _Answers:
     """The answers that a producer awaits: the last accepted message, the last receipt, and errors between them."""
 
     tenant: str
-    accepted: Mark | None = None
-    received: Mark | None = None
-    waiting: deque[tuple[Mark | None, bytes]] = field(default_factory=deque)
+    accepted: AnswerMark | None = None
+    received: AnswerMark | None = None
+    waiting: deque[tuple[AnswerMark | None, bytes]] = field(default_factory=deque)
 
-    def is_due(self, behind: Mark | None) -> bool:
+    def is_due(self, behind: AnswerMark | None) -> bool:
         """Return whether the receipt of `behind` has come; sequence ids of a producer only grow."""
         return behind is None or (self.received is not None and self.received >= behind)
 
@@ -347,7 +347,7 @@ def _memory(frame: bytes) -> int:
     return ENTRY_OVERHEAD + len(frame)
 
 
-def _mark(last: Mark | None, sequence_id: int) -> Mark:
+def _mark(last: AnswerMark | None, sequence_id: int) -> AnswerMark:
     return (sequence_id, last[1] + 1 if last is not None and last[0] == sequence_id else 1)
 
 

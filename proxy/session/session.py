@@ -1,7 +1,7 @@
 """The state machine of one client connection and its broker connection, from the first byte to the last.
 
-  [PROXY_HEADER ──its end, or there is none──▶]
-    SECURING ──TLS stands──▶ GREETING
+  [PROXY_HEADER ──its end, or there is none──▶]                     in brackets: where it is configured
+    [SECURING ──TLS stands──▶]
     GREETING ──CONNECT read──▶ DIALLING ──broker there──▶ RELAYING ──one side ends──▶ ENDING ──both gone──▶ (over)
         ├──────────┴─ broken protocol, refused target, time over ─▶ ENDING
         ├─ blocked ─▶ TURNED_AWAY ─ unblocked, time over ─▶ ENDING
@@ -20,9 +20,8 @@ from typing import Final
 
 from protocol.commands import encode
 from protocol.endpoint import Endpoint, host_port, socket_address
-from protocol.errors import ProtocolError, ProxyHeaderError
 from protocol.flow import FLOW
-from protocol.frames import DEFAULT_MAX_MESSAGE_SIZE, MESSAGE, SEND, max_frame_size
+from protocol.frames import DEFAULT_MAX_MESSAGE_SIZE, MESSAGE, SEND, ProtocolError, ProxyHeaderError, max_frame_size
 from protocol.proxy_protocol import write_header
 from protocol.pulsar_pb2 import CommandPing, CommandPong
 from proxy.blocking.blocklist import EndedByRule
@@ -68,7 +67,7 @@ class SessionState(Enum):
     """Its TLS handshake is not done; only an address of `listen` with TLS has this state."""
     GREETING = "greeting"
     AUTHENTICATING = "authenticating"
-    """What the client showed is being verified (`authentication: {mode: terminate}`)."""
+    """The client's credentials are being verified (`authentication: {mode: terminate}`)."""
     DIALLING = "dialling"
     TURNED_AWAY = "turned away"
     RELAYING = "relaying"
@@ -82,6 +81,12 @@ _AUTHENTICATING: Final = SessionState.AUTHENTICATING
 _DIALLING: Final = SessionState.DIALLING
 _RELAYING: Final = SessionState.RELAYING
 _ENDING: Final = SessionState.ENDING
+
+
+_BORROWED: Final = (
+    "the client shows auth method 'tls', and the broker would take Sluice's certificate (broker_tls.certificate) for "
+    "the client's; authentication: {mode: terminate, tls: true} verifies certificates of clients"
+)
 
 
 def _nothing() -> None:
@@ -218,7 +223,7 @@ class Forwarding:
         admission: The session's admission of lookups and streams.
         memory: Counts the memory kept for the client.
         greeting: Gives the CONNECT for a broker to which a redirect leads.
-        identity: Who the client is; None where brokers verify it.
+        identity: The client's identity; None where brokers verify it.
 
     Attributes:
         to_broker, to_client: The data paths.
@@ -465,7 +470,7 @@ class Session(TransportOwner):
     def _let_in(self) -> None:
         """Take the places of a client whose address is known, and read it as one of that address."""
         self.client.join(self._engine.shared.reads.group(self.connection.client_network))
-        self._admission.connect(self.not_connected)
+        self._admission.connect(self.refuse_client)
 
     def _begin(self, begun: bytes = b"") -> None:
         """Let the client speak, in TLS where it came in so; `begun` are bytes that were read of it already."""
@@ -508,17 +513,15 @@ class Session(TransportOwner):
         if is_unused and connector.has_another(self):
             self._dial_another()
         elif connector.is_under_way(self):
-            self.not_connected(end)
+            self.refuse_client(end)
         else:
             self.finish(end)
 
     def _dial_another(self) -> None:
         refused, self.broker = self.broker, PeerTransport("broker", self, self._engine.shared)
         self.state = _DIALLING
-        refused.end_all_causes()
         refused.let_go_of_owner()
         refused.close(ALERT_S)
-        self.client.unthrottle(Cause.WRITE_BUFFER)
         self._engine.connector.dial(self, None, self.broker)
 
     def arrived(self, transport: PeerTransport, chunk: bytes) -> None:
@@ -625,7 +628,7 @@ class Session(TransportOwner):
         if own is None:
             return EndedByRule(0, 0)
         self._engine.blocklist.ended(own, self.connection)
-        self.not_connected(SessionEnd(CloseReason.BLOCKED, str(rule)))
+        self.refuse_client(SessionEnd(CloseReason.BLOCKED, str(rule)))
         return EndedByRule(1, 0)
 
     # ---- handshake
@@ -728,8 +731,14 @@ class Session(TransportOwner):
             return
         self._connect, self._greeting = greeting.frame, self._greeting[greeting.size :]
         self.connection.client_version = greeting.client_version
+        self._identify(greeting)
+
+    def _identify(self, greeting: Greeting) -> None:
+        """Have a client prove its role where that is asked; else its broker is to verify it."""
         verifier = self._engine.identity
-        if verifier is None:
+        if verifier is None and greeting.shown.method == "tls" and self._engine.tls.shows_certificate:
+            self.refuse_client(SessionEnd(CloseReason.AUTHENTICATION_FAILED, _BORROWED))
+        elif verifier is None:
             self.connection.client_role = greeting.client_role
             self._go_on(greeting)
         elif not self._is_turned_away():  # by its address: its role is not known yet
@@ -744,7 +753,7 @@ class Session(TransportOwner):
         if self.state is not _AUTHENTICATING or self._identity is None:
             return
         if end is not None:
-            self.not_connected(end)
+            self.refuse_client(end)
             return
         self._connect = self._identity.connect(self._connect)
         self.client.unthrottle(Cause.CONNECTING)
@@ -771,7 +780,7 @@ class Session(TransportOwner):
             return
         if greeting.refusal:
             self._log.role_found(self.connection, "data")
-            self.not_connected(SessionEnd(CloseReason.TARGET_REFUSED, greeting.refusal))
+            self.refuse_client(SessionEnd(CloseReason.TARGET_REFUSED, greeting.refusal))
             return
         self.state = _DIALLING
         self._log.role_found(self.connection, "lookup" if greeting.target is None else "data")
@@ -869,7 +878,7 @@ class Session(TransportOwner):
             return
         self.finish(SessionEnd(CloseReason.SHUTDOWN))
 
-    def not_connected(self, end: SessionEnd) -> None:
+    def refuse_client(self, end: SessionEnd) -> None:
         """Tell the client why it may not stay, or that there is no broker for it, and end the session.
 
         Before TLS stands, it cannot be told.

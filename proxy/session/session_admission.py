@@ -21,20 +21,22 @@ from protocol.pulsar_pb2 import (
     TooManyRequests,
 )
 from protocol.topic_name import TopicName
-from proxy.admission_control import Admission, Asked, NotAdmittedError, What
+from proxy.admission_control import Admission, AskedBound, BoundName, NotAdmittedError
 from proxy.observe.connection import Connection
 from proxy.observe.counters import Rejects
 from proxy.session.events import CloseReason, SessionEnd
 
 _COMPACTION = "__compaction"
 _ERRORS = {
-    What.SUBSCRIBE_RATE: NotAllowedError,
-    What.PRODUCERS: ProducerBusy,
-    What.CONSUMERS: ConsumerBusy,
-    What.CONSUMERS_OF_SUBSCRIPTION: ConsumerBusy,
+    BoundName.SUBSCRIBE_RATE: NotAllowedError,
+    BoundName.PRODUCERS: ProducerBusy,
+    BoundName.CONSUMERS: ConsumerBusy,
+    BoundName.CONSUMERS_OF_SUBSCRIPTION: ConsumerBusy,
 }
-_BY_ADDRESS = frozenset({What.CONNECTIONS, What.CONNECTIONS_PER_ADDRESS, What.CONNECTION_RATE_PER_ADDRESS})
-_RATES = frozenset({What.CONNECTION_RATE, What.CONNECTION_RATE_PER_ADDRESS})
+_BY_ADDRESS = frozenset(
+    {BoundName.CONNECTIONS, BoundName.CONNECTIONS_PER_ADDRESS, BoundName.CONNECTION_RATE_PER_ADDRESS}
+)
+_RATES = frozenset({BoundName.CONNECTION_RATE, BoundName.CONNECTION_RATE_PER_ADDRESS})
 
 
 class UndecidedError(Exception):
@@ -107,7 +109,7 @@ class SessionAdmission:
             NotAdmittedError: If the client's address looks up too often.
         """
         try:
-            self._admit([(What.LOOKUP_RATE, self._address())])
+            self._admit([(BoundName.LOOKUP_RATE, self._address())])
         except NotAdmittedError as error:
             self._rejects.note(self._connection, error.what, "", str(error))
             raise
@@ -135,30 +137,30 @@ class SessionAdmission:
         """Give back the places of a stream that is over, however it ended."""
         self._leave(stream)
 
-    def _asked_by(self, stream: Stream) -> Iterator[Asked]:
+    def _asked_by(self, stream: Stream) -> Iterator[AskedBound]:
         name = stream.name
         if name.direction == "publish":
-            yield What.PRODUCERS, name.topic
+            yield BoundName.PRODUCERS, name.topic
             return
         if name.subscription != _COMPACTION:
             # As Pulsar's: a consumer that its client opens anew has another id, and counts as another one.
-            yield What.SUBSCRIBE_RATE, (name.topic, self._address(), name.consumer_name, name.stream_id)
-        yield What.CONSUMERS, name.topic
-        yield What.CONSUMERS_OF_SUBSCRIPTION, (name.topic, name.subscription)
+            yield BoundName.SUBSCRIBE_RATE, (name.topic, self._address(), name.consumer_name, name.stream_id)
+        yield BoundName.CONSUMERS, name.topic
+        yield BoundName.CONSUMERS_OF_SUBSCRIPTION, (name.topic, name.subscription)
 
     def _address(self) -> str:
         return counted_as(self._connection.client_host)
 
-    def _enter(self, who: Stream | None, asked: Iterable[Asked], topic: TopicName | None = None) -> None:
+    def _enter(self, who: Stream | None, asked: Iterable[AskedBound], topic: TopicName | None = None) -> None:
         places = self._admit(asked, topic)
         if places:
             self._places[who] = places
 
-    def _of_connections(self) -> tuple[What, ...]:
+    def _of_connections(self) -> tuple[BoundName, ...]:
         """Return the bounds of connections that are in force."""
         raise NotImplementedError
 
-    def _admit(self, asked: Iterable[Asked], topic: TopicName | None = None) -> tuple[Slot, ...]:
+    def _admit(self, asked: Iterable[AskedBound], topic: TopicName | None = None) -> tuple[Slot, ...]:
         """Ask the process that counts; see `Admission.admit`."""
         raise NotImplementedError
 
@@ -182,8 +184,8 @@ class LocalAdmission(SessionAdmission):
         super().__init__(connection, rejects)
         self._admission = admission
 
-    def _admit(self, asked: Iterable[Asked], topic: TopicName | None = None) -> tuple[Slot, ...]:
+    def _admit(self, asked: Iterable[AskedBound], topic: TopicName | None = None) -> tuple[Slot, ...]:
         return self._admission.admit(asked, self._connection.client_address, self._address(), topic)
 
-    def _of_connections(self) -> tuple[What, ...]:
+    def _of_connections(self) -> tuple[BoundName, ...]:
         return self._admission.of_connections

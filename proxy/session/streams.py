@@ -21,10 +21,9 @@ from functools import partial
 from google.protobuf.message import Message
 
 from limiter.limiter import Stream, StreamName
-from limiter.rates import NANOS_PER_SECOND
+from limiter.token_bucket import NANOS_PER_SECOND
 from protocol.commands import encode, text
-from protocol.errors import ProtocolError
-from protocol.frames import MOST_NAME_BYTES
+from protocol.frames import MOST_NAME_BYTES, ProtocolError
 from protocol.pulsar_pb2 import (
     CommandCloseConsumer,
     CommandCloseProducer,

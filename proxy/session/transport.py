@@ -3,6 +3,9 @@
 Bytes are read into memory that all connections share (`ReadBuffer`), and go to the connection's `Receiver`. Reading is
 paused while there are reasons (`Throttled`). Bytes are written to the kernel at once as long as it takes them
 (`SocketWriter`). Small frames of one turn of the loop leave in one system call (`WriteCoalescer`).
+
+Where the peer speaks TLS, a `TlsTransport` (`proxy.tls.transport`) stands between the loop and the `PeerTransport`: it
+reads in its place, and calls `take` with the bytes of opened records. From there on all is as without TLS.
 """
 
 import asyncio
@@ -19,11 +22,11 @@ from typing import Final, Protocol, cast
 from mypy_extensions import i64, mypyc_attr
 
 from protocol.endpoint import host_port
-from protocol.errors import ProtocolError
+from protocol.frames import ProtocolError
 from proxy.observe.counters import Counters
 from proxy.runtime import Heap
 from proxy.session.read_scheduler import AddressGroup, ReadScheduler, ResumeQueue
-from proxy.tls.transport import TlsBuffers, TlsFailure, TlsTransport
+from proxy.tls.transport import MOST_RECORDS, TlsBuffers, TlsFailure, TlsTransport
 
 LEAST_READ: Final = 256 * 1024
 STEPS: Final = 2
@@ -83,7 +86,7 @@ class Cause(StrEnum):
     HOLD_CONNECTION = "hold_connection"
     """This connection holds as many bytes as one may."""
     HOLD_PROCESS = "hold_process"
-    """Something is held here of a tenant that holds too much of what all connections together may
+    """Entries are held here of a tenant that holds too much of what all connections together may
     (maxMessagePublishBufferSizeInMB)."""
     PUBLISH_RATE = "publish_rate"
     """A producer is over its limit, and `publish.mode` is `pause`."""
@@ -520,7 +523,10 @@ class TransportContext:
     def tls_buffers(self) -> TlsBuffers:
         """Return the memory that all TLS connections share; there is none before the first of them."""
         if self._tls is None:
-            self._tls = TlsBuffers(self.buffer.data, self.buffer.views[-1])
+            records = ReadBuffer()
+            self._tls = TlsBuffers(
+                self.buffer.data, self.buffer.views[-1], records.data, records.views[-1][:MOST_RECORDS]
+            )
         return self._tls
 
 
@@ -656,7 +662,7 @@ class PeerTransport(Throttled):
             self._transport = cast("asyncio.Transport", tls)
             self.writer.open(self._transport)
             if begun:
-                tls.feed(begun)
+                tls.feed(begun, len(begun))
 
     def secured(self, tls: TlsTransport) -> None:
         """Called by TLS when the handshake is done."""

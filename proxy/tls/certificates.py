@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
+from typing import Self
 
 import structlog
 
@@ -39,7 +40,7 @@ class Expiry:
     Args:
         key: The key of the configuration that names the file: `tls.certificate`.
         file: The file.
-        subject: Whose certificate it is.
+        subject: The subject of the certificate.
         serial: Its number, by which its authority tells it from others of the same subject.
         at: Seconds since 1970.
     """
@@ -81,11 +82,15 @@ class Certificates:
 
     Raises:
         ConfigError: With every file that cannot be used, each with its key and a remedy.
+
+    Attributes:
+        shows_certificate: Whether brokers see a certificate of Sluice's.
     """
 
     def __init__(self, config: Config) -> None:
         self._tls = config.tls
         self._broker_tls = config.broker_tls if config.broker[0].scheme == TLS else None
+        self.shows_certificate = self._broker_tls is not None and self._broker_tls.certificate is not None
         self._listener, self._broker = self._read()
 
     def listener(self) -> ssl.SSLContext:
@@ -228,23 +233,69 @@ def admin_context(tls: AdminTls) -> LoadedContext:
         return files.loaded(context)
 
 
-def peer_contexts(tls: FleetTls) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """Make the contexts of a fleet's peers: for those that connect, and for those that are dialled.
+class PeerCertificates:
+    """The TLS contexts of a fleet's peers in force for new connections: for those that connect, and to dial with.
 
     Each side shows a certificate of the authority `ca`. Names are not looked at: whoever has one is a member.
+
+    Args:
+        tls: Names the files, which are read at once.
 
     Raises:
         ConfigError: With every file that cannot be used, each with its key.
     """
-    with _opened("fleet.tls", certificate=tls.certificate, key=tls.key, client_ca=tls.ca) as files:
+
+    def __init__(self, tls: FleetTls) -> None:
+        self._tls = tls
+        self._server, self._client = _of_peers(tls)
+        self._warn()
+
+    @classmethod
+    def of(cls, config: Config) -> Self | None:
+        """Return those of a configuration; None where peers have no TLS."""
+        return None if config.fleet is None or config.fleet.tls is None else cls(config.fleet.tls)
+
+    @property
+    def server(self) -> ssl.SSLContext:
+        """The context for peers that connect, which asks for their certificate."""
+        return self._server.context
+
+    @property
+    def client(self) -> ssl.SSLContext:
+        """The context for peers that are dialled."""
+        return self._client
+
+    def expiries(self) -> tuple[Expiry, ...]:
+        """Return the expiries of the certificates in force, one for each file."""
+        return self._server.expiries
+
+    def read_again(self) -> Callable[[], None]:
+        """Read all files again, as `Certificates.read_again` does."""
+        server, client = _of_peers(self._tls)
+
+        def take() -> None:
+            self._server, self._client = server, client
+            self._warn()
+
+        return take
+
+    def _warn(self) -> None:
+        with suppress(OSError):  # it has just been there
+            warn_if_others_read(self._tls.key, "fleet.tls.key")
+
+
+def _of_peers(tls: FleetTls) -> tuple[LoadedContext, ssl.SSLContext]:
+    with _opened("fleet.tls", certificate=tls.certificate, key=tls.key, ca=tls.ca) as files:
         server = _server_context(files, "TLSv1.3")
         server.verify_mode = ssl.CERT_REQUIRED
+        server.num_tickets = 0  # by a session that is resumed, a certificate that has expired would go on to count
         client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         client.minimum_version = ssl.TLSVersion.TLSv1_3
         client.check_hostname = False
         files.load_own(client)
-        files.load_authorities(client, "client_ca")
-        return server, client
+        for each in (server, client):
+            files.load_authorities(each, "ca")
+        return files.loaded(server), client
 
 
 def _server_context(files: "_Files", min_version: str) -> ssl.SSLContext:

@@ -19,6 +19,8 @@ import time
 from enum import StrEnum
 from typing import Any, Final, Protocol, cast
 
+from mypy_extensions import i64
+
 from protocol.frames import foreign_protocol
 from proxy.session.read_scheduler import AddressGroup, Reader
 
@@ -26,8 +28,13 @@ MOST_RECORDS: Final = 256 * 1024
 """Bytes of records that are read at once."""
 _RECORD: Final = 16 * 1024
 """Most bytes in a record (RFC 8446, section 5.1)."""
+_HEADER: Final = 5
+_MOST_SEALED: Final = _RECORD + 2048
+"""Most bytes behind the header of a record, in TLS 1.2 (RFC 5246, section 6.2.3)."""
 _SEALED_AT_ONCE: Final = 4 * _RECORD
-"""Bytes whose records are given to the raw transport in one piece, which is no new memory of the system."""
+"""Bytes whose records are one piece: less than `runtime.LARGE`, so it is no new memory of the system."""
+_SENT_AT_ONCE: Final = 4
+"""Pieces that are given to the raw transport together, for one system call."""
 _MOST_ANSWERS: Final = 64 * 1024
 """Bytes that OpenSSL answers by itself (KeyUpdate) to a peer that never takes all that is sent: nobody else bounds
 these."""
@@ -35,6 +42,11 @@ _MOST_DISCARDED: Final = 64 * 1024
 """Bytes that a peer may still send after its TLS failed, so that it finds the alert and no reset."""
 _FIRST_RECORDS: Final = (0x15, 0x16)
 """An alert, with which a server may refuse, and the handshake."""
+_FIRST_KIND: Final = 0x14
+_LAST_KIND: Final = 0x17
+_ALERT: Final = 0x15
+_MAJOR: Final = 3
+"""The first bytes of any record: change_cipher_spec to application_data, and a version of TLS."""
 
 
 class TlsFailure(StrEnum):
@@ -53,6 +65,8 @@ class TlsFailure(StrEnum):
     """The peer's certificate is signed by an unknown authority, or is not valid for another reason."""
     OWN_CERTIFICATE_REFUSED = "own_certificate_refused"
     """The peer does not accept Sluice's certificate."""
+    RENEGOTIATION = "renegotiation"
+    """The peer would renegotiate, by TLS 1.2: each costs a handshake."""
     LEFT = "left"
     """The peer left in the middle of the handshake."""
     BROKEN = "broken"
@@ -96,6 +110,7 @@ _WORDS: Final = {
     TlsFailure.CERTIFICATE_WRONG_NAME: "shows a certificate for another name",
     TlsFailure.CERTIFICATE_UNTRUSTED: "shows a certificate that is not trusted",
     TlsFailure.OWN_CERTIFICATE_REFUSED: "does not accept the certificate that it is shown",
+    TlsFailure.RENEGOTIATION: "would renegotiate TLS, which nobody may",
     TlsFailure.BROKEN: "breaks TLS",
 }
 
@@ -118,31 +133,52 @@ def _why_no_tls(first_bytes: bytes) -> str:
     return "speaks no TLS on a port that does: use pulsar+ssl://, not pulsar://, for this address"
 
 
+def whole_records(data: bytes, size: int) -> int:
+    """Return how many of the first `size` bytes of `data` are whole records; all of them, if they are no records.
+
+    OpenSSL says what is wrong with these. That it has not all of a record, it says by an exception, which costs as much
+    as to open a quarter of a record.
+    """
+    at: i64 = 0
+    end: i64 = size
+    while at + _HEADER <= end:
+        length: i64 = data[at + 3] << 8 | data[at + 4]
+        if not _FIRST_KIND <= data[at] <= _LAST_KIND or data[at + 1] != _MAJOR or length > _MOST_SEALED:
+            return size
+        if at + _HEADER + length > end:
+            break
+        at += _HEADER + length
+    return at
+
+
 class TlsBuffers:
     """The memory that all TLS connections of a process share: nothing of a connection stays here between two calls.
 
-    OpenSSL keeps the beginning of a record that is not complete by itself. A `MemoryBIO` keeps the memory that it once
-    needed; one for each of thousands of connections would be most of what an idle connection takes.
+    A connection keeps the beginning of a record that is not complete by itself. A `MemoryBIO` keeps the memory that it
+    once needed; one for each of thousands of connections would be most of what an idle connection takes.
 
     Args:
-        data: Memory for what is opened; the bytes of one read are at its beginning.
-        view: A writable view of the same memory, longer than any read by a record.
+        opened: Memory for what is opened; the bytes of one read are at its beginning.
+        opened_view: A writable view of the same memory, longer than any read by a record.
+        records: Where records are read into.
+        records_view: A writable view of the same memory, of MOST_RECORDS bytes.
 
     Attributes:
-        records: Where records are read into.
+        places: Views of `opened` from each place on that is so many full records behind its beginning.
         incoming, outgoing: What OpenSSL reads from and writes to.
     """
 
-    def __init__(self, data: bytes, view: memoryview) -> None:
-        self.data = data
-        self.view = view
-        self.records = memoryview(bytearray(MOST_RECORDS))
+    def __init__(self, opened: bytes, opened_view: memoryview, records: bytes, records_view: memoryview) -> None:
+        self.opened = opened
+        self.records = records
+        self.records_view = records_view
+        self.places = tuple(opened_view[at:] for at in range(0, len(opened_view), _RECORD))
         self.incoming = ssl.MemoryBIO()
         self.outgoing = ssl.MemoryBIO()
 
 
 class Keeper(Protocol):
-    """Is told how a handshake ends, and of the connection's end."""
+    """The owner of a TLS connection, told how its handshake ends, and of the connection's end."""
 
     def secured(self, tls: "TlsTransport") -> None:
         """The handshake is done."""
@@ -176,7 +212,7 @@ class Secured(Keeper, Reader, Protocol):
         """Take note of a read of fewer bytes."""
 
     def await_end(self) -> None:
-        """All is read; `eof_received` is called once reading goes on."""
+        """Await the end: all is read, and `eof_received` is called once reading goes on."""
 
     def pause_writing(self) -> None:
         """The write buffer is full."""
@@ -215,6 +251,7 @@ class TlsTransport:
         "_peer",
         "_raw",
         "_ssl",
+        "_tail",
     )
 
     def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
@@ -243,6 +280,7 @@ class TlsTransport:
         self._is_closing = False
         self._answered = 0
         self._discarded = 0
+        self._tail = b""
         raw.set_protocol(cast("asyncio.BaseProtocol", self))
         if not is_server:
             self._go_on()
@@ -275,12 +313,16 @@ class TlsTransport:
     # ---- for the loop: the protocol of the raw transport
 
     def data_received(self, data: bytes) -> None:
-        """Not called, as there is a buffer; but the loop looks the name up."""
+        """Fail: the loop looks the name up, but reads into the buffer."""
         raise NotImplementedError
 
     def get_buffer(self, _sizehint: int) -> memoryview:
-        """Return the memory to read into."""
-        return self._buffers.records
+        """Return the memory to read into, behind the beginning of a record that came before."""
+        view, tail = self._buffers.records_view, self._tail
+        if not tail:
+            return view
+        view[: len(tail)] = tail
+        return view[len(tail) :]
 
     def buffer_updated(self, nbytes: int) -> None:
         """Handle `nbytes` bytes of records that were read."""
@@ -288,14 +330,15 @@ class TlsTransport:
         if self._is_closing or self._is_at_end:
             self._discard(nbytes)
             return
+        size = len(self._tail) + nbytes
         group = peer.group
         if group is not None and group.is_crowded:
             began = group.begin(peer)
-            self.feed(self._buffers.records[:nbytes])
+            self.feed(self._buffers.records, size)
             group.end(peer, began)
         else:
-            self.feed(self._buffers.records[:nbytes])
-        if nbytes < MOST_RECORDS:
+            self.feed(self._buffers.records, size)
+        if size < MOST_RECORDS:
             peer.was_read()
         else:
             peer.was_read_full()
@@ -335,21 +378,24 @@ class TlsTransport:
 
     # ---- records
 
-    def feed(self, records: bytes | memoryview) -> None:
-        """Open these records, and those parts of one that came before."""
+    def feed(self, records: bytes, size: int) -> None:
+        """Open those of the first `size` bytes that are whole records, and keep the rest until more is read."""
         if not self._has_begun:
             self._has_begun = True
             if records[0] not in _FIRST_RECORDS:
-                self._fail(TlsFailure.PLAIN_BYTES, _why_no_tls(bytes(records[:8])))
+                self._fail(TlsFailure.PLAIN_BYTES, _why_no_tls(records[: min(8, size)]))
                 return
-        self._buffers.incoming.write(records)
-        self._go_on()
+        whole = whole_records(records, size)
+        self._tail = records[whole:size]
+        if whole:
+            self._buffers.incoming.write(memoryview(records)[:whole])
+            self._go_on()
 
     def _go_on(self) -> None:
         """Do what can be done with what has come, and leave nothing in what is shared before anybody is told."""
         was_secured = self._is_secured
         opened, is_end, error = self._open()
-        self._answer()
+        is_alert = self._answer()
         if self._is_secured and not was_secured:
             if self._has_expired():
                 self._fail(TlsFailure.CERTIFICATE_EXPIRED, _WORDS[TlsFailure.CERTIFICATE_EXPIRED])
@@ -358,9 +404,10 @@ class TlsTransport:
             keeper.secured(self)
         if opened and not self._is_closing:
             self._peer.bytes_read += opened
-            self._peer.take(self._buffers.data, opened)
+            self._peer.take(self._buffers.opened, opened)
         if not self._is_closing:
-            self._conclude(error, is_end=is_end)
+            # No other alert is sent without an error. By TLS 1.3 none can be seen, and nobody renegotiates.
+            self._conclude(error, is_end=is_end, is_renegotiation=is_alert and was_secured)
 
     def _open(self) -> tuple[int, bool, ssl.SSLError | None]:
         """Go on with the handshake, and open all complete records behind it.
@@ -368,7 +415,7 @@ class TlsTransport:
         Returns:
             The number of bytes, whether the peer sends no more behind them, and the error that stands there instead.
         """
-        incoming, view = self._buffers.incoming, self._buffers.view
+        incoming, places = self._buffers.incoming, self._buffers.places
         read: Any = self._ssl.read  # its stub knows no call with a buffer, which returns a number
         opened, is_end, error = 0, False, None
         try:
@@ -376,7 +423,8 @@ class TlsTransport:
                 self._ssl.do_handshake()
                 self._is_secured = True
             while incoming.pending and not is_end:
-                size: int = read(_RECORD, view[opened:])
+                place, behind = places[opened // _RECORD], opened % _RECORD
+                size: int = read(_RECORD, place[behind:] if behind else place)
                 opened += size
                 is_end = size == 0
         except ssl.SSLWantReadError:
@@ -389,27 +437,32 @@ class TlsTransport:
             incoming.read()
         return opened, is_end, error
 
-    def _answer(self) -> None:
-        """Send what OpenSSL says by itself, and count what the peer does not take of it."""
-        if self._buffers.outgoing.pending:
-            if self._raw.get_write_buffer_size() == 0:
-                self._answered = 0
-            self._answered += self._send()
+    def _answer(self) -> bool:
+        """Send what OpenSSL says by itself, and count what the peer does not take of it; return whether it alerts."""
+        if not self._buffers.outgoing.pending:
+            return False
+        if self._raw.get_write_buffer_size() == 0:
+            self._answered = 0
+        records = self._send()
+        self._answered += len(records)
+        return records[0] == _ALERT
 
-    def _conclude(self, error: ssl.SSLError | None, *, is_end: bool) -> None:
+    def _conclude(self, error: ssl.SSLError | None, *, is_end: bool, is_renegotiation: bool) -> None:
         if error is not None:
             self._fail(*why_it_failed(error))
+        elif is_renegotiation:
+            self._fail(TlsFailure.RENEGOTIATION, _WORDS[TlsFailure.RENEGOTIATION])
         elif self._answered > _MOST_ANSWERS:
             self._fail(TlsFailure.BROKEN, "has OpenSSL answer, and does not take the answers")
         elif is_end:
             self._end_came()
 
-    def _send(self) -> int:
-        """Send the records that are made; returns their size."""
+    def _send(self) -> bytes:
+        """Send the records that are made, and return them."""
         records = self._buffers.outgoing.read()
         if not self._is_shut:
             self._raw.write(records)
-        return len(records)
+        return records
 
     def _end_came(self) -> None:
         """Tell the peer transport that no more comes, behind all that came; while it is not read, once it is."""
@@ -446,26 +499,26 @@ class TlsTransport:
         if not self._is_secured or self._is_shut or self._is_closing or not data:
             return
         try:
-            if len(data) <= _RECORD:
+            if len(data) <= _SEALED_AT_ONCE:
                 self._ssl.write(data)
+                self._send()
             else:
                 self._seal(memoryview(data))
         except ssl.SSLError as error:
             self._buffers.outgoing.read()
             self._fail(*why_it_failed(error))
-            return
-        self._send()
 
     def _seal(self, data: memoryview) -> None:
-        """Make records of many bytes; the last of them are still to be sent."""
-        at, unsent, size = 0, 0, len(data)
+        """Make records of many bytes and send them."""
+        outgoing, raw = self._buffers.outgoing, self._raw
+        pieces: list[bytes] = []
+        at, size = 0, len(data)
         while at < size:
-            if unsent >= _SEALED_AT_ONCE:
-                self._send()
-                unsent = 0
-            sealed = self._ssl.write(data[at : at + _RECORD])
-            at += sealed
-            unsent += sealed
+            at += self._ssl.write(data[at : at + _SEALED_AT_ONCE])
+            pieces.append(outgoing.read())
+            if len(pieces) == _SENT_AT_ONCE or at == size:
+                raw.writelines(pieces)
+                pieces = []
 
     def write_eof(self) -> None:
         """Say close_notify: nothing more is written, and what the peer still sends is read."""

@@ -1,4 +1,4 @@
-"""What sessions of a worker ask before they let somebody in: the supervisor counts for all workers.
+"""Admission of a worker's sessions: the worker asks the supervisor, which counts for all workers.
 
     PRODUCER ─▶ ask ──Enter──▶ supervisor           its client is not read
                   ◀──Admitted, NotAdmitted──
@@ -14,7 +14,7 @@ from functools import partial
 from limiter.admission import Slot
 from limiter.workers.messages import Message
 from protocol.topic_name import TopicName, parse_topic
-from proxy.admission_control import OF_CONNECTIONS, Admission, Asked, NotAdmittedError, What
+from proxy.admission_control import OF_CONNECTIONS, Admission, AskedBound, BoundName, NotAdmittedError
 from proxy.observe.connection import Connection
 from proxy.observe.counters import Rejects
 from proxy.session.session_admission import SessionAdmission, UndecidedError
@@ -23,13 +23,13 @@ from proxy.workers.channel import Accepted, Admitted, Bounds, Enter, Left, NotAd
 
 
 class AdmissionServer:
-    """Decides whom one worker lets in. There is one `Admission` for all workers, and it counts as in one process.
+    """Decides on admission for one worker. All workers share one `Admission`, which counts as in one process.
 
     Answers one worker, and keeps the places that its clients and streams have; as many as there are of these.
 
     Args:
         admission: The bounds of all.
-        soon: Called when there is something to tell the worker.
+        soon: Called when there is an answer for the worker.
     """
 
     def __init__(self, admission: Admission, soon: Callable[[], None]) -> None:
@@ -42,7 +42,7 @@ class AdmissionServer:
         return len(self._places)
 
     def asked(self, message: Enter) -> None:
-        """Somebody wants to come in.
+        """Answer a request for admission.
 
         Raises:
             ValueError: If the topic is none.
@@ -58,22 +58,22 @@ class AdmissionServer:
         self._answer(Admitted(message.number, bool(places)))
 
     def accepted(self, message: Accepted) -> None:
-        """The broker has let him in."""
+        """Make the places of an admitted session lasting: the broker has accepted it."""
         for place in self._places.get(message.number, ()):
             place.accepted()
 
     def left(self, message: Left) -> None:
-        """He is gone; one who was refused has nothing to give back."""
+        """Free the places of a session that is gone; one that was refused has none."""
         for place in self._places.pop(message.number, ()):
             place.give_back()
 
     def lose(self) -> None:
-        """The worker has ended, and so have all that it had let in."""
+        """Free all places, because the worker has ended."""
         for number in list(self._places):
             self.left(Left(number))
 
     def take(self) -> list[Message]:
-        """The answers since the last time."""
+        """Remove and return the answers."""
         answers, self._answers = self._answers, []
         return answers
 
@@ -86,35 +86,35 @@ Decision = Admitted | NotAdmitted
 
 
 class AdmissionClient:
-    """Asks the supervisor, for all sessions of a worker.
+    """Asks the supervisor for admission, for all sessions of a worker.
 
     Args:
-        tell: Takes what is to be told it soon.
+        tell: Takes urgent messages to the supervisor.
 
     Attributes:
         of_connections: The bounds of connections that are in force.
     """
 
     def __init__(self, tell: Callable[[Message], None]) -> None:
-        self.of_connections: tuple[What, ...] = ()
+        self.of_connections: tuple[BoundName, ...] = ()
         self._bounds: frozenset[str] = frozenset()
         self._tell = tell
         self._open: dict[int, Callable[[Decision], None]] = {}
         self._last = 0
 
-    def concerning(self, asked: Iterable[Asked]) -> list[Asked]:
-        """Those of the bounds that are in force."""
+    def concerning(self, asked: Iterable[AskedBound]) -> list[AskedBound]:
+        """Return those of the asked bounds that are in force."""
         return [one for one in asked if one[0] in self._bounds]
 
-    def ask(self, asked: list[Asked], whose: tuple[str, str], topic: str, then: Callable[[Decision], None]) -> int:
-        """Call `then` with the answer; gives the question's number. `whose`: as `Admission.admit` is told."""
+    def ask(self, asked: list[AskedBound], whose: tuple[str, str], topic: str, then: Callable[[Decision], None]) -> int:
+        """Call `then` with the answer; return the question's number. `whose`: as for `Admission.admit`."""
         self._last += 1
         self._open[self._last] = then
         self._tell(Enter(self._last, asked, *whose, topic))
         return self._last
 
     def heard(self, message: Bounds | Decision) -> None:
-        """The supervisor says which bounds are in force, or answers; who has left meanwhile has said so."""
+        """Take the bounds in force, or an answer; a session that has left meanwhile needs none."""
         if isinstance(message, Bounds):
             self._bounds = frozenset(message.in_force)
             self.of_connections = tuple(what for what in OF_CONNECTIONS if what in self._bounds)
@@ -124,20 +124,20 @@ class AdmissionClient:
             then(message)
 
     def accepted(self, number: int) -> None:
-        """The broker has let in who asked by this number."""
+        """Tell that the broker has accepted a session."""
         self._tell(Accepted(number))
 
     def leave(self, number: int) -> None:
-        """Who asked by this number is gone, perhaps before he was answered."""
+        """Tell that a session is gone, perhaps before it was answered."""
         self._open.pop(number, None)
         self._tell(Left(number))
 
 
 class _RemoteSlot(Slot):
-    """What the supervisor counts, of all bounds together.
+    """A place that the supervisor counts, for all bounds together.
 
     Args:
-        admission_client: Who knows the supervisor.
+        admission_client: Asks the supervisor.
         number: By which it was asked for.
     """
 
@@ -147,24 +147,24 @@ class _RemoteSlot(Slot):
         self._is_accepted = False
 
     def accepted(self) -> None:
-        """The broker has let in who has it; that is told once."""
+        """Tell, once, that the broker has accepted the session."""
         if not self._is_accepted:
             self._is_accepted = True
             self._admission_client.accepted(self._number)
 
     def give_back(self) -> None:
-        """He is gone."""
+        """Tell that the session is gone."""
         self._admission_client.leave(self._number)
 
 
 class WorkerSessionAdmission(SessionAdmission):
-    """Asks for one session, and keeps what it has to give back.
+    """The session admission of a worker: asks for one session, and keeps what it has to give back.
 
     Args:
-        admission_client: Who knows the supervisor.
-        connection: Whose session it is.
+        admission_client: Asks the supervisor.
+        connection: The client connection of the session.
         rejects: Told of lookups and streams that are refused.
-        client: Who is not read while a question is open.
+        client: The client's transport, which is not read while a question is open.
     """
 
     __slots__ = ("_admission_client", "_answer", "_client", "_open")
@@ -176,26 +176,26 @@ class WorkerSessionAdmission(SessionAdmission):
         self._admission_client = admission_client
         self._client = client
         self._open: dict[int, None] = {}
-        self._answer: tuple[tuple[Asked, ...], Decision] | None = None
-        """What was asked and what was answered, while who asked asks again."""
+        self._answer: tuple[tuple[AskedBound, ...], Decision] | None = None
+        """The question and its answer, while the session asks the question again."""
 
     def waits(self) -> bool:
-        """Whether an answer is awaited; then the client is not read, but for the first that it says.
+        """Return whether an answer is awaited; meanwhile the client is not read, but for its first bytes.
 
-        Who is closed before that is read would be reset, and might not hear why.
+        A client that is closed before its first bytes are read would be reset, and might not hear why.
         """
         if self._open:
             self._pause()
         return bool(self._open)
 
     def disconnect(self) -> None:
-        """The client goes, and whatever waits for an answer with it."""
+        """Leave, and drop all open questions."""
         super().disconnect()
         for number in self._open:
             self._admission_client.leave(number)
         self._open.clear()
 
-    def _admit(self, asked: Iterable[Asked], topic: TopicName | None = None) -> tuple[Slot, ...]:
+    def _admit(self, asked: Iterable[AskedBound], topic: TopicName | None = None) -> tuple[Slot, ...]:
         wanted = tuple(asked)
         if self._answer is not None and self._answer[0] == wanted:
             decision, self._answer = self._answer[1], None
@@ -210,7 +210,7 @@ class WorkerSessionAdmission(SessionAdmission):
             self._pause()
         raise undecided
 
-    def _of_connections(self) -> tuple[What, ...]:
+    def _of_connections(self) -> tuple[BoundName, ...]:
         return self._admission_client.of_connections
 
     def _pause(self) -> None:
@@ -218,10 +218,10 @@ class WorkerSessionAdmission(SessionAdmission):
 
     def _obey(self, decision: Decision) -> tuple[Slot, ...]:
         if isinstance(decision, NotAdmitted):
-            raise NotAdmittedError(What(decision.what), decision.said, is_passing=decision.is_passing)
+            raise NotAdmittedError(BoundName(decision.what), decision.said, is_passing=decision.is_passing)
         return (_RemoteSlot(self._admission_client, decision.number),) if decision.has_places else ()
 
-    def _decided(self, wanted: tuple[Asked, ...], undecided: UndecidedError, decision: Decision) -> None:
+    def _decided(self, wanted: tuple[AskedBound, ...], undecided: UndecidedError, decision: Decision) -> None:
         del self._open[decision.number]
         self._answer = wanted, decision
         try:

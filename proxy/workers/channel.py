@@ -4,25 +4,28 @@ The messages about limits are those of `limiter/workers/messages.py`; the others
 
     frame = size of the rest (4 bytes) · MessagePack: a list of messages
 
-Bounded: a frame holds a bounded number of messages, and of large ones one; a turn of the loop deals with a bounded
-number of them, so that clients have their turns in between; what waits for that waits as it came, is decoded frame by
-frame, and while it is much no more is read. What one side
-may have to say is bounded by what it holds; a peer that takes nothing of it, although that is more than any working one
-would leave, is given up. So is one whose messages cannot be read or taken: from there on the two sides would hold
-different things for true, and only a new worker makes them agree.
+All of it is bounded. A frame has up to 500 messages, or a single large one. A turn of the loop deals with up to 1000:
+clients have their turns in between. What waits for its turn waits as it came and is decoded frame by frame; while
+much waits, no more is read. What one side may have to say is bounded by what it holds. A side that leaves more of it
+unread than any working one would is given up. So is one whose messages cannot be read or taken: from there on the two
+sides would hold different things for true, and only a new worker makes them agree.
+
+A worker tells what its counters have grown by (`Growth`), and its supervisor adds that to its own (`Sums`).
 """
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from struct import Struct
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 import structlog
 
-from limiter.workers.messages import Message, Report, Verdict
-from proxy.admission_control import Asked
+from limiter.workers.messages import Message, QuotaVerdict, WorkerReport
+from proxy.admission_control import AskedBound
+from proxy.observe.counters import Counters
 
 Whose = tuple[int, str, str, str, str, str, bool, bool]
 """A connection: number, address, version, client's role, role, broker, whether by TLS, whether the role is proved."""
@@ -33,7 +36,7 @@ BlockKey = tuple[str, str, str]
 
 
 class Hello(Message, tag=40):
-    """The first of all: `config` is JSON; connections are numbered from `first_id` on, `step` apart."""
+    """The first message: `config` is JSON; the worker's connections are numbered from `first_id` on, `step` apart."""
 
     config: str
     index: int
@@ -46,7 +49,7 @@ class Ready(Message, tag=41):
 
 
 class BlockAdded(Message, tag=42):
-    """A rule holds from now on."""
+    """A blocking rule is in force from now on."""
 
     key: BlockKey
     reason: str
@@ -55,25 +58,25 @@ class BlockAdded(Message, tag=42):
 
 
 class BlockRemoved(Message, tag=43):
-    """A rule holds no longer."""
+    """A blocking rule is no longer in force."""
 
     key: BlockKey
 
 
 class Tell(Message, tag=44):
-    """Somebody wants to see the counts: answer with all that there is, and `Told`."""
+    """The supervisor needs all counts now; the worker reports them, then sends `Told`."""
 
 
 class Told(Message, tag=45):
-    """All that there was to tell when `Tell` arrived stands before this."""
+    """The reply to `Tell`: all that there was to report stands before it."""
 
 
 class Stop(Message, tag=46):
-    """End all sessions, tell what is left, and exit."""
+    """The worker is to end all sessions, report what is left, and exit."""
 
 
 class Counted(Message, tag=47):
-    """What the counters have grown by since they were told last."""
+    """The growth of the worker's counters since its last report."""
 
     numbers: dict[str, int]
     by_word: dict[str, dict[str, int]]
@@ -81,7 +84,7 @@ class Counted(Message, tag=47):
 
 
 class Ended(Message, tag=48):
-    """A connection is over."""
+    """A connection has ended."""
 
     whose: Whose
     span: Stretch
@@ -92,7 +95,7 @@ class Ended(Message, tag=48):
 
 
 class Resumed(Message, tag=49):
-    """A longer pause is over."""
+    """A pause of reading that was long enough for the access log has ended."""
 
     whose: Whose
     span: Stretch
@@ -101,7 +104,7 @@ class Resumed(Message, tag=49):
 
 
 class Refused(Message, tag=50):
-    """A connection was refused something, so many times."""
+    """Requests of one connection were refused for one reason, `times` times."""
 
     whose: Whose
     reason: str
@@ -111,45 +114,45 @@ class Refused(Message, tag=50):
 
 
 class Hit(Message, tag=51):
-    """A rule refused or ended something, so many times."""
+    """A blocking rule refused or ended connections or streams, `times` times."""
 
     key: BlockKey
     times: int
 
 
 class Knock(Message, tag=52):
-    """Somebody wants to know whether the worker still does anything: answer `Here`."""
+    """The supervisor probes whether the worker still works; the worker answers `Here`."""
 
 
 class Here(Message, tag=53):
-    """To a `Knock`."""
+    """The answer to a `Knock`."""
 
 
 class Bounds(Message, tag=54):
-    """These bounds are in force from now on, and no others: of them the supervisor is to be asked."""
+    """The admission bounds in force from now on: the worker asks the supervisor about these, and no others."""
 
     in_force: list[str]
 
 
 class Enter(Message, tag=55):
-    """Whether somebody may come in whom these bounds concern, each with the key that counts there."""
+    """A session asks for admission by these bounds, each with the key by which it counts."""
 
     number: int
-    asked: list[Asked]
+    asked: list[AskedBound]
     address: str
     source: str
     topic: str
 
 
 class Admitted(Message, tag=56):
-    """To an `Enter`; if it `has_places`, `Left` is to be said once."""
+    """The answer to an `Enter` that is admitted; if it `has_places`, the worker sends `Left` once."""
 
     number: int
     has_places: bool
 
 
 class NotAdmitted(Message, tag=57):
-    """The same: a bound refuses."""
+    """The answer to an `Enter` that a bound refuses."""
 
     number: int
     what: str
@@ -158,15 +161,15 @@ class NotAdmitted(Message, tag=57):
 
 
 class Left(Message, tag=58):
-    """He who asked by this number is gone, whatever the answer is or was."""
+    """The session of this `Enter` is gone, whatever the answer is or was."""
 
     number: int
 
 
 class Kept(Message, tag=59):
-    """The worker's part of what the supervisor's limiters take for clients at an address, in bytes.
+    """The worker's part of the bytes that the supervisor's limiters keep for clients at an address.
 
-    And whether these owe too much to open more streams.
+    `owes`: clients there owe too much to open more streams.
     """
 
     address: str
@@ -175,7 +178,7 @@ class Kept(Message, tag=59):
 
 
 class Accepted(Message, tag=60):
-    """The broker has let in him who asked by this number."""
+    """The broker has accepted the session of this `Enter`."""
 
     number: int
 
@@ -184,10 +187,10 @@ class CertificatesChanged(Message, tag=61):
     """The files of `tls`, `broker_tls` and `authentication` have changed: read them again, for new connections."""
 
 
-Up = Report | Ready | Told | Counted | Ended | Resumed | Refused | Hit | Here | Enter | Accepted | Left
-"""What a worker says."""
+Up = WorkerReport | Ready | Told | Counted | Ended | Resumed | Refused | Hit | Here | Enter | Accepted | Left
+"""The messages of a worker."""
 Down = (
-    Verdict
+    QuotaVerdict
     | Hello
     | BlockAdded
     | BlockRemoved
@@ -200,7 +203,7 @@ Down = (
     | Kept
     | CertificatesChanged
 )
-"""What its supervisor says."""
+"""The messages of the supervisor."""
 
 
 _SIZE = Struct(">I")
@@ -220,11 +223,11 @@ In = TypeVar("In")
 
 
 class Channel(asyncio.Protocol, Generic[In]):
-    """Sends messages, and gives those that come to `heard`, one by one.
+    """One end of the connection: sends messages, and hands those that arrive to `heard`, one by one.
 
     Args:
-        kinds: What may come.
-        heard: Takes each.
+        kinds: The messages that may arrive.
+        heard: Takes each message.
         lost: Called once, when the other side is gone and all that it had said has been heard.
     """
 
@@ -292,7 +295,7 @@ class Channel(asyncio.Protocol, Generic[In]):
             (size,) = _SIZE.unpack_from(buffer)
             end = _SIZE.size + size
             if size > MOST_FRAME:
-                self._give_up("a frame beyond all measure", f"{size} bytes")
+                self._give_up(f"a frame of more than {MOST_FRAME} bytes", f"{size} bytes")
             elif end > len(buffer):
                 break
             else:
@@ -305,7 +308,7 @@ class Channel(asyncio.Protocol, Generic[In]):
         try:
             self._inbox.extend(self._decoder.decode(frame))
         except msgspec.DecodeError as error:
-            self._give_up("no messages", repr(error))
+            self._give_up("a frame without valid messages", repr(error))
 
     def _write(self, transport: asyncio.Transport, messages: Sequence[Message]) -> None:
         body = self._encoder.encode(messages)
@@ -343,8 +346,90 @@ class Channel(asyncio.Protocol, Generic[In]):
             self._give_up("a message that could not be taken", repr(error))
 
     def _give_up(self, what: str, detail: str) -> None:
-        """Nothing more of it is believed."""
+        """Abort the channel, and ignore all that it still brings."""
         self._is_given_up = True
         self._buffer.clear()
         structlog.get_logger().error("connection between worker and supervisor given up", what=what, detail=detail)
         self.abort()
+
+
+GAUGES = ("connections_open", "throttled")
+"""Counters of what is there now, by word: what a worker counted in them ends with it."""
+HIGHEST = "loop_lag_max_ns"
+"""The counter that is the greatest value since it was last told."""
+
+
+class Growth:
+    """Computes the growth of a worker's counters.
+
+    Args:
+        counters: The worker's.
+    """
+
+    def __init__(self, counters: Counters) -> None:
+        self._counters = counters
+        self._told = Counters()
+
+    def take(self, others: dict[str, int]) -> Counted | None:
+        """Return what the counters have grown by since the last call; None if nothing has.
+
+        Args:
+            others: Growth of numbers that are counted elsewhere.
+        """
+        numbers, by_word = ({name: value for name, value in others.items() if value}, dict[str, dict[str, int]]())
+        lateness: list[int] = []
+        for field in fields(Counters):
+            now, before = (getattr(self._counters, field.name), getattr(self._told, field.name))
+            if now == before:
+                continue
+            if field.name == HIGHEST:
+                numbers[HIGHEST] = now
+                self._counters.loop_lag_max_ns = 0
+            elif isinstance(now, int):
+                numbers[field.name] = now - before
+                setattr(self._told, field.name, now)
+            elif isinstance(now, Counter):
+                by_word[field.name] = {word: now[word] - before[word] for word in now if now[word] != before[word]}
+                setattr(self._told, field.name, now.copy())
+            else:
+                lateness = [one - other for one, other in zip(now, before, strict=True)]
+                setattr(self._told, field.name, list(now))
+        return Counted(numbers, by_word, lateness) if numbers or by_word or lateness else None
+
+
+class Sums:
+    """Adds what one worker has counted to the supervisor's counters.
+
+    Args:
+        counters: The supervisor's: the sums over all workers.
+    """
+
+    def __init__(self, counters: Counters) -> None:
+        self._counters = counters
+        self._standing = {name: Counter[str]() for name in GAUGES}
+
+    def add(self, counted: Counted) -> None:
+        """Add what the worker has counted since it told last."""
+        known = self._counters
+        for name, more in counted.numbers.items():
+            if name == HIGHEST:
+                known.loop_lag_max_ns = max(known.loop_lag_max_ns, more)
+            elif hasattr(known, name):
+                setattr(known, name, getattr(known, name) + more)
+        for name, words in counted.by_word.items():
+            getattr(known, name).update(words)
+            if name in self._standing:
+                self._standing[name].update(words)
+        for place, more in enumerate(counted.lateness):
+            known.timers_by_lateness[place] += more
+
+    @property
+    def connections(self) -> int:
+        """The connections that the worker has, as far as it has told."""
+        return sum(self._standing["connections_open"].values())
+
+    def lose(self) -> None:
+        """Take what the worker counted in `GAUGES` off the sums: the worker has ended."""
+        for name, standing in self._standing.items():
+            getattr(self._counters, name).subtract(standing)
+            standing.clear()

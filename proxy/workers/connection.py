@@ -1,4 +1,4 @@
-"""The supervisor's side of one worker: its messages become what they would have been in one process."""
+"""The supervisor's side of one worker: turns its messages into what they would have been in one process."""
 
 import asyncio
 from collections.abc import Callable
@@ -34,34 +34,34 @@ from proxy.workers.channel import (
     Ready,
     Refused,
     Resumed,
+    Sums,
     Tell,
     Told,
     Up,
     Whose,
 )
-from proxy.workers.counting import Sums
 
 CALM_S = 30.0
-"""So long nothing may be heard before it is asked."""
+"""Seconds of silence after which a worker is probed, and seconds that it has for an answer."""
 PATIENCE_S = 10.0
 URGENT_S = 1.0
-"""The same where others wait for it: what it was told to let go and has not confirmed fills buckets of all workers."""
+"""The same two where other workers wait for it: releases that it has not confirmed fill the buckets of all workers."""
 URGENT_PATIENCE_S = 3.0
 ASKED_AT_MOST = 3
-"""Who has not answered so often, each time within that patience, does nothing any more. In steps: whoever listens may
-have stood still himself, and then looks at the time before he hears."""
+"""Probes without an answer, each within that patience, after which a worker counts as hanging. One would not do: the
+supervisor may have stood still itself, and then looks at the time before it reads the answer."""
 
 
 class LivenessProbe:
-    """Finds out whether a worker still does anything: one that hangs would keep its clients and its loans for ever.
+    """Detects a worker that hangs, which would keep its clients and loans for ever.
 
     Asks for a sign of life, but only while it matters and nothing else is heard; else there is no timer.
 
     Args:
-        ask: Has the worker say something.
-        matters: Whether anybody waits for what it does.
-        presses: Whether others do who are not its clients; when that begins, call `hurry`.
-        silent: Called when it does not answer.
+        ask: Sends the worker a probe.
+        matters: Returns whether anything waits for the worker.
+        presses: Returns whether other workers wait for it; when that begins, call `hurry`.
+        silent: Called when the worker does not answer.
     """
 
     def __init__(
@@ -82,28 +82,28 @@ class LivenessProbe:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether there is no timer."""
+        """True if there is no timer."""
         return self._timer is None
 
     def heard(self) -> None:
-        """It said something, or begins."""
+        """Note that the worker sent something, or begins."""
         self._is_heard = True
         if self._timer is None or self._asked:
             self._begin()
 
     def watch(self) -> None:
-        """Somebody has asked it something: from now on it matters whether anything is heard."""
+        """Begin to probe: an answer of the worker is awaited from now on."""
         if self._timer is None:
             self._begin()
 
     def hurry(self) -> None:
-        """Somebody waits for it who is not its client."""
+        """Probe urgently: other workers' clients wait for this worker."""
         if not self._is_urgent:
             self._is_urgent, self._is_heard = True, False
             self._look_in(URGENT_PATIENCE_S if self._asked else URGENT_S)
 
     def stop(self) -> None:
-        """Nothing will be heard of it any more."""
+        """End probing: the worker will send nothing any more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -141,16 +141,16 @@ _ELSEWHERE = (*_NOW, "lookups_refused", "memory_refused")
 
 
 class WorkerConnection:
-    """Decides for one worker, and counts and logs for it.
+    """Decides, counts and logs for one worker.
 
     Args:
         engine: The limits and counters of all.
-        access: Gets the lines of its connections.
-        deferred: What all workers' quota servers have in common.
+        access: The access log, for the lines of the worker's connections.
+        deferred: The deferred rejections, which all workers' quota servers share.
         lost: Called when nothing more is heard of the worker, which need not have ended yet; `write_off` is for when
             it has.
-        silent: Called when it does not do anything any more.
-        kept: Gives what is kept here for clients, that the worker is to count.
+        silent: Called when the worker hangs.
+        kept: Returns what limiters keep for clients, which the worker counts from its start on.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
@@ -185,41 +185,41 @@ class WorkerConnection:
         self._questions: list[asyncio.Event] = []
 
     def expect(self) -> None:
-        """The worker has been started, and is to come up."""
+        """Begin to probe the worker, which has just been started."""
         self._liveness.heard()
 
     def write_off(self) -> None:
-        """The worker has ended: what it was lent is used up, or nobody's any more; its clients and streams are gone.
+        """Give up all that a worker had, because it has ended: lent tokens count as used, clients are gone.
 
         Not before: as long as it lives it may pass what it was lent, whatever is heard of it.
         """
         lost = self.quota_server.lose(self._engine.clock())
         if any(lost):
-            structlog.get_logger().warning("what a worker was lent is lost", messages=lost[0], bytes=lost[1])
+            structlog.get_logger().warning("tokens lent to a worker are lost", messages=lost[0], bytes=lost[1])
         self._admission_server.lose()
         self._sums.lose()
         for name in _NOW:
             self._add_elsewhere(name, -self._elsewhere[name])
 
     def rule_added(self, rule: Rule) -> EndedByRule:
-        """Something is blocked from now on; what that ends, the worker logs itself."""
+        """Tell the worker of a blocking rule; the worker logs what the rule ends."""
         self.channel.send([BlockAdded(_told(rule.key), rule.reason, rule.since_ns, rule.origin)])
         return NOTHING_ENDED
 
     def rule_removed(self, key: Key) -> None:
-        """Something is blocked no longer."""
+        """Tell the worker of a blocking rule that is lifted."""
         self.channel.send([BlockRemoved(_told(key))])
 
     def bounds(self) -> Bounds:
-        """What the worker is to ask for before it lets somebody in."""
+        """Return the message that tells the worker the bounds in force."""
         return Bounds(sorted(self._engine.admission.in_force))
 
     def kept(self) -> list[Kept]:
-        """What the worker is to count as taken by its clients from its start on."""
+        """Return the messages that tell a new worker what limiters keep for clients."""
         return self._kept()
 
     def ask(self) -> asyncio.Event:
-        """Have the worker tell all that it has counted; set when it has."""
+        """Have the worker report all that it has counted; the event is set when it has."""
         told = asyncio.Event()
         if self._is_gone:
             told.set()
@@ -230,13 +230,13 @@ class WorkerConnection:
         return told
 
     def _is_owing(self) -> bool:
-        """Whether anybody waits for what the worker does."""
+        """Return whether clients, a question or a loan wait for the worker."""
         if not self.is_listening or self._questions:
             return True
         return self._sums.connections > 0 or not self.quota_server.is_at_rest
 
     def _is_pressing(self) -> bool:
-        """Whether it has not confirmed what it was told to let go: that is missing to all workers."""
+        """Return whether releases are unconfirmed: their tokens are missing to all workers."""
         return self.quota_server.awaits_confirmation
 
     def _heard(self, message: Up) -> None:
@@ -268,7 +268,7 @@ class WorkerConnection:
         self.quota_server.open(message.stream, stream, topic, client_of(name, connection), self._engine.clock())
 
     def _connection(self, message: Opened) -> Connection:
-        """All streams of one connection share what stands for it."""
+        """Return the connection of a stream; all streams of one connection share it."""
         number, address, version, role, is_tls = message.whose
         self.last_id = max(self.last_id, number)
         self._connection_of[message.stream] = number
@@ -354,7 +354,7 @@ class WorkerConnection:
             self._questions.pop(0).set()
 
     def _is_there(self, _message: Here) -> None:
-        """It has been heard, that is all."""
+        """Do nothing: hearing the worker was all."""
 
     def _soon(self) -> None:
         if not self._is_waking:
@@ -370,7 +370,7 @@ class WorkerConnection:
             self._liveness.hurry()
 
     def _lost(self) -> None:
-        """All that it said has been heard."""
+        """Handle the end of the channel, once all that the worker sent has been heard."""
         self._is_gone = True
         self._liveness.stop()
         self._engine.counters.workers_running -= self.is_listening
@@ -407,4 +407,4 @@ def _told(key: Key) -> tuple[str, str, str]:
 
 
 def _nothing(_stream: object, _entry: object) -> None:
-    """Replaced by the quota server."""
+    """Do nothing: the quota server replaces this."""

@@ -1,4 +1,4 @@
-"""The workers of one proxy, in the place of its own server: their limits, counts and lines are kept here.
+"""The supervisor of a proxy's workers stands in the server's place: limits, counts and log lines are kept here.
 
 clients ══▶ worker ══▶ brokers        each worker listens on the port itself (SO_REUSEPORT)
               ║ messages
@@ -31,7 +31,7 @@ FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 30.0
 """Before a worker that ended is replaced: each time twice as long, until one has lived for as long as that."""
 _GRACE_S = 2.0
-"""So long a worker may take to end that is not connected any more."""
+"""Seconds in which a worker that is not connected any more may end by itself."""
 IDS_APART = 1_000_000
 """What one process may have numbered of connections that nobody has heard of yet, as it ended too soon."""
 OF_SUPERVISOR = frozenset(
@@ -44,17 +44,17 @@ OF_SUPERVISOR = frozenset(
 
 
 class WorkerProcess:
-    """Keeps one worker running: the process in its place, and the next one when that ends.
+    """Keeps one worker running: starts its process, and the next one when that ends.
 
     Args:
-        index: Which, from 0.
+        index: The worker's index, from 0.
         engine: The limits and counters of all.
-        new_connection: Makes the other end of its messages.
+        new_connection: Makes the supervisor's end of the channel.
 
     Attributes:
-        connection: That of the worker that runs.
-        up: Set when it listens, or has ended before.
-        why: Why there is none, for people; empty as long as none has ended.
+        connection: The connection of the running worker.
+        up: Set when the worker listens, or has ended before.
+        why: The reason why no worker runs, for people; empty as long as none has ended.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class WorkerProcess:
 
     @property
     def is_up(self) -> bool:
-        """Whether there is a worker that listens."""
+        """True if there is a worker that listens."""
         return self.connection is not None and self.connection.is_listening
 
     async def start(self, listen: tuple[Endpoint, ...]) -> None:
@@ -101,12 +101,12 @@ class WorkerProcess:
             await self._ended.wait()
 
     def cut_off(self) -> None:
-        """Nothing more is heard of the worker: it ends by itself, or else is ended."""
+        """End a worker that sends nothing any more, unless it ends by itself."""
         self._gone.set()
         self._killing = asyncio.get_running_loop().call_later(_GRACE_S, self._kill)
 
     def silent(self) -> None:
-        """The worker hangs; what its clients and others wait for, only another one can do."""
+        """Kill a worker that hangs; only another one can serve its clients."""
         structlog.get_logger().error("worker does not answer", worker=self.index)
         self._kill()
 
@@ -131,7 +131,7 @@ class WorkerProcess:
         self._ended.set()
 
     async def _employ(self) -> dict[str, object]:
-        """Have one worker from its start to its end. Returns how it ended."""
+        """Run one worker from its start to its end; return how it ended."""
         try:
             process = self._process = await self._start_process()
         except OSError as error:  # the system has no room for another process or connection: later it may
@@ -143,7 +143,7 @@ class WorkerProcess:
         return {"code": code}
 
     def _let_go(self) -> None:
-        """The worker has ended, and all that it had said is heard."""
+        """Give up the connection of a worker that has ended, once all that it sent is heard."""
         if self._killing is not None:
             self._killing.cancel()
             self._killing = None
@@ -159,7 +159,7 @@ class WorkerProcess:
         try:
             with theirs:
                 # -P: what lies in the working directory must not be taken for our packages.
-                command = (sys.executable, "-P", "-m", "proxy.workers", str(theirs.fileno()))
+                command = (sys.executable, "-P", "-m", "proxy.workers.worker", str(theirs.fileno()))
                 process = await asyncio.create_subprocess_exec(
                     *command, stdin=DEVNULL, pass_fds=(theirs.fileno(),), start_new_session=True
                 )
@@ -189,20 +189,20 @@ class WorkerProcess:
         self.up.set()
 
     def _following(self, last_id: int) -> int:
-        """The first number for the next worker here; the others have the numbers between."""
+        """Return the first connection number of the next worker here; other workers have the numbers between."""
         if last_id == 0:
             return self._next_id
         return last_id + IDS_APART * self._engine.config.workers
 
 
 def told(config: Config) -> str:
-    """What a worker is told of a configuration, as JSON."""
+    """Return the part of a configuration that a worker gets, as JSON."""
     names = Config.model_fields.keys() - OF_SUPERVISOR
     return config.model_dump_json(include={"access_log": {"interval"}, **dict.fromkeys(names, True)})
 
 
 def next_pause(pause: float, lived_s: float) -> float:
-    """Seconds before the next worker, where the last one was waited for `pause` (0: it was the first)."""
+    """Return the seconds before the next worker; `pause` were waited for the last one (0: it was the first)."""
     if pause == 0 or lived_s > LONGEST_PAUSE_S:
         return FIRST_PAUSE_S
     return min(2 * pause, LONGEST_PAUSE_S)
@@ -215,9 +215,9 @@ def _in_words(how: Mapping[str, object]) -> str:
 
 
 START_S = 30.0
-"""So long workers may take to be there."""
+"""Seconds in which workers have to come up."""
 _ANSWER_S = 0.25
-"""So long somebody who wants to see counts waits for a worker that does not answer."""
+"""Seconds for which a reader of counts waits for a worker that does not answer."""
 
 
 STEP = 65_536
@@ -225,13 +225,13 @@ STEP = 65_536
 
 
 class LimiterMemory:
-    """What limiters take, by the address that they are kept for, and who owes too much.
+    """Counts the bytes that limiters keep for each client address, and which addresses owe too much.
 
     Each worker counts its part as taken of its own `client_memory`, so that the parts add up to the whole.
 
     Args:
         workers: How many parts there are.
-        owes_too_much: Says of an address whether it may open no more streams; see `limiter.registry.Limiters`.
+        owes_too_much: Says of an address whether it may open no more streams; see `limiter.registry.LimiterCache`.
         tell: Sends a message to every worker.
     """
 
@@ -244,7 +244,7 @@ class LimiterMemory:
         self._told: dict[str, int] = {}
 
     def add(self, address: str, more: int) -> None:
-        """So many bytes more (less: negative) are kept for clients at `address`."""
+        """Add bytes (or subtract: negative) that are kept for clients at `address`."""
         size = self._of.get(address, 0) + more
         if size:
             self._of[address] = size
@@ -260,7 +260,7 @@ class LimiterMemory:
         self._tell(self._message(address))
 
     def messages(self) -> list[Kept]:
-        """What a new worker is to be told."""
+        """Return what a new worker is to be told."""
         return [self._message(address) for address in {*self._told, *self._owing}]
 
     def _message(self, address: str) -> Kept:
@@ -268,7 +268,7 @@ class LimiterMemory:
 
 
 class Supervisor:
-    """Has workers, and keeps them going.
+    """Starts the workers of a proxy, and keeps them running.
 
     Args:
         engine: The limits and counters of all.
@@ -282,8 +282,7 @@ class Supervisor:
         self._workers = [WorkerProcess(index, engine, self._new_connection) for index in range(engine.config.workers)]
         self._memory = LimiterMemory(engine.config.workers, engine.registry.owes_now, self._tell)
         self._reserved: list[socket.socket] = []
-        engine.registry.wired = self._wired
-        engine.registry.tuned = self._tuned
+        engine.registry.report_to(self._wired, self._tuned)
         engine.kept = self._memory.add
         engine.blocklist.removed = self._unblocked
         engine.admission.changed = self._bounds_changed
@@ -323,7 +322,7 @@ class Supervisor:
             connection.channel.send([CertificatesChanged()])
 
     async def settle(self) -> None:
-        """Have all workers tell what they have counted, because somebody wants to see it."""
+        """Have all workers report what they have counted, because the counts are about to be read."""
         told = [worker.connection.ask() for worker in self._workers if worker.connection is not None]
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.gather(*(one.wait() for one in told)), _ANSWER_S)

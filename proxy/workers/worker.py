@@ -1,8 +1,9 @@
-"""One worker: it serves clients, and asks its supervisor whatever concerns others, too."""
+"""One worker process: serves clients, and leaves to its supervisor whatever concerns other workers, too."""
 
 import asyncio
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
@@ -13,7 +14,7 @@ import uvloop
 
 from limiter.levels import Client, Topic
 from limiter.limiter import Answering, Entry, Stream
-from limiter.workers.messages import Message, Verdict
+from limiter.workers.messages import Message, QuotaVerdict
 from limiter.workers.quota_client import QuotaClient, WorkerPermits
 from proxy.blocking.blocklist import Order
 from proxy.blocking.rules import Key, Kind
@@ -38,6 +39,7 @@ from proxy.workers.channel import (
     Channel,
     Down,
     Ended,
+    Growth,
     Hello,
     Here,
     Hit,
@@ -53,13 +55,12 @@ from proxy.workers.channel import (
     Told,
     Whose,
 )
-from proxy.workers.counting import Growth
 
 
 class RemoteLog:
-    """Tells the supervisor as messages what a worker's sessions would write into the access log.
+    """The access log of a worker's sessions: sends their lines to the supervisor as messages.
 
-    It stands in the place of the access log, and of what knows the time.
+    It stands in the place of the access log and of the clock of spans.
 
     Args:
         tell: Takes each message.
@@ -69,21 +70,21 @@ class RemoteLog:
         self._tell = tell
 
     def span_since(self, started_at: int) -> LineSpan:
-        """From a monotonic moment until now."""
+        """Return the span from a monotonic moment until now."""
         wall, now = time.time_ns(), time.monotonic_ns()
         return LineSpan(wall - (now - started_at), wall, now - started_at)
 
     def connection(self, span: LineSpan, connection: Connection, *, detail: str, **end: Any) -> None:
-        """A connection ended."""
+        """Tell of a connection that ended."""
         self._tell(Ended(whose_of(connection), _stretch(span), detail=detail, **end))
 
     def throttle(self, span: LineSpan, connection: Connection, side: str, cause: str) -> None:
-        """A reason not to read ended."""
+        """Tell of a reason not to read that ended."""
         self._tell(Resumed(whose_of(connection), _stretch(span), side, cause))
 
 
 class WorkerLog(SessionLog):
-    """What sessions tell; and that there is something to count.
+    """The session log of a worker, which also reports that there is something to count.
 
     Args:
         counters: The worker's.
@@ -96,28 +97,28 @@ class WorkerLog(SessionLog):
         self._counted = counted
 
     def opened(self, connection: Connection) -> None:
-        """A client connected."""
+        """Count a client that connected."""
         super().opened(connection)
         self._counted()
 
     def role_found(self, connection: Connection, role: str) -> None:
-        """Its CONNECT said what it is for."""
+        """Count the connection by its role, which its CONNECT tells."""
         super().role_found(connection, role)
         self._counted()
 
     def throttle_changed(self, connection: Connection, side: str, cause: Cause, *, is_raised: bool, now: int) -> None:
-        """Reading got a reason to stop, or lost it."""
+        """Count a reason not to read that came or went."""
         super().throttle_changed(connection, side, cause, is_raised=is_raised, now=now)
         self._counted()
 
     def ended(self, connection: Connection, end: SessionEnd, bytes_read: tuple[int, int], started_at: int) -> None:
-        """A connection is over."""
+        """Count and tell a connection that ended."""
         super().ended(connection, end, bytes_read, started_at)
         self._counted()
 
 
 def whose_of(connection: Connection) -> Whose:
-    """A connection, as messages name it."""
+    """Return a connection's description for messages."""
     return (
         connection.connection_id,
         connection.client_address,
@@ -135,10 +136,10 @@ def _stretch(span: LineSpan) -> Stretch:
 
 
 class WorkerRegistry:
-    """Where streams begin and end: an `Enrolment`.
+    """The registry of streams in a worker, an `Enrolment`: passes openings and ends on to the quota client.
 
     Args:
-        quota_client: Whom that is told.
+        quota_client: The quota client, which is told.
     """
 
     def __init__(self, quota_client: QuotaClient) -> None:
@@ -146,53 +147,53 @@ class WorkerRegistry:
         self._owing: set[str] = set()
 
     def open(self, stream: Stream, topic: Topic, now: int, client: Client) -> None:  # noqa: ARG002 - as Enrolment
-        """A stream of `topic` begins."""
+        """Open a stream of `topic`."""
         whose = stream.connection
         assert isinstance(whose, Connection), "streams of a worker belong to its connections"
         told = (whose.connection_id, whose.client_address, whose.client_version, whose.client_role, whose.is_tls)
         self._quota_client.open(stream, topic.full, told)
 
     def meter(self, stream: Stream, grant: Callable[[int], None]) -> None:
-        """A stream that has been opened is a consumer."""
+        """Make an open stream a consumer's; `grant` passes its permits on."""
         stream.permits = WorkerPermits(stream, self._quota_client)
         self._quota_client.meter(stream, grant)
 
     def answer(self, stream: Stream, answering: Answering) -> None:
-        """A stream that has been opened is a producer."""
+        """Make an open stream a producer's."""
         self._quota_client.answer(stream, answering)
 
     def name(self, stream: Stream, producer_name: str, now: int) -> None:  # noqa: ARG002 - as Enrolment
-        """The broker accepted a producer, and perhaps named it."""
+        """Note the name that the broker gave a producer."""
         if stream.name.producer_name != producer_name:
             stream.name = replace(stream.name, producer_name=producer_name)
             self._quota_client.name(stream, producer_name)
 
     def when_decided(self, streams: Iterable[Stream], then: Callable[[], None]) -> None:
-        """Call `then` when what is held of these streams is held by a limit."""
+        """Call `then` once limits hold the held entries of these streams."""
         self._quota_client.when_decided(streams, then)
 
     def close(self, stream: Stream, now: int) -> list[Entry]:
-        """A stream ends. Gives back what it held."""
+        """Close a stream; return the entries that it held."""
         stream.is_open = False
         return self._quota_client.close(stream, now)
 
     def owes(self, address: str, *, too_much: bool) -> None:
-        """The supervisor says so of clients at an address."""
+        """Note whether clients at an address owe too much, as the supervisor says."""
         (self._owing.add if too_much else self._owing.discard)(address)
 
     def owes_too_much(self, address: str, now: int) -> bool:  # noqa: ARG002 - as Enrolment
-        """Whether the supervisor has said so."""
+        """Return whether the supervisor has said so of the address."""
         return address in self._owing
 
 
 class WorkerEngine(Engine):
-    """What sessions use in a worker, with its limits elsewhere: the parts of a worker that outlive a session.
+    """The engine of a worker: what outlives its sessions, with the limits elsewhere.
 
     Args:
         config: A worker's own part of it; without limits and blocks, which come from the supervisor.
-        counters: What the data path counts into.
-        quota_client: The gate.
-        admission_client: Who asks whether somebody may come in.
+        counters: The counters of the data path.
+        quota_client: The rate limiter of the worker's sessions.
+        admission_client: Asks the supervisor for admission.
     """
 
     registry: WorkerRegistry
@@ -206,16 +207,16 @@ class WorkerEngine(Engine):
         self._admission_client = admission_client
 
     def session_admission(self, connection: Connection, client: PeerTransport) -> SessionAdmission:
-        """What a session asks whether its client, its lookups and its streams may come in."""
+        """Return the admission of a session, which asks the supervisor."""
         return WorkerSessionAdmission(self._admission_client, connection, self.rejects, client)
 
 
 def share_of(config: Config, index: int) -> Config:
-    """One worker's part of what all may do together: what is counted is divided, so that the sum is what is configured.
+    """Return one worker's part of a configuration: counted bounds are divided, and add up to the configured ones.
 
     Args:
         config: Of all.
-        index: Which worker, from 0.
+        index: The worker's index, from 0.
     """
 
     def share(whole: int) -> int:
@@ -228,12 +229,12 @@ def share_of(config: Config, index: int) -> Config:
 
 
 BEFORE_BOUNDARY_NS = 20_000_000
-"""So long before each boundary of an interval counts are told, so that its lines have them."""
+"""Counts are told this long before each boundary of an interval, so that its lines have them."""
 _LONGEST_NS = 1_000_000_000
 
 
 class Worker:
-    """Started by the supervisor's `Hello`, ended by its `Stop` or its end.
+    """Serves clients from the supervisor's `Hello` until its `Stop`, or until the supervisor is gone.
 
     Args:
         ended: Called when there is nothing left to do.
@@ -258,13 +259,13 @@ class Worker:
         self._server: Server
 
     def soon(self) -> None:
-        """Somebody waits for what there is to tell."""
+        """Send messages at the end of this turn of the loop."""
         if not self._is_waking:
             self._is_waking = True
             asyncio.get_running_loop().call_soon(self._flush)
 
     def sometime(self) -> None:
-        """Something is to be counted: before the next boundary at the latest."""
+        """Report counts before the next boundary of an interval."""
         if self._reporting is None:
             left = self._interval_ns - (time.time_ns() + BEFORE_BOUNDARY_NS) % self._interval_ns
             self._reporting = asyncio.get_running_loop().call_later(left / 1e9, self._report_in_time)
@@ -305,7 +306,7 @@ class Worker:
             self._block(message)
 
     async def _read_certificates(self) -> None:
-        """What the supervisor could read is in force here, too; else, until the next change, what was."""
+        """Put in force what the supervisor could read; what cannot be read here waits for the next change."""
         async with self._reading:
             try:
                 takes = await asyncio.to_thread(self._read_again)
@@ -334,21 +335,21 @@ class Worker:
             self._kept[message.address] = message.size
 
     def _admit(self, message: Bounds | Admitted | NotAdmitted) -> None:
-        """Whatever goes wrong with one client, all others go on."""
+        """Take an answer about admission; whatever goes wrong with one client, all others go on."""
         try:
             self._admission.heard(message)
         except Exception:  # noqa: BLE001 - whatever it is
-            structlog.get_logger().exception("who waited to be let in was not served as he should be")
+            structlog.get_logger().exception("an answer about admission could not be handled")
 
-    def _obey(self, verdict: Verdict) -> None:
-        """Whatever goes wrong with one entry that leaves, all other streams go on."""
+    def _obey(self, verdict: QuotaVerdict) -> None:
+        """Obey a verdict; whatever goes wrong with one entry that leaves, all other streams go on."""
         try:
             self._quota_client.obey(verdict, self._engine.clock())
         except Exception:  # noqa: BLE001 - whatever it is
-            structlog.get_logger().exception("a held entry did not leave as it should")
+            structlog.get_logger().exception("a verdict of the quota server could not be obeyed")
 
     def _set_up(self, hello: Hello) -> None:
-        """At once: whatever is said next, there is somebody to hear it."""
+        """Make the server's parts before anything else is heard: the next message needs them."""
         whole = Config.model_validate_json(hello.config)
         config = share_of(whole, hello.index)
         self._interval_ns = min(round(config.access_log.interval * 1e9), _LONGEST_NS)
@@ -371,7 +372,7 @@ class Worker:
         self._ended.set()
 
     async def _or_end(self, work: Coroutine[Any, Any, None]) -> None:
-        """A worker that cannot do what it is for makes room for the next one."""
+        """Do `work`, or end: a worker that cannot do its work makes room for the next one."""
         try:
             await work
         except Exception as error:  # noqa: BLE001 - whatever it is
@@ -391,7 +392,7 @@ class Worker:
             self.sometime()
 
     def _report(self) -> bool:
-        """Tell all; whether there was anything."""
+        """Report everything; return whether there was anything."""
         messages, self._messages = self._messages, []
         messages += self._quota_client.report()
         messages += [
@@ -435,4 +436,8 @@ async def _serve(connection: socket.socket) -> None:
 
 
 def _supervisor_decides() -> None:
-    """Service managers signal all processes of a service at once; who is to end when, the supervisor knows."""
+    """Ignore a signal: service managers signal all processes, and the supervisor decides who ends when."""
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -12,7 +12,9 @@ PAGE = Path(__file__).resolve().parents[2] / "docs/access-log.md"
 
 def test_the_page_is_fresh():
     """Remedy: python -m accesslog.reference > docs/access-log.md."""
-    assert PAGE.read_text(encoding="utf-8") == reference()
+    assert PAGE.read_text(encoding="utf-8") == reference(), (
+        "docs/access-log.md is not as the code has it: run `make references`"
+    )
 
 
 def test_every_field_of_every_kind_has_its_row():

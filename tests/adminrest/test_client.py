@@ -5,7 +5,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 
 import pytest
 
-from adminrest.client import AdminClient, AdminError, Trouble
+from adminrest.client import AdminClient, AdminError, RequestFailure
 from loadgen.real.process import free_ports
 from tests.waiting import wait_for
 
@@ -55,7 +55,7 @@ def test_an_answer_is_read_as_it_is_or_as_json(url: str) -> None:
 def test_an_answer_that_is_no_json_is_told(url: str) -> None:
     with pytest.raises(AdminError, match=r"GET .*/words: the answer is not JSON") as error:
         AdminClient(url).get_json("/words")
-    assert (error.value.trouble, error.value.status) == (Trouble.NO_JSON, None)
+    assert (error.value.trouble, error.value.status) == (RequestFailure.NO_JSON, None)
 
 
 def test_a_change_is_sent_on_to_whoever_has_to_make_it(url: str) -> None:
@@ -65,13 +65,13 @@ def test_a_change_is_sent_on_to_whoever_has_to_make_it(url: str) -> None:
 def test_a_client_that_follows_no_redirect_takes_it_for_a_refusal(url: str) -> None:
     with pytest.raises(AdminError) as error:
         AdminClient(url, most_redirects=0).ask("PUT", "/moved")
-    assert (error.value.trouble, error.value.status) == (Trouble.REFUSED, 307)
+    assert (error.value.trouble, error.value.status) == (RequestFailure.REFUSED, 307)
 
 
 def test_a_refusal_is_told_with_its_words(url: str) -> None:
     with pytest.raises(AdminError, match=r"PUT .*/refused: 412 namespace bundle is not owned") as error:
         AdminClient(url).ask("PUT", "/refused")
-    assert (error.value.trouble, error.value.status, error.value.reason) == (Trouble.REFUSED, 412, None)
+    assert (error.value.trouble, error.value.status, error.value.reason) == (RequestFailure.REFUSED, 412, None)
 
 
 def test_brokers_that_send_us_round_and_round_are_left(url: str) -> None:
@@ -83,7 +83,7 @@ def test_a_broker_that_is_gone_is_named() -> None:
     (port,) = free_ports(0)
     with pytest.raises(AdminError, match=rf"GET http://127.0.0.1:{port}/: no answer \(Connection refused\)") as error:
         AdminClient(f"http://127.0.0.1:{port}").get("/")
-    assert error.value.trouble is Trouble.NO_ANSWER
+    assert error.value.trouble is RequestFailure.NO_ANSWER
 
 
 def test_a_health_page_says_yes_or_no(url: str) -> None:

@@ -7,7 +7,8 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from itertools import count, cycle
 from pathlib import Path
@@ -239,6 +240,16 @@ def broker_killed(_sluice: SluiceProcess, broker: Broker, seconds: float) -> Non
     broker.kill()
     broker.start()
     time.sleep(seconds)
+
+
+Step = Callable[[SluiceProcess, Broker, float], None]
+
+
+def side_by_side(steps: Sequence[Step], sluice: SluiceProcess, broker: Broker, seconds: float) -> None:
+    """Take steps at once; what goes wrong in one is raised."""
+    with ThreadPoolExecutor(len(steps)) as pool:
+        for step in [pool.submit(step, sluice, broker, seconds) for step in steps]:
+            step.result()
 
 
 def _each(period_s: float, seconds: float, values: Iterator[Any]) -> Iterator[Any]:

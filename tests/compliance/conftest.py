@@ -1,6 +1,6 @@
 import pytest
 
-from compliance.job import gather
+from compliance.job import gather, settings_of_sums
 from compliance.report.report import make_report
 from compliance.session import spark_session
 from compliance.tables import read_log
@@ -8,12 +8,15 @@ from tests.compliance.modelled import write_modelled
 from tests.compliance.planted import QUICK_JAVA, planted, write_file
 from tests.compliance.scenarios import ended, write_scenarios
 
+FEW = 1_000
+"""Lines of which no log here has many more: Spark plans each sum as in a report on so few."""
+
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAVA_TOOL_OPTIONS", QUICK_JAVA)
-        with spark_session(tmp_path_factory.mktemp("spark") / "spark.log") as session:
+        with spark_session(tmp_path_factory.mktemp("spark") / "spark.log", settings_of_sums(FEW)) as session:
             yield session
 
 

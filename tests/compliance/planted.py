@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 from pyspark.sql import functions as F
 
-from accesslog.record import ChangeLine, HeartbeatLine, IntervalLine, LimitLine, LossLine, RejectLine
+from accesslog.record import ChangeLine, HeartbeatLine, IntervalLine, LimitLine, LossLine, RejectLine, ShareLine
 from compliance.schema import row_schema
+from tests.short_lived import SHORT_LIVED
 
 ROW_NAMES = row_schema().names
-# Short jobs: the second compiler would cost more than it gains.
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+QUICK_JAVA = f"{SHORT_LIVED} -XX:+UseSerialGC"
 BEGIN = datetime(2026, 11, 21, 11, 29, tzinfo=UTC)
 TOPIC = "persistent://acme/orders/new"
 
@@ -119,6 +119,20 @@ class PlantedLog:
         said = {"connection_id": 1, "client_address": "127.0.0.1:5000", "topic": self.topic}
         why = {"reason": "admission.lookups", "detail": "too many lookups", "rejected": rejected}
         self.lines.append(RejectLine(**(self._head | said | why | more)))
+
+    def shared(self, passed, share, rate=100.0, **more):
+        """The limiter has a share of a limit that the fleet holds together, with a burst of ten."""
+        own = max(share, 1e-6)
+        of_fleet = {"share_messages": share, "shared_messages": rate, "shared_burst_messages": 10.0}
+        self.limit(passed, rate=rate * own, **({"burst_messages": max(1.0, 10 * own)} | of_fleet | more))
+
+    def share(self, before, after, cause, **more):
+        """The share of the limit changes at the begin of the second."""
+        moment = {"end": self._head["start"], "duration_ms": 0.0}
+        of = {"fleet": "front", "direction": "publish", "level": "topic", "name": self.topic, "unit": "messages"}
+        said = {"share_before": before, "share_after": after, "epoch": 1 << 60, "coordinator": "fleet-a", "members": 2}
+        said |= {"coordinator_ahead_ms": 20.0, "coordinator_ahead_within_ms": 4.0}
+        self.lines.append(ShareLine(**(self._head | moment | of | said | {"cause": cause} | more)))
 
     def beat(self, **more):
         """Ends the second."""

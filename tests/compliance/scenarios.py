@@ -42,6 +42,8 @@ def write_scenarios(folder):
         taken_away_and_set_again(),
     ):
         write_file(folder, f"{log.proxy_id}.jsonl", ended(log).encoded())
+    for log in in_a_fleet():
+        write_file(folder, f"{log.proxy_id}.jsonl", ended(log).encoded())
     for log in (without_heartbeats(), planted("silent", 30)):
         write_file(folder, f"{log.proxy_id}.jsonl", log.encoded())
     write_lost_file(folder, planted("lost", 30))
@@ -53,6 +55,32 @@ def write_scenarios(folder):
     write_cut_off(folder)
     write_torn_tail(folder)
     write_conflict(folder)
+
+
+def in_a_fleet():
+    """Two members that hold a limit of 100/s together, and a proxy that has it to itself for two seconds.
+
+    The second member is cut off for two seconds. From the tenth second on, for five, the coordinator grants each of
+    them four fifths; each keeps its share, and nobody the limit.
+    """
+    logs = [PlantedLog(proxy_id=f"fleet-{name}", topic=topic_of("fleet")) for name in "abc"]
+    for log in logs:
+        share = 0.0
+        for second in range(15):
+            cut_off = log is logs[1] and 4 <= second < 6
+            before, share = share, 0.02 if cut_off else 0.8 if second >= 10 else 0.5
+            if log is logs[2]:
+                share = 1.0
+            elif share != before:
+                log.share(before, share, "isolated" if cut_off else "rejoined" if before == 0.02 else "granted")
+            passed = round(100 * share) if share < 1 or second in {7, 8} else 0
+            log.interval(passed, limit_messages=100 * share)
+            if share < 1:
+                log.shared(passed, share)
+            elif passed:
+                log.limit(passed)
+            log.beat()
+    return logs
 
 
 def ahead_between():

@@ -1,21 +1,29 @@
+import contextlib
 import csv
 import json
-import os
 import subprocess
 import sys
 
 import pytest
+from typer.testing import CliRunner
 
+from compliance import job as report_job
 from compliance.stream.options import Job, Sink, Source
 from compliance.stream.run import start
-from tests.compliance.planted import QUICK_JAVA, exact_log, write_file
+from sluice.cli import app
+from tests.compliance.planted import exact_log, write_file
 
 
 def report(*arguments):
     command = [sys.executable, "-m", "sluice", "report", *map(str, arguments)]
-    # A short job: see the fixture `spark`.
-    environment = os.environ | {"JAVA_TOOL_OPTIONS": QUICK_JAVA}
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """The command in this process, which goes on: its loggers must go on, too."""
+    monkeypatch.setattr("logging.disable", lambda: None)
+    return lambda *arguments: CliRunner().invoke(app, ["report", *map(str, arguments)])
 
 
 def test_an_error_is_one_line_and_no_traceback(tmp_path):
@@ -27,11 +35,11 @@ def test_an_error_is_one_line_and_no_traceback(tmp_path):
     )
 
 
-def test_a_url_of_this_machine_is_a_folder_and_another_is_refused_in_one_place(tmp_path):
-    ended = report("--access-log", f"file://{tmp_path}/nowhere", "--out", f"file:{tmp_path}/out")
+def test_a_url_of_this_machine_is_a_folder_and_another_is_refused_in_one_place(told, tmp_path):
+    ended = told("--access-log", f"file://{tmp_path}/nowhere", "--out", f"file:{tmp_path}/out")
     assert f"--access-log {tmp_path}/nowhere: no such folder" in ended.stderr
-    refused = report("--access-log", tmp_path, "--out", "s3a://bucket/out")
-    assert (refused.returncode, "s3a://bucket/out: give a folder of this machine" in refused.stderr) == (2, True)
+    refused = told("--access-log", tmp_path, "--out", "s3a://bucket/out")
+    assert (refused.exit_code, "s3a://bucket/out: give a folder of this machine" in refused.stderr) == (2, True)
 
 
 def test_without_spark_it_says_what_to_install(tmp_path):
@@ -46,7 +54,11 @@ def test_without_spark_it_says_what_to_install(tmp_path):
 
 
 @pytest.mark.spark
-def test_a_log_and_the_tables_that_a_job_keeps_of_it_give_the_same_page_json_and_tables_in_silence(spark, tmp_path):
+def test_a_log_and_the_tables_that_a_job_keeps_of_it_give_the_same_page_json_and_tables(
+    spark, told, tmp_path, monkeypatch
+):
+    """In this process, whose Java runs already. That of a real one says no more: `tests/proxy/test_new_level.py`."""
+    monkeypatch.setattr(report_job, "spark_session", lambda *_: contextlib.nullcontext(spark))
     log = exact_log(5)
     log.tick(500)
     write_file(tmp_path / "log", "a.jsonl", log.encoded())
@@ -54,10 +66,10 @@ def test_a_log_and_the_tables_that_a_job_keeps_of_it_give_the_same_page_json_and
     job = Job(Source("files", str(tmp_path / "log")), Sink(), str(tmp_path / "tables"))
     assert start(spark, job, lambda _: None, follow=False).awaitTermination(120)
     out = tmp_path / "made" / "out"
-    ended = report("--access-log", tmp_path / "log", "--out", out, "--strict")
+    ended = told("--access-log", tmp_path / "log", "--out", out, "--strict")
     passed_over = "names that begin with . or _: 1 (_b.jsonl): rename them"
-    told = f"sluice report: --access-log {tmp_path}/log: passed over: {passed_over}\n"
-    assert (ended.returncode, ended.stderr) == (3, told)
+    noted = f"sluice report: --access-log {tmp_path}/log: passed over: {passed_over}\n"
+    assert (ended.exit_code, ended.stderr) == (3, noted)
     assert ended.stdout == f"violated: 1 limit exceeded\n{out}/report.html\n"
     assert json.loads((out / "report.json").read_text())["overall"]["verdict"] == "violated"
     with (out / "usage.csv").open(newline="") as file:
@@ -65,22 +77,29 @@ def test_a_log_and_the_tables_that_a_job_keeps_of_it_give_the_same_page_json_and
     assert row["passed_messages"] == "1010"
     assert "persistent://acme/orders/new" in (out / "report.html").read_text()
     of_tables = tmp_path / "of-tables"
-    ended = report("--tables", tmp_path / "tables", "--out", of_tables)
-    assert (ended.returncode, ended.stderr) == (0, "")
+    ended = told("--tables", tmp_path / "tables", "--out", of_tables)
+    assert (ended.exit_code, ended.stderr) == (0, "")
+    assert ended.stdout == f"violated: 1 limit exceeded\n{of_tables}/report.html\n"
     assert (of_tables / "report.json").read_text() == (out / "report.json").read_text()
 
 
-def test_either_a_log_or_tables_are_reported_on(tmp_path):
+def test_either_a_log_or_tables_are_reported_on(told, tmp_path):
     for both in ([], ["--access-log", tmp_path, "--tables", tmp_path]):
-        ended = report(*both, "--out", tmp_path / "out")
-        assert ended.returncode == 1
+        ended = told(*both, "--out", tmp_path / "out")
+        assert ended.exit_code == 1
         assert ended.stderr.startswith("sluice report: give either --access-log")
 
 
-def test_proposed_limits_that_do_not_fit_are_named_before_anything_is_read(tmp_path):
+def test_logs_of_several_folders_are_not_passed_over(told, tmp_path):
+    ended = told("--access-log", tmp_path / "1", "--access-log", tmp_path / "2", "--out", tmp_path / "out")
+    assert ended.exit_code == 2
+    assert "give one folder" in ended.stderr
+
+
+def test_proposed_limits_that_do_not_fit_are_named_before_anything_is_read(told, tmp_path):
     (tmp_path / "limits.yaml").write_text("limits: [{level: topic}]")
-    ended = report("--access-log", tmp_path, "--out", tmp_path / "out", "--what-if", tmp_path / "limits.yaml")
-    assert ended.returncode == 1
+    ended = told("--access-log", tmp_path, "--out", tmp_path / "out", "--what-if", tmp_path / "limits.yaml")
+    assert ended.exit_code == 1
     said = "limits[0]: messages and bytes: give at least one of them"
     assert ended.stderr == f"sluice report: --what-if {tmp_path}/limits.yaml: {said}\n"
     assert not (tmp_path / "out").exists()

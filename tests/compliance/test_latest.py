@@ -2,7 +2,16 @@ from datetime import timedelta
 
 import pytest
 
-from compliance.latest import AHEAD, SILENT, RunEnd, complete_up_to, cut_off, end_of_log, latest_runs, silent_runs
+from compliance.judging.facts import (
+    AHEAD,
+    SILENT,
+    RunEnd,
+    complete_up_to,
+    cut_off,
+    end_of_log,
+    latest_runs,
+    silent_runs,
+)
 from tests.compliance.planted import BEGIN
 
 HORIZON = 1_000

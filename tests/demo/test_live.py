@@ -2,11 +2,11 @@ import io
 
 from rich.console import Console
 
-from demo.watch import LivePicture, TopicRates, TopicState, plain_line, table
+from demo.watch import LivePicture, TopicRates, TopicStreams, plain_line, table
 
 ROWS = [
-    TopicRates("persistent://a/b/c", 3000, 1000, 500, 499, TopicState(1, 2, 1500, 500, "topic")),
-    TopicRates("persistent://a/b/d", 200, 200, 200, 200, TopicState()),
+    TopicRates("persistent://a/b/c", 3000, 1000, 500, 499, TopicStreams(1, 2, 1500, 500, "topic")),
+    TopicRates("persistent://a/b/d", 200, 200, 200, 200, TopicStreams()),
 ]
 
 

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from demo.watch import TopicState, by_topic, fetch_streams
+from demo.watch import TopicStreams, by_topic, fetch_streams
 
 
 def stream(topic: str = "t", direction: str = "publish", **changes: Any) -> dict[str, Any]:
@@ -26,8 +26,8 @@ def limit(messages_per_s: float | None) -> dict[str, Any]:
 def test_producers_of_one_topic_are_added_up() -> None:
     waiting = stream(waits_on={"level": "topic", "name": "t", "for_ms": 1.0})
     assert by_topic([stream(), waiting, stream("u")]) == {
-        "t": TopicState(20, 14, 6, 500.0, "topic"),
-        "u": TopicState(10, 7, 3, 500.0, ""),
+        "t": TopicStreams(20, 14, 6, 500.0, "topic"),
+        "u": TopicStreams(10, 7, 3, 500.0, ""),
     }
 
 

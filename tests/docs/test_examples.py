@@ -4,6 +4,8 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,18 +42,41 @@ def run(script: str, folder: Path, *options: str) -> subprocess.CompletedProcess
     )
 
 
-def show(script: str, folder: Path) -> Shown:
-    """Run it; it must end well, tidy up, and leave a log that is judged compliant."""
-    folder, access_log = folder / "tmp", folder / "log"
-    folder.mkdir()
-    ended = run(script, folder, "--access-log", str(access_log))
+Show = Callable[[str], Shown]
+Played = dict[str, Future[subprocess.CompletedProcess[str]]]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return {script: tmp_path_factory.mktemp("example") for script in SCRIPTS}
+
+
+@pytest.fixture(scope="module")
+def played(folders: dict[str, Path]) -> Iterator[Played]:
+    """Two at a time: each waits for most of its eight seconds."""
+    with ThreadPoolExecutor(2) as threads:
+        yield {script: threads.submit(_play, script, folder) for script, folder in folders.items()}
+
+
+def _play(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    (folder / "tmp").mkdir()
+    return run(script, folder / "tmp", "--access-log", str(folder / "log"))
+
+
+@pytest.fixture
+def show(played: Played, folders: dict[str, Path]) -> Show:
+    return lambda script: _shown(script, folders[script], played[script].result())
+
+
+def _shown(script: str, folder: Path, ended: subprocess.CompletedProcess[str]) -> Shown:
+    """It must have ended well, tidied up, and left a log that is judged compliant."""
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert ended.stderr == ""
     assert re.search(r"^SHOWN: ", ended.stdout, re.MULTILINE)
     assert "FAILED" not in ended.stdout
-    assert list(folder.iterdir()) == []
+    assert list((folder / "tmp").iterdir()) == []
     has_limits = "\nlimits:" in (EXAMPLES / script).read_text()
-    assert judged_compliant(access_log) == ({"publish"} if has_limits else set())
+    assert judged_compliant(folder / "log") == ({"publish"} if has_limits else set())
     _, *tables = _HEADER.split(ended.stdout)
     return Shown(ended.stdout, [_rows(table) for table in tables])
 
@@ -64,8 +89,8 @@ def mean(rows: Table, column: int) -> float:
     return sum(row[column] for row in rows) / len(rows)
 
 
-def test_a_sustained_rate(tmp_path: Path) -> None:
-    shown = show("sustained_rate.py", tmp_path)
+def test_a_sustained_rate(show: Show) -> None:
+    shown = show("sustained_rate.py")
     (rows,) = shown.tables
     assert all(row[-1] == 200 for row in rows)
     # the sender is done after three seconds, the limit needs six
@@ -74,8 +99,8 @@ def test_a_sustained_rate(tmp_path: Path) -> None:
     assert "1200 sent, 1200 receipts, 1200 arrived" in shown.text
 
 
-def test_a_burst_up_to_the_peak_and_then_the_sustained_rate(tmp_path: Path) -> None:
-    shown = show("burst_to_peak.py", tmp_path)
+def test_a_burst_up_to_the_peak_and_then_the_sustained_rate(show: Show) -> None:
+    shown = show("burst_to_peak.py")
     (rows,) = shown.tables
     assert [row[-1] for row in rows[:4]] == [300] * 4
     assert [row[-1] for row in rows[6:]] == [100] * len(rows[6:]) != []
@@ -84,8 +109,8 @@ def test_a_burst_up_to_the_peak_and_then_the_sustained_rate(tmp_path: Path) -> N
     assert "1000 sent, 1000 receipts, 1000 arrived" in shown.text
 
 
-def test_noisy_neighbours(tmp_path: Path) -> None:
-    shown = show("noisy_neighbour.py", tmp_path)
+def test_noisy_neighbours(show: Show) -> None:
+    shown = show("noisy_neighbour.py")
     for rows, limit in zip(shown.tables, (200, 300), strict=True):
         assert all(row[-1] == limit for row in rows)
         assert 0.9 * limit <= mean(rows, 1) <= 1.15 * limit
@@ -93,8 +118,8 @@ def test_noisy_neighbours(tmp_path: Path) -> None:
     assert "200 sent, 200 receipts, 200 arrived" in shown.text
 
 
-def test_an_operator_s_block(tmp_path: Path) -> None:
-    shown = show("operators_block.py", tmp_path)
+def test_an_operator_s_block(show: Show) -> None:
+    shown = show("operators_block.py")
     before, blocked, unblocked = shown.tables
     assert mean(before, 1) >= 400
     # the first row may hold what was on its way

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from limiter.levels import LEVELS
 from proxy.config.model import load_config
 from sluice.reference import all_commands
 
@@ -21,6 +22,13 @@ def _anchors(page: Path) -> set[str]:
     text = _BLOCK.sub("", page.read_text())
     heads = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+def test_the_page_of_limits_has_a_row_for_each_level() -> None:
+    section = (ROOT / "docs/limits.md").read_text().partition("\n|---|---|---|\n")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| ([a-z ]+) \| `", section, re.MULTILINE)
+    words = [level.word.replace("_", " ") for level in LEVELS if not level.is_of_system]
+    assert sorted(rows) == sorted(words)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
@@ -52,3 +60,13 @@ def test_commands_and_their_options_exist(page: Path) -> None:
             name = group
         for option in re.findall(r"(?<=\s)--[a-z-]+", rest):
             assert option in options[name] | {"--help"}, f"{name} has no {option}"
+
+
+def test_metrics_that_pages_name_exist() -> None:
+    """A name that ends with `_` stands for several."""
+    known = set(re.findall(r"`(sluice_\w+)", (ROOT / "docs/metrics.md").read_text()))
+    known |= {f"{name}_{part}" for name in known for part in ("bucket", "count", "sum")}
+    for page in PAGES:
+        named = set(re.findall(r"(?<![\w/.-])sluice_[a-z_]+(?![\w/.])", page.read_text()))
+        unknown = {name for name in named if not any(each.startswith(name.removesuffix("_")) for each in known)}
+        assert not unknown, f"{page.name} names {sorted(unknown)}"

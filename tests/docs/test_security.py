@@ -13,8 +13,15 @@ ROWS = [
     if line.startswith("| ") and not below.startswith("|---")
 ]
 SIDES: tuple[str, ...] = (
-    *("Anonymous clients", "prove who they are", "of a tenant", "Brokers", "same load balancer", "admin address"),
-    *("access to files", "On the path", "stolen token or certificate", "Scrapers"),
+    *("Anonymous clients", "prove who they are", "of a tenant", "Brokers", "topics of a fleet", "Peers of a fleet"),
+    *(
+        "same load balancer",
+        "admin address",
+        "access to files",
+        "On the path",
+        "stolen token or certificate",
+        "Scrapers",
+    ),
 )
 
 

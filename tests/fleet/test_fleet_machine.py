@@ -1,4 +1,7 @@
-"""P8 in every phase: whatever happens to members, coordinators, clocks and messages, they stay within one limit."""
+"""P8 in every phase: whatever happens to members, coordinators, clocks and messages, they stay within one limit.
+
+And when all is well again, all know which rules not all have.
+"""
 
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
@@ -9,6 +12,7 @@ from tests.limiter.long_run import Counted, long_run
 
 OTHER = ShareKey("publish tenant t", "bytes")
 LOADS = st.sampled_from([0.0, 3.0, 90.0, 400.0, 1e6])
+RULES = st.sets(st.sampled_from([f"{place}\0{value}" for place in "ab" for value in "12"]))
 CLOCKS = st.builds(Clock, st.integers(0, 10**12), st.integers(-2400, 2400))
 
 
@@ -21,7 +25,7 @@ class Fleet(Counted):
         self.world = World(seed)
         self.world.elect(clock)
         for _ in range(founders):
-            self.world.join({KEY: 1e6, OTHER: 1e6}, clock)
+            self.world.join({KEY: 1e6, OTHER: 1e6}, clock, set())
         if founders:
             self.world.run(6 * SECOND, 50 * MS)
 
@@ -29,9 +33,9 @@ class Fleet(Counted):
         return self.world.processes[index % len(self.world.processes)]
 
     @precondition(lambda self: len(self.world.processes) < 5)
-    @rule(load=LOADS, other=LOADS, clock=CLOCKS, streams=st.integers(1, 9))
-    def join(self, load: float, other: float, clock: Clock, streams: int) -> None:
-        self.world.join({KEY: load, OTHER: other}, clock).streams = streams
+    @rule(load=LOADS, other=LOADS, clock=CLOCKS, streams=st.integers(1, 9), rules=RULES)
+    def join(self, load: float, other: float, clock: Clock, streams: int, rules: set[str]) -> None:
+        self.world.join({KEY: load, OTHER: other}, clock, rules).streams = streams
 
     @precondition(lambda self: self.world.processes)
     @rule(index=st.integers(0, 4))
@@ -66,6 +70,19 @@ class Fleet(Counted):
         for index, process in enumerate(self.world.processes):
             if who >> index & 1:
                 self.world.offer(process, KEY, process.offered[KEY], Quota(tokens, SECOND, RATE.burst))
+
+    @precondition(lambda self: self.world.processes)
+    @rule(index=st.integers(0, 4), rules=RULES)
+    def write(self, index: int, rules: set[str]) -> None:
+        self.one(index).rules.written = rules
+
+    @rule()
+    def agree(self) -> None:
+        """What was slow before is heard, each lease of that time ends, and a takeover may be needed."""
+        self.go_on(self.world.delay[1])
+        self.world.heal()
+        self.go_on(12 * SECOND)
+        self.world.check_rules()
 
     @rule(clock=CLOCKS)
     def take_over(self, clock: Clock) -> None:

@@ -15,9 +15,8 @@ from fleet.messages import (
     MemberReport,
     Quota,
     ShareKey,
-    ToldDemand,
 )
-from fleet.shares import UNBOUNDED
+from fleet.shares import GRAIN, UNBOUNDED, WHOLE
 
 REPORT = MemberReport(
     "f",
@@ -28,26 +27,45 @@ REPORT = MemberReport(
     1 << 60,
     seen=4,
     introductions=[Introduction(0, ShareKey("publish topic t", "bytes"), Quota(10, 10**9, 5, (20, 10**9, 1)), 1000)],
-    told=[ToldDemand(0, 5000, UNBOUNDED, 3), ToldDemand(12, 1, 0, 1)],
+    ids=[0, 12],
+    used=[5000, 1],
+    wanted=[UNBOUNDED, 8],
+    streams=[3, 1],
     gone=[4],
 )
 GRANTS = Grants(
-    "f", "c", 1 << 60, 2, [Grant(7, 9, 2, shares=[(0, 5)], held={0: Quota(1, 1, 1)}), Grant(8, 1, void=True)]
+    "f",
+    "c",
+    1 << 60,
+    2,
+    [Grant(7, 9, 2, ids=[0, 7, 300], ppm=[5, 500_000, 333_333], held={0: Quota(1, 1, 1)}), Grant(8, 1, void=True)],
+    10**18,
 )
 
 
 def test_what_is_said_arrives() -> None:
     assert MemberReport.decode(REPORT.encode()) == REPORT
     assert Grants.decode(GRANTS.encode()) == GRANTS
+    assert Grants.decode(GRANTS.encode(), 8).grants == GRANTS.grants[1:]
 
 
 def test_a_heartbeat_is_small() -> None:
     assert len(MemberReport("fleet", "", (1 << 63) - 1, 100_000, 99_000, 1 << 60, 3000).encode()) <= 48
 
 
-def test_an_entry_of_a_column_takes_ten_bytes() -> None:
-    told = [ToldDemand(1000 + index, 50_000 + index, 60_000, 3) for index in range(1000)]
-    assert len(MemberReport("f", "", 1, 1, 1, 1, told=told).encode()) < 10_000
+def test_an_entry_of_a_column_takes_seven_bytes_and_that_of_a_share_three() -> None:
+    ids, used = range(1000, 101_000, 100), range(500_000, 501_000)
+    report = MemberReport("f", "", 1, 1, 1, 1, 0, ids=ids, used=used, wanted=[one + 5010 for one in used])
+    report.streams = [3] * 1000
+    assert len(report.encode()) < 7100
+    grants = Grants("f", "c", 1, 1, [Grant(1, 1, 1, ids=ids, ppm=range(100 * GRAIN, 1100 * GRAIN, GRAIN))])
+    assert len(grants.encode()) < 3100
+
+
+@given(st.lists(st.integers(0, WHOLE), max_size=50))
+def test_every_share_arrives_as_it_was_granted(shares) -> None:
+    grants = Grants("f", "c", 1, 1, [Grant(1, 1, 1, ids=list(range(len(shares))), ppm=shares)])
+    assert Grants.decode(grants.encode()) == grants
 
 
 @given(st.binary(max_size=300))
@@ -104,6 +122,8 @@ def changed(**fields: object) -> bytes:
         (MemberReport, spoilt(gone=[MOST_LIMITERS]), "value"),
         (MemberReport, spoilt(member="m" * 257), "name"),
         (MemberReport, spoilt(incarnation=0), "value"),
+        (MemberReport, spoilt(epoch=1 << 63), "value"),
+        (Grants, Grants("f", "c", 1 << 63, 3).encode(), "value"),
         (MemberReport, spoilt(since=10), "value"),
         (MemberReport, spoilt(introductions=[wire.Introduction(id=1, limiter="x" * 4097, quota=wire.Quota())]), "name"),
         (MemberReport, spoilt(introductions=[wire.Introduction(id=1)]), "name"),
@@ -113,8 +133,8 @@ def changed(**fields: object) -> bytes:
             "value",
         ),
         (MemberReport, spoilt(introductions=[wire.Introduction(id=1, limiter="x", ppm=1_000_001)]), "value"),
-        (Grants, spoilt(of=GRANTS, ppm=[1, 2]), "columns"),
-        (Grants, spoilt(of=GRANTS, ppm=[1_000_001]), "value"),
+        (Grants, spoilt(of=GRANTS, shares=[1, 2]), "columns"),
+        (Grants, spoilt(of=GRANTS, ids=[1], shares=[1_008_002]), "value"),
         (Grants, spoilt(of=GRANTS, sequence=0), "value"),
     ],
 )
@@ -131,4 +151,5 @@ def test_a_later_minor_version_is_understood_as_far_as_it_is_known() -> None:
 
 def test_huge_numbers_are_cut() -> None:
     report = MemberReport.decode(spoilt(ids=[1], used=[2**64 - 1], wanted=[2**64 - 1], streams=[2**32 - 1]))
-    assert report.told == [ToldDemand(1, (1 << 62) - 1, (1 << 62) - 1, 1_000_000)]
+    most = [(1 << 62) - 1]
+    assert (report.ids, report.used, report.wanted, report.streams) == ([1], most, most, [1_000_000])

@@ -5,42 +5,76 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet.shares import UNBOUNDED, WHOLE, ShareClaim, fill
+from fleet.shares import UNBOUNDED, WHOLE, fill, is_enough, rounded
 
 CLAIMS = st.lists(
-    st.builds(ShareClaim, st.one_of(st.just(UNBOUNDED), st.just(0), st.integers(1, 2 * WHOLE)), st.integers(1, 50)),
+    st.tuples(st.one_of(st.just(UNBOUNDED), st.just(0), st.integers(1, 2 * WHOLE)), st.integers(1, 50)),
     max_size=20,
 )
 
 
+def columns(claims: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
+    """Who wants what, and weighs what."""
+    return [wanted for wanted, _ in claims], [weight for _, weight in claims]
+
+
 @given(CLAIMS, st.integers(0, WHOLE))
 def test_the_sum_is_the_whole_and_nobody_is_worse_off_than_another_that_has_more_than_it_wants(claims, whole) -> None:
-    shares = fill(claims, whole)
+    shares = fill(*columns(claims), whole)
     assert sum(shares) == (whole if claims else 0)
-    for claim, share in zip(claims, shares, strict=True):
+    for (wanted, weight), share in zip(claims, shares, strict=True):
         assert share >= 0
-        unmet = claim.wanted == UNBOUNDED or share < claim.wanted
-        for other, theirs in zip(claims, shares, strict=True):
+        unmet = wanted == UNBOUNDED or share < wanted
+        for (_, other), theirs in zip(claims, shares, strict=True):
             if unmet:  # per weight, what another one has beyond this one's level is at most what rounding gives
-                assert Fraction(theirs - 1, other.weight) <= Fraction(share + 1, claim.weight)
+                assert Fraction(theirs - 1, other) <= Fraction(share + 1, weight)
 
 
 def test_pip_82_what_is_left_of_three_is_headroom_of_all() -> None:
     """10, 50 and 30 of 100 are used: nobody gets less than that, and the other 10 are divided."""
-    shares = fill([ShareClaim(WHOLE * part // 100, 1) for part in (10, 50, 30)])
+    shares = fill([WHOLE * part // 100 for part in (10, 50, 30)], [1, 1, 1])
     assert shares == [133_333, 533_333, 333_334]
 
 
 def test_pip_82_one_that_has_80_gives_way_to_one_that_has_20_and_wants_more() -> None:
-    assert fill([ShareClaim(UNBOUNDED, 1), ShareClaim(UNBOUNDED, 1)]) == [500_000, 500_000]
-    assert fill([ShareClaim(800_000, 1), ShareClaim(UNBOUNDED, 1)]) == [500_000, 500_000]
-    assert fill([ShareClaim(800_000, 1), ShareClaim(200_000, 1)]) == [800_000, 200_000]
+    assert fill([UNBOUNDED, UNBOUNDED], [1, 1]) == [500_000, 500_000]
+    assert fill([800_000, UNBOUNDED], [1, 1]) == [500_000, 500_000]
+    assert fill([800_000, 200_000], [1, 1]) == [800_000, 200_000]
 
 
 def test_weights_divide_what_is_scarce() -> None:
-    assert fill([ShareClaim(UNBOUNDED, 3), ShareClaim(UNBOUNDED, 1)]) == [750_000, 250_000]
+    assert fill([UNBOUNDED, UNBOUNDED], [3, 1]) == [750_000, 250_000]
 
 
 def test_who_alone_wants_something_has_the_whole_and_who_wants_nothing_shares_where_nobody_does() -> None:
-    assert fill([ShareClaim(10, 1), ShareClaim(0, 9)]) == [WHOLE, 0]
-    assert fill([ShareClaim(0, 1), ShareClaim(0, 3)]) == [250_000, 750_000]
+    assert fill([10, 0], [1, 9]) == [WHOLE, 0]
+    assert fill([0, 0], [1, 3]) == [250_000, 750_000]
+
+
+@given(CLAIMS.filter(len), st.data())
+def test_shares_that_are_enough_give_all_what_they_want_and_half_of_their_headroom(claims, data) -> None:
+    wanted, weights = columns(claims)
+    targets = fill(wanted, weights)
+    shares = [data.draw(st.integers(max(0, target - 9), target + 9)) for target in targets]
+    if is_enough(shares, targets, wanted):
+        for one, share, target in zip(wanted, shares, targets, strict=True):
+            assert one != UNBOUNDED
+            assert share - one >= (target - one) / 2 >= 0
+            assert one or share == target
+
+
+def test_headroom_is_divided_anew_when_somebody_has_less_than_half_of_it() -> None:
+    wanted = [300_000, 300_000]
+    targets = fill(wanted, [1, 1])
+    assert targets == [500_000, 500_000]
+    assert is_enough([400_000, 600_000], targets, wanted)
+    assert not is_enough([399_999, 600_001], targets, wanted)
+    assert not is_enough([500_000, 500_000], targets, [UNBOUNDED, 300_000])
+    assert not is_enough([1, WHOLE - 1], [0, WHOLE], [0, 300_000])
+    assert not is_enough([499_999, 500_001], [500_000, 500_000], [0, 0])
+
+
+@given(st.integers(0, WHOLE))
+def test_a_rounded_share_is_a_quarter_of_a_percent_less_at_most(ppm) -> None:
+    assert 0 <= ppm - rounded(ppm) <= ppm // 400
+    assert rounded(WHOLE // 2) == WHOLE // 2

@@ -4,6 +4,7 @@ import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import accumulate
 from random import Random
 
 from fleet.coordinator import Coordinator
@@ -54,6 +55,26 @@ class Bucket:
 
 
 @dataclass
+class Rules:
+    """The limits that a process would share, as they are written."""
+
+    written: set[str] = field(default_factory=set)
+
+    @property
+    def digest(self) -> int:
+        return hash(frozenset(self.written)) % (1 << 64)
+
+    @property
+    def total(self) -> int:
+        return len(self.written)
+
+    def lines(self, first: int, most: int) -> list[str]:
+        lines = sorted(self.written)[first:]
+        room = accumulate(len(line.encode()) for line in lines)
+        return [line for line, upto in zip(lines, room, strict=True) if upto <= most]
+
+
+@dataclass
 class Process:
     """One Sluice: its member, clock, buckets and offered load per limiter (tokens a second; a huge one waits)."""
 
@@ -69,6 +90,8 @@ class Process:
     stopped: bool = False
     cut: bool = False
     mute: bool = False
+    rules: Rules = field(default_factory=Rules)
+    tells: bool = False
     next_at: int = 0
     streams: int = 1
 
@@ -104,7 +127,7 @@ class Process:
             quota = self.quota(key)
             share = self.buckets[key].ppm / WHOLE * quota.tokens * SECOND / quota.period_ns
             used = min(offered, share)
-            wanted = UNBOUNDED if offered > share else int(offered * 1050)
+            wanted = UNBOUNDED if offered > share else int(offered * 1010)
             demand = Demand(int(used * 1000), wanted, self.streams if offered else 0, self.quotas[key])
             if self.told.get(key) != demand:
                 changed[key] = self.told[key] = demand
@@ -136,12 +159,22 @@ class World:
 
     # What happens
 
-    def join(self, offered: dict[ShareKey, float] | None = None, clock: Clock | None = None) -> Process:
+    def join(
+        self,
+        offered: dict[ShareKey, float] | None = None,
+        clock: Clock | None = None,
+        rules: set[str] | None = None,
+    ) -> Process:
+        """Another process; without rules, it is one of an earlier version."""
         clock = clock or Clock()
         self.names += 1
         local = clock.at(self.now)
-        member = FleetMember(self.settings, f"proxy-{self.names}", self.random.getrandbits(63) | 1, local)
-        process = Process(member, clock, next_at=self.now, since=local, until=local)
+        written = Rules(rules or set())
+        told = None if rules is None else written
+        member = FleetMember(self.settings, f"proxy-{self.names}", self.random.getrandbits(63) | 1, local, told)
+        process = Process(
+            member, clock, next_at=self.now, since=local, until=local, rules=written, tells=told is not None
+        )
         self.processes.append(process)
         for key, rate in (offered or {}).items():
             self.offer(process, key, rate)
@@ -174,6 +207,15 @@ class World:
         report = process.member.leave(process.clock.at(self.now))
         self.processes.remove(process)
         self._send_report(process, report)
+
+    def heal(self) -> None:
+        """Nothing is lost or slow any more, everybody is reached, and somebody coordinates."""
+        self.loss = self.grant_loss = self.doubled = 0.0
+        self.delay = (1 * MS, 2 * MS)
+        for process in self.processes:
+            process.stopped = process.cut = process.mute = False
+        if self.leader is None or self.leader.deposed:
+            self.elect()
 
     # Time
 
@@ -243,7 +285,9 @@ class World:
         if process.stopped:  # it is in the socket's buffer
             self._later(lambda: self._take(process, data), (50 * MS, 60 * MS))
             return
-        process.put(process.member.take(Grants.decode(data), process.clock.at(self.now)), self.now)
+        process.put(
+            process.member.take(Grants.decode(data, process.member.incarnation), process.clock.at(self.now)), self.now
+        )
 
     def _copies(self, loss: float) -> int:
         if self.random.random() < loss:
@@ -253,6 +297,18 @@ class World:
     def _later(self, action: Callable[[], None], delay: tuple[int, int]) -> None:
         self._order += 1
         heapq.heappush(self._queue, (self.now + self.random.randint(*delay), self._order, action))
+
+    # What differs
+
+    def check_rules(self) -> None:
+        """Hold what the members heard of rules that not all have against what they have."""
+        own = [process.rules.written for process in self.processes if process.tells]
+        differing = set[str]().union(*own) - own[0].intersection(*own) if own else set[str]()
+        for process in self.processes:
+            heard = process.member.rules.differing
+            assert set(heard) == (differing if process.tells else set()), process.member.name
+            for line, name in heard.items():
+                assert any(one.member.name == name and line in one.rules.written for one in self.processes)
 
     # What may pass
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from limiter.limiter import Entry, Limiter, Scope, Stream, StreamName, rejecting
-from limiter.rates import NANOS_PER_SECOND, Limit
 from limiter.scheduler import Scheduler
+from limiter.token_bucket import NANOS_PER_SECOND, Limit
 from tests.limiter.ledger import Charge, named
 from tests.limiter.shadows import played_by
 from tests.limiter.truths import MOST_ROOM, Truths

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from limiter.limiter import Limiter
-from limiter.rates import Limit, Rate
+from limiter.token_bucket import Limit, Rate
 
 
 @dataclass(frozen=True, slots=True)

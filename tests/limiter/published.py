@@ -4,8 +4,8 @@ from limiter.levels import Client, Setting
 from limiter.limiter import Stream, StreamName
 from limiter.permits import DispatchRules
 from limiter.policies import Policies, Value
-from limiter.rates import NOTHING_PUBLISHED, Direction, Limit, rate
 from limiter.registry import Registry
+from limiter.token_bucket import NOTHING_PUBLISHED, Direction, Limit, rate
 from protocol.topic_name import parse_topic
 from tests.limiter.world import World
 

@@ -7,9 +7,9 @@ from limiter.levels import Client, Setting
 from limiter.limiter import Limiter, Scope, Stream, StreamName
 from limiter.permits import RULES, DispatchRules
 from limiter.policies import InForce, Policies, Value
-from limiter.rates import Limit
 from limiter.registry import Registry
 from limiter.shadow import ShadowLimiter
+from limiter.token_bucket import Limit
 from protocol.topic_name import parse_topic
 from tests.limiter.ledger import Charge, Ledger, named
 from tests.limiter.world import Telling, World

@@ -16,7 +16,7 @@ from limiter.admission import (
     Slot,
     take_all,
 )
-from limiter.rates import NANOS_PER_SECOND, Rate
+from limiter.token_bucket import NANOS_PER_SECOND, Rate
 
 FIVE_PER_30_S = Rate(5, 30 * NANOS_PER_SECOND, 5)
 KEYS = st.sampled_from("abc")

@@ -11,8 +11,8 @@ from limiter.backlogs import CALM_NS, RECEIVER_QUEUE
 from limiter.levels import Setting
 from limiter.permits import DispatchRules
 from limiter.policies import Policies
-from limiter.rates import Limit, rate
 from limiter.registry import Registry
+from limiter.token_bucket import Limit, rate
 from limiter.usage import Passed
 from tests.limiter.subscriptions import Consumer, Dispatching
 from tests.limiter.world import World

@@ -6,8 +6,7 @@ from math import ceil, floor
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
-from limiter.rates import NANOS_PER_SECOND, Rate
-from limiter.token_bucket import TokenBucket
+from limiter.token_bucket import NANOS_PER_SECOND, Rate, TokenBucket
 from tests.limiter.ledger import capacity, grain, within_all
 from tests.limiter.long_run import Counted, long_run
 
@@ -130,4 +129,4 @@ def speed(rate: Rate) -> Fraction:
     return Fraction(rate.tokens, rate.period_ns)
 
 
-TestBucket = long_run(Bucket, at_least=15_000)
+TestBucket = long_run(Bucket, at_least=8_000)

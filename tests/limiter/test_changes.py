@@ -7,7 +7,7 @@ import pytest
 from limiter.levels import LEVEL_OF_SETTING, About, Setting
 from limiter.limiter import Scope
 from limiter.policies import Change, Value, change_of
-from limiter.rates import Limit, Mode, rate
+from limiter.token_bucket import Limit, Mode, rate
 
 X = "persistent://t/n/x"
 PLACE: tuple[About, Setting, str] = ("publish", Setting.TOPIC_OF_NAMESPACE, "t/n")

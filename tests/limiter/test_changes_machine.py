@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from limiter.levels import About, Client, Setting
 from limiter.limiter import Limiter, Stream, StreamName
 from limiter.policies import Change, Policies, Value, change_of
-from limiter.rates import Direction, Limit, Mode, rate
 from limiter.registry import Registry, meters_of
+from limiter.token_bucket import Direction, Limit, Mode, rate
 from protocol.topic_name import parse_topic
 from tests.limiter.long_run import examples
 from tests.limiter.world import World
@@ -33,6 +33,7 @@ NAMES: dict[Setting, tuple[str, ...]] = {
     Setting.ROLE: ("r", "*"),
     Setting.ADDRESS: ("10.0.0.1", "10.0.0.0/8"),
 }
+assert {*NAMES, Setting.EXEMPT} == set(Setting), "a setting that this machine does not change"
 PLACES = st.sampled_from([(setting, name) for setting, names in NAMES.items() for name in names])
 FEW_PLACES = st.lists(PLACES, min_size=1, max_size=2)
 DIRECTIONS = st.sampled_from(get_args(Direction))

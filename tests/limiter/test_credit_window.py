@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from limiter.permits import IDLE_HORIZONS, LEAST_PART, RULES, CreditEntry, CreditWindow, InFlight, Permits, horizon_of
-from limiter.rates import rate
+from limiter.token_bucket import rate
 from tests.limiter.asking import Asking, idle_at
 
 ACTS = st.lists(

@@ -8,9 +8,9 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from limiter.levels import Setting
 from limiter.permits import IDLE_HORIZONS, LEAST_PART, CreditWindow, DispatchRules
-from limiter.rates import NANOS_PER_SECOND, Limit, rate
 from limiter.registry import meters_of
 from limiter.scheduler import LEAST_SLEEP_NS
+from limiter.token_bucket import NANOS_PER_SECOND, Limit, rate
 from tests.limiter.asking import idle_at
 from tests.limiter.long_run import Counted, long_run
 from tests.limiter.subscriptions import Consumer, Dispatching, Size

@@ -28,7 +28,7 @@ import pytest
 
 from limiter.levels import Setting
 from limiter.permits import RULES, DispatchRules
-from limiter.rates import NANOS_PER_SECOND, Limit, rate
+from limiter.token_bucket import NANOS_PER_SECOND, Limit, rate
 from tests.limiter.subscriptions import Dispatching
 
 TEN = Limit(rate(10))

@@ -1,7 +1,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from limiter.limiter import FairQueue, FinishTag, Stream, StreamName
+from limiter.limiter import MOST_COUNTED, FairQueue, FinishTag, Stream, StreamName
 from tests.limiter.standing import place_of
 from tests.limiter.world import limiter
 
@@ -41,6 +41,17 @@ def test_before_all_means_before_every_waiter_or_being_the_first() -> None:
     assert queue.is_before_all(first)
     assert queue.is_before_all(some_place(4, 9))
     assert not queue.is_before_all(some_place(5, 4))
+
+
+def test_what_many_hold_is_estimated_by_what_the_first_of_them_do() -> None:
+    queue, first, behind = FairQueue(), some_place(0, 0).stream, some_place(0, 0).stream
+    first.usage.held_messages, first.usage.held_size = 3, 50
+    for number in range(MOST_COUNTED):
+        queue.add(place_of(first, _LIMITER, 0, number))
+    assert queue.held() == (3 * MOST_COUNTED, 50 * MOST_COUNTED)
+    for number in range(500):
+        queue.add(place_of(behind, _LIMITER, 1, number))
+    assert queue.held() == (3 * (MOST_COUNTED + 500), 50 * (MOST_COUNTED + 500))
 
 
 @given(times=st.lists(st.integers(0, 20), max_size=30), order=st.randoms(use_true_random=False))

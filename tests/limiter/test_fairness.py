@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from limiter.levels import Setting
 from limiter.limiter import Entry, Limiter, Stream
-from limiter.rates import Limit, rate
+from limiter.token_bucket import Limit, rate
 from tests.limiter.world import Governed, World, jain, limiter
 
 BATCHES = (1, 2, 7, 10, 50, 100, 333, 1000)

@@ -5,7 +5,7 @@ from itertools import pairwise, repeat
 import pytest
 
 from limiter.permits import RULES, DispatchRules
-from limiter.rates import Limit, rate
+from limiter.token_bucket import Limit, rate
 from tests.limiter.asking import PLAIN
 from tests.limiter.far_broker import FarBroker, FarConsumer
 

@@ -5,8 +5,7 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from limiter.rates import Rate, rate
-from limiter.token_bucket import TokenBucket
+from limiter.token_bucket import Rate, TokenBucket, rate
 from tests.limiter.test_token_bucket import AMOUNTS, RATES, SECOND, SPANS
 
 
@@ -45,6 +44,7 @@ def test_another_rate_leaves_what_is_lent_lent() -> None:
     bucket.take(20, 0)
     bucket.lend(20)
     bucket.change(rate(50, burst=30), 0)
+    assert bucket.tokens(0) == 10
     assert bucket.tokens(60 * SECOND) == 10
     bucket.come_back(0, 20, 60 * SECOND)
     assert bucket.tokens(60 * SECOND) == 30

@@ -7,11 +7,11 @@ from ipaddress import ip_address, ip_network
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from limiter.levels import Client, Setting
+from limiter.levels import LEVEL_OF_SETTING, LEVELS, Client, Setting
 from limiter.limiter import Limiter, Stream
 from limiter.policies import Policies, Value
-from limiter.rates import Limit, rate
 from limiter.registry import Registry
+from limiter.token_bucket import Limit, rate
 from protocol.topic_name import parse_topic
 from tests.limiter.clockwork import MOST_STREAMS, WHOSE, Clockwork
 from tests.limiter.long_run import long_run
@@ -52,6 +52,9 @@ SETTINGS = (
     (Setting.ADDRESS, NARROW),
     (Setting.EXEMPT, ""),
 )
+assert {level.word for level in LEVELS} - {LEVEL_OF_SETTING[setting].word for setting, _ in SETTINGS} == {
+    "subscription"
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from limiter.limiter import MOST_GATHERING_NS, Entry, Limiter
-from limiter.rates import Limit, Rate, rate
+from limiter.token_bucket import Limit, Rate, rate
 from tests.limiter.fitting import fits
 from tests.limiter.world import World, limiter
 

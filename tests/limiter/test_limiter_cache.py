@@ -7,9 +7,9 @@ import pytest
 
 from limiter.limiter import Scope, Stream, StreamName
 from limiter.policies import InForce
-from limiter.rates import NANOS_PER_SECOND, Limit, Published, rate
 from limiter.registry import FEW_DEBTS, LIMITER_MEMORY, LOOKED_AT, LimiterCache
 from limiter.relative_rates import RelativeLimits
+from limiter.token_bucket import NANOS_PER_SECOND, Limit, Published, rate
 
 TOPIC = "persistent://t/n/x"
 SCOPE = Scope("dispatch", "topic", TOPIC, "t", "n")

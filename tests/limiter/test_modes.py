@@ -4,7 +4,7 @@ import pytest
 
 from limiter.levels import Setting
 from limiter.limiter import Entry, Limiter, Stream, rejecting
-from limiter.rates import Limit, Mode, rate
+from limiter.token_bucket import Limit, Mode, rate
 from tests.limiter.fitting import fits
 from tests.limiter.world import Governed, World, limiter
 

@@ -11,7 +11,7 @@ from itertools import chain, cycle, permutations, repeat
 import pytest
 
 from limiter.permits import RULES, CreditWindow, DispatchRules
-from limiter.rates import NANOS_PER_SECOND, Limit, rate
+from limiter.token_bucket import NANOS_PER_SECOND, Limit, rate
 from tests.limiter.asking import Asking
 from tests.limiter.subscriptions import Dispatching
 

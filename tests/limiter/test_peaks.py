@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from limiter.limiter import Limiter, Stream
-from limiter.rates import Limit, Rate, rate
 from limiter.scheduler import LEAST_SLEEP_NS
+from limiter.token_bucket import Limit, Rate, rate
 from tests.limiter.fitting import fits
 from tests.limiter.ledger import within
 from tests.limiter.world import World, jain, limiter

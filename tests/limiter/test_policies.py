@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limiter.levels import ANYBODY, EACH, Client, Setting
+from limiter.levels import ANYBODY, EACH, LEVELS, Client, Setting
 from limiter.policies import Policies, Value
-from limiter.rates import Direction, Limit, rate
+from limiter.token_bucket import Direction, Limit, rate
 from protocol.topic_name import parse_topic
 
 TOPIC = "persistent://t/n/x"
@@ -79,6 +79,8 @@ def test_every_level_applies_at_once_outermost_first() -> None:
         ("role", "billing", "role file"),
         ("address", "10.1.2.3", "address file"),
     ]
+    others = {level.word for level in LEVELS} - {level for level, *_ in found}
+    assert others == {"subscription", "exempt"}, "a level that no stream of this test has"
 
 
 def test_what_is_not_known_of_a_client_limits_nobody() -> None:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limiter.rates import NANOS_PER_SECOND, NOTHING_PUBLISHED, Limit, Published, Rate, rate
 from limiter.relative_rates import MeasuredPublishRate, kept, relative_to
+from limiter.token_bucket import NANOS_PER_SECOND, NOTHING_PUBLISHED, Limit, Published, Rate, rate
 
 SECOND = NANOS_PER_SECOND
 WINDOW_S = 10

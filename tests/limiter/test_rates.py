@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limiter.rates import NANOS_PER_SECOND, Limit, Rate, rate
+from limiter.token_bucket import NANOS_PER_SECOND, Limit, Rate, rate
 
 
 @pytest.mark.parametrize("values", [(0, 1, 1), (1, 0, 1), (1, 1, 0), (-5, 1, 1), (1, -1, 1), (1, 1, -1)])

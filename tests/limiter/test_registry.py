@@ -4,8 +4,8 @@ from hypothesis import strategies as st
 from limiter.levels import Setting
 from limiter.limiter import Limiter, Stream, StreamName
 from limiter.policies import Change, Policies, Value
-from limiter.rates import Direction, Limit, rate
 from limiter.registry import Registry, meters_of
+from limiter.token_bucket import Direction, Limit, rate
 from protocol.topic_name import parse_topic
 from tests.limiter.standing import stated
 from tests.limiter.world import World

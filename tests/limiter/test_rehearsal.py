@@ -7,7 +7,7 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from limiter.levels import Setting
 from limiter.limiter import Stream
-from limiter.rates import Limit, Mode, rate
+from limiter.token_bucket import Limit, Mode, rate
 from limiter.usage import LimiterUsage, StreamUsage
 from tests.limiter.attributes import attributes
 from tests.limiter.clockwork import MOST_STREAMS, SIZES, SPANS, WHOSE

@@ -2,8 +2,8 @@
 
 from limiter.levels import Setting
 from limiter.policies import Value
-from limiter.rates import NANOS_PER_SECOND, NOTHING_PUBLISHED, Limit, rate
 from limiter.relative_rates import RelativeLimits
+from limiter.token_bucket import NANOS_PER_SECOND, NOTHING_PUBLISHED, Limit, rate
 from protocol.topic_name import parse_topic
 from tests.limiter.published import TEN_MORE, Place, in_force
 

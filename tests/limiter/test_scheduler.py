@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from limiter.limiter import Entry, Limiter, Stream
-from limiter.rates import Limit, Rate, rate
 from limiter.scheduler import LEAST_SLEEP_NS, MOST_TURNS, TURN_SIZE, Scheduler
+from limiter.token_bucket import Limit, Rate, rate
 from tests.limiter.fitting import fits
 from tests.limiter.ledger import Charge, Ledger, named, within
 from tests.limiter.world import World, limiter

@@ -8,8 +8,8 @@ from hypothesis.stateful import precondition, rule
 from limiter.levels import Setting
 from limiter.limiter import Limiter
 from limiter.policies import Policies, Value
-from limiter.rates import NANOS_PER_SECOND, Limit, Mode, rate
 from limiter.registry import Registry
+from limiter.token_bucket import NANOS_PER_SECOND, Limit, Mode, rate
 from protocol.topic_name import parse_topic
 from tests.limiter.clockwork import MOST_STREAMS, WHOSE, Clockwork
 from tests.limiter.long_run import long_run

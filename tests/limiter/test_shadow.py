@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from limiter.limiter import Limiter, Stream
-from limiter.rates import Limit, rate
 from limiter.shadow import ShadowStream
+from limiter.token_bucket import Limit, rate
 from tests.limiter.fitting import fits
 from tests.limiter.world import World, limiter
 

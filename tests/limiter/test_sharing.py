@@ -7,12 +7,11 @@ from hypothesis import strategies as st
 from limiter.activity import ActivitySet
 from limiter.limiter import Entry, Limiter, Scope, Stream, StreamName
 from limiter.policies import Policies
-from limiter.rates import Limit, Rate, rate
 from limiter.registry import Registry
 from limiter.scheduler import Scheduler
 from limiter.shadow import ShadowLimiter
-from limiter.sharing import UNBOUNDED, SharedLimits, name_of
-from limiter.token_bucket import NEVER_NS, WHOLE, Lease, TokenBucket
+from limiter.sharing import RAISE_NS, UNBOUNDED, UNITS, SharedLimits, name_of
+from limiter.token_bucket import NEVER_NS, WHOLE, Lease, Limit, Rate, TokenBucket, rate
 from tests.manual_clock import ManualClock
 
 SECOND = 10**9
@@ -95,6 +94,45 @@ def test_a_limiter_at_rest_that_is_not_full_wants_next_to_nothing_and_is_told_on
     assert not process.limiter.is_full(process.clock.now)
     process.clock.advance(0.5)
     assert process.limiter.is_full(process.clock.now)
+
+
+def test_a_limiter_without_streams_wants_nothing_at_once_and_what_it_used_when_one_comes_back() -> None:
+    process = Process(Limit(messages=rate(1000)))
+    process.shared.assign(process.name, "messages", WHOLE, None, 0)
+    stream = process.stream()
+    process.offer(stream)
+    process.clock.advance(0.25)
+    assert process.shared.demands(process.clock.now)[0][process.name, "messages"].used == 4000
+    for _ in range(200):
+        process.offer(stream)
+    process.clock.advance(0.05)
+    asked = process.asked
+    process.scheduler.leave(stream, process.clock.now)
+    process.shared.left(process.limiter)
+    assert process.asked == asked + 1
+    told = process.shared.demands(process.clock.now)[0][process.name, "messages"]
+    assert (told.used, told.wanted, told.streams) == (0, 1, 1)  # it is not full
+    process.shared.left(process.limiter)
+    assert (process.asked, process.shared.demands(process.clock.now)) == (asked + 1, ({}, []))
+    process.offer(process.stream(2))
+    assert process.asked == asked + 2
+    process.clock.advance(0.25)
+    assert process.shared.demands(process.clock.now)[0][process.name, "messages"].used > 0
+
+
+def test_a_limiter_that_one_stream_has_left_for_another_one_is_in_use() -> None:
+    process = Process(Limit(messages=rate(1000)))
+    process.shared.assign(process.name, "messages", WHOLE, None, 0)
+    first = process.stream()
+    process.offer(first)
+    process.clock.advance(0.25)
+    process.shared.demands(process.clock.now)
+    process.offer(first)
+    process.scheduler.leave(first, process.clock.now)
+    process.shared.left(process.limiter)
+    process.stream(2)
+    process.clock.advance(0.25)
+    assert process.shared.demands(process.clock.now)[0][process.name, "messages"].used == 4000
 
 
 def test_a_raise_adds_no_tokens_and_a_lowering_takes_those_without_room() -> None:
@@ -194,7 +232,13 @@ class Process:
         self.clock = ManualClock()
         self.alarms: dict[Limiter, int] = {}
         self.asked = 0
-        self.shared = SharedLimits(Lease(0, 2 * SECOND), clock=self.clock, wants_now=self._asked)
+        self.raised: list[tuple[str, str, int, int]] = []
+        self.shared = SharedLimits(
+            Lease(0, 2 * SECOND),
+            clock=self.clock,
+            wants_now=self._asked,
+            on_raise=lambda *raised: self.raised.append(raised),
+        )
         journal = ActivitySet(lambda: None)
         self.scheduler = Scheduler(self.alarms.__setitem__, journal)
         shadow = ShadowLimiter(self.alarms.__setitem__, journal, (1 << 30, 0))
@@ -269,11 +313,72 @@ def test_demands_tell_of_what_was_used_and_of_the_unit_that_refused_and_then_onc
     assert process.shared.demands(process.clock.now) == ({}, [(process.name, "bytes"), (process.name, "messages")])
 
 
+@pytest.mark.parametrize(("before", "then", "falls"), [(100, 49, 1), (100, 51, 0), (31, 1, 0), (32, 15, 1)])
+def test_less_than_half_of_what_was_used_is_to_be_looked_at_again(before: int, then: int, falls: int) -> None:
+    process = Process(Limit(messages=rate(10_000)))
+    process.shared.assign(process.name, "messages", WHOLE, None, 0)
+    stream, told = process.stream(), []
+    for messages in (before, then, then):
+        for _ in range(messages):
+            process.offer(stream)
+            process.clock.advance(0.25 / messages)
+        process.shared.demands(process.clock.now)
+        told.append(process.shared.turned)
+    assert told == [False, falls == 1, False]
+
+
+def test_streams_that_begin_or_cease_to_wait_are_looked_at_again_once() -> None:
+    process = Process(Limit(messages=rate(1000)))
+    process.shared.assign(process.name, "messages", WHOLE // 10, None, 0)
+    stream, told = process.stream(), []
+    for offered in (1, 20, 20, 0, 0):
+        process.clock.advance(0.15)
+        if offered == 0:
+            process.shared.assign(process.name, "messages", WHOLE, None, process.clock.now)
+            process.clock.advance(0.05)
+            process.scheduler.serve(process.limiter, process.clock.now)
+        for _ in range(offered):
+            process.offer(stream)
+        process.clock.advance(0.1)
+        demanded, _ = process.shared.demands(process.clock.now)
+        told.append((process.shared.turned, demanded[process.name, "messages"].wanted == UNBOUNDED))
+    assert told == [(False, False), (True, False), (False, True), (True, False), (False, False)]
+
+
+def test_who_has_a_token_for_each_message_wants_a_hundredth_more() -> None:
+    process = Process(Limit(messages=rate(10_000)))
+    process.shared.assign(process.name, "messages", WHOLE, None, 0)
+    stream = process.stream()
+    for _ in range(100):
+        process.offer(stream)
+        process.clock.advance(0.0025)
+    told = process.shared.demands(process.clock.now)[0][process.name, "messages"]
+    assert (told.used, told.wanted) == (400_000, 404_000)
+
+
+def test_a_raised_limit_holds_when_who_decides_has_answered_and_a_lowered_one_at_once() -> None:
+    process = Process(Limit(messages=rate(100)))
+    process.shared.assign(process.name, "messages", WHOLE, None, 0)
+    for own, holds in ((5000, 100), (50, 50)):
+        in_force = process.limiter.rates()
+        process.limiter.retune(Limit(messages=rate(own)), "", process.clock.now)
+        process.shared.retuned(process.limiter, in_force, process.clock.now)
+        assert process.limiter.rates()[0] == rate(holds)
+    in_force = process.limiter.rates()
+    process.limiter.retune(Limit(messages=rate(5000)), "", process.clock.now)
+    process.shared.retuned(process.limiter, in_force, process.clock.now)
+    process.clock.advance(0.25)
+    told = process.shared.demands(process.clock.now)[0][process.name, "messages"]
+    assert told.quota == (5000, SECOND, 500, None)  # its own, though another one holds
+    process.shared.assign(process.name, "messages", WHOLE, None, process.clock.now)
+    assert process.limiter.rates()[0] == rate(5000)
+
+
 def test_a_lower_quota_holds_and_goes_again() -> None:
     process = Process(Limit(messages=rate(1000), peak_messages=rate(2000)))
     process.shared.assign(process.name, "messages", WHOLE // 2, (100, SECOND, 10, (200, SECOND, 5)), 0)
     assert process.limiter.rates()[:2] == (Rate(100, SECOND, 10), Rate(200, SECOND, 5))
-    assert process.shared.share_of(process.limiter) == (WHOLE // 2, 0)
+    assert [process.shared.share_in_force(process.name, unit) for unit in UNITS] == [WHOLE // 2, 0]
     process.shared.assign(process.name, "messages", WHOLE // 2, None, 0)
     assert process.limiter.rates()[:2] == (rate(1000), rate(2000))
     assert not process.shared.assign("publish topic other", "messages", 1, None, 0)
@@ -291,3 +396,65 @@ def test_a_limiter_that_takes_the_place_of_another_goes_on_with_its_share() -> N
     assert observed.shares == (WHOLE // 2, 0)
     assert not observed.is_idle(0)
     assert observed.wait_ns(0) == 51 * 2_000_000
+
+
+def test_a_raise_that_nobody_waits_for_is_put_off_and_needless_if_the_share_falls_again() -> None:
+    process = Process(Limit(messages=rate(1000)))
+    told = process.raised
+
+    def assigned(ppm: int) -> int | None:
+        assert process.shared.assign(process.name, "messages", ppm, None, process.clock.now)
+        return process.shared.share_in_force(process.name, "messages")
+
+    process.shared.renew(60 * SECOND, 0)
+    process.offer(process.stream())
+    assert assigned(200_000) == 200_000  # from nothing
+    assert assigned(390_000) == 200_000
+    assert assigned(250_000) == 200_000
+    assert assigned(150_000) == 150_000
+    process.clock.advance(RAISE_NS / SECOND)
+    process.shared.demands(process.clock.now)
+    assert (told, assigned(150_000)) == ([], 150_000)
+    assert assigned(400_000) == 400_000  # more than the double: the burst would be small
+    assert assigned(500_000) == 400_000
+    process.clock.advance(RAISE_NS / SECOND - 0.1)
+    process.shared.demands(process.clock.now)
+    assert assigned(600_000) == 400_000  # it is as old as the first one
+    process.clock.advance(0.1)
+    process.shared.demands(process.clock.now)
+    assert told == [(process.name, "messages", 400_000, 600_000)]
+    assert assigned(600_000) == 600_000
+    assert assigned(900_000) == 600_000
+    process.shared.forgotten(process.limiter)
+    process.clock.advance(RAISE_NS / SECOND)
+    process.shared.demands(process.clock.now)
+    assert len(told) == 1
+
+
+def test_a_raise_is_in_force_with_the_first_report_behind_somebody_who_waits_and_at_once_where_somebody_does() -> None:
+    process = Process(Limit(messages=rate(1000, burst=10)))
+    told = process.raised
+    process.shared.renew(60 * SECOND, 0)
+    process.shared.assign(process.name, "messages", WHOLE // 2, None, 0)
+    stream = process.stream()
+    process.clock.advance(0.2)
+    process.shared.assign(process.name, "messages", WHOLE, None, process.clock.now)
+    process.shared.demands(process.clock.now)
+    assert process.limiter.shares[0] == WHOLE // 2
+    asked = process.asked
+    for _ in range(7):
+        process.offer(stream)
+    assert len(stream.held) >= 1
+    assert process.asked > asked  # who reports then puts it in force:
+    process.shared.demands(process.clock.now)
+    assert told == [(process.name, "messages", WHOLE // 2, WHOLE)]
+    process.shared.assign(process.name, "messages", WHOLE // 2, None, process.clock.now)
+    process.shared.assign(process.name, "messages", WHOLE, None, process.clock.now)
+    assert process.limiter.shares[0] == WHOLE
+
+
+def test_a_limit_that_refuses_has_its_share_at_once() -> None:
+    process = Process(Limit(messages=rate(1000), mode="reject"))
+    for ppm in (200_000, 300_000):
+        process.shared.assign(process.name, "messages", ppm, None, 0)
+        assert process.limiter.shares[0] == ppm

@@ -5,8 +5,8 @@ import pytest
 from limiter.levels import ANYBODY, Client, Setting
 from limiter.limiter import Stream, StreamName
 from limiter.policies import Change
-from limiter.rates import DIRECTIONS, Direction
 from limiter.registry import StreamIndex
+from limiter.token_bucket import DIRECTIONS, Direction
 from protocol.topic_name import parse_topic
 
 TOPICS = ("t/n/x", "t/n/x-partition-1", "t/n/y", "t/m/x")

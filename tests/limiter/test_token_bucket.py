@@ -5,8 +5,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from limiter.rates import Rate, rate
-from limiter.token_bucket import TokenBucket
+from limiter.token_bucket import Rate, TokenBucket, rate
 from tests.limiter.ledger import capacity, grain
 
 SECOND = 1_000_000_000

@@ -5,7 +5,7 @@ from itertools import repeat
 import pytest
 
 from limiter.limiter import Limiter
-from limiter.rates import Limit, rate
+from limiter.token_bucket import Limit, rate
 from tests.limiter.world import World, limiter
 
 MESSAGES, BYTES = 1000, 1_000_000

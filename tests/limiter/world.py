@@ -10,10 +10,10 @@ from limiter.activity import ActivityNotes, ActivitySet
 from limiter.levels import Setting
 from limiter.limiter import Entry, Limiter, Scope, Stream, StreamName
 from limiter.policies import Policies, Value
-from limiter.rates import Limit, rate
 from limiter.registry import Registry
 from limiter.scheduler import Scheduler
 from limiter.shadow import MOST_ENTRIES, ShadowLimiter
+from limiter.token_bucket import Limit, rate
 from protocol.topic_name import parse_topic
 from tests.manual_clock import ManualClock
 
@@ -152,6 +152,10 @@ class World:
         alarms, scheduler = min(both, key=lambda each: each[0].soonest())
         found = alarms.next_before(end)
         return None if found is None else (*found, scheduler)
+
+    def soonest(self) -> float:
+        """When the next alarm of either rings; never, if there is none."""
+        return min(self.alarms.soonest(), self.rehearsals.soonest())
 
     def run(self, seconds: float) -> None:
         self.run_until(self.clock.now + round(seconds * 1e9))

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.commands import body_of, command_in, decode, encode, encode_with_payload, read, split, wrap
-from protocol.errors import MalformedFrame, ProtocolError
+from protocol.frames import MalformedFrame, ProtocolError
 from protocol.pulsar_pb2 import (
     BaseCommand,
     CommandFlow,

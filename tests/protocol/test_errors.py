@@ -2,7 +2,7 @@
 
 import pytest
 
-from protocol.errors import ForeignProtocol, FrameTooLarge, MalformedFrame, ProtocolError
+from protocol.frames import ForeignProtocol, FrameTooLarge, MalformedFrame, ProtocolError
 
 ERRORS = [FrameTooLarge(7, 5), MalformedFrame("why"), ForeignProtocol("http_request", "remedy")]
 

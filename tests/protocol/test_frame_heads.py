@@ -2,8 +2,7 @@
 
 import pytest
 
-from protocol.errors import TooManyMessages
-from protocol.frames import MESSAGE, SEND
+from protocol.frames import MESSAGE, SEND, TooManyMessages
 from protocol.scanner import FrameScanner
 from tests.proxy.wire import message, send
 

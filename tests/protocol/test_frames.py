@@ -5,7 +5,6 @@ import tracemalloc
 import pytest
 from hypothesis import given, settings
 
-from protocol.errors import FrameTooLarge, MalformedFrame
 from protocol.frames import (
     ACK,
     ACK_RESPONSE,
@@ -13,6 +12,8 @@ from protocol.frames import (
     FRAME_PADDING,
     SEND_RECEIPT,
     FrameCutter,
+    FrameTooLarge,
+    MalformedFrame,
     max_frame_size,
 )
 from protocol.pulsar_pb2 import BaseCommand

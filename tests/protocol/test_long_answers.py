@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.commands import SIZES, encode
-from protocol.errors import MalformedFrame
-from protocol.long_answers import LONG_ANSWERS, LongAnswer
+from protocol.commands import LONG_ANSWERS, SIZES, LongAnswer, encode
+from protocol.frames import MalformedFrame
 from protocol.pulsar_pb2 import (
     BaseCommand,
     CommandGetOrCreateSchemaResponse,

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from protocol.commands import encode
-from protocol.errors import ProxyHeaderError
+from protocol.frames import ProxyHeaderError
 from protocol.proxy_protocol import (
     MOST_V1,
     MOST_V2,

@@ -9,8 +9,16 @@ from hypothesis import strategies as st
 
 from protocol import scanner as heads_module
 from protocol import walk
-from protocol.errors import FrameTooLarge, MalformedFrame, ProtocolError
-from protocol.frames import DEFAULT_MAX_MESSAGE_SIZE, MESSAGE, SEND, FrameCutter, max_frame_size
+from protocol.frames import (
+    DEFAULT_MAX_MESSAGE_SIZE,
+    MESSAGE,
+    SEND,
+    FrameCutter,
+    FrameTooLarge,
+    MalformedFrame,
+    ProtocolError,
+    max_frame_size,
+)
 from protocol.scanner import MOST_OWNERS, TAIL, FrameScanner
 from tests.protocol import fields as wire
 from tests.protocol import ill_commands as ill

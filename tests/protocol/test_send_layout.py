@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from protocol import scanner as heads_module
 from protocol import walk
 from protocol.commands import command_in, encode
-from protocol.errors import MalformedFrame
-from protocol.frames import SEND
+from protocol.frames import SEND, MalformedFrame
 from protocol.pulsar_pb2 import BaseCommand, CommandSend
 from protocol.scanner import LONGEST, FrameScanner, SendLayout, layout_of
 from tests.protocol import fields as wire

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from protocol import scanner as heads_module
 from protocol import walk
-from protocol.errors import MalformedFrame
-from protocol.frames import SEND
+from protocol.frames import SEND, MalformedFrame
 from protocol.scanner import LONGEST, FrameScanner
 from tests.protocol import fields as wire
 from tests.protocol.streams import MAX_SIZE, frame

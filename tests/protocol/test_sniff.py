@@ -5,8 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.commands import encode
-from protocol.errors import FrameTooLarge, ProtocolError
-from protocol.frames import DEFAULT_MAX_MESSAGE_SIZE, SEND, foreign_protocol, max_frame_size
+from protocol.frames import (
+    DEFAULT_MAX_MESSAGE_SIZE,
+    SEND,
+    FrameTooLarge,
+    ProtocolError,
+    foreign_protocol,
+    max_frame_size,
+)
 from protocol.pulsar_pb2 import CommandConnect
 from protocol.scanner import FrameScanner
 

@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import MalformedFrame
+from protocol.frames import MalformedFrame
 from protocol.pulsar_pb2 import BaseCommand, CommandProducer, CommandSend, MessageMetadata
 from protocol.walk import message_count, messages_in_metadata, read_command, schema_data_in, skip, u32, varint
 from tests.protocol import fields as wire

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 from limiter.activity import ActivityReader
 from limiter.levels import Setting
 from limiter.policies import Policies, Value
-from limiter.rates import DIRECTIONS, Limit
+from limiter.token_bucket import DIRECTIONS, Limit
 from proxy.admin.app import Guards, Parts, Readiness, admin_app
 from proxy.admin.auth import Authenticator
 from proxy.admin.forwarding.forwarder import Forwarder

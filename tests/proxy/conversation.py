@@ -18,7 +18,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 from google.protobuf.message import Message
 
-from accesslog.record import Line
+from accesslog.record import AnyLine
 from protocol.endpoint import Endpoint
 from protocol.frames import FrameCutter
 from protocol.pulsar_pb2 import CommandProducerSuccess
@@ -28,7 +28,7 @@ from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import Counters, NamespaceTotals
 from proxy.observe.intervals import Intervals
 from proxy.observe.log_files import LogFiles
-from proxy.observe.log_lines import Shown, Writer, as_they_are
+from proxy.observe.log_lines import ShowAddress, Writer, as_they_are
 from proxy.observe.log_writer import KEEP_ALL, Loss, Losses, Retention
 from proxy.session.events import SessionLog
 from proxy.session.session import Session
@@ -291,7 +291,7 @@ class World:
     """
 
     def __init__(
-        self, shown: Shown = as_they_are, transports: type[FakeTransport] = KernelTransport, **settings: Any
+        self, shown: ShowAddress = as_they_are, transports: type[FakeTransport] = KernelTransport, **settings: Any
     ) -> None:
         self.clock = ManualClock()
         self.loop = ManualLoop(self.clock)
@@ -365,7 +365,7 @@ class World:
     def lines(self, kind: type[Any] | None = None) -> list[Any]:
         """The access log so far."""
         self.access.flush()
-        decoder = msgspec.json.Decoder(Line)
+        decoder = msgspec.json.Decoder(AnyLine)
         lines = [decoder.decode(line) for line in self._files.data.splitlines()]
         return [line for line in lines if kind is None or isinstance(line, kind)]
 

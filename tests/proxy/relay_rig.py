@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from limiter.activity import ActivitySet
 from limiter.limiter import Limiter, Scope, Stream, StreamName
-from limiter.rates import Limit, rate
 from limiter.scheduler import Scheduler
+from limiter.token_bucket import Limit, rate
 from protocol.frames import SEND, FrameCutter
 from protocol.pulsar_pb2 import BaseCommand
 from proxy.budgets import Budget, Claim, Pool, Share, SharedBudget

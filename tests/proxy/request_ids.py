@@ -6,7 +6,7 @@
 from typing import Any
 
 from protocol.commands import encode, split
-from protocol.errors import ProtocolError
+from protocol.frames import ProtocolError
 from protocol.pulsar_pb2 import BaseCommand, CommandProducerSuccess
 from proxy.session.responses import Answered, Requests
 from tests.proxy.wire import body

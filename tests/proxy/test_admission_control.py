@@ -7,16 +7,16 @@ from structlog.testing import capture_logs
 
 from limiter.levels import Setting
 from limiter.policies import Value
-from limiter.rates import NANOS_PER_SECOND, Limit, Rate
+from limiter.token_bucket import NANOS_PER_SECOND, Limit, Rate
 from protocol.topic_name import parse_topic
-from proxy.admission_control import Admission, Asked, NotAdmittedError, What, kept_as
+from proxy.admission_control import Admission, AskedBound, BoundName, NotAdmittedError, kept_as
 from proxy.config.model import Config
 from proxy.observe.counters import Counters
 from tests.manual_clock import ManualClock
 from tests.proxy.file_limits import policies_of
 
 ORDERS = parse_topic("acme/shop/orders")
-TRIES = ((What.SUBSCRIBE_RATE, "a"),)
+TRIES = ((BoundName.SUBSCRIBE_RATE, "a"),)
 
 
 class Door:
@@ -28,7 +28,7 @@ class Door:
         self.policies = policies_of(config.limits, config.admission.subscribe_rate_per_consumer)
         self.admission = Admission(config, self.counters, self.clock, self.policies)
 
-    def refuses(self, *asked: Asked) -> str:
+    def refuses(self, *asked: AskedBound) -> str:
         """What the client is told, or nothing."""
         try:
             self.admission.admit(asked, "192.0.2.7:1", "192.0.2.7", ORDERS)
@@ -49,23 +49,25 @@ class Door:
 
 def test_what_is_not_configured_refuses_nobody_and_remembers_nothing() -> None:
     door = Door()
-    assert not any(door.refuses(*((what, "a") for what in What if what is not What.CONNECTIONS)) for _ in range(1000))
+    assert not any(
+        door.refuses(*((what, "a") for what in BoundName if what is not BoundName.CONNECTIONS)) for _ in range(1000)
+    )
     assert door.admission.taken == 0
 
 
 @pytest.mark.parametrize(
     ("bounds", "said"),
     [
-        ({What.CONNECTION_RATE: "1/s"}, "new connections of this proxy: at most 1 per 1 s"),
-        ({What.CONNECTION_RATE_PER_ADDRESS: "1/500ms"}, "new connections of one address: at most 1 per 0.5 s"),
-        ({What.CONNECTIONS_PER_ADDRESS: 1}, "connections of one address: at most 1"),
-        ({What.LOOKUP_RATE: "1/min"}, "lookups of one address: at most 1 per 60 s"),
-        ({What.PRODUCERS: 1}, "producers of one topic: at most 1"),
-        ({What.CONSUMERS: 1}, "consumers of one topic: at most 1"),
-        ({What.CONSUMERS_OF_SUBSCRIPTION: 1}, "consumers of one subscription: at most 1"),
+        ({BoundName.CONNECTION_RATE: "1/s"}, "new connections of this proxy: at most 1 per 1 s"),
+        ({BoundName.CONNECTION_RATE_PER_ADDRESS: "1/500ms"}, "new connections of one address: at most 1 per 0.5 s"),
+        ({BoundName.CONNECTIONS_PER_ADDRESS: 1}, "connections of one address: at most 1"),
+        ({BoundName.LOOKUP_RATE: "1/min"}, "lookups of one address: at most 1 per 60 s"),
+        ({BoundName.PRODUCERS: 1}, "producers of one topic: at most 1"),
+        ({BoundName.CONSUMERS: 1}, "consumers of one topic: at most 1"),
+        ({BoundName.CONSUMERS_OF_SUBSCRIPTION: 1}, "consumers of one subscription: at most 1"),
     ],
 )
-def test_a_bound_refuses_by_name_and_value_and_is_counted_by_its_key(bounds: dict[What, Any], said: str) -> None:
+def test_a_bound_refuses_by_name_and_value_and_is_counted_by_its_key(bounds: dict[BoundName, Any], said: str) -> None:
     ((what, _),) = bounds.items()
     door = Door(**{str(key): value for key, value in bounds.items()})
     assert door.refuses((what, "a")) == ""
@@ -86,33 +88,33 @@ def test_a_whole_period_may_come_at_once_and_then_no_more_than_the_rate() -> Non
 
 def test_who_is_refused_counts_nowhere_else() -> None:
     door = Door(max_connections_per_address=1, connection_rate="2/min")
-    asked = ((What.CONNECTIONS_PER_ADDRESS, "a"), (What.CONNECTION_RATE, ""))
+    asked = ((BoundName.CONNECTIONS_PER_ADDRESS, "a"), (BoundName.CONNECTION_RATE, ""))
     (place,) = door.admission.admit(asked, "", "")
     for _ in range(10):
         assert "connections of one address" in door.refuses(*asked)
     place.give_back()
     assert door.refuses(*asked) == "", "the rate was not touched"
-    assert door.counters.not_admitted == {What.CONNECTIONS_PER_ADDRESS: 10}
+    assert door.counters.not_admitted == {BoundName.CONNECTIONS_PER_ADDRESS: 10}
 
 
 def test_places_are_given_back_rates_are_not() -> None:
     door = Door(max_producers_per_topic=1, connection_rate="1/min")
-    places = door.admission.admit([(What.PRODUCERS, "t"), (What.CONNECTION_RATE, "")], "", "")
+    places = door.admission.admit([(BoundName.PRODUCERS, "t"), (BoundName.CONNECTION_RATE, "")], "", "")
     assert door.admission.taken == len(places) == 1
     places[0].give_back()
     assert door.admission.taken == 0
-    assert door.refuses((What.PRODUCERS, "t")) == ""
-    assert door.refuses((What.CONNECTION_RATE, "")) != ""
+    assert door.refuses((BoundName.PRODUCERS, "t")) == ""
+    assert door.refuses((BoundName.CONNECTION_RATE, "")) != ""
 
 
 def test_it_says_which_bounds_may_refuse_and_when_these_are_others() -> None:
-    door, told = Door(**{What.PRODUCERS: 5, What.LOOKUP_RATE: "5/s"}), list[frozenset[What]]()
+    door, told = Door(**{BoundName.PRODUCERS: 5, BoundName.LOOKUP_RATE: "5/s"}), list[frozenset[BoundName]]()
     door.admission.changed = lambda: told.append(door.admission.in_force)
-    always = {What.CONNECTIONS, What.PRODUCERS, What.LOOKUP_RATE}
+    always = {BoundName.CONNECTIONS, BoundName.PRODUCERS, BoundName.LOOKUP_RATE}
     assert door.admission.in_force == always
     door.set(Setting.TOPIC_OF_NAMESPACE, "acme/shop", 5)
     door.set(Setting.TOPIC_OF_NAMESPACE, "acme/shop", None)
-    assert told == [always | {What.SUBSCRIBE_RATE}, always]
+    assert told == [always | {BoundName.SUBSCRIBE_RATE}, always]
 
 
 def test_the_narrowest_subscribe_rate_holds_and_says_where_it_was_set() -> None:
@@ -128,7 +130,7 @@ def test_the_narrowest_subscribe_rate_holds_and_says_where_it_was_set() -> None:
         f"subscribes of one consumer: at most 7 per 30 s ({key}, namespace rest)",
         f"subscribes of one consumer: at most 1 per 30 s ({key}, topic rest)",
     ]
-    assert door.counters.not_admitted[What.SUBSCRIBE_RATE] >= 3
+    assert door.counters.not_admitted[BoundName.SUBSCRIBE_RATE] >= 3
 
 
 def refused_once(door: Door) -> str:

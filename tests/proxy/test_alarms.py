@@ -6,8 +6,8 @@ import pytest
 
 from limiter.activity import ActivitySet
 from limiter.limiter import Entry, Limiter, Scope, Stream, StreamName
-from limiter.rates import Limit, rate
 from limiter.scheduler import Scheduler
+from limiter.token_bucket import Limit, rate
 from proxy.limiter_engine import LimiterTimers
 from proxy.observe.counters import Counters
 from tests.manual_clock import ManualClock

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from limiter.levels import Setting
 from limiter.policies import Change, Value, change_of
-from limiter.rates import Limit, rate
 from limiter.registry import SLICE
+from limiter.token_bucket import Limit, rate
 from tests.proxy.conversation import Peer, World, publisher
 from tests.proxy.wire import TOPIC, producer, sends
 

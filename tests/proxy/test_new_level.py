@@ -48,12 +48,12 @@ class Planted:
 sys.meta_path.insert(0, Planted)
 """
 """Every Python that is started finds the other `limiter.levels`, Spark's workers too."""
-Run = Callable[..., None]
+Run = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Runs a module where the limiter has the new level."""
+    """Runs a module where the limiter has the new level; gives what it printed. It is silent besides, Spark too."""
     folder = tmp_path_factory.mktemp("planted")
     source = Path(levels.__file__).read_text()
     assert source.count(_LAST) == 1
@@ -62,7 +62,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     (folder / "sitecustomize.py").write_text(_FINDER.format(path=str(planted)))
     paths = [str(folder), str(Path(levels.__file__).parent.parent)]
 
-    def run(module: str, *arguments: object) -> None:
+    def run(module: str, *arguments: object) -> str:
         command = [sys.executable, "-m", module, *map(str, arguments)]
         done = subprocess.run(
             command,
@@ -70,7 +70,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
             capture_output=True,
             check=False,
         )
-        assert done.returncode == 0, done.stderr.decode()
+        assert (done.returncode, done.stderr.decode()) == (0, "")
+        return done.stdout.decode()
 
     return run
 
@@ -147,7 +148,8 @@ def test_the_access_log_has_its_lines_and_names_it(said: dict[str, Any]) -> None
 def test_the_report_judges_it(run: Run, said: dict[str, Any], folder: Path) -> None:
     """Compliant it is only if the streams' lines, found by the new level's names, say the same as the limit's."""
     assert said["log"]
-    run("sluice", "report", "--access-log", folder / "log", "--out", folder / "report")
+    printed = run("sluice", "report", "--access-log", folder / "log", "--out", folder / "report", "--strict")
+    assert printed.splitlines()[-1] == f"{folder}/report/report.html"
     report = msgspec.json.decode((folder / "report" / "report.json").read_bytes())
     found = [one for one in report["rollups"] if (one["scope"], one["name"]) == ("level", WORD)]
     assert [(one["containment"], one["entitlement"], one["worst"]) for one in found] == [

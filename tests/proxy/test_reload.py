@@ -134,7 +134,7 @@ async def test_files_beside_it_are_read_by_a_thread_and_count_with_it() -> None:
         (
             KeyError("x"),
             "a mistake of Sluice, of which its log says more: KeyError: 'x'",
-            ["a reload ended as none should"],
+            ["reload ended by an unexpected error"],
         ),
     ],
 )

@@ -16,7 +16,6 @@ import pytest
 import structlog
 
 from proxy import serve
-from proxy.config import watching
 from proxy.config.model import Config, load_config
 from proxy.policies.store import StoreError
 from proxy.reload import Outcome, Reloader
@@ -30,7 +29,7 @@ FLAGS = {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0"}
 
 @pytest.fixture(autouse=True)
 def look_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "_LOOK_S", 0.01)
+    monkeypatch.setattr("proxy.reload._LOOK_S", 0.01)
 
 
 @pytest.fixture(autouse=True)

@@ -12,10 +12,10 @@ import structlog
 import trustme
 from structlog.testing import capture_logs
 
-from accesslog.record import ChangeLine, ConnectionLine, HeartbeatLine, IntervalLine, Line
+from accesslog.record import AnyLine, ChangeLine, ConnectionLine, HeartbeatLine, IntervalLine
 from limiter.levels import Setting
 from limiter.policies import Value
-from limiter.rates import Limit, rate
+from limiter.token_bucket import Limit, rate
 from protocol.pulsar_pb2 import NotAllowedError
 from proxy.config.model import Config, ConfigError, load_config
 from proxy.observe.operator_log import set_up_operator_log
@@ -24,6 +24,7 @@ from proxy.serve import ConfigSource, Proxy, StartError, check_files
 from tests.proxy.tcp import broker_on_loopback, connect_to
 from tests.proxy.wire import TOPIC, connect, connected, error, producer, producer_success, send, sends
 
+PEERS = {"name": "f", "peers": ["127.0.0.1:1", "127.0.0.1:2"], "listen": "127.0.0.1:1"}
 POST = b"POST /sluice/blocks HTTP/1.1\r\nHost: localhost\r\n"
 
 
@@ -58,7 +59,7 @@ async def test_a_proxy_serves_clients_admin_and_log_and_ends_in_order(tmp_path: 
         assert await client.hear() is None
         client.writer.close()
     (log,) = (tmp_path / "log").iterdir()
-    lines: list[Line] = [msgspec.json.decode(line, type=Line) for line in log.read_bytes().splitlines()]
+    lines: list[AnyLine] = [msgspec.json.decode(line, type=AnyLine) for line in log.read_bytes().splitlines()]
     assert [line.seq for line in lines] == list(range(len(lines)))
     assert sum(line.dropped_messages for line in lines if isinstance(line, IntervalLine)) == 2
     assert [line.end_cause for line in lines if isinstance(line, ConnectionLine)] == ["shutdown"]
@@ -229,7 +230,7 @@ async def test_each_change_is_a_line_of_the_access_log(tmp_path: Path) -> None:
         assert (await session.post("/sluice/reload")).status == 200
     await proxy.stop()
     (written,) = log.iterdir()
-    lines = [msgspec.json.decode(line, type=Line) for line in written.read_bytes().splitlines()]
+    lines = [msgspec.json.decode(line, type=AnyLine) for line in written.read_bytes().splitlines()]
     changes = [line for line in lines if isinstance(line, ChangeLine)]
     assert [(line.who, line.address, line.what, line.name) for line in changes] == [
         ("anonymous", "127.0.0.1", "publish", "acme/shop"),
@@ -295,7 +296,26 @@ async def test_the_authority_of_the_broker_s_admin_is_watched_read_again_and_tol
     await proxy.stop()
 
 
-def test_a_check_reads_the_authority_of_the_broker_s_admin(tmp_path: Path) -> None:
-    forward = {"url": "https://127.0.0.1:1", "ca": tmp_path / "none.pem"}
-    with pytest.raises(ConfigError, match=r"admin_forward\.ca: .*: cannot be read: No such file"):
-        check_files(given("127.0.0.1:1", more={"admin_forward": forward}).read())
+@pytest.mark.parametrize(
+    ("key", "section"),
+    [
+        ("admin_forward.ca", {"admin_forward": {"url": "https://127.0.0.1:1", "ca": "none"}}),
+        ("fleet.token_file", {"fleet": {"name": "f", "token_file": "none"}}),
+        ("fleet.tls.ca", {"fleet": {**PEERS, "tls": dict.fromkeys(("certificate", "key", "ca"), "none")}}),
+    ],
+)
+def test_a_check_reads_what_has_nothing_to_do_with_clients(key: str, section: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError) as refused:
+        check_files(given("127.0.0.1:1", more=section).read())
+    assert f"{key}: none: cannot be read: No such file or directory" in refused.value.problems
+
+
+@pytest.mark.parametrize(("peers", "times"), [(PEERS["peers"][:1], 1), (PEERS["peers"], 0)])
+async def test_a_fleet_of_one_peer_is_told_at_the_start_and_by_a_check_and_is_taken(
+    peers: list[str], times: int
+) -> None:
+    source = given("127.0.0.1:1", more={"fleet": {**PEERS, "peers": peers}})
+    for take in (check_files, lambda _: Proxy(source)):
+        with capture_logs() as lines:
+            take(source.read())
+        assert [line["peers"] for line in lines if "names this proxy alone" in line["event"]] == peers[:1] * times

@@ -5,7 +5,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from protocol.commands import SIZES, body_of, encode, encode_with_payload, split
-from protocol.errors import ProtocolError
+from protocol.frames import ProtocolError
 from protocol.pulsar_pb2 import (
     BaseCommand,
     CommandActiveConsumerChange,

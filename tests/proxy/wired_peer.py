@@ -1,6 +1,6 @@
 """One peer of a session, on a transport that is not there."""
 
-from protocol.errors import ProtocolError
+from protocol.frames import ProtocolError
 from proxy.observe.counters import Counters
 from proxy.session.transport import Cause, PeerTransport, TransportContext, TransportOwner
 from tests.manual_clock import ManualClock

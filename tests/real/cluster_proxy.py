@@ -7,14 +7,14 @@ from pathlib import Path
 import pulsar
 
 from adminrest.client import AdminClient
-from loadgen.real.cluster import PulsarCluster
-from tests.real.entry_times import STAMPED
+from tests.real.broker_record import SHOWN
 from tests.real.probe import Probe
+from tests.real.pulsar_cluster import PulsarCluster
 from tests.real.pulsar_rest import PulsarRest
 from tests.real.sluice_process import SluiceProcess, start_sluice
 
 PROPERTIES = {
-    **STAMPED,
+    **SHOWN,
     # The one that names the new broker to the clients of a topic that moves, which Sluice has to keep from them.
     "loadManagerClassName": "org.apache.pulsar.broker.loadbalance.extensions.ExtensibleLoadManagerImpl",
 }

@@ -14,12 +14,15 @@ import pulsar
 import pytest
 
 from loadgen.real.standalone import BrokerSettings, StandaloneBroker
+from tests.real.cluster_proxy import PROPERTIES
 from tests.real.probe import Probe
+from tests.real.pulsar_cluster import PulsarCluster
 from tests.real.pulsar_rest import PulsarRest, topic_name
 from tests.real.slow_scenarios import CONFIG as SLOW_CONFIG
 from tests.real.slow_scenarios import SlowScenarios
 from tests.real.sluice_process import SluiceProcess, start_sluice
 from tests.real.traffic import quiet_client
+from tests.short_lived import SHORT_LIVED
 
 IS_DIRECT = bool(os.environ.get("SLUICE_TEST_DIRECT"))
 
@@ -31,18 +34,34 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session", autouse=True)
-def one_compiler() -> Iterator[None]:
-    """No Java here runs for long: its second compiler costs half of a broker's start, and gains less."""
+def short_lived_java() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+        patch.setenv("JAVA_TOOL_OPTIONS", SHORT_LIVED)
         yield
 
 
 @pytest.fixture(scope="session")
-def real_broker(one_compiler: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneBroker]:
+def real_broker(short_lived_java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneBroker]:
     settings = BrokerSettings(properties={"haProxyProtocolEnabled": "true"})  # a header may come first, and need not
     with StandaloneBroker(tmp_path_factory.mktemp("broker"), settings) as broker:
         yield broker
+
+
+@pytest.fixture(scope="module")
+def started_cluster(short_lived_java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarCluster]:
+    if IS_DIRECT:
+        pytest.skip("the brokers themselves have not the limits of Sluice (SLUICE_TEST_DIRECT)")
+    with PulsarCluster(tmp_path_factory.mktemp("cluster"), PROPERTIES) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(started_cluster: PulsarCluster) -> PulsarCluster:
+    """Both of its brokers run, whatever the test before did to them."""
+    for broker in started_cluster.brokers:
+        if not broker.is_running:
+            broker.start()
+    return started_cluster
 
 
 @pytest.fixture(scope="session")

@@ -18,6 +18,8 @@ from tests.real.traffic import digest, open_sender, payload
 LOOK_S = 12
 """Ten seconds that are looked at, what lies before them, and what the machine may add to them."""
 CHANGED_AFTER_S = 6
+ACKS_ARE_GROUPED_S = 0.1
+"""The client sends acknowledgements so much later; those that it sends while it closes may be too late."""
 
 _PREFIX = "dispatch-numbers"
 NAMESPACES = (_PREFIX, *(f"{_PREFIX}-{name}" for name in ("100", "10", "250-bytes", "100-bytes", "changed")))
@@ -249,6 +251,7 @@ def closing(stage: Stage) -> Callable[[], Delivered]:
             consumer = all_of_it.consumer(client, "s")
             with Watcher(consumer) as watcher:
                 time.sleep(1)
+            time.sleep(2 * ACKS_ARE_GROUPED_S)
             consumer.close()
             watchers.append(watcher)
         return Delivered(watchers, sent)

@@ -31,10 +31,8 @@ class RawClient:
     """
 
     def __init__(self, url: str, target: str = "", header: bytes = b"") -> None:
-        where = urlsplit(url)
         self.is_over = False
-        self._socket = socket.create_connection((where.hostname, where.port), timeout=_PATIENCE_S)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = dialled(url)
         self.address = "{}:{}".format(*self._socket.getsockname())
         self.log: list[str] = []
         self._cutter = FrameCutter(2**31)
@@ -83,6 +81,14 @@ class RawClient:
         for frame in self._cutter.feed(data):
             self._heard.append(_read(frame))
             self.log.append(f"heard {self._heard[-1]}")
+
+
+def dialled(url: str) -> socket.socket:
+    """A connection to pulsar://HOST:PORT, before the handshake."""
+    where = urlsplit(url)
+    connection = socket.create_connection((where.hostname, where.port), timeout=_PATIENCE_S)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
 
 
 def _read(frame: bytes) -> Heard:

@@ -45,6 +45,19 @@ class SluiceProcess:
     def streams(self, topic: str) -> list[dict[str, Any]]:
         return [stream for stream in self.get("/sluice/streams")["streams"] if stream["topic"] == topic]
 
+    def wait_ready(self, ready_at: str = "/readyz") -> None:
+        """Return when it is ready; one that is not in time is killed."""
+        process = self.process
+        assert process is not None
+        admin = AdminClient(self.admin_url, timeout_s=5)
+        try:
+            if not wait_until(lambda: process.exit_code is not None or admin.is_ready(ready_at), _READY_TIMEOUT_S):
+                pytest.fail(f"not ready in time\n{process.last_lines()}")
+            process.check_running()
+        except BaseException:
+            process.kill()
+            raise
+
     def stop(self) -> None:
         """End it as an operator would, and check that it had nothing to complain about."""
         if self.process is None:
@@ -57,6 +70,13 @@ class SluiceProcess:
 
 def start_sluice(folder: Path, broker_url: str, config: dict[str, Any], *, ready_at: str = "/readyz") -> SluiceProcess:
     """Start one on free ports, with TLS on one of them if it has a certificate, and wait until it is ready."""
+    sluice = launch_sluice(folder, broker_url, config)
+    sluice.wait_ready(ready_at)
+    return sluice
+
+
+def launch_sluice(folder: Path, broker_url: str, config: dict[str, Any]) -> SluiceProcess:
+    """Start one as `start_sluice` does, and do not wait: several start together so."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "sluice.yaml").write_text(yaml.safe_dump(config))
     listen, admin, tls = (f"127.0.0.1:{port}" for port in free_ports(0, 0, 0))
@@ -66,17 +86,4 @@ def start_sluice(folder: Path, broker_url: str, config: dict[str, Any], *, ready
     command += ["--listen", tls_url] if tls_url else []
     command += ["--listen", listen, "--broker", broker_url, "--admin", admin, "--access-log", str(access_log)]
     process = TetheredProcess(command, folder / "sluice.log")
-    sluice = SluiceProcess(f"pulsar://{listen}", f"http://{admin}", access_log, process, tls_url)
-    try:
-        _wait_ready(sluice, process, ready_at)
-    except BaseException:
-        process.kill()
-        raise
-    return sluice
-
-
-def _wait_ready(sluice: SluiceProcess, process: TetheredProcess, ready_at: str) -> None:
-    admin = AdminClient(sluice.admin_url, timeout_s=5)
-    if not wait_until(lambda: process.exit_code is not None or admin.is_ready(ready_at), _READY_TIMEOUT_S):
-        pytest.fail(f"not ready in time\n{process.last_lines()}")
-    process.check_running()
+    return SluiceProcess(f"pulsar://{listen}", f"http://{admin}", access_log, process, tls_url)

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 import pulsar
 import pytest
 
-from loadgen.real.cluster import PulsarCluster
 from tests.real.arrivals import Arrival, Line, Watcher
 from tests.real.cluster_proxy import (
     LOOKED_UP_AT,
-    PROPERTIES,
     broker_urls_stripped,
     probing,
     put,
@@ -21,9 +19,11 @@ from tests.real.cluster_proxy import (
     topic_name,
     topic_on,
 )
-from tests.real.conftest import IS_DIRECT
 from tests.real.demand import publishing, wait_for_more
 from tests.real.entry_times import taken
+from tests.real.fleet_front import Front
+from tests.real.fleet_scenes import EXCESS, IN_EVERY_RUN, Scene
+from tests.real.pulsar_cluster import PulsarCluster
 from tests.real.sluice_process import SluiceProcess
 from tests.real.traffic import (
     Digests,
@@ -47,23 +47,6 @@ BATCH, SLOW_RATE = 50, 5
 
 
 @pytest.fixture(scope="module")
-def started_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarCluster]:
-    if IS_DIRECT:
-        pytest.skip("the brokers themselves have not the limits of Sluice (SLUICE_TEST_DIRECT)")
-    with PulsarCluster(tmp_path_factory.mktemp("cluster"), PROPERTIES) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def cluster(started_cluster: PulsarCluster) -> PulsarCluster:
-    """Both of its brokers run, whatever the test before did to them."""
-    for broker in started_cluster.brokers:
-        if not broker.is_running:
-            broker.start()
-    return started_cluster
-
-
-@pytest.fixture(scope="module")
 def sluice_proxy(started_cluster: PulsarCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SluiceProcess]:
     rates = {MOVED: RATE, KILLED: RATE, IN_DEBT: SLOW_RATE}
     sluice = start_before(started_cluster, tmp_path_factory.mktemp("sluice"), rates)
@@ -71,6 +54,17 @@ def sluice_proxy(started_cluster: PulsarCluster, tmp_path_factory: pytest.TempPa
         yield sluice
     finally:
         sluice.stop()
+
+
+@pytest.fixture(scope="module")
+def front(started_cluster: PulsarCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
+    """A fleet of Sluices."""
+    limits = {scene.name: scene.limit for scene in IN_EVERY_RUN}
+    front = Front(started_cluster, tmp_path_factory.mktemp("front"), "front", limits)
+    try:
+        yield front
+    finally:
+        front.close()
 
 
 @pytest.fixture
@@ -206,6 +200,18 @@ def test_no_client_is_led_to_a_broker_itself(
     with_a_broker.create_producer(topics[0])
     assert remote_ports() & service_ports, "this test would not see it"
     with_a_broker.close()
+
+
+@pytest.mark.parametrize("scene", IN_EVERY_RUN, ids=lambda scene: scene.name)
+@pytest.mark.usefixtures("cluster")
+def test_a_fleet_holds_a_limit_and_uses_it(front: Front, scene: Scene) -> None:
+    """The bound holds, and no share is lost: then half of the limit could not be used. Goals in time are for a machine
+    that is alone, as more scenes are: test_fleets.py, on request."""
+    sample = scene.measure(front)
+    assert sample[EXCESS.key] <= 0, sample
+    used = {figure.key: sample[figure.key] for figure in scene.figures if figure.unit == " %"}
+    assert used, "a scene that does not say how much was used"
+    assert min(used.values()) > 50, sample
 
 
 def test_a_killed_broker_costs_time_and_neither_messages_nor_the_limit(

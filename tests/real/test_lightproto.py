@@ -11,9 +11,8 @@ import pytest
 
 from loadgen.real.jars import jars, require_java
 from protocol.commands import command_in, encode, read
-from protocol.errors import ProtocolError
 from protocol.flow import FLOW, read_flow
-from protocol.frames import SEND
+from protocol.frames import SEND, ProtocolError
 from protocol.pulsar_pb2 import BaseCommand, InvalidTopicName
 from protocol.scanner import FrameScanner
 from proxy.observe.counters import Counters

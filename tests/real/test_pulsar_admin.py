@@ -9,7 +9,6 @@ import pytest
 
 from loadgen.real.jars import ProcessFailed
 from loadgen.real.standalone import StandaloneBroker
-from loadgen.real.tools import PulsarAdmin
 from tests.real.admin_calls import AdminCalls, Answer
 from tests.real.admin_scenes import Change, Scene, consuming_scene, publishing_scene
 from tests.real.admin_scripts import (
@@ -33,6 +32,7 @@ from tests.real.conftest import IS_DIRECT
 from tests.real.flows import Played
 from tests.real.metrics import counted
 from tests.real.probe import Probe
+from tests.real.pulsar_admin import PulsarAdmin
 from tests.real.pulsar_rest import TENANT, PulsarRest, topic_name
 from tests.real.sluice_process import SluiceProcess, start_sluice
 from tests.real.stages import Stage

@@ -11,7 +11,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs/commands.md"
 
 def test_the_page_is_fresh() -> None:
     """Remedy: python -m sluice.reference > docs/commands.md."""
-    assert PAGE.read_text() == reference()
+    assert PAGE.read_text() == reference(), "docs/commands.md is not as the code has it: run `make references`"
 
 
 def test_every_command_is_there_with_all_its_options_and_their_meaning() -> None:

@@ -1,4 +1,4 @@
-"""The token bucket alone, in a process of its own: whoever measures the limiter is not to be part of it.
+"""The token bucket alone, in a process of its own: the measuring process must not contain the limiter.
 
 By the CPU's time: a bucket waits for nothing, and what else runs on the machine meanwhile is not its price.
 """
@@ -19,7 +19,7 @@ METHODS = ("take", "pay")
 _CALLS = 2_000_000
 _LOOPS = 20_000_000
 _TIMEOUT_S = 180
-_MADE = "from limiter.rates import Rate; from limiter.token_bucket import TokenBucket; import time\n"
+_MADE = "from limiter.token_bucket import Rate, TokenBucket; import time\n"
 _MADE += "bucket = TokenBucket(Rate(tokens=10**9, period_ns=10**9, burst=10**8), 0)\n"
 _FROM_PYTHON = f"""{_MADE}
 def run(METHOD):
@@ -77,7 +77,7 @@ def _inside(method: str) -> float:
             next(iter(found.submodule_search_locations)), unit, ignore=shutil.ignore_patterns("*.so", "__pycache__")
         )
         (unit / "loop.py").write_text(_LOOP.replace("METHOD", method))
-        sources = [f"limiter/{module}.py" for module in ("rates", "token_bucket", "loop")]
+        sources = [f"limiter/{module}.py" for module in ("token_bucket", "loop")]
         mypyc = [sys.executable, "-c", "from mypyc.__main__ import main; main()", *sources]
         done = subprocess.run(mypyc, cwd=folder, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)  # noqa: S603
         if done.returncode:

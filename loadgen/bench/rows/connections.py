@@ -11,7 +11,7 @@ from functools import partial
 from loadgen.bench import meters, wire
 from loadgen.bench.harness import BenchError, Figure, Goal, Row, Sample
 from loadgen.bench.proxies import EVERYBODY, HAPROXY, SLUICE, PeerPlan, sluice_plan
-from loadgen.bench.stage import Beside, CpuClock, DataRow, Stage
+from loadgen.bench.stage import CpuClock, DataRow, Stage, beside
 from loadgen.bench.wire import CONNECTED
 
 _TOPIC = "persistent://public/default/bench"
@@ -42,9 +42,9 @@ def crowd(stage: Stage, port: int, count: int, at_once: int) -> Iterator[Crowd]:
         with stage.sink.lent() as listener:
             for first in range(0, count, at_once):
                 some = min(at_once, count - first)
-                with Beside(partial(stage.native.welcome_many, listener, some, CONNECTED)) as welcoming:
+                with beside(partial(stage.native.welcome_many, listener, some, CONNECTED)) as welcoming:
                     made, done, took = stage.native.connect_many(port, some, hello)
-                sockets += [*made, *welcoming.result]
+                sockets += [*made, *welcoming.result()]
                 seconds += took
                 greeted += done
         if greeted < count:
@@ -83,11 +83,11 @@ _AT_ONCE = 250
 SETTLE_S = 12.0
 """Until all that follows from the opening is done: Sluice closes a file of its access log after 10 s."""
 _OWN_DESCRIPTORS = 1000
-"""What a JVM with some hundred jars needs beside the connections."""
+"""Descriptors that a JVM with some hundred jars needs beside the connections."""
 
 
 def idle_row(connections: int, limits: int, window_s: float) -> DataRow:
-    """Looked at for WINDOWS times `window_s`; the median window counts, for a heartbeat of 30 s falls into one."""
+    """Measure WINDOWS times `window_s`; the median window counts, for a heartbeat of 30 s falls into one."""
     figures = (
         Figure("memory", "memory of a connection", " KiB", digits=1, goals=(Goal("≤", 10),)),
         Figure("wake_ups", f"wake-ups in {window_s:g} s", goals=(Goal("≤", 0),)),

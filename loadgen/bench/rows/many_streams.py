@@ -13,7 +13,7 @@ from loadgen.bench.harness import BenchError, Figure, Goal, Row, Sample
 from loadgen.bench.meters import lateness, scrape
 from loadgen.bench.native import Live
 from loadgen.bench.proxies import SLUICE, UNREACHED, RunningPeer, sluice_plan
-from loadgen.bench.stage import Beside, CpuClock, DataRow, Stage, close_all
+from loadgen.bench.stage import CpuClock, DataRow, Stage, beside, close_all
 
 _BURST_OVER_S = 1.0
 """The burst that the limit begins with, and the filling of what may be held, are over by then."""
@@ -119,7 +119,7 @@ def _measure_held(load: Held, stage: Stage, name: str) -> Sample:
 
 
 def _free(load: Held, stage: Stage, peer: RunningPeer) -> float:
-    """What passes of the same load, of the limit's unit a second, where nothing is held: what the machine can."""
+    """The rate of the same load in the limit's unit where nothing is held: as much as the machine can."""
     here, there = stage.producers(peer.port, load.connections, load.streams)
     live = Live(len(there))
     with _offering(load, stage, (here, there), live, _BURST_OVER_S + load.window_s):
@@ -131,10 +131,10 @@ def _pass_once(load: Held, stage: Stage, ends: tuple[list[socket], list[socket]]
     """Each stream says something within the limit: what it takes to read, follow and log them is there from then on."""
     here, there = ends
     wanted = load.connections * load.streams
-    with Beside(partial(stage.native.receive, there, wanted=wanted)) as receiving:
+    with beside(partial(stage.native.receive, there, wanted=wanted)) as receiving:
         for connection in here:
             connection.sendall(load.entries)
-    if (came := sum(receiving.result.frames)) < wanted:
+    if (came := sum(receiving.result().frames)) < wanted:
         raise BenchError(f"of {wanted} entries within the limit {came} came")
     time.sleep(_LOGGED_S)
 
@@ -147,13 +147,13 @@ def _offering(
     chunk, size = wire.many(load.entries), len(wire.send_frame(load.size).frame)
     stack = ExitStack()
     stack.callback(close_all, there)
-    stack.enter_context(Beside(lambda: stage.native.receive(there, live=live, frame_size=size)))
-    stack.enter_context(Beside(lambda: stage.native.send_for(here, chunk, size, seconds)))
+    stack.enter_context(beside(lambda: stage.native.receive(there, live=live, frame_size=size)))
+    stack.enter_context(beside(lambda: stage.native.send_for(here, chunk, size, seconds)))
     return stack
 
 
 def _rate(load: Held, live: Live) -> float:
-    """What arrives a second while the window lasts, in the limit's unit."""
+    """Return the rate of arrivals while the window lasts, in the limit's unit a second."""
     begun, before = time.monotonic(), live.frames
     time.sleep(load.window_s)
     return (live.frames - before) * load.cost / (time.monotonic() - begun)
@@ -233,8 +233,8 @@ def _window(load: Load, stage: Stage, peer: RunningPeer, offer: Offer) -> Window
     with ExitStack() as stack:
         stack.callback(close_all, there)
         stack.callback(close_all, here)
-        stack.enter_context(Beside(lambda: stage.native.receive(there, live=live)))
-        stack.enter_context(Beside(lambda: offer(here)))
+        stack.enter_context(beside(lambda: stage.native.receive(there, live=live)))
+        stack.enter_context(beside(lambda: offer(here)))
         time.sleep(_ALL_LOGGED_S)
         begun, before, clock = time.monotonic(), live.frames, CpuClock(peer.pid)
         time.sleep(load.window_s)

@@ -2,9 +2,11 @@
 
 import statistics
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from socket import socket
 
 from loadgen.bench import meters, wire
 from loadgen.bench.harness import BenchError, Figure, Goal, Row, Sample
@@ -21,9 +23,9 @@ from loadgen.bench.proxies import (
     interpreted_plan,
     sluice_plan,
 )
-from loadgen.bench.stage import Beside, CpuClock, DataRow, Stage, close_all
+from loadgen.bench.stage import CpuClock, DataRow, Stage, beside, close_all
 from loadgen.real.jars import RealPulsarError
-from loadgen.real.tools import OUTSTANDING, Traffic, pass_through
+from loadgen.real.pulsar_perf import OUTSTANDING, Traffic, pass_through
 
 _LARGE = (Goal("≥", 0.95, BARE, guard=0.6), Goal("≥", 1.2, HAPROXY))
 _SMALL = (Goal("≥", 0.45, BARE, guard=0.3), Goal("≥", 12, PARSING))
@@ -57,9 +59,9 @@ def measure_sends(stage: Stage, peer: RunningPeer, size: int, connections: int) 
     frame = wire.send_frame(size).frame
     here, there = stage.producers(peer.port, connections)
     clocks = clocks_of(peer)
-    with Beside(lambda: stage.native.receive(there, frame_size=len(frame))) as receiving:
+    with beside(lambda: stage.native.receive(there, frame_size=len(frame))) as receiving:
         begun, sent = stage.native.send_for(here, wire.many(frame), len(frame), stage.seconds)
-    received, used = receiving.result, sum(clock.read().cpu_s for clock in clocks)
+    received, used = receiving.result(), sum(clock.read().cpu_s for clock in clocks)
     close_all(there)
     return carried(begun, sent, received, used)
 
@@ -111,9 +113,9 @@ def measure_deliveries(stage: Stage, peer: RunningPeer, size: int, connections: 
         consumer.sendall(wire.flow(QUEUE))
     clocks = clocks_of(peer)
     more = SinkAnswer(wire.flow(QUEUE // 2), every=QUEUE // 2)
-    with Beside(lambda: stage.native.receive(here, more)) as receiving:
+    with beside(lambda: stage.native.receive(here, more)) as receiving:
         begun, sent = stage.native.send_for(there, wire.many(frame), len(frame), stage.seconds, obeys=True)
-    received, used = receiving.result, sum(clock.read().cpu_s for clock in clocks)
+    received, used = receiving.result(), sum(clock.read().cpu_s for clock in clocks)
     close_all([*here, *there])
     return carried(begun, sent, received, used)
 
@@ -146,9 +148,9 @@ def _measure_paced(per_write: int, rate: int, receipts: bool, stage: Stage, name
     receipt = wire.receipt()
     answer = SinkAnswer(receipt.frame, 1, receipt.sequence_at, wire.FIRST_SEQUENCE) if receipts else None
     clock = CpuClock(peer.pid)
-    with Beside(lambda: stage.native.receive(there, answer, wanted=writes * per_write)) as receiving:
+    with beside(lambda: stage.native.receive(there, answer, wanted=writes * per_write)) as receiving:
         begun = stage.native.send_paced(here, frame * per_write, per_write / rate, writes)
-    received, used = receiving.result, clock.read()
+    received, used = receiving.result(), clock.read()
     close_all(here)
     close_all(there)
     arrived = sum(received.frames)
@@ -175,24 +177,29 @@ def latency_row(rate: int) -> DataRow:
 
 
 def _measure_latency(rate: int, stage: Stage, name: str) -> Sample:
-    direct = asked(stage, stage.sink.port, rate)
-    took = asked(stage, stage.peers[name].port, rate)
+    count = int(rate * stage.seconds)
+    direct, took = (asked(stage, [port], rate, count)[0] for port in (stage.sink.port, stage.peers[name].port))
     return {
         "p50": (statistics.median(took) - statistics.median(direct)) * _US,
         "p99": statistics.quantiles(took, n=100)[98] * _US,
     }
 
 
-def asked(stage: Stage, port: int, rate: int) -> list[float]:
-    """What each of the answers by that port took, seconds."""
+def asked(stage: Stage, ports: Sequence[int], rate: int, count: int) -> list[list[float]]:
+    """Return the seconds that each of `count` answers took by each of these ports; by turns, `rate` a second in all."""
     send, receipt = wire.send_frame(_ASKED_SIZE), wire.receipt()
-    (here,), (there,) = stage.producers(port, 1)
-    count = int(rate * stage.seconds)
-    answer = SinkAnswer(receipt.frame, 1, receipt.sequence_at, wire.FIRST_SEQUENCE)
-    with Beside(lambda: stage.native.receive([there], answer, wanted=count)):
-        took = stage.native.ask(here, send.frame, (send.sequence_at, wire.FIRST_SEQUENCE), 1 / rate, count)
-    close_all([here, there])
-    return took
+    here: list[socket] = []
+    there: list[socket] = []
+    with ExitStack() as stack:
+        stack.callback(lambda: close_all([*here, *there]))
+        for port in ports:
+            begun, reached = stage.producers(port, 1)
+            here += begun
+            there += reached
+        answer = SinkAnswer(receipt.frame, 1, receipt.sequence_at, wire.FIRST_SEQUENCE)
+        with beside(lambda: stage.native.receive(there, answer, wanted=count * len(ports))):
+            numbered = (send.sequence_at, wire.FIRST_SEQUENCE)
+            return stage.native.ask(here, send.frame, numbered, 1 / rate, count)
 
 
 _CLOSED_BY = (BARE, HAPROXY, ZERO_COPY, COPYING, PARSING, SLUICE)
@@ -214,10 +221,10 @@ def _measure_closing(lives: int, stage: Stage, name: str) -> Sample:
     sent = lost = cut = 0
     for _ in range(lives):
         here, there = stage.producers(stage.peers[name].port, 1)
-        with Beside(partial(stage.native.receive, there)) as receiving:
+        with beside(partial(stage.native.receive, there)) as receiving:
             _, written = stage.native.send_for(here, wire.many(frame), len(frame), _BURST_S)
         close_all(there)
-        missing = sum(written) - sum(receiving.result.frames)
+        missing = sum(written) - sum(receiving.result().frames)
         sent, lost, cut = sent + sum(written), lost + missing, cut + (missing > 0)
     return {"share": lost / sent * 100, "cut": cut}
 

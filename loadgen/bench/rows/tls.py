@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from loadgen.bench import meters
@@ -71,18 +71,37 @@ def _carried_row(name: str, frame: str, carry: _Carry, legs: Legs, size: int) ->
 def _latency_row(rate: int) -> DataRow:
     def measure(stage: Stage, name: str) -> Sample:
         lines, at, peer = _on(stage, name, BOTH)
-        direct, took = asked(at, lines.direct(), rate), asked(at, peer.port, rate)
-        p50 = [statistics.median(each) * _MILLION for each in (direct, took)]
-        p99 = [statistics.quantiles(each, n=100)[98] * _MILLION for each in (direct, took)]
-        return {"p50": p50[1] - p50[0], "p99": p99[1], "added": p99[1] - p99[0]}
+        direct, took = asked(at, (lines.direct(), peer.port), rate, _PARTS * int(rate * stage.seconds / 5))
+        p50, p99 = added(direct, took, 50), added(direct, took, 99)
+        whole = statistics.quantiles(took, n=100)[98] * _MILLION
+        return {"p50": p50 * _MILLION, "p99": whole, "added": p99 * _MILLION}
 
     figures = (
         Figure("p50", "added to the p50 without a proxy", " µs", goals=(Goal("≤", None, BARE),)),
+        Figure("added", "added to the p99 without a proxy", " µs", goals=(Goal("≤", 1.5, BARE),)),
         Figure("p99", "p99", " µs", goals=(Goal("≤", 1.5, BARE),)),
-        Figure("added", "added to the p99 without a proxy", " µs"),
     )
-    text = f"{BOTH.text}: {rate:,} SEND/s of 100 B, each answered at once"
+    text = f"{BOTH.text}: {rate:,} SEND/s of 100 B, each answered at once, by turns with and without a proxy"
     return Row("tls-latency", text, figures, measure, PEERS)
+
+
+_PARTS = 8
+
+
+def added(direct: Sequence[float], took: Sequence[float], percentile: int) -> float:
+    """Return by how much a percentile of `took` exceeds that of `direct`: the median of differences of equal parts.
+
+    What is more of these at the same time is the machine's, and a part that it spoils is one of many.
+    """
+    each = len(direct) // _PARTS
+    parts = [slice(at, at + each) for at in range(0, each * _PARTS, each)]
+    return statistics.median(
+        _percentile(took[part], percentile) - _percentile(direct[part], percentile) for part in parts
+    )
+
+
+def _percentile(values: Sequence[float], percentile: int) -> float:
+    return statistics.quantiles(values, n=100)[percentile - 1]
 
 
 def _handshakes_row(count: int, at_once: int) -> DataRow:

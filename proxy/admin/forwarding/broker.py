@@ -21,6 +21,7 @@ from yarl import URL
 
 from protocol.endpoint import Endpoint
 from proxy.admin.forwarding.paths import PREFIXES, why_not
+from proxy.admin.handlers import RequestRefusedError
 from proxy.admin.listener import connection_of
 from proxy.brokers.targets import TargetRefusedError, Targets
 from proxy.config.model import Config, ConfigError
@@ -180,17 +181,8 @@ PART = 1024 * 1024
 """Bytes that are read before the broker gets any. A body that is no longer can be sent again after a redirect."""
 
 
-class BodyRefusedError(Exception):
-    """A body does not come in time, is too large, or breaks off.
-
-    Args:
-        status: The HTTP status.
-        reason: The reason for the caller.
-    """
-
-    def __init__(self, status: int, reason: str) -> None:
-        super().__init__(reason)
-        self.status = status
+class BodyRefusedError(RequestRefusedError):
+    """A body does not come in time, is too large, or breaks off."""
 
 
 class ClientBody:

@@ -9,7 +9,7 @@ browsers around Sluice.
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from http import HTTPStatus
 from typing import Self, TypeVar
 
@@ -17,9 +17,11 @@ import aiohttp
 import msgspec
 import structlog
 from aiohttp import web
+from aiohttp.typedefs import Handler
 from multidict import CIMultiDict
 
-from proxy.admin.auth import ANONYMOUS, CALLER, READING
+from proxy.admin.auth import ANONYMOUS, CALLER
+from proxy.admin.browser_guard import READING
 from proxy.admin.forwarding.broker import (
     BodyRefusedError,
     BrokerAdmin,
@@ -40,7 +42,7 @@ from proxy.admin.forwarding.paths import (
 )
 from proxy.admin.listener import connection_of
 from proxy.admin.refusals import RefusalCause, RefusalLog, refusal
-from proxy.admin.tenants import why_not_at_broker
+from proxy.admin.tenant_scope import why_not_at_broker
 from proxy.config.model import Config
 from proxy.observe.counters import Counters
 
@@ -156,7 +158,6 @@ def _abort(request: web.Request) -> None:
         request.transport.abort()
 
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _LONGEST_PATH = 1000
 """Most characters of a path in a line of the log."""
 _WHY = {408: RefusalCause.TIME, 413: RefusalCause.SIZE}

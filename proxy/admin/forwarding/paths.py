@@ -18,7 +18,7 @@ import msgspec
 from aiohttp import web
 from yarl import URL
 
-from proxy.admin.auth import READING
+from proxy.admin.browser_guard import READING
 from proxy.policies.layers import DYNAMIC_KEYS
 
 _CONFIGURATION = "/admin/v2/brokers/configuration"

@@ -1,23 +1,41 @@
-"""`/sluice/limits`: list all limits in force; set, show or remove one limit in Sluice's own form."""
+"""`/sluice/limits` lists all limits in force, and sets, shows or removes one limit in Sluice's own form.
+
+`GET /sluice/explain?topic=…&producer=…` shows which limits hold for a topic and a client, and why. Its query has a key
+for each of `CLIENT_PARTS`.
+"""
 
 import heapq
 from dataclasses import replace
+from ipaddress import ip_address
 from typing import Any, TypedDict
 
 import msgspec
 from aiohttp import web
 
-from limiter.levels import ABOUTS, About, Setting
+from limiter.levels import ABOUTS, ADDRESS, CLIENT_PARTS, About, Client, Setting
 from limiter.policies import Value
-from proxy.admin.handlers import Number, Query, Text, asked, caller_of, described, explaining, json_text
+from protocol.topic_name import parse_topic
+from proxy.admin.handlers import (
+    Number,
+    Query,
+    Text,
+    asked,
+    caller_of,
+    described,
+    expected_by,
+    explaining,
+    json_text,
+    tagged,
+)
 from proxy.admin.refusals import refusal
 from proxy.config.limits import DispatchLimit, RateLimit, TopicDispatchLimit
 from proxy.policies.bodies import BodyError, Section, SubscribeLimit, section_of
+from proxy.policies.explain import Explained, ExplainedGroup, ExplainedValue, LevelLines, explain, explain_subscribes
 from proxy.policies.keys import LONGEST, PolicyTarget, read_about, read_setting, read_target
 from proxy.policies.layers import Layer
 from proxy.policies.policy_set import in_force
 from proxy.policies.service import PolicyService
-from proxy.policies.state import PolicyState, to_set, to_take_back
+from proxy.policies.state import PolicyState, key_of, to_set, to_take_back
 
 _PATH = "/sluice/limits"
 _DIRECTION = Text(name="direction", meaning="what it limits", words=ABOUTS)
@@ -90,19 +108,22 @@ class LimitsRest:
         query=_PLACE,
         body=RateLimit | DispatchLimit | TopicDispatchLimit | SubscribeLimit | None,
         refuses=(404, 415),
+        is_conditional=True,
     )
     async def put(self, request: web.Request) -> web.Response:
         """Set one limit, live. The body is its section of the configuration, or null to limit nothing there."""
         place = _place(asked(request, _PLACE))
         section = _section(await json_text_or_null(request))
-        await self._service.rework(lambda: to_set(self._service, place, section), caller_of(request))
+        expected = expected_by(request, key_of(place))
+        await self._service.rework(lambda: to_set(self._service, place, section), caller_of(request), expected)
         return self._one(place)
 
-    @described({200: TakenBack}, query=_PLACE)
+    @described({200: TakenBack}, query=_PLACE, is_conditional=True)
     async def delete(self, request: web.Request) -> web.Response:
         """Remove a limit that was set here; the value of the file holds again."""
         place = _place(asked(request, _PLACE))
-        changes = await self._service.rework(lambda: to_take_back(self._service, place), caller_of(request))
+        expected = expected_by(request, key_of(place))
+        changes = await self._service.rework(lambda: to_take_back(self._service, place), caller_of(request), expected)
         value = self._service.layers.policies.put_under(place[0], place[1]).get(place[2])
         answer: TakenBack = {"taken_back": bool(changes), "in_force": _shown(place, value) if value else None}
         return web.json_response(answer)
@@ -115,7 +136,7 @@ class LimitsRest:
         hidden = [(layer, layers.written(layer, place)) for layer in reversed(Layer) if layer.origin != value.origin]
         others = [_shown(place, other) for _, other in hidden if other]
         answer: HoldingLimit = {**_shown(place, value), "hidden": others}
-        return web.json_response(answer)
+        return tagged(web.json_response(answer), self._service.read(key_of(place)))
 
     async def _all(self, query: Query) -> web.Response:
         about = read_about(query["direction"]) if "direction" in query else None
@@ -177,3 +198,85 @@ def _shown(place: PolicyTarget, value: Value) -> ShownLimit:
         "limit": section_of(about, value.limit),
         "origin": value.origin,
     }
+
+
+# ---- Explanations
+
+_TOPIC = Text(name="topic", meaning="persistent://tenant/namespace/topic", is_needed=True, longest=LONGEST)
+_CLIENT = {part: Text(name=part.word, meaning=part.meaning) for part in CLIENT_PARTS}
+_KEYS = (_TOPIC, *_CLIENT.values())
+
+
+class ExplainedLevel(TypedDict):
+    """A level, whether values were looked up there, and every value that was written for it."""
+
+    level: str
+    asked: bool
+    values: list[ExplainedValue]
+
+
+class Explanation(TypedDict):
+    """The limits that hold for a topic and a client, and why."""
+
+    topic: str
+    exempt: bool
+    resource_group: ExplainedGroup | None
+    publish: list[ExplainedLevel]
+    dispatch: list[ExplainedLevel]
+    subscribe: ExplainedLevel
+
+
+class ExplainRest:
+    """Serves explanations of limits.
+
+    Args:
+        service: The policies.
+    """
+
+    def __init__(self, service: PolicyService) -> None:
+        self._service = service
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the routes, for aiohttp."""
+        return [web.get("/sluice/explain", explaining(self.get))]
+
+    @described({200: Explanation}, query=_KEYS)
+    async def get(self, request: web.Request) -> web.Response:
+        """Explain the limits of a producer and of a consumer, each with its own names.
+
+        A producer has no subscription and a consumer no producer's name, so each direction has its own client.
+        """
+        query = asked(request, _KEYS)
+        topic = parse_topic(_TOPIC.read(query))
+        publish = explain(self._service, "publish", topic, _client(query, "publish"))
+        answer: Explanation = {
+            "topic": publish.topic,
+            "exempt": publish.is_exempt,
+            "resource_group": publish.group,
+            "publish": _levels(publish),
+            "dispatch": _levels(explain(self._service, "dispatch", topic, _client(query, "dispatch"))),
+            "subscribe": _level(explain_subscribes(self._service, topic)),
+        }
+        return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
+
+
+def _levels(explained: Explained) -> list[ExplainedLevel]:
+    return [_level(level) for level in explained.levels]
+
+
+def _level(level: LevelLines) -> ExplainedLevel:
+    return {"level": level.level, "asked": level.asked, "values": list(level.lines)}
+
+
+def _client(query: Query, direction: About) -> Client:
+    """Return what the query says of a client, as far as streams of the direction have it."""
+    said = {part: key.read(query) for part, key in _CLIENT.items()}
+    said[ADDRESS] = _address(said[ADDRESS])
+    return Client(**{part.field: value for part, value in said.items() if direction in part.directions})
+
+
+def _address(text: str) -> str:
+    try:
+        return str(ip_address(text)) if text else ""
+    except ValueError:
+        raise ValueError(f"address: {text[:100]!r} is not an address of a client, as 10.1.2.3") from None

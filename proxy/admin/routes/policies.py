@@ -101,11 +101,14 @@ class PoliciesRest:
         async def think() -> dict[PolicyKey, str | None]:
             nonlocal made, told
             made, told = await asyncio.to_thread(_planned, self._service, wanted)
-            return {} if dry_run else made.wanted
+            return made.wanted
 
         with paused_collector():
             wanted = await asyncio.to_thread(read_set, text)
-            await self._service.rework_slowly(think, caller_of(request))
+            if dry_run:
+                made, told = await self._service.look(lambda _: _planned(self._service, wanted))
+            else:
+                await self._service.rework_slowly(think, caller_of(request))
             for needless in (wanted.values, made.wanted):
                 await asyncio.to_thread(let_go, needless)
         answer: Applied = {"applied": not dry_run, **told, "hidden": made.hidden[:MOST_TOLD]}

@@ -14,7 +14,7 @@ import msgspec
 from aiohttp import web
 
 from limiter.levels import About, Setting
-from limiter.rates import DIRECTIONS, Direction, Limit
+from limiter.token_bucket import DIRECTIONS, Direction, Limit
 from protocol.topic_name import TopicName, is_entity, parse_topic
 from proxy.admin.handlers import (
     NOTHING,
@@ -24,8 +24,10 @@ from proxy.admin.handlers import (
     answering,
     caller_of,
     described,
+    expected_by,
     json_text,
     shown,
+    tagged,
 )
 from proxy.blocking.rules import MOST_NAME
 from proxy.config.values import LONGEST_PART
@@ -71,6 +73,20 @@ def namespace_in(request: web.Request) -> str:
     if not all(len(part) <= LONGEST_PART and is_entity(part) for part in parts):
         raise RequestRefusedError(412, "Namespace name is not valid")
     return "/".join(parts)
+
+
+def member_in(request: web.Request) -> tuple[str, str]:
+    """Return who of the path may be attached to a resource group: `namespace` or `tenant`, and its name.
+
+    Raises:
+        RequestRefusedError: If Pulsar does not take such names.
+    """
+    if "namespace" in request.match_info:
+        return "namespace", namespace_in(request)
+    tenant = request.match_info["tenant"]
+    if len(tenant) > LONGEST_PART or not is_entity(tenant):
+        raise RequestRefusedError(412, "Tenant name is not valid")
+    return "tenant", tenant
 
 
 def topic_in(request: web.Request) -> TopicName:
@@ -212,8 +228,15 @@ class RateRest:
         path, body = self._resource.path, _BODIES[self._resource.about]
         found = {self._resource.unset: NOTHING, 200: body}
         get = described(found, query=(_APPLIED, _GLOBAL), refuses=_REFUSES)
-        post = described({204: NOTHING}, query=(_GLOBAL,), body=body | None, refuses=(*_REFUSES, 415), needs_body=False)
-        delete = described({204: NOTHING}, query=(_GLOBAL,), refuses=_REFUSES)
+        post = described(
+            {204: NOTHING},
+            query=(_GLOBAL,),
+            body=body | None,
+            refuses=(*_REFUSES, 415),
+            needs_body=False,
+            is_conditional=True,
+        )
+        delete = described({204: NOTHING}, query=(_GLOBAL,), refuses=_REFUSES, is_conditional=True)
         return [
             web.get(path, get(answering(self.get))),
             web.post(path, post(answering(self.post))),
@@ -225,9 +248,11 @@ class RateRest:
         candidates = self._resource.candidates(request)
         if _flag(request, _APPLIED):
             return self._answer(self._applied(candidates))
+        kept = self._service.read(self._key(request, candidates[0]))
         if _flag(request, _GLOBAL):
-            return self._answer(self._body(Layer.GLOBAL, candidates[0]))
-        return self._answer(self._body(Layer.REST, candidates[0]) or self._body(Layer.FILE, candidates[0]))
+            return tagged(self._answer(self._body(Layer.GLOBAL, candidates[0])), kept)
+        shown_body = self._body(Layer.REST, candidates[0]) or self._body(Layer.FILE, candidates[0])
+        return tagged(self._answer(shown_body), kept)
 
     async def post(self, request: web.Request) -> web.Response:
         """Set the rate, live; an empty body removes it, as with Pulsar."""
@@ -240,9 +265,12 @@ class RateRest:
         return await self._change(request, self._resource.candidates(request)[0], None)
 
     async def _change(self, request: web.Request, place: PolicyTarget, kept: str | None) -> web.Response:
-        key = rate_key(*place, is_global=_flag(request, _GLOBAL))
-        await self._service.change({key: kept}, caller_of(request))
-        return web.Response(status=204)
+        key = self._key(request, place)
+        await self._service.change({key: kept}, caller_of(request), expected_by(request, key))
+        return tagged(web.Response(status=204), kept)
+
+    def _key(self, request: web.Request, place: PolicyTarget) -> PolicyKey:
+        return rate_key(*place, is_global=_flag(request, _GLOBAL))
 
     def _answer(self, body: msgspec.Struct | None) -> web.Response:
         return web.Response(status=self._resource.unset) if body is None else shown(body)
@@ -296,6 +324,14 @@ def _flag(request: web.Request, key: Either) -> bool:
 
 _GROUPS = "/admin/v2/resourcegroups"
 _OF_NAMESPACE = "/admin/v2/namespaces/{tenant}/{namespace}/resourcegroup"
+_OF_TENANT = "/sluice/tenants/{tenant}/resourcegroup"
+"""Pulsar attaches no tenants, so this path is Sluice's own."""
+
+
+class AttachedTenant(msgspec.Struct, frozen=True):
+    """The resource group that a tenant is attached to."""
+
+    resource_group: str | None
 
 
 class ResourceGroupRest:
@@ -310,16 +346,20 @@ class ResourceGroupRest:
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes, for aiohttp."""
-        one, attached = f"{_GROUPS}/{{group}}", f"{_OF_NAMESPACE}/{{group}}"
-        return [
+        one = f"{_GROUPS}/{{group}}"
+        groups = [
             web.get(_GROUPS, answering(self.list)),
             web.get(one, answering(self.get)),
             web.put(one, answering(self.put)),
             web.delete(one, answering(self.delete)),
-            web.get(_OF_NAMESPACE, answering(self.attached)),
-            web.post(attached, answering(self.attach)),
-            web.delete(_OF_NAMESPACE, answering(self.detach)),
         ]
+        for member, attached in ((_OF_NAMESPACE, self.attached), (_OF_TENANT, self.attached_tenant)):
+            groups += [
+                web.get(member, answering(attached)),
+                web.post(f"{member}/{{group}}", answering(self.attach)),
+                web.delete(member, answering(self.detach)),
+            ]
+        return groups
 
     @described({200: tuple[str, ...]})
     async def list(self, _request: web.Request) -> web.Response:
@@ -329,21 +369,24 @@ class ResourceGroupRest:
     @described({200: ResourceGroup}, refuses=(404, 412))
     async def get(self, request: web.Request) -> web.Response:
         """Show one group's rates; what is not limited is -1."""
-        return shown(_filled(self._found(group_in(request))))
+        name = group_in(request)
+        return tagged(shown(_filled(self._found(name))), self._service.read(_group(name)))
 
-    @described({204: NOTHING}, body=ResourceGroup | None, refuses=(412, 415), needs_body=False)
+    @described({204: NOTHING}, body=ResourceGroup | None, refuses=(412, 415), needs_body=False, is_conditional=True)
     async def put(self, request: web.Request) -> web.Response:
         """Make a group or change it; rates that the body leaves out stay as they are."""
         name = group_in(request)
         body = read_body(await json_text(request) or b"{}", ResourceGroup)
-        await self._service.rework(lambda: to_set_numbers(self._service, name, body), caller_of(request))
-        return web.Response(status=204)
+        expected = expected_by(request, _group(name))
+        await self._service.rework(lambda: to_set_numbers(self._service, name, body), caller_of(request), expected)
+        return tagged(web.Response(status=204), self._service.read(_group(name)))
 
-    @described({204: NOTHING}, refuses=(404, 412))
+    @described({204: NOTHING}, refuses=(404, 412), is_conditional=True)
     async def delete(self, request: web.Request) -> web.Response:
         """Delete a group without attachments; if there is none, a broker answers 500."""
         name = group_in(request)
-        await self._service.rework(lambda: self._to_end(name), caller_of(request))
+        expected = expected_by(request, _group(name))
+        await self._service.rework(lambda: self._to_end(name), caller_of(request), expected)
         return web.Response(status=204)
 
     @described({200: str}, refuses=(412,))
@@ -352,9 +395,15 @@ class ResourceGroupRest:
         group = self._service.layers.policies.groups_of_namespaces.get(namespace_in(request))
         return shown(group) if group else web.Response()
 
+    @described({200: AttachedTenant}, refuses=(412,))
+    async def attached_tenant(self, request: web.Request) -> web.Response:
+        """Return the group that a tenant is attached to."""
+        _, tenant = member_in(request)
+        return shown(AttachedTenant(self._service.layers.policies.groups_of_tenants.get(tenant) or None))
+
     @described({204: NOTHING}, refuses=(412,))
     async def attach(self, request: web.Request) -> web.Response:
-        """Attach a namespace to a group, live."""
+        """Attach a namespace or tenant to a group, live; a namespace's own group goes before its tenant's."""
         key, name = _attachment(request), group_in(request)
 
         def to_attach() -> dict[PolicyKey, str | None]:
@@ -367,12 +416,12 @@ class ResourceGroupRest:
 
     @described({204: NOTHING}, refuses=(412,))
     async def detach(self, request: web.Request) -> web.Response:
-        """Remove the attachment of a namespace; the file's, if there is one, holds again."""
+        """Remove the attachment of a namespace or tenant; the file's, if there is one, holds again."""
         await self._service.change({_attachment(request): None}, caller_of(request))
         return web.Response(status=204)
 
     def _to_end(self, name: str) -> dict[PolicyKey, str | None]:
-        key = PolicyKey(PolicyKind.GROUP, "", name)
+        key = _group(name)
         self._found(name)
         if self._service.read(key) is None:
             raise RequestRefusedError(412, "ResourceGroup stands in the configuration file: take it out there")
@@ -381,7 +430,7 @@ class ResourceGroupRest:
         return {key: None}
 
     def _found(self, name: str) -> ResourceGroup:
-        kept = self._service.read(PolicyKey(PolicyKind.GROUP, "", name))
+        kept = self._service.read(_group(name))
         if kept is not None and own_group(kept) is None:
             return read_body(kept, ResourceGroup)
         if name not in self._service.groups():
@@ -393,8 +442,12 @@ class ResourceGroupRest:
         return value.limit if value else None
 
 
+def _group(name: str) -> PolicyKey:
+    return PolicyKey(PolicyKind.GROUP, "", name)
+
+
 def _attachment(request: web.Request) -> PolicyKey:
-    return PolicyKey(PolicyKind.ATTACHMENT, "namespace", namespace_in(request))
+    return PolicyKey(PolicyKind.ATTACHMENT, *member_in(request))
 
 
 def _places(name: str) -> list[tuple[Direction, Setting, str]]:

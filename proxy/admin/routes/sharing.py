@@ -1,6 +1,7 @@
 """`GET /sluice/fleet?limit=…`: this member's part in its fleet, its shares, and all shares where it coordinates."""
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from itertools import islice
 from typing import TypedDict
 
@@ -11,10 +12,18 @@ from fleet.messages import Quota
 from fleet.shares import UNBOUNDED
 from proxy.admin.handlers import Number, asked, described, explaining
 from proxy.admin.refusals import refusal
+from proxy.fleet.policy_topic import LastChange, PolicyTopic, TopicState
 from proxy.fleet.service import FleetService, MemberLimit
 
 _MILLI = 1000
-_LIMIT = Number(name="limit", meaning="Most limits that are listed, of each kind", default=1000, most=100_000)
+MOST_HOLDERS = 100_000
+"""Shares of members that are listed, at most, of all limits together: 1,000 members may have 2,000,000."""
+_LIMIT = Number(
+    name="limit",
+    meaning="Most limits that are listed, of each kind; fewer where many members share them",
+    default=1000,
+    most=100_000,
+)
 
 
 class ShownQuota(TypedDict):
@@ -57,24 +66,100 @@ class ShownFleetLimit(TypedDict):
     holders: list[ShownHolder]
 
 
+class ShownRule(TypedDict):
+    """A limit as it is written in some members and not in all; `here`: what this member has, null for nothing.
+
+    `is_here`: this member has that very limit. `having` names all members that have it where this member coordinates,
+    else one; `lacking`, those that have nothing or another value, is null there.
+    """
+
+    limit: str
+    value: str
+    here: str | None
+    is_here: bool
+    having: list[str]
+    lacking: list[str] | None
+
+
+class ShownRules(TypedDict):
+    """The limits that members share, as they are written: how many this one has, and which are not the same in all.
+
+    `disagreed` are those, by what they limit. `members_uncompared`: whose limits are too many, where this member
+    coordinates.
+    """
+
+    own: int
+    disagreed: int
+    members_uncompared: int
+    differing: list[ShownRule]
+
+
 class ShownMember(TypedDict):
-    """A member as the coordinator knows it."""
+    """A member as the coordinator knows it; `has_twin`: another one has the same name."""
 
     name: str
     incarnation: str
     heard_s_ago: float
     limits: int
+    has_twin: bool
+
+
+class ShownPeer(TypedDict):
+    """Another one of `fleet.peers`.
+
+    `dialled`: this member is connected to it. `dials`: it is connected to this one. `last_error`: why not, if known.
+    """
+
+    address: str
+    dialled: bool
+    dials: bool
+    last_error: str
+
+
+class ShownLastChange(TypedDict):
+    """The latest change of a policy that was heard; `member` is where it was asked for."""
+
+    policy: str
+    version: int
+    who: str
+    address: str
+    member: str
+    at: str
+
+
+class ShownPolicies(TypedDict):
+    """The topic by which policies are changed; `position` is the latest message's ledger and entry."""
+
+    topic: str
+    state: TopicState
+    problem: str
+    position: str | None
+    policies: int
+    messages_received: int
+    messages_sent: int
+    reconnects: int
+    conflicts: int
+    refused: dict[str, int]
+    last: ShownLastChange | None
 
 
 class ShownFleet(TypedDict):
-    """This member and its fleet; `members` and `fleet_limits` are null where another member coordinates."""
+    """This member and its fleet; `members` and `fleet_limits` are null where another member coordinates.
+
+    `coordinator` is empty while this member follows none. `last_coordinator` is the one that it followed last, which
+    answered `answered_s_ago`; `members_known` is what that one has said. `peers` is empty for a fleet by topics.
+    `problem`: why the fleet is not reached; empty if it is.
+    """
 
     fleet: str
     member: str
     incarnation: str
     state: str
+    problem: str
     coordinator: str
     epoch: int
+    last_coordinator: str
+    answered_s_ago: float | None
     members_known: int
     lease_left_s: float
     isolated: bool
@@ -83,6 +168,9 @@ class ShownFleet(TypedDict):
     shares: list[ShownShare]
     members: list[ShownMember] | None
     fleet_limits: list[ShownFleetLimit] | None
+    rules: ShownRules
+    peers: list[ShownPeer]
+    policies: ShownPolicies | None
 
 
 class FleetRest:
@@ -90,10 +178,12 @@ class FleetRest:
 
     Args:
         fleet: This proxy's part in it; None without one.
+        policies: The topic by which its policies are changed; None if each member keeps its own.
     """
 
-    def __init__(self, fleet: FleetService | None) -> None:
+    def __init__(self, fleet: FleetService | None, policies: PolicyTopic | None = None) -> None:
         self._fleet = fleet
+        self._policies = policies
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes, for aiohttp."""
@@ -105,18 +195,21 @@ class FleetRest:
         most = _LIMIT.read(asked(request, (_LIMIT,)))
         if self._fleet is None:
             return refusal(404, "this proxy is in no fleet: its configuration has no section fleet")
-        return web.json_response(_shown(self._fleet, most))
+        return web.json_response(_shown(self._fleet, self._policies, most))
 
 
-def _shown(service: FleetService, most: int) -> ShownFleet:
-    member, coordinator = service.member, service.coordinator
+def _shown(service: FleetService, policies: PolicyTopic | None, most: int) -> ShownFleet:
+    member, coordinator, ago = service.member, service.coordinator, service.answered_ago_ns()
     return {
         "fleet": service.config.name,
         "member": service.name,
         "incarnation": f"{member.incarnation:016x}",
         "state": service.state,
-        "coordinator": member.coordinator,
+        "problem": service.problem,
+        "coordinator": service.follows,
         "epoch": member.epoch,
+        "last_coordinator": member.coordinator,
+        "answered_s_ago": None if ago is None else ago / 1e9,
         "members_known": member.members,
         "lease_left_s": service.lease_left_ns() / 1e9,
         "isolated": member.isolated,
@@ -125,6 +218,61 @@ def _shown(service: FleetService, most: int) -> ShownFleet:
         "shares": [_share(one) for one in islice(service.limits(), most)],
         "members": None if coordinator is None else _members(coordinator, service.now()),
         "fleet_limits": None if coordinator is None else list(_limits(coordinator, service.now(), most)),
+        "rules": _rules(service, most),
+        "peers": [
+            {"address": one.address, "dialled": one.is_dialled, "dials": one.dials, "last_error": one.last_error}
+            for one in (service.link.peer_states() if service.link else ())
+        ],
+        "policies": None if policies is None else _policies(policies),
+    }
+
+
+def _rules(service: FleetService, most: int) -> ShownRules:
+    coordinator = service.coordinator
+    return {
+        "own": service.rules.own,
+        "disagreed": service.rules.disagreed,
+        "members_uncompared": 0 if coordinator is None else coordinator.rules.uncompared,
+        "differing": [
+            {
+                "limit": rule.place,
+                "value": rule.value,
+                "here": rule.here or None,
+                "is_here": rule.is_here,
+                "having": rule.having,
+                "lacking": rule.lacking or None,
+            }
+            for rule in service.rules.differing(coordinator, most)
+        ],
+    }
+
+
+def _policies(topic: PolicyTopic) -> ShownPolicies:
+    counts, last = topic.counts, topic.last
+    return {
+        "topic": topic.topic,
+        "state": topic.state,
+        "problem": "" if topic.state == "in_step" else topic.problem,
+        "position": None if topic.position is None else "{}:{}".format(*topic.position),
+        "policies": topic.log.changes,
+        "messages_received": counts.messages_in,
+        "messages_sent": counts.messages_out,
+        "reconnects": counts.reconnects,
+        "conflicts": topic.conflicts,
+        "refused": dict(topic.refused_messages()),
+        "last": None if last is None else _last(last),
+    }
+
+
+def _last(last: LastChange) -> ShownLastChange:
+    by, (at_s, part_ns) = last.change.by, divmod(last.change.at_ns, 10**9)
+    return {
+        "policy": str(last.key),
+        "version": last.change.version,
+        "who": by.name,
+        "address": by.address,
+        "member": last.change.member,
+        "at": datetime.fromtimestamp(at_s, UTC).replace(microsecond=part_ns // 1000).isoformat(timespec="milliseconds"),
     }
 
 
@@ -142,19 +290,25 @@ def _share(one: MemberLimit) -> ShownShare:
 
 
 def _members(coordinator: Coordinator, now: int) -> list[ShownMember]:
+    twins = coordinator.twins()
     return [
         {
             "name": one.name,
             "incarnation": f"{one.incarnation:016x}",
             "heard_s_ago": one.since_heard / 1e9,
             "limits": one.limiters,
+            "has_twin": one.name in twins,
         }
         for one in coordinator.members(now)
     ]
 
 
 def _limits(coordinator: Coordinator, now: int, most: int) -> Iterable[ShownFleetLimit]:
+    holders = 0
     for one in islice(coordinator.limits(now), most):
+        holders += len(one.shares)
+        if holders > MOST_HOLDERS:
+            return
         yield {
             "limiter": one.key.limiter,
             "unit": one.key.unit,

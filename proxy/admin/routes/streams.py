@@ -13,7 +13,7 @@ import msgspec
 from aiohttp import web
 
 from limiter.limiter import Limiter, Shadow, Stream
-from limiter.rates import Direction, Mode, Rate
+from limiter.token_bucket import Direction, Mode, Rate
 from protocol.topic_name import parse_topic
 from proxy.admin.handlers import Either, Number, Query, Text, asked, described, explaining
 from proxy.admin.refusals import refusal

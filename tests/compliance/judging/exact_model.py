@@ -1,16 +1,20 @@
-"""Another author's judge: exact fractions, every window by trial, small and slow. It shares no code with the job.
+"""Another author's judge: exact, every window by trial, small and slow. It shares no code with the job.
 
     excess       the most by which a window passed more than a full bucket, the rate over its time and one entry
     shortfall_s  the most seconds' worth of the limit that ten seconds lack, and what the whole run lacks
 
-Lines are seconds of one limit of messages without time in between; times are milliseconds.
+Lines are seconds of one limit of messages without time in between; times are milliseconds. Tokens are thousandths of a
+message: a rate in messages a second earns a whole number of them in a millisecond.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from itertools import pairwise
 
-LATE = Fraction(20, 1000)
+MESSAGE = 1000
+LATE_MS = 20
 
 
 @dataclass(frozen=True)
@@ -24,62 +28,65 @@ class Second:
     largest: int
     waited_ms: int
 
-    @property
-    def earned(self) -> Fraction:
-        return Fraction(self.rate * self.ms, 1000)
+    @cached_property
+    def earned(self) -> int:
+        return self.rate * self.ms
 
-    @property
-    def owed(self) -> Fraction:
+    @cached_property
+    def owed(self) -> int:
         """While somebody waits; a burst below a late timer's worth cannot be used up in time."""
-        return min(Fraction(self.rate), self.burst / LATE) * Fraction(self.waited_ms, 1000)
+        return min(self.rate, self.burst * 1000 // LATE_MS) * self.waited_ms
 
 
 def excess(lines: list[Second]) -> Fraction:
     """Of all windows that end with a line in which something passed."""
-    windows = [lines[begin : end + 1] for end in range(len(lines)) for begin in range(end + 1)]
-    return max((_excess(window) for window in windows if window[-1].passed), default=Fraction(-1))
+    found = (found for begin in range(len(lines)) for found in _excesses(lines[begin:]))
+    return max(found, default=Fraction(-MESSAGE)) / Fraction(MESSAGE)
 
 
-def _excess(window: list[Second]) -> Fraction:
-    tokens, made_at, clock, paid = Fraction(window[0].burst), window[0].rate, 0, Fraction(0)
-    for before, line in pairwise([window[0], *window]):
+def _excesses(lines: list[Second]) -> Iterator[Fraction | int]:
+    """Of each window that begins with the first of these lines."""
+    tokens: Fraction | int = lines[0].burst * MESSAGE
+    paid: Fraction | int = 0
+    made_at, clock = lines[0].rate, 0
+    for before, line in pairwise([lines[0], *lines]):
         if (before.rate, before.burst) != (line.rate, line.burst):
             made_at = before.rate if clock >= paid else made_at
             if tokens < 0:
-                tokens = tokens * min(line.rate, made_at) / min(before.rate, made_at)
-            paid = clock + max(Fraction(0), -tokens * 1000 / line.rate)
-        tokens = min(tokens, Fraction(line.burst)) + line.earned - line.passed
+                tokens = tokens * Fraction(min(line.rate, made_at), min(before.rate, made_at))
+            paid = clock + max(Fraction(0), -tokens * Fraction(1, line.rate))
+        tokens = min(tokens, line.burst * MESSAGE) + line.earned - line.passed * MESSAGE
         clock += line.ms
-    return -tokens - window[-1].largest
+        if line.passed:
+            yield -tokens - line.largest * MESSAGE
 
 
 def shortfall_s(lines: list[Second]) -> tuple[Fraction, Fraction]:
     """Lines of one value. Each begin of a wait is judged from every moment before at which a balance is known."""
-    lacking = [_lacking(lines, place) for place in range(len(lines))]
+    lacking = _lacking(lines)
     ends = [sum(line.ms for line in lines[: place + 1]) for place in range(len(lines))]
-    recent = [
-        sum((lack for lack, at in zip(lacking, ends, strict=True) if end - 10_000 < at <= end), Fraction(0))
-        for end in ends
-    ]
-    waited = sum((Fraction(line.waited_ms, 1000) for line in lines), Fraction(0))
-    return max(recent), sum(lacking, Fraction(0)) - waited / 100
+    recent = [sum(lack for lack, at in zip(lacking, ends, strict=True) if end - 10_000 < at <= end) for end in ends]
+    (rate,) = {line.rate for line in lines}
+    second = Fraction(rate * MESSAGE)
+    waited = sum(line.waited_ms for line in lines)
+    return max(recent) / second, sum(lacking) / second - Fraction(waited, 100_000)
 
 
-def _lacking(lines: list[Second], place: int) -> Fraction:
-    """What a line lacks: what its bucket held before at least, and earned while somebody waited, did not pass."""
-    line = lines[place]
-    if not line.waited_ms:
-        return Fraction(0)
-    starts = [(0, Fraction(lines[0].burst))]
-    starts += [(at + 1, Fraction(1 - max(one.largest, 1))) for at, one in enumerate(lines[:place]) if one.passed]
-    before = max(_least(lines[begin:place], tokens) for begin, tokens in starts)
-    lacks = max(Fraction(0), (before + line.owed - line.passed - 1) / line.rate - LATE)
-    return min(lacks, Fraction(line.waited_ms, 1000))
-
-
-def _least(lines: list[Second], tokens: Fraction) -> Fraction:
+def _lacking(lines: list[Second]) -> list[int]:
+    """What each line lacks: what its bucket held before at least, and earned while somebody waited, did not pass."""
+    held = [lines[0].burst * MESSAGE]
+    """By each moment before at which a balance is known: what the bucket holds now at least."""
+    lacking = []
     for line in lines:
-        clipped = min(Fraction(line.burst), tokens + line.earned) - line.passed
-        kept = min(tokens + line.owed - line.passed, 1 + line.rate * LATE)
-        tokens = max(clipped, kept) if line.waited_ms else clipped
-    return tokens
+        lacks = max(0, max(held) + line.owed - (line.passed + 1) * MESSAGE - line.rate * LATE_MS)
+        lacking.append(min(lacks, line.rate * line.waited_ms))
+        held = [_least(line, tokens) for tokens in held]
+        held += [(1 - max(line.largest, 1)) * MESSAGE] if line.passed else []
+    return lacking
+
+
+def _least(line: Second, tokens: int) -> int:
+    clipped = min(line.burst * MESSAGE, tokens + line.earned) - line.passed * MESSAGE
+    if not line.waited_ms:
+        return clipped
+    return max(clipped, min(tokens + line.owed - line.passed * MESSAGE, MESSAGE + line.rate * LATE_MS))

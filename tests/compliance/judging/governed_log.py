@@ -7,7 +7,7 @@ from typing import Any
 from limiter.levels import Setting
 from limiter.limiter import Entry, Limiter, Stream, StreamName, rejecting
 from limiter.policies import Value
-from limiter.rates import NANOS_PER_SECOND, Limit, Mode
+from limiter.token_bucket import NANOS_PER_SECOND, Limit, Mode
 from tests.compliance.judging.scheduler_log import SchedulerLog, some_limit
 from tests.limiter.world import Governed
 

@@ -14,6 +14,7 @@ from compliance.judging.judge import MOVES, line_of
 from compliance.judging.lines import Line, RunNotes, StreamsLine, excess_tolerance
 from compliance.judging.steps import STEP_US, ClockStep, RunAxis, TimedLines, run_axis
 from compliance.schema import BEGIN_OF_1970
+from limiter.levels import LEVEL_OF_WORD
 
 UNITS = ("messages", "bytes")
 Key = tuple[str, str, str]
@@ -136,6 +137,7 @@ def name_at(line: IntervalLine, level: str) -> str:
         "address": line.client_network or line.client_address.rpartition(":")[0],
         "exempt": whole_topic,
     }
+    assert names.keys() == LEVEL_OF_WORD.keys(), "a level that is not looked for here"
     return names[level]
 
 

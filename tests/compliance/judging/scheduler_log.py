@@ -8,8 +8,8 @@ from typing import Any
 from compliance.judging.lines import BUCKETS, Line, StreamsLine
 from limiter.activity import ActivitySet
 from limiter.limiter import Entry, Limiter, Scope, Stream, StreamName
-from limiter.rates import NANOS_PER_SECOND, Limit, Rate, rate
 from limiter.scheduler import Scheduler
+from limiter.token_bucket import NANOS_PER_SECOND, Limit, Rate, rate
 from proxy.observe.counter_snapshot import CounterSnapshot
 from proxy.observe.counters import NamespaceTotals
 from tests.limiter.world import Alarms

@@ -112,6 +112,26 @@ def test_a_limit_that_streams_name_and_that_has_no_lines_is_not_kept(told):
     assert found.doubts[0].said == "its streams passed 500 messages, and it has no line"
 
 
+def test_a_limiter_that_was_made_half_a_millisecond_before_a_change_has_its_streams_lines():
+    log = PlantedLog()
+    log.interval(5, limit_levels="topic")
+    end = log.begin + timedelta(seconds=1)
+    log.limit(5, **CALM, start=end - timedelta(microseconds=500), duration_ms=0.5)
+    log.second += 1
+    log.change(what="attachment")
+    log.interval(5, limit_levels="topic")
+    log.limit(5, **CALM)
+    assert (excess(judged(log)) < 0, doubts(judged(log))) == (True, set())
+
+
+def test_streams_under_a_limit_without_lines_say_what_they_passed_though_they_name_another_value():
+    log = PlantedLog()
+    log.interval(5, limit_levels="topic", limit_level="", limit_messages=None)
+    log.limit(0, level="tenant", name="acme", **CALM)
+    (found,) = judged(log).doubts
+    assert found.said == "its streams passed 5 messages, and it has no line"
+
+
 @pytest.mark.parametrize("told", [True, False])
 def test_a_bypass_of_five_seconds_is_found_among_three_hundred(told):
     found = judged(bypass(300, lambda second: 300 if 100 <= second < 105 else 40, lambda _: 40, told=told))

@@ -181,7 +181,7 @@ def test_a_stream_that_holds_something_does_not_vanish(spark):
 
 
 def test_a_stream_that_held_something_for_longer_than_it_waited_contradicts_itself(spark):
-    """Each of the three ways to see it, one that hides it, and one that waited as it should."""
+    """Each of the three ways to see it, one that hides it, one that waited as it should, one that refused."""
     found = {}
     held: dict[str, object] = {"held_messages": 50, "held_bytes": 5000, "limit_levels": "topic"}
     since: dict[str, object] = {"held_since": BEGIN - timedelta(seconds=1)}
@@ -207,7 +207,11 @@ def test_a_stream_that_held_something_for_longer_than_it_waited_contradicts_itse
             log.limit(passed)
             log.beat()
         logs.append(log)
-    lines = frame(spark, logs)
+    refusing = PlantedLog(proxy_id="refusing")
+    nothing_held = held | {"held_messages": 0, "held_bytes": 0}
+    refusing.interval(20, offered=50, **(nothing_held | {"rejected_messages": 30, "rejected_bytes": 3000}))
+    refusing.limit(20)
+    lines = frame(spark, [*logs, refusing])
     intervals, limits = (lines.where(F.col("kind") == kind) for kind in ("interval", "limit"))
     for row in unbalanced(with_waits(intervals), limits, []).collect():
         found[row.proxy_id] = row.what, row.said, row.times

@@ -11,8 +11,8 @@ from compliance.judging.account import judged
 from compliance.judging.facts import Judged
 from compliance.judging.lines import UNEXPLAINED_S, UNSEEN_S, RunNotes, excess_tolerance
 from limiter.limiter import Entry, Limiter, Stream
-from limiter.rates import NANOS_PER_SECOND, Limit, rate
 from limiter.scheduler import Scheduler
+from limiter.token_bucket import NANOS_PER_SECOND, Limit, rate
 from tests.compliance.judging import exact_model
 from tests.compliance.judging.exact_model import Second
 from tests.compliance.judging.governed_log import GovernedLog, play_governed

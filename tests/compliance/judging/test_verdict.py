@@ -3,7 +3,7 @@ from datetime import timedelta
 import pytest
 
 from compliance.judging.facts import RoleFacts
-from compliance.judging.lines import excess_tolerance
+from compliance.judging.lines import CLOCK_RESOLUTION_S, excess_tolerance
 from compliance.judging.verdict import gravest, judge_limiters, judge_overall
 from tests.compliance.judging.facts_made import (
     END,
@@ -73,6 +73,8 @@ def test_the_shortfall_is_that_of_the_worse_of_window_and_whole():
     assert (short.entitlement, short.shortfall_percent) == ("violated", pytest.approx(10.0))
     whole = judged(entitlement=[entitlement_fact(-0.5, whole_deficit_s=0.1, whole_served_s=9.8)])
     assert (whole.entitlement, whole.shortfall_percent) == ("violated", pytest.approx(2.0))
+    rounding = judged(entitlement=[entitlement_fact(CLOCK_RESOLUTION_S)])
+    assert (rounding.entitlement, rounding.shortfall_percent) == ("compliant", 0.0)
 
 
 @pytest.mark.parametrize(("unseen_s", "verdict"), [(0.5, "compliant"), (0.51, "unknown")])
@@ -113,6 +115,14 @@ def test_runs_of_one_proxy_are_one_limiter_and_the_worst_counts():
 
 def test_the_whole_is_unknown_without_a_line():
     assert judge_overall(facts(runs=[], limiters=[]), []).verdict == "unknown"
+
+
+def test_what_is_missing_may_be_of_any_limit_where_there_are_some_be_it_beyond_the_table():
+    whole, torn = facts(), facts(runs=[run_fact(), run_fact(proxy_id="q", missing=1)])
+    assert [judge_overall(one, judge_limiters(one)).verdict for one in (whole, torn)] == ["compliant", "unknown"]
+    assert judge_overall(torn, []).verdict == "no limit"
+    beyond = facts(runs=torn.runs, left_out={"limiters": 1})
+    assert judge_overall(beyond, []).verdict == "unknown"
 
 
 def test_the_whole_is_complete_up_to_what_the_slowest_proxy_has():

@@ -130,3 +130,17 @@ def test_changes_of_other_limits_make_no_new_begin_where_the_balance_goes_on():
     found = judged(log)
     assert excess(found) > 20
     assert deficit_s(found) < 0
+
+
+def test_what_a_limit_did_not_foresee_does_not_disturb_its_balance_while_others_are_changed():
+    """20 too many, behind a line that left no token; were others' changes its own, ten tokens would be there anew."""
+    log = PlantedLog()
+    log.change()
+    for passed, late, tokens in ((110, 0, 0.0), (120, 900, -20.0)):
+        log.limit(passed + late, unforeseen_messages=late, tokens_messages=tokens, idle_ms=0.0)
+        log.second += 1
+        for _ in range(2):
+            log.change(name="persistent://acme/orders/other")
+    found = judged(log)
+    assert excess(found) == pytest.approx(18.5, abs=0.01)
+    assert doubts(found) == set()

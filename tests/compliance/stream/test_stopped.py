@@ -1,32 +1,51 @@
-"""SIGTERM of a run that follows: it ends in order, wherever it is, and the next run goes on."""
+"""SIGTERM of a run: it ends in order, wherever it is, and the next run goes on."""
 
+import contextlib
 import json
 import os
+import signal
 
 import pytest
 
+from compliance.stream import run as stream
+from compliance.stream.options import Job, Sink, Source
+from compliance.stream.runs import Progress
 from tests.compliance.planted import planted, write_file
-from tests.compliance.stream.job_process import LONGEST_S, start, stopped_when, wait_until
+from tests.compliance.stream.job_process import start, stopped_when
 from tests.compliance.stream.recount import assert_all_there
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 FILES = 4
+BATCH_MIB = 1
+"""No two of the files fit into one batch."""
 
 
 @pytest.fixture
-def follow(tmp_path):
+def log(tmp_path):
     lines = planted("stopped", 2000).encoded()
     part = len(lines) // FILES
     for number in range(FILES):
         write_file(tmp_path / "log", f"{number}.jsonl", lines[number * part : (number + 1) * part])
         os.utime(tmp_path / "log" / f"{number}.jsonl", (number, number))
+    return tmp_path / "log"
 
-    return lambda: run(tmp_path, "--follow", "--every", "0.2")
 
+@pytest.fixture
+def run_here(spark, tmp_path, log, monkeypatch, capsys):
+    """The run of this process, whose Java runs already: its signal comes when it looks whether one came."""
 
-def run(tmp_path, *options):
-    # No two of the files fit into one batch.
-    return start(tmp_path / "out", "--access-log", tmp_path / "log", "--batch-mib", "1", *options)
+    def run(is_time, *, follow):
+        def look(*_):
+            if is_time():
+                signal.raise_signal(signal.SIGTERM)
+
+        monkeypatch.setattr(stream, "spark_session", lambda *_: contextlib.nullcontext(spark))
+        monkeypatch.setattr(stream, "_LOOK_EVERY_S", 0.05)
+        monkeypatch.setattr(Progress, "on_look", look)
+        job = Job(Source("files", str(log)), Sink(), str(tmp_path / "out"), batch_bytes=BATCH_MIB * 2**20, every_s=0.2)
+        return stream.run_with_progress(job, follow=follow, settings={}), *capsys.readouterr()
+
+    return run
 
 
 def lines_in(out):
@@ -34,18 +53,19 @@ def lines_in(out):
     return json.loads(summary.read_text())["lines"] if summary.exists() else 0
 
 
-def test_a_run_that_follows_ends_in_order_in_the_midst_of_a_batch_and_at_rest(spark, tmp_path, follow):
+def test_a_run_that_follows_ends_in_order_in_the_midst_of_a_batch_and_at_rest(spark, tmp_path, log, run_here):
     out = tmp_path / "out"
-    stopped_when((out / "_work/checkpoint/offsets/1").exists, follow())
+    driver = start(out, "--access-log", log, "--batch-mib", BATCH_MIB, "--follow", "--every", "0.2")
+    stopped_when((out / "_work/checkpoint/offsets/1").exists, driver)
     assert 1500 <= lines_in(out) < 6000
-    assert "6,000 lines" in stopped_when(lambda: lines_in(out) == 6000, follow())
-    assert_all_there(spark, out, tmp_path / "log")
+    code, said, troubles = run_here(lambda: lines_in(out) == 6000, follow=True)
+    assert (code, "6,000 lines" in said, troubles) == (0, True, "")
+    assert_all_there(spark, out, log)
 
 
-def test_a_run_that_does_not_follow_says_that_it_was_ended_before_its_time(tmp_path, follow):
-    driver = run(tmp_path, "--once")
-    wait_until((tmp_path / "out/_work/checkpoint/offsets/0").exists, driver)
-    driver.terminate()
-    said, troubles = driver.communicate(timeout=LONGEST_S)
-    assert (driver.returncode, said) == (1, "")
+def test_a_run_that_does_not_follow_says_that_it_was_ended_before_its_time(tmp_path, run_here):
+    out = tmp_path / "out"
+    code, said, troubles = run_here((out / "_work/checkpoint/offsets/0").exists, follow=False)
+    assert (code, said) == (1, "")
     assert "ended by a signal before all was read; run it again" in troubles
+    assert lines_in(out) < 6000

@@ -8,7 +8,7 @@ from limiter.backlogs import CALM_NS
 from limiter.levels import Setting
 from limiter.limiter import Entry, Stream
 from limiter.permits import DispatchRules, Permits
-from limiter.rates import NANOS_PER_SECOND, Limit, rate
+from limiter.token_bucket import NANOS_PER_SECOND, Limit, rate
 from tests.limiter.workers.test_machine import within_promise
 from tests.limiter.workers.together import Worker, Workers
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from limiter.levels import Setting
 from limiter.limiter import Limiter, Stream
-from limiter.rates import NANOS_PER_SECOND, Limit, Rate, rate
+from limiter.token_bucket import NANOS_PER_SECOND, Limit, Rate, rate
 from tests.limiter.long_run import examples
 from tests.limiter.workers.together import Worker, Workers
 

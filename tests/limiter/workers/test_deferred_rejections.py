@@ -2,7 +2,7 @@
 
 from limiter.levels import Setting
 from limiter.limiter import Entry, Stream
-from limiter.rates import Limit, rate
+from limiter.token_bucket import Limit, rate
 from tests.limiter.workers.together import Worker, Workers
 
 
@@ -14,7 +14,8 @@ class Case:
 
     def __init__(self) -> None:
         self.told: list[str] = []
-        self.world = Workers(2, lambda stream, entry, reason: self.told.append(reason))
+        self.order: list[Stream] = []
+        self.world = Workers(2, self._refused)
         self.world.limit(Setting.NAMESPACE, "t/n", Limit(rate(100, burst=40)))
         self.world.limit(Setting.TOPIC, "persistent://t/n/x", Limit(rate(1, burst=5), mode="reject"))
         self.world.apply()
@@ -42,6 +43,11 @@ class Case:
 
     def released(self, stream: Stream, entry: Entry) -> None:
         self.told.append("passed")
+        self.order.append(stream)
+
+    def _refused(self, stream: Stream, entry: Entry, reason: str) -> None:
+        self.told.append(reason)
+        self.order.append(stream)
 
     def offer(self, worker: Worker, stream: Stream, times: int = 1) -> None:
         for _ in range(times):
@@ -59,6 +65,19 @@ def test_it_waits_until_what_was_lent_is_back_and_is_judged_as_if_it_came_then()
     assert [told == "passed" for told in case.told] == [True] * 5 + [False] * 7
     assert case.rejected == 7
     assert not case.namespace.waiters
+
+
+def test_what_waited_of_several_producers_is_judged_in_the_order_in_which_it_came() -> None:
+    case = Case()
+    other = case.second.open("x", case.released)
+    for stream in (other, case.refused):
+        case.world.clock.now += 1000
+        case.offer(case.second, stream)
+    while case.second.hear_one():
+        pass
+    case.order.clear()
+    case.world.deliver_all()
+    assert [stream is other for stream in case.order] == [False] * 12 + [True, False]
 
 
 def test_it_is_judged_when_the_worker_dies_that_has_been_lent_it() -> None:

@@ -2,7 +2,7 @@
 
 from limiter.levels import Setting
 from limiter.limiter import Stream
-from limiter.rates import Limit, rate
+from limiter.token_bucket import Limit, rate
 from tests.limiter.workers.together import Worker, Workers
 
 MS = 1_000_000

@@ -3,7 +3,7 @@
 import pytest
 
 from limiter.limiter import Limiter
-from limiter.rates import NANOS_PER_SECOND, Limit, rate
+from limiter.token_bucket import NANOS_PER_SECOND, Limit, rate
 from limiter.workers.lease_issuer import LeaseIssuer
 from tests.limiter.fitting import fits
 from tests.limiter.world import World, limiter
@@ -17,7 +17,7 @@ def lent(one: Limiter) -> list[int]:
 
 def test_at_most_half_a_burst_is_lent_to_all_and_less_to_each_next() -> None:
     one, workers = limiter(1000, burst=400), [LeaseIssuer() for _ in range(3)]
-    assert [worker.lend(one, 0) for worker in workers] == [(100, None), (50, None), (25, None)]
+    assert [worker.lend(one, 0) for worker in workers] == [(100, None, 0), (50, None, 0), (25, None, 0)]
     for _ in range(100):
         for worker in workers:
             worker.lend(one, 0)
@@ -45,7 +45,7 @@ def test_nothing_is_lent_where_somebody_has_a_claim() -> None:
 
 def test_what_is_lent_fills_the_bucket_until_it_comes_back() -> None:
     one, worker = limiter(100, burst=40), LeaseIssuer()
-    assert worker.lend(one, 0) == (10, None)
+    assert worker.lend(one, 0) == (10, None, 0)
     assert one.spare(60 * SECOND) == (10, None)
     assert not fits(one, 31, 0, 60 * SECOND)
     worker.spent(one, (10, 0), (0, 0), 60 * SECOND, is_answer=False)
@@ -70,7 +70,7 @@ def test_who_is_asked_to_give_back_gets_no_more_until_he_has_answered() -> None:
     worker.spent(one, (0, 0), (10, 0), 0, is_answer=False)
     assert worker.lend(one, 0) is None, "it gave back by itself, and the recall is still on its way"
     worker.spent(one, (0, 0), (0, 0), 0, is_answer=True)
-    assert worker.lend(one, 0) == (10, None)
+    assert worker.lend(one, 0) == (10, None, 0)
 
 
 def test_what_a_lost_worker_had_counts_as_used() -> None:

@@ -8,7 +8,7 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 from limiter.levels import Setting
 from limiter.limiter import Entry, Scope, Stream
 from limiter.policies import Change
-from limiter.rates import NANOS_PER_SECOND, Limit, Mode, Rate, rate
+from limiter.token_bucket import NANOS_PER_SECOND, Limit, Mode, Rate, rate
 from tests.limiter.ledger import capacity, grain
 from tests.limiter.long_run import Counted, long_run
 from tests.limiter.workers.together import Worker, Workers

@@ -69,12 +69,12 @@ def test_a_lease_that_is_low_is_told_of_once_and_a_closed_one_not_at_all() -> No
     outbox = WorkerOutbox(bell, tells_all=False)
     lease.lend(10, None)
     one.leases = (lease,)
-    assert one.take(6, 0)
+    assert one.take(6, 0, 0)
     outbox.count(one, is_consumer=False)
     outbox.count(one, is_consumer=False)
     assert bell.rang == ["sometime", "soon"]
     assert outbox.take() == [Spent(9, 6, 0, 0, 0, wants_more=True)]
-    assert one.take(3, 0)
+    assert one.take(3, 0, 0)
     outbox.count(one, is_consumer=False)
     lease.empty()
     assert outbox.take() == []

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from limiter.levels import Client, Setting
 from limiter.limiter import Stream, StreamName
-from limiter.rates import Limit, rate
+from limiter.token_bucket import Limit, rate
 from limiter.workers.messages import Answer, Batch, Lent, Recalled, Released, Spent, Wired
 from protocol.topic_name import parse_topic
 from tests.limiter.workers.together import Workers

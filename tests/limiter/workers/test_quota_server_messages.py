@@ -1,6 +1,6 @@
 import pytest
 
-from limiter.rates import Limit, rate
+from limiter.token_bucket import Limit, rate
 from limiter.workers.messages import Answer, Asked, Closed, Discarded, Forgone, Named, Opened, PassedByLease, Question
 from limiter.workers.quota_server import hear
 from tests.limiter.workers.test_quota_server import opened

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from limiter.levels import Setting
 from limiter.policies import Change
-from limiter.rates import Limit, rate
+from limiter.token_bucket import Limit, rate
 from limiter.workers.messages import Batch, Message, Rejected, Released, Wired
 from tests.limiter.workers.test_quota_server import kinds, opened
 from tests.limiter.workers.together import Workers

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from limiter.levels import Setting
 from limiter.limiter import Entry, Scope, Stream, refusal_of, rejecting
 from limiter.policies import Change, Value
-from limiter.rates import Limit, Mode, rate
+from limiter.token_bucket import Limit, Mode, rate
 from tests.limiter.workers.together import Worker, Workers
 from tests.limiter.world import Governed
 

@@ -7,7 +7,7 @@ def test_all_leases_pay_or_none() -> None:
     rich.lend(10, None)
     poor.lend(3, None)
     account.leases = (rich, poor)
-    assert not account.take(4, 1)
+    assert not account.take(4, 1, 0)
     assert rich.empty() == (10, 0)
     assert poor.take_used() == (0, 0)
 

@@ -2,21 +2,21 @@ from limiter.workers.worker_leases import WorkerLease
 
 
 def test_nothing_passes_before_something_is_lent() -> None:
-    assert not WorkerLease(1).fits(1, 1)
+    assert not WorkerLease(1).fits(1, 1, 0)
 
 
 def test_what_was_lent_passes_and_no_more_and_what_is_not_limited_does_not_count() -> None:
     lease = WorkerLease(1)
     lease.lend(10, None)
-    assert lease.fits(10, 10**12)
-    assert not lease.fits(11, 1)
+    assert lease.fits(10, 10**12, 0)
+    assert not lease.fits(11, 1, 0)
     lease.charge(10, 500)
-    assert not lease.fits(1, 1)
+    assert not lease.fits(1, 1, 0)
     assert lease.take_used() == (10, 0)
     by_size = WorkerLease(2)
     by_size.lend(None, 100)
-    assert by_size.fits(10**9, 100)
-    assert not by_size.fits(1, 101)
+    assert by_size.fits(10**9, 100, 0)
+    assert not by_size.fits(1, 101, 0)
 
 
 def test_it_is_low_when_half_of_what_there_was_is_used() -> None:
@@ -47,5 +47,5 @@ def test_an_empty_one_is_closed_until_something_is_lent_again() -> None:
     assert lease.empty() == (10, 0)
     assert not lease.is_open
     lease.lend(4, None)
-    assert lease.fits(4, 1)
-    assert not lease.fits(5, 1)
+    assert lease.fits(4, 1, 0)
+    assert not lease.fits(5, 1, 0)

@@ -8,8 +8,9 @@ from limiter.levels import Client, Setting
 from limiter.limiter import Entry, Limiter, Stream, StreamName
 from limiter.permits import RULES, DispatchRules
 from limiter.policies import Value
-from limiter.rates import Direction, Limit
 from limiter.registry import Registry
+from limiter.sharing import SharedLimits
+from limiter.token_bucket import Direction, Limit
 from limiter.workers.messages import Batch, Opened
 from limiter.workers.quota_client import QuotaClient
 from limiter.workers.quota_server import DeferredRejections, QuotaServer, hear
@@ -153,6 +154,7 @@ class Workers(Governed):
         count: How many.
         refused: Called with each entry of which its client hears that it is refused, and why.
         rules: How deliveries are counted and asked for.
+        shared: The limits that are shared with other processes.
     """
 
     def __init__(
@@ -160,15 +162,15 @@ class Workers(Governed):
         count: int = 2,
         refused: Callable[[Stream, Entry, str], None] = lambda *_refused: None,
         rules: DispatchRules = RULES,
+        shared: SharedLimits | None = None,
     ) -> None:
         super().__init__()
         self.refused = refused
         self.rules = rules
         self.scheduler = Witness(self)
-        self.registry = Registry(self.policies, self.scheduler, self.observer, rules, self.clock)
-        self.registry.tuned = self.tuned
+        self.registry = Registry(self.policies, self.scheduler, self.observer, rules, self.clock, shared=shared)
+        self.registry.report_to(self.wired, self.tuned)
         self.deferred = DeferredRejections(self.scheduler, self.recall)
-        self.registry.wired = self.wired
         self.workers = [Worker(self) for _ in range(count)]
 
     def limit(self, setting: Setting, name: str, limit: Limit | None) -> None:

@@ -10,7 +10,7 @@ import pytest
 import loadgen.bench.stage
 from loadgen.bench.harness import BenchError, Figure, Row
 from loadgen.bench.proxies import BARE, BARE_PLAN
-from loadgen.bench.stage import Beside, CpuClock, DataRow, RealBroker, Stage, measure, settle
+from loadgen.bench.stage import CpuClock, DataRow, RealBroker, Stage, measure, settle
 from loadgen.real.jars import JarsError
 from protocol.commands import encode
 from protocol.pulsar_pb2 import CommandPing
@@ -34,13 +34,6 @@ def test_both_ends_of_a_connection_belong_together(stage, name):
                 heard += rest
             assert heard == said
             other.close()
-
-
-def test_a_result_is_there_behind_the_block():
-    with Beside(lambda: 7) as working:
-        pass
-    assert working.result == 7
-    assert working.is_done
 
 
 def test_a_peer_can_be_started_for_one_measurement(stage):

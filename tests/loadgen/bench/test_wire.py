@@ -7,7 +7,7 @@ import pytest
 from loadgen.bench import wire
 from loadgen.bench.harness import BenchError
 from loadgen.bench.rows.connections import crowd
-from loadgen.bench.stage import Beside
+from loadgen.bench.stage import beside
 from loadgen.bench.wire import CONNECTED, LoopbackSink, answer_to
 from protocol.commands import body_of, encode, split, wrap
 from protocol.pulsar_pb2 import (
@@ -107,7 +107,7 @@ def _broker(listener, answers):
 def test_a_refusal_or_an_end_is_an_error(answers, said):
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,
-        Beside(lambda: _broker(listener, answers)),
+        beside(lambda: _broker(listener, answers)),
         pytest.raises(BenchError, match=said),
     ):
         wire.broker_of(TOPIC, listener.getsockname()[1])

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def service_url() -> Iterator[str]:
     """The stand-in broker's."""
     command = [sys.executable, "-m", "sluice", "broker", "--listen", "127.0.0.1:0"]

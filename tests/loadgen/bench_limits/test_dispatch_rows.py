@@ -36,8 +36,7 @@ from loadgen.bench_limits.dispatch_rows import (
     twenty,
     twenty_row,
 )
-from loadgen.bench_limits.measures import EVEN, FREE_RATE, Times
-from loadgen.bench_limits.trial import GROUP_LIMIT
+from loadgen.bench_limits.trial import EVEN, FREE_RATE, GROUP_LIMIT, Times
 from loadgen.load.clients import Clients
 from loadgen.load.offering import Settle
 

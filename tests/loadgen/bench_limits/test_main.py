@@ -7,6 +7,7 @@ import pytest
 
 from loadgen.bench.harness import WIDTH
 from loadgen.bench_limits import __main__ as bench
+from tests.short_lived import SHORT_LIVED
 
 ROOT = Path(__file__).parents[3]
 
@@ -67,8 +68,7 @@ def test_the_section_fits_the_page_and_holds_the_tables(about):
 
 @pytest.mark.real
 def test_publishing_and_deliveries_are_measured_against_a_real_broker(tmp_path):
-    one_compiler = "-XX:TieredStopAtLevel=1"  # how fast is no matter here
-    done = run("--quick", "--only", "shares", "--only", "group", TMPDIR=str(tmp_path), JAVA_TOOL_OPTIONS=one_compiler)
+    done = run("--quick", "--only", "shares", "--only", "group", TMPDIR=str(tmp_path), JAVA_TOOL_OPTIONS=SHORT_LIVED)
     assert done.returncode == 0, done.stderr
     heading, _, jain, *_ = (line for line in done.stdout.splitlines() if line.startswith("|"))
     assert [cell.strip() for cell in heading.split("|")[2:4]] == ["broker's own", "through Sluice"]

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from loadgen.bench_limits.measures import (
+from loadgen.bench_limits.trial import (
     EVEN,
     EVENNESS,
     FREE_RATE,

@@ -5,7 +5,6 @@ import math
 import pytest
 
 from loadgen.bench.harness import BenchError
-from loadgen.bench_limits.measures import NOTICED, Times
 from loadgen.bench_limits.publish_rows import (
     ALONE,
     BATCH,
@@ -24,7 +23,7 @@ from loadgen.bench_limits.publish_rows import (
     sustained,
     sustained_row,
 )
-from loadgen.bench_limits.trial import LaneResult
+from loadgen.bench_limits.trial import NOTICED, LaneResult, Times
 
 
 def missed_of(figures, found):

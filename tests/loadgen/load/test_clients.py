@@ -5,26 +5,35 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
 import pulsar
 import pytest
+import trustme
 
 from loadgen.load.clients import ClientError, Clients, Record, SharedConsumer
 
 WAIT_S = 20
 
 
-@pytest.fixture(scope="module")
-def service_url() -> Iterator[str]:
-    command = [sys.executable, "-m", "sluice", "broker", "--listen", "127.0.0.1:0"]
+@contextlib.contextmanager
+def standin_broker(scheme: str = "pulsar", *options: str) -> Iterator[str]:
+    """The service URL of one."""
+    command = [sys.executable, "-m", "sluice", "broker", "--listen", f"{scheme}://127.0.0.1:0", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as broker:
         assert broker.stdout is not None
         try:
-            yield f"pulsar://{broker.stdout.readline().split()[-1]}"
+            yield f"{scheme}://{broker.stdout.readline().split()[-1]}"
         finally:
             broker.terminate()
+
+
+@pytest.fixture(scope="module")
+def service_url() -> Iterator[str]:
+    with standin_broker() as url:
+        yield url
 
 
 @pytest.fixture
@@ -88,6 +97,24 @@ def test_senders_of_one_name_share_a_connection(service_url: str, topic: str, mo
         for connection in ("a", "a", "b"):
             clients.sender(connection, topic, 10)
     assert len(made) == 2
+
+
+def test_by_tls_it_is_verified_and_lookups_lead_back_to_tls(
+    topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority, certificate = trustme.CA(), tmp_path / "broker.pem"
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(certificate)
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    received, settled = threading.Semaphore(0), threading.Semaphore(0)
+    with standin_broker("pulsar+ssl", "--certificate", str(certificate)) as url:
+        with Clients(url, tmp_path / "ca.pem") as clients:
+            clients.subscribe({topic: lambda _: received.release()})
+            clients.sender("one", topic, 10).send(b"x", lambda _: settled.release())
+            assert received.acquire(timeout=WAIT_S)
+            assert settled.acquire(timeout=WAIT_S)
+        monkeypatch.setattr("loadgen.load.clients.TIMEOUT_S", 1)
+        with Clients(url) as strangers, pytest.raises(ClientError, match=r"pulsar\+ssl://.*does --ca name who"):
+            strangers.sender("one", topic, 10)
 
 
 def test_an_address_that_is_none_is_told_with_its_remedy() -> None:

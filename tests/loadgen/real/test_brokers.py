@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from loadgen.real.cluster import PulsarCluster
 from loadgen.real.jars import ProcessFailed, RealPulsarError
 from loadgen.real.standalone import BrokerSettings, StandaloneBroker
 from tests.loadgen.real.conftest import MAVEN_THAT_WORKS, Tool, java_that_says
+from tests.real.pulsar_cluster import PulsarCluster
 
 
 def test_a_broker_that_ends_at_once_is_told_with_its_last_lines(tool: Tool, tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_a_topic_that_somebody_else_took_meanwhile_is_moved_again(
 
 
 def test_a_topic_that_does_not_move_is_told(cluster: PulsarCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("loadgen.real.cluster._MOVE_TIMEOUT_S", 0)
+    monkeypatch.setattr("tests.real.pulsar_cluster._MOVE_TIMEOUT_S", 0)
     FakeBroker.owner = "pulsar://b:1"
     with pytest.raises(RealPulsarError, match=f"{TOPIC} did not move to broker 0 within 0 s: it went to broker 1"):
         cluster.unload(TOPIC, to=0)

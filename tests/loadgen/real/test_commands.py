@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from loadgen.real import tools
+from loadgen.real import pulsar_perf
 from loadgen.real.jars import ProcessFailed
-from loadgen.real.tools import PulsarAdmin, Traffic, consuming, pass_through, producing, seconds_between
+from loadgen.real.pulsar_perf import Traffic, consuming, pass_through, producing, seconds_between
 from tests.loadgen.real.conftest import MAVEN_THAT_WORKS, Tool, java_that_says
+from tests.real.pulsar_admin import PulsarAdmin
 
 ROOT = Path(__file__).parents[3]
 
@@ -108,7 +109,7 @@ def test_who_ends_before_its_work_is_done_is_told(java: Tool, tmp_path: Path) ->
 
 
 def test_who_never_begins_is_told(java: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tools, "_START_S", 0.0)
+    monkeypatch.setattr(pulsar_perf, "_START_S", 0.0)
     java("java", "exec sleep 60")
     with pytest.raises(ProcessFailed, match="pulsar-perf consume was not done within 0 s"):
         pass_through("pulsar://h:1", "a-topic", TRAFFIC, tmp_path / "perf")

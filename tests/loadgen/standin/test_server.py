@@ -7,11 +7,12 @@ import socket
 import subprocess
 import sys
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
 from loadgen.standin.broker import BrokerOptions, StandinBroker
-from loadgen.standin.server import listen
+from loadgen.standin.server import context_of, listen
 from protocol.commands import body_of, encode, encode_with_payload, split
 from protocol.endpoint import Endpoint, host_port
 from protocol.frames import FrameCutter
@@ -109,6 +110,20 @@ async def test_lookups_name_the_address_that_the_client_came_by():
         answer = await client.hear()
         address = host_port(*client._writer.get_extra_info("peername")[:2])
         assert answer.broker_service_url == f"pulsar://{address}"
+
+
+@pytest.mark.parametrize(
+    ("scheme", "files", "words"),
+    [
+        ("pulsar", ("broker.pem", None), "go together"),
+        ("pulsar", (None, "broker.key"), "go together"),
+        ("pulsar+ssl", (None, None), "go together"),
+        ("pulsar+ssl", ("none.pem", None), "none.pem: give a PEM certificate and its key"),
+    ],
+)
+def test_tls_is_nothing_halved(scheme, files, words):
+    with pytest.raises((ValueError, OSError), match=words):
+        context_of(Endpoint(scheme, "127.0.0.1", 0), *(name and Path(name) for name in files))
 
 
 async def test_a_consumer_that_does_not_read_costs_a_bounded_buffer_and_gets_all_in_the_end():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from limiter.rates import Limit, rate
+from limiter.token_bucket import Limit, rate
 from tests.proxy.admin_client import Admin
 
 _SHOP = "/sluice/limits?direction=publish&setting=topic_of_namespace&name=acme/shop"
@@ -101,3 +101,46 @@ async def test_pulsars_tools_see_a_group_that_was_set_here(make_admin) -> None:
     )
     status, said = await admin.ask("GET", "/admin/v2/resourcegroups/gold")
     assert (status, said["publishRateInMsgs"], said["dispatchRateInMsgs"]) == (200, 2, -1)
+
+
+async def _tagged(admin: Admin, method: str, path: str, body: object = None, **headers: str) -> tuple[int, str]:
+    """Status and ETag."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    async with admin.client.request(method, path, json=body, headers=named) as answer:
+        return answer.status, answer.headers.get("ETag", "")
+
+
+@pytest.mark.parametrize(
+    ("path", "bodies"),
+    [
+        (_SHOP, ({"messages": 5}, {"messages": 6})),
+        ("/sluice/limits?direction=publish&setting=resource_group&name=g", ({"messages": 5}, {"messages": 6})),
+        ("/admin/v2/resourcegroups/g", ({"publishRateInMsgs": 5}, {"publishRateInMsgs": 6})),
+        ("/admin/v2/namespaces/acme/shop/dispatchRate", ({"dispatchThrottlingRateInMsg": 5}, {})),
+    ],
+)
+async def test_a_change_may_say_what_it_is_to_replace(
+    make_admin, path: str, bodies: tuple[dict[str, object], dict[str, object]]
+) -> None:
+    admin: Admin = await make_admin()
+    set_by = "POST" if "Rate" in path else "PUT"
+    assert (await _tagged(admin, set_by, path, bodies[0], If_Match="*"))[0] == 412
+    assert (await _tagged(admin, set_by, path, bodies[0], If_Match='"unset", "x"'))[0] in {200, 204}
+    _, tag = await _tagged(admin, "GET", path)
+    assert (await _tagged(admin, set_by, path, bodies[1], If_None_Match="*"))[0] == 412
+    assert (await _tagged(admin, set_by, path, bodies[1], If_Match=f"W/{tag}"))[0] == 412
+    assert (await _tagged(admin, "DELETE", path, If_Match='"other"'))[0] == 412
+    assert await _tagged(admin, "GET", path) == (200, tag)
+    status, next_tag = await _tagged(admin, set_by, path, bodies[1], If_Match=tag)
+    assert (status in {200, 204}, next_tag != tag) == (True, True)
+    assert (await _tagged(admin, "DELETE", path, If_Match=tag))[0] == 412
+    assert (await _tagged(admin, "DELETE", path, If_Match=next_tag))[0] in {200, 204}
+
+
+@pytest.mark.parametrize(
+    "headers", [{"If_Match": "x"}, {"If_Match": ""}, {"If_None_Match": '"a'}, {"If_Match": "*", "If_None_Match": "*"}]
+)
+async def test_conditions_that_say_nothing_are_refused(make_admin, headers: dict[str, str]) -> None:
+    admin: Admin = await make_admin()
+    assert (await _tagged(admin, "PUT", _SHOP, {"messages": 5}, **headers))[0] == 400
+    assert in_force(admin) is None

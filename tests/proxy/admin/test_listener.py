@@ -9,16 +9,16 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
-import uvloop
 from aiohttp import web
 
 from proxy.admin.listener import Connections, Listener
 from proxy.admin.refusals import RefusalLog
 from tests.manual_clock import ManualClock
 from tests.proxy.certificates import Authority
+from tests.proxy.conftest import ClosingLoop
 from tests.proxy.endpoints import web_at
 
-LOOPS = pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+LOOPS = pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, ClosingLoop], ids=["asyncio", "uvloop"])
 GET = b"GET /name HTTP/1.1\r\nHost: a\r\n\r\n"
 
 

@@ -9,7 +9,7 @@ import yaml
 from aiohttp import web
 from yarl import URL
 
-from proxy.admin.tenants import OF_NOBODY
+from proxy.admin.tenant_scope import OF_NOBODY
 from tests.proxy.admin.forwarding.fake_broker import FakeBroker, fake_broker
 from tests.proxy.admin_client import Admin
 
@@ -117,6 +117,8 @@ async def test_every_route_with_a_tenant_in_its_path_serves_that_tenant(tokens: 
         ("/admin/v2/namespaces/acme/shop/resourcegroup", True),
         ("/metrics", False),
         ("/sluice/status", False),
+        ("/sluice/fleet", False),
+        ("/sluice/fleet?tenant=acme&limit=1", False),
         ("/sluice/audit", False),
         ("/sluice/policies", False),
         ("/sluice/blocks", False),
@@ -148,8 +150,8 @@ async def test_a_tenant_changes_its_own_limits_as_far_as_its_token_may(tokens: P
         assert await asked(admin, ACME_READ, "GET", "/admin/v2/namespaces/acme-too/shop/publishRate") == 200
         limits = [admin.policies["publish", name].limit for name in ("acme/shop", "other/shop")]
         assert [limit.messages.tokens for limit in limits if limit.messages] == [100, 7]
-        group = "/admin/v2/namespaces/acme/shop/resourcegroup/group"
-        assert await asked(admin, ACME, "POST", group) == 403, "its limit is shared with other tenants"
+        for group in ("/admin/v2/namespaces/acme/shop/resourcegroup/group", "/sluice/tenants/acme/resourcegroup/group"):
+            assert await asked(admin, ACME, "POST", group) == 403, "its limit is shared with other tenants"
 
 
 @pytest.mark.parametrize(
@@ -204,6 +206,12 @@ async def test_no_spelling_of_a_path_leads_to_another_tenant(tokens: Path, path:
         ("PUT", "/admin/v2/namespaces/acme/shop/persistence/bookieAffinity", False),
         ("POST", "/admin/v2/namespaces/acme/shop/persistence", True),
         ("POST", "/admin/v2/namespaces/acme/shop/offloadPolicies", False),
+        ("DELETE", "/admin/v2/namespaces/acme/shop/removeOffloadPolicies", False),
+        ("POST", "/admin/v2/persistent/acme/shop/orders/offloadPolicies", False),
+        ("POST", "/admin/v2/persistent/acme/shop/a%2Fb/OffloadPolicies", False),
+        ("GET", "/admin/v2/persistent/acme/shop/orders/offloadPolicies", True),
+        ("POST", "/admin/v2/non-persistent/acme/shop/orders/resourceGroup", False),
+        ("PUT", "/admin/v2/persistent/acme/shop/offloadPolicies", True),
         ("GET", "/admin/v2/namespaces/%61cme/shop", False),
         ("GET", "/admin/v2/namespaces/other%2F..%2Facme", False),
         ("GET", "/admin/v2/persistent/acme%2F..%2Fother/shop/orders/stats", False),

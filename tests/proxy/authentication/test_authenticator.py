@@ -8,8 +8,8 @@ import pytest
 import yaml
 from structlog.testing import capture_logs
 
-from proxy.config.authentication import Authentication
 from proxy.config.model import Config, ConfigError, load_config
+from proxy.config.sections import Authentication
 from proxy.identity.authenticator import MOST_PROVED, ClientAuthenticator
 from proxy.identity.evidence import Credentials, Identity, NotProved, verifier_of
 from proxy.workers.supervisor import told

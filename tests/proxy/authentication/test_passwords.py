@@ -17,7 +17,7 @@ from proxy.identity.passwords import (
     OneThread,
     PasswordFileError,
     Passwords,
-    Verdict,
+    PasswordVerdict,
     is_right,
     read_htpasswd,
 )
@@ -92,12 +92,12 @@ class Desk:
         self.users = {"alice": HASHES["sha1"], "bob": ldap_sha1.hash("other")}
         self.passwords = Passwords(self.users, self.worker, self.clock)
 
-    def say(self, password: str, user: str = "alice", address: str = "192.0.2.7") -> list[Verdict]:
-        said: list[Verdict] = []
+    def say(self, password: str, user: str = "alice", address: str = "192.0.2.7") -> list[PasswordVerdict]:
+        said: list[PasswordVerdict] = []
         self.passwords.check(user, password.encode(), address, said.append)
         return said
 
-    def check(self, password: str, user: str = "alice", address: str = "192.0.2.7") -> Verdict:
+    def check(self, password: str, user: str = "alice", address: str = "192.0.2.7") -> PasswordVerdict:
         said = self.say(password, user, address)
         self.worker.go()
         assert len(said) == 1, "each is told once"
@@ -106,36 +106,36 @@ class Desk:
 
 def test_a_right_password_is_checked_once_and_then_remembered_for_a_minute() -> None:
     desk = Desk()
-    assert [desk.check("geheim") for _ in range(5)] == [Verdict.RIGHT] * 5
+    assert [desk.check("geheim") for _ in range(5)] == [PasswordVerdict.RIGHT] * 5
     assert desk.worker.done == 1
     desk.clock.now += REMEMBERED_NS
-    assert desk.check("geheim") is Verdict.RIGHT
+    assert desk.check("geheim") is PasswordVerdict.RIGHT
     assert desk.worker.done == 2
 
 
 def test_nothing_else_is_right_because_one_was() -> None:
     desk = Desk()
-    assert desk.check("geheim") is Verdict.RIGHT
+    assert desk.check("geheim") is PasswordVerdict.RIGHT
     for password, user in (("geheim", "bob"), ("geheim", "nobody"), ("geheim2", "alice"), ("", "alice"), ("other", "")):
-        assert desk.check(password, user, "192.0.2.9") is Verdict.WRONG
+        assert desk.check(password, user, "192.0.2.9") is PasswordVerdict.WRONG
 
 
 def test_what_one_address_showed_helps_no_other_to_guess() -> None:
     """Else whoever has used up his guesses would learn from `busy` and `right` which password somebody else has."""
     desk = Desk()
-    assert desk.check("geheim") is Verdict.RIGHT
+    assert desk.check("geheim") is PasswordVerdict.RIGHT
     guesser = "203.0.113.1"
     for number in range(WRONG_ONES.burst):
-        assert desk.check(f"guess {number}", address=guesser) is Verdict.WRONG
-    assert desk.say("geheim", address=guesser) == desk.say("another guess", address=guesser) == [Verdict.BUSY]
+        assert desk.check(f"guess {number}", address=guesser) is PasswordVerdict.WRONG
+    assert desk.say("geheim", address=guesser) == desk.say("another guess", address=guesser) == [PasswordVerdict.BUSY]
 
 
 def test_a_password_that_was_changed_is_not_remembered() -> None:
     desk = Desk()
-    assert desk.check("geheim") is Verdict.RIGHT
+    assert desk.check("geheim") is PasswordVerdict.RIGHT
     desk.passwords.users = {"alice": ldap_sha1.hash("new")}
-    assert desk.check("geheim") is Verdict.WRONG
-    assert desk.check("new") is Verdict.RIGHT
+    assert desk.check("geheim") is PasswordVerdict.WRONG
+    assert desk.check("new") is PasswordVerdict.RIGHT
 
 
 def test_an_unknown_user_costs_as_much_as_a_known_one() -> None:
@@ -151,7 +151,7 @@ def test_clients_that_say_the_same_wait_for_one_check() -> None:
     said = [desk.say("geheim", address=f"192.0.2.{number}") for number in range(200)]
     assert desk.passwords.waiting == len(desk.worker.waiting) == 1
     desk.worker.go()
-    assert said == [[Verdict.RIGHT]] * 200
+    assert said == [[PasswordVerdict.RIGHT]] * 200
 
 
 def test_few_may_wait_and_of_one_address_fewer() -> None:
@@ -162,29 +162,31 @@ def test_few_may_wait_and_of_one_address_fewer() -> None:
     for guess in range(1000):
         desk.say(f"guess {guess}", address=f"198.51.100.{guess}")
     assert desk.passwords.waiting == MOST_WAITING
-    assert desk.say("geheim", address="203.0.113.1") == [Verdict.BUSY]
+    assert desk.say("geheim", address="203.0.113.1") == [PasswordVerdict.BUSY]
     desk.worker.go()
     assert desk.passwords.waiting == 0
-    assert desk.check("geheim", address="203.0.113.1") is Verdict.RIGHT
+    assert desk.check("geheim", address="203.0.113.1") is PasswordVerdict.RIGHT
 
 
 def test_an_address_that_guesses_has_few_guesses_checked_and_hinders_no_other() -> None:
     desk = Desk()
-    assert desk.check("other", "bob") is Verdict.RIGHT
+    assert desk.check("other", "bob") is PasswordVerdict.RIGHT
     said = [desk.check(f"guess {guess}") for guess in range(1000)]
-    assert said.count(Verdict.WRONG) == desk.worker.done - 1 == WRONG_ONES.burst
-    assert said.count(Verdict.BUSY) == 1000 - WRONG_ONES.burst
-    assert desk.check("geheim", address="192.0.2.8") is Verdict.RIGHT
-    assert desk.check("other", "bob") is Verdict.RIGHT, "what it has shown before is remembered, and costs nothing"
+    assert said.count(PasswordVerdict.WRONG) == desk.worker.done - 1 == WRONG_ONES.burst
+    assert said.count(PasswordVerdict.BUSY) == 1000 - WRONG_ONES.burst
+    assert desk.check("geheim", address="192.0.2.8") is PasswordVerdict.RIGHT
+    assert desk.check("other", "bob") is PasswordVerdict.RIGHT, (
+        "what it has shown before is remembered, and costs nothing"
+    )
     desk.clock.now += 10 * 1_000_000_000
     said = [desk.check(f"another {guess}") for guess in range(1000)]
-    assert said.count(Verdict.WRONG) == WRONG_ONES.burst
+    assert said.count(PasswordVerdict.WRONG) == WRONG_ONES.burst
 
 
 def test_a_password_is_at_most_as_long_as_bcrypt_reads_and_longer_ones_cost_nothing() -> None:
     desk = Desk()
     for password in ("", "x" * (LONGEST_PASSWORD + 1), "ü" * LONGEST_PASSWORD):
-        assert desk.say(password) == [Verdict.WRONG]
+        assert desk.say(password) == [PasswordVerdict.WRONG]
     assert desk.worker.done == desk.passwords.waiting == 0
 
 

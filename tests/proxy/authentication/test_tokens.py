@@ -116,6 +116,7 @@ def test_the_text_of_a_secret_in_base64_is_one_too_as_pulsar_takes_a_file() -> N
         (by_hand({"alg": "HS256"}, b'{"sub": "eve", "exp": NaN}'), "no JSON"),
         (by_hand({"alg": "HS256"}, b'{"sub": "eve", "exp": 1e999}'), "no"),
         (by_hand({"alg": "HS256"}, {"sub": ""}), "names no role"),
+        (by_hand({"alg": "HS256"}, {"sub": "  "}), "names no role"),
         (by_hand({"alg": "HS256"}, {"sub": 7}), "names no role"),
         (by_hand({"alg": "HS256"}, {"sub": []}), "names no role"),
         (by_hand({"alg": "HS256"}, {"sub": "two\nlines"}), "names no role"),

@@ -4,7 +4,7 @@ import pytest
 
 from protocol.endpoint import EndpointError
 from protocol.pulsar_pb2 import CommandLookupTopicResponse, ServiceNotReady
-from proxy.brokers.lookup import broker_in, no_broker_found, through_proxy
+from proxy.brokers.dialing import broker_in, no_broker_found, through_proxy
 from tests.proxy.endpoints import broker_at
 
 

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from limiter.levels import Client, Setting
 from limiter.policies import Value
-from limiter.rates import NOTHING_PUBLISHED, Limit, Published, Rate, rate
+from limiter.token_bucket import NOTHING_PUBLISHED, Limit, Published, Rate, rate
 from protocol.topic_name import parse_topic
 from proxy.config.limits import Limits
 from tests.proxy.file_limits import policies_of

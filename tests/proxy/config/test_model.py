@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from limiter.levels import Setting
 from limiter.policies import Value
-from limiter.rates import Limit, Rate, rate
+from limiter.token_bucket import Limit, Rate, rate
 from proxy.config.model import Config, ConfigError, load_config
 from proxy.config.values import read_rate, read_size, read_span
 from tests.proxy.file_limits import policies_of
@@ -370,3 +370,37 @@ def test_credentials_for_brokers_go_to_no_stranger(more: dict[str, object], is_f
         with pytest.raises(ValidationError, match=r"broker-\* in allowed_brokers may be anybody"):
             Config.model_validate(given)
     Config.model_validate(given | {"allowed_brokers": ["broker-7:6651"]})
+
+
+TLS_OF_PEERS = dict.fromkeys(("certificate", "key", "ca"), "x")
+
+
+@pytest.mark.parametrize(
+    ("others", "listen", "said"),
+    [
+        ({"listen": "127.0.0.1:7001"}, "127.0.0.1:7001", "taken by listen (127.0.0.1:7001)"),
+        ({"listen": ["127.0.0.1:1", "[::]:7001"]}, "127.0.0.1:7001", "taken by listen ([::]:7001)"),
+        ({}, "127.0.0.1:8080", "taken by admin (127.0.0.1:8080)"),
+        ({"admin": "127.0.0.1:7001"}, "0.0.0.0:7001", "taken by admin (127.0.0.1:7001)"),
+        ({"metrics": "127.0.0.1:7001"}, "127.0.0.1:7001", "taken by metrics (127.0.0.1:7001)"),
+    ],
+)
+def test_peers_do_not_connect_where_others_do(path: Path, others: dict[str, Any], listen: str, said: str) -> None:
+    fleet = {"name": "f", "listen": listen, "advertised": "a:1", "peers": ["a:1", "b:1"], "tls": TLS_OF_PEERS}
+    (problem,) = problems(path, {**others, "fleet": fleet})
+    assert problem.startswith(f"{path}: fleet: ")
+    assert problem.endswith(f"listen: {listen} is {said}: give peers another port")
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.2:6650", "127.0.0.1:0", "127.0.0.1:6655"])
+def test_peers_may_connect_at_another_address_of_the_same_port(path: Path, listen: str) -> None:
+    fleet = {"name": "f", "listen": listen, "advertised": "127.0.0.1:7", "peers": ["127.0.0.1:7"]}
+    path.write_text(yaml.safe_dump({"admin": "127.0.0.1:0", "fleet": fleet}))
+    assert load_config(path, {}).fleet is not None
+
+
+def test_a_fleet_shares_something(path: Path) -> None:
+    (problem,) = problems(path, {"fleet": {"name": "f", "shared": []}})
+    assert problem.startswith(
+        f"{path}: fleet.shared: []: an empty list shares nothing: leave it out to share all levels"
+    )

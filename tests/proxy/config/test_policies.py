@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -9,6 +10,35 @@ from proxy.config.model import Config
 def test_what_is_set_at_run_time_is_kept_nowhere_unless_a_file_is_named() -> None:
     assert Config().policies.store is None
     assert Config.model_validate({"policies": {"store": "p.db"}}).policies.store == Path("p.db")
+
+
+TOPIC = "persistent://public/sluice/front-policies"
+PEERS = {"peers": ["127.0.0.1:1"], "listen": "127.0.0.1:1"}
+
+
+@pytest.mark.parametrize(
+    ("topic", "fleet", "found"),
+    [
+        (None, None, None),
+        (None, {}, TOPIC),
+        (None, PEERS, None),
+        (TOPIC, PEERS, TOPIC),
+        (TOPIC, None, TOPIC),
+        ("none", {}, None),
+        ("acme/shop/p", {}, "persistent://acme/shop/p"),
+    ],
+)
+def test_a_fleet_by_topics_has_a_topic_for_its_policies_and_others_have_the_one_that_is_named(
+    topic: str | None, fleet: dict[str, Any] | None, found: str | None
+) -> None:
+    said = None if fleet is None else {"name": "front", **fleet}
+    assert Config.model_validate({"policies": {"topic": topic}, "fleet": said}).policy_topic == found
+
+
+@pytest.mark.parametrize("topic", ["non-persistent://a/b/c", "a/b/c-partition-1", "a/b", ""])
+def test_a_topic_that_keeps_nothing_is_refused(topic: str) -> None:
+    with pytest.raises(ValidationError, match=r"policies\.topic"):
+        Config.model_validate({"policies": {"topic": topic}})
 
 
 def test_the_audit_log_remembers_something() -> None:

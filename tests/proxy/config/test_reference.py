@@ -10,7 +10,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs/configuration.md"
 
 def test_the_page_is_fresh():
     """Remedy: python -m proxy.config.reference > docs/configuration.md."""
-    assert PAGE.read_text() == reference()
+    assert PAGE.read_text() == reference(), "docs/configuration.md is not as the code has it: run `make references`"
 
 
 def test_every_top_level_key_is_on_the_page():

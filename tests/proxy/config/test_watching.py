@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config import watching
-from proxy.config.watching import changes_of, fingerprints
+from proxy.reload import changes_of, fingerprints
 
 _PATIENCE_S = 20
 
@@ -55,7 +54,7 @@ def swap(file: Path) -> Callable[[], object]:
 @pytest.fixture
 def no_looking(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the watch is left to tell."""
-    monkeypatch.setattr(watching, "_LOOK_S", 3600)
+    monkeypatch.setattr("proxy.reload._LOOK_S", 3600)
 
 
 @pytest.mark.usefixtures("no_looking")
@@ -114,7 +113,7 @@ async def test_a_folder_that_is_made_anew_is_watched_again(tmp_path: Path) -> No
 async def test_what_changed_before_the_watch_stands_and_what_it_does_not_see_is_noticed_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watching, "_LOOK_S", 0.01)
+    monkeypatch.setattr("proxy.reload._LOOK_S", 0.01)
     file, way, elsewhere = (tmp_path / name / "sluice.yaml" for name in ("watched", "unwatched", "meant"))
     for one in (file, way, elsewhere):
         one.parent.mkdir()

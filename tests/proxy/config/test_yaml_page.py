@@ -20,7 +20,7 @@ def _taken_in(text: str) -> str:
 
 def test_the_file_is_fresh() -> None:
     """Remedy: python -m proxy.config.reference --yaml > docs/sluice.yaml."""
-    assert PAGE.read_text() == commented_yaml()
+    assert PAGE.read_text() == commented_yaml(), "docs/sluice.yaml is not as the code has it: run `make references`"
 
 
 def test_as_it_stands_it_gives_the_defaults() -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from limiter.limiter import Entry, Stream, StreamName
-from limiter.rates import Limit, rate
+from limiter.token_bucket import Limit, rate
 from protocol.topic_name import parse_topic
 from proxy.cli.admin_link import AdminLink
 from proxy.cli.options import AdminLinkError, AdminOptions

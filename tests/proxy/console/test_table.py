@@ -2,9 +2,24 @@
 
 import io
 
+import pytest
 from rich.console import Console
 
-from proxy.cli.top_view import Poll, View, Waiting, plain, rendered, show
+from proxy.cli.top_view import (
+    FleetAnswer,
+    FleetLimitAnswer,
+    HolderAnswer,
+    MemberAnswer,
+    Poll,
+    QuotaAnswer,
+    ShareAnswer,
+    View,
+    Waiting,
+    fleet_tables,
+    plain,
+    rendered,
+    show,
+)
 from tests.proxy.console_states import poll, state
 
 HELD = state(
@@ -67,3 +82,38 @@ def test_without_streams_there_is_a_table_all_the_same() -> None:
     shown = show(poll(1000), None, VIEW)
     assert shown.cells == []
     assert plain(shown).splitlines()[1].startswith("topic")
+
+
+@pytest.mark.parametrize("name", ["[/x]", "[bold]x", "\x1b[2J", ""])
+@pytest.mark.parametrize("limiter", ["publish topic persistent://acme/shop/{}", "dispatch subscription a {}", "{}"])
+def test_names_in_the_tables_of_a_fleet_are_no_markup_and_nothing_that_a_terminal_obeys(
+    limiter: str, name: str
+) -> None:
+    limiter = limiter.format(name)
+    share, holder = ShareAnswer(limiter, "messages", 0.5, 1.0, None, 1), HolderAnswer(name, 0.5, 1.0, None)
+    limits = [
+        FleetLimitAnswer(
+            limiter, "messages", QuotaAnswer(10, 1.0), members_disagree=False, unchanged_s=1.0, holders=[holder]
+        )
+    ]
+    members = [MemberAnswer(name, 0.1, 1)]
+    state = FleetAnswer(
+        "f",
+        "a",
+        "leading",
+        name,
+        1,
+        1,
+        1.0,
+        isolated=False,
+        lease_ends=0,
+        shares=[share],
+        members=members,
+        fleet_limits=limits,
+    )
+    written = io.StringIO()
+    for table in fleet_tables(state):
+        Console(file=written, width=200, highlight=False).print(table)
+    shown = written.getvalue()
+    assert shown.count(name.replace("\x1b", "\ufffd")) >= 4
+    assert "\x1b" not in shown

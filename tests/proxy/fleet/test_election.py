@@ -97,3 +97,19 @@ def test_never_two_at_once(seed: int) -> None:
         network.run((step + 1) * 2 * LEASE)
         led += len(network.leaders())
     assert led > 0
+
+
+def test_a_confirmation_dates_from_the_ping_that_the_last_of_a_majority_answered() -> None:
+    a = Election(("a", "b", "c"), "a", LEASE, 0)
+    for each in ("b", "c"):
+        a.pinged(each, Ping(1, reaches=True, leads=False), LEASE)
+    first, second = a.ping(LEASE).sequence, a.ping(LEASE + 500).sequence
+    assert not a.leads(LEASE + 500)
+    a.voted("b", first)
+    assert a.asked_at == LEASE
+    a.voted("c", second)
+    assert a.asked_at == LEASE + 500
+    a.voted("b", first)  # twice, and late
+    assert a.asked_at == LEASE + 500
+    assert a.leads(LEASE + 500 + int(LEASE * 0.98) - 1)
+    assert not a.leads(LEASE + 500 + int(LEASE * 0.98))

@@ -14,7 +14,7 @@ from typing import Any
 
 from limiter.levels import Setting
 from limiter.policies import Value
-from limiter.rates import Limit, rate
+from limiter.token_bucket import Limit, rate
 from protocol.commands import encode, read
 from protocol.frames import FrameCutter
 from proxy.session.session import Session

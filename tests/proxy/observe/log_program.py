@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from accesslog.record import Line, LossLine
+from accesslog.record import AnyLine, LossLine
 from proxy.config.sections import AccessLogSettings as Section
 from proxy.observe.access_log import AccessLog, open_access_log
 from proxy.observe.log_lines import LineSpan
@@ -65,9 +65,9 @@ def forever(log: AccessLog, _folder: Path) -> None:
         write(log, 100)
 
 
-def read(folder: Path) -> list[Line]:
+def read(folder: Path) -> list[AnyLine]:
     files = sorted(folder.glob("[!.]*.jsonl"))
-    return [msgspec.json.decode(line, type=Line) for file in files for line in file.read_bytes().splitlines()]
+    return [msgspec.json.decode(line, type=AnyLine) for file in files for line in file.read_bytes().splitlines()]
 
 
 def main() -> None:

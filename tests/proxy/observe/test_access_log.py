@@ -4,7 +4,7 @@ from typing import cast
 
 import msgspec
 
-from accesslog.record import ChangeLine, ConnectionLine, HeartbeatLine, IntervalLine, LimitLine, Line, ThrottleLine
+from accesslog.record import AnyLine, ChangeLine, ConnectionLine, HeartbeatLine, IntervalLine, LimitLine, ThrottleLine
 from limiter.limiter import Stream, StreamName
 from proxy.observe.access_log import AT_ONCE, MOST_CHANGE_TEXT, AccessLog, new_boot_id
 from proxy.observe.connection import Connection
@@ -30,7 +30,7 @@ def test_every_line_is_numbered_without_gaps() -> None:
     log.throttle(SPAN, connection, "client", "write_buffer")
     log.connection(SPAN, connection, end_cause="client_closed", detail="", bytes_from_client=1, bytes_from_broker=2)
     log.heartbeat(SPAN, last=True)
-    decoder = msgspec.json.Decoder(Line)
+    decoder = msgspec.json.Decoder(AnyLine)
     lines = [decoder.decode(line) for line in files.data.splitlines()]
     assert [type(line) for line in lines] == [ThrottleLine, ConnectionLine, HeartbeatLine]
     assert [line.seq for line in lines] == [0, 1, 2]
@@ -44,7 +44,7 @@ def test_a_change_is_written_at_once() -> None:
     log = AccessLog(Writer("p", "boot"), cast("LogFiles", files))
     said = {"who": "ann", "address": "a", "what": "block", "setting": "", "name": "role 'r'"}
     log.change(LineSpan(5_000_000_000, 5_000_000_000, 0), **said, before=None, after="x" * 2000)
-    (line,) = [msgspec.json.decode(line, type=Line) for line in files.data.splitlines()]
+    (line,) = [msgspec.json.decode(line, type=AnyLine) for line in files.data.splitlines()]
     assert isinstance(line, ChangeLine)
     assert (line.who, line.before, line.after) == ("ann", None, "x" * (MOST_CHANGE_TEXT - 1) + "…")
     assert b'"before":null' in files.data
@@ -63,7 +63,7 @@ def test_dropped_lines_are_told_in_the_heartbeat() -> None:
     log = AccessLog(Writer("p", "boot"), cast("LogFiles", files))
     files.losses.total = 7
     log.heartbeat(SPAN, last=False)
-    (line,) = [msgspec.json.decode(line, type=Line) for line in files.data.splitlines()]
+    (line,) = [msgspec.json.decode(line, type=AnyLine) for line in files.data.splitlines()]
     assert line.dropped_lines == 7
     assert not line.last
 

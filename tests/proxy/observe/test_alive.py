@@ -1,4 +1,4 @@
-from proxy.observe.crash_recovery import recover
+from proxy.observe.log_files import recover
 from proxy.observe.log_writer import RunLock, alive_name
 
 BOOT, EARLIER = "20261121T112900-0a1b2c3d", "20261121T102900-0a1b2c3d"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.observe.crash_recovery import recover
+from proxy.observe.log_files import recover
 from proxy.observe.log_writer import LogFile, alive_name
 from tests.proxy.observe.log_disk import BOOT, LONG, PROXY, Disk, closed_name, open_name
 from tests.proxy.odd_files import broken_link, fifo, folder, link_to_fifo

@@ -12,7 +12,7 @@ from accesslog.record import HeartbeatLine, IntervalLine, LimitLine, StandstillL
 from limiter.activity import MOST_ENDED
 from limiter.levels import Setting
 from limiter.policies import Value
-from limiter.rates import Limit, rate
+from limiter.token_bucket import Limit, rate
 from protocol.commands import encode
 from protocol.pulsar_pb2 import CommandCloseProducer, CommandProducerSuccess
 from proxy.observe.intervals import HEARTBEAT_S, SLICE

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from proxy.observe import log_writer
-from proxy.observe.crash_recovery import recover
+from proxy.observe.log_files import recover
 from proxy.observe.log_lines import LogLines, Writer
 from proxy.observe.log_writer import Keep, LineRun, LogFile, LogWriter, Loss, Losses, Notices, Rotation
 from tests.proxy.observe.log_disk import BOOT, LONG, PROXY, Disk, FussyFile, closed_name, open_name

@@ -3,12 +3,12 @@ from typing import get_args
 from structlog.testing import capture_logs
 
 from proxy.observe.log_files import DELETED_INTERVAL_NS, DeletedLog, operator_notices, tell_trouble
-from proxy.observe.log_writer import Trouble
+from proxy.observe.log_writer import LogTrouble
 
 
 def test_every_trouble_has_its_words():
     with capture_logs() as said:
-        for trouble in get_args(Trouble):
+        for trouble in get_args(LogTrouble):
             tell_trouble(trouble, "No space left")
             tell_trouble(trouble, None)
     assert [line["log_level"] for line in said] == ["error", "info"] * 3

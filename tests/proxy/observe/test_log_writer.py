@@ -12,10 +12,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from accesslog.record import HeartbeatLine, Line, LossLine
+from accesslog.record import AnyLine, HeartbeatLine, LossLine
 from proxy.observe import log_writer
-from proxy.observe.crash_recovery import recover
-from proxy.observe.log_files import LogFiles
+from proxy.observe.log_files import LogFiles, recover
 from proxy.observe.log_lines import LineSpan, LogLines, Writer
 from proxy.observe.log_writer import LineBatch, LineRun, LogName, LogWriter, Loss, Losses, Notices, Rotation
 from tests.proxy.observe.log_disk import PROXY, FussyFile
@@ -188,7 +187,7 @@ class LogMachine(RuleBasedStateMachine):
                 continue
             self._names.add(path.name)
             *lines, rest = path.read_bytes().split(b"\n")
-            self.read += [msgspec.json.decode(line, type=Line) for line in lines]
+            self.read += [msgspec.json.decode(line, type=AnyLine) for line in lines]
             assert rest == b"" or any(run.was_killed and run.boot_id in path.name for run in self.runs)
 
     def _judge(self) -> None:
@@ -227,6 +226,6 @@ def test_a_run_that_is_killed_twice_over_is_declared_until_its_declaration_is_wr
     third.beat()
     third.lines.close(10)
     closed = (tmp_path / LogName(third.boot_id, 0).closed(PROXY)).read_bytes().splitlines()
-    lines = [msgspec.json.decode(line, type=Line) for line in closed]
+    lines = [msgspec.json.decode(line, type=AnyLine) for line in closed]
     assert [line.of_boot for line in lines if isinstance(line, LossLine)] == [first.boot_id, second.boot_id]
     assert list(tmp_path.glob(".*")) == []

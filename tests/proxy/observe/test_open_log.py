@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from accesslog.record import HeartbeatLine, Line, LossLine
+from accesslog.record import AnyLine, HeartbeatLine, LossLine
 from proxy.config.sections import AccessLogSettings as Section
 from proxy.observe.access_log import open_access_log
 from proxy.observe.log_lines import AddressKeyError, LineSpan
@@ -13,7 +13,7 @@ SPAN = LineSpan(1_700_000_000_000_000_000, 1_700_000_001_000_000_000, 1_000_000_
 
 def lines(folder):
     return [
-        msgspec.json.decode(line, type=Line)
+        msgspec.json.decode(line, type=AnyLine)
         for file in sorted(folder.glob("[!.]*"))
         for line in file.read_bytes().splitlines()
     ]

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accesslog.record import IntervalLine, LimitLine, Line, upper_bound_ms
+from accesslog.record import AnyLine, IntervalLine, LimitLine, upper_bound_ms
 from limiter.levels import Setting
 from limiter.policies import Value, change_of
-from limiter.rates import Limit, rate
+from limiter.token_bucket import Limit, rate
 from protocol.topic_name import parse_topic
 from proxy.observe.log_lines import MOST_NAME, KnownLines, as_they_are, hashed, in_log
 from tests.proxy.conversation import World, publisher
@@ -32,7 +32,7 @@ def test_every_line_is_one_that_the_record_would_write(make_world):
     world.advance(2)
     kinds = set()
     for line in world._files.data.splitlines():
-        read = msgspec.json.decode(line, type=Line)
+        read = msgspec.json.decode(line, type=AnyLine)
         kinds.add(type(read))
         written = msgspec.json.decode(line)
         assert msgspec.json.decode(msgspec.json.encode(read)) == written
@@ -224,7 +224,7 @@ def test_lines_of_a_stream_with_odd_names_are_bounded_and_name_its_limit_as_the_
     world.advance(1.5)
     written = world._files.data.splitlines()
     assert max(map(len, written)) <= 6 * MOST_NAME
-    lines = [msgspec.json.decode(line, type=Line) for line in written]
+    lines = [msgspec.json.decode(line, type=AnyLine) for line in written]
     (limit,) = {line.name for line in lines if isinstance(line, LimitLine)}
     assert {limit} == {line.topic for line in lines if isinstance(line, IntervalLine)}
     assert limit in {line.reason_name for line in lines if isinstance(line, IntervalLine)}

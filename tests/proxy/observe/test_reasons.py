@@ -2,8 +2,8 @@
 
 from limiter.limiter import Limiter, Scope, Stream, StreamName
 from limiter.permits import CreditWindow, Permits, horizon_of
-from limiter.rates import Limit, Published, rate
 from limiter.registry import meters_of
+from limiter.token_bucket import Limit, Published, rate
 from proxy.observe.log_lines import narrowest, per_second, published_per_second, reason, resource_group, withholding
 
 

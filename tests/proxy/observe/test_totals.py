@@ -3,7 +3,7 @@
 import pytest
 
 from limiter.limiter import StreamName
-from limiter.rates import Direction
+from limiter.token_bucket import Direction
 from proxy.observe import counters
 from proxy.observe.counters import LONGEST_NAME, MOST_UNHEARD_OF, OTHERS, NamespaceTotals
 

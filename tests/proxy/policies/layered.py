@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from limiter.levels import Client, Setting
 from limiter.policies import Policies
-from limiter.rates import DIRECTIONS
+from limiter.token_bucket import DIRECTIONS
 from protocol.topic_name import parse_topic
 from proxy.config.model import Config
 from proxy.policies.bodies import DispatchRate, PublishRate, SubscribeRate, kept_as_own, kept_as_pulsar_s
@@ -44,6 +44,7 @@ _NAMES: dict[Setting, tuple[str, ...]] = {
     Setting.ADDRESS: ("10.0.0.0/8", "10.1.0.0/16", "10.1.2.3/32", "2001:db8::/32"),
     Setting.EXEMPT: ("",),
 }
+assert set(_NAMES) == set(Setting), "a setting that these policies do not have"
 _OF_SUBSCRIPTIONS = {setting for setting in Setting if setting.value.startswith("subscription")}
 _SUBSCRIBES = (Setting.TOPIC, Setting.TOPIC_OF_NAMESPACE, Setting.TOPIC_OF_BROKER)
 _RELATIVE = _OF_SUBSCRIPTIONS | set(_SUBSCRIBES)

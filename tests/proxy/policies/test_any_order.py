@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from limiter.levels import Setting
 from limiter.policies import Policies, Value
-from limiter.rates import Direction, Limit, Mode, rate
+from limiter.token_bucket import Direction, Limit, Mode, rate
 from proxy.policies import service as module
 from proxy.policies.bodies import DispatchRate, PublishRate, ResourceGroup, kept_as_own, kept_as_pulsar_s
 from proxy.policies.keys import PolicyKey, PolicyKind, PolicyTarget, rate_key

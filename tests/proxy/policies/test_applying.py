@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from limiter.levels import Setting
 from limiter.policies import Value
-from limiter.rates import Limit, rate
+from limiter.token_bucket import Limit, rate
 from proxy.config.model import load_config
 from proxy.policies.bodies import OwnGroup, PublishRate, kept_as_own_group, kept_as_pulsar_s
 from proxy.policies.keys import PolicyKey, PolicyKind, PolicyTarget, rate_key, read_target

@@ -2,7 +2,7 @@ import msgspec
 import pytest
 
 from limiter.levels import Setting
-from limiter.rates import NOTHING_PUBLISHED, Limit, rate
+from limiter.token_bucket import NOTHING_PUBLISHED, Limit, rate
 from proxy.policies.bodies import (
     BodyError,
     DispatchRate,

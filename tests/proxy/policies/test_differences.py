@@ -1,6 +1,6 @@
 from limiter.levels import Setting
 from limiter.policies import Value
-from limiter.rates import Limit, rate
+from limiter.token_bucket import Limit, rate
 from proxy.policies.keys import PolicyTarget
 from proxy.policies.policy_set import Attached, Difference, PolicySet, differences
 

@@ -2,7 +2,7 @@ import yaml
 
 from limiter.levels import Setting
 from limiter.policies import Value
-from limiter.rates import Limit, rate
+from limiter.token_bucket import Limit, rate
 from proxy.policies.policy_set import PolicySet, as_yaml
 
 

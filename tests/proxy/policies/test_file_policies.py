@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from limiter.levels import Setting
 from limiter.policies import Value
-from limiter.rates import Limit, rate
+from limiter.token_bucket import Limit, rate
 from proxy.config.limits import Limits
 from proxy.policies.layers import FilePolicies, file_policies
 

@@ -1,6 +1,6 @@
 import pytest
 
-from limiter.rates import Limit, rate
+from limiter.token_bucket import Limit, rate
 from proxy.policies.bodies import BodyError, group_limits, kept_as_own_group, own_group, pulsar_group
 
 

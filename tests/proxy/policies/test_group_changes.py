@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from limiter.levels import Setting
 from limiter.policies import Value
-from limiter.rates import Limit, Mode, rate
+from limiter.token_bucket import Limit, Mode, rate
 from proxy.policies.bodies import MOST_BYTES, MOST_MESSAGES, ResourceGroup
 from proxy.policies.keys import PolicyKey, PolicyKind, PolicyTarget
 from proxy.policies.layers import FilePolicies

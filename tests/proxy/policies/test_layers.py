@@ -3,7 +3,7 @@ from hypothesis import strategies as st
 
 from limiter.levels import Setting
 from limiter.policies import Change, Policies, Value
-from limiter.rates import Limit, rate
+from limiter.token_bucket import Limit, rate
 from proxy.policies.keys import PolicyTarget
 from proxy.policies.layers import Layer, Layers
 

@@ -12,7 +12,7 @@ from typing import Any
 from limiter.levels import Setting
 from limiter.policies import Change as PolicyChange
 from limiter.policies import Policies, Value
-from limiter.rates import Limit, rate
+from limiter.token_bucket import Limit, rate
 from protocol.topic_name import parse_topic
 from proxy.policies.bodies import PublishRate, kept_as_pulsar_s
 from proxy.policies.keys import PolicyKey, PolicyTarget, Principal, rate_key

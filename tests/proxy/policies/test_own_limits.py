@@ -2,7 +2,7 @@ import asyncio
 
 from limiter.levels import Setting
 from limiter.policies import Value
-from limiter.rates import Limit, rate
+from limiter.token_bucket import Limit, rate
 from proxy.policies.keys import PolicyKey, PolicyKind, PolicyTarget
 from proxy.policies.layers import FilePolicies
 from proxy.policies.service import PolicyService

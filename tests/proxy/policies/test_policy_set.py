@@ -2,7 +2,7 @@ import pytest
 
 from limiter.levels import Setting
 from limiter.policies import Value
-from limiter.rates import Limit, rate
+from limiter.token_bucket import Limit, rate
 from proxy.config.limits import Limits
 from proxy.policies.keys import split_subscription
 from proxy.policies.layers import FilePolicies, file_policies

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limiter.rates import NANOS_PER_SECOND, NOTHING_PUBLISHED, Limit, Mode, Rate, rate
+from limiter.token_bucket import NANOS_PER_SECOND, NOTHING_PUBLISHED, Limit, Mode, Rate, rate
 from proxy.config.limits import RateLimit, TopicDispatchLimit
 from proxy.policies.bodies import SubscribeLimit, section_of, section_text
 

@@ -7,7 +7,7 @@ import pytest
 
 from limiter.levels import Setting
 from limiter.policies import Change, Policies, Value
-from limiter.rates import Limit, rate
+from limiter.token_bucket import Limit, rate
 from proxy.policies.bodies import BodyError, PublishRate, kept_as_own, kept_as_pulsar_s
 from proxy.policies.keys import PolicyKey, PolicyKind, PolicyTarget, Principal, rate_key
 from proxy.policies.layers import FilePolicies

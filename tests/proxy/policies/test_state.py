@@ -7,7 +7,7 @@ import pytest
 
 from limiter.levels import Setting
 from limiter.policies import Policies, Value
-from limiter.rates import Limit, Mode, rate
+from limiter.token_bucket import Limit, Mode, rate
 from proxy.policies.bodies import BodyError, PublishRate, kept_as_pulsar_s
 from proxy.policies.keys import PolicyKey, PolicyKind, PolicyTarget, rate_key
 from proxy.policies.layers import FilePolicies, Layers

@@ -16,7 +16,7 @@ from protocol.pulsar_pb2 import (
     ServiceNotReady,
     TooManyRequests,
 )
-from proxy.admission_control import NotAdmittedError, What
+from proxy.admission_control import BoundName, NotAdmittedError
 from proxy.refusals import lookup_refused, metadata_refused
 from proxy.session.session_admission import error_of
 from tests.proxy.blocks import metadata
@@ -62,7 +62,7 @@ def test_an_address_over_its_connections_is_told_and_closed_and_let_in_when_anot
     world.pair(address="192.0.2.8")
     first.leave()
     world.pair()
-    assert world.counters.not_admitted == {What.CONNECTIONS_PER_ADDRESS: 1}
+    assert world.counters.not_admitted == {BoundName.CONNECTIONS_PER_ADDRESS: 1}
     assert world.counters.connections_ended["too_many_connections"] == 1
 
 
@@ -73,8 +73,8 @@ def test_an_ipv6_client_is_counted_by_its_network(make_world: Make) -> None:
     world.pair(address="2001:db8:0:1::1")
 
 
-@pytest.mark.parametrize("bound", [What.CONNECTION_RATE, What.CONNECTION_RATE_PER_ADDRESS])
-def test_connections_that_come_too_fast_are_told_and_closed(make_world: Make, bound: What) -> None:
+@pytest.mark.parametrize("bound", [BoundName.CONNECTION_RATE, BoundName.CONNECTION_RATE_PER_ADDRESS])
+def test_connections_that_come_too_fast_are_told_and_closed(make_world: Make, bound: BoundName) -> None:
     world = bounded(make_world, **{str(bound): "2/10s"})
     for _ in range(2):
         world.client().leave()
@@ -120,7 +120,7 @@ def test_lookups_over_the_rate_are_refused_each_in_its_form_and_do_not_reach_the
         metadata_refused(5, TooManyRequests, why),
         error(6, TooManyRequests, why),
     ]
-    assert world.counters.not_admitted == {What.LOOKUP_RATE: 3}
+    assert world.counters.not_admitted == {BoundName.LOOKUP_RATE: 3}
     assert world.engine.lookups.used == 3
 
 
@@ -160,7 +160,11 @@ def test_answers_of_a_lookup_connection_pass_as_they_came(make_world: Make) -> N
 
 
 def test_every_error_is_pulsars_own_for_it() -> None:
-    busy = {What.PRODUCERS: ProducerBusy, What.CONSUMERS: ConsumerBusy, What.CONSUMERS_OF_SUBSCRIPTION: ConsumerBusy}
-    others = dict.fromkeys(What, TooManyRequests) | {What.SUBSCRIBE_RATE: NotAllowedError}
-    assert {what: error_of(NotAdmittedError(what, "")) for what in What} == others | busy
-    assert {error_of(NotAdmittedError(what, "", is_passing=True)) for what in What} == {ServiceNotReady}
+    busy = {
+        BoundName.PRODUCERS: ProducerBusy,
+        BoundName.CONSUMERS: ConsumerBusy,
+        BoundName.CONSUMERS_OF_SUBSCRIPTION: ConsumerBusy,
+    }
+    others = dict.fromkeys(BoundName, TooManyRequests) | {BoundName.SUBSCRIBE_RATE: NotAllowedError}
+    assert {what: error_of(NotAdmittedError(what, "")) for what in BoundName} == others | busy
+    assert {error_of(NotAdmittedError(what, "", is_passing=True)) for what in BoundName} == {ServiceNotReady}

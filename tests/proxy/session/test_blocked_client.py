@@ -4,7 +4,7 @@ import pytest
 from google.protobuf.message import Message
 
 from protocol.commands import SIZES
-from protocol.errors import FrameTooLarge, MalformedFrame
+from protocol.frames import FrameTooLarge, MalformedFrame
 from protocol.pulsar_pb2 import (
     CommandAuthResponse,
     CommandGetLastMessageId,

@@ -25,7 +25,7 @@ class Client:
         self.connection = Connection(1)
         self.ends: list[tuple[CloseReason, str]] = []
 
-    def not_connected(self, end: SessionEnd) -> None:
+    def refuse_client(self, end: SessionEnd) -> None:
         self.ends.append((end.cause, end.detail))
 
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import FrameTooLarge
-from protocol.frames import MESSAGE, SEND
+from protocol.frames import MESSAGE, SEND, FrameTooLarge
 from proxy.budgets import ENTRY_OVERHEAD
 from proxy.session.transport import Cause
 from tests.limiter.fitting import fits

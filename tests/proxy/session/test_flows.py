@@ -10,9 +10,8 @@ from limiter.permits import CreditWindow, Permits
 from limiter.scheduler import Scheduler
 from limiter.usage import StreamUsage
 from protocol.commands import SIZES, command_in
-from protocol.errors import MalformedFrame
 from protocol.flow import MOST_PERMITS
-from protocol.frames import MESSAGE
+from protocol.frames import MESSAGE, MalformedFrame
 from proxy.budgets import Budget, Claim, Pool, Share, SharedBudget
 from proxy.observe.counters import Counters
 from proxy.session.data_path import DataPath, FrameWriter, HeldMemory

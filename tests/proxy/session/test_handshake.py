@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from protocol.errors import FrameTooLarge, NotConnect, ProtocolError
+from protocol.frames import FrameTooLarge, NotConnect, ProtocolError
 from protocol.pulsar_pb2 import CommandConnect, FeatureFlags
 from proxy.session.handshake import MOST_GREETING, MOST_SAID, read_greeting
 from tests.proxy.endpoints import broker_at

@@ -26,7 +26,7 @@ from protocol.pulsar_pb2 import (
     TooManyRequests,
     TopicNotFound,
 )
-from proxy.brokers.lookup import MOST_ANSWER
+from proxy.brokers.dialing import MOST_ANSWER
 from proxy.brokers.targets import MOST_FOLLOWED
 from tests.proxy.conversation import NOTHING, Peer, World
 from tests.proxy.wire import NO_REQUEST, TOPIC, body, connect, connected, error, lookup, lookup_answer

@@ -34,7 +34,7 @@ class Line:
         self.is_throttled = False
         self.is_read = False
         self._world = world
-        self._cost = cost
+        self.cost = cost
         self._here, self._there = socket.socketpair()
         self._here.setblocking(False)
         self.start_reading()
@@ -68,7 +68,7 @@ class Line:
         assert self.is_read
         began = self.group.begin(self) if self.group.is_crowded else 0
         self._here.recv(1)
-        self._world.clock.now += self._cost
+        self._world.clock.now += self.cost
         self._world.order.append(self.name)
         if self.group.is_crowded:
             self.group.end(self, began)
@@ -84,6 +84,8 @@ class World:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.loop = Loop(self.clock)
+        self.trouble: list[str] = []
+        self.loop.set_exception_handler(lambda _loop, context: self.trouble.append(str(context["exception"])))
         self.order: list[str] = []
         self.counters = Counters()
         self.scheduler = ReadScheduler(self.counters, lambda: self.clock.now)
@@ -114,9 +116,10 @@ class World:
 
     def end(self) -> None:
         self.close([line for line in self._lines if line.descriptor() >= 0])
-        assert not self.scheduler.in_turns
         self.loop.run_until_complete(asyncio.sleep(0))
         self.loop.close()
+        assert not self.scheduler.in_turns
+        assert not self.trouble
 
 
 @pytest.fixture
@@ -163,6 +166,21 @@ def test_while_a_crowd_is_read_in_turns_each_turn_keeps_to_the_slice_and_nobody_
     assert {read.count(line.name) for line in crowd} == {2}
     assert set(read[: len(crowd)]) == {line.name for line in crowd}
     assert world.scheduler.in_turns == world.counters.address_overruns == 1
+
+
+def test_a_turn_that_is_over_admits_nobody_to_the_next_where_those_who_are_left_over_fill_it(world: World) -> None:
+    """Two fill the next turn: the first two took a slice, and so did four more, before others were looked at."""
+    crowd, _ = world.crowd(), world.line("n", "10.0.0.1")
+    _all_say(*crowd)
+    world.turns(200)
+    for line, part in zip(crowd, (2, 2, 4, 4, 4, 4), strict=False):
+        line.cost = SLICE_NS // part
+    _all_say(*crowd[:8])
+    assert _read(world.turns(3)) == ["c0", "c1"]
+    _all_say(*crowd[8:11])
+    assert _read(world.turns(1)) == ["c2", "c3", "c4", "c5"]
+    assert not any(line.is_read for line in crowd[8:11])
+    assert _read(world.turns(20)) == ["c6", "c7", "c8", "c9", "c10"]
 
 
 def test_a_neighbour_is_read_in_the_turn_in_which_it_speaks(world: World) -> None:

@@ -11,7 +11,7 @@ from protocol.pulsar_pb2 import (
     ProducerBusy,
     ServiceNotReady,
 )
-from proxy.admission_control import What
+from proxy.admission_control import BoundName
 from tests.proxy.conversation import BROKER, NOTHING, Peer, World
 from tests.proxy.wire import (
     OTHER_TOPIC,
@@ -70,7 +70,7 @@ def test_a_producer_too_many_gets_producer_busy_and_the_broker_does_not_hear_of_
     client << error(102, ProducerBusy, TWO_PRODUCERS)
     broker << NOTHING
     opened(client, broker, 3, topic=OTHER_TOPIC)
-    assert world.counters.not_admitted == {What.PRODUCERS: 1}
+    assert world.counters.not_admitted == {BoundName.PRODUCERS: 1}
 
 
 def test_each_partition_has_its_own_producers(make_world: Make) -> None:
@@ -183,7 +183,7 @@ def test_an_address_with_as_many_opening_as_are_free_is_told_to_come_again(make_
     client >> [producer(1), producer(2), producer(3)]
     broker << [producer(1), producer(2)]
     client << error(103, ServiceNotReady, OPENING)
-    assert world.counters.not_admitted == {What.PRODUCERS: 1}
+    assert world.counters.not_admitted == {BoundName.PRODUCERS: 1}
     broker >> [producer_success(1), producer_success(2)]
     client << [producer_success(1), producer_success(2)]
     opened(client, broker, 3, 4)

@@ -191,6 +191,19 @@ def test_where_brokers_verify_clients_the_role_is_not_proved_here() -> None:
     world.close()
 
 
+def test_where_brokers_verify_clients_no_client_borrows_the_certificate_of_sluice(tmp_path: Path) -> None:
+    """The broker would let it in as Sluice, and believe an `original_principal` of one of its `proxyRoles`."""
+    (tmp_path / "own.pem").touch(mode=0o600)
+    trustme.CA().issue_cert("sluice.example").private_key_and_cert_chain_pem.write_to_path(tmp_path / "own.pem")
+    broker_tls = {"certificate": str(tmp_path / "own.pem"), "key": str(tmp_path / "own.pem")}
+    world = World(broker="pulsar+ssl://192.0.2.1:6651", broker_tls=broker_tls)
+    client = world.client()
+    client >> connect(auth_method_name="tls", original_principal="admin")
+    is_refused(world, client, "the broker would take Sluice's certificate")
+    assert not world.dials
+    world.close()
+
+
 def test_a_block_of_a_role_holds_for_whoever_proves_it(make: Make) -> None:
     world = make(settings={"blocks": [{"role": "billing", "reason": "no"}]})
     client = world.client()
@@ -478,6 +491,14 @@ def test_an_answer_that_proves_nothing_ends_the_session(make: Make, said: bytes,
     assert broker.heard() == []
 
 
+def assert_passed_on(client: Peer, broker: Broker) -> None:
+    """The newer token with which the client answers is what the broker gets."""
+    newer = signed(expires_in=900)
+    client >> answer(newer)
+    (frame,) = broker.heard()
+    assert body(frame).response.auth_data == newer
+
+
 def test_a_broker_that_doubts_an_expired_client_waits_for_its_newer_token(make: Make) -> None:
     world = make(forward_credentials=True)
     client, broker = let_in(world, signed(expires_in=300), feature_flags=REFRESHING)
@@ -485,10 +506,18 @@ def test_a_broker_that_doubts_an_expired_client_waits_for_its_newer_token(make: 
     assert client.heard_names() == ["AUTH_CHALLENGE"]
     broker >> challenge()
     broker << NOTHING
-    newer = signed(expires_in=900)
-    client >> answer(newer)
-    (frame,) = broker.heard()
-    assert body(frame).response.auth_data == newer
+    assert_passed_on(client, broker)
+
+
+def test_a_broker_whose_clock_is_ahead_gets_a_newer_token_than_the_one_it_doubts(make: Make) -> None:
+    world = make(forward_credentials=True)
+    client, broker = let_in(world, signed(expires_in=300), feature_flags=REFRESHING)
+    broker >> challenge()
+    broker << NOTHING
+    assert client.heard_names() == ["AUTH_CHALLENGE"]
+    broker >> challenge()
+    client << NOTHING
+    assert_passed_on(client, broker)
 
 
 def test_changed_files_hold_for_whoever_comes_then_and_open_sessions_go_on(make: Make, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from limiter.levels import Setting
 from limiter.policies import Value
-from limiter.rates import Direction, Limit, rate
+from limiter.token_bucket import Direction, Limit, rate
 from tests.proxy.conversation import Peer, World, publisher
 from tests.proxy.wire import flow, messages, send, sends, subscribe, success
 

@@ -7,7 +7,7 @@ import pytest
 from limiter.levels import Setting
 from limiter.limiter import Stream, StreamName
 from limiter.policies import Value
-from limiter.rates import DIRECTIONS, NANOS_PER_SECOND, Limit, rate
+from limiter.token_bucket import DIRECTIONS, NANOS_PER_SECOND, Limit, rate
 from protocol.frames import MESSAGE, MOST_NAME_BYTES, SEND
 from protocol.pulsar_pb2 import (
     CommandError,

@@ -15,7 +15,7 @@ from protocol.pulsar_pb2 import (
     ServiceNotReady,
     TooManyRequests,
 )
-from proxy.admission_control import What
+from proxy.admission_control import BoundName
 from proxy.session import lookups
 from proxy.session.lookups import WATCHER_MEMORY
 from tests.proxy.blocks import block
@@ -90,7 +90,7 @@ def test_they_count_as_lookups_of_their_address(make_world: Make) -> None:
     broker << NOTHING
     why = "lookups of one address: at most 3 per 60 s (admission.lookup_rate_per_address)"
     client << error(104, TooManyRequests, why)
-    assert world.counters.not_admitted == {What.LOOKUP_RATE: 1}
+    assert world.counters.not_admitted == {BoundName.LOOKUP_RATE: 1}
 
 
 def test_they_count_as_lookups_without_an_answer(make_world: Make) -> None:

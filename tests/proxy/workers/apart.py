@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from accesslog.record import IntervalLine, Line
+from accesslog.record import AnyLine, IntervalLine
 from proxy.config.model import Config
 from proxy.observe.operator_log import set_up_operator_log
 from proxy.serve import ConfigSource, Proxy
@@ -99,10 +99,10 @@ async def heard(client: TcpPeer, most: int) -> int:
     return most
 
 
-def written(folder: Path) -> list[Line]:
+def written(folder: Path) -> list[AnyLine]:
     """What the access log says."""
     (log,) = folder.iterdir()
-    return [msgspec.json.decode(line, type=Line) for line in log.read_bytes().splitlines()]
+    return [msgspec.json.decode(line, type=AnyLine) for line in log.read_bytes().splitlines()]
 
 
 def intervals(folder: Path) -> list[IntervalLine]:

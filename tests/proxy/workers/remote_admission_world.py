@@ -7,7 +7,7 @@ import pytest
 
 from limiter.workers.messages import Message
 from proxy.observe.connection import Connection
-from proxy.observe.log_lines import Shown, as_they_are
+from proxy.observe.log_lines import ShowAddress, as_they_are
 from proxy.session.transport import PeerTransport
 from proxy.workers.admission_server import AdmissionClient, AdmissionServer, WorkerSessionAdmission
 from proxy.workers.channel import Accepted, Bounds, Down, Enter, Left, Up
@@ -19,7 +19,7 @@ _AS_BYTES = msgspec.msgpack.Encoder()
 class RemoteAdmissionWorld(World):
     """Worker and supervisor in one; what one says, the other hears in its next turn, or when the test says so."""
 
-    def __init__(self, shown: Shown = as_they_are, **settings: Any) -> None:
+    def __init__(self, shown: ShowAddress = as_they_are, **settings: Any) -> None:
         super().__init__(shown, **settings)
         self.is_answering = True
         self.is_delivering = True

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from protocol.commands import encode
 from protocol.proxy_protocol import write_header
 from protocol.pulsar_pb2 import CommandCloseProducer, CommandProducer, CommandProducerSuccess, ProducerBusy
-from proxy.admission_control import What
+from proxy.admission_control import BoundName
 from proxy.workers.channel import Enter
 from tests.proxy.blocks import block, metadata
 from tests.proxy.conversation import BROKER, NOTHING, Peer, World
@@ -122,7 +122,7 @@ def test_a_refusal_comes_before_what_was_sent_behind(make_world: Make) -> None:
         world.hear()
     broker << [producer(1), producer(3, OTHER_TOPIC)]
     client << [error(102, ProducerBusy, ONE_PRODUCER), error(104, ProducerBusy, ONE_PRODUCER)]
-    assert world.counters.not_admitted == {What.PRODUCERS: 2}
+    assert world.counters.not_admitted == {BoundName.PRODUCERS: 2}
 
 
 def test_a_client_has_one_question_under_way_however_many_it_sends(make_world: Make) -> None:

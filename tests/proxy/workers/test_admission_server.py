@@ -4,7 +4,7 @@ import pytest
 
 from limiter.policies import Policies
 from limiter.workers.messages import Message
-from proxy.admission_control import Admission, Asked, What
+from proxy.admission_control import Admission, AskedBound, BoundName
 from proxy.config.model import Config
 from proxy.observe.counters import Counters
 from proxy.workers.admission_server import AdmissionServer
@@ -26,7 +26,7 @@ class House:
         self.rang = 0
         self.doors = [AdmissionServer(self.admission, self._ring) for _ in range(2)]
 
-    def ask(self, door: int, number: int, *asked: Asked) -> list[Message]:
+    def ask(self, door: int, number: int, *asked: AskedBound) -> list[Message]:
         self.doors[door].asked(Enter(number, list(asked), "192.0.2.7:1", f"192.0.2.{7 + door}", ""))
         return self.doors[door].take()
 
@@ -39,16 +39,16 @@ class House:
         self.rang += 1
 
 
-PRODUCER = (What.PRODUCERS, TOPIC)
-LOOKUP = (What.LOOKUP_RATE, "192.0.2.7")
+PRODUCER = (BoundName.PRODUCERS, TOPIC)
+LOOKUP = (BoundName.LOOKUP_RATE, "192.0.2.7")
 
 
 def test_the_places_are_those_of_all_workers_together() -> None:
     house = House()
     house.let_in(0, 1)
     house.let_in(1, 1)
-    assert house.ask(0, 2, PRODUCER) == house.ask(1, 2, PRODUCER) == [NotAdmitted(2, What.PRODUCERS, REFUSED)]
-    assert house.counters.not_admitted == {What.PRODUCERS: 2}
+    assert house.ask(0, 2, PRODUCER) == house.ask(1, 2, PRODUCER) == [NotAdmitted(2, BoundName.PRODUCERS, REFUSED)]
+    assert house.counters.not_admitted == {BoundName.PRODUCERS: 2}
     house.doors[1].left(Left(1))
     assert house.ask(0, 3, PRODUCER) == [Admitted(3, has_places=True)]
     assert (house.rang, [len(door) for door in house.doors]) == (5, [2, 0])
@@ -75,7 +75,7 @@ def test_who_leaves_twice_or_was_refused_gives_back_nothing() -> None:
     for number in (1, 1, 3, 4):
         house.doors[0].left(Left(number))
     assert house.ask(1, 1, PRODUCER) == [Admitted(1, has_places=True)]
-    assert house.ask(1, 2, PRODUCER) == [NotAdmitted(2, What.PRODUCERS, REFUSED)]
+    assert house.ask(1, 2, PRODUCER) == [NotAdmitted(2, BoundName.PRODUCERS, REFUSED)]
 
 
 def test_of_a_rate_alone_there_is_nothing_to_give_back() -> None:

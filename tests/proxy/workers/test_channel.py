@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import structlog
 
-from limiter.workers.messages import Confirmed, Lent, Message, Named, QueuedEntry, Report, Verdict
+from limiter.workers.messages import Confirmed, Lent, Message, Named, QueuedEntry, QuotaVerdict, WorkerReport
 from proxy.workers import channel as channels
 from proxy.workers.channel import AT_ONCE, MESSAGES, Channel
 
@@ -19,7 +19,8 @@ class Ends:
         self.heard: list[list[Message]] = [[], []]
         self.lost = [asyncio.Event(), asyncio.Event()]
         self.channels: list[Channel[Message]] = [
-            Channel(kinds, self.heard[end].append, self.lost[end].set) for end, kinds in enumerate((Report, Verdict))
+            Channel(kinds, self.heard[end].append, self.lost[end].set)
+            for end, kinds in enumerate((WorkerReport, QuotaVerdict))
         ]
 
     async def join(self) -> None:
@@ -113,7 +114,7 @@ async def test_a_message_that_cannot_be_taken_ends_it_and_nothing_behind_it_is_b
 
 
 async def test_large_messages_travel_in_frames_of_their_own(ends: Ends, monkeypatch) -> None:
-    """Names are the clients': several as large as a frame may be must not make one frame beyond all measure."""
+    """Names are the clients': several as large as a frame may be must not make one frame that is too large."""
     monkeypatch.setattr(channels, "LARGE_FRAME", 1000)
     monkeypatch.setattr(channels, "MOST_FRAME", 3000)
     messages = [Named(number, "n" * 2500) for number in range(10)]

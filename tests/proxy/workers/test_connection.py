@@ -6,10 +6,10 @@ from typing import cast
 from limiter.activity import ActivityReader
 from limiter.levels import Setting
 from limiter.policies import Policies, Value
-from limiter.rates import Limit, rate
+from limiter.token_bucket import Limit, rate
 from limiter.workers.messages import Closed, Message, Opened, PassedByLease, QueuedEntry
 from limiter.workers.quota_server import DeferredRejections
-from proxy.admission_control import What
+from proxy.admission_control import BoundName
 from proxy.config.model import Config
 from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog
@@ -104,10 +104,10 @@ async def test_a_worker_keeps_the_places_of_its_clients_until_it_has_ended() -> 
     connection.channel.send = said.extend  # type: ignore[method-assign,assignment]  # to nobody
     assert connection.bounds() == Bounds(["max_connections", "max_producers_per_topic"])
     for number in (1, 2):
-        connection._heard(Enter(number, [(What.PRODUCERS, TOPIC)], "192.0.2.7:1", "192.0.2.7", ""))
+        connection._heard(Enter(number, [(BoundName.PRODUCERS, TOPIC)], "192.0.2.7:1", "192.0.2.7", ""))
     await asyncio.sleep(0)
     refusal = "producers of one topic: at most 1 (admission.max_producers_per_topic)"
-    assert said == [Admitted(1, has_places=True), NotAdmitted(2, What.PRODUCERS, refusal)]
+    assert said == [Admitted(1, has_places=True), NotAdmitted(2, BoundName.PRODUCERS, refusal)]
     connection._lost()
     assert admission.taken == 1
     connection.write_off()
@@ -116,7 +116,7 @@ async def test_a_worker_keeps_the_places_of_its_clients_until_it_has_ended() -> 
 
 async def test_who_leaves_has_no_place_any_more() -> None:
     office = Office()
-    office.connection._heard(Enter(1, [(What.PRODUCERS, TOPIC)], "192.0.2.7:1", "192.0.2.7", ""))
+    office.connection._heard(Enter(1, [(BoundName.PRODUCERS, TOPIC)], "192.0.2.7:1", "192.0.2.7", ""))
     assert office.engine.admission.provisional == 1
     office.connection._heard(Accepted(1))
     assert (office.engine.admission.taken, office.engine.admission.provisional) == (1, 0)

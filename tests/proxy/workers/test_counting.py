@@ -1,5 +1,5 @@
 from proxy.observe.counters import Counters
-from proxy.workers.counting import Growth, Sums
+from proxy.workers.channel import Growth, Sums
 
 
 def test_what_workers_counted_adds_up() -> None:

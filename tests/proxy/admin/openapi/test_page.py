@@ -79,7 +79,9 @@ def test_queries_bodies_and_bounds_are_those_of_the_handlers(said: dict[str, Any
     audit = said["paths"]["/sluice/audit"]["get"]["parameters"]
     assert audit[0]["schema"] == {"type": "integer", "minimum": 1, "maximum": 10_000, "default": 100}
     limits = said["paths"]["/sluice/limits"]["put"]
-    assert [one["required"] for one in limits["parameters"]] == [True, True, False]
+    assert [one["required"] for one in limits["parameters"]] == [True, True, False, False, False]
+    assert [one["name"] for one in limits["parameters"] if one["in"] == "header"] == ["If-Match", "If-None-Match"]
+    assert {"412", "503", "504"} <= limits["responses"].keys()
     assert limits["parameters"][1]["schema"]["enum"] == [*Setting]
     assert {"type": "null"} in limits["requestBody"]["content"]["application/json"]["schema"]["anyOf"]
     assert said["paths"]["/admin/v2/resourcegroups/{group}"]["put"]["requestBody"]["required"] is False

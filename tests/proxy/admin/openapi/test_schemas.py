@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel
 
 from proxy.admin.openapi import Schemas, first_paragraph
-from proxy.config.limits import ResourceGroup as GroupOfConfiguration
+from proxy.config.limits import ResourceGroupLimits
 from proxy.policies.bodies import ResourceGroup
 
 
@@ -49,11 +49,11 @@ def test_alternatives_may_be_of_both_kinds_and_null() -> None:
     assert (one["$ref"][-5:], other["$ref"][-14:], null) == ("Outer", "config.Section", {"type": "null"})
 
 
-def test_a_model_of_the_configuration_may_be_called_as_a_body_of_pulsars_is() -> None:
+def test_a_model_of_the_configuration_is_told_from_a_body_of_pulsars() -> None:
     schemas = Schemas()
     schemas.of(ResourceGroup)
-    schemas.of(GroupOfConfiguration)
-    assert {"ResourceGroup", "config.ResourceGroup"} <= schemas.components.keys()
+    schemas.of(ResourceGroupLimits)
+    assert {"ResourceGroup", "config.ResourceGroupLimits"} <= schemas.components.keys()
 
 
 def test_two_types_of_one_name_are_an_error() -> None:

@@ -10,7 +10,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from limiter.levels import Setting
 from limiter.policies import Policies, Value
-from limiter.rates import Direction
+from limiter.token_bucket import Direction
 from proxy.admin.auth import CALLER, Caller
 from proxy.admin.routes.pulsar import pulsar_routes
 from proxy.policies.layers import FilePolicies

@@ -6,7 +6,7 @@ import pytest
 
 from limiter.levels import Setting
 from limiter.policies import Value
-from limiter.rates import NOTHING_PUBLISHED, Limit, rate
+from limiter.token_bucket import NOTHING_PUBLISHED, Limit, rate
 from tests.proxy.admin.pulsar.serving import Serving, file_says, serving
 
 _NAMESPACE = "/namespaces/acme/shop"

@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
-from limiter.levels import Setting
+from limiter.levels import Client, Setting
 from limiter.policies import Value
-from limiter.rates import Limit, rate
+from limiter.token_bucket import Limit, rate
+from protocol.topic_name import parse_topic
 from proxy.policies.keys import PolicyTarget
 from proxy.policies.layers import FilePolicies
 from tests.proxy.admin.pulsar.serving import serving
@@ -48,6 +49,38 @@ async def test_a_namespace_is_attached_and_detached() -> None:
 
         assert await pulsar.ask("DELETE", _OF_NAMESPACE) == (204, "")
         assert await pulsar.ask("GET", _OF_NAMESPACE) == (200, "")
+        assert await pulsar.ask("DELETE", "/resourcegroups/g1") == (204, "")
+
+
+async def test_a_tenant_is_attached_and_detached_by_a_path_of_sluices_own() -> None:
+    of_tenant, file = "/sluice/tenants/{}/resourcegroup", FilePolicies({}, {"late": "old"}, {}, frozenset({"old"}))
+    async with serving(file) as pulsar:
+
+        async def ask(method: str, tenant: str, more: str = "") -> tuple[int, str]:
+            async with pulsar.client.request(method, of_tenant.format(tenant) + more) as response:
+                return response.status, await response.text()
+
+        assert await pulsar.ask("PUT", "/resourcegroups/g1", {"publishRateInMsgs": 10}) == (204, "")
+        assert await ask("GET", "acme") == (200, '{"resource_group":null}')
+        assert (await ask("POST", "acme", "/g2"))[0] == 412
+        assert (await ask("POST", "a b", "/g1"))[0] == 412
+        assert await ask("POST", "acme", "/g1") == (204, "")
+        assert await ask("GET", "acme") == (200, '{"resource_group":"g1"}')
+        assert pulsar.policies.groups_of_tenants == {"acme": "g1", "late": "old"}
+        assert pulsar.policies.groups_of_namespaces == {}
+        assert await pulsar.ask("DELETE", "/resourcegroups/g1") == (412, {"reason": "ResourceGroup is in use"})
+        topic = parse_topic("persistent://acme/shop/orders")
+        within = [one.scope.name for one in pulsar.policies.in_force("publish", topic, Client())]
+        assert within == ["g1"]
+        await pulsar.ask("PUT", "/resourcegroups/g3", {"publishRateInMsgs": 5})
+        assert await pulsar.ask("POST", f"{_OF_NAMESPACE}/g3") == (204, "")  # its own goes before its tenant's
+        assert [one.scope.name for one in pulsar.policies.in_force("publish", topic, Client())] == ["g3"]
+        assert await pulsar.ask("DELETE", _OF_NAMESPACE) == (204, "")
+        assert await ask("DELETE", "acme") == (204, "")
+        assert await ask("GET", "acme") == (200, '{"resource_group":null}')
+        assert await ask("POST", "late", "/g1") == (204, "")
+        assert await ask("DELETE", "late") == (204, "")
+        assert await ask("GET", "late") == (200, '{"resource_group":"old"}')  # the file's holds again
         assert await pulsar.ask("DELETE", "/resourcegroups/g1") == (204, "")
 
 

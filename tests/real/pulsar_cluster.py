@@ -80,6 +80,8 @@ def bookie(folder: Path, port: int, zookeeper_port: int) -> PulsarServer:
         "httpServerEnabled": "false",
         "autoRecoveryDaemonEnabled": "false",
         "enableStatistics": "false",
+        # What waits in memory for its place on disk: 64 MB by default, of a heap of 96.
+        "skipListSizeLimit": str(16 << 20),
         # Without these a disk that is nearly full makes it read-only.
         "diskUsageThreshold": "0.999",
         "diskUsageWarnThreshold": "0.998",
@@ -161,7 +163,7 @@ class PulsarCluster:
 
     @property
     def service_url(self) -> str:
-        """Both brokers', for a client of the cluster itself."""
+        """The service URL of both brokers, for a client of the cluster itself."""
         return f"pulsar://{','.join(broker.address for broker in self.brokers)}"
 
     def start(self) -> None:
@@ -183,7 +185,7 @@ class PulsarCluster:
             raise
 
     def kill(self) -> None:
-        """SIGKILL to all parts."""
+        """Send SIGKILL to all parts."""
         for part in self._parts():
             part.kill()
 

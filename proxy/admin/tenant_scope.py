@@ -1,7 +1,8 @@
-"""A token for some tenants allows requests about these tenants, and no others: this module decides.
+"""The requests that a token for some tenants allows: those about these tenants, and no others.
 
-A path is refused unless it is known here to be about one tenant, which is one of the holder's. So a new path is closed
-to such holders until somebody thinks of them.
+A path is refused unless it is known here to be about one tenant, which is one of the token's. So a new path is closed
+to such tokens until somebody thinks of them. `why_outside` decides on all paths; what it lets pass to a broker,
+`why_not_at_broker` has looked at.
 """
 
 import re
@@ -9,15 +10,15 @@ from collections.abc import Callable, Collection, Mapping
 
 from aiohttp import web
 
-from limiter.levels import Setting
+from limiter.levels import CLIENT_PARTS, PRODUCER, SUBSCRIPTION, Setting
 from protocol.topic_name import parse_topic
+from proxy.admin.browser_guard import READING
 
 OF_NOBODY = frozenset({"/healthz", "/readyz", "/sluice/openapi.json"})
 """Paths that tell nothing of any tenant."""
-_READING = frozenset({"GET", "HEAD"})
-_SHARED = "/admin/v2/namespaces/{tenant}/{namespace}/resourcegroup"
-"""The resource group of a namespace: to attach one to it is to take from the limit of others."""
-_NAMES: Mapping[Setting, Callable[[str], str]] = {
+_SHARED = ("/admin/v2/namespaces/{tenant}/{namespace}/resourcegroup", "/sluice/tenants/{tenant}/resourcegroup")
+"""The resource group of a namespace or tenant: to attach one to it is to take from the limit of others."""
+_TENANT_OF: Mapping[Setting, Callable[[str], str]] = {
     Setting.TENANT: str,
     Setting.NAMESPACE: lambda name: name.partition("/")[0],
     Setting.TOPIC_OF_NAMESPACE: lambda name: name.partition("/")[0],
@@ -49,7 +50,7 @@ def _asked(request: web.Request, path: str) -> tuple[Collection[str | None], str
     if path in _QUERIES:
         find, remedy = _QUERIES[path]
         return find(request), remedy
-    if path.startswith(_SHARED) and request.method not in _READING:
+    if path.startswith(_SHARED) and request.method not in READING:
         return [None], "resource groups are shared with other tenants"
     if "tenant" in request.match_info:
         return [request.match_info["tenant"]], "ask for one of these"
@@ -67,14 +68,14 @@ def _of_limit(request: web.Request) -> list[str | None]:
 
 def _tenant_of(setting: str, name: str) -> str | None:
     try:
-        return _NAMES[Setting(setting)](name)
+        return _TENANT_OF[Setting(setting)](name)
     except (KeyError, ValueError):
         return None
 
 
 def _of_explained(request: web.Request) -> list[str | None]:
-    """A role's limits, and an address's, are of whoever has them."""
-    if "role" in request.query or "address" in request.query:
+    """A role's limits, and an address's, are of whoever has them; those of a topic's own are of its tenant."""
+    if any(part.word in request.query for part in CLIENT_PARTS if part not in {SUBSCRIPTION, PRODUCER}):
         return [None]
     return [_tenant_of(Setting.TOPIC, name) for name in request.query.getall("topic", [])]
 
@@ -98,9 +99,12 @@ _AT_BROKER = tuple(
 _OF_OTHERS = re.compile(r"/admin/v2/namespaces/[^/]+/antiAffinity(?:/|$)|.*/shadowTopics", re.IGNORECASE)
 """Paths that name a cluster where others name a tenant, or bodies with topics of any tenant."""
 _SHARED_AT_BROKER = re.compile(
-    r"/admin/v2/namespaces/.*/(?:resourcegroup|antiAffinity|offloadPolicies|bookieAffinity)(?:/.*)?", re.IGNORECASE
+    r"/admin/v2/(?:namespaces|persistent/[^/]+/[^/]+|non-persistent/[^/]+/[^/]+)/.*"
+    r"/(?:resourcegroup|antiAffinity|(?:remove)?offloadPolicies|bookieAffinity)(?:/.*)?",
+    re.IGNORECASE,
 )
-"""Paths that attach a namespace to what tenants share: groups, brokers, bookies, places of offloaded ledgers."""
+"""Paths that attach a namespace or a topic to what tenants share: groups, brokers, bookies, places of offloaded
+ledgers."""
 _ONE_NAMESPACE = re.compile(r"/admin/v2/namespaces/[^/]+/[^/]+/?")
 _ONE_TOPIC = re.compile(r"/admin/v2/(?:persistent|non-persistent)/[^/]+/[^/]+/[^/]+/?")
 _PROPERTIES = re.compile(r"/admin/v2/(?:persistent|non-persistent)/.*/properties/?", re.IGNORECASE)
@@ -120,15 +124,15 @@ def why_not_at_broker(request: web.Request, tenants: Collection[str]) -> str | N
     is_own = bool(matches) and all(found["tenant"] in tenants for found in matches)
     if not is_own or _OF_OTHERS.fullmatch(request.path) or _OF_OTHERS.match(request.path):
         return f"this token is for {_listed(tenants)}: a broker gets paths of theirs only"
-    if path.startswith("/admin/v2/tenants/") and request.method not in _READING:
+    if path.startswith("/admin/v2/tenants/") and request.method not in READING:
         return f"this token is for {_listed(tenants)}, and changes no tenant itself"
-    return None if request.method in _READING else _why_not_changed(request, path)
+    return None if request.method in READING else _why_not_changed(request, path)
 
 
 def _why_not_changed(request: web.Request, path: str) -> str | None:
     """Say what such a holder does not change of its own namespaces and topics; None if it may."""
     if _SHARED_AT_BROKER.fullmatch(request.path):
-        return "a token for some tenants does not attach namespaces to what is shared with other tenants"
+        return "a token for some tenants attaches nothing to what is shared with other tenants"
     if request.body_exists and not all(map(_PLAIN.fullmatch, request.headers.getall("Content-Type", [""]))):
         return "a token for some tenants sends bodies as application/json: name that Content-Type, once"
     is_made = request.method == "PUT" and request.body_exists

@@ -1,0 +1,296 @@
+"""The limits of a process that others would share, as they are written: counted, told as lines, and read from lines.
+
+A line is what the value is for, NUL, and the value: `publish tenant acme`, `messages=1000/1000000000/100`. It says the
+same in all processes, and what is not set is not in it: so later versions may know more, and older ones still agree.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice, product
+from typing import Any, Final, cast, get_args
+
+from limiter.levels import About, Setting
+from limiter.policies import Change, Policies, Value, lowest
+from limiter.token_bucket import DIRECTIONS, NOTHING_PUBLISHED, Limit, Mode, Rate
+
+ORIGIN: Final = "fleet"
+"""The origin of a value that other members have and this one has not."""
+MOST_NAME: Final = 4096
+"""Bytes of a name; what is written for longer ones is not shared."""
+MANY_CHANGES: Final = 100
+"""When so many rules change at once, all streams follow."""
+_ATTACHED: Final = "attached"
+_RATES: Final = {"messages": "messages", "peak_messages": "peak_messages", "bytes": "size", "peak_bytes": "peak_size"}
+"""The word of each rate in a line, and its name in a `Limit`."""
+_WHOLE: Final = 1 << 64
+Place = tuple[About, Setting, str]
+_Attachment = tuple[Setting, str, str]
+"""Tenant or namespace, its name, and its group."""
+
+
+class RuleTally:
+    """Counts the rules of some levels, as they change.
+
+    Args:
+        levels: Those whose limits are shared.
+
+    Attributes:
+        digest: The same for the same rules, however they came to be; 64 bits.
+        total: How many there are.
+    """
+
+    __slots__ = ("_levels", "digest", "total")
+
+    def __init__(self, levels: frozenset[str], digest: int = 0, total: int = 0) -> None:
+        self._levels = levels
+        self.digest = digest
+        self.total = total
+
+    def counts(self, about: About, setting: Setting, name: str, value: Value | None) -> bool:
+        """Return whether a value is a rule: it limits, at one of the levels."""
+        is_of_level = about in DIRECTIONS and setting.level.word in self._levels
+        return is_of_level and value is not None and bool(value.limit) and len(name.encode()) <= MOST_NAME
+
+    @property
+    def counts_groups(self) -> bool:
+        """Whether attachments to resource groups count."""
+        return Setting.RESOURCE_GROUP.level.word in self._levels
+
+    def replaced(self, about: About, setting: Setting, name: str, before: Value | None, after: Value | None) -> None:
+        """Take from a place what was written there, and put there what is."""
+        if before is not None and self.counts(about, setting, name, before):
+            self._count(line_of(about, setting, name, before.limit), -1)
+        if after is not None and self.counts(about, setting, name, after):
+            self._count(line_of(about, setting, name, after.limit), 1)
+
+    def attached(self, member: Setting, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+        """The same of the resource groups of tenants or of namespaces."""
+        if self.counts_groups:
+            for name, group in before.items() - after.items():
+                self._count(_attachment(member, name, group), -1)
+            for name, group in after.items() - before.items():
+                self._count(_attachment(member, name, group), 1)
+
+    def clear(self) -> None:
+        """Take everything back."""
+        self.digest = self.total = 0
+
+    def copy(self) -> "RuleTally":
+        """Return a copy."""
+        return RuleTally(self._levels, self.digest, self.total)
+
+    def _count(self, line: str, times: int) -> None:
+        one = int.from_bytes(hashlib.blake2b(line.encode(), digest_size=8).digest())
+        self.digest = (self.digest + times * one) % _WHOLE
+        self.total += times
+
+
+class SharedRules:
+    """The rules of this process, for other processes; and theirs, as far as they are to hold here, too.
+
+    Args:
+        policies: What is written here. It is counted from now on, so nothing may be written yet.
+        levels: Levels whose limits are shared.
+        changed: Told what changes when other processes' rules hold here, or do not any more.
+    """
+
+    def __init__(
+        self,
+        policies: Policies,
+        levels: frozenset[str],
+        changed: Callable[[list[Change]], None] = lambda _changes: None,
+    ) -> None:
+        self._changed = changed
+        self._policies = policies
+        policies.tally = RuleTally(levels)
+        self._listed: list[Place | _Attachment] = []
+        self._listed_digest = 0
+        self._others: dict[Place, Value] = {}
+        self._groups: dict[_Attachment, None] = {}
+
+    @property
+    def digest(self) -> int:
+        """The same in all processes that have the same rules."""
+        return self._tally.digest
+
+    @property
+    def total(self) -> int:
+        """How many rules there are."""
+        return self._tally.total
+
+    @property
+    def _tally(self) -> RuleTally:
+        return cast("RuleTally", self._policies.tally)  # as it was made
+
+    def lines(self, first: int, most: int) -> list[str]:
+        """Return the rules from a place on, at most so many bytes; their order holds as long as the digest does."""
+        if self._listed_digest != self.digest or not self._listed:
+            self._listed, self._listed_digest = self._all(), self.digest
+        lines: list[str] = []
+        for one in islice(self._listed, first, None):
+            line = self._line(one)
+            most -= len(line.encode())
+            if most < 0 and lines:
+                break
+            lines.append(line)
+        if first + len(lines) >= len(self._listed):
+            self._listed = []
+        return lines
+
+    def here(self, place: str) -> str:
+        """Return what is written here for a place, as a line's value; empty for nothing."""
+        try:
+            found = _place(place)
+        except ValueError:
+            return ""
+        if found is None:
+            _, member, name = place.split(" ", 2)
+            return self._attached(Setting(member)).get(name, "")
+        about, setting, name = found
+        value = self._policies.put_under(about, setting).get(name)
+        return written(value.limit) if value is not None and self._tally.counts(*found, value) else ""
+
+    def adopt(self, lines: Iterable[str]) -> None:
+        """Let other processes' rules hold where nothing is written here at a level, and where theirs is lower.
+
+        Of several values for one place the lowest holds. What cannot be read, only observes, or is of a level that is
+        not shared here, holds not.
+        """
+        others: dict[Place, Value] = {}
+        groups: dict[_Attachment, None] = {}
+        for line in lines:
+            place, _, value = line.partition("\0")
+            try:
+                self._take(place, value, others, groups)
+            except ValueError:
+                continue
+        changed = [place for place, value in others.items() if self._others.get(place) != value]
+        changed += [place for place in self._others if place not in others]
+        changes = [Change(*place) for place in changed]
+        for member, name, _ in groups.keys() ^ self._groups.keys():
+            changes += [Change(about, member, name) for about in DIRECTIONS]
+        if not changes:
+            return
+        self._others, self._groups = others, groups
+        self._policies.others = self._policies_of_others() if others or groups else None
+        if len(changes) > MANY_CHANGES:
+            changes = [Change(about, Setting.PROXY, "") for about in DIRECTIONS]
+        self._changed(changes)
+
+    def _take(self, place: str, value: str, others: dict[Place, Value], groups: dict[_Attachment, None]) -> None:
+        found = _place(place)
+        if found is None:
+            _, member, name = place.split(" ", 2)
+            if self._tally.counts_groups:
+                groups[Setting(member), name, value] = None
+            return
+        limit = _limit(value)
+        taken = Value(limit, ORIGIN)
+        if limit.mode != "observe" and self._tally.counts(*found, taken):
+            known = others.get(found)
+            others[found] = taken if known is None else Value(lowest(known.limit, limit), ORIGIN)
+
+    def _policies_of_others(self) -> Policies:
+        policies = Policies()
+        for place, value in self._others.items():
+            policies.put(*place, value)
+        of = {member: {name: group for one, name, group in self._groups if one is member} for member in _MEMBERS}
+        policies.attach(of[Setting.TENANT], of[Setting.NAMESPACE])
+        return policies
+
+    def _attached(self, member: Setting) -> Mapping[str, str]:
+        policies = self._policies
+        return policies.groups_of_tenants if member is Setting.TENANT else policies.groups_of_namespaces
+
+    def _all(self) -> list[Place | _Attachment]:
+        found: list[Place | _Attachment] = []
+        for about, setting in product(DIRECTIONS, Setting):
+            values = self._policies.put_under(about, setting).items()
+            found += [
+                (about, setting, name) for name, value in values if self._tally.counts(about, setting, name, value)
+            ]
+        if self._tally.counts_groups:
+            for member in _MEMBERS:
+                found += [(member, name, group) for name, group in self._attached(member).items()]
+        return found
+
+    def _line(self, one: Place | _Attachment) -> str:
+        if isinstance(one[0], Setting):
+            return _attachment(*cast("_Attachment", one))
+        about, setting, name = cast("Place", one)
+        return line_of(about, setting, name, self._policies.put_under(about, setting)[name].limit)
+
+
+_MEMBERS: Final = (Setting.TENANT, Setting.NAMESPACE)
+
+
+def line_of(about: About, setting: Setting, name: str, limit: Limit) -> str:
+    """Return the line of a rule."""
+    return f"{about} {setting} {name}\0{written(limit)}"
+
+
+def written(limit: Limit) -> str:
+    """Return the value of a rule's line."""
+    parts = [
+        f"{word}={one.tokens}/{one.period_ns}/{one.burst}"
+        for word, name in _RATES.items()
+        if (one := getattr(limit, name)) is not None
+    ]
+    parts += [f"mode={limit.mode}"] if limit.mode != "enforce" else []
+    return " ".join(parts + (["relative"] if limit.published is not None else []))
+
+
+def described(value: str) -> str:
+    """Return the value of a rule's line for people: `messages 1000/s, burst 100`."""
+    try:
+        limit = _limit(value)
+    except ValueError:
+        return value
+    rates = [
+        f"{word.replace('_', ' ')} {one.per_second:.12g}/s, burst {one.burst}"
+        for word, name in _RATES.items()
+        if (one := getattr(limit, name)) is not None
+    ]
+    others = [word for word, is_so in ((limit.mode, limit.mode != "enforce"), ("relative", limit.published)) if is_so]
+    return "; ".join([*rates, *map(str, others)])
+
+
+def _attachment(member: Setting, name: str, group: str) -> str:
+    return f"{_ATTACHED} {member} {name}\0{group}"
+
+
+def _place(place: str) -> Place | None:
+    """Read what a line is for; None: an attachment.
+
+    Raises:
+        ValueError: If it is for nothing that is known here.
+    """
+    about, setting, name = place.split(" ", 2)
+    if about == _ATTACHED:
+        if setting not in _MEMBERS:
+            raise ValueError(f"{place!r} is attached to nothing")
+        return None
+    if about not in DIRECTIONS:
+        raise ValueError(f"{place!r} is no limit")
+    return about, Setting(setting), name
+
+
+def _limit(value: str) -> Limit:
+    """Read the value of a line.
+
+    Raises:
+        ValueError: If it cannot be read.
+    """
+    found: dict[str, Any] = {}
+    for part in value.split(" "):
+        word, _, what = part.partition("=")
+        if word in _RATES:
+            tokens, period_ns, burst = map(int, what.split("/"))
+            found[_RATES[word]] = Rate(tokens, period_ns, burst)
+        elif word == "mode" and what in get_args(Mode):
+            found["mode"] = what
+        elif part == "relative":
+            found["published"] = NOTHING_PUBLISHED
+        else:
+            raise ValueError(f"{value!r} is no limit that is known here")
+    return Limit(**found)

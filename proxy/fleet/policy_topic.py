@@ -1,0 +1,581 @@
+"""One change holds everywhere: the link of a member's policies to the topic that all members share.
+
+request ─▶ checked ─▶ topic ─▶ every member: its store, and in force ─▶ answer, where the request was
+
+A member reads the compacted topic from its start whenever it connects. Then a *mark*, a message of its own that means
+nothing, tells it that it has heard all; it makes its store the same, and from then on follows. While it is away the
+store goes on to hold, and nothing can be changed.
+"""
+
+import asyncio
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from random import uniform
+from typing import Final, Literal, NamedTuple
+
+import structlog
+
+from protocol.endpoint import Endpoint
+from protocol.pulsar_pb2 import CommandCloseConsumer, CommandSubscribe, CommandSuccess, ServerError
+from proxy.brokers.dialing import BrokerDialer
+from proxy.fleet.link import LinkCounts
+from proxy.fleet.pulsar_connection import Auth, BrokerClient, BrokerConnection, TopicConsumer, TopicEntry, TopicProducer
+from proxy.observe.operator_log import ThrottledLog
+from proxy.policies.bodies import BodyError
+from proxy.policies.keys import PolicyKey, Principal
+from proxy.policies.service import NotCarriedError, PolicyService
+from proxy.policies.store import StoredChange, StoreError
+from proxy.policies.topic_log import (
+    DELETED_STAY_S,
+    FOUNDED,
+    MOST_CHANGE,
+    BadChangeError,
+    PolicyLog,
+    TopicChange,
+    founding,
+    new_mark,
+)
+
+KEEPER: Final = "sluice-policies"
+"""A durable subscription that nobody reads: with it brokers neither delete the topic nor trim it."""
+PATIENCE_S: Final = 5.0
+"""Seconds for which a change is waited for, and 5 ms more for each that is sent with it."""
+MARK_S: Final = 2.0
+"""Seconds behind which another mark is sent: a compaction may have taken the first one away unheard."""
+AGAIN_S: Final = 1.0
+"""Seconds before the store is tried again that could not be written."""
+SLOW_S: Final = 0.05
+"""Seconds until a broker is sent more that has not read what it has."""
+CLEAR_S: Final = 600.0
+"""Seconds between two clearings of what other members have left, and up to as long again."""
+MOST_CLEARED: Final = 1000
+"""Changes that are cleared in one go."""
+MOST_IN_PART: Final = 5000
+"""Changes that are on their way at the same time, and their bytes:"""
+MOST_PART_BYTES: Final = 2 << 20
+MOST_MARKS: Final = 8
+"""Marks whose answer is waited for, at most; the latest ones."""
+REREAD_S: Final = 60.0
+"""Seconds between two times that the topic is read anew though nobody has closed it."""
+_LOG_EACH_S: Final = 60.0
+_TOLD: Final = 5
+_FROM_STORE = Principal("store", "")
+_FROM_TOPIC = Principal("topic", "")
+TopicState = Literal["away", "behind", "in_step"]
+
+
+class LastChange(NamedTuple):
+    """The latest change that was heard."""
+
+    key: PolicyKey
+    change: TopicChange
+    position: tuple[int, int]
+
+
+class _Part(NamedTuple):
+    """Changes that go at the same time: policy, slot and message of each; and how many are refused unsent."""
+
+    sent: list[tuple[PolicyKey, str, bytes]]
+    refused: int
+
+
+class _Client(BrokerClient):
+    """Tells of what could not be opened."""
+
+    def __init__(
+        self,
+        brokers: tuple[Endpoint, ...],
+        dialer: BrokerDialer,
+        auth: Auth | None,
+        name: str,
+        tell: Callable[[], None],
+    ) -> None:
+        super().__init__(brokers, dialer, auth, name, MOST_CHANGE)
+        self._tell = tell
+
+    def failed(self, error: Exception) -> None:
+        super().failed(error)
+        self._tell()
+
+
+class _Reader(TopicConsumer):
+    """Reads the topic, which it keeps first."""
+
+    async def open(self, connection: BrokerConnection) -> None:
+        keeper = self.client.next_id()
+        await connection.request(
+            CommandSubscribe(
+                topic=self.topic,
+                subscription=KEEPER,
+                sub_type=CommandSubscribe.Shared,
+                consumer_id=keeper,
+                initial_position=CommandSubscribe.Earliest,
+            ),
+            CommandSuccess,
+        )
+        connection.tell(CommandCloseConsumer(consumer_id=keeper, request_id=connection.next_request()))
+        await super().open(connection)
+
+
+class _Writer(TopicProducer):
+    """Writes to the topic."""
+
+    def __init__(self, client: BrokerClient, topic: str) -> None:
+        super().__init__(client, topic)
+        self.is_ready = asyncio.Event()
+
+    async def open(self, connection: BrokerConnection) -> None:
+        await super().open(connection)
+        self.is_ready.set()
+
+    def closed(self) -> None:
+        self.is_ready.clear()
+        super().closed()
+
+
+class PolicyTopic:
+    """Carries the changes of a member's policies to all members, and theirs to it.
+
+    Args:
+        topic: The topic: `persistent://tenant/namespace/name`.
+        brokers: Those to begin with; one at least.
+        dialer: Connects to them, and to those that they name.
+        auth: What is shown to brokers; None: nothing.
+        member: The member's name.
+        service: Its policies, which change by the topic only from now on.
+        wall: Nanoseconds since 1970.
+
+    Attributes:
+        log: What was heard since the topic was begun to be read the last time.
+        refused: Changes that were not taken, by cause; `body`: what cannot be read here although it holds elsewhere.
+        conflicts: Changes of this member to which another one's was first.
+        last: The latest change that was heard.
+        position: Of the latest message: ledger and entry.
+        problem: Why the topic is not reached, and the remedy; empty if it is.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
+        self,
+        topic: str,
+        brokers: tuple[Endpoint, ...],
+        dialer: BrokerDialer,
+        auth: Auth | None,
+        member: str,
+        service: PolicyService,
+        wall: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self.topic = topic
+        self.refused: Counter[str] = Counter()
+        self.log = PolicyLog(self.refused)
+        self.conflicts = 0
+        self.last: LastChange | None = None
+        self.position: tuple[int, int] | None = None
+        self.problem = "not connected yet"
+        self._member, self._service, self._wall = member, service, wall
+        self._client = _Client(brokers, dialer, auth, member, self._failed)
+        self._reader = _Reader(self._client, topic, self._heard, self._begins, self._ends, from_start=True)
+        self._writer = _Writer(self._client, topic)
+        self._is_complete = False
+        """Whether all was heard that was there when the topic was begun to be read."""
+        self._began, self._news, self._in_step = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._marks: dict[str, asyncio.Future[None]] = {}
+        self._pending: dict[str, asyncio.Future[bool]] = {}
+        """Own changes that have not come back, by slot; the result: whether it was the one that held."""
+        self._changed: dict[PolicyKey, None] = {}
+        """What is to come into force."""
+        self._unreadable: set[PolicyKey] = set()
+        """What the topic says of these cannot be read here, and so the store says something else."""
+        self._waiting: list[tuple[asyncio.Future[bool], bool]] = []
+        """Who waits for that, and what he is told then."""
+        self._tasks: list[asyncio.Task[None]] = []
+        self._lost_at = 0.0
+        """When changes could not go any more, by the loop's clock."""
+        self._logged_at, self._read_anew_at = -_LOG_EACH_S, -REREAD_S
+        self._warnings, self._trouble = ThrottledLog(time.monotonic_ns), ""
+        """Why what was heard is not in force here; empty if it is."""
+        service.carry_by(self)
+
+    @property
+    def state(self) -> TopicState:
+        """Whether changes come and go: not at all, not yet, or at once."""
+        if not (self._reader.is_open and self._writer.is_ready.is_set()):
+            return "away"
+        return "in_step" if self._in_step.is_set() else "behind"
+
+    @property
+    def counts(self) -> LinkCounts:
+        """Totals of the messages."""
+        return self._client.counts
+
+    def refused_messages(self) -> Counter[str]:
+        """Return how many messages were not taken, by cause."""
+        return self.refused + self.counts.dropped
+
+    async def start(self) -> None:
+        """Begin; returns before anything is connected."""
+        loop = asyncio.get_running_loop()
+        self._lost_at = loop.time()
+        runs = (self._reader.run(), self._writer.run(), self._ask(), self._keep_up(), self._clear())
+        self._tasks = [loop.create_task(each) for each in runs]
+
+    async def stop(self) -> None:
+        """End: no connection, task or timer is left, and who waits for a change is told."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+        await self._client.stop()
+        self._lost_at = -PATIENCE_S
+        for outcome in (*self._pending.values(), *(told for told, _ in self._waiting)):
+            if not outcome.done():
+                outcome.set_exception(self._not_seen())
+                outcome.exception()  # whoever waited is perhaps gone
+
+    # ---- for those who change something here
+
+    async def catch_up(self) -> None:
+        """Return when all is in force here that was sent before."""
+        await self._reached()
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while True:
+                    await self._in_step.wait()
+                    if await self._mark(self.log):
+                        break
+                await self._in_force()
+        except TimeoutError:
+            if not self._trouble:
+                self._read_anew()
+            raise self._not_reached() from None
+
+    async def carry(self, changes: Sequence[StoredChange], who: Principal) -> int:
+        """Send changes, and return when they have come back and are in force here.
+
+        Many go in parts: a part is sent when the one before has come back. A change of what the topic does not say any
+        more is refused unsent: it was planned by what is in force, and more may have been heard. Where the topic is
+        full, what is taken back goes first.
+        """
+        await self._reached()
+        makes_room_first = sorted(changes, key=lambda each: each.after is not None) if self.log.is_full else changes
+        refused, rest, was_sent = 0, deque(makes_room_first), False
+        while rest:
+            try:
+                part = self._part(rest, who)
+            except BodyError as error:
+                if not was_sent:
+                    raise
+                raise NotCarriedError(f"a part was sent, and holds; of the rest: {error}", was_sent=True) from None
+            refused += part.refused
+            if part.sent:
+                refused += await self._carry(part.sent, was_sent=was_sent)
+                was_sent = True
+        self.conflicts += refused
+        if refused:
+            try:
+                async with asyncio.timeout(PATIENCE_S):
+                    await self._in_force()
+            except TimeoutError:
+                raise self._not_seen() if was_sent else self._not_reached() from None
+        return refused
+
+    async def _reached(self) -> None:
+        """Wait until changes can go; when they could not for as long already, there is no waiting any more."""
+        lost = self._lost_at if not self._in_step.is_set() else asyncio.get_running_loop().time()
+        try:
+            async with asyncio.timeout_at(lost + PATIENCE_S):
+                await self._in_step.wait()
+                await self._writer.is_ready.wait()
+        except TimeoutError:
+            raise self._not_reached() from None
+
+    async def _in_force(self) -> None:
+        """Return when all is in force that was heard."""
+        told: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting.append((told, True))
+        self._news.set()
+        await told
+
+    def _part(self, rest: deque[StoredChange], who: Principal) -> _Part:
+        sent, refused, size = list[tuple[PolicyKey, str, bytes]](), 0, 0
+        while rest and size < MOST_PART_BYTES and len(sent) < MOST_IN_PART:
+            change = rest.popleft()
+            key = change.key
+            if key in self._unreadable:
+                change = replace(change, before=self.log.said(key))
+            try:
+                proposed = self.log.propose(change, who, self._member, self._wall())
+            except BadChangeError as error:
+                if sent and error.cause == "full":  # until these have made room
+                    rest.appendleft(change)
+                    break
+                raise BodyError(str(error)) from None
+            refused += not proposed
+            for slot, message in proposed:
+                sent.append((key, slot, message))
+                size += len(slot) + len(message)
+        return _Part(sent, refused)
+
+    async def _carry(self, part: list[tuple[PolicyKey, str, bytes]], *, was_sent: bool) -> int:
+        loop, outcomes = asyncio.get_running_loop(), dict[str, asyncio.Future[bool]]()
+        try:
+            for _, slot, message in part:
+                outcomes[slot] = self._pending[slot] = loop.create_future()
+                if not self._writer.send(message, slot):
+                    if was_sent or len(outcomes) > 1:
+                        raise self._not_seen()
+                    raise self._not_reached()
+            async with asyncio.timeout(PATIENCE_S + len(part) / 200):
+                await asyncio.gather(*outcomes.values())
+        except TimeoutError:
+            if not self._pending.keys().isdisjoint(outcomes):
+                self._read_anew()
+            raise self._not_seen() from None
+        finally:
+            for slot in outcomes:
+                self._pending.pop(slot, None)
+        lost = [slot for slot, outcome in outcomes.items() if not outcome.result()]
+        self._tidy((key for key, _, _ in part), lost)
+        return len(lost)
+
+    def _tidy(self, changed: Iterable[PolicyKey], lost: Iterable[str]) -> None:
+        """Clear what does not hold any more, and see to it that the topic has a history."""
+        for slot in dict.fromkeys([*lost, *(slot for key in changed for slot in self.log.superseded(key))]):
+            self._writer.send(b"", slot)
+        if not self.log.is_founded:
+            self._writer.send(founding(self._wall(), self._member), FOUNDED)
+
+    def _not_reached(self) -> NotCarriedError:
+        why = self.problem or self._trouble or "its history is still being read"
+        return NotCarriedError(f"nothing has changed: {self.topic} (policies.topic): {why}", was_sent=False)
+
+    def _not_seen(self) -> NotCarriedError:
+        what = f"not in force here: {self._trouble}" if self._trouble else "not seen back in time"
+        text = f"sent to {self.topic} (policies.topic), and {what}: it may hold now, or later; look again"
+        return NotCarriedError(text, was_sent=True)
+
+    # ---- from the topic
+
+    def _begins(self) -> None:
+        """The topic is read from its start."""
+        self._ends()
+        self.log = PolicyLog(self.refused)
+        self._changed.clear()
+        self._unreadable.clear()
+        self._began.set()
+
+    def _ends(self) -> None:
+        """It is not heard any more."""
+        if self._in_step.is_set():
+            self._lost_at = asyncio.get_running_loop().time()
+        self._is_complete = False
+        self._in_step.clear()
+
+    def _heard(self, entry: TopicEntry) -> None:
+        self.position = entry.position
+        mark = self._marks.get(entry.key)
+        if mark is not None and not mark.done():
+            mark.set_result(None)
+        found = self.log.take(entry.key, entry.message)
+        does_hold = not entry.message  # it clears, which is done whatever else is said
+        if found is not None:
+            key, change_id = found
+            held = self.log.holds(key)
+            if held is not None and held.id == change_id:
+                self.last, does_hold = LastChange(key, held, entry.position), True
+            if self._is_complete:
+                self._changed[key] = None
+                self._news.set()
+        elif self.log.is_partial and (times := self._warnings.due("full")):
+            structlog.get_logger().error(
+                "policies: more is on the topic than a member keeps, and what comes is refused: see who may write "
+                "there, and take policies back",
+                topic=self.topic,
+                times=times,
+            )
+        outcome = self._pending.pop(entry.key, None) if self._is_complete else None
+        if outcome is not None:
+            self._waiting.append((outcome, does_hold))
+            self._news.set()
+
+    def _read_anew(self) -> None:
+        """Open both ends anew: what was sent does not come, so perhaps nothing does, or nothing goes."""
+        now = time.monotonic()
+        if now - self._read_anew_at >= REREAD_S:
+            self._read_anew_at = now
+            self._reader.closed()
+            self._writer.closed()
+
+    async def _ask(self) -> None:
+        """Find out when all was heard that was there when the topic was begun to be read."""
+        while True:
+            await self._began.wait()
+            self._began.clear()
+            log = self.log
+            if await self._mark(log) and self.log is log:
+                self._is_complete = True
+                self._news.set()
+
+    async def _mark(self, log: PolicyLog) -> bool:
+        """Wait until all was heard that was sent before; False if the topic was begun anew, or is not heard."""
+        heard: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        marks = list[str]()
+        try:
+            while self.log is log and self._reader.is_open:
+                try:
+                    async with asyncio.timeout(MARK_S):
+                        await self._writer.is_ready.wait()
+                        marks.append(new_mark())
+                        self._marks[marks[-1]] = heard
+                        if len(marks) > MOST_MARKS:
+                            del self._marks[marks.pop(0)]
+                        self._writer.send(b"", marks[-1])
+                        await asyncio.shield(heard)
+                        return self.log is log
+                except TimeoutError:
+                    continue
+            return False
+        finally:
+            for mark in marks:
+                self._marks.pop(mark, None)
+
+    async def _keep_up(self) -> None:
+        """Put in force what comes."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            if not self._is_complete:
+                continue
+            try:
+                if not self._in_step.is_set():
+                    await self._take_over()
+                await self._come_into_force()
+                self._trouble = ""
+            except StoreError as error:
+                self._trouble = str(error)
+                if times := self._warnings.due("store"):
+                    said = {"error": self._trouble, "times": times}
+                    structlog.get_logger().error("policies: what the topic says is not in force here", **said)
+                await asyncio.sleep(AGAIN_S)
+                self._news.set()
+
+    async def _take_over(self) -> None:
+        """Make the store say what the topic does; if that has no history, give it this one's."""
+        log, store = self.log, self._service.store
+        own = await asyncio.to_thread(lambda: dict(store.policies()))
+        if self.log is not log:
+            return
+        missing = [key for key in own if log.holds(key) is None]
+        gone = missing if log.is_founded else []
+        if own and not log.is_founded:
+            await self._found(log, {key: own[key] for key in missing})
+            if self.log is not log:
+                return
+        differs = [key for key in log.policies() if log.said(key) != own.get(key)]
+        self._changed.update(dict.fromkeys([*gone, *differs]))
+        self._settle_pending()
+        self._in_step.set()
+        self.problem = ""
+        said = {"topic": self.topic, "policies": log.changes, "changes_here": len(gone) + len(differs)}
+        log_line = structlog.get_logger().info
+        if own and (gone or differs):
+            log_line = structlog.get_logger().warning
+            said["first"] = [str(key) for key in (*gone, *differs)[:_TOLD]]
+        log_line("policies: in step with the topic", **said)
+
+    async def _found(self, log: PolicyLog, own: dict[PolicyKey, str]) -> None:
+        """Give the topic a history: what is in this member's store. Where it breaks off, it is done anew later."""
+        said = {"topic": self.topic, "policies": len(own)}
+        structlog.get_logger().warning("policies: the topic has no history; it is given this member's policies", **said)
+        at_ns = self._wall()
+        for key, body in own.items():
+            try:
+                proposed = log.propose(StoredChange(key, None, body), _FROM_STORE, self._member, at_ns)
+            except BadChangeError as error:
+                structlog.get_logger().error("policies: this member alone keeps one", policy=str(key), error=str(error))
+                continue
+            for slot, message in proposed:  # none if another member is giving it its own, too
+                while not self._writer.send(message, slot):
+                    if self.log is not log or not self._writer.is_open:
+                        return
+                    await asyncio.sleep(SLOW_S)
+        self._writer.send(founding(at_ns, self._member), FOUNDED)
+
+    def _settle_pending(self) -> None:
+        """Own changes that were on their way when the connection was lost: of some it is known that they hold."""
+        for slot, outcome in list(self._pending.items()):
+            if self.log.is_held(slot):
+                del self._pending[slot]
+                self._waiting.append((outcome, True))
+
+    async def _come_into_force(self) -> None:
+        changed, self._changed = self._changed, {}
+        waiting, self._waiting = self._waiting, []
+        parts: dict[Principal, dict[PolicyKey, str | None]] = {}
+        for key, body, who in self._said(changed):
+            parts.setdefault(who, {})[key] = body
+        try:
+            for who, changes in parts.items():
+                unreadable = await self._service.take(changes, who)
+                self._unreadable -= changes.keys()
+                self._unreadable.update(unreadable)
+                self.refused["body"] += len(unreadable)
+                if unreadable and (times := self._warnings.due("body")):
+                    first = [str(key) for key in unreadable[:_TOLD]]
+                    structlog.get_logger().error(
+                        "policies: what the topic says cannot be read here", first=first, times=times
+                    )
+        except StoreError:
+            self._changed = changed | self._changed
+            self._waiting = [each for each in waiting + self._waiting if not each[0].done()]
+            raise
+        for future, outcome in waiting:
+            if not future.done():
+                future.set_result(outcome)
+
+    def _said(self, changed: Iterable[PolicyKey]) -> Iterator[tuple[PolicyKey, str | None, Principal]]:
+        for key in changed:
+            held = self.log.holds(key)
+            if held is None:
+                yield key, None, _FROM_TOPIC
+            elif held.member == self._member:
+                yield key, held.body, held.by
+            else:
+                yield key, held.body, Principal(held.by.name, f"{held.by.address} by {held.member}".strip())
+
+    async def _clear(self) -> None:
+        """Clear what members have left that did not come to it."""
+        while True:
+            await asyncio.sleep(CLEAR_S * uniform(1, 2))  # noqa: S311 - so that one does it, and the others hear of it
+            if self.state == "in_step":
+                now = self._wall()
+                before = now - round(CLEAR_S * 1e9), now - DELETED_STAY_S * 10**9
+                for slot in self.log.garbage(*before, MOST_CLEARED):
+                    self._writer.send(b"", slot)
+                if self.log.is_partial and not self.log.is_full:
+                    self._read_anew()
+
+    def _failed(self) -> None:
+        remedy = _REMEDIES.get(self._client.last_code or -1, "")
+        namespace = self.topic.partition("://")[2].rpartition("/")[0]
+        self.problem = self._client.last_error + remedy.format(topic=self.topic, namespace=namespace)
+        now = time.monotonic()
+        if now - self._logged_at >= _LOG_EACH_S:
+            self._logged_at = now
+            structlog.get_logger().warning(
+                "policies: the topic is not reached; what the store has goes on to hold, and cannot be changed",
+                topic=self.topic,
+                error=self.problem,
+            )
+
+
+_REMEDIES: dict[int, str] = {
+    ServerError.AuthorizationError: "; let the role that Sluice shows produce and consume: pulsar-admin namespaces "
+    "grant-permission {namespace} --role ROLE --actions produce,consume",
+    ServerError.AuthenticationError: "; name a token that the brokers know: fleet.token_file, or authentication.broker",
+    ServerError.TopicNotFound: "; make what is not there: pulsar-admin namespaces create {namespace}, and where "
+    "brokers make no topics, pulsar-admin topics create {topic}",
+    ServerError.TopicTerminatedError: "; it is terminated: delete it, and members write what they have anew",
+    ServerError.NotAllowedError: "; it is no partitioned topic, and its namespace allows topics and subscriptions",
+}

@@ -1,0 +1,704 @@
+"""Connections of Sluice's own to topics: a producer and a consumer that are opened again and again, over brokers.
+
+A broker is found as clients find it: CONNECT at one of the configured ones, a lookup, redirects. What a topic's user
+makes of messages is his: they are opaque here, unbatched and uncompressed, and of bounded size.
+"""
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import Callable
+from struct import Struct
+from struct import error as StructError  # noqa: N812 - an exception
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
+from weakref import WeakValueDictionary
+
+from google.protobuf.message import DecodeError, Message
+
+from protocol.commands import encode, encode_with_payload, split, text, whole_body
+from protocol.endpoint import Endpoint, EndpointError
+from protocol.frames import DEFAULT_MAX_MESSAGE_SIZE, FrameCutter, ProtocolError, max_frame_size
+from protocol.pulsar_pb2 import (
+    AuthData,
+    BaseCommand,
+    CommandAuthResponse,
+    CommandCloseConsumer,
+    CommandCloseProducer,
+    CommandConnect,
+    CommandFlow,
+    CommandLookupTopic,
+    CommandLookupTopicResponse,
+    CommandPing,
+    CommandPong,
+    CommandProducer,
+    CommandProducerSuccess,
+    CommandSend,
+    CommandSubscribe,
+    CommandSuccess,
+    MessageIdData,
+    MessageMetadata,
+)
+from proxy.brokers.dialing import MOST_REDIRECTS, BrokerDialer, broker_in
+from proxy.brokers.targets import TargetRefusedError
+from proxy.fleet.link import LinkCounts, backoff
+from proxy.session.broker_connector import BrokerRotation
+
+Auth = tuple[str, Callable[[], bytes]]
+"""The name of a method of authentication, and what to show, asked for anew each time."""
+
+OPEN_S: Final = 8.0
+"""Seconds in which a producer or consumer is to be open, from the first connection on."""
+PING_S: Final = 10.0
+"""A broker that is silent for so long is asked, and left after as long again."""
+FAREWELL_S: Final = 0.5
+"""Seconds that a broker has to take what is still to be sent when the client stops."""
+STEADY_S: Final = 5.0
+"""What was open for so long begins with the shortest wait when it is to be opened again."""
+MOST_UNSENT: Final = 4 << 20
+"""Bytes that wait for a broker that does not read; what would come on top is dropped."""
+MOST_IDLE: Final = 8
+"""Connections on which nothing goes on, at most; the oldest go: a broker may lead on to ever new addresses."""
+MOST_METADATA: Final = 128 << 10
+"""Bytes of a message's metadata, at most, with its key; what has more is foreign, and is not read."""
+_MOST_REASON: Final = 1000
+_PERMITS: Final = 1000
+_CHUNK: Final = 16 * 1024
+_CLIENT: Final = "Sluice fleet"
+_PROTOCOL_VERSION: Final = 20
+_U16, _U32 = Struct(">H"), Struct(">I")
+_CHECKSUM, _BROKER_ENTRY = 0x0E01, 0x0E02
+_FAILURES = (OSError, ProtocolError, EndpointError, TargetRefusedError)
+Answer = TypeVar("Answer", bound=Message)
+_EARLIEST = MessageIdData(ledger_id=2**64 - 1, entry_id=2**64 - 1)  # -1 and -1
+
+
+class BrokerRefusedError(OSError):
+    """A broker refuses what it was asked for.
+
+    Args:
+        reason: What it says.
+        code: Its `ServerError`; None if it gives none.
+    """
+
+    def __init__(self, reason: str, code: int | None = None) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+class AccessWaiter(Protocol):
+    """Who waits for exclusive access to a topic."""
+
+    def ready(self) -> None:
+        """Called when there is access."""
+
+    def closed(self) -> None:
+        """Called when there will be none."""
+
+
+class BrokerConnection:
+    """A connection with a broker: requests and their answers, and what goes on on it.
+
+    Args:
+        broker: Where it leads.
+        reader: Of the connection.
+        writer: Of it.
+        auth: What is shown.
+    """
+
+    def __init__(
+        self, broker: Endpoint, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, auth: Auth | None
+    ) -> None:
+        self.broker = broker
+        self.streams: dict[tuple[bool, int], BrokerStream] = {}
+        """Producers and consumers by (is it a producer, its id)."""
+        self.waiting: dict[int, AccessWaiter] = {}
+        """Who waits for exclusive access, by the request's id."""
+        self.is_lost = False
+        self.is_mute = False
+        """It has not answered the latest lookup."""
+        self._reader = reader
+        self._writer = writer
+        self._auth = auth
+        self._cutter = FrameCutter(max_frame_size(DEFAULT_MAX_MESSAGE_SIZE))
+        self._answers: dict[int, asyncio.Future[Any]] = {}
+        self._request_ids = 0
+        self._greeted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._heard = True
+        self._timer: asyncio.TimerHandle | None = None
+        self._task = asyncio.get_running_loop().create_task(self._read())
+
+    async def greet(self, proxied_to: Endpoint | None) -> None:
+        """Say CONNECT, and wait until the broker lets this client in.
+
+        Raises:
+            OSError: If it does not.
+        """
+        connect = CommandConnect(client_version=_CLIENT, protocol_version=_PROTOCOL_VERSION, auth_method_name="none")
+        connect.feature_flags.supports_auth_refresh = True
+        if self._auth is not None:
+            connect.auth_method_name, connect.auth_data = self._auth[0], self._auth[1]()
+        if proxied_to is not None:
+            connect.proxy_to_broker_url = proxied_to.address
+        self.tell(connect)
+        await self._greeted
+        self._timer = asyncio.get_running_loop().call_later(PING_S, self._look)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing goes on on it, and nothing is asked."""
+        return not self.streams and not self._answers
+
+    async def request(self, command: Message, wanted: type[Answer], candidate: "AccessWaiter | None" = None) -> Answer:
+        """Send a command with an id of this connection's, and return its answer.
+
+        A candidate's producer is answered twice if it has to wait; he is told when it is ready.
+
+        Raises:
+            OSError: If the broker refuses, or the connection is lost.
+            ProtocolError: If the answer is another one than is wanted.
+        """
+        request_id = cast("Any", command).request_id = self.next_request()
+        if self.is_lost:
+            raise ConnectionResetError("the connection is lost")
+        if candidate is not None:
+            self.waiting[request_id] = candidate
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._answers[request_id] = answer
+        self.tell(command)
+        try:
+            found = await answer
+        except BaseException:
+            self.waiting.pop(request_id, None)
+            raise
+        finally:
+            self._answers.pop(request_id, None)
+        if not isinstance(found, wanted):
+            error = ProtocolError(f"the broker answers {command.DESCRIPTOR.name} by {found.DESCRIPTOR.name}")
+            self.close(error)
+            raise error
+        return found
+
+    def wait_no_more(self, candidate: object) -> None:
+        """Forget who waited: an answer that comes late is about a producer that he has left."""
+        self.waiting = {each: who for each, who in self.waiting.items() if who is not candidate}
+
+    def next_request(self) -> int:
+        """The id of a request."""
+        self._request_ids += 1
+        return self._request_ids
+
+    def tell(self, command: Message) -> None:
+        """Send a command; a broker that does not read it is left: without it, they would believe different things."""
+        if not self.send(encode(command)):
+            self.close(TimeoutError("the broker does not read"))
+
+    def send(self, frame: bytes) -> bool:
+        """Send a frame; False: the broker does not read, or the connection is lost."""
+        if self.is_lost or self._writer.transport.get_write_buffer_size() > MOST_UNSENT:
+            return False
+        self._writer.write(frame)
+        return True
+
+    def close(self, error: Exception | None = None) -> None:
+        """Leave it; whatever goes on on it ends."""
+        if self.is_lost:
+            return
+        self.is_lost = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._writer.transport.abort() if error else self._writer.close()
+        self._task.cancel()
+        lost = error or ConnectionResetError("the connection is closed")
+        for future in (self._greeted, *self._answers.values()):
+            if not future.done():
+                future.set_exception(lost)
+                future.exception()  # whoever waited is perhaps gone
+        for stream in list(self.streams.values()):
+            stream.closed()
+        self.streams.clear()
+        self.waiting.clear()
+
+    async def ended(self) -> None:
+        """Wait until nothing of it is left; what the broker does not take at once, it does not get."""
+        with contextlib.suppress(OSError):
+            async with asyncio.timeout(FAREWELL_S):
+                await self._writer.wait_closed()
+        self._writer.transport.abort()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _read(self) -> None:
+        try:
+            while chunk := await self._reader.read(_CHUNK):
+                self._heard = True
+                for frame in self._cutter.feed(chunk):
+                    self._take(*split(frame))
+                    if self.is_lost:
+                        return
+                if len(chunk) == _CHUNK:  # more is there, and clients wait
+                    await asyncio.sleep(0)
+            self.close(ConnectionResetError("the broker ended the connection"))
+        except _FAILURES as error:
+            self.close(error)
+        finally:
+            self.close(ConnectionAbortedError("its reader has ended"))
+
+    def _look(self) -> None:
+        """Called each PING_S: ask a broker that was silent, leave one that stays so."""
+        if not self._heard:
+            self.close(TimeoutError("the broker is silent"))
+            return
+        self._heard = False
+        self.tell(CommandPing())
+        self._timer = asyncio.get_running_loop().call_later(PING_S, self._look)
+
+    def _take(self, envelope: BaseCommand, behind: bytes) -> None:
+        kind = envelope.type
+        if kind == BaseCommand.PING:
+            self.tell(CommandPong())
+            return
+        if kind == BaseCommand.PONG:
+            return
+        handler = _HANDLERS.get(kind)
+        if handler is not None:
+            handler(self, whole_body(envelope), behind)
+
+    def _connected(self, _body: Any, _behind: bytes) -> None:
+        if not self._greeted.done():
+            self._greeted.set_result(None)
+
+    def _challenged(self, _body: Any, _behind: bytes) -> None:
+        method, data = ("none", b"") if self._auth is None else (self._auth[0], self._auth[1]())
+        answer = CommandAuthResponse(client_version=_CLIENT, protocol_version=_PROTOCOL_VERSION)
+        answer.response.CopyFrom(AuthData(auth_method_name=method, auth_data=data))
+        self.tell(answer)
+
+    def _answered(self, body: Any, _behind: bytes) -> None:
+        answer = self._answers.get(body.request_id)
+        if answer is not None and not answer.done():
+            answer.set_result(body)
+
+    def _produced(self, body: Any, behind: bytes) -> None:
+        if body.producer_ready:
+            candidate = self.waiting.pop(body.request_id, None)
+            if candidate is not None:
+                candidate.ready()
+        self._answered(body, behind)
+
+    def _failed(self, body: Any, _behind: bytes) -> None:
+        code = body.error if isinstance(body.error, int) else None
+        error = BrokerRefusedError(f"the broker refuses: {_reason(body.message)}", code)
+        candidate = self.waiting.pop(body.request_id, None)
+        answer = self._answers.get(body.request_id)
+        if candidate is not None:
+            candidate.closed()
+        if answer is not None and not answer.done():
+            answer.set_exception(error)
+        elif not self._greeted.done():
+            self.close(error)
+
+    def _closed(self, body: Any, _behind: bytes) -> None:
+        is_producer = isinstance(body, CommandCloseProducer)
+        stream = self.streams.pop((is_producer, body.producer_id if is_producer else body.consumer_id), None)
+        if stream is not None:
+            stream.closed()
+
+    def _migrated(self, _body: Any, _behind: bytes) -> None:
+        self.close(BrokerRefusedError("the topic has migrated to another cluster; name that one's brokers in `broker`"))
+
+    def _receipt(self, body: Any, _behind: bytes) -> None:
+        stream = self.streams.get((True, body.producer_id))
+        if isinstance(stream, TopicProducer):
+            stream.receipt(body.sequence_id)
+
+    def _send_error(self, body: Any, _behind: bytes) -> None:
+        stream = self.streams.get((True, body.producer_id))
+        if stream is not None:
+            stream.client.counts.dropped["refused"] += 1
+
+    def _message(self, body: Any, behind: bytes) -> None:
+        stream = self.streams.get((False, body.consumer_id))
+        if isinstance(stream, TopicConsumer):
+            stream.message((body.message_id.ledger_id, body.message_id.entry_id), behind)
+
+
+_HANDLERS: dict[int, Callable[[BrokerConnection, Any, bytes], None]] = {
+    BaseCommand.CONNECTED: BrokerConnection._connected,  # noqa: SLF001 - its own table
+    BaseCommand.AUTH_CHALLENGE: BrokerConnection._challenged,  # noqa: SLF001
+    BaseCommand.LOOKUP_RESPONSE: BrokerConnection._answered,  # noqa: SLF001
+    BaseCommand.SUCCESS: BrokerConnection._answered,  # noqa: SLF001
+    BaseCommand.PRODUCER_SUCCESS: BrokerConnection._produced,  # noqa: SLF001
+    BaseCommand.ERROR: BrokerConnection._failed,  # noqa: SLF001
+    BaseCommand.CLOSE_PRODUCER: BrokerConnection._closed,  # noqa: SLF001
+    BaseCommand.CLOSE_CONSUMER: BrokerConnection._closed,  # noqa: SLF001
+    BaseCommand.TOPIC_MIGRATED: BrokerConnection._migrated,  # noqa: SLF001
+    BaseCommand.SEND_RECEIPT: BrokerConnection._receipt,  # noqa: SLF001
+    BaseCommand.SEND_ERROR: BrokerConnection._send_error,  # noqa: SLF001
+    BaseCommand.MESSAGE: BrokerConnection._message,  # noqa: SLF001
+}
+
+
+class BrokerStream:
+    """A producer or consumer that is opened again and again until it is cancelled.
+
+    Args:
+        client: Whose it is.
+        topic: Of which topic.
+    """
+
+    is_producer = True
+
+    def __init__(self, client: "BrokerClient", topic: str) -> None:
+        self.client = client
+        self.topic = topic
+        self.id = 0
+        self.connection: BrokerConnection | None = None
+        """Set while it is open."""
+        self._ended = asyncio.Event()
+
+    async def run(self) -> None:
+        """Keep it open."""
+        attempt = 0
+        clock = asyncio.get_running_loop().time
+        while True:
+            opened = clock()
+            try:
+                async with asyncio.timeout(OPEN_S):
+                    await self._connect()
+                self.client.opened()
+                await self._stay()
+            except _FAILURES as error:
+                self.client.failed(error)
+            finally:
+                self._leave()
+            attempt = 0 if clock() - opened > STEADY_S + OPEN_S else attempt + 1
+            self.client.counts.reconnects += 1
+            await asyncio.sleep(backoff(attempt))
+
+    async def _connect(self) -> None:
+        self._ended.clear()
+        connection = await self.client.connection_for(self.topic)
+        self.id = self.client.next_id()
+        connection.streams[self.is_producer, self.id] = self
+        self.connection = connection
+        await self.open(connection)
+
+    async def open(self, connection: BrokerConnection) -> None:
+        """Ask the broker for it."""
+        await connection.request(CommandProducer(topic=self.topic, producer_id=self.id), CommandProducerSuccess)
+
+    async def _stay(self) -> None:
+        await self._ended.wait()
+
+    def _leave(self) -> None:
+        connection, self.connection = self.connection, None
+        if connection is None:
+            return
+        self.closed()
+        connection.wait_no_more(self)
+        if connection.streams.pop((self.is_producer, self.id), None) is not None:
+            connection.tell(
+                CommandCloseProducer(producer_id=self.id, request_id=connection.next_request())
+                if self.is_producer
+                else CommandCloseConsumer(consumer_id=self.id, request_id=connection.next_request())
+            )
+
+    def closed(self) -> None:
+        """Called when the broker or the connection ended it."""
+        self._ended.set()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether messages can pass."""
+        return self.connection is not None and not self._ended.is_set()
+
+
+class TopicProducer(BrokerStream):
+    """Publishes messages."""
+
+    def __init__(self, client: "BrokerClient", topic: str) -> None:
+        super().__init__(client, topic)
+        self._sequence = 0
+
+    def send(self, message: bytes, key: str = "") -> int:
+        """Publish a message and return its sequence, from 1; 0: it could not be sent, and the cause was counted."""
+        dropped = self.client.counts.dropped
+        if self.connection is None or not self.is_open:
+            dropped["disconnected"] += 1
+        elif len(message) > self.client.most_message:
+            dropped["oversized"] += 1
+        elif not self.connection.send(self._frame(message, key)):
+            dropped["slow"] += 1
+        else:
+            self.client.counts.messages_out += 1
+            return self._sequence
+        return 0
+
+    def _frame(self, message: bytes, key: str) -> bytes:
+        self._sequence += 1
+        said = MessageMetadata(
+            producer_name=self.client.sender, sequence_id=self._sequence, publish_time=time.time_ns() // 1_000_000
+        )
+        if key:
+            said.partition_key = key
+            said.uncompressed_size = len(message)  # compaction knows by this, and not by what is there, what is empty
+        metadata = said.SerializeToString()
+        send = CommandSend(producer_id=self.id, sequence_id=self._sequence)
+        return encode_with_payload(send, _U32.pack(len(metadata)) + metadata + message)
+
+    def receipt(self, sequence: int) -> None:
+        """Called when the broker has taken a message."""
+
+
+class TopicEntry(NamedTuple):
+    """A message as it came.
+
+    Attributes:
+        sender: The name of its producer.
+        key: Its key; empty if it has none.
+        message: What was sent.
+        position: Its ledger and entry.
+    """
+
+    sender: str
+    key: str
+    message: bytes
+    position: tuple[int, int]
+
+
+class TopicConsumer(BrokerStream):
+    """Hears a topic by a subscription of its own, which ends with it.
+
+    Args:
+        client: Whose it is.
+        topic: Of which topic.
+        hear: Told of each message.
+        on_open: Told each time that it is open, before any message.
+        on_close: Told each time that it is open no longer.
+        from_start: Whether it reads the compacted topic from its first message on, each time anew.
+    """
+
+    is_producer = False
+
+    def __init__(  # noqa: PLR0913 - what its Args say
+        self,
+        client: "BrokerClient",
+        topic: str,
+        hear: Callable[[TopicEntry], None],
+        on_open: Callable[[], None] = lambda: None,
+        on_close: Callable[[], None] = lambda: None,
+        *,
+        from_start: bool = False,
+    ) -> None:
+        super().__init__(client, topic)
+        self._hear = hear
+        self._on_open, self._on_close = on_open, on_close
+        self._from_start = from_start
+        self._taken = 0
+
+    def closed(self) -> None:
+        """Called when the broker or the connection ended it."""
+        super().closed()
+        self._on_close()
+
+    async def open(self, connection: BrokerConnection) -> None:
+        """Subscribe, and say how much may come."""
+        subscribe = CommandSubscribe(
+            topic=self.topic,
+            subscription=f"{self.client.name}-{secrets.token_hex(8)}",
+            sub_type=CommandSubscribe.Exclusive,
+            consumer_id=self.id,
+            durable=False,
+        )
+        if self._from_start:
+            subscribe.read_compacted = True
+            subscribe.initial_position = CommandSubscribe.Earliest
+            subscribe.start_message_id.CopyFrom(_EARLIEST)
+        await connection.request(subscribe, CommandSuccess)
+        self._taken = 0
+        self._on_open()
+        connection.tell(CommandFlow(consumer_id=self.id, message_permits=_PERMITS))
+
+    def message(self, position: tuple[int, int], behind: bytes) -> None:
+        """Called with each entry: everything behind the command."""
+        self._taken += 1
+        if self._taken >= _PERMITS // 2 and self.connection is not None:
+            self.connection.tell(CommandFlow(consumer_id=self.id, message_permits=self._taken))
+            self._taken = 0
+        entry = _entry(position, behind)
+        if entry is None:
+            self.client.counts.dropped["foreign"] += 1
+        elif len(entry.message) > self.client.most_message:
+            self.client.counts.dropped["oversized"] += 1
+        else:
+            self.client.counts.messages_in += 1
+            self._hear(entry)
+
+
+def _entry(position: tuple[int, int], behind: bytes) -> TopicEntry | None:
+    """Read what stands behind a MESSAGE; None if it is batched, compressed, encrypted, chunked or none."""
+    start = 0
+    try:
+        if _U16.unpack_from(behind, start)[0] == _BROKER_ENTRY:
+            start += 6 + _U32.unpack_from(behind, start + 2)[0]
+        if _U16.unpack_from(behind, start)[0] == _CHECKSUM:
+            start += 6
+        size = _U32.unpack_from(behind, start)[0]
+        if size > MOST_METADATA or start + 4 + size > len(behind):
+            return None
+        metadata = MessageMetadata.FromString(behind[start + 4 : start + 4 + size])
+    except (StructError, DecodeError):
+        return None
+    is_plain = not (
+        metadata.HasField("num_messages_in_batch")
+        or metadata.compression
+        or metadata.encryption_keys
+        or metadata.HasField("num_chunks_from_msg")
+        or metadata.partition_key_b64_encoded
+    )
+    if not is_plain:
+        return None
+    return TopicEntry(text(metadata.producer_name), text(metadata.partition_key), behind[start + 4 + size :], position)
+
+
+def _reason(said: str | bytes) -> str:
+    return "".join(each if each.isprintable() else "\ufffd" for each in text(said[:_MOST_REASON]))
+
+
+class BrokerClient:
+    """Sluice's own way to its brokers, for what it says and hears on topics of its own.
+
+    Args:
+        brokers: Those to begin with; one at least.
+        dialer: Connects to them, and to those that they name.
+        auth: What is shown to brokers; None: nothing.
+        name: That of the member, for people.
+        most_message: Bytes of a message, at most.
+    """
+
+    def __init__(
+        self,
+        brokers: tuple[Endpoint, ...],
+        dialer: BrokerDialer,
+        auth: Auth | None,
+        name: str,
+        most_message: int,
+    ) -> None:
+        self.counts = LinkCounts()
+        self.name = name
+        self.sender = f"{name}-{secrets.token_hex(8)}"
+        """By what it knows its own messages, though another one should have the member's name."""
+        self.most_message = most_message
+        self.is_refused = False
+        """Whether brokers refused at once the last time, rather than being silent."""
+        self.last_error = ""
+        """Why something could not be opened the last time; for the status."""
+        self.last_code: int | None = None
+        """The `ServerError` by which a broker refused that, if one did."""
+        self._rotation = BrokerRotation(brokers)
+        self._dialer = dialer
+        self._auth = auth
+        self._connections: dict[tuple[Endpoint, Endpoint | None], BrokerConnection] = {}
+        self._connecting: WeakValueDictionary[tuple[Endpoint, Endpoint | None], asyncio.Lock] = WeakValueDictionary()
+        """Of each connection that is being made: one broker that is silent keeps nobody from another."""
+        self._ids = 0
+
+    async def stop(self) -> None:
+        """End: no connection or task of one is left."""
+        connections, self._connections = list(self._connections.values()), {}
+        for connection in connections:
+            connection.close()
+        await asyncio.gather(*(each.ended() for each in connections))
+
+    def next_id(self) -> int:
+        """An id for a producer or consumer, never used before."""
+        self._ids += 1
+        return self._ids
+
+    def opened(self) -> None:
+        """Something could be opened."""
+        self.is_refused = False
+
+    def failed(self, error: Exception) -> None:
+        """Something could not be opened."""
+        self.is_refused = isinstance(error, BrokerRefusedError | ConnectionRefusedError)
+        self.last_error = str(error) or "no answer in time"
+        self.last_code = error.code if isinstance(error, BrokerRefusedError) else None
+
+    async def connection_for(self, topic: str) -> BrokerConnection:
+        """The connection with the broker that serves a topic.
+
+        Raises:
+            OSError: If it is not to be had.
+            TargetRefusedError, EndpointError, ProtocolError: If a broker's answer leads nowhere.
+        """
+        connection = await self._any()
+        is_authoritative = False
+        for _ in range(MOST_REDIRECTS):
+            answer = await self._look_up(connection, CommandLookupTopic(topic=topic, authoritative=is_authoritative))
+            if answer.response == CommandLookupTopicResponse.Failed:
+                raise BrokerRefusedError(f"the broker refuses the lookup: {_reason(answer.message)}", answer.error)
+            broker = broker_in(answer, connection.broker.scheme)
+            self._dialer.targets.learn(broker)
+            if answer.response == CommandLookupTopicResponse.Connect:
+                if answer.proxy_through_service_url and broker != connection.broker:
+                    return await self._connection(connection.broker, broker)
+                return await self._connection(broker, None)
+            connection, is_authoritative = await self._connection(broker, None), answer.authoritative
+        raise BrokerRefusedError(f"the lookup was redirected {MOST_REDIRECTS} times")
+
+    async def _look_up(self, connection: BrokerConnection, lookup: CommandLookupTopic) -> CommandLookupTopicResponse:
+        """Ask a broker; another one is asked the next time if it leaves this unanswered."""
+        try:
+            answer = await connection.request(lookup, CommandLookupTopicResponse)
+        except asyncio.CancelledError:  # its time is over
+            connection.is_mute = True
+            self._rotation.failed(connection.broker, asyncio.get_running_loop().time())
+            raise
+        connection.is_mute = False
+        return answer
+
+    async def _any(self) -> BrokerConnection:
+        """A connection with one of the configured brokers."""
+        for broker in self._rotation.brokers:
+            found = self._connections.get((broker, None))
+            if found is not None and not found.is_lost and not found.is_mute:
+                return found
+        clock = asyncio.get_running_loop().time
+        order = self._rotation.order(clock())
+        failure: Exception = OSError("no broker is configured")
+        for broker in order:
+            try:
+                async with asyncio.timeout(OPEN_S / (len(order) + 1)):
+                    found = await self._connection(broker, None)
+            except _FAILURES as error:
+                self._rotation.failed(broker, clock())
+                failure = error
+            else:
+                if not found.is_mute:
+                    self._rotation.answered(broker)
+                return found
+        raise failure
+
+    async def _connection(self, broker: Endpoint, proxied_to: Endpoint | None) -> BrokerConnection:
+        key = broker, proxied_to
+        async with self._connecting.setdefault(key, asyncio.Lock()):
+            found = self._connections.get(key)
+            if found is not None and not found.is_lost:
+                return found
+            self._forget_idle()
+            reader, writer = await self._dialer.open(broker, OPEN_S)
+            found = BrokerConnection(broker, reader, writer, self._auth)
+            try:
+                await found.greet(proxied_to)
+            except BaseException:
+                found.close()
+                raise
+            self._connections[key] = found
+            return found
+
+    def _forget_idle(self) -> None:
+        """Forget connections that are lost, and leave those that nobody needs."""
+        for each in [known for known in self._connections.values() if known.is_idle][:-MOST_IDLE]:
+            each.close()
+        self._connections = {each: known for each, known in self._connections.items() if not known.is_lost}

@@ -1,0 +1,77 @@
+"""What fleets passed together, in the report's files."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from compliance.judging.facts import CutOffMember, FleetGapFacts, FleetSumFacts
+from compliance.report.page import render, report_json, tables
+from compliance.report.report import fleet_lines, make_report
+from tests.compliance.judging.facts_made import END, facts, run_fact
+from tests.compliance.judging.test_fleets import IN_FRONT, member, one_sum
+from tests.compliance.planted import PlantedLog
+
+
+def a_sum(passed: int, **more: Any) -> FleetSumFacts:
+    """Of two members, and of a proxy beside them."""
+    outside = PlantedLog(proxy_id="c", topic="t", second=1)
+    outside.limit(100)
+    found: FleetSumFacts = one_sum([member("a", [passed] * 3, 0.5), member("b", [passed] * 3, 0.5), outside], IN_FRONT)
+    changed: FleetSumFacts = msgspec.structs.replace(found, **more)
+    return changed
+
+
+def report_of(**more: Any) -> Any:
+    runs = [run_fact(proxy_id=name, boot_id="boot-1") for name in "ab"]
+    return make_report(facts(**({"runs": runs} | more)))
+
+
+def test_the_sum_is_in_the_verdict_the_page_the_json_the_tables_and_the_terminal():
+    made = report_of(fleet_sums=[a_sum(90), a_sum(50, name="u", unit="bytes")])
+    assert (made.overall.verdict, made.fleets.verdict) == ("violated", "violated")
+    assert made.headline == "1 limit exceeded by a fleet together"
+    assert made.sentence.endswith("Concerned: t.")
+    assert [one.verdict for one in made.fleets.sums] == ["violated", "held"]
+    html = render(made)
+    assert '<a href="#fleets">12 Fleets</a>' in html
+    assert '<b aria-hidden="true">✗</b> violated' in html
+    assert '<b aria-hidden="true">✓</b> held' in html
+    told = "c has publish topic t and 1 limit more to itself beside fleet front"
+    assert told in html
+    assert json.loads(report_json(made))["fleets"]["sums"][0]["excess"] == pytest.approx(540 - 322.5001)
+    made_tables = tables(made)
+    assert made_tables["fleets.csv"].count("\n") == 3
+    assert made_tables["fleets-outside.csv"].splitlines()[1].startswith("front,publish,topic,t,messages,c,")
+    first, worst, outside = fleet_lines(made.fleets)
+    assert first == "fleets: the sum of 2 shared limits: 1 held, 1 violated"
+    assert "fleet front, publish topic t: 540 messages passed" in worst
+    assert "for 3 s, 323 allowed; clocks that differ by 2.27 s would explain it" in worst
+    assert outside == f"{told}: give it `fleet: {{name: front}}` as the others have it"
+
+
+def test_a_log_without_a_fleet_has_no_section_and_no_line():
+    made = report_of()
+    assert (made.fleets.verdict, fleet_lines(made.fleets)) == (None, [])
+    assert "#fleets" not in render(made)
+    assert not [name for name in tables(made) if name.startswith("fleets")]
+
+
+def test_members_without_a_log_leave_all_unknown_and_are_named():
+    gap = FleetGapFacts(fleet="front", at=END, members=4, logs=2)
+    made = report_of(fleet_sums=[a_sum(50)], fleet_gaps=[gap])
+    assert made.overall.verdict == "unknown"
+    assert "what a fleet passed together is not known for 1 limit (the fleet had 4 members at 11:29:10" in made.sentence
+    assert "had 4 members at 2026-11-21 11:29:10 UTC, and there are logs of 2 proxies" in render(made)
+
+
+def test_who_was_cut_off_is_told_with_what_it_kept_and_of_many_some():
+    away = [CutOffMember(proxy_id=f"p{n:02}", seconds=3.0, share=0.025, passed=7) for n in range(12)]
+    made = report_of(fleet_sums=[a_sum(50, cut_off=away, outside=[])])
+    said = "p00 was cut off from fleet front for 3 s, and kept up to 2.50 % of a limit"
+    lines = fleet_lines(made.fleets)
+    assert (len(lines), lines[-1]) == (12, "and 2 more proxies like it")
+    assert lines[1].startswith(said)
+    assert said in render(made)
+    assert tables(made)["fleets-cut-off.csv"].count("\n") == 13

@@ -1,0 +1,46 @@
+"""What the planted fleet passed together, from files to the report."""
+
+from datetime import timedelta
+
+import pytest
+
+from tests.compliance.planted import BEGIN, topic_of
+
+pytestmark = pytest.mark.spark
+
+
+def test_shares_that_are_more_than_the_whole_are_found_though_each_member_keeps_its_own(planted_report):
+    assert planted_report.fleets.verdict == "violated"
+    [one] = planted_report.fleets.sums
+    assert (one.fleet, one.name, one.unit, one.limit, one.burst) == ("front", topic_of("fleet"), "messages", 100, 10)
+    assert one.members == [("fleet-a", "boot-1"), ("fleet-b", "boot-1")]
+    ahead = timedelta(milliseconds=20)  # both members are behind the coordinator's clock, which counts
+    assert (one.start, one.end) == (BEGIN + timedelta(seconds=10) + ahead, BEGIN + timedelta(seconds=15) + ahead)
+    assert (one.corrected_s, one.uncertain_s) == (0, 0)
+    assert (one.passed, one.entries, one.slack) == (5 * 160, 2, pytest.approx(10.5001))
+    assert one.excess == pytest.approx(5 * 60 - 10 - 2 - 10.5001)
+    assert (one.judged_s, one.demand_s, one.beside) == (15, 15, 0)
+    assert (one.first_line.file, one.last_line.file) == ("fleet-a.jsonl", "fleet-b.jsonl")
+    members = [one for one in planted_report.limiters if one.proxy_id in {"fleet-a", "fleet-b"}]
+    assert [(one.containment, one.values) for one in members] == [("compliant", 1)] * 2
+
+
+def test_who_is_cut_off_and_who_has_the_limit_to_itself_are_named(planted_report):
+    [one] = planted_report.fleets.sums
+    assert [(out.proxy_id, out.passed, out.first) for out in one.outside] == [
+        ("fleet-c", 200, BEGIN + timedelta(seconds=7))
+    ]
+    assert [(out.proxy_id, out.share, out.passed, out.seconds) for out in one.cut_off] == [("fleet-b", 0.02, 4, 2)]
+    assert planted_report.fleets.gaps == []
+
+
+def test_changes_of_shares_are_counted_by_cause_and_are_no_changes_of_the_limit(planted_report):
+    rows = planted_report.fleets.share_changes
+    changes = {(row.proxy_id, row.cause): (row.lines, row.left_out, row.limits, row.largest) for row in rows}
+    assert changes == {
+        ("fleet-a", "granted"): (2, 0, 1, 0.8),
+        ("fleet-b", "granted"): (2, 0, 1, 0.8),
+        ("fleet-b", "isolated"): (1, 0, 1, 0.02),
+        ("fleet-b", "rejoined"): (1, 0, 1, 0.5),
+    }
+    assert not [event for event in planted_report.events if event.kind == "limit" and "fleet" in event.proxy_id]

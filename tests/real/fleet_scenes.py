@@ -1,0 +1,523 @@
+"""What happens to fleets, with a real cluster behind them and clients that ask for more than they may have.
+
+Each scene is a row of a table: it plays what its name says, reads what the brokers took, and gives figures that have
+their goals. Which of them hold is told by `harness.missed`.
+"""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from loadgen.bench.harness import Figure, Goal, Row, Sample
+from loadgen.bench.meters import children
+from tests.real.broker_record import WINDOW_S, Entry, Held, Step, rate_in, seconds_until
+from tests.real.cluster_proxy import LOOKED_UP_AT, put
+from tests.real.fleet_front import NAMES, Front, Load, Record, Traffic
+from tests.real.pulsar_cluster import PulsarCluster
+from tests.real.relay import Direction, Relay
+from tests.real.sluice_process import start_sluice
+
+FIRST_S = 5.0
+"""Twenty cycles: so long after an event a little less may pass."""
+SETTLED_S = 1.0
+LEASE_S = 2.0
+FLOOR = 0.05
+"""Of its equal part a member keeps so much that hears nothing any more."""
+SUBJECT = "fleet"
+
+Play = Callable[[Front, Traffic, float], Sample]
+"""Plays a scene with members that run, and the limit of its tenant in messages per second; returns its figures."""
+
+EXCESS = Figure("excess", "most above burst + rate · t + 4 entries, in any interval", "", 1, (Goal("≤", 0),))
+RAW = Figure("raw", "the same if no entry was taken later than it was passed", "", 1)
+LATE = Figure("late", "longest standstill of machine and brokers", " ms")
+FIRST = Figure("first", "least of the limit used in the 5 s after an event", " %", 1, (Goal("≥", 97),))
+STEADY = Figure("steady", "least of the limit used after that", " %", 1, (Goal("≥", 99),))
+KEPT = Figure("kept", "others' shares used meanwhile", " %", 1, (Goal("≥", 97),))
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A row: its name is its tenant's, too.
+
+    Attributes:
+        name: For the command line.
+        load: What is done, for the table.
+        limit: Of its tenant.
+        figures: What is read beside the bound.
+        play: Does it.
+        brokers: Where its loads are.
+        members: Who runs before it begins.
+    """
+
+    name: str
+    load: str
+    limit: str
+    figures: tuple[Figure, ...]
+    play: Play
+    brokers: tuple[int, ...] = (0, 1)
+    members: tuple[str, ...] = NAMES
+
+    def row(self) -> Row[Play]:
+        return Row(self.name, self.load, (EXCESS, RAW, *self.figures, LATE), self.play, (SUBJECT,))
+
+    def measure(self, front: Front) -> Sample:
+        """Play it with a front that has its limit, and as many members as are missing."""
+        if self.members:
+            front.ensure(*self.members)
+        return self.play(front, Traffic(front.cluster, self.name, self.brokers), per_second(self.limit))
+
+    def alone(self, cluster: PulsarCluster, folder: Path) -> Sample:
+        """Play it with a front of its own."""
+        front = Front(cluster, folder, self.name, {self.name: self.limit})
+        try:
+            return self.measure(front)
+        finally:
+            front.close()
+
+
+def per_second(limit: str) -> float:
+    count, _, unit = limit.partition("/")
+    return float(count) / {"s": 1, "min": 60}[unit]
+
+
+# ---- What all scenes have
+
+
+def _found(held: Held, record: Record) -> dict[str, float]:
+    return {
+        "excess": held.worst_excess(record.entries, record.lateness),
+        "raw": held.worst_excess(record.entries),
+        "late": 1000 * record.lateness.worst,
+    }
+
+
+def _used(record: Record, entries: Sequence[Entry], begin: float, seconds: float, rate: float) -> float:
+    """Percent of a rate that passed in a time; what standstills cost of it is made good, up to the whole."""
+    passed = rate_in(entries, begin, seconds) * seconds
+    running = seconds - record.lateness.lost_s(begin, begin + seconds)
+    return 100 * max(passed / (rate * seconds), min(1.0, passed / (rate * max(running, 0.001))))
+
+
+def _loaded(front: Front, traffic: Traffic, names: Sequence[str] = NAMES, pending: int = 300) -> list[Load]:
+    """Load these members, and return when the whole limit is shared among them, and all is steady."""
+    loads = [traffic.load(front, name, pending) for name in names]
+    front.wait_shared(traffic.tenant, names)
+    time.sleep(SETTLED_S)
+    return loads
+
+
+def _at_events(record: Record, events: Sequence[float], step_s: float, rate: float) -> dict[str, float]:
+    """The least that passed soon after any event, and in what is left of the time to the next one."""
+    first_s = min(FIRST_S, step_s)
+    found = {"first": min(_used(record, record.entries, at, first_s, rate) for at in events)}
+    if step_s > first_s:
+        steady = [_used(record, record.entries, at + first_s, step_s - first_s, rate) for at in events]
+        found["steady"] = min(steady)
+    return found
+
+
+# ---- Scenes
+
+
+def _joining(step_s: float, *, starts: bool) -> Play:
+    """Streams come to one member after the other; or the members themselves do."""
+
+    def play(front: Front, traffic: Traffic, rate: float) -> Sample:
+        joined = []
+        with traffic.probing(front):
+            _loaded(front, traffic, NAMES[:1])
+            for name in NAMES[1:]:
+                if starts:
+                    front.start(name)
+                joined.append(traffic.load(front, name).began)
+                time.sleep(step_s)
+        record = traffic.record()
+        equal = [
+            seconds_until(record.of(name), at, 0.9 * rate / (number + 2), 0.25)
+            for number, (name, at) in enumerate(zip(NAMES[1:], joined, strict=True))
+        ]
+        found = _found(Held.always(rate, len(NAMES)), record)
+        return {**found, **_at_events(record, joined, step_s, rate), "equal": 1000 * max(equal)}
+
+    return play
+
+
+EQUAL = Figure("equal", "until a newcomer passes 90 % of an equal share", " ms", 0, (Goal("≤", 750),))
+
+
+def _rotate(front: Front, traffic: Traffic, rate: float) -> Sample:
+    step_s, moved = 6.0, []
+    with traffic.probing(front):
+        (load,) = _loaded(front, traffic, NAMES[:1])
+        for name in (*NAMES[1:], NAMES[0]):
+            following = traffic.load(front, name)
+            traffic.close(load)
+            moved.append(following.began)
+            load = following
+            time.sleep(step_s)
+    record = traffic.record()
+    return {**_found(Held.always(rate, len(NAMES)), record), **_at_events(record, moved, step_s, rate)}
+
+
+RECLAIMED = Figure("reclaimed", "until others pass what it had", " s", 2, (Goal("≤", 2.5),))
+
+
+def _stopping(seconds: float) -> Play:
+    def play(front: Front, traffic: Traffic, rate: float) -> Sample:
+        with traffic.probing(front):
+            _loaded(front, traffic)
+            stopped = front.others()[0]
+            others = [name for name in NAMES if name != stopped]
+            at = front.signal(stopped, signal.SIGSTOP)
+            time.sleep(seconds)
+            again = front.signal(stopped, signal.SIGCONT)
+            time.sleep(FIRST_S + 3)
+        record = traffic.record()
+        rest, kept = record.of(*others), rate * len(others) / len(NAMES)
+        found = {
+            **_found(Held.always(rate, len(NAMES)), record),
+            "kept": _used(record, rest, at, min(seconds, LEASE_S), kept),
+            **_at_events(record, [again], FIRST_S + 2.5, rate),
+        }
+        if seconds > LEASE_S:
+            found["reclaimed"] = seconds_until(rest, at, 0.95 * rate)
+        if seconds > FIRST_S + LEASE_S:
+            found["without"] = _used(record, rest, at + LEASE_S + 0.5, seconds - LEASE_S - 0.5, rate)
+        return found
+
+    return play
+
+
+WITHOUT = Figure("without", "of the limit used by the others until it goes on", " %", 1, (Goal("≥", 99),))
+SERVED = Figure("served", "until its share is the others', the longest", " s", 2, (Goal("≤", 5),))
+
+
+def _coordinators(step_s: float) -> Play:
+    """Kill the coordinator, and then the one that follows."""
+
+    def play(front: Front, traffic: Traffic, rate: float) -> Sample:
+        killed: list[tuple[str, float]] = []
+        with traffic.probing(front):
+            loads = dict(zip(NAMES, _loaded(front, traffic), strict=True))
+            for _ in range(2):
+                coordinator = front.coordinator()
+                killed.append((coordinator, front.kill(coordinator)))
+                traffic.close(loads[coordinator], patience_s=0)
+                time.sleep(step_s)
+        record = traffic.record()
+        left, served, kept, steady = list(NAMES), [], [], []
+        for name, at in killed:
+            before = len(left)
+            left.remove(name)
+            rest = record.of(*left)
+            served.append(seconds_until(rest, at, 0.95 * rate))
+            kept.append(_used(record, rest, at, LEASE_S, rate * len(left) / before))
+            again = served[-1] + WINDOW_S  # a little less is passed before that, by what `served` means
+            steady.append(_used(record, rest, at + again, step_s - again, rate))
+        found = _found(Held.always(rate, len(NAMES)), record)
+        return {**found, "served": max(served), "kept": min(kept), "steady": min(steady)}
+
+    return play
+
+
+GIVEN_UP = Figure("reclaimed", "until others pass what it had", " s", 2, (Goal("≤", 4.5),))
+"""A member that hears nothing reports until its lease ends, and its coordinator waits for a lease after that."""
+SETTLED = Figure("settled", "all follow one coordinator then", "", 0, (Goal("≥", 1),))
+AGAIN = Figure("again", "until the whole limit is used again", " s", 2)
+
+
+def _coordinator_stopped(front: Front, traffic: Traffic, rate: float) -> Sample:
+    """Another one takes over, after its silence; and it goes on in the middle of that one's time."""
+    with traffic.probing(front):
+        _loaded(front, traffic)
+        stopped = front.coordinator()
+        others = [name for name in NAMES if name != stopped]
+        at = front.signal(stopped, signal.SIGSTOP)
+        time.sleep(14)
+        front.signal(stopped, signal.SIGCONT)
+        time.sleep(8)
+    record = traffic.record()
+    found = _found(_cut_off(rate, at, len(NAMES)), record)
+    return {**found, "again": seconds_until(record.of(*others), at, 0.95 * rate)}
+
+
+def _cut_off(rate: float, at: float, members: int) -> Held:
+    """What may pass when so many members of all hear nothing any more: each `floor` of its equal part besides."""
+    return Held([Step(0.0, rate), Step(at, rate * (1 + FLOOR * members / len(NAMES)))], len(NAMES))
+
+
+def _broker_killed(front: Front, traffic: Traffic, rate: float) -> Sample:
+    """That of the fleet's topics. Members are refused and keep their equal shares, all of which are the limit."""
+    killed = 1 - LOOKED_UP_AT
+    for topic in (front.grants, front.reports):
+        put(front.cluster, topic, killed)
+    with traffic.probing(front):
+        _loaded(front, traffic)
+        at = time.time()
+        front.cluster.brokers[killed].kill()
+        time.sleep(20)
+    record = traffic.record()
+    return {
+        **_found(Held.always(rate, len(NAMES)), record),
+        "kept": _used(record, record.entries, at, 20, rate),
+        "settled": float(front.is_settled(len(NAMES))),
+    }
+
+
+def _unloaded(front: Front, traffic: Traffic, rate: float) -> Sample:
+    """The bundles of the fleet's topics go to the other broker, and come back."""
+    moved = []
+    with traffic.probing(front):
+        _loaded(front, traffic)
+        for topic in (front.grants, front.reports, front.grants):
+            moved.append(time.time())
+            front.cluster.unload(topic, to=1 - front.cluster.owner_of(topic))
+            time.sleep(max(0.0, moved[-1] + FIRST_S + 3 - time.time()))
+    record = traffic.record()
+    found = _found(Held.always(rate, len(NAMES)), record)
+    return {**found, **_at_events(record, moved, FIRST_S + 3, rate)}
+
+
+def _one_way(direction: Direction, *, of_coordinator: bool) -> Play:
+    """Members reach brokers through a relay each, which leads to a Sluice without limits: all goes through it so."""
+
+    def play(front: Front, traffic: Traffic, rate: float) -> Sample:
+        brokers = [broker.address for broker in front.cluster.brokers]
+        where = front.cluster.brokers[LOOKED_UP_AT].service_url
+        plain = start_sluice(front.folder / "plain", where, {"proxy_id": "plain", "allowed_brokers": brokers})
+        with contextlib.ExitStack() as relays:
+            relays.callback(front.close)
+            marks = [topic.encode() for topic in (front.grants, front.reports)]
+            between = {name: relays.enter_context(Relay(plain.service_url, *marks)) for name in NAMES}
+            for name in NAMES:
+                front.start(name, between[name].url)
+            front.ensure()
+            with traffic.probing(front):
+                _loaded(front, traffic)
+                cut = front.coordinator() if of_coordinator else front.others()[0]
+                others = [name for name in NAMES if name != cut]
+                at = time.time()
+                between[cut].keep_back(direction)
+                time.sleep(14)
+                between[cut].let_go()
+                let_go = time.time()
+                time.sleep(8)
+        plain.stop()
+        record = traffic.record()
+        found = _found(_cut_off(rate, at, len(NAMES) if of_coordinator else 1), record)
+        rest = record.of(*others)
+        found["first"] = _used(record, record.entries, let_go, FIRST_S, rate)
+        if of_coordinator:
+            return {**found, "again": seconds_until(rest, at, 0.95 * rate)}
+        found["kept"] = _used(record, rest, at, LEASE_S, rate * len(others) / len(NAMES))
+        return {**found, "reclaimed": seconds_until(rest, at, 0.95 * rate)}
+
+    return play
+
+
+def _restart(front: Front, traffic: Traffic, rate: float) -> Sample:
+    """One member comes and goes under the same name, by turns killed and told to end."""
+    again, left = NAMES[-1], []
+    with traffic.probing(front):
+        _loaded(front, traffic)
+        began = time.time()
+        load = traffic.loads[-1]
+        for turn in range(20):
+            left.append(front.leave(again) if turn % 2 else front.kill(again))
+            traffic.close(load, patience_s=0)
+            front.start(again)
+            load = traffic.load(front, again)
+            time.sleep(1)
+        ended = time.time()
+        time.sleep(FIRST_S + 3)
+    record = traffic.record()
+    rest = record.of(*NAMES[:-1])
+    return {
+        **_found(Held.always(rate, len(NAMES)), record),
+        "kept": _used(record, rest, began, ended - began, rate * 3 / 4),
+        "left": max(seconds_until(rest, at, 0.95 * rate) for at in left[1::2]),
+        **_at_events(record, [ended], FIRST_S + 2.5, rate),
+    }
+
+
+LEFT = Figure("left", "until others pass what a member had that ends by itself", " s", 2, (Goal("≤", 0.5),))
+
+
+def _reconfigure(front: Front, traffic: Traffic, rate: float) -> Sample:
+    """All members' files are changed and reloaded, one after the other, twice within 2 s."""
+    steps = [Step(0.0, rate)]
+    with traffic.probing(front):
+        _loaded(front, traffic, pending=1000)
+        for limit in (rate / 10, rate * 5):
+            for name in NAMES:
+                asked = time.time()  # a member may see by itself that its file has changed
+                front.write(name, {traffic.tenant: f"{limit:g}/s"})
+                front.members[name].send("POST", "/sluice/reload")
+            # A lower one holds when the last member has it, a higher one as soon as the last one may have it.
+            steps.append(Step(time.time() if limit < rate else asked, limit))
+            time.sleep(1.5 if limit < rate else FIRST_S + 3)
+    record = traffic.record()
+    found = _found(Held(steps, len(NAMES)), record)
+    low, high = steps[1].since, steps[2].since
+    return {
+        **found,
+        "low": _used(record, record.entries, low, high - low, rate / 10),
+        **_at_events(record, [high], FIRST_S + 2.5, rate * 5),
+    }
+
+
+LOW = Figure("low", "of the lowest limit used while it held", " %", 1, (Goal("≥", 97),))
+
+
+def _slow(seconds: float) -> Play:
+    """So little that most cycles pass nothing. Each of four members has a quarter: of 1/min an entry each 4 minutes."""
+
+    def play(front: Front, traffic: Traffic, rate: float) -> Sample:
+        with traffic.probing(front):
+            for name in NAMES:
+                traffic.load(front, name, pending=2)
+            time.sleep(2 * LEASE_S + 2)  # by then a new coordinator divides the whole
+            began = time.time()
+            time.sleep(seconds)
+            ended = time.time()
+            front.close()  # before its clients, whose farewells would wait behind what is held
+        record = traffic.record()
+        counted = sum(began <= one.at < ended for one in record.entries)
+        found = _found(Held.always(rate, len(NAMES)), record)
+        return {**found, "passed": 100 * counted / (rate * (ended - began))}
+
+    return play
+
+
+PASSED = Figure("passed", "of the limit used", " %", 1, (Goal("≥", 97),))
+
+
+def _worker_killed(front: Front, traffic: Traffic, rate: float) -> Sample:
+    """The fourth member has two workers, and six clients on them."""
+    with traffic.probing(front):
+        member = front.start(NAMES[-1], workers=2)
+        front.ensure()
+        _loaded(front, traffic, NAMES[:-1])
+        for _ in range(6):
+            traffic.load(front, NAMES[-1])
+        time.sleep(SETTLED_S + 2)
+        assert member.process is not None
+        at = time.time()
+        os.kill(children(member.process.pid)[0], signal.SIGKILL)
+        time.sleep(FIRST_S + 3)
+    record = traffic.record()
+    found = _found(Held.always(rate, len(NAMES)), record)
+    return {**found, **_at_events(record, [at], FIRST_S + 3, rate)}
+
+
+# ---- All of them
+
+IN_EVERY_RUN = (
+    Scene(
+        "joins",
+        "400/s: streams come to the second, third and fourth member",
+        "400/s",
+        (FIRST, EQUAL),
+        _joining(3, starts=False),
+    ),
+    Scene(
+        "stopped-3s",
+        "400/s: a member is stopped for 3 s (SIGSTOP), and goes on",
+        "400/s",
+        (RECLAIMED, KEPT, FIRST, STEADY),
+        _stopping(3),
+    ),
+    Scene(
+        "coordinators",
+        "400/s: the coordinator is killed (SIGKILL), and 6.5 s later the one that followed",
+        "400/s",
+        (SERVED, KEPT, STEADY),
+        _coordinators(6.5),
+    ),
+)
+"""What belongs to `make test`; they can share one front, in this order."""
+
+_ONE_WAY: tuple[tuple[str, str, Direction, str], ...] = (
+    ("member", "deaf", "from broker", "a member hears nothing for 14 s"),
+    ("member", "mute", "to broker", "a member is not heard for 14 s"),
+    ("coordinator", "deaf", "from broker", "the coordinator hears nothing for 14 s"),
+    ("coordinator", "mute", "to broker", "the coordinator is not heard for 14 s"),
+)
+
+SCENES = (
+    *IN_EVERY_RUN,
+    Scene(
+        "starts",
+        "1000/s: second, third and fourth member start",
+        "1000/s",
+        (FIRST, STEADY, EQUAL),
+        _joining(7, starts=True),
+        members=NAMES[:1],
+    ),
+    Scene("rotates", "1000/s: the one stream moves from member to member", "1000/s", (FIRST, STEADY), _rotate),
+    Scene("stopped-1s", "1000/s: a member is stopped for 1 s", "1000/s", (KEPT, FIRST, STEADY), _stopping(1)),
+    Scene(
+        "stopped-90s",
+        "1000/s: a member is stopped for 90 s",
+        "1000/s",
+        (RECLAIMED, KEPT, WITHOUT, FIRST, STEADY),
+        _stopping(90),
+    ),
+    Scene(
+        "coordinator-stopped",
+        "1000/s: the coordinator is stopped for 14 s",
+        "1000/s",
+        (AGAIN,),
+        _coordinator_stopped,
+    ),
+    Scene(
+        "broker-killed",
+        "1000/s: the broker of the fleet's topics is killed",
+        "1000/s",
+        (Figure("kept", "of the limit used in the 20 s after that", " %", 1, (Goal("≥", 97),)), SETTLED),
+        _broker_killed,
+        brokers=(LOOKED_UP_AT,),
+    ),
+    Scene("unloaded", "1000/s: the fleet's topics are unloaded", "1000/s", (FIRST, STEADY), _unloaded),
+    *(
+        Scene(
+            f"{who}-{what}",
+            f"1000/s: {told}",
+            "1000/s",
+            (AGAIN,) if who == "coordinator" else (GIVEN_UP, KEPT, FIRST),
+            _one_way(direction, of_coordinator=who == "coordinator"),
+            members=(),
+        )
+        for who, what, direction, told in _ONE_WAY
+    ),
+    Scene(
+        "restarts",
+        "1000/s: a member is restarted 20 times under the same name",
+        "1000/s",
+        (KEPT, LEFT, FIRST, STEADY),
+        _restart,
+    ),
+    Scene(
+        "reconfigured",
+        "1000/s, then 100/s for 1.5 s, then 5000/s, by reloading all files",
+        "1000/s",
+        (LOW, FIRST, STEADY),
+        _reconfigure,
+    ),
+    Scene("three-a-second", "3/s over four members, 40 s", "3/s", (PASSED,), _slow(40)),
+    Scene("one-a-minute", "1/min over four members, 8 min", "1/min", (PASSED,), _slow(480)),
+    Scene(
+        "worker-killed",
+        "1000/s: a member of two workers loses one of them (SIGKILL)",
+        "1000/s",
+        (FIRST, STEADY),
+        _worker_killed,
+        members=NAMES[:-1],
+    ),
+)
+"""All that there are; each wants a front of its own."""

@@ -1,0 +1,16 @@
+"""What happens to fleets, all scenes that there are: twenty minutes, on request (`pytest -m on_request tests/real`)."""
+
+from pathlib import Path
+
+import pytest
+
+from loadgen.bench.harness import missed
+from tests.real.fleet_scenes import SCENES, SUBJECT, Scene
+from tests.real.pulsar_cluster import PulsarCluster
+
+pytestmark = [pytest.mark.real, pytest.mark.on_request]
+
+
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
+def test_a_fleet_holds_a_limit_and_uses_it(cluster: PulsarCluster, tmp_path: Path, scene: Scene) -> None:
+    assert not missed([scene.row()], {scene.name: {SUBJECT: [scene.alone(cluster, tmp_path)]}})
