@@ -117,6 +117,9 @@ async def test_where_a_worker_died_the_limit_goes_on_to_refuse() -> None:
         for client in await one.producers(4):
             client.send(*sends(5))
         await one.until("/metrics", 'sluice_limiter_messages_rejected_total{direction="publish",level="topic"} 19.0')
+        async with asyncio.timeout(20):
+            while not arrived["SEND"]:  # noqa: ASYNC110 - elsewhere; it is judged, and would die with its worker
+                await asyncio.sleep(0.05)
         os.kill(one.processes()[0], signal.SIGKILL)
         await one.until("/metrics", "sluice_workers_lost_total 1.0")
         await one.until("/metrics", "sluice_workers 2.0")
