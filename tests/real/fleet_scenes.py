@@ -374,6 +374,46 @@ def _reconfigure(front: Front, traffic: Traffic, rate: float) -> Sample:
 LOW = Figure("low", "of the lowest limit used while it held", " %", 1, (Goal("≥", 97),))
 
 
+COMPARED_S = 1.5
+"""After a reload, at most, until what differs is known to all."""
+
+
+def _disagreeing(front: Front, traffic: Traffic, rate: float) -> Sample:
+    """One member's file has a tenth of the limit, then another one's has none; then the first has the whole again."""
+
+    def reload(name: str, limits: dict[str, str]) -> float:
+        alike, asked = front.limits, time.time()
+        front.write(name, limits)
+        front.members[name].send("POST", "/sluice/reload")
+        front.limits = alike
+        return asked
+
+    with traffic.probing(front):
+        _loaded(front, traffic, pending=1000)
+        low = reload(NAMES[1], {traffic.tenant: f"{rate / 10:g}/s"}) + COMPARED_S
+        time.sleep(FIRST_S)
+        lacking = reload(NAMES[2], {})
+        time.sleep(FIRST_S)
+        named = [len(front.said(name)["rules"]["differing"]) for name in NAMES]
+        whole = reload(NAMES[1], front.limits)
+        time.sleep(FIRST_S + 3)
+    record = traffic.record()
+    return {
+        **_found(Held([Step(0.0, rate), Step(low, rate / 10), Step(whole, rate)], len(NAMES)), record),
+        "low": _used(record, record.entries, low, whole - low, rate / 10),
+        "named": float(min(named)),
+        "again": seconds_until(record.entries, whole, 0.95 * rate),
+        "lacking": _used(record, record.of(NAMES[2]), lacking, whole - lacking, rate / 10 / len(NAMES)),
+        "steady": _used(record, record.entries, whole + FIRST_S, 2.5, rate),
+    }
+
+
+NAMED = Figure("named", "values of the limit that a member names, at least", "", 0, (Goal("≥", 2),))
+LACKING = Figure(
+    "lacking", "of an equal share passed by the member whose file has no limit", " %", 1, (Goal("≤", 110),)
+)
+
+
 def _slow(seconds: float) -> Play:
     """So little that most cycles pass nothing. Each of four members has a quarter: of 1/min an entry each 4 minutes."""
 
@@ -508,6 +548,19 @@ SCENES = (
         "1000/s",
         (LOW, FIRST, STEADY),
         _reconfigure,
+    ),
+    Scene(
+        "disagreeing",
+        "1000/s: one member's file has a tenth of it, another one's has no limit",
+        "1000/s",
+        (
+            LOW,
+            NAMED,
+            LACKING,
+            Figure("again", "until the whole limit is used again", " s", 2, (Goal("≤", 2.5),)),
+            STEADY,
+        ),
+        _disagreeing,
     ),
     Scene("three-a-second", "3/s over four members, 40 s", "3/s", (PASSED,), _slow(40)),
     Scene("one-a-minute", "1/min over four members, 8 min", "1/min", (PASSED,), _slow(480)),
