@@ -1,34 +1,12 @@
 """`sluice report` and `sluice compliance …`; what they need is imported when they run."""
 
 import logging
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from compliance.log_folder import is_url, on_this_machine
-
-STRICT_EXIT = 3
-
-
-@dataclass(frozen=True)
-class ReportOptions:
-    """The options of `sluice report`.
-
-    Args:
-        fresh: Forget what earlier runs have read.
-        strict: Exit code 3 unless every limit is proven compliant.
-        what_if: File of proposed limits.
-        objective: Percent of the time in which promises are to be kept.
-        spark: `KEY=VALUE` settings of Spark.
-    """
-
-    fresh: bool = False
-    strict: bool = False
-    what_if: Path | None = None
-    objective: float = 99.9
-    spark: tuple[str, ...] = ()
 
 
 def _folder(place: str | Path) -> Path:
@@ -82,7 +60,7 @@ def report(  # noqa: PLR0913 - one for each option
     A later run with the same --access-log and --out reads only what is new and reports on everything.
     """
     try:
-        from compliance.job import report_with_progress
+        from compliance.job import ReportOptions, report_with_progress
     except ImportError as error:
         typer.echo(f"sluice report: {error.name} is not installed: run `pip install 'pulsar-sluice[report]'`", err=True)
         raise typer.Exit(1) from error

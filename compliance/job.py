@@ -20,7 +20,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from compliance.commands import STRICT_EXIT, ReportOptions
 from compliance.figures.what_if import ProposalError, read_proposals
 from compliance.java import JavaNotFoundError
 from compliance.judging.facts import Facts
@@ -35,6 +34,27 @@ from compliance.tables import LogTables, read_log, read_tables
 
 LINES_A_PARTITION = 250_000
 FEW_LINES = 100_000
+STRICT_EXIT = 3
+"""The exit code of a report by which not every limit is proved to be kept, if that was asked for."""
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """The options of `sluice report`.
+
+    Args:
+        fresh: Forget what earlier runs have read.
+        strict: Exit code 3 unless every limit is proven compliant.
+        what_if: File of proposed limits.
+        objective: Percent of the time in which promises are to be kept.
+        spark: `KEY=VALUE` settings of Spark.
+    """
+
+    fresh: bool = False
+    strict: bool = False
+    what_if: Path | None = None
+    objective: float = 99.9
+    spark: tuple[str, ...] = ()
 
 
 def gather(

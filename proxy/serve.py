@@ -29,7 +29,8 @@ from proxy.config.limits import Limits
 from proxy.config.model import Config, ConfigError
 from proxy.fleet.policy_topic import PolicyTopic
 from proxy.fleet.service import FleetService, link_of, own_auth
-from proxy.identity.evidence import token_credentials, verifier_of
+from proxy.identity import verifier_of
+from proxy.identity.evidence import token_credentials
 from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog, open_access_log
 from proxy.observe.counters import Counters, NamespaceTotals

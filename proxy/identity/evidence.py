@@ -1,7 +1,4 @@
-"""Values of authentication: credentials, evidence, identities. They are light, so every session may know them.
-
-The libraries that verify take 11 MiB and are loaded only where Sluice does (`verifier_of`).
-"""
+"""Values of authentication: credentials, evidence, identities. They are light, so every session may know them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from proxy.blocking.rules import MOST_ROLE
-from proxy.config.model import Config, ConfigError
+from proxy.config.model import ConfigError
 from proxy.files import token_in, warn_if_others_read
 
 
@@ -121,16 +118,3 @@ class Verifier(Protocol):
         Raises:
             ConfigError: If a file cannot be used.
         """
-
-
-def verifier_of(config: Config) -> Verifier | None:
-    """Return what verifies clients; None where brokers do.
-
-    Raises:
-        ConfigError: If a file cannot be used.
-    """
-    if not config.authentication.is_terminated:
-        return None
-    from proxy.identity.authenticator import ClientAuthenticator  # noqa: PLC0415 - see above
-
-    return ClientAuthenticator(config.authentication, shows_certificate=config.broker_tls.certificate is not None)

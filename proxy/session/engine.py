@@ -17,7 +17,8 @@ from proxy.brokers.dialing import BrokerDialer
 from proxy.brokers.targets import Targets
 from proxy.budgets import Claim, Pool, SharedBudget
 from proxy.config.model import Config
-from proxy.identity.evidence import Verifier, verifier_of
+from proxy.identity import verifier_of
+from proxy.identity.evidence import Verifier
 from proxy.observe.connection import Connection
 from proxy.observe.counters import Counters, Refusals
 from proxy.observe.operator_log import HoldLog, OversizedBatchLog
