@@ -1,4 +1,10 @@
-"""The coordinator of a fleet: divides each limit among the members that use it."""
+"""The coordinator of a fleet: divides each limit among the members that use it.
+
+A report changes what is known of its member (`Coordinator.hear`). A grant answers it (`Coordinator.grant`):
+
+    report ─▶ _session ─▶ _learn: introductions, demand, acknowledged grants ─▶ the limits that these concern are dirty
+    grants ◀─ _messages ◀─ _tell ◀─ _divide: each dirty limit anew ◀────────────────────────────────┘
+"""
 
 from array import array
 from collections import Counter, deque
@@ -24,38 +30,44 @@ from fleet.rules import ComparedRules
 from fleet.shares import UNBOUNDED, WHOLE, fill, is_enough, rounded
 
 MOST_MEMBERS = 1000
-"""Members, at most; reports of others are refused."""
+"""Members of a fleet, at most. The coordinator refuses reports of others."""
 
 MOST_SHARES = 2_000_000
-"""Shares of all members, at most; introductions beyond are refused."""
+"""Shares that the coordinator keeps of all members together, at most. It refuses introductions beyond."""
 
 MOST_NAMES = 256 << 20
-"""Bytes of the names of all limits, at most; introductions of others are refused."""
+"""Bytes of the names of all limits, at most. The coordinator refuses introductions of others."""
 
 MOST_GRANTED = 50_000
-"""Shares in one message to one member, and of those not acknowledged, at most; others follow when some are."""
+"""Shares that are granted to one member and not acknowledged, at most. No grant has more. Others follow when the member
+has acknowledged some."""
 
 MOST_VOID = 10_000
-"""Sessions that have ended, and are remembered so that a late report of theirs is not taken for a new one's."""
+"""Ended sessions that are remembered, at most: a late report of one is not taken for the first of a new session."""
 
 MOST_UNSEEN = 16
-"""Messages with new shares to one member that it has not acknowledged, at most; then they are only repeated."""
+"""Grants with new shares that one member has not acknowledged, at most. Until it does, the coordinator only repeats
+what they say."""
 
 RULE_CYCLES = 2
-"""Rules that a member tells count when they have stayed for so many cycles: a change that all have is told by then."""
+"""Changed rules of a member count when they have stayed the same for so many cycles. A change that all members get at
+the same time is in the reports of all of them by then."""
 
 MOST_WEIGHT = (1 << 16) - 1
 """The greatest weight of a claim."""
 
 _SLOT = 18
-"""A share has a *code*: the place of its member, and behind that in so many bits the member's number for the limit."""
+"""Bits of a share's *code* that hold the member's number for the limit; the bits above hold the place of its session.
+
+    code = │ place of the session in `Coordinator._places` │ the member's number for the limit: 18 bits │
+"""
 _NUMBER = (1 << _SLOT) - 1
 _NONE = -1
-"""In place of a limit's number or a share's code: there is none."""
+"""Stands for a limit's number or a share's code where there is none."""
 _GONE = -2
-"""In the table of names: a limit was here, so a search goes on behind it."""
+"""Marks an entry of the table of names whose limit was removed. A search goes on behind such an entry."""
 _LEAST_TABLE = 64
-"""Entries of the table of names, at least; their number is a power of 2."""
+"""Entries of the table of names, at least. Their number is a power of 2."""
 
 _Number = TypeVar("_Number", int, float)
 
@@ -91,9 +103,10 @@ class LimitStatus(NamedTuple):
     Attributes:
         key: What is limited.
         quota: The limit; the lowest one if members have different ones.
-        disagreement: They do.
+        disagreement: Members have different limits.
         unchanged: Nanoseconds since a share last changed.
-        shares: By the member's name: the share granted, and what it uses and wants, in thousandths per second.
+        shares: Of each member that has a share: its name, the share granted in millionths, and what it uses and wants, both
+            in thousandths of a token per second.
     """
 
     key: ShareKey
@@ -104,21 +117,33 @@ class LimitStatus(NamedTuple):
 
 
 class _Limits:
-    """The units of limiters that anybody has a share of, in columns by numbers, as there may be many.
+    """The limits of which some member has a share. A *limit* is here one unit of one limiter.
 
-    Numbers are found by name in a table of their own (open addressing): a dict takes 77 bytes for each of them besides
-    the name, a fifth of all that there is of a limit.
+    The coordinator numbers limits. What it knows of them is in columns by these numbers, as there may be many. From a
+    limit a chain of codes leads through the sessions of all members that have a share of it:
+
+        name ─table─▶ limit's number ─first─▶ code ─▶ a session, and a number of its member
+                            ▲                              │ next
+                            └──── _Session.limits ──── code ─▶ another session … ─▶ `_NONE`
+
+    The table finds a limit's number by its name (open addressing). A dict would take 77 bytes for each limit besides
+    the name: a fifth of all that is kept of a limit.
 
     Attributes:
-        names: By number; empty where it is free.
-        names_size: The bytes that they take.
+        table: Limits' numbers, by the hash of their names; `_NONE` and `_GONE` where there is none.
+        filled: Entries of the table that are not `_NONE`.
+        names: The limit's name: unit, space, limiter. Empty where the number is free.
+        names_size: The bytes that all names take.
         quotas: The limit; the lowest one if members have different ones.
-        different: Each holder's limit, by the code of its share, of the limits of which they are not all the same.
-        pools: What may be divided: the whole, or, soon after a takeover, what was brought.
-        first: The code of one share of the limit. The others follow by `_Session.next`.
-        changed_at: When a share last changed.
-        dirty: 1 where it is to be divided anew.
-        to_divide: These, and some that have gone.
+        different: The limits of which members have different values: of each, every holder's value, by the code of its
+            share.
+        pools: What may be divided, in millionths of the limit: all of it, or, soon after a takeover, the shares that
+            members brought.
+        first: The code of one share of the limit. The codes of the others follow by `_Session.next`.
+        changed_at: When a share of the limit last changed.
+        dirty: 1 where the limit is to be divided anew.
+        to_divide: The numbers of dirty limits, and of some that were removed since.
+        free: Numbers that mean no limit.
     """
 
     __slots__ = (
@@ -138,7 +163,7 @@ class _Limits:
 
     def __init__(self) -> None:
         self.table = array("i", [_NONE]) * _LEAST_TABLE
-        self.filled = 0  # entries of the table, with those that have gone
+        self.filled = 0
         self.names: list[str] = []
         self.names_size = 0
         self.quotas: list[Quota] = []
@@ -151,7 +176,7 @@ class _Limits:
         self.free = array("i")
 
     def add(self, name: str, quota: Quota, pool: int, now: int) -> int:
-        """Number a limit that nobody has a share of yet."""
+        """Give a number to a limit of which no member has a share yet, and return the number."""
         if self.free:
             limit = self.free.pop()
         else:
@@ -171,11 +196,11 @@ class _Limits:
         return limit
 
     def number(self, name: str) -> int:
-        """Return the number of a limit; `_NONE` if nobody has a share of it."""
+        """Return the number of a limit; `_NONE` if no member has a share of it."""
         return self.table[self._place(name)]
 
     def _place(self, name: str) -> int:
-        """Return the place of a name in the table, or that where it would be."""
+        """Return the place of a name in the table; of a name that is not there, the place where it would be."""
         table, names, most = self.table, self.names, len(self.table) - 1
         place = hash(name) & most
         while (limit := table[place]) != _NONE and (limit == _GONE or names[limit] != name):
@@ -187,7 +212,7 @@ class _Limits:
         self.filled += 1
 
     def _make_table(self) -> None:
-        """Make the table anew: at most a quarter of it is filled then."""
+        """Make the table anew, of a size of which limits fill at most a quarter."""
         size, limits = _LEAST_TABLE, len(self.names) - len(self.free)
         while size < 4 * limits:
             size *= 2
@@ -197,20 +222,20 @@ class _Limits:
                 self._enter(limit)
 
     def remove(self, limit: int) -> None:
-        """Free the number of a limit that nobody has a share of any more."""
+        """Free the number of a limit of which no member has a share any more."""
         self.table[self._place(self.names[limit])] = _GONE
         self.names_size -= getsizeof(self.names[limit])
         self.names[limit] = ""
         self.free.append(limit)
 
     def soil(self, limit: int) -> None:
-        """Have a limit divided anew."""
+        """Mark a limit as dirty: the next `grant` divides it anew."""
         if not self.dirty[limit]:
             self.dirty[limit] = 1
             self.to_divide.append(limit)
 
     def take_dirty(self) -> "array[int]":
-        """Return the limits that are to be divided now."""
+        """Return the numbers of the dirty limits, which are dirty no more."""
         limits, self.to_divide = self.to_divide, array("i")
         for limit in limits:
             self.dirty[limit] = 0
@@ -218,26 +243,29 @@ class _Limits:
 
 
 class _Session:
-    """A member in one of its sessions, and its shares: in columns, as there are many, by the member's numbers.
+    """One session of a member, and the member's shares, in columns by the member's numbers, as they may be many.
 
     Attributes:
-        since, heard, heard_at: The first report of the session, the latest one, and when that was received.
-        begun_at: When the first one was.
-        answered, answered_at: The latest report that has been answered, and when it was received: the lease counts from
-            there.
-        place: The member's place in the codes of its shares.
-        brings: The shares with which it introduces limits are of the coordinator before: they may be divided anew.
-        sequence, told_at: The latest message with shares, and when it was sent; `seen` is the latest acknowledged one.
-        limits: What a number means: a number in `_Limits`, or `_NONE`.
-        holds: A bit for each number in `_Limits`: whether there is a share of it. With two, a limit would have as many
-            shares as a member likes, which are searched from the first to the last.
+        since, heard, heard_at: The first report of the session; the latest one, and when that was received.
+        begun_at: When the first report of the session was received.
+        answered, answered_at: The latest report that has been answered, and when it was received. The lease counts from
+            that time.
+        place: The session's place in the codes of its shares.
+        brings: The member introduces limits with shares that the coordinator before has granted. These may be divided
+            anew.
+        sequence, told_at: The latest grant with shares, and when it was sent.
+        seen: The latest grant that the member has acknowledged.
+        limits: What the member's number means: a number in `_Limits`, or `_NONE`.
+        holds: A bit for each number in `_Limits`: whether the member has a share of that limit. A member has one share
+            of a limit at most. Else it could make the chain of a limit's shares, which is searched, as long as it likes.
         next: The code of the next share of the same limit.
-        used, wanted, weight: The demand that was told last.
-        granted: The share that it shall have.
-        ceiling: The most that it may be using: of the acknowledged share and all that were granted since.
-        untold: 1 where `granted` is in no message yet; `to_tell` are so many.
-        unseen: Messages that are not acknowledged: their sequence, and the shares that were new in them, in columns.
-        removed: Numbers that mean another limiter, or none, since the message of this sequence.
+        used, wanted: The demand that was told last, in thousandths of a token per second.
+        weight: The weight of the claim that was told last; 0 before.
+        granted: The share that the member shall have, in millionths.
+        ceiling: The greatest share that the member may be using: of the acknowledged one, and all granted since.
+        untold: 1 where `granted` is in no grant yet. `to_tell` are so many.
+        unseen: Grants that are not acknowledged: their sequence, and the shares that were new in them, in columns.
+        removed: Numbers that mean another limiter, or none, since the grant of this sequence.
     """
 
     __slots__ = (
@@ -282,7 +310,7 @@ class _Session:
         self.limits = array("i")
         self.holds = bytearray()
         self.next = array("i")
-        self.used = array("f")  # for people to see
+        self.used = array("f")  # shown to people, and not divided by
         self.wanted = array("f")
         self.weight = array("H")
         self.granted = array("i")
@@ -293,11 +321,11 @@ class _Session:
         self.removed: dict[int, int] = {}
 
     def code(self, id_: int) -> int:
-        """Return the code of the share that has this number."""
+        """Return the code of the share of the limit that has this number of the member's."""
         return self.place << _SLOT | id_
 
     def grow(self, size: int) -> None:
-        """Have room for numbers below `size`."""
+        """Make the columns long enough for numbers below `size`."""
         more = size - len(self.limits)
         self.untold.extend(bytes(more))
         self.limits = _longer(self.limits, more, b"\xff")
@@ -309,15 +337,22 @@ class _Session:
         self.ceiling = _longer(self.ceiling, more)
 
     def limit(self, id_: int) -> int:
-        """Return what a number means."""
+        """Return the limit that a number of the member's means, by its number in `_Limits`; `_NONE` if none."""
         return self.limits[id_] if id_ < len(self.limits) else _NONE
 
     def has(self, limit: int) -> bool:
-        """Return whether a number means this limit."""
+        """Return whether the member has a share of this limit."""
         return limit >> 3 < len(self.holds) and bool(self.holds[limit >> 3] & 1 << (limit & 7))
 
     def begin(self, id_: int, limit: int, following: int, ppm: int) -> None:
-        """Give a number a meaning, the share of the limit that follows it, and the share in force."""
+        """Let a number mean a limit.
+
+        Args:
+            id_: The member's number, which means nothing yet.
+            limit: The limit's number in `_Limits`.
+            following: The code of the share that follows in the limit's chain; `_NONE` if none.
+            ppm: The share in force in the member, in millionths.
+        """
         self.limits[id_], self.next[id_] = limit, following
         if limit >> 3 >= len(self.holds):
             self.holds.extend(bytes((limit >> 3) + 1 - len(self.holds)))
@@ -325,7 +360,7 @@ class _Session:
         self.granted[id_] = self.ceiling[id_] = ppm
 
     def end(self, id_: int) -> None:
-        """Take its meaning from a number, which is in no limit any more."""
+        """Let a number mean nothing. The caller has taken its share out of the limit's chain."""
         limit, self.limits[id_] = self.limits[id_], _NONE
         self.holds[limit >> 3] &= ~(1 << (limit & 7))
         self.granted[id_] = self.ceiling[id_] = self.weight[id_] = 0
@@ -336,12 +371,12 @@ class _Session:
             self.removed[id_] = self.sequence
 
     def tell(self, id_: int) -> None:
-        """Tell a share in the next message."""
+        """Put a share into the next grant."""
         self.to_tell += 1 - self.untold[id_]
         self.untold[id_] = 1
 
     def told(self) -> dict[int, int]:
-        """Return what was told last of the shares of which not every message was acknowledged."""
+        """Return the shares that grants without acknowledgement have told, by number: of each the latest one."""
         last: dict[int, int] = {}
         for sequence, ids, ppm in self.unseen:
             last.update(self._valid(sequence, ids, ppm))
@@ -354,13 +389,13 @@ class _Session:
         return ((id_, one) for id_, one in pairs if self.removed.get(id_, 0) < sequence)
 
     def room(self) -> int:
-        """Return how many shares may be told that are in no message yet."""
+        """Return how many shares that are in no grant yet may be put into the next one."""
         if not self.to_tell or len(self.unseen) >= MOST_UNSEEN:
             return 0
         return max(0, MOST_GRANTED - sum([len(ids) for _, ids, _ in self.unseen]))
 
     def take_untold(self, most: int) -> "array[int]":
-        """Return up to so many numbers whose share is in no message yet, ascending: they are in one now."""
+        """Return the numbers of up to `most` shares that are in no grant yet, ascending; they are in one now."""
         ids: list[int] = []
         at = self.untold.find(1) if most else _NONE
         while at != _NONE and len(ids) < most:
@@ -371,7 +406,7 @@ class _Session:
         return array("H" if len(self.limits) <= 1 << 16 else "i", ids)
 
     def acknowledge(self, seen: int) -> list[int]:
-        """Take all messages up to this one as applied; return the numbers whose ceiling is lower now."""
+        """Take all grants up to this one as applied in the member; return the numbers whose ceiling is lower now."""
         applied: dict[int, int] = {}
         while self.unseen and self.unseen[0][0] <= seen:
             applied.update(self._valid(*self.unseen.popleft()))
@@ -392,11 +427,17 @@ class _Session:
 
 
 class Coordinator:
-    """The coordinator's side: reports in, grants out. Work is done for what changed, and for members, never for all.
+    """The coordinator's side: takes reports, and makes grants.
+
+    A call takes time for what has changed and for each member, never for all limits.
 
     **No more than the whole.** A member may be using any share that it was granted since the one it last acknowledged.
     The greatest of them is its *ceiling*. Decreases are granted at once; increases only as far as the ceilings of all
-    together stay within the whole, thus when decreases have been acknowledged.
+    together stay within the whole, thus when decreases have been acknowledged:
+
+        time ─────────────────────────────────────────────────────────────▶
+        A   granted 600,000 ─┬─ granted 400,000, ceiling 600,000 ─┬─ acknowledged: ceiling 400,000
+        B   granted 400,000 ─┴─ wants more, stays at 400,000 ─────┴─ granted 600,000
 
     **Lost members.** What a member had is free in three cases. It says that it leaves. It begins another session, which
     it does only after its lease has ended. Or it is silent: its share is free a lease and a hundredth after the latest
@@ -417,7 +458,7 @@ class Coordinator:
 
     Attributes:
         deposed: There is another coordinator.
-        rules: Which of the members' rules not all of them have.
+        rules: The members' rules, and which of them not all members have.
         refused: Reports, and parts of them, that were not taken, by cause.
     """
 
@@ -432,15 +473,15 @@ class Coordinator:
         self._whole_at = now + settings.lease_ns * 204 // 100
         self._confirmed_at = now
         self._granted_at = now
-        self._ends_at = now  # of the first lease that ends if nobody is heard
+        self._ends_at = now  # when the first share is free if no member is heard any more
         self._announce = True
         self._members: dict[int, _Session] = {}  # by incarnation
         self._places: list[_Session | None] = []
         self._limits = _Limits()
-        self._shares = 0  # of all members
-        self._short: set[int] = set()  # of which less than the whole is divided, after a takeover
-        self._void: dict[int, int] = {}  # by incarnation: the session that has ended
-        self._to_void: dict[int, int] = {}  # likewise: the report to answer
+        self._shares = 0  # how many all members have together
+        self._short: set[int] = set()  # limits of which less than the whole is divided, after a takeover
+        self._void: dict[int, int] = {}  # by incarnation: the first report of its latest session that has ended
+        self._to_void: dict[int, int] = {}  # by incarnation: the report that is to be answered by a void grant
         self._quotas = QuotaPool()
         self._disagreement: Disagreement | None = None
 
@@ -459,7 +500,7 @@ class Coordinator:
         if report.epoch > self.epoch:
             self.deposed = True
             return self._refuse("deposed")
-        if report.epoch < self.epoch:  # it follows us when it hears of us
+        if report.epoch < self.epoch:  # the member follows this coordinator when it hears of it
             self._announce = True
             return True
         session = self._session(report, now)
@@ -478,7 +519,7 @@ class Coordinator:
     def grant(self, now: int) -> list[Grants]:
         """Return what to publish now, each of which fits a message: shares that changed, and answers to all reports."""
         if not self.may_grant(now):
-            # Without shares and answers it is only the question whether there is no other: the link confirms it.
+            # A message without shares and answers only asks whether there is another coordinator: the link confirms it.
             return [] if self.deposed else [self._empty()]
         self._expire(now)
         if self._whole_at <= now and self._short:
@@ -500,7 +541,7 @@ class Coordinator:
         return messages
 
     def members(self, now: int) -> list[MemberStatus]:
-        """Return the members."""
+        """Return what is known of each member."""
         return [
             MemberStatus(
                 session.name,
@@ -512,10 +553,10 @@ class Coordinator:
         ]
 
     def twins(self) -> dict[str, int]:
-        """Return the names that several members have, and how many do.
+        """Return the names that several members have, and how many members have each.
 
-        A member counts as long as it is heard a lease after the latest one of that name has come: one that was killed,
-        and started again, is silent then.
+        A member counts if it is the latest of its name, or was heard more than a lease after that one had come. One that
+        was killed and started again counts once: its earlier run is silent by then.
         """
         came: dict[str, int] = {}
         for session in self._members.values():
@@ -537,11 +578,11 @@ class Coordinator:
 
     @property
     def disagreements(self) -> int:
-        """The number of limits that members have in different values."""
+        """The number of limits of which members have different values."""
         return len(self._limits.different)
 
     def limits(self, now: int) -> Iterator[LimitStatus]:
-        """Yield all limits; of a huge fleet these are many."""
+        """Yield all limits; at most `MOST_SHARES`."""
         of = self._limits
         for limit, name in enumerate(of.names):
             if not name:
@@ -558,14 +599,14 @@ class Coordinator:
     # Members
 
     def _session(self, report: MemberReport, now: int) -> _Session | None:
-        """Return the session of a report, made if need be; None if the report is not to be taken."""
+        """Return the session that a report belongs to, made if the report begins one; None: it is not to be taken."""
         incarnation = report.incarnation
         session = self._members.get(incarnation)
         if session is not None and (report.since < session.since or report.sequence <= session.heard):
             self._refuse("repeated")
             return None
         if session is not None and report.since == session.since:
-            if report.seen > session.sequence:  # it was told so by another one: it is answered when it begins anew
+            if report.seen > session.sequence:  # another one granted that: the member is answered in its next session
                 self._refuse("seen")
                 return None
             return session
@@ -574,7 +615,7 @@ class Coordinator:
             self._drop(session)
         if report.since <= self._void.get(incarnation, 0) or report.seen:
             self._answer_by_void(report)
-            if not report.leaving:  # it says again that it leaves, as it has had no answer
+            if not report.leaving:  # else the member says again that it leaves, as it has had no answer
                 self._refuse("session")
             return None
         if len(self._members) >= MOST_MEMBERS:
@@ -598,7 +639,7 @@ class Coordinator:
                 self._drop(session)
 
     def _drop(self, session: _Session) -> None:
-        """Forget a member: its shares are free."""
+        """Forget a member's session: its shares are free for others."""
         session.unseen.clear()
         for id_ in range(len(session.limits)):
             self._remove(session, id_)
@@ -627,7 +668,7 @@ class Coordinator:
         self._claim(session, report)
 
     def _introduce(self, session: _Session, one: Introduction, now: int) -> None:
-        """Learn what a number means, or another limit of the same."""
+        """Learn what a number of a member's means, or that the member's limit is another one now."""
         name = f"{one.key.unit} {one.key.limiter}"
         limit = self._limits.number(name)
         known = session.limit(one.id)
@@ -663,7 +704,7 @@ class Coordinator:
         return limit
 
     def _agree(self, limit: int, code: int, quota: Quota) -> None:
-        """Find the lowest of the limits that the members have configured."""
+        """Take one member's value of a limit, and put the lowest of all members' values in force."""
         of = self._limits
         if limit not in of.different:
             if quota == of.quotas[limit]:
@@ -677,7 +718,7 @@ class Coordinator:
             self._disagreement = Disagreement(session.name, _key(of.names[limit]), quota, of.quotas[limit])
 
     def _lowest(self, limit: int) -> None:
-        """Put the lowest limit in force, and tell it to those whose own is another one."""
+        """Put the lowest of members' values in force, and tell it all holders if values differ, or it has changed."""
         quotas = self._limits.different[limit].values()
         lowest = min(quotas, key=_rate)
         is_same = all(quota == lowest for quota in quotas)
@@ -689,7 +730,7 @@ class Coordinator:
             del self._limits.different[limit]
 
     def _claim(self, session: _Session, report: MemberReport) -> None:
-        """Learn what a member uses and wants of the limiters that it tells of."""
+        """Learn what a member uses and wants of the limiters whose demand is in its report."""
         limits, by_streams, soil = session.limits, self.settings.weight == "streams", self._limits.soil
         dirty = self._limits.dirty
         used, wanted, weight = session.used, session.wanted, session.weight
@@ -704,7 +745,7 @@ class Coordinator:
                 soil(limit)
 
     def _remove(self, session: _Session, id_: int) -> None:
-        """Free a share: the member does not use it any more."""
+        """Free a share: the member has given it up, or has gone."""
         limit, limits = session.limit(id_), self._limits
         if limit == _NONE:
             return
@@ -729,7 +770,7 @@ class Coordinator:
             limits.soil(limit)
 
     def _holders(self, limit: int) -> Iterator[tuple[_Session, int]]:
-        """Yield the sessions that have a share of a limit, and their numbers for it."""
+        """Yield each session that has a share of a limit, and its member's number for the limit."""
         code = self._limits.first[limit]
         while code != _NONE:
             session, id_ = self._places[code >> _SLOT], code & _NUMBER
@@ -738,7 +779,10 @@ class Coordinator:
             code = session.next[id_]
 
     def _divide(self, limit: int, now: int) -> None:
-        """Grant decreases, and increases as far as nobody may be using what they need."""
+        """Divide a limit among its holders: decreases at once, increases as far as the ceilings leave room.
+
+        Where the room is less than all increases need, each gets the same part of what it needs.
+        """
         quota, pool = self._limits.quotas[limit], self._limits.pools[limit]
         scale = quota.period_ns / (quota.tokens * WHOLE)
         holders, granted, ceilings, weights, wanted = [], [], [], [], []
@@ -807,7 +851,7 @@ class Coordinator:
                 yield grant
 
     def _tell(self, session: _Session, grant: Grant) -> None:
-        """Put into a grant what is not acknowledged, and what is new: the member's `seen` is then true of all."""
+        """Put into a grant the shares that are not acknowledged, and new ones. So its acknowledgement is one of all."""
         session.sequence = grant.sequence = session.sequence + 1
         last = session.told()
         new = session.take_untold(session.room())
@@ -825,7 +869,10 @@ class Coordinator:
 
 
 def _longer(column: "array[_Number]", more: int, byte: bytes = b"\0") -> "array[_Number]":
-    """Return a column with more values of this byte. Only one that grows by little has room for others besides."""
+    """Return a column that is longer by `more` values, all of whose bytes are `byte`.
+
+    One that at most doubles is extended in place, and has room for more; one that grows further is made anew, exact.
+    """
     values = column[:0]
     values.frombytes(byte * (more * column.itemsize))
     if more > len(column):
