@@ -105,8 +105,8 @@ class LimitStatus(NamedTuple):
         quota: The limit; the lowest one if members have different ones.
         disagreement: Members have different limits.
         unchanged: Nanoseconds since a share last changed.
-        shares: Of each member that has a share: its name, the share granted in millionths, and what it uses and wants, both
-            in thousandths of a token per second.
+        shares: Of each member that has a share: its name, the share granted in millionths, and what it uses and wants,
+            both in thousandths of a token per second.
     """
 
     key: ShareKey
@@ -257,7 +257,8 @@ class _Session:
         seen: The latest grant that the member has acknowledged.
         limits: What the member's number means: a number in `_Limits`, or `_NONE`.
         holds: A bit for each number in `_Limits`: whether the member has a share of that limit. A member has one share
-            of a limit at most. Else it could make the chain of a limit's shares, which is searched, as long as it likes.
+            of a limit at most. Else it could make the chain of a limit's shares, which is searched, as long as it
+            likes.
         next: The code of the next share of the same limit.
         used, wanted: The demand that was told last, in thousandths of a token per second.
         weight: The weight of the claim that was told last; 0 before.
@@ -555,8 +556,8 @@ class Coordinator:
     def twins(self) -> dict[str, int]:
         """Return the names that several members have, and how many members have each.
 
-        A member counts if it is the latest of its name, or was heard more than a lease after that one had come. One that
-        was killed and started again counts once: its earlier run is silent by then.
+        A member counts if it is the latest of its name, or was heard more than a lease after that one had come. One
+        that was killed and started again counts once: its earlier run is silent by then.
         """
         came: dict[str, int] = {}
         for session in self._members.values():

@@ -1,4 +1,14 @@
-"""A member of a fleet: reports what its limiters want, and holds the shares that it was granted."""
+"""A member of a fleet: reports what its limiters want, and holds the shares that it was granted.
+
+A member is in one of these states:
+
+                    grants of a coordinator that it hears: a new session
+                 ┌────────────────────────────────────────────────────────────────┐
+                 │                                                                ▼
+    follows nobody (epoch 0) ◀──lease ended, or no answer for a lease── follows (epoch > 0), has a lease once answered
+                 │                                                                ▲
+                 └──`cut_off`─▶ isolated: shares without a lease ──an answer──────┘
+"""
 
 from array import array
 from collections import Counter
@@ -24,19 +34,21 @@ from fleet.rules import MemberRules, OwnRules
 from fleet.shares import UNBOUNDED, WHOLE
 
 FOREVER = (1 << 63) - 1
-"""The end of a lease that has none: that of a member that is cut off."""
+"""The end of the lease of an isolated member, whose shares have no end."""
 
 FLOOR = WHOLE // 20
-"""What `isolated: floor` leaves of a share."""
+"""The part of a share that `isolated: floor` leaves, in millionths."""
 
 REFRESH_CYCLES = 8
-"""Small changes of demand are told each so many cycles."""
+"""Changes of demand by a tenth at most are told once in so many reports."""
 
 MOST_SENT = 4096
-"""Reports whose sending time is remembered until an answer comes."""
+"""Reports whose sending time is remembered until an answer comes, at most."""
 
 _INTRODUCED = 1
+"""Flag of a limiter: the coordinator knows its number, and its limit."""
 _GRANTED = 2
+"""Flag of a limiter: a coordinator has granted a share of it. Without it `ppm` says nothing of what others hold."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +57,14 @@ class FleetSettings:
 
     Attributes:
         fleet: The fleet's name.
-        cycle_ns: Between two reports, and between two grants, when nothing urgent is to be told.
-        lease_ns: So long after the sending of a report that was answered a member may use its shares.
+        cycle_ns: Nanoseconds between two reports, and between two grants, when nothing urgent is to be told.
+        lease_ns: Nanoseconds for which a member may use its shares, from the sending of a report that was answered.
         isolated: What a member may use while it cannot reach a coordinator: of the lesser of its last share and an
             equal part, all (`fair`), a twentieth (`floor`) or nothing (`none`). `auto` is `fair` where connections are
-            refused, since then others are, too; and `floor` where nothing is heard.
-        weight: What counts where a limit is scarce: the waiting `streams` of a member, or one for each `proxy`.
-        expected: The members that there should be, if that is known beforehand; else 0.
+            refused, since then those of other members are, too; and `floor` where nothing is heard.
+        weight: The weight of a member's claim to a scarce limit: the number of its waiting `streams`, or 1 for each
+            `proxy`.
+        expected: The number of members that there should be, if that is known beforehand; else 0.
     """
 
     fleet: str
@@ -63,20 +76,23 @@ class FleetSettings:
 
 
 class _Limits:
-    """The units of limiters that this member knows, in columns by their numbers, as there may be many.
+    """The limits that this member would share: one unit of one limiter each. In columns, as there may be many.
+
+    A limit's number, its place in the columns, is the one that reports and grants name it by. It goes this way:
+
+        free ─add─▶ means a limit ─forget─▶ means it until the coordinator has heard that it is gone ─let_go─▶ free
 
     Attributes:
-        ids: The numbers.
-        keys: What they mean; None if nothing.
-        quotas: The limit that was told last, or is to be told.
+        ids: The number of each limit.
+        keys: What a number means; None if nothing.
+        quotas: The value of the limit that was told last, or is to be told.
         used, wanted, streams: The demand that was told last.
-        latest: The demand now, where it is another one or was never told.
-        ppm: The share in force; after the lease's end the last one.
-        held: The limit in force where members have different ones: the lowest.
-        since: The first report in which it has its number; 0 if none has. Grants that answer earlier ones are not of
-            this limiter.
-        flags: `_INTRODUCED`: the coordinator knows the number, and the limit. `_GRANTED`: a coordinator has granted
-            `ppm`, or an earlier share; else it says nothing.
+        latest: By number, the demand now, where it is another one than was told, or none was told.
+        ppm: The share in force, in millionths; after the end of the lease the last one.
+        held: By number, the limit's value in force where members have different ones: the lowest.
+        since: The first report of the session that has introduced the number; 0 if none has. A grant that answers an
+            earlier report does not mean this limit by it.
+        flags: `_INTRODUCED` and `_GRANTED`, or 0.
         free: Numbers that mean nothing any more.
     """
 
@@ -110,7 +126,7 @@ class _Limits:
         self.free: list[int] = []
 
     def add(self, key: ShareKey, demand: Demand) -> int:
-        """Number a limiter."""
+        """Give a number to a limit that has none, and return the number."""
         if self.free:
             id_ = self.free.pop()
             self.keys[id_], self.quotas[id_] = key, demand.quota
@@ -127,65 +143,71 @@ class _Limits:
         return id_
 
     def forget(self, id_: int, key: ShareKey) -> None:
-        """Forget a limiter. Its number keeps its meaning until `let_go`: the coordinator is to hear of it first."""
+        """Forget a limit. Its number keeps its meaning until `let_go`: the coordinator is to hear of it first."""
         del self.ids[key]
         self.ppm[id_] = 0
         self.latest.pop(id_, None)
         self.held.pop(id_, None)
 
     def let_go(self, id_: int) -> None:
-        """Free a number: it may mean another limiter from now on."""
+        """Free a number: it may mean another limit from now on."""
         self.keys[id_] = None
         self.free.append(id_)
 
     def told(self, id_: int) -> Demand:
-        """Return the demand that was told last."""
+        """Return the demand for a limit that was told last."""
         return Demand(self.used[id_], self.wanted[id_], self.streams[id_], self.quotas[id_])
 
     def tell(self, id_: int) -> None:
-        """Tell the demand of now."""
+        """Count the latest demand for a limit as told: the next report says it."""
         latest = self.latest.pop(id_, None)
         if latest is not None:
             self.used[id_], self.wanted[id_], self.streams[id_], self.quotas[id_] = latest
 
     def share(self, id_: int) -> LimitShare:
-        """Return the share in force."""
+        """Return the share of a limit in force."""
         key = self.keys[id_]
         assert key is not None
         return LimitShare(key, self.ppm[id_], self.held.get(id_))
 
 
 class FleetMember:
-    """The member's side: demands in, reports out; grants in, shares out.
+    """The member's side: makes reports of demands, and shares of grants.
 
     The caller puts shares in force as soon as it is given them, and only then renews the lease of its buckets with
-    `lease_until`. Time is that of this process' monotonic clock. A rate that is wrong by half a percent is allowed for.
+    `lease_until`. All times are nanoseconds of this process' monotonic clock. A clock that is fast or slow by half a
+    percent is allowed for.
 
     A lease ends `lease_ns` after *the sending* of the latest report that was answered: the coordinator counts from the
     moment at which it received that report, which is later, so it never gives a share away that is still in use,
-    however late its answer arrives. After the end of the lease all shares are void. The member follows nobody then,
-    until it hears of a coordinator, and introduces itself anew, in a new session.
+    however late its answer arrives:
+
+        member       sends ────────────────── lease_ns ───────────────▶ lease ends
+        coordinator        └▶ receives ─────────────── lease_ns · 1.01 ───────────────▶ the share is free
+
+    After the end of the lease all shares are void. The member follows nobody then, until it hears of a coordinator. To
+    that one it introduces its limits anew, in a new session.
 
     Args:
         settings: Those of the fleet.
-        name: For people.
+        name: The member's name, for people.
         incarnation: A random number of this run, above 0.
-        now: Nanoseconds of a monotonic clock, as everywhere below.
+        now: The time.
         rules: The limits that this process would share, as they are written; None: nobody is told of them.
 
     Attributes:
-        rules: What the coordinator is told of these, and which of all members' not all have.
+        rules: What the coordinator is told of this member's rules, and the rules that not all members have.
         lease_until: When the lease ends or ended; `FOREVER` while isolated. It may become earlier: when a member that
             was isolated reaches the coordinator again.
         epoch: The coordinator that is followed; 0 if none.
         epoch_heard: The greatest epoch heard of. A process that becomes coordinator takes a greater one.
-        coordinator: Its name.
-        members: How many the fleet had when last heard.
+        coordinator: The name of the coordinator that was followed last; empty before.
+        members: How many members the fleet had when last heard.
         answered_at: When a report was last answered.
         isolated: Shares are in force without a lease, as `cut_off` returned them.
         has_left: The coordinator has answered the last report, that of leaving: by a grant that is void, as the end of
             every session is answered. Coordinators of earlier versions do not.
-        voids: So many of its sessions one behind the other have ended by a void grant, without any answer.
+        voids: The number of this member's latest sessions that a void grant has ended before any answer.
         urgent: Something is to be told at once: a new session, shares to acknowledge, the rest of a long report.
         refused: Messages, and parts of them, that were not taken, by cause.
     """
@@ -208,10 +230,10 @@ class FleetMember:
         self.refused: Counter[str] = Counter()
         self._limits = _Limits()
         self._quotas = QuotaPool()
-        self._pending: dict[int, int] = {}  # by number: the report that told it last, 0 if none did
-        self._gone: dict[int, int] = {}  # likewise
-        self._drifted: set[int] = set()  # changed too little to be told at once
-        self._sent: dict[int, tuple[int, bool]] = {}  # by sequence: when, and whether all shares in force were known
+        self._pending: dict[int, int] = {}  # demands without an answer, by number: the report that told it first, or 0
+        self._gone: dict[int, int] = {}  # limits that are gone, by number: the report that told so first, or 0
+        self._drifted: set[int] = set()  # numbers whose demand has changed too little to be told at once
+        self._sent: dict[int, tuple[int, bool]] = {}  # by report: when it was sent, and whether it left nothing untold
         self._sequence = 0
         self._since = 1
         self._seen = 0
@@ -220,17 +242,17 @@ class FleetMember:
         self._followed_at = now
         self._leased = False
         self._void = False  # the lease has ended, and `ppm` are the last shares
-        self._leaving = 0  # the last report
-        self._alone = 0  # while isolated: the share of a limit that none was granted of
-        self._unshared: dict[int, None] = {}  # while isolated: whose shares are not in force yet
+        self._leaving = 0  # the report that says that this member leaves
+        self._alone = 0  # while isolated: the share of a limit of which no coordinator has granted one
+        self._unshared: dict[int, None] = {}  # while isolated: numbers whose shares are not in force yet
 
     def report(self, changed: Mapping[ShareKey, Demand], gone: Iterable[ShareKey], now: int) -> MemberReport:
         """Return the report to send now, once a cycle or when something is urgent.
 
         Args:
-            changed: The demands that may have changed since the last call. Those that differ by more than a tenth are
-                told now, others each eighth time.
-            gone: Limiters that this process has no more.
+            changed: The demands that may have changed since the last call. Those that differ by more than a tenth from
+                what was told are told now; all others in each `REFRESH_CYCLES`-th report.
+            gone: Limits that this process has no more.
             now: The time of sending.
         """
         self._end_lease(now)
@@ -271,7 +293,7 @@ class FleetMember:
         if self.isolated:  # `lease_until` is FOREVER
             ended = max(self.answered_at, self._followed_at) + self.settings.lease_ns
         if self.epoch == 0 and now > ended + 2 * self.settings.lease_ns:
-            self.epoch_heard = 0  # a clock that was wrong made it; nobody has shares of that time
+            self.epoch_heard = 0  # a wrong clock made so great an epoch; no member has shares of that time
         if grants.epoch < self.epoch_heard:
             self.refused["epoch"] += 1
             return []
@@ -291,15 +313,16 @@ class FleetMember:
         return shares
 
     def cut_off(self, now: int, *, refused: bool) -> list[LimitShare]:
-        """Return the shares to put in force without a lease, if it has ended, or none came for so long.
+        """Return the shares to put in force without a lease, where the lease has ended or none came for a lease's time.
 
-        Each is the `isolated` part of the lesser of the last share and an equal part; of a limit that no coordinator
-        has granted a share of yet, of an equal part. Where nobody knows how many members there are, `fair` is no more
-        than `floor` is. Once isolated, a member is given the shares of limiters that came since the last call.
+        Each share is the `isolated` part of the lesser of the last share and an equal part. Of a limit of which no
+        coordinator has granted a share yet, it is the `isolated` part of an equal part. Where nobody knows how many
+        members there are, `fair` is no more than `floor` is. Once isolated, a member is given the shares of limits that
+        came since the last call.
 
         Args:
             now: The time.
-            refused: Connections are refused at once, rather than nothing being heard.
+            refused: Connections to what carries the messages are refused at once, rather than nothing being heard.
         """
         self._end_lease(now)
         if not self.isolated:
@@ -322,15 +345,15 @@ class FleetMember:
         return [self._limits.share(id_) for id_ in unshared]
 
     def begin_anew(self, incarnation: int) -> None:
-        """Go on as another member: what others have told in the name of this one may never be over.
+        """Go on as another member: what others have told in the name of this one may hold for ever.
 
         Args:
-            incarnation: Another random number.
+            incarnation: Another random number, above 0.
         """
         self.incarnation, self.voids = incarnation, 0
 
     def leave(self, now: int) -> MemberReport:
-        """Return the last report. All shares are void: the caller has put them to 0 before it sends this."""
+        """Return the last report. All shares are void: the caller has put them to 0 before it sends the report."""
         report = self.report({}, (), now)
         report.leaving, self._leaving = True, report.sequence
         report.introductions, report.gone, report.rules = [], [], None
@@ -339,7 +362,7 @@ class FleetMember:
             self._limits.ppm[id_] = 0
         self.lease_until, self.isolated, self.urgent = min(self.lease_until, now), False, False
         self._leased = self._void = False
-        self._since = self._sequence + 1  # no grant that is under way is taken any more
+        self._since = self._sequence + 1  # so no grant that is on its way is taken any more
         self._seen = 0
         return report
 
@@ -364,7 +387,7 @@ class FleetMember:
             self._begin_session()
 
     def _void_shares(self) -> list[LimitShare]:
-        """Put the shares to 0 for which there is no lease any more."""
+        """Put the shares to 0 whose lease has ended, and return them."""
         if not self._void:
             return []
         self._void = False
@@ -432,9 +455,10 @@ class FleetMember:
             self._drifted.discard(id_)
 
     def _fill(self, report: MemberReport) -> bool:
-        """Put into a report all that is not answered, as far as it fits; return whether all of it did.
+        """Put into a report all that has no answer yet, as far as it fits; return whether all of it did.
 
-        What an earlier report has told comes first, so that an answer to this one is an answer to those.
+        What an earlier report has told comes first, so that an answer to this one is an answer to those. A demand
+        counts as 30 bytes, with an introduction as 100 and the name: more than either takes.
         """
         report.gone = list(self._gone)
         for id_ in report.gone:
@@ -478,7 +502,7 @@ class FleetMember:
             return shares
         if grant.answers > self._answered:
             self._answer(grant.answers, now)
-        if grant.sequence == 0 or self.isolated:  # what is granted holds for a lease that ends
+        if grant.sequence == 0 or self.isolated:  # isolated, it has no lease for which a granted share would hold
             return []
         if grant.sequence <= self._seen:
             self.refused["repeated"] += 1
@@ -488,7 +512,7 @@ class FleetMember:
         return self._apply(grant)
 
     def _answer(self, answers: int, now: int) -> None:
-        """Take the answer to a report: what it told is known, and the lease is renewed from its sending on."""
+        """Take the answer to a report: the coordinator knows what it told, and the lease runs from its sending on."""
         self._answered, self.answered_at, self.voids = answers, now, 0
         sent = self._sent.get(answers)
         for sequence in [sequence for sequence in self._sent if sequence <= answers]:
@@ -498,7 +522,7 @@ class FleetMember:
             del self._pending[id_]
             limits.flags[id_] |= _INTRODUCED
         if not self._pending:
-            self._pending = {}  # an emptied one keeps the room of all that it held
+            self._pending = {}  # a dict that was emptied keeps the room of all that it held
         for id_ in [id_ for id_, told in self._gone.items() if 0 < told <= answers]:
             del self._gone[id_]
             limits.let_go(id_)
