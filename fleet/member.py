@@ -458,7 +458,7 @@ class FleetMember:
         """Put into a report all that has no answer yet, as far as it fits; return whether all of it did.
 
         What an earlier report has told comes first, so that an answer to this one is an answer to those. A demand
-        counts as 30 bytes, with an introduction as 100 and the name: more than either takes.
+        counts as 30 bytes, with an introduction as 100 and the name: about what they take.
         """
         report.gone = list(self._gone)
         for id_ in report.gone:

@@ -2,9 +2,13 @@
 
     member ─digest, and lines if asked─▶ coordinator ─the lines that not all have─▶ all members
 
-A rule is a line of text: what it is for, NUL, and its value. Nobody reads it here. While all members tell the same
-digest, nothing else is told. Else the coordinator asks one member of each digest for its lines, page by page, and tells
-all members the lines that not all have. A member can hold what it lacks as if it had it.
+A rule is a line of text: what it is for, NUL, and its value. This module compares lines and does not read them.
+
+    publish tenant acme␀messages=1000/1000000000/100          limiter/rules.py writes and reads lines
+
+While all members tell the same digest, no lines travel. Else the coordinator asks one member of each digest for its
+lines, page by page, and tells all members the lines that not all have. Each member can then enforce a limit that it
+lacks as if it had it.
 """
 
 import hashlib
@@ -16,31 +20,37 @@ from typing import NamedTuple, Protocol
 from fleet.messages import RULE_PAGE, Differing, RulesReport
 
 MOST_RULES = 200_000
-"""Rules of one member, and of all whose rules differ together, that a coordinator keeps; others are not compared."""
+"""Rules that a coordinator keeps, of all digests together, at most. It does not compare members whose rules come on
+top."""
 
 MOST_DIFFERING = 10_000
-"""Rules that not all members have, and that are told them."""
+"""Rules that not all members have and that the coordinator tells them, at most; the others are counted."""
 
 MOST_PATIENCE = 16
-"""A member's rules that change all the time count after so many times the patience."""
+"""A member's rules that change all the time count after so many times `patience_ns`."""
 
 Line = str
-"""A rule."""
+"""A rule, as a line of text."""
 
 
 class OwnRules(Protocol):
-    """The rules that this process has."""
+    """The rules that this process has: what this module needs of them."""
 
     @property
     def digest(self) -> int:
-        """Of all of them, 64 bits: the same in all processes that have the same, whatever their order."""
+        """The digest of all rules, 64 bits: the same in all processes that have the same rules, in whatever order."""
 
     @property
     def total(self) -> int:
-        """How many they are."""
+        """The number of rules."""
 
     def lines(self, first: int, most: int) -> list[Line]:
-        """Return those from a place on, in an order that holds as long as the digest does: at most so many bytes."""
+        """Return rules, in an order that stays the same as long as the digest does.
+
+        Args:
+            first: The place of the first one to return; the first of all has 0.
+            most: Bytes of the lines, at most.
+        """
 
 
 def place_of(line: Line) -> str:
@@ -49,15 +59,15 @@ def place_of(line: Line) -> str:
 
 
 class MemberRules:
-    """The member's side: tells of its own rules, and knows which are not in all members.
+    """The member's side: tells the coordinator of its own rules, and knows the rules that not all members have.
 
     Args:
-        own: Its rules; None: it tells nothing of them, and they are not compared.
+        own: The member's rules; None: the coordinator is told nothing of them, and does not compare them.
 
     Attributes:
         differing: The rules that not all members have, as last heard, each with the name of a member that has it.
-        unnamed: How many there are besides.
-        revision: Another one whenever the rules are others, or their number.
+        unnamed: The number of such rules that the coordinator has counted and not told.
+        revision: Another number whenever `differing` or `unnamed` has changed.
     """
 
     def __init__(self, own: OwnRules | None) -> None:
@@ -73,11 +83,11 @@ class MemberRules:
 
     @property
     def is_asked(self) -> bool:
-        """Whether its rules are asked for, so that a report is worth sending at once."""
+        """Whether the coordinator asks for this member's rules, so that a report is worth sending at once."""
         return self._wanted > 0
 
     def report(self) -> RulesReport | None:
-        """Return what is told in the next report."""
+        """Return what the next report tells of this member's rules; None: nothing."""
         own, wanted = self._own, self._wanted
         self._wanted = 0
         if own is None:
@@ -87,11 +97,11 @@ class MemberRules:
         return RulesReport(own.digest, own.total, self._version, taken, not self._settled, max(0, wanted - 1), lines)
 
     def ask(self, wants: int) -> None:
-        """Take from a grant that the rules are asked for."""
+        """Take from a grant from where on the coordinator asks for this member's rules, as `Grant.wants` has it."""
         self._wanted = wants
 
     def take(self, told: Differing) -> bool:
-        """Take what differs, or a part of it; return whether it is worth saying so at once, as more is to come."""
+        """Take a page of the rules that not all members have; return whether it is new, and a report worth sending."""
         if self._own is None or told.total > MOST_DIFFERING:
             return False
         if told.version != self._version:
@@ -108,22 +118,24 @@ class MemberRules:
     def _complete(self, told: Differing) -> None:
         self._settled = told.settled
         differing = dict(self._taken) if told.settled else {**self.differing, **self._taken}
-        if len(differing) > 2 * MOST_DIFFERING:  # coordinators that replace each other and never settle
+        if len(differing) > 2 * MOST_DIFFERING:  # coordinators replace each other, and none settles
             differing = dict(self._taken)
         self.revision += differing.keys() != self.differing.keys() or told.unnamed != self.unnamed
         self.differing, self.unnamed = differing, told.unnamed
 
 
 class _Told:
-    """What a member tells of its rules.
+    """What one member tells of its rules.
 
     Attributes:
-        name: The member's, for people.
-        report: The latest.
-        digest, total: Of the rules that count for it: the latest, once they have stayed for a while.
-        changed_at: When it first told of the latest.
-        since: When it first told of others than those that count.
-        compared: The digest whose lines are compared for it: the latest of which all are known; None if none is.
+        name: The member's name, for people.
+        report: The latest that the member has told.
+        digest, total: The digest and the number of the rules that count for the member: those of the latest report that
+            has stayed the same for long enough.
+        changed_at: When the member first told the latest digest.
+        since: When the member first told another digest than the one that counts.
+        compared: The digest whose lines are compared for the member: the latest of which all lines are known; None if
+            there is none.
     """
 
     __slots__ = ("changed_at", "compared", "digest", "name", "report", "since", "total")
@@ -136,19 +148,19 @@ class _Told:
         self.compared: int | None = None
 
     def count(self) -> None:
-        """Let its latest rules count."""
+        """Let the member's latest rules count."""
         self.digest, self.total = self.report.digest, self.report.total
 
 
 class _Set:
-    """The rules of all members that tell one digest, as far as they are known.
+    """The rules behind one digest, as far as the coordinator knows them.
 
     Attributes:
-        total: How many there are to be.
-        by: The member that is asked for them.
-        lines: Those that came.
-        known: All of them, once they are there.
-        is_refused: They are too many.
+        total: The number of rules that the digest is of.
+        by: The incarnation of the member that is asked for them.
+        lines: The rules that have come, until all have.
+        known: All rules, once all have come; else None.
+        is_refused: The rules are too many to be kept (`MOST_RULES`).
     """
 
     __slots__ = ("by", "is_refused", "known", "lines", "total")
@@ -167,7 +179,7 @@ class DifferingRule(NamedTuple):
     Attributes:
         line: The rule.
         having: The members that have it.
-        lacking: Those that have not, or another one for the same place.
+        lacking: The members that have none for the same place, or another one.
     """
 
     line: Line
@@ -178,20 +190,23 @@ class DifferingRule(NamedTuple):
 class ComparedRules:
     """The coordinator's side: compares the members' rules.
 
-    Members of which nothing is heard of rules are not compared. What is known of a member's rules holds until its new
-    ones are known; so what differs never looks less for a moment, while rules are told. A member whose rules change may
-    only be the first one: others have the same change, and are yet to report. So changed rules count when they have
-    stayed for `patience_ns`, or all members have them.
+        report ─hear─▶ digest ─stays for `patience_ns`─▶ counts ─its lines are asked for─▶ known ─compare─▶ `differing`
+
+    A member that tells no digest is not compared. A member is compared by the rules that were known of it before, until
+    its new ones are known. So no rule seems to be in all members only because lines are on their way. The first member
+    whose rules change may have what the others have as well and are yet to report. So changed rules count when they
+    have stayed the same for `patience_ns`, or when all members have them.
 
     Args:
-        patience_ns: So long what a member tells is to stay the same; but it counts after `MOST_PATIENCE` times as long.
+        patience_ns: Nanoseconds for which a member's changed digest has to stay the same to count. A digest that never
+            stays counts after `MOST_PATIENCE` times as long.
     """
 
     def __init__(self, patience_ns: int) -> None:
         self._patience_ns = patience_ns
         self._members: dict[int, _Told] = {}
         self._lagging: set[int] = set()
-        """Those that may have something to be told."""
+        """Members that may lack a page of what differs."""
         self._changing: dict[int, None] = {}
         """Members whose latest rules do not count yet."""
         self._sets: dict[int, _Set] = {}
@@ -206,12 +221,12 @@ class ComparedRules:
 
     @property
     def differing(self) -> Sequence[Line]:
-        """The rules that not all members have, as far as they are told."""
+        """The rules that not all members have, up to `MOST_DIFFERING`."""
         return self._lines
 
     @property
     def uncompared(self) -> int:
-        """Members whose rules are not compared, as they are too many."""
+        """The number of members whose rules are not compared, as these are too many (`MOST_RULES`)."""
         refused = {digest for digest, one in self._sets.items() if one.is_refused}
         return sum(one.digest in refused for one in self._members.values())
 
@@ -244,7 +259,7 @@ class ComparedRules:
                 self._forget(incarnation)
 
     def is_due(self, incarnation: int) -> bool:
-        """Return whether a member is to be answered at once: to be asked for its rules, or told of others'."""
+        """Return whether a member is to be answered at once: to ask for its rules, or to tell it what differs."""
         return self._has_changed or self.wants(incarnation) > 0 or self._lags(self._members.get(incarnation))
 
     def wants(self, incarnation: int) -> int:
@@ -256,7 +271,7 @@ class ComparedRules:
         return len(found.lines) + 1
 
     def compare(self, now: int) -> None:
-        """Find what differs, if anything has changed: which rules are to be asked for, and which are known to."""
+        """Find the rules that not all members have, if anything has changed, and the digests whose lines to ask for."""
         self._count_changed(now)
         if not self._has_changed:
             return
@@ -275,12 +290,12 @@ class ComparedRules:
         self._find()
 
     def told(self, now: int, again_ns: int, *, is_whole: bool) -> Differing | None:
-        """Return what is to be told all members now, a page of it; None: nothing.
+        """Return the page of what differs that all members are to be told now; None: there is nothing to tell.
 
         Args:
             now: The time.
-            again_ns: A page that was told is told again after so long, if somebody still has not got it.
-            is_whole: All members are known; else, soon after a takeover, what differed before still does.
+            again_ns: Nanoseconds after which a page is told again, if some member still has not got it.
+            is_whole: All members are known. Soon after a takeover they are not, and what differed before still does.
         """
         settled = is_whole and self._is_complete
         lagging = [
@@ -302,7 +317,7 @@ class ComparedRules:
         return Differing(self._version, len(self._lines), self._unnamed, settled, first, lines, having)
 
     def rules(self, most: int) -> list[DifferingRule]:
-        """Return the rules that not all members have, with the members."""
+        """Return up to `most` rules that not all members have, each with who has it and who lacks it."""
         shown = []
         for line in self._lines[:most]:
             having, lacking = list[str](), list[str]()
@@ -320,7 +335,7 @@ class ComparedRules:
             self._has_changed = True
 
     def _count_changed(self, now: int) -> None:
-        """Let rules count that have stayed for long enough, or are all members'."""
+        """Let changed rules count that have stayed the same for long enough, or that all members have."""
         if not self._changing:
             return
         all_agree = len({told.report.digest for told in self._members.values()}) == 1
@@ -352,7 +367,7 @@ class ComparedRules:
             self._has_changed = True
 
     def _look_for_sets(self) -> None:
-        """Keep a set for each digest, if there are several, and see that somebody is asked for it."""
+        """Keep a set for each digest, if there are several, and choose the member that is asked for its lines."""
         tellers: dict[int, dict[int, _Told]] = {}
         for incarnation, told in self._members.items():
             tellers.setdefault(told.digest, {})[incarnation] = told

@@ -1,7 +1,12 @@
-"""The limits of a process that others would share, as they are written: counted, told as lines, and read from lines.
+"""The limits that a process shares with others, as they are written: counted, told as lines, and read from lines.
 
-A line is what the value is for, NUL, and the value: `publish tenant acme`, `messages=1000/1000000000/100`. It says the
-same in all processes, and what is not set is not in it: so later versions may know more, and older ones still agree.
+A line is called a *rule*. It has a place, which says what the value is for, NUL, and the value:
+
+    publish tenant acme␀messages=1000/1000000000/100 mode=reject        tokens/nanoseconds/burst
+    attached namespace acme/shop␀group                                  an attachment to a resource group
+
+A line says the same in all processes. What is not set is not in a line: so a later version may know more parts of a
+limit, and older ones still agree with it where these are not set.
 """
 
 import hashlib
@@ -14,29 +19,29 @@ from limiter.policies import Change, Policies, Value, lowest
 from limiter.token_bucket import DIRECTIONS, NOTHING_PUBLISHED, Limit, Mode, Rate
 
 ORIGIN: Final = "fleet"
-"""The origin of a value that other members have and this one has not."""
+"""The origin of a value that other processes have and this one has not."""
 MOST_NAME: Final = 4096
-"""Bytes of a name; what is written for longer ones is not shared."""
+"""Bytes of a name, at most. A limit that is written for a longer name is not shared."""
 MANY_CHANGES: Final = 100
-"""When so many rules change at once, all streams follow."""
+"""When more rules than these change at once, all streams are put within their limiters anew."""
 _ATTACHED: Final = "attached"
 _RATES: Final = {"messages": "messages", "peak_messages": "peak_messages", "bytes": "size", "peak_bytes": "peak_size"}
 """The word of each rate in a line, and its name in a `Limit`."""
 _WHOLE: Final = 1 << 64
 Place = tuple[About, Setting, str]
 _Attachment = tuple[Setting, str, str]
-"""Tenant or namespace, its name, and its group."""
+"""The attachment of a tenant or namespace to a resource group: which of the two, its name, and the group."""
 
 
 class RuleTally:
-    """Counts the rules of some levels, as they change.
+    """The number and the digest of the rules of some levels, kept while rules change.
 
     Args:
-        levels: Those whose limits are shared.
+        levels: Levels whose limits are shared.
 
     Attributes:
-        digest: The same for the same rules, however they came to be; 64 bits.
-        total: How many there are.
+        digest: 64 bits: the sum of a hash of each rule. It is the same for the same rules, in whatever order they came.
+        total: The number of rules.
     """
 
     __slots__ = ("_levels", "digest", "total")
@@ -47,24 +52,24 @@ class RuleTally:
         self.total = total
 
     def counts(self, about: About, setting: Setting, name: str, value: Value | None) -> bool:
-        """Return whether a value is a rule: it limits, at one of the levels."""
+        """Return whether a value counts as a rule: it limits a rate at one of the levels, for a name not too long."""
         is_of_level = about in DIRECTIONS and setting.level.word in self._levels
         return is_of_level and value is not None and bool(value.limit) and len(name.encode()) <= MOST_NAME
 
     @property
     def counts_groups(self) -> bool:
-        """Whether attachments to resource groups count."""
+        """Whether attachments to resource groups count as rules."""
         return Setting.RESOURCE_GROUP.level.word in self._levels
 
     def replaced(self, about: About, setting: Setting, name: str, before: Value | None, after: Value | None) -> None:
-        """Take from a place what was written there, and put there what is."""
+        """Count that the value at a place was replaced; None: no value was or is there."""
         if before is not None and self.counts(about, setting, name, before):
             self._count(line_of(about, setting, name, before.limit), -1)
         if after is not None and self.counts(about, setting, name, after):
             self._count(line_of(about, setting, name, after.limit), 1)
 
     def attached(self, member: Setting, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-        """The same of the resource groups of tenants or of namespaces."""
+        """Count that the attachments of tenants or of namespaces to resource groups, by name, were replaced."""
         if self.counts_groups:
             for name, group in before.items() - after.items():
                 self._count(_attachment(member, name, group), -1)
@@ -72,11 +77,11 @@ class RuleTally:
                 self._count(_attachment(member, name, group), 1)
 
     def clear(self) -> None:
-        """Take everything back."""
+        """Count no rules any more."""
         self.digest = self.total = 0
 
     def copy(self) -> "RuleTally":
-        """Return a copy."""
+        """Return a copy, which counts on its own."""
         return RuleTally(self._levels, self.digest, self.total)
 
     def _count(self, line: str, times: int) -> None:
@@ -86,12 +91,12 @@ class RuleTally:
 
 
 class SharedRules:
-    """The rules of this process, for other processes; and theirs, as far as they are to hold here, too.
+    """The rules of this process, told to other processes; and the rules of those that are to hold in this one, too.
 
     Args:
-        policies: What is written here. It is counted from now on, so nothing may be written yet.
+        policies: The limits that are written in this process. They are counted from now on, so there may be none yet.
         levels: Levels whose limits are shared.
-        changed: Told what changes when other processes' rules hold here, or do not any more.
+        changed: Called with the changes, when rules of other processes begin or cease to hold in this one.
     """
 
     def __init__(
@@ -110,20 +115,27 @@ class SharedRules:
 
     @property
     def digest(self) -> int:
-        """The same in all processes that have the same rules."""
+        """The digest of this process' rules: the same in all processes that have the same rules."""
         return self._tally.digest
 
     @property
     def total(self) -> int:
-        """How many rules there are."""
+        """The number of this process' rules."""
         return self._tally.total
 
     @property
     def _tally(self) -> RuleTally:
-        return cast("RuleTally", self._policies.tally)  # as it was made
+        return cast("RuleTally", self._policies.tally)  # set when this object was made
 
     def lines(self, first: int, most: int) -> list[str]:
-        """Return the rules from a place on, at most so many bytes; their order holds as long as the digest does."""
+        """Return rules, in an order that stays the same as long as the digest does.
+
+        One rule at least is returned, whatever its size, unless there are no more.
+
+        Args:
+            first: The place of the first one to return; the first of all has 0.
+            most: Bytes of the lines, at most.
+        """
         if self._listed_digest != self.digest or not self._listed:
             self._listed, self._listed_digest = self._all(), self.digest
         lines: list[str] = []
@@ -138,7 +150,7 @@ class SharedRules:
         return lines
 
     def here(self, place: str) -> str:
-        """Return what is written here for a place, as a line's value; empty for nothing."""
+        """Return the value that is written in this process for the place of a line; empty for none."""
         try:
             found = _place(place)
         except ValueError:
@@ -151,10 +163,10 @@ class SharedRules:
         return written(value.limit) if value is not None and self._tally.counts(*found, value) else ""
 
     def adopt(self, lines: Iterable[str]) -> None:
-        """Let other processes' rules hold where nothing is written here at a level, and where theirs is lower.
+        """Let rules of other processes hold where this one has no limit at their level, or a higher one.
 
-        Of several values for one place the lowest holds. What cannot be read, only observes, or is of a level that is
-        not shared here, holds not.
+        Of several values for one place the lowest holds. A rule does not hold if it cannot be read, if its limit only
+        observes, or if this process does not share its level.
         """
         others: dict[Place, Value] = {}
         groups: dict[_Attachment, None] = {}
@@ -225,12 +237,12 @@ _MEMBERS: Final = (Setting.TENANT, Setting.NAMESPACE)
 
 
 def line_of(about: About, setting: Setting, name: str, limit: Limit) -> str:
-    """Return the line of a rule."""
+    """Return a limit as a line."""
     return f"{about} {setting} {name}\0{written(limit)}"
 
 
 def written(limit: Limit) -> str:
-    """Return the value of a rule's line."""
+    """Return a limit as the value of a line."""
     parts = [
         f"{word}={one.tokens}/{one.period_ns}/{one.burst}"
         for word, name in _RATES.items()
@@ -241,7 +253,7 @@ def written(limit: Limit) -> str:
 
 
 def described(value: str) -> str:
-    """Return the value of a rule's line for people: `messages 1000/s, burst 100`."""
+    """Return the value of a line as people read it: `messages 1000/s, burst 100`; one that cannot be read as it is."""
     try:
         limit = _limit(value)
     except ValueError:
@@ -260,10 +272,10 @@ def _attachment(member: Setting, name: str, group: str) -> str:
 
 
 def _place(place: str) -> Place | None:
-    """Read what a line is for; None: an attachment.
+    """Read the place of a line; None: the line is an attachment.
 
     Raises:
-        ValueError: If it is for nothing that is known here.
+        ValueError: If the place is none that this version knows.
     """
     about, setting, name = place.split(" ", 2)
     if about == _ATTACHED:
@@ -279,7 +291,7 @@ def _limit(value: str) -> Limit:
     """Read the value of a line.
 
     Raises:
-        ValueError: If it cannot be read.
+        ValueError: If this version cannot read it.
     """
     found: dict[str, Any] = {}
     for part in value.split(" "):

@@ -1,13 +1,16 @@
 """The limits that a process shares with others: its share of each limit, and its demand for each.
 
-Each process enforces its share of a limit by itself, in leased token buckets (`TokenBucket`). Who decides on the
-shares is not known here: they come in by `assign`, and what they are decided by goes out by `demands`.
+Each process enforces its share of a limit by itself, in leased token buckets (`TokenBucket`). This module does not know
+the *decider*, who divides the limits: shares come in by `assign`, and demands go out by `demands`. In a fleet the
+decider is the coordinator, and `proxy/fleet/service.py` calls both.
 
-    streams ─use, wait─▶ Limiter ─on_activity─▶ SharedLimits ─demands─▶ whoever decides
-                            ▲────── share ──────────┘◀──────── assign, renew ───┘
+    streams ─use, wait─▶ Limiter ─on_activity─▶ SharedLimits ─demands─▶ decider
+                            ▲────── share ──────────┘◀──────── assign, renew ──┘
 
-A limiter costs nothing here while nobody uses it: it tells of its first use after each report (`Limiter.is_quiet`), and
-is looked at in reports until one has said that it is at rest.
+A limiter that no stream uses costs nothing here. It tells of its first use after each report (`Limiter.is_quiet`), and
+each `demands` looks at it until one has said that it is at rest:
+
+    at rest ─first use─▶ active: looked at by each `demands` ─nothing used, nothing waits─▶ told of once more, at rest
 """
 
 from collections.abc import Callable
@@ -20,30 +23,32 @@ from limiter.permits import Unit
 from limiter.token_bucket import NANOS_PER_SECOND, WHOLE, Lease, Rate
 
 UNBOUNDED = -1
-"""Wanted where demand cannot be measured, as it is held back all the time."""
+"""Stands for what is wanted where demand cannot be measured, as streams wait nearly all the time."""
 UNITS: tuple[Unit, Unit] = ("messages", "bytes")
 _MARGIN = 1.01
-"""A process wants so many times what it uses. While others wait, it gets no more than it wants, and the margin is then
-lost to all: so it is small. It may be, as a process that outgrows its share waits, and its report says so.
+"""A process wants so many times what it uses. While others wait, it gets no more than it wants, and nobody can use the
+margin. So the margin is small. It may be small, as a process that outgrows its share waits, and its next report says
+so.
 """
 _ALWAYS = 0.95
-"""Part of a span between reports: if streams waited for longer, what they could use cannot be told."""
+"""Part of the span between two reports. If streams waited for longer, what they could use cannot be measured."""
 _USED_UP = 0.8
-"""Part of a share: consumers that ask for more messages may be held back by a share of which so much is used."""
+"""Part of a share. If so much of a share is used, it may hold back consumers that ask for more messages."""
 _LEAST_SPAN_NS = 100_000_000
-"""What is used and wanted is measured over so long at least, but for a limiter's first report: a few entries more or
-less would look like another demand, and shares would never come to rest."""
+"""Demand is measured over so long a span at least, but for a limiter's first report. Over shorter spans a few entries
+more or less would look like another demand, and shares would never come to rest."""
 LOOK_AGAIN_NS = 105_000_000
-"""Demand of now can be told this long after a report that had to tell of a mixture."""
+"""So long after a report of a mixture (`SharedLimits.turned`) another one can tell of the time after the turn alone."""
 _LEAST_FALL = 32
-"""Messages that had to be there in such a span: half of fewer ones may be chance."""
+"""Messages that pass in a span, at least, for a fall to less than half to count: of fewer ones it may be chance."""
 _LEAST_TURN = 8
-"""Messages that pass or wait in it: a few that wait for the tokens of a small share would look like a great demand."""
+"""Messages that pass or wait in a span, at least, for waiting to count as a turn: a few that wait for the tokens of a
+small share would look like a great demand."""
 _MILLI_NS = 10**12
 """Thousandths of a nanosecond in a second."""
 RAISE_NS = 5_000_000_000
-"""A raise that nobody waits for comes into force so late, and a lowering in between makes it needless. Where demand
-goes up and down, far below the limit, shares would change several times a second, and with each lines of the log end.
+"""A raise that nobody waits for comes into force so much later; a lowering before that cancels it. Else shares would
+change several times a second where demand goes up and down far below the limit, and each change ends lines of the log.
 """
 LOAN_NS = 1_000_000_000
 """A worker's loan of a shared limit ends after this time, if no more is lent."""
@@ -61,7 +66,7 @@ class Demanded(NamedTuple):
     Attributes:
         used: Tokens that passed, in thousandths per second.
         wanted: Tokens that would be used if there were enough, likewise; or `UNBOUNDED`.
-        streams: Streams that wait; at least 1 if any used or wants it.
+        streams: The number of streams that wait; at least 1 where anything is wanted.
         quota: The limit, as this process' own policies have it.
     """
 
@@ -72,12 +77,17 @@ class Demanded(NamedTuple):
 
 
 class _Counted:
-    """What the last report said of a limiter: what it counted, and when; and of the span before that.
+    """The counts of a limiter at a report, and its rates in the span between that report and the one before.
 
     Attributes:
-        rate: Messages per second in that span.
-        used: Messages and bytes that passed in it, thousandths of one per second.
-        waited: The part of it in which streams waited.
+        at: When the counts were read.
+        is_first: No report has told of the limiter since it was at rest: the counts are those of its first use.
+        passed: Messages and bytes that have passed, in all.
+        refused: Messages and bytes that were refused, in all.
+        throttled: Nanoseconds in which streams waited, in all.
+        rate: Messages per second in the span.
+        used: Messages and bytes that passed in the span, in thousandths of one per second.
+        waited: The part of the span in which streams waited, 0 to 1.
     """
 
     __slots__ = ("at", "is_first", "passed", "rate", "refused", "throttled", "used", "waited")
@@ -94,7 +104,14 @@ class _Counted:
         self.waited = 0.0
 
     def turned_since(self, before: "_Counted", held: int) -> bool:
-        """Return whether the span since `before` is a mixture: use fell to less than half, waiting began or ended."""
+        """Set the rates of the span since `before`, and return whether the span is a mixture.
+
+        A span is one if use fell to less than half in it, or if waiting began or ended in it.
+
+        Args:
+            before: The counts at the report before.
+            held: Messages that streams hold now.
+        """
         span = self.at - before.at
         passed = self.passed[0] - before.passed[0]
         self.rate = passed * NANOS_PER_SECOND // span
@@ -105,20 +122,21 @@ class _Counted:
 
 
 class SharedLimits:
-    """The shared limiters of one process. Given to a `Registry`, which makes the limiters of `levels` with the lease.
+    """The shared limiters of one process. A `Registry` makes the limiters of `levels` with the lease of this object.
 
     Args:
-        lease: While it lasts, shares earn tokens.
+        lease: The lease of all shares: they earn tokens while it lasts.
         levels: Levels whose limits are shared.
-        clock: Monotonic nanoseconds: limiters tell of their use without the time.
-        wants_now: Called when a limiter is used that was at rest, or is waited on first since the last `demands`: a
-            report is worth sending at once. It may be called for each limiter, and should return quickly.
+        clock: Monotonic nanoseconds. Limiters tell of their use without the time.
+        wants_now: Called when a report is worth sending at once: a limiter is used that was at rest, or a stream waits
+            on one for the first time since the last `demands`. It may be called for each limiter, and should return
+            quickly.
         on_raise: Called with a limiter's name and unit, and the share before and now, where a raise comes into force
-            behind `assign`.
+            later than its `assign`.
 
     Attributes:
-        turned: What the last `demands` told of some limiter is a mixture of before and after: much less is used now, or
-            waiting began or ended. Shares are right the sooner if it is called again `LOOK_AGAIN_NS` later.
+        turned: The last `demands` told of some limiter a mixture of before and after: much less is used now, or waiting
+            began or ended. Shares are right sooner if `demands` is called again `LOOK_AGAIN_NS` later.
     """
 
     def __init__(
@@ -141,37 +159,37 @@ class SharedLimits:
         self._known: dict[str, Limiter] = {}
         self._active: dict[Limiter, _Counted] = {}
         self._units: dict[str, frozenset[Unit]] = {}
-        """The units of each limiter that have been reported: who decides is to be told when they are gone."""
+        """The units of each limiter that have been reported: the decider is to be told when they are gone."""
         self._gone: dict[UnitKey, None] = {}
         self._left: dict[Limiter, None] = {}
-        """Limits in use that have lost their last stream since the last report."""
+        """Active limiters that have lost their last stream since the last report."""
         self._raises: dict[UnitKey, tuple[int, int]] = {}
-        """Shares that are not in force yet, and when they will be: the oldest first."""
+        """Raises that are put off: the share, and when it comes into force; the oldest first."""
         self._wanted: dict[str, None] = {}
-        """Limiters that are waited on, and whose raises are to be in force now."""
+        """Limiters whose raises are to come into force at the next report, as a stream waits for them."""
         self._overlent: dict[Limiter, int] = {}
-        """Limiters of which workers may use more than the share; and when that ends, if they do not answer."""
+        """Limiters of which workers may use more than the share, and when that ends if the workers do not answer."""
 
-    # ---- called by whoever decides on shares
+    # ---- called by the decider
 
     def assign(self, limiter: str, unit: str, ppm: int, quota: QuotaNumbers | None, now: int) -> bool:
-        """Put a share in force; who waits for the limiter is served.
+        """Put a share in force, and serve the streams that wait for the limiter.
 
-        A raise to the double at most, of a share that is used to the half at most, is put off while nobody waits
-        (`RAISE_NS`): so long it has less than it may.
+        A raise is put off (`RAISE_NS`) while no stream waits, if it at most doubles a share of which at most half is
+        used. Meanwhile the process passes less than it may.
 
         Args:
             limiter: `name_of` its scope.
             unit: `messages` or `bytes`.
             ppm: Parts per million, 0 to `WHOLE`.
-            quota: A lower limit that holds for all; None: this process' own.
+            quota: The lower limit of another process, which holds for all; None: this process' own holds.
             now: Monotonic nanoseconds.
 
         Returns:
-            Whether the limiter is known; a share of another one is void: a limiter made anew has none.
+            Whether the limiter is known. The share of one that is not is void: a limiter that is made anew has none.
 
         Raises:
-            ValueError: If `ppm` or `unit` is none.
+            ValueError: If `ppm` is no share, or `unit` no unit.
         """
         if not 0 <= ppm <= WHOLE or unit not in UNITS:
             raise ValueError(f"a share is 0 to {WHOLE} of messages or bytes, not {ppm} of {unit}")
@@ -199,7 +217,7 @@ class SharedLimits:
                 self._overlent[limiter] = now + LOAN_NS
 
     def _may_be_put_off(self, limiter: Limiter, unit: Unit, ppm: int) -> bool:
-        """Return whether a share is a raise that nobody needs now: half of what there is is enough, the burst, too."""
+        """Return whether a share is a raise that no stream needs now: half of the rate and burst in force is enough."""
         of = UNITS.index(unit)
         share, counted, (rate, _) = limiter.shares[of], self._active.get(limiter), _own_rates(limiter)[of]
         if not share < ppm <= 2 * share or rate is None:
@@ -209,7 +227,7 @@ class SharedLimits:
         return counted is None or 2 * counted.used[of] * WHOLE <= rate.per_second * 1000 * share
 
     def _raise(self, now: int) -> None:
-        """Put the raises in force whose time has come, or that somebody waits for."""
+        """Put the raises in force whose time has come, or for which a stream waits."""
         wanted, self._wanted = self._wanted, {}
         due = [(name, unit) for name in wanted for unit in UNITS if (name, unit) in self._raises]
         due += takewhile(lambda key: self._raises[key][1] <= now, self._raises)
@@ -222,10 +240,11 @@ class SharedLimits:
             self._on_raise(name, unit, before, ppm)
 
     def exceeds_shares(self, now: int) -> bool:
-        """Return whether more than the shares in force may still be used, as workers were lent more of earlier ones.
+        """Return whether workers may still use more than the shares in force, as they were lent tokens of greater ones.
 
-        Who decides on shares must not hear of lowered ones before: what others are given then would come on top. A loan
-        ends by itself, an entry that was released when its worker says so, or ends.
+        As long as that is so, the decider must not hear that a lowered share is in force: it would give others what the
+        workers may still use. A loan ends by itself. An entry that was released to a worker counts until the worker has
+        said that it has passed, or has ended.
         """
         if self._overlent:
             overlent = [(one, end) for one, end in self._overlent.items() if one.is_overlent]
@@ -233,7 +252,7 @@ class SharedLimits:
         return bool(self._overlent)
 
     def share_in_force(self, limiter: str, unit: Unit) -> int | None:
-        """Return the parts per million of a limiter, as `name_of` its scope; None if it is not known."""
+        """Return the share in force, in millionths, of a limiter, as `name_of` its scope; None if it is not known."""
         known = self._known.get(limiter)
         return None if known is None else known.shares[UNITS.index(unit)]
 
@@ -243,9 +262,10 @@ class SharedLimits:
         return known is not None and known.limit.published is not None
 
     def renew(self, until: int, now: int) -> None:
-        """Let shares earn until `until`. If they earned nothing of late, who waits is served: alarms are far away.
+        """Let shares earn until `until`.
 
-        What workers have of the time before is recalled: others may have had it since.
+        If the lease had ended, waiting streams are served: their timers were set for a time without tokens. Workers
+        have to give back what they were lent before the end: other processes may have had it since.
         """
         if self.lease.renew(until, now):
             waiting = [limiter for limiter in self._active if limiter.waiters]
@@ -255,11 +275,11 @@ class SharedLimits:
             self._serve([*waiting, *lent], now)
 
     def demands(self, now: int) -> tuple[dict[UnitKey, Demanded], list[UnitKey]]:
-        """Return what is wanted of the limiters that were used or waited on since the last call, and those forgotten.
+        """Return the demands for limiters that were used or waited on since the last call, and the units that are gone.
 
-        A limiter that comes to rest is told of once more, with nothing used. It wants nothing then, or, where it is in
-        debt or not full, next to nothing: without any share it could never be forgotten. One whose last stream has left
-        is at rest at once: what it used until then, nobody will use.
+        A limiter that comes to rest is told of once more, with nothing used. It wants nothing then. Where its bucket is
+        not full, it wants next to nothing instead: without any share the bucket would never fill, and the limiter could
+        never be forgotten. A limiter whose last stream has left is at rest at once, whatever it used until then.
         """
         self._raise(now)
         demanded = dict[UnitKey, Demanded]()
@@ -291,7 +311,7 @@ class SharedLimits:
     # ---- called by the registry
 
     def attach(self, serve: Callable[[list[Limiter], int], None], changing: Callable[[Limiter, int], None]) -> None:
-        """Take what the registry does about changes of shares, before it makes the first limiter.
+        """Set what the registry does when shares change. It calls this before it makes the first limiter.
 
         Args:
             serve: Called with limiters whose streams are to be served, as their share has changed or may be used again.
@@ -304,7 +324,7 @@ class SharedLimits:
         return scope.level in self._levels
 
     def made(self, limiter: Limiter, now: int) -> None:
-        """Know a limiter that was made with the lease; it is the one of that name from now on."""
+        """Take a limiter that was made with the lease. It replaces the limiter of the same name, if there is one."""
         name = name_of(limiter.scope)
         replaced = self._known.get(name)
         if replaced is not None:
@@ -316,15 +336,20 @@ class SharedLimits:
             self._look_at(limiter, now)
 
     def left(self, limiter: Limiter) -> None:
-        """Report that a limiter has no streams any more: others may have its share."""
+        """Note that a limiter has no streams any more: other processes may have its share."""
         if limiter in self._active:
             self._left[limiter] = None
             self._wants_now()
 
     def retuned(self, limiter: Limiter, in_force: LimitRates, now: int) -> None:
-        """Report a limiter that has another value; a higher one holds when who decides has answered.
+        """Note that a limiter has another value. A higher one holds only when the decider has answered.
 
-        Others may have the lower one still, and then that holds for all.
+        Other processes may still have the lower value, which then holds for all.
+
+        Args:
+            limiter: The limiter.
+            in_force: The rates that held for it before, and hold until the answer.
+            now: Monotonic nanoseconds.
         """
         if limiter.rates() != in_force:
             limiter.share(limiter.shares, in_force, now)
@@ -332,7 +357,7 @@ class SharedLimits:
         self._wants_now()
 
     def forgotten(self, limiter: Limiter) -> None:
-        """Report a limiter that is not at work any more: others may have its share."""
+        """Note that a limiter is not at work any more: other processes may have its share."""
         name = name_of(limiter.scope)
         if self._known.get(name) is limiter:
             del self._known[name]
@@ -380,6 +405,15 @@ class SharedLimits:
         held: tuple[int, int],
         demanded: dict[UnitKey, Demanded],
     ) -> None:
+        """Put a limiter's demand for each of its units into `demanded`.
+
+            wanted = `UNBOUNDED`                      if streams waited nearly all the time, or consumers are held back
+                     1.01 · the greater one of        else (`_MARGIN`)
+                         used / (1 - part of the span in which streams waited for this unit)
+                         used + refused + held, each per second
+
+        A unit without a rate has no demand.
+        """
         name, own = name_of(limiter.scope), _own_rates(limiter)
         span, waited = after.at - before.at, after.waited
         messages, size = (_per_second(after.passed[of] - before.passed[of], span) for of in range(2))
@@ -410,7 +444,7 @@ class SharedLimits:
         self._units[name] = frozenset(units)
 
     def _waits_for(self, limiter: Limiter, used: tuple[int, int], now: int) -> tuple[bool, bool]:
-        """Tell which units make streams wait: those without a token, else the one with the greatest part used."""
+        """Return which units make streams wait: those without a token, else the one with the greatest part used."""
         lacks = limiter.lacks(now)
         if lacks[0] or lacks[1]:
             return lacks
@@ -423,12 +457,12 @@ class SharedLimits:
 
 
 def name_of(scope: Scope) -> str:
-    """Return what a limiter is called among processes."""
+    """Return the name of a scope's limiter, which is the same in all processes."""
     return f"{scope.direction} {scope.level} {scope.name}"
 
 
 def _own_rates(limiter: Limiter) -> tuple[tuple[Rate | None, Rate | None], tuple[Rate | None, Rate | None]]:
-    """Return rate and peak of each unit, as this process has them."""
+    """Return rate and peak of each unit of a limiter, as this process' own policies have them."""
     limit = limiter.limit
     return (limit.messages, limit.peak_messages), (limit.size, limit.peak_size)
 
@@ -442,7 +476,7 @@ def _want_a_little(limiter: Limiter, demanded: dict[UnitKey, Demanded]) -> None:
 
 
 def _per_second(tokens: int, span_ns: int) -> int:
-    """Return thousandths of a token per second, rounded up: what is used is never told as nothing."""
+    """Return a rate in thousandths of a token per second, rounded up: what is used is never told as nothing."""
     return -(-tokens * _MILLI_NS // span_ns)
 
 
