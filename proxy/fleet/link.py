@@ -1,7 +1,7 @@
-"""How the reports and grants of a fleet travel between its members: the interface of both links.
+"""The interface of both links, which carry the reports and grants of a fleet between its members.
 
-A message is opaque here, and has `fleet.messages.MOST_MESSAGE` bytes at most. It may be lost, come late or twice;
-reports and grants say themselves what is to be made of that. Nothing is kept for a member that cannot be reached.
+A link does not read messages. A message has `fleet.messages.MOST_MESSAGE` bytes at most. It may be lost, come late or
+twice: `fleet/messages.py` says why that does no harm. A link keeps nothing for a member that cannot be reached.
 """
 
 import random
@@ -14,15 +14,16 @@ LinkState = Literal["connecting", "following", "leading"]
 
 
 class Callbacks(NamedTuple):
-    """What a link tells its member: on the loop, and nothing any more after `stop`.
+    """Functions that a link calls, on the event loop; it calls none after `stop`.
 
     Attributes:
         on_report: A report came; only while leading.
         on_grant: A grant came.
         on_lead: This member coordinates from now on.
-        on_unlead: It does not any more, or cannot know.
-        on_confirmed: This member was the only coordinator at some time after the one that is given: when the question
-            was sent that has been answered now, in nanoseconds of `time.monotonic_ns`. Nobody knows that it still is.
+        on_unlead: This member does not coordinate any more, or cannot know whether it does.
+        on_confirmed: This member was the only coordinator at some time after the given one, in nanoseconds of
+            `time.monotonic_ns`: the time at which the question was sent that has been answered now. Whether it still is
+            the only one, nobody knows.
     """
 
     on_report: Callable[[bytes], None]
@@ -40,7 +41,7 @@ class LinkCounts:
     messages_out: int = 0
     reconnects: int = 0
     takeovers: int = 0
-    """How often this member became the coordinator."""
+    """The number of times that this member became the coordinator."""
     dropped: Counter[str] = field(default_factory=Counter)
     """Messages that were not carried, by cause: `disconnected`, `slow`, `oversized`, `foreign`, `refused`."""
 

@@ -3,8 +3,15 @@
     limiters ─demands─▶ FleetMember ─reports─▶ link ─▶ Coordinator, in one of the members
     limiters ◀─shares── FleetMember ◀─grants── link ◀─────┘
 
-The core (`fleet`) decides, in values; `limiter.sharing` measures and enforces; a link carries bytes. This module has
-the clock, the timers and the counts. A fleet at rest wakes the process once a cycle, for the heartbeat.
+The core (`fleet`) decides, in values. `limiter.sharing` measures and enforces. A link carries bytes. This module has
+the clock, the timers and the counts. Its timers call these functions:
+
+    once a cycle ──────────────────────────────────────────▶ _turn ─▶ _report, _look_at_lease; if it coordinates, _grant
+    a limiter is used or waited on, or the member is urgent ─▶ wants_now ─ 25 ms after the last report ─▶ _report
+    a report had to tell a mixture ────────────────────────▶ _look_again ─▶ _report
+    a report came that is worth an answer at once ─────────▶ _grant_soon ─ 5 ms after the last grants ─▶ _grant
+
+A fleet at rest wakes the process once a cycle, for a report that says that the member lives.
 """
 
 import asyncio
@@ -40,27 +47,33 @@ from proxy.session.engine import Engine
 from proxy.tls.certificates import PeerCertificates
 
 LEAST_BETWEEN_REPORTS_S: Final = 0.025
+"""Seconds between two reports, at least, but for those that a cycle or `LOOK_AGAIN_NS` is due for."""
 LEAST_BETWEEN_GRANTS_S: Final = 0.005
+"""Seconds between two grants, at least, but for those of a cycle."""
 _PAUSE_PARTS: Final = 2
-"""After grants that took long to make there are no others for so many times as long: while all changes, a limit would
-be divided anew after each report, though once for all reports of a cycle does."""
+"""After grants that took long to make there are no others for so many times as long, a cycle at most. Else, while
+all limits change, a limit would be divided anew after each report, though once for all reports of a cycle is enough."""
 MOST_REPORTS: Final = 64
-"""Reports whose time is remembered until they are answered."""
+"""Reports whose sending time is remembered until they are answered, at most."""
 _WINDOW_NS: Final = 30 * NANOS_PER_SECOND
+"""Nanoseconds of grants whose bounds `CoordinatorClock` takes together."""
 _DAY_NS: Final = 24 * 3600 * NANOS_PER_SECOND
+"""A coordinator's wall clock that differs by more is not measured."""
 LEAVING_REPORTS: Final = 3
-"""So often a member says that it leaves, as long as nobody answers: else its share would be missing for a lease."""
+"""Reports by which a member says that it leaves, at most: until one is answered. Were all lost, its share would be
+missing for a lease."""
 LEAVING_S: Final = 0.15
-"""Between two of them, and behind the last one."""
+"""Seconds for which the answer to each of these reports is waited for."""
 ALONE_LEASES: Final = 4
-"""After so many lease times without a coordinator, twice what an election takes, people are told."""
+"""After so many lease times without a coordinator since the start, twice what an election takes, the operator's log
+warns."""
 TOLD_LEASES: Final = 2
-"""Limits that not all members have are warned of when members disagree for so many lease times."""
+"""The operator's log warns of limits that not all members have when members have disagreed for so many lease times."""
 MOST_SAID: Final = 5
-"""Rules that not all members have, and that one line of the operator's log names."""
+"""Rules that one line of the operator's log names, and members of each, at most."""
 MOST_VOIDS: Final = 3
-"""A member whose sessions end so often, one behind the other, goes on as another one, as behind a restart: who wrote in
-its name has said of it what is never over."""
+"""A member goes on under another incarnation, as after a restart, when a void grant has ended so many of its sessions
+in a row without an answer: then others have written in its name what may hold for ever."""
 FleetLinkMaker = Callable[[Callbacks], FleetLink]
 
 
@@ -69,9 +82,9 @@ class MemberLimit:
     """One unit of a shared limit, as this member knows it.
 
     Args:
-        key: Limiter and unit.
-        ppm: The share in force, millionths of the limit.
-        held: The lower limit that holds because another member has it; None if this member's own holds.
+        key: The limiter and the unit.
+        ppm: The share in force, in millionths of the limit.
+        held: The limit of another member that holds as it is lower; None if this member's own holds.
         demand: What the limiter wanted last; None before its first report.
     """
 
@@ -86,12 +99,12 @@ class MemberRule:
     """A limit as it is written in some members and not in all.
 
     Args:
-        place: What it is for, as `publish tenant acme`.
+        place: What the limit is for, as `publish tenant acme`.
         value: The limit, as people read it.
-        here: What is written for the same in this member, likewise; empty for nothing.
-        is_here: That is the same limit.
-        having: Members that have it: all of them where this member coordinates, else one.
-        lacking: Members that have not, or another value; known where this member coordinates.
+        here: The limit that is written for the same place in this member, as people read it; empty for none.
+        is_here: This member has the very limit.
+        having: Members that have the limit: all of them where this member coordinates, else one.
+        lacking: Members that have none for the place, or another one; empty where this member does not coordinate.
     """
 
     place: str
@@ -103,12 +116,14 @@ class MemberRule:
 
 
 class FleetRules:
-    """The limits as they are written in the members of a fleet: lets those that this one lacks hold, and tells of them.
+    """The limits as they are written in the members of a fleet.
+
+    Limits that this member lacks hold in it, too (`SharedRules.adopt`), and the operator's log tells of them.
 
     Args:
         settings: Those of the fleet.
-        heard: What is heard of other members' rules.
-        own: This member's; None: nobody is told of them.
+        heard: What this member has heard of the rules that not all members have.
+        own: This member's rules; None: no member is told of them, and no others are looked at.
         clock: Monotonic nanoseconds.
     """
 
@@ -122,7 +137,7 @@ class FleetRules:
         self._patience_ns = TOLD_LEASES * settings.lease_ns
         self._revision = self._told_revision = 0
         self._since: int | None = None
-        """Since when members disagree."""
+        """When members began to disagree; None while they agree."""
         self._warnings = ThrottledLog(clock)
 
     @property
@@ -136,7 +151,7 @@ class FleetRules:
         return len({place_of(line) for line in self._heard.differing}) + self._heard.unnamed
 
     def differing(self, coordinator: Coordinator | None, most: int) -> Iterator[MemberRule]:
-        """Yield what not all members have, with the members as far as they are known: to the coordinator, if given."""
+        """Yield up to `most` rules that not all members have; the coordinator, if given, knows who has each."""
         if self._own is None:
             return
         found = [] if coordinator is None else coordinator.rules.rules(most)
@@ -149,7 +164,7 @@ class FleetRules:
         return [DifferingRule(line, [having], []) for line, having in islice(self._heard.differing.items(), most)]
 
     def look(self) -> None:
-        """Let what others have hold here, too; tell when that lasts: members are not reloaded at the same moment."""
+        """Let limits of others hold here, too. Log what differs if it lasts: reloads of members take their time."""
         if self._own is None:
             return
         if self._revision != self._heard.revision:
@@ -178,15 +193,18 @@ class FleetRules:
 
 
 class CoordinatorClock:
-    """Measures how far the coordinator's wall clock is ahead of this process': so logs of several can be compared.
+    """Measures how far the coordinator's wall clock is ahead of this process': so logs of members can be compared.
 
-    Grants say when they were sent. That was before they were heard here, and behind the sending of the report that they
-    answer. So, with both of these by this process' clock,
+    Grants say when they were sent, by the coordinator's clock. That was after this process had sent the report that
+    they answer, and before it heard them; both by its own clock. So
+
+        this process     reported ─────────────────────────▶ heard
+        coordinator                 ─────▶ sent ──────
 
         sent - heard ≤ ahead ≤ sent - reported
 
-    Of the grants of half a minute to a minute the highest and the lowest bound count. Where they exclude each other, a
-    clock was stepped, and the measurement begins anew.
+    Of the grants of the last 30 to 60 s (`_WINDOW_NS`) the greatest lower bound and the least upper one count. Where
+    they exclude each other, a clock was stepped, and the measurement begins anew.
     """
 
     def __init__(self) -> None:
@@ -198,7 +216,7 @@ class CoordinatorClock:
 
     @property
     def ahead_ns(self) -> tuple[int, int] | None:
-        """How far it is ahead, and by how much that may be wrong in either direction; None: it is not known."""
+        """Nanoseconds by which the coordinator's clock is ahead, and by how many that may be wrong; None: not known."""
         bounds = self._bounds
         if bounds is None:
             return None
@@ -206,13 +224,20 @@ class CoordinatorClock:
         return (both[0] + both[1]) // 2, -((both[0] - both[1]) // 2)
 
     def reported(self, sequence: int, wall: int) -> None:
-        """Note when a report is sent."""
+        """Note the wall-clock time at which a report is sent."""
         if len(self._reported) == MOST_REPORTS:
             del self._reported[next(iter(self._reported))]
         self._reported[sequence] = wall
 
     def heard(self, epoch: int, answers: int, sent: int, wall: int) -> None:
-        """Take from a grant that a report with this sequence was heard before `sent`."""
+        """Take a grant that answers a report of this process.
+
+        Args:
+            epoch: The coordinator's.
+            answers: The sequence of the report.
+            sent: When the grant was sent, by the coordinator's wall clock.
+            wall: Now, by the wall clock of this process.
+        """
         if epoch != self._epoch:
             self._epoch, self._bounds, self._before = epoch, None, None
         reported = self._reported.get(answers)
@@ -241,19 +266,19 @@ class FleetService:
         config: The section `fleet`.
         name: The name of this member: its proxy_id.
         clock: Monotonic nanoseconds.
-        wall: Nanoseconds since 1970; of two coordinators the later one has the greater epoch.
-        on_share: Told each change of a share of this member.
-        rules: The limits as they are written here; None: nobody is told of them.
+        wall: Nanoseconds since 1970. Epochs are made of it, so that of two coordinators the later one has the greater.
+        on_share: Called with each change of a share of this member.
+        rules: The limits as they are written in this process; None: no member is told of them.
 
     Attributes:
         shared: The shared limits of this process, for the registry of its limiters.
         member: This member.
-        coordinator: The coordinator, while this member is that; else None.
-        link: The link; None before `start`.
-        refused: Messages that were not taken, by cause.
+        coordinator: The core's coordinator, while this member coordinates; else None.
+        link: The link to the other members; None before `start`.
+        refused: Messages that this object did not take, by cause; `refused_messages` has those of the core, too.
         lease_ends: How often the lease has ended without an answer.
-        demands: What each limiter that is in use wanted last.
-        rules: The limits as they are written, here and in other members.
+        demands: The demand that was measured last, for each limit in use.
+        rules: The limits as they are written, in this member and in others.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
@@ -289,23 +314,24 @@ class FleetService:
         self.demands: dict[ShareKey, Demand] = {}
         self._cycle: asyncio.TimerHandle | None = None
         self._sooner: asyncio.TimerHandle | None = None
-        """A report before the end of the cycle, as something is urgent."""
+        """The timer of a report before the end of the cycle, as something is urgent."""
         self._again: asyncio.TimerHandle | None = None
-        """A report that corrects one that had to tell of a mixture (`SharedLimits.turned`)."""
+        """The timer of a report that corrects one that had to tell a mixture (`SharedLimits.turned`)."""
         self._granting: asyncio.TimerHandle | None = None
         self._reported_at = self._granted_at = self._deposed_at = 0
         self._between_s = LEAST_BETWEEN_GRANTS_S
         self._is_running = self._had_lease = self._is_cut_off = False
         self._tells_alone_at = clock() + ALONE_LEASES * self._settings.lease_ns
         self._left: asyncio.Event | None = None
-        """While this member leaves: set when that was answered."""
+        """While this member leaves: set when the coordinator has answered that."""
         self._on_share = on_share
         self._disagreements = ThrottledLog(clock)
         self._kept = 0, 0
-        """The session, by its first report, and the latest grant in it whose shares this process keeps."""
+        """The session, by its first report, and the latest grant in it that was acknowledged: all workers keep to
+        it."""
 
     async def start(self, make_link: FleetLinkMaker) -> None:
-        """Begin to take part; returns before anybody is reached."""
+        """Begin to take part. Return before any other member is reached."""
         self.link = make_link(Callbacks(self._heard, self._granted, self._lead, self._unlead, self._confirmed))
         await self.link.start()
         self._is_running = True
@@ -314,7 +340,7 @@ class FleetService:
     async def stop(self) -> None:
         """Leave: the shares of this member are free for the others at once.
 
-        It takes up to half a second (`LEAVING_S`, `LEAVING_REPORTS`) if the coordinator that was followed is silent.
+        That takes up to half a second (`LEAVING_S`, `LEAVING_REPORTS`) if the coordinator that was followed is silent.
         """
         self._is_running = False
         for timer in (self._cycle, self._sooner, self._granting, self._again):
@@ -325,7 +351,7 @@ class FleetService:
         now = self._clock()
         self.shared.lease.end(now)
         last = self.member.leave(now)
-        if self.coordinator is not None:  # what was this member's is the others' before they need another coordinator
+        if self.coordinator is not None:  # others get its share before they need another coordinator
             self._report_by(last)
             self.coordinator.hear(last, now)
             self._grant()
@@ -334,7 +360,7 @@ class FleetService:
         await self.link.stop()
 
     async def _leave(self, last: MemberReport) -> None:
-        """Say it until the coordinator has answered, if one is followed; who is cut off has no share to give up."""
+        """Send the last report until the coordinator answers. A member that follows none has no share to give up."""
         self._left = asyncio.Event()
         for _ in range(LEAVING_REPORTS if last.epoch else 1):
             self._report_by(last)
@@ -347,7 +373,7 @@ class FleetService:
     def state(self) -> LinkState:
         """Whether the fleet is reached, and whether this member coordinates.
 
-        Who can send reports, and hears no coordinator, follows nobody.
+        A member that can send reports and follows no coordinator is `connecting`.
         """
         state = "connecting" if self.link is None else self.link.state
         return "connecting" if state == "following" and not self.member.epoch else state
@@ -358,7 +384,7 @@ class FleetService:
         return self.member.coordinator if self.member.epoch else ""
 
     def answered_ago_ns(self) -> int | None:
-        """Return how long ago the coordinator has answered, or the one before; None: none has yet."""
+        """Return the nanoseconds since a coordinator last answered; None: none has yet."""
         return self._clock() - self.member.answered_at if self.member.coordinator else None
 
     @property
@@ -376,7 +402,7 @@ class FleetService:
         return self.refused + self.member.refused + more
 
     def lease_left_ns(self) -> int:
-        """Return the nanoseconds until the shares end if nobody answers; 0 behind the end or while isolated."""
+        """Return the nanoseconds until the lease ends if nobody answers; 0 after its end, and while isolated."""
         return 0 if self.member.isolated else max(0, self.member.lease_until - self._clock())
 
     def limits(self) -> Iterable[MemberLimit]:
@@ -385,14 +411,14 @@ class FleetService:
             yield MemberLimit(key, self._in_force(share), share.quota, self.demands.get(key))
 
     def _in_force(self, share: LimitShare) -> int:
-        """Return the parts per million in force of a limit; those granted where no limiter is at work."""
+        """Return the share in force of a limit, in millionths; the granted one where no limiter is at work."""
         in_force = self.shared.share_in_force(share.key.limiter, share.key.unit)
         return share.ppm if in_force is None else in_force
 
     # ---- a cycle
 
     def wants_now(self) -> None:
-        """Report soon: a limiter is used anew, or somebody begins to wait for its share."""
+        """Report soon: a limiter is used anew, or a stream begins to wait for its share."""
         if self._is_running and self._sooner is None:
             since_s = (self._clock() - self._reported_at) / NANOS_PER_SECOND
             delay = max(0.0, LEAST_BETWEEN_REPORTS_S - since_s)
@@ -430,7 +456,7 @@ class FleetService:
         self._report()
 
     def _acknowledge(self, report: MemberReport, now: int) -> None:
-        """Acknowledge no grants as long as workers may still use what they took away."""
+        """Let a report acknowledge no new grant as long as workers may still use what that took away."""
         since, seen = self._kept
         if since != report.since:
             seen = 0
@@ -482,7 +508,7 @@ class FleetService:
                 self._left.set()
             return
         self._look_at_clock(grants)
-        self._look_at_lease(now)  # shares whose lease has ended while this process stood still
+        self._look_at_lease(now)  # the lease may have ended while this process stood still
         before = self.member.epoch
         shares = self.member.take(grants, now)
         if self.member.voids >= MOST_VOIDS:
@@ -505,9 +531,13 @@ class FleetService:
             self._coordinator_clock.heard(grants.epoch, own.answers, grants.sent_at, self._wall())
 
     def _put_in_force(self, shares: list[LimitShare], now: int, cause: str, *, is_turn: bool) -> None:
-        """Put shares in force, and only then their lease: no earlier share may earn by it.
+        """Put shares in force, and then renew their lease: no earlier share may earn by the renewed one.
 
-        At a turn, when the member was cut off or has come back, the log has a line even if no share in force changes.
+        Args:
+            shares: The shares.
+            now: The time.
+            cause: Why shares change, for the lines of the access log.
+            is_turn: The member was cut off, or has come back: the log has a line even if no share in force changes.
         """
         for share in shares:
             held, before = share.quota, self.shared.share_in_force(share.key.limiter, share.key.unit)
@@ -536,9 +566,10 @@ class FleetService:
         self._on_share(ShareChange(self.config.name, key.limiter, key.unit, before, after, *known, cause, ahead))
 
     def _look_at_held(self, key: ShareKey, held: Quota) -> None:
-        """Warn, each ten seconds at most, of a limit that another member has lower than this one.
+        """Warn, each ten seconds at most, of a limit of which another member has a lower value than this one.
 
-        A limit that is relative to publish rates is lower where less is published: no file is wrong then.
+        It warns of no limit that is relative to publish rates: that is lower where less is published, and no file is
+            wrong.
         """
         demand = self.demands.get(key)
         if self.shared.is_relative(key.limiter):
@@ -585,7 +616,8 @@ class FleetService:
                 )
 
     def _look_at_disagreement(self, found: Disagreement) -> None:
-        """Warn, each ten seconds at most, that members have different limits; of relative ones as `_look_at_held`."""
+        """Warn, each ten seconds at most, that members have different limits; of none that `_look_at_held` leaves
+        out."""
         key = found.key
         if self.shared.is_relative(key.limiter):
             return
@@ -602,7 +634,7 @@ class FleetService:
 
     def _lead(self) -> None:
         epoch, heard = self._wall() // 1_000_000 << 20 | secrets.randbits(20), self.member.epoch_heard
-        if heard < MOST_EPOCH:  # else none is greater: members forget it two leases after theirs
+        if heard < MOST_EPOCH:  # else no epoch is greater: members forget it two leases after their own has ended
             epoch = max(epoch, heard + 1)
         self.coordinator = Coordinator(self._settings, self.name, epoch, self._clock())
         structlog.get_logger().info("fleet: coordinates from now on", fleet=self.config.name, epoch=epoch)
@@ -618,7 +650,7 @@ class FleetService:
             return
         self.coordinator.confirmed(asked)
         if self.coordinator.deposed and asked > self._deposed_at:
-            self._lead()  # who was said to have a greater epoch does not coordinate: it was forged, or has ended
+            self._lead()  # the greater epoch was forged, or its coordinator has ended
 
     def _grant_soon(self) -> None:
         if self._is_running and self._granting is None:
@@ -658,15 +690,15 @@ def _demand(demanded: Demanded) -> Demand:
 
 
 def link_of(config: Config, engine: Engine, tls: PeerCertificates | None) -> FleetLinkMaker:
-    """Return what makes the link of a proxy with a section `fleet`: by peers if it names some, else by topics.
+    """Return a function that makes the link of a proxy with a section `fleet`: by its peers, or else by topics.
 
     Args:
         config: The configuration.
-        engine: Reaches brokers, and has credentials for them.
-        tls: The contexts of peers in force; None without TLS between them.
+        engine: Dials brokers, and has Sluice's own credentials for them.
+        tls: The TLS contexts between peers that are in force; None without TLS between peers.
 
     Raises:
-        ConfigError: If a file that it names cannot be used.
+        ConfigError: If a file that the section names cannot be used.
     """
     fleet = config.fleet
     assert fleet is not None, "the caller has looked"
@@ -680,7 +712,7 @@ def link_of(config: Config, engine: Engine, tls: PeerCertificates | None) -> Fle
 
 
 def own_auth(fleet: Fleet | None, engine: Engine) -> Auth | None:
-    """Return what Sluice's own connections show brokers; None: nothing.
+    """Return the credentials that Sluice's own connections show brokers; None: none.
 
     Raises:
         ConfigError: If `fleet.token_file` cannot be used.
