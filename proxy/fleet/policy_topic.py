@@ -1,10 +1,14 @@
-"""One change holds everywhere: the link of a member's policies to the topic that all members share.
+"""The link between a member's policies and the topic that all members share: one change of a policy holds in all.
 
-request ─▶ checked ─▶ topic ─▶ every member: its store, and in force ─▶ answer, where the request was
+    request ─▶ checked ─▶ topic ─▶ every member: in its store, and in force ─▶ the answer, in the member that was asked
 
-A member reads the compacted topic from its start whenever it connects. Then a *mark*, a message of its own that means
-nothing, tells it that it has heard all; it makes its store the same, and from then on follows. While it is away the
-store goes on to hold, and nothing can be changed.
+A member reads the compacted topic from its start whenever it connects. Then it sends a *mark*, a message that says
+nothing. When the mark comes back, the member has heard all that was there before. It makes its store the same, and puts
+each change in force that comes from then on. While it is away, what its store has holds, and nothing can be changed:
+
+    away ─connected─▶ behind: reads the topic ─its mark is back─▶ makes the store the same ─▶ in step
+      ▲                                                                                        │
+      └──────────────────────── the connection or the topic has ended ─────────────────────────┘
 """
 
 import asyncio
@@ -39,26 +43,27 @@ from proxy.policies.topic_log import (
 )
 
 KEEPER: Final = "sluice-policies"
-"""A durable subscription that nobody reads: with it brokers neither delete the topic nor trim it."""
+"""A durable subscription that nobody reads. While it is there, brokers neither delete nor trim the topic."""
 PATIENCE_S: Final = 5.0
-"""Seconds for which a change is waited for, and 5 ms more for each that is sent with it."""
+"""Seconds for which a change that was sent is waited for, and 5 ms more for each change that is sent with it."""
 MARK_S: Final = 2.0
-"""Seconds behind which another mark is sent: a compaction may have taken the first one away unheard."""
+"""Seconds after which another mark is sent: a compaction may have removed the first one before it was read."""
 AGAIN_S: Final = 1.0
-"""Seconds before the store is tried again that could not be written."""
+"""Seconds after which the store is written again, if that failed."""
 SLOW_S: Final = 0.05
-"""Seconds until a broker is sent more that has not read what it has."""
+"""Seconds after which a message is sent again to a broker that did not take it, as it has yet to read others."""
 CLEAR_S: Final = 600.0
-"""Seconds between two clearings of what other members have left, and up to as long again."""
+"""Seconds between two rounds that clear what other members have left uncleared, at least; twice as many at most."""
 MOST_CLEARED: Final = 1000
-"""Changes that are cleared in one go."""
+"""Slots that one such round clears, at most."""
 MOST_IN_PART: Final = 5000
-"""Changes that are on their way at the same time, and their bytes:"""
+"""Changes of one request that are on their way at the same time, at most."""
 MOST_PART_BYTES: Final = 2 << 20
+"""Bytes of these changes, about: the one that exceeds it is the last."""
 MOST_MARKS: Final = 8
-"""Marks whose answer is waited for, at most; the latest ones."""
+"""Marks of one question that are waited for, at most: the latest ones."""
 REREAD_S: Final = 60.0
-"""Seconds between two times that the topic is read anew though nobody has closed it."""
+"""Seconds between two times that a member reads the topic anew although its connection stands, at least."""
 _LOG_EACH_S: Final = 60.0
 _TOLD: Final = 5
 _FROM_STORE = Principal("store", "")
@@ -67,7 +72,7 @@ TopicState = Literal["away", "behind", "in_step"]
 
 
 class LastChange(NamedTuple):
-    """The latest change that was heard."""
+    """The latest change of a policy that was heard, and holds: `position` is its ledger and entry."""
 
     key: PolicyKey
     change: TopicChange
@@ -75,14 +80,14 @@ class LastChange(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """Changes that go at the same time: policy, slot and message of each; and how many are refused unsent."""
+    """Changes that are sent at the same time: policy, slot and message of each; and how many were refused unsent."""
 
     sent: list[tuple[PolicyKey, str, bytes]]
     refused: int
 
 
 class _Client(BrokerClient):
-    """Tells of what could not be opened."""
+    """A client of the brokers that calls `tell` when the topic could not be opened."""
 
     def __init__(
         self,
@@ -101,7 +106,7 @@ class _Client(BrokerClient):
 
 
 class _Reader(TopicConsumer):
-    """Reads the topic, which it keeps first."""
+    """The consumer of the topic. Before it reads, it makes sure of the durable subscription `KEEPER`."""
 
     async def open(self, connection: BrokerConnection) -> None:
         keeper = self.client.next_id()
@@ -120,7 +125,7 @@ class _Reader(TopicConsumer):
 
 
 class _Writer(TopicProducer):
-    """Writes to the topic."""
+    """The producer to the topic; `is_ready` is set while it is open."""
 
     def __init__(self, client: BrokerClient, topic: str) -> None:
         super().__init__(client, topic)
@@ -140,19 +145,20 @@ class PolicyTopic:
 
     Args:
         topic: The topic: `persistent://tenant/namespace/name`.
-        brokers: Those to begin with; one at least.
-        dialer: Connects to them, and to those that they name.
-        auth: What is shown to brokers; None: nothing.
+        brokers: The brokers that are asked first; one at least.
+        dialer: Connects to them, and to brokers that they name.
+        auth: The credentials that brokers are shown; None: none.
         member: The member's name.
-        service: Its policies, which change by the topic only from now on.
+        service: The member's policies, which change only by the topic from now on.
         wall: Nanoseconds since 1970.
 
     Attributes:
-        log: What was heard since the topic was begun to be read the last time.
-        refused: Changes that were not taken, by cause; `body`: what cannot be read here although it holds elsewhere.
-        conflicts: Changes of this member to which another one's was first.
-        last: The latest change that was heard.
-        position: Of the latest message: ledger and entry.
+        log: The changes that were heard since this member last began to read the topic from its start.
+        refused: Changes that were not taken, by cause. Of cause `body` are those that hold, and that this member cannot
+            read.
+        conflicts: Changes of this member that do not hold, as another member's change of the same policy was first.
+        last: The latest change that was heard, and holds; None before.
+        position: The latest message: its ledger and entry; None before.
         problem: Why the topic is not reached, and the remedy; empty if it is.
     """
 
@@ -178,50 +184,50 @@ class PolicyTopic:
         self._reader = _Reader(self._client, topic, self._heard, self._begins, self._ends, from_start=True)
         self._writer = _Writer(self._client, topic)
         self._is_complete = False
-        """Whether all was heard that was there when the topic was begun to be read."""
+        """Whether all messages were heard that were on the topic when this member began to read it."""
         self._began, self._news, self._in_step = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._marks: dict[str, asyncio.Future[None]] = {}
         self._pending: dict[str, asyncio.Future[bool]] = {}
-        """Own changes that have not come back, by slot; the result: whether it was the one that held."""
+        """Changes of this member that have not come back, by slot. The result says whether the change holds."""
         self._changed: dict[PolicyKey, None] = {}
-        """What is to come into force."""
+        """Policies whose latest change is yet to come into force, in the order of the changes."""
         self._unreadable: set[PolicyKey] = set()
-        """What the topic says of these cannot be read here, and so the store says something else."""
+        """Policies of which this member cannot read the change that holds: its store has the one before."""
         self._waiting: list[tuple[asyncio.Future[bool], bool]] = []
-        """Who waits for that, and what he is told then."""
+        """Futures that wait until all in `_changed` is in force, and the result that each gets then."""
         self._tasks: list[asyncio.Task[None]] = []
         self._lost_at = 0.0
-        """When changes could not go any more, by the loop's clock."""
+        """When this member last ceased to be in step, by the loop's clock."""
         self._logged_at, self._read_anew_at = -_LOG_EACH_S, -REREAD_S
         self._warnings, self._trouble = ThrottledLog(time.monotonic_ns), ""
-        """Why what was heard is not in force here; empty if it is."""
+        """The second: why what was heard is not in force here; empty if it is."""
         service.carry_by(self)
 
     @property
     def state(self) -> TopicState:
-        """Whether changes come and go: not at all, not yet, or at once."""
+        """Whether this member hears and sends changes: not at all, not before it has read the topic, or at once."""
         if not (self._reader.is_open and self._writer.is_ready.is_set()):
             return "away"
         return "in_step" if self._in_step.is_set() else "behind"
 
     @property
     def counts(self) -> LinkCounts:
-        """Totals of the messages."""
+        """Totals of the messages that the link to the brokers has carried."""
         return self._client.counts
 
     def refused_messages(self) -> Counter[str]:
-        """Return how many messages were not taken, by cause."""
+        """Return the number of messages that were not taken, by cause."""
         return self.refused + self.counts.dropped
 
     async def start(self) -> None:
-        """Begin; returns before anything is connected."""
+        """Begin to connect. Return before anything is connected."""
         loop = asyncio.get_running_loop()
         self._lost_at = loop.time()
         runs = (self._reader.run(), self._writer.run(), self._ask(), self._keep_up(), self._clear())
         self._tasks = [loop.create_task(each) for each in runs]
 
     async def stop(self) -> None:
-        """End: no connection, task or timer is left, and who waits for a change is told."""
+        """End: no connection, task or timer is left. Requests that wait for a change get a `NotCarriedError`."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -231,12 +237,16 @@ class PolicyTopic:
         for outcome in (*self._pending.values(), *(told for told, _ in self._waiting)):
             if not outcome.done():
                 outcome.set_exception(self._not_seen())
-                outcome.exception()  # whoever waited is perhaps gone
+                outcome.exception()  # marks it as looked at: the request that waited may be gone
 
-    # ---- for those who change something here
+    # ---- called for requests to this member
 
     async def catch_up(self) -> None:
-        """Return when all is in force here that was sent before."""
+        """Return when all changes are in force here that any member has sent before this call.
+
+        Raises:
+            NotCarriedError: If that takes too long; nothing has changed.
+        """
         await self._reached()
         try:
             async with asyncio.timeout(PATIENCE_S):
@@ -253,9 +263,16 @@ class PolicyTopic:
     async def carry(self, changes: Sequence[StoredChange], who: Principal) -> int:
         """Send changes, and return when they have come back and are in force here.
 
-        Many go in parts: a part is sent when the one before has come back. A change of what the topic does not say any
-        more is refused unsent: it was planned by what is in force, and more may have been heard. Where the topic is
-        full, what is taken back goes first.
+        Many changes go in parts: a part is sent when the one before has come back. A change is refused unsent if the
+        topic says something else of its policy than the change was planned by: more may have been heard than is in
+        force. Where the topic is full, changes that take a policy back go first, as they make room.
+
+        Returns:
+            The number of changes that do not hold, as another change was first.
+
+        Raises:
+            BodyError: If a change cannot be sent, and none was.
+            NotCarriedError: If the topic is not reached, or a change did not come back in time; it says which.
         """
         await self._reached()
         makes_room_first = sorted(changes, key=lambda each: each.after is not None) if self.log.is_full else changes
@@ -281,7 +298,7 @@ class PolicyTopic:
         return refused
 
     async def _reached(self) -> None:
-        """Wait until changes can go; when they could not for as long already, there is no waiting any more."""
+        """Wait until changes can be sent, `PATIENCE_S` at most from the moment at which they could not any more."""
         lost = self._lost_at if not self._in_step.is_set() else asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout_at(lost + PATIENCE_S):
@@ -291,7 +308,7 @@ class PolicyTopic:
             raise self._not_reached() from None
 
     async def _in_force(self) -> None:
-        """Return when all is in force that was heard."""
+        """Return when all changes are in force that were heard before this call."""
         told: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append((told, True))
         self._news.set()
@@ -307,7 +324,7 @@ class PolicyTopic:
             try:
                 proposed = self.log.propose(change, who, self._member, self._wall())
             except BadChangeError as error:
-                if sent and error.cause == "full":  # until these have made room
+                if sent and error.cause == "full":  # of the rest, until these have made room
                     rest.appendleft(change)
                     break
                 raise BodyError(str(error)) from None
@@ -340,7 +357,12 @@ class PolicyTopic:
         return len(lost)
 
     def _tidy(self, changed: Iterable[PolicyKey], lost: Iterable[str]) -> None:
-        """Clear what does not hold any more, and see to it that the topic has a history."""
+        """Clear the slots of changes that do not hold any more, and mark the topic as one that has a history.
+
+        Args:
+            changed: Policies that were changed: what their changes have superseded is cleared.
+            lost: Slots of changes of this member that did not hold.
+        """
         for slot in dict.fromkeys([*lost, *(slot for key in changed for slot in self.log.superseded(key))]):
             self._writer.send(b"", slot)
         if not self.log.is_founded:
@@ -358,7 +380,7 @@ class PolicyTopic:
     # ---- from the topic
 
     def _begins(self) -> None:
-        """The topic is read from its start."""
+        """Called when the consumer begins to read the topic from its start."""
         self._ends()
         self.log = PolicyLog(self.refused)
         self._changed.clear()
@@ -366,7 +388,7 @@ class PolicyTopic:
         self._began.set()
 
     def _ends(self) -> None:
-        """It is not heard any more."""
+        """Called when the topic is not heard any more."""
         if self._in_step.is_set():
             self._lost_at = asyncio.get_running_loop().time()
         self._is_complete = False
@@ -378,7 +400,7 @@ class PolicyTopic:
         if mark is not None and not mark.done():
             mark.set_result(None)
         found = self.log.take(entry.key, entry.message)
-        does_hold = not entry.message  # it clears, which is done whatever else is said
+        does_hold = not entry.message  # a message that clears a slot has done so, whatever the topic says
         if found is not None:
             key, change_id = found
             held = self.log.holds(key)
@@ -400,7 +422,7 @@ class PolicyTopic:
             self._news.set()
 
     def _read_anew(self) -> None:
-        """Open both ends anew: what was sent does not come, so perhaps nothing does, or nothing goes."""
+        """Open consumer and producer anew: what was sent does not come back, so one of them may carry nothing."""
         now = time.monotonic()
         if now - self._read_anew_at >= REREAD_S:
             self._read_anew_at = now
@@ -408,7 +430,7 @@ class PolicyTopic:
             self._writer.closed()
 
     async def _ask(self) -> None:
-        """Find out when all was heard that was there when the topic was begun to be read."""
+        """A task: whenever the topic is read from its start, send a mark, and note when it has come back."""
         while True:
             await self._began.wait()
             self._began.clear()
@@ -418,7 +440,7 @@ class PolicyTopic:
                 self._news.set()
 
     async def _mark(self, log: PolicyLog) -> bool:
-        """Wait until all was heard that was sent before; False if the topic was begun anew, or is not heard."""
+        """Send a mark, and wait until it has come back; False if the topic is read anew, or not heard, before."""
         heard: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         marks = list[str]()
         try:
@@ -441,7 +463,7 @@ class PolicyTopic:
                 self._marks.pop(mark, None)
 
     async def _keep_up(self) -> None:
-        """Put in force what comes."""
+        """A task: put changes in force as they come."""
         while True:
             await self._news.wait()
             self._news.clear()
@@ -461,7 +483,7 @@ class PolicyTopic:
                 self._news.set()
 
     async def _take_over(self) -> None:
-        """Make the store say what the topic does; if that has no history, give it this one's."""
+        """Make the store say what the topic says. A topic without a history is given what the store has."""
         log, store = self.log, self._service.store
         own = await asyncio.to_thread(lambda: dict(store.policies()))
         if self.log is not log:
@@ -485,7 +507,7 @@ class PolicyTopic:
         log_line("policies: in step with the topic", **said)
 
     async def _found(self, log: PolicyLog, own: dict[PolicyKey, str]) -> None:
-        """Give the topic a history: what is in this member's store. Where it breaks off, it is done anew later."""
+        """Give the topic a history: the policies of this member's store. If that breaks off, it is done anew later."""
         said = {"topic": self.topic, "policies": len(own)}
         structlog.get_logger().warning("policies: the topic has no history; it is given this member's policies", **said)
         at_ns = self._wall()
@@ -495,7 +517,7 @@ class PolicyTopic:
             except BadChangeError as error:
                 structlog.get_logger().error("policies: this member alone keeps one", policy=str(key), error=str(error))
                 continue
-            for slot, message in proposed:  # none if another member is giving it its own, too
+            for slot, message in proposed:  # none for a policy that another member has given meanwhile
                 while not self._writer.send(message, slot):
                     if self.log is not log or not self._writer.is_open:
                         return
@@ -503,7 +525,7 @@ class PolicyTopic:
         self._writer.send(founding(at_ns, self._member), FOUNDED)
 
     def _settle_pending(self) -> None:
-        """Own changes that were on their way when the connection was lost: of some it is known that they hold."""
+        """Answer changes of this member that were on their way when the connection was lost, and hold."""
         for slot, outcome in list(self._pending.items()):
             if self.log.is_held(slot):
                 del self._pending[slot]
@@ -545,9 +567,9 @@ class PolicyTopic:
                 yield key, held.body, Principal(held.by.name, f"{held.by.address} by {held.member}".strip())
 
     async def _clear(self) -> None:
-        """Clear what members have left that did not come to it."""
+        """A task: clear from time to time what members have left uncleared, as they ended before."""
         while True:
-            await asyncio.sleep(CLEAR_S * uniform(1, 2))  # noqa: S311 - so that one does it, and the others hear of it
+            await asyncio.sleep(CLEAR_S * uniform(1, 2))  # noqa: S311 - so that one clears, and others hear of it
             if self.state == "in_step":
                 now = self._wall()
                 before = now - round(CLEAR_S * 1e9), now - DELETED_STAY_S * 10**9

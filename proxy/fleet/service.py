@@ -616,8 +616,7 @@ class FleetService:
                 )
 
     def _look_at_disagreement(self, found: Disagreement) -> None:
-        """Warn, each ten seconds at most, that members have different limits; of none that `_look_at_held` leaves
-        out."""
+        """Warn, each ten seconds at most, that members have different limits; of no relative ones."""
         key = found.key
         if self.shared.is_relative(key.limiter):
             return

@@ -1,17 +1,21 @@
 """A fleet's link by two topics, in the protocol of the members' own brokers.
 
 Each member has a producer on `…-reports`, and on `…-grants` a consumer and a producer that waits for exclusive access.
-Whose producer is ready coordinates, and subscribes to the reports. Both topics are non-persistent: nothing is stored,
-and what a member misses is told anew a cycle later.
+The member whose producer has access coordinates, and subscribes to the reports. Both topics are non-persistent: brokers
+store nothing, and what a member misses is told anew a cycle later.
+
+    every member   _reporter ──▶ …-reports ──▶ _reports    the coordinator
+                   _hearer   ◀── …-grants  ◀── _candidate, which has exclusive access
 
 What a broker does with exclusive access (4.0.8, in tests/real/test_fleet_link.py):
 
 - The coordinator's process is killed: its connection ends, and the next in line is ready at once.
-- It is frozen: its connection stands. Therefore a waiting member that hears no grants for `SILENT_LEASES` takes access
-  with ExclusiveWithFencing. All who wait get ProducerFenced, and stand in line anew.
-- Who is fenced out is told nothing: its producer is closed without a CLOSE_PRODUCER. What it still sends reaches
-  nobody. It learns by its own consumer: a coordinator that hears no grant of its own for a lease gives access up.
-- The topic's bundle is unloaded: all producers are closed, and who comes first is ready.
+- The coordinator's process stands still: its connection stays open. Therefore a waiting member that hears no grants for
+  `SILENT_LEASES` takes access with ExclusiveWithFencing. All others that wait get ProducerFenced, and ask anew.
+- The coordinator is fenced out: the broker tells it nothing, and closes its producer without a CLOSE_PRODUCER. What it
+  still sends reaches nobody. It learns that by its own consumer: a coordinator that hears no grant of its own for a
+  lease gives access up.
+- The topic's bundle is unloaded: all producers are closed, and the first that connects again gets access.
 
 Source: org.apache.pulsar.broker.service.AbstractTopic.incrementTopicEpochIfNeeded, which calls Producer.close(true)
 rather than disconnect (pulsar-broker 4.0.8)
@@ -36,35 +40,43 @@ SILENT_LEASES: Final = 1.5
 
 
 def topics(namespace: str, fleet: str) -> tuple[str, str]:
-    """The topics of a fleet's reports and of its grants."""
+    """Return the topics of a fleet: of its reports, and of its grants."""
     return f"non-persistent://{namespace}/{fleet}-reports", f"non-persistent://{namespace}/{fleet}-grants"
 
 
 class _Candidate(TopicProducer):
-    """Waits for exclusive access to the grants; coordinates while it has it."""
+    """A member's producer of grants: waits for exclusive access, and makes the member coordinate while it has access.
+
+        waits in line ─ready─▶ leads ─closed─▶ opened anew: waits in line
+              └─the coordinator is silent─▶ opened anew: takes access
+
+    Args:
+        link: The link that it is of.
+        topic: The topic of the grants.
+    """
 
     def __init__(self, link: "TopicLink", topic: str) -> None:
         super().__init__(link.client, topic)
         self.link = link
         self.is_leading = False
         self._takes = False
-        """The next time it does not wait in line."""
+        """When it is opened the next time, it takes access instead of waiting for it."""
         self._heard_own_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._sent: deque[tuple[int, int]] = deque(maxlen=1000)
-        """The sequences without a receipt, and when they were sent: monotonic nanoseconds."""
+        """The sequences of grants without a receipt, and when they were sent: monotonic nanoseconds."""
 
     async def open(self, connection: BrokerConnection) -> None:
         """Ask for exclusive access, which a broker may give much later."""
         is_silent = asyncio.get_running_loop().time() - self.link.heard_at > self.link.silence_s
-        takes = self._takes and is_silent  # nobody else took it meanwhile
+        takes = self._takes and is_silent  # else another one has taken access meanwhile
         mode = ProducerAccessMode.ExclusiveWithFencing if takes else ProducerAccessMode.WaitForExclusive
         self._takes = False
         request = CommandProducer(topic=self.topic, producer_id=self.id, producer_access_mode=mode)
         await connection.request(request, CommandProducerSuccess, self)
 
     async def _stay(self) -> None:
-        """Stay until it is closed, or until the one who has access is silent for too long."""
+        """Return when this producer is closed, or when it is to take the access of a silent coordinator."""
         clock = asyncio.get_running_loop().time
         while not self._ended.is_set():
             due = max(self.link.heard_at, clock() - self.link.silence_s) + self.link.silence_s * uniform(1, 1.5)  # noqa: S311
@@ -73,14 +85,14 @@ class _Candidate(TopicProducer):
                     await self._ended.wait()
             now = clock()
             if now > due + 1:
-                self.link.heard_at = now  # this process stood still: what it has missed is perhaps yet to be read
+                self.link.heard_at = now  # this process stood still: grants may be there that it has yet to read
             is_silent = now - self.link.heard_at > self.link.silence_s
             if is_silent and not self.is_leading and self.link.hears_grants and not self._ended.is_set():
                 self._takes = True
                 return
 
     def ready(self) -> None:
-        """Called when it has exclusive access."""
+        """Called when the broker has given this producer exclusive access."""
         if self.connection is not None and not self._ended.is_set():
             self.is_leading = True
             self._sent.clear()
@@ -93,7 +105,7 @@ class _Candidate(TopicProducer):
         self._heard_own_at = asyncio.get_running_loop().time()
 
     def _look(self) -> None:
-        """Called while leading: give access up behind a lease without a grant of this member's own."""
+        """Called by a timer while leading: give access up if no grant of this member's own was heard for a lease."""
         loop = asyncio.get_running_loop()
         due = self._heard_own_at + self.link.lease_s
         if loop.time() >= due:
@@ -104,7 +116,7 @@ class _Candidate(TopicProducer):
             self._timer = loop.call_at(due, self._look)
 
     def closed(self) -> None:
-        """Called when the broker or the connection ended it, or another one has fenced it out."""
+        """Called when the broker or the connection has ended this producer, or another one has fenced it out."""
         super().closed()
         if self._timer is not None:
             self._timer.cancel()
@@ -121,9 +133,9 @@ class _Candidate(TopicProducer):
         return sequence
 
     def receipt(self, sequence: int) -> None:
-        """Called when the broker has taken grants: when they were sent, this was the coordinator.
+        """Called when the broker has taken grants: so this member was the coordinator when it sent them.
 
-        Behind a long stop of this process that was long ago.
+        If this process has stood still since, that may be long ago.
         """
         sent_at = 0
         while self._sent and self._sent[0][0] <= sequence:
@@ -133,13 +145,13 @@ class _Candidate(TopicProducer):
 
 
 class Membership(NamedTuple):
-    """A member of a fleet.
+    """The names by which one member finds the topics of its fleet, and the fleet's lease.
 
     Attributes:
-        namespace: Where the fleet's topics are: `tenant/namespace`.
-        fleet: Its name.
+        namespace: The namespace of the fleet's topics: `tenant/namespace`.
+        fleet: The fleet's name.
         member: The member's name, unique in the fleet.
-        lease_s: So long a share lasts, and a coordinator that does not hear itself.
+        lease_s: Seconds for which a share lasts, and for which a coordinator stays that does not hear its own grants.
     """
 
     namespace: str
@@ -152,11 +164,11 @@ class TopicLink:
     """A member's link by the topics of its fleet.
 
     Args:
-        brokers: Those to begin with; one at least.
-        dialer: Connects to them, and to those that they name.
-        membership: Of what the member is one.
-        callbacks: Are told what happens.
-        auth: What is shown to brokers; None: nothing.
+        brokers: The brokers that are asked first; one at least.
+        dialer: Connects to them, and to brokers that they name.
+        membership: The member, and its fleet.
+        callbacks: Called with what comes, and when this member begins or ceases to coordinate.
+        auth: The credentials that brokers are shown; None: none.
     """
 
     def __init__(
@@ -175,11 +187,11 @@ class TopicLink:
         self.lease_s = membership.lease_s
         self.silence_s = SILENT_LEASES * membership.lease_s
         self.heard_at = 0.0
-        """When grants came last, or began to be heard."""
+        """When grants came last, or the consumer of grants was opened, by the loop's clock."""
         self._granted_at = 0.0
-        """When grants came last."""
+        """When grants came last, by the loop's clock."""
         self._unheard_at = 0.0
-        """While leading: when the first of this member's reports was sent that was not heard; 0 if none."""
+        """While leading: when this member sent the first report of its own that it has not heard; 0 if none."""
         self._reporter = TopicProducer(self.client, reports)
         self._hearer = TopicConsumer(self.client, grants, self._granted, self._hears)
         self._candidate = _Candidate(self, grants)
@@ -200,7 +212,7 @@ class TopicLink:
         return self.client.is_refused
 
     def peer_states(self) -> list[PeerStatus]:
-        """Return nothing: all goes by topics."""
+        """Return an empty list: this link reaches members by topics alone."""
         return []
 
     @property
@@ -210,11 +222,11 @@ class TopicLink:
 
     @property
     def hears_grants(self) -> bool:
-        """Whether grants would be heard."""
+        """Whether this member would hear grants."""
         return self._hearer.is_open
 
     async def start(self) -> None:
-        """Begin; returns before anything is connected."""
+        """Begin to connect. Return before anything is connected."""
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(each.run()) for each in (self._hearer, self._reporter, self._candidate)]
 
@@ -238,17 +250,17 @@ class TopicLink:
         """Send grants to all members; False: not leading, or they cannot be sent now."""
         return self._candidate.is_leading and self._candidate.send(message) > 0
 
-    # ---- Told by its producers and consumers
+    # ---- called by the producers and consumers of this link
 
     def leads(self) -> None:
-        """This member has exclusive access to the grants."""
+        """Called when this member has got exclusive access to the grants: it coordinates."""
         self.counts.takeovers += 1
         self._unheard_at = 0.0
         self._hears_reports = asyncio.get_running_loop().create_task(self._reports.run())
         self.callbacks.on_lead()
 
     def leads_no_more(self) -> None:
-        """It has lost it."""
+        """Called when this member has lost exclusive access to the grants: it does not coordinate any more."""
         if self._hears_reports is not None:
             self._hears_reports.cancel()
             self._tasks = [each for each in self._tasks if not each.done()] + [self._hears_reports]
@@ -256,7 +268,7 @@ class TopicLink:
         self.callbacks.on_unlead()
 
     def look_at_reports(self) -> None:
-        """If this member's own reports are not heard by itself, those of others are not heard, either: listen anew."""
+        """Subscribe to reports anew if this member's own do not come for a lease: then no others come, either."""
         if self._unheard_at and asyncio.get_running_loop().time() - self._unheard_at >= self.lease_s:
             self._unheard_at = 0.0
             self._reports.closed()
@@ -266,7 +278,7 @@ class TopicLink:
         self.callbacks.on_report(entry.message)
 
     def hears_nothing_since(self, heard_own_at: float) -> None:
-        """Grants of this member's own do not come back: if no others have come, they are perhaps not heard any more."""
+        """Called when this member's own grants do not come back. If no others came, subscribe to grants anew."""
         if self._granted_at <= heard_own_at:
             self._hearer.closed()
 
