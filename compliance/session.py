@@ -142,7 +142,7 @@ def _of_java(error: Py4JJavaError) -> str:
 
 
 def _below_traceback(lines: list[str]) -> list[str]:
-    """What a batch fails at is raised in Python, which Java calls, and tells with all that was called."""
+    """Return the error of a batch without the calls that led to it: Python raises it, and Java has called Python."""
     (*_, last) = (number for number, line in enumerate(lines) if _TRACEBACK in line)
     below = [line for line in lines[last + 1 :] if not line.startswith((" ", "\t"))]
     is_javas = bool(below) and _CALL_OF_JAVA in below[0]
@@ -175,7 +175,8 @@ _REMEDIES = {
     "Read-only file system": "have it mounted for writing",
     "Relative path in absolute URI": "rename the file: no name that Hadoop reads may have a colon",
 }
-"""As the system says it; Java and Python pass that on. The last: Hadoop, of names that are legal elsewhere."""
+"""The remedy for an error, by the system's words, which Java and Python pass on. The last words are Hadoop's, of file
+names that are legal elsewhere."""
 _MAY_READ = "let this user read there"
 _LOG = "--access-log"
 _UNNAMED = "--out or Spark's own folder (--spark spark.local.dir=DIR)"

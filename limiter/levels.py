@@ -236,8 +236,8 @@ About = Literal["publish", "dispatch", "subscribe"]
 """The subject of a value: messages in one direction, or how often one consumer may subscribe."""
 ABOUTS: tuple[About, ...] = ("publish", "dispatch", "subscribe")
 NameForm = Literal["", "tenant", "namespace", "topic", "subscription", "name", "role", "network"]
-"""How the name of a setting is written: not at all, as tenant (or `*`), `tenant/namespace`, full topic name without
-partition, `subscription@topic`, any name (or `*`), a role (or `*`), address or network."""
+"""The form of a setting's name: no name, a tenant (or `*`), `tenant/namespace`, a full topic name without partition,
+`subscription@topic`, any name (or `*`), a role (or `*`), an address or network."""
 
 EACH = "*"
 """The name of a setting that is for all names without a value of their own."""

@@ -60,10 +60,10 @@ class ValueTally(Protocol):
         """Take from a place what was written there, and put there what is."""
 
     def attached(self, member: Setting, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-        """The same of the resource groups of tenants or of namespaces."""
+        """Count that the attachments of tenants or of namespaces to resource groups, by name, were replaced."""
 
     def clear(self) -> None:
-        """Take everything back."""
+        """Count nothing any more."""
 
     def copy(self) -> Self:
         """Return a copy."""
@@ -85,7 +85,7 @@ class Policies:
     """Resource group by tenant, for namespaces without one of their own."""
     _values: dict[About, dict[Setting, dict[str, Value]]] = field(default_factory=dict)
     _networks: dict[tuple[About, Setting], Networks[Value]] = field(default_factory=dict)
-    """Of settings whose names are networks: the values that limit something."""
+    """The values that limit something, of settings whose names are networks."""
     _levels: dict[About, tuple[Written, ...]] = field(default_factory=dict)
     """All levels at which something is written, outermost first."""
     tally: ValueTally | None = None
@@ -286,7 +286,7 @@ def _scope(level: Level, direction: Direction, whose: StreamIdentity) -> Scope:
 SUBSCRIBE_LOOKUPS = tuple(
     lookup for level in LEVELS for lookup in level.lookups if "subscribe" in lookup[0].record.abouts
 )
-"""Where a subscribe rate is looked for, the narrowest first."""
+"""Lookups of the places at which a subscribe rate may be, the narrowest first."""
 OF_TOPIC: frozenset[NameForm] = frozenset({"topic", "subscription"})
 """Forms of names that say which topic they are of."""
 

@@ -252,7 +252,7 @@ class LimiterCache:
         return limiter
 
     def _look_at_oldest(self, now: int, most_full: int) -> Limiter | None:
-        """Of those that rest, look at the one that nobody has looked at for longest; returns it if it is forgotten."""
+        """Look at the limiter at rest that was not looked at for longest; return it if it is forgotten now."""
         if len(self._resting) <= most_full:
             return None
         scope = next(iter(self._resting))
@@ -303,7 +303,7 @@ SLICE = 100
 
 
 def _nobody_counts(address: str, more: int) -> None:
-    """Where memory is not bounded."""
+    """Do nothing: memory is not bounded here."""
 
 
 class Registry:
@@ -632,7 +632,7 @@ class Registry:
         return tuple([one for one in found if not one.is_observed]), tuple([one for one in found if one.is_observed])
 
     def _put(self, entry: InForce, topic: str, address: str, now: int) -> Limiter:
-        """Its limiter; where that counts something else from now on, all its consumers follow."""
+        """Return the limiter of a place. If it counts something else from now on, all its consumers follow."""
         known = self.limiters.get(entry.scope)
         before = known.meters if known is not None else ()
         limiter = self._limiters.put(entry, topic, address, now)

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 NANOS_PER_SECOND = 1_000_000_000
 SMALLEST_BURST_NS = 20_000_000
-"""How late a timer may be, on a busy machine, without costing throughput."""
+"""Nanoseconds. A timer that is no later than that, on a busy machine, costs no throughput."""
 PUBLISH_WINDOW_NS = 10 * NANOS_PER_SECOND
 """Time over which a topic's publish rate is averaged."""
 

@@ -88,7 +88,7 @@ def _by_key(seen: Iterable[SeenStream]) -> defaultdict[_Key, list[SeenStream]]:
 
 
 def _only(where: str, seen: list[SeenStream], extra: int) -> list[str]:
-    """As many as there are too many, of those that nothing else tells apart."""
+    """Return lines for `extra` of the streams that were seen, which nothing else tells apart."""
     if extra == len(seen):
         return [f"{where} {one}" for one in seen]
     return [f"{where} {extra} more of {seen[0]}"]

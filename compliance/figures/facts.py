@@ -136,7 +136,7 @@ class FairnessFacts(LimitKey, frozen=True, kw_only=True):
     wanted: float
     """Messages that came in those steps, and those held from before."""
     fair: float
-    """Its max-min share of what passed: nobody gets more than wanted, and no more than others who want more."""
+    """The member's max-min share of what passed: nobody gets more than wanted, nor more than others who want more."""
 
 
 class NeighbourFacts(Struct, frozen=True, kw_only=True):
@@ -182,7 +182,7 @@ class HeadroomFacts(LimitKey, frozen=True, kw_only=True):
     slope: float | None
     """Change of the daily peak per day, by least squares; null for less than two days."""
     slope_error: float | None
-    """Its standard error; null for less than three days."""
+    """The standard error of `slope`; null for less than three days."""
     now: float | None
     """The daily peak that the line through all of them has at the last day."""
 

@@ -16,7 +16,7 @@ LEVEL_WORDS = (*SHARED, *(level.word for level in limiting.LEVELS if level.word 
 
 
 _HASHED = r"^k[0-9a-f]{4}:[0-9a-f]{16}$"
-"""As `proxy.observe.log_lines` writes it."""
+"""The form of a name that `proxy.observe.log_lines` has hashed."""
 
 
 def scoped(interval_lines: DataFrame, levels: Collection[str] = LEVEL_WORDS) -> DataFrame:
@@ -129,7 +129,7 @@ def spread(lines: DataFrame, names: tuple[str, ...]) -> DataFrame:
 
 
 def _length_s(lines: DataFrame) -> Column:
-    """How long each line is: by its own clock, where the wall clock was stepped within it."""
+    """Return each line's length in seconds: by its own clock, where the wall clock was stepped within it."""
     by_wall = seconds(F.col("end")) - seconds(F.col("start"))
     if "duration_ms" not in lines.columns:
         return by_wall

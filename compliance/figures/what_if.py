@@ -44,7 +44,7 @@ class Proposal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`proxy`, `tenant`, `namespace`, `resource_group`, `partitioned_topic`, `topic`, `subscription`, `producer`,
     `role` or `address`."""
     name: str = "*"
-    """As in limit lines: a topic's full name, `tenant/namespace`, `producer@topic` …; `*` stands for any text."""
+    """A name as in limit lines: a topic's full name, `tenant/namespace`, `producer@topic` …; `*`: any text."""
     direction: str = "publish"
     """`publish` or `dispatch`."""
     messages: float | None = None

@@ -54,7 +54,7 @@ _DECISION_S = 0.02
 
 
 class _Besides(NamedTuple):
-    """What the streams of a stretch say of waits; seconds.
+    """Waits in one stretch, in seconds, by the lines of its streams.
 
     Args:
         denied_s: For how long streams waited of whom the limiter knows nothing.

@@ -325,8 +325,8 @@ class EntitlementFacts(LimiterRunKey, frozen=True, kw_only=True):
     deficit_s: float
     """By how much more was lacking than may be, in seconds of the limit; > 0 is less than owed."""
     late_s: float
-    """Of what was lacking there: so long somebody waited, by its own lines, while each bucket had a token. So the
-    proxy was late: it had no time on its processors, as a rule."""
+    """Seconds, of those that were lacking, in which a stream waited, by its own lines, while each bucket had a token. Then
+    the proxy was late: as a rule it had no time on its processors."""
     passed_messages: int
     """In the lines of the worst window in which somebody waited: more was offered there than passed."""
     passed_bytes: int
@@ -481,7 +481,7 @@ class ShareChangeFacts(Struct, frozen=True, kw_only=True):
     fleet: str
     proxy_id: str
     cause: str
-    """As in lines of shares."""
+    """The cause of the changes, as lines of shares have it."""
     lines: int
     left_out: int
     """Changes without a line of their own, which were counted in these."""
@@ -497,7 +497,7 @@ class NewerFacts(Struct, frozen=True, kw_only=True):
     """Lines that only a newer version of this report understands; they were passed over."""
 
     what: str
-    """Their kind and, if this version does not know it, their version; or a field."""
+    """The kind of the lines and, if this version does not know it, the version of the lines; or a field."""
     lines: int
 
 
@@ -629,7 +629,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     fleet_gaps: list[FleetGapFacts] = []
     share_changes: list[ShareChangeFacts] = []
     left_out: dict[str, int] = {}
-    """How many rows of which table are beyond what was brought out of Spark: the least of them."""
+    """The number of rows of each table, by its name, that were not brought out of Spark: those that matter least."""
 
     @property
     def horizon(self) -> datetime:

@@ -160,7 +160,7 @@ class FleetSweep:
         """Lines that have begun and not ended: a heap by their ends, equal ones by `_count`."""
         self._count = 0
         self._rates: Counter[float] = Counter()
-        """Of lines under way, as `_rooms`; `_rate` is the largest one."""
+        """The rates of lines under way, as `_rooms`; `_rate` is the largest one."""
         self._rooms: Counter[float] = Counter()
         self._rate = 0.0
         self._waiting = 0

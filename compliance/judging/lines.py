@@ -109,8 +109,8 @@ class StreamsLine(Struct, array_like=True):
     members: int = 0
     """The number of streams that have a line."""
     least_messages: int | None = None
-    """So many messages count at the least: lines of older proxies do not tell whether entries count as one. None: all
-    that passed."""
+    """The least number of messages that count: lines of older proxies do not tell whether an entry counts as one. None:
+    all messages that passed count."""
     is_alone: bool = True
     """Each of these streams is under no other limit."""
     largest_offered: tuple[int, int] = (0, 0)
@@ -126,12 +126,13 @@ class StreamsLine(Struct, array_like=True):
     crossing_wait_s: float = 0.0
     """Waits of streams that are under other limits, too, in all."""
     elsewhere_wait_s: float = 0.0
-    """Of these the waits of streams that name another limit for their last wait."""
+    """The waits, among these, of streams that name another limit for their last wait."""
     least_duration_s: float | None = None
     """The shortest duration of these lines; None: all have the same."""
     starving: tuple[str, tuple[int, int], tuple[int, int], bool] | None = None
-    """Of the streams that waited on it in all of the span the one that passed least, and of these the one that has
-    waited longest: which, messages and bytes that it holds, that it passed, and whether it is under no other limit."""
+    """The stream that passed least of those that waited on the limit in all of the span; of several such, the one that
+    has waited longest. Its name, messages and bytes that it holds, messages and bytes that it passed, and whether it is
+    under no other limit."""
 
 
 @dataclass(frozen=True)

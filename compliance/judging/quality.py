@@ -22,7 +22,7 @@ PLACE = ("file", "seq", "line")
 
 
 _NEWER_VERSION = rf"^({'|'.join(Kinds.BY_NAME)}) \(version \d+\)$"
-"""How lines of known kinds are called whose version is not known; see `compliance.schema`."""
+"""The name of lines of a known kind and an unknown version; see `compliance.schema`."""
 
 
 def _by_seq() -> WindowSpec:

@@ -105,7 +105,7 @@ class LimiterVerdict(LimitKey, frozen=True, kw_only=True):
     worst_containment: ContainmentFacts | None
     worst_entitlement: EntitlementFacts | None
     role_proof: RoleProof = ""
-    """Of a role's limit: how its clients came by the role, by the lines of their streams. Empty where none says so."""
+    """How the clients of a role's limit came by the role, by the lines of their streams. Empty if no line says it."""
     still_s: float = 0.0
     """For so long somebody waited on it because the proxy stood still. More than 0.1 s: entitlement is unknown."""
     doubts: list[DoubtFacts] = msgspec.field(default_factory=list)

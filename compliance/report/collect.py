@@ -406,7 +406,7 @@ def _standstills(logs: Logs) -> DataFrame:
 
 
 def _notes(logs: Logs) -> dict[tuple[str, str], RunNotes]:
-    """Of each run in which something was changed or is missing, or whose clock was stepped, where."""
+    """Return notes of each run in which something was changed or is missing, or whose clock was stepped: where."""
     changes: defaultdict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     holes: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     still: defaultdict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)

@@ -53,7 +53,7 @@ MOST_MARKS = 12
 LEAST_WIDTH = 0.006
 """Share of the axis below which a window would not be seen."""
 HEADROOM = 1.18
-"""Of the highest value: above it stand the numbers of changes, and hide nothing."""
+"""The height of a plot, in parts of the highest value. Numbers of changes stand above that value, and hide nothing."""
 NEAR = 0.04
 """Share of the axis below which two labels would overlap."""
 Series = dict[str, list[float | None]]

@@ -128,7 +128,7 @@ class Member(Struct, frozen=True, kw_only=True):
     got: float
     wanted: float
     fair: float
-    """Its max-min share of what passed."""
+    """The member's max-min share of what passed."""
 
 
 class SharedLimit(LimitKey, frozen=True, kw_only=True):
@@ -228,7 +228,7 @@ class Headroom(LimitKey, frozen=True, kw_only=True):
     per_day: float | None
     """Change of the daily peak per day, in shares of the limit."""
     per_day_low: float | None
-    """Its 95 % interval, if the days scatter independently around a line."""
+    """The low end of the 95 % interval of `per_day`, if the days scatter independently around a line."""
     per_day_high: float | None
     days_left: float | None
     """Until the daily peak is at the limit, by that line; null if there is no clear rise."""

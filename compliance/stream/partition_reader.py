@@ -424,7 +424,7 @@ def _doubled(batch: PartitionBatch) -> set[int]:
 
 
 def _lines(batch: PartitionBatch) -> dict[int, object]:
-    """Of each part what must be the same however often it is read."""
+    """Return, by the number of each part, what must be the same however often the part is read."""
     return {number: (found.lines, found.malformed, sorted(found.spans)) for number, found in batch.parts.items()}
 
 

@@ -130,7 +130,7 @@ def table_of_rows(rows: Sequence[Sequence[object]], schema: pa.Schema) -> pa.Tab
 
 
 def _ranges_of(distinct: Longs) -> Longs:
-    """Of ascending numbers."""
+    """Return the ranges, first and last number, that ascending distinct numbers make up."""
     begins = np.flatnonzero(np.diff(distinct, prepend=distinct[:1] - 2) > 1)
     ends = np.append(begins[1:] - 1, len(distinct) - 1)[: len(begins)]
     return np.stack([distinct[begins], distinct[ends]], axis=1)

@@ -105,7 +105,7 @@ def _put_here(path: Path, content: bytes) -> None:
 
 
 VERSION = 1
-"""Of what is kept here. Raise it whenever another version of the job could not go on from it."""
+"""The version of what is kept here. Raise it whenever another version of the job could not go on from it."""
 KEPT = 3
 """Steps that are kept: that of the last batch may be written a second time, and needs the one before."""
 

@@ -93,7 +93,7 @@ Longs = npt.NDArray[np.int64]
 Numbers = dict[str, Any]
 _SECOND = 1_000_000
 _LATEST = " latest"
-"""Of what is added up, the place among all rows of the one that ends last."""
+"""Name of a column: for a sum of rows, the place among all rows of the one that ends last."""
 
 
 def windows_of(lines: pa.Table, table: WindowTable) -> pa.Table:
@@ -183,7 +183,7 @@ def codes_of(rows: pa.Table, key: tuple[str, ...]) -> Longs:
 
 
 def _starts(*columns: Longs) -> Longs:
-    """Where rows begin that differ from the one before."""
+    """Return the places of rows that differ from the row before; the first row is one."""
     differs = np.zeros(len(columns[0]), np.bool_)
     differs[0] = True
     for column in columns:
@@ -192,9 +192,9 @@ def _starts(*columns: Longs) -> Longs:
 
 
 def _ranked(rows: pa.Table, table: WindowTable) -> tuple[Longs, Longs]:
-    """Of each row its place among all, from the one that ends first to the last; and the rows in that order.
+    """Return each row's place among all, from the one that ends first to the last; and the rows in that order.
 
-    Of those that end at once the values decide, so that the order in which rows come does not.
+    Of rows that end at once the values decide, so that the order in which rows come does not.
     """
     codes = [_code(rows[name].combine_chunks()) for name in table.last]
     order = np.lexsort((*reversed(codes), _micros(rows["as_of"])))

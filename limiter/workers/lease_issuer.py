@@ -120,7 +120,7 @@ class LeaseIssuer:
             limiter.give_up_lent(lent)
 
     def _not_ahead(self, limiter: Limiter, messages: int, size: int) -> Amount:
-        """Of so much, what the worker has ahead, and has not from now on."""
+        """Return how much of these messages and bytes the worker has ahead, and take it from what it has ahead."""
         ahead = self._ahead.get(limiter)
         if ahead is None:
             return 0, 0

@@ -65,7 +65,7 @@ class WorkerOutbox:
         self._tells_all = tells_all
         self._messages: list[Message] = []
         self._asked: dict[tuple[int, bool], int] = {}
-        """Where a stream's last `Asked` is among the messages, if only such and `Rewound` stand behind it."""
+        """The place of a stream's last `Asked` among the messages, if only `Asked` and `Rewound` come after it."""
         self._rewound: set[int] = set()
         self._counted: dict[StreamAccount, None] = {}
         self._hasty: dict[StreamAccount, None] = {}
@@ -280,9 +280,9 @@ class EntryQueue:
         self._questions.ask(partial(self.when_decided, going, then))
 
     def _go_on(self, stream: Stream, account: StreamAccount, now: int) -> None:
-        """What is behind goes by what was lent, if anything is, once all that is queued has gone; else it is queued.
+        """Pass the entries behind the queue by lent tokens, once all queued ones have gone; else queue them.
 
-        By the queue alone a stream that once had to wait, as all do at first, would stay in that under full load.
+        With the queue alone a stream that has waited once, as all do at first, would stay in it under full load.
         """
         try:
             self._pass_behind(stream, account, now)

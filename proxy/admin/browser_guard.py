@@ -55,7 +55,7 @@ class BrowserGuard:
 
 
 def _check_site(request: web.Request, hosts: Collection[str]) -> None:
-    """As browsers of 2020 and later tell it, else by the page's address."""
+    """Refuse a request of another site's page: by the browser's own word (since 2020), else by the page's address."""
     sites, origins = (request.headers.getall(header, []) for header in ("Sec-Fetch-Site", "Origin"))
     said = sites or origins
     is_own = all(site in _OWN_SITE for site in sites) if sites else all(_is_ours(one, hosts) for one in origins)

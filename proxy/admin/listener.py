@@ -322,7 +322,7 @@ async def _listening(host: str, port: int) -> list[socket.socket]:
 MOST_CALLERS = 10_000
 """Addresses whose rates are remembered."""
 WHOLE_SETS = "/sluice/policies"
-"""Where 100,000 topics come in one body."""
+"""The path that takes whole sets of policies: 100,000 topics in one body."""
 RETRY_WHOLE_SET_S = 5
 
 _STATUSES = {RefusalCause.TIME: 408, RefusalCause.SIZE: 413, RefusalCause.BUSY: 503}

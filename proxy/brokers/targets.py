@@ -15,12 +15,12 @@ from protocol.endpoint import Endpoint, EndpointForm
 from proxy.runtime import RESOLVERS
 
 WEB_SERVICES: Final = EndpointForm(("http", "https"), "http://broker:8080", ports={"http": 80, "https": 443})
-"""How brokers' admin addresses are written."""
+"""The form of brokers' admin addresses."""
 PLAIN: Final = "pulsar"
 TLS: Final = "pulsar+ssl"
 """Schemes of Pulsar's: of brokers, and of the addresses of `listen` (`Endpoint.scheme`)."""
 BROKERS: Final = EndpointForm((PLAIN, TLS), "pulsar://broker:6650")
-"""How brokers are written in the configuration, in a client's CONNECT, and in a broker's answer to a lookup."""
+"""The form of brokers' addresses in the configuration, in a client's CONNECT, and in a broker's answer to a lookup."""
 
 _OF_CLIENTS: Final = RESOLVERS // 4
 """Threads that may be busy with names of the clients' own choice; whatever these are, the others are left."""
@@ -144,7 +144,7 @@ class Targets:
         self._networks = networks
         self._learned: OrderedDict[tuple[str, int], None] = OrderedDict()
         self._reachable: set[Endpoint] = set()
-        """Of those for which `is_reachable` said so; all are allowed still."""
+        """Brokers for which `is_reachable` has said yes, and that are allowed still."""
         self._names = Names()
         self.followed = asyncio.Semaphore(MOST_FOLLOWED)
 

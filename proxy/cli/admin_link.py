@@ -42,7 +42,7 @@ class AdminLink(AdminClient):
 
     def __init__(self, options: AdminOptions, patience_s: float = PATIENCE_S) -> None:
         self.address = options.admin
-        """As it was given."""
+        """The admin address as it was given."""
         self._token_file = options.token_file
         endpoint = _endpoint(options)
         tls = _context(options) if endpoint.scheme == "https" else None

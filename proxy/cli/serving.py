@@ -103,7 +103,7 @@ def check(  # noqa: PLR0913 - one for each option
 
 
 def _one_or_more(given: list[str] | None) -> str | list[str] | None:
-    """As it would stand in the file."""
+    """Return the values of an option as they would stand in the file: one value, or a list."""
     return given[0] if given and len(given) == 1 else given or None
 
 

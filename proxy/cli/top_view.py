@@ -19,7 +19,7 @@ from proxy.cli.admin_link import AdminLink
 from proxy.cli.options import AdminLinkError
 
 MOST_STREAMS = 10_000
-"""As many as one answer can hold."""
+"""Streams that are asked for, at most: as many as one answer can hold."""
 
 Count = Annotated[int, Meta(ge=0)]
 

@@ -217,7 +217,7 @@ _YAML_HEAD = """\
 _WIDTH = 116
 _LINK = re.compile(r"\[([^\]]+)\]\(([^)#]+)[^)]*\)")
 _FLOW = 10_000
-"""So wide that no list is broken into lines."""
+"""Columns of a line: so many that no list is broken into several."""
 
 
 def commented_yaml() -> str:
@@ -283,7 +283,7 @@ def _value(name: str, field: FieldInfo) -> Iterator[str]:
 
 
 def _entries(field: FieldInfo) -> Iterator[list[str]]:
-    """Of a list of sections: what the keys of one are."""
+    """Yield the lines that describe the keys of one section, for a field that is a list of sections."""
     if typing.get_origin(field.annotation) is tuple:
         section = section_of(typing.get_args(field.annotation)[0])
         for name, inner in section.model_fields.items() if section else ():

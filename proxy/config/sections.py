@@ -31,7 +31,7 @@ from proxy.config.values import (
 )
 
 _LEAST_FILES = 4
-"""So that a file is never deleted as soon as it is closed."""
+"""Log files that are kept, at least: so no file is deleted as soon as it is closed."""
 
 
 class AccessLogSettings(BaseModel):
@@ -540,7 +540,7 @@ class Fleet(BaseModel):
 
     @property
     def own(self) -> Endpoint:
-        """This member among `peers`."""
+        """The one of `peers` that is this member."""
         return next(each for each in self.peers if each.address == self._own_address)
 
     @property

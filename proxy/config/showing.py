@@ -25,7 +25,7 @@ from proxy.config.reference import default_of
 from proxy.config.sources import KeyPath, parse_yaml, section_of, without_secrets
 
 YamlValue = str | int | float | bool | None | Sequence["YamlValue"] | Mapping[str, "YamlValue"]
-"""As YAML reads it; other values stand as text."""
+"""A value as YAML reads it; values of other types are texts."""
 
 
 @dataclass(frozen=True, slots=True)

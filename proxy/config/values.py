@@ -53,7 +53,7 @@ _PEER = EndpointForm(("pulsar",), "10.0.0.7:6655")
 _SERVICE_URL = replace(BROKERS, is_url=True)
 _WEB_SERVICE_URL = replace(WEB_SERVICES, is_url=True)
 _NUMBER = r"[0-9]{1,30}(?:\.[0-9]{1,30})?"
-"""So short that it is never infinite as a float, nor too long for Python to read as an int."""
+"""A number in decimal digits. It has so few that it is never infinite as a float, nor too long for Python's `int`."""
 _AMOUNT = re.compile(_NUMBER)
 _PERIOD = re.compile(rf"({_NUMBER})?([a-z]+)")
 _PROXY_ID = re.compile(r"[A-Za-z0-9-][A-Za-z0-9._-]{0,99}")

@@ -29,7 +29,7 @@ from proxy.tls.transport import why_it_failed
 HELLO_S: Final = 5.0
 """Seconds in which a connection, and who dials it, are to be known."""
 SILENT_S: Final = 5.0
-"""Who takes nothing for so long, or says nothing for so long and a lease, is left."""
+"""Seconds after which a connection to a peer that takes nothing is closed; if it says nothing, a lease later."""
 MOST_UNSENT: Final = 4 * MOST_MESSAGE
 """Bytes of reports and grants that wait for a peer that does not read; the oldest are dropped for the next one."""
 MOST_BALLOTS: Final = 16
@@ -62,7 +62,7 @@ class Ping(NamedTuple):
 
 
 class Election:
-    """Who coordinates: the first in the list's order that reaches a majority. No clock and no socket of its own.
+    """Elects the coordinator: the first in the list's order that reaches a majority. It has no clock and no socket.
 
     A vote answers a ping, and is a promise: for `lease` after it was sent, its voter votes for nobody else. The
     candidate counts on it for 0.98 `lease` from when it *sent* that ping, which was before the vote was sent, so never
@@ -86,11 +86,11 @@ class Election:
         self._votes_for = ""
         self._promised_until = now + lease
         self._heard: dict[str, tuple[int, bool]] = {}
-        """Of each other one: when its last ping came, and whether it reaches a majority."""
+        """When the last ping of each other peer came, and whether that peer reaches a majority."""
         self._sequence = 0
         self._sent: deque[tuple[int, int]] = deque(maxlen=64)
         self._asked_at: dict[str, int] = {}
-        """Of each that voted for this one: when the latest ping that it answered was sent."""
+        """For each peer that voted for this one: when this one sent the latest ping that the peer has answered."""
 
     @property
     def votes_for(self) -> str:
@@ -111,7 +111,7 @@ class Election:
         return latest[self._majority - 1] if len(latest) >= self._majority else self._began - self._lease
 
     def ping(self, now: int) -> Ping:
-        """What to tell all others now; its own vote is given here."""
+        """Return the ping to send to all others now. This member votes here, too."""
         self._sequence += 1
         self._sent.append((self._sequence, now))
         ping = Ping(self._sequence, self._reaches(now), self.leads(now))
@@ -330,7 +330,7 @@ class PeerLink:
         self._is_leading = False
         self._confirmed_at = 0
         self._inlets: dict[asyncio.Task[None], str] = {}
-        """Who has dialled, from the moment the system accepted it; without a name as long as that is not known."""
+        """The peer behind each accepted connection, by its task; empty as long as the peer has not said its name."""
         self._most_inlets = 2 * len(self._names) + 2
         self._tasks: list[asyncio.Task[None]] = []
         self._sockets: list[socket.socket] = []

@@ -55,7 +55,7 @@ PING_S: Final = 10.0
 FAREWELL_S: Final = 0.5
 """Seconds that a broker has to take what is still to be sent when the client stops."""
 STEADY_S: Final = 5.0
-"""What was open for so long begins with the shortest wait when it is to be opened again."""
+"""Seconds. A producer or consumer that was open for so long waits the shortest time before it is opened again."""
 MOST_UNSENT: Final = 4 << 20
 """Bytes that wait for a broker that does not read; what would come on top is dropped."""
 MOST_IDLE: Final = 8
@@ -88,7 +88,7 @@ class BrokerRefusedError(OSError):
 
 
 class AccessWaiter(Protocol):
-    """Who waits for exclusive access to a topic."""
+    """A producer that waits for exclusive access to a topic."""
 
     def ready(self) -> None:
         """Called when there is access."""
@@ -114,10 +114,10 @@ class BrokerConnection:
         self.streams: dict[tuple[bool, int], BrokerStream] = {}
         """Producers and consumers by (is it a producer, its id)."""
         self.waiting: dict[int, AccessWaiter] = {}
-        """Who waits for exclusive access, by the request's id."""
+        """Producers that wait for exclusive access, by the id of their request."""
         self.is_lost = False
         self.is_mute = False
-        """It has not answered the latest lookup."""
+        """The broker has not answered the latest lookup on this connection."""
         self._reader = reader
         self._writer = writer
         self._auth = auth
@@ -601,7 +601,7 @@ class BrokerClient:
         self._auth = auth
         self._connections: dict[tuple[Endpoint, Endpoint | None], BrokerConnection] = {}
         self._connecting: WeakValueDictionary[tuple[Endpoint, Endpoint | None], asyncio.Lock] = WeakValueDictionary()
-        """Of each connection that is being made: one broker that is silent keeps nobody from another."""
+        """A lock for each connection that is being made: so a silent broker keeps no topic from another broker."""
         self._ids = 0
 
     async def stop(self) -> None:

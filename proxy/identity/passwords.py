@@ -41,7 +41,7 @@ MOST_REMEMBERED = 10_000
 MOST_WAITING = 64
 """Passwords that wait to be checked."""
 MOST_WAITING_OF_ONE = 16
-"""Of one address."""
+"""Passwords of one address that wait to be checked, at most."""
 WRONG_ONES = Rate(1, NANOS_PER_SECOND, 10)
 """Wrong passwords of one address (IPv6: of its /64)."""
 _MOST_ADDRESSES = 10_000
@@ -206,7 +206,7 @@ class Passwords:
             then(PasswordVerdict.BUSY)
 
     def _digest(self, user: str, password: bytes, hashed: str) -> bytes:
-        """Of all three: a password that was changed is forgotten by this."""
+        """Return a digest of all three arguments. With another hash it differs: a changed password is forgotten."""
         parts = [user.encode("utf-8", "surrogateescape"), password, hashed.encode()]
         said = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
         return hmac.digest(self._secret, said, hashlib.sha256)

@@ -53,7 +53,7 @@ class NamespacePolicies(Struct, frozen=True):
     publish: dict[str, PublishRate] | None = named(default=None, name="publishMaxMessageRate")
     dispatch: dict[str, DispatchRate] | None = named(default=None, name="topicDispatchRate")
     dispatch_of_old: dict[str, DispatchRate] | None = named(default=None, name="clusterDispatchRate")
-    """Where Pulsar looks if there is none in the other."""
+    """The rates of `clusterDispatchRate`, where Pulsar looks if `topicDispatchRate` has none."""
     subscription_dispatch: dict[str, DispatchRate] | None = named(default=None, name="subscriptionDispatchRate")
     replicator_dispatch: dict[str, DispatchRate] | None = named(default=None, name="replicatorDispatchRate")
     subscribe: dict[str, SubscribeRate] | None = named(default=None, name="clusterSubscribeRate")

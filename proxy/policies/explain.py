@@ -121,7 +121,7 @@ def _level(state: PolicyState, direction: Direction, level: Level, whose: Stream
 
 
 def _lines_of_others(policies: Policies, places: list[PolicyTarget]) -> Iterator[ExplainedValue]:
-    """What other members of a fleet have: it holds where something is not limited here, or higher."""
+    """Yield the values of other members of a fleet. They hold where this member has no limit, or a higher one."""
     if policies.others is None:
         return
     own = [(place, value) for place in places if (value := policies.get(*place)) is not None and value.limit]
@@ -139,7 +139,7 @@ def _lines_of_others(policies: Policies, places: list[PolicyTarget]) -> Iterator
 
 
 def _lines(layers: Layers, places: list[PolicyTarget]) -> Iterator[ExplainedValue]:
-    """Of several places the first one that limits holds; of its layers, the one that is shown to the limiter."""
+    """Yield the values at each place. The first place that limits holds; of its layers, the one in force."""
     holds = ""
     for place in places:
         about, setting, name = place

@@ -265,7 +265,7 @@ _PARTS: dict[str, tuple[PolicyTarget, Callable[[Limit, int], Limit]]] = {
     "subscribeThrottlingRatePerConsumer": (_SUBSCRIBE, _subscribes),
     "subscribeRatePeriodPerConsumerInSecond": (_SUBSCRIBE, _subscribe_period),
 }
-"""Where each key belongs, and how it changes the limit there."""
+"""The place of each key of the dynamic configuration, and the function that changes the limit there."""
 
 DYNAMIC_KEYS = frozenset(_PARTS)
 _NUMBER = re.compile(r"-?[0-9]{1,19}")

@@ -223,7 +223,7 @@ class _Aside:
 
 @dataclass(frozen=True, slots=True)
 class _Laying:
-    """What comes into force.
+    """A change that is to come into force.
 
     Args:
         lay: Lays it into contents; it cannot fail.
@@ -236,7 +236,7 @@ class _Laying:
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """What is on disk and not yet in force.
+    """A change that is on disk and not yet in force.
 
     Args:
         kept: Changes of what the handlers keep.
@@ -511,7 +511,7 @@ class PolicyService(PolicyState):
             return seen, self._laying(size, lambda contents: contents.lay_file(file, changed, over))
 
     def _laying(self, size: int, lay: Callable[[PolicyState], None]) -> _Laying:
-        """How `size` values come into force."""
+        """Return how `size` values come into force: many are laid into a copy of the contents beforehand."""
         if size <= LAID_AT_ONCE:
             return _Laying(lay, None)
         contents = self.copy()

@@ -51,7 +51,7 @@ class Meaning:
 
 @dataclass(slots=True)
 class _Said:
-    """What is no limit itself.
+    """The policies that are no limits themselves.
 
     Args:
         file: The groups and attachments of the file; it has no values here.

@@ -26,7 +26,7 @@ from proxy.policies.keys import LONGEST, PolicyKey, PolicyKind, Principal, read_
 from proxy.policies.store import StoredChange
 
 VERSION: Final = 1
-"""Of the messages; those of another one are refused."""
+"""The version of the messages on the topic. Messages of another version are refused."""
 MOST_CHANGE: Final = 64 * 1024
 """Bytes of a message, at most."""
 MOST_CHANGES: Final = 400_000

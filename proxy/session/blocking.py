@@ -133,8 +133,8 @@ MOST_AT_ONCE = 256
 _LARGEST_FRAME = 64 * 1024
 """Requests are small, and of this client nothing else is awaited."""
 _NOWHERE = Endpoint("pulsar", "blocked.invalid", 6650)
-"""Where lookups lead: no broker is ever asked for it, unless the client is unblocked at this very moment; then the
-allow-list refuses it, and the client looks the topic up again."""
+"""The broker to which lookups of a blocked client lead. Nobody dials it, unless the client is unblocked at this very
+moment. Then the allow-list refuses it, and the client looks the topic up again."""
 _PONG = encode(CommandPong())
 
 

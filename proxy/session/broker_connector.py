@@ -133,14 +133,14 @@ class ConnectAttempt:
             self._wait(waits_for)
 
     def _wait(self, future: Any) -> None:
-        """As `asyncio.Task` does: who awaits a future is handed it here, and has marked it."""
+        """Wait for a future that the coroutine awaits, as `asyncio.Task` does: awaiting has marked and yielded it."""
         future._asyncio_future_blocking = False  # noqa: SLF001 - the protocol between tasks and futures
         self._waits_for = future
         future.add_done_callback(self._go_on)
 
 
 _EXPECTED = (TargetRefusedError, OSError)
-"""How a dial may fail."""
+"""The exceptions of a dial that has failed."""
 PASSED_OVER_S: Final = 10.0
 """A configured broker that did not answer is dialled behind the others for so long."""
 

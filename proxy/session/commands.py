@@ -68,7 +68,7 @@ _REFUSED: dict[int, Callable[[int, ServerError, str], bytes]] = {
     BaseCommand.GET_SCHEMA: schema_refused,
     BaseCommand.GET_OR_CREATE_SCHEMA: schema_not_created,
 }
-"""How the client is told; all others get ERROR."""
+"""The functions that make the error response to a request, by its type. All other requests get an ERROR."""
 _SCHEMAS: dict[int, tuple[int, int]] = {
     BaseCommand.PRODUCER: (BaseCommand.PRODUCER_FIELD_NUMBER << 3 | 2, CommandProducer.SCHEMA_FIELD_NUMBER << 3 | 2),
     BaseCommand.SUBSCRIBE: (BaseCommand.SUBSCRIBE_FIELD_NUMBER << 3 | 2, CommandSubscribe.SCHEMA_FIELD_NUMBER << 3 | 2),
@@ -79,8 +79,9 @@ _SCHEMAS: dict[int, tuple[int, int]] = {
 }
 """Commands with a schema, whose own data may be longer (`protocol.commands.MOST_READ`): tags of both."""
 BETWEEN_BROKERS = frozenset({BaseCommand.END_TXN_ON_PARTITION, BaseCommand.END_TXN_ON_SUBSCRIPTION})
-"""What a transaction's coordinator tells other brokers. A broker without authorization takes it from anybody, and for
-each writes a marker into the topic: an entry that no limit was charged and no block has stopped.
+"""Types of the commands that a transaction's coordinator sends to other brokers. A broker without authorization takes
+them from any client, and for each writes a marker into the topic: an entry that no limit was charged and no block has
+stopped.
 
 Source: org.apache.pulsar.broker.service.ServerCnx.handleEndTxnOnPartition"""
 NOT_OFFERED = frozenset(range(BaseCommand.SCALABLE_TOPIC_LOOKUP, BaseCommand.WATCH_TC_ASSIGNMENTS_CLOSE + 1))
@@ -406,7 +407,7 @@ class BrokerCommands:
         return None
 
     def _answered_at_length(self, kind: int, command: bytes) -> bytes | None:
-        """What may be megabytes goes on as it came, but for its request id. A SUCCESS stands for it here."""
+        """Pass on an answer of perhaps megabytes as it came, but for its request id. A SUCCESS stands for it here."""
         answer = LongAnswer(kind, command)
         if not self._requests.waits_for(answer.request_id):
             return None
@@ -424,7 +425,7 @@ class BrokerCommands:
         return encode(command)
 
     def _auth_challenge(self, command: CommandAuthChallenge, frame: bytes) -> bytes | None:
-        """Where Sluice has shown the broker its own credentials, it is Sluice that is asked."""
+        """Answer a challenge, if Sluice has shown the broker credentials of its own; else pass it to the client."""
         if self._identity is None:
             return frame
         self._identity.challenged(command)
@@ -463,7 +464,7 @@ class BrokerCommands:
         return None
 
     def _topic_migrated(self, _command: CommandTopicMigrated, _frame: bytes) -> None:
-        """It names another cluster's brokers; the client finds the new place by looking up again, through the proxy."""
+        """Drop the command: it names another cluster's brokers. A new lookup leads the client there, by the proxy."""
         self._counters.broker_urls_stripped += 1
 
     def _ping(self, _command: CommandPing, frame: bytes) -> bytes | None:

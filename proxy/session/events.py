@@ -49,7 +49,7 @@ class CloseReason(StrEnum):
     AUTHENTICATION_FAILED = "authentication_failed"
     """The client's credentials prove no role (`authentication`)."""
     AUTHENTICATION_BUSY = "authentication_busy"
-    """Its password was not checked: too many wait to be, or were wrong."""
+    """The client's password was not checked: too many wait to be checked, or were wrong."""
     AUTHENTICATION_EXPIRED = "authentication_expired"
     """The client's token expired while it was connected, and it showed no newer one."""
     BLOCKED = "blocked"

@@ -74,7 +74,7 @@ class ParseCache(Generic[T]):
 
 
 class _Claims(msgspec.Struct):
-    """Of a token's claims the one that Pulsar takes by default (tokenAuthClaim)."""
+    """The claim of a token that Pulsar takes as the role by default (tokenAuthClaim)."""
 
     sub: str = ""
 
@@ -101,7 +101,7 @@ def role_of(auth_method: str, auth_data: bytes) -> str:
 
 
 def _subject(token: bytes) -> str:
-    """Of every token that a broker accepts the subject that it reads there; of others perhaps one, too.
+    """Return the subject of a token, as a broker reads it if it accepts the token; of others perhaps one, too.
 
     A broker's decoder passes over blanks around a part of the token, over line ends in it, and over its padding. So
     whatever is no letter of the alphabet is left out here: a token that would then be another one has a signature that

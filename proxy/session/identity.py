@@ -30,7 +30,7 @@ AHEAD_S: Final = 60.0
 ANSWER_S: Final = 30.0
 """Seconds after the end of a token in which a client may still answer with a newer one. Brokers give it 60 to 120."""
 REFRESH: Final = b"PulsarAuthRefresh"
-"""What the challenge says: clients show what they would show now.
+"""The data of a challenge: it asks a client for the credentials that it would show now.
 
 Source: org.apache.pulsar.common.api.AuthData.REFRESH_AUTH_DATA"""
 _METHODS = frozenset({"token", "basic", "tls"})

@@ -35,12 +35,12 @@ from proxy.session.session_admission import SessionAdmission
 TopicQuestion = (
     CommandPartitionedTopicMetadata | CommandGetTopicsOfNamespace | CommandGetSchema | CommandGetOrCreateSchema
 )
-"""What asks a broker to look into its metadata, beside a lookup. Pulsar has a bound for the first two alone."""
+"""A request, other than a lookup, for which a broker reads its metadata. Pulsar bounds the first two alone."""
 MOST_WATCHERS = 1_000
-"""Of one connection."""
+"""Watchers of one connection, at most."""
 _FOR_OTHERS = ("original_principal", "original_auth_data", "original_auth_method")
 WATCHER_MEMORY = 256
-"""Bytes that one takes."""
+"""Bytes that one watcher counts as."""
 
 
 class Watchers:
@@ -179,7 +179,7 @@ class SessionLookups:
         return self._ask(command, name, self._answered, 0)
 
     def _check_asker(self, command: CommandLookupTopic | CommandPartitionedTopicMetadata) -> None:
-        """Where Sluice is one of a broker's `proxyRoles`, the broker would believe for whom a client says it asks."""
+        """Refuse a client that asks for somebody else: a broker with Sluice in its `proxyRoles` would believe it."""
         if self._engine.identity is not None and any(map(command.HasField, _FOR_OTHERS)):
             raise RefusedError(NotAllowedError, "the client asks for somebody else (original_principal)")
 

@@ -62,9 +62,9 @@ class SessionState(Enum):
     """The state of a session."""
 
     PROXY_HEADER = "proxy header"
-    """Its PROXY protocol header has not come; only where `proxy_protocol` is on."""
+    """The client's PROXY protocol header has not come. Only with `proxy_protocol` on a session has this state."""
     SECURING = "securing"
-    """Its TLS handshake is not done; only an address of `listen` with TLS has this state."""
+    """The client's TLS handshake is not done. Only sessions at an address of `listen` with TLS have this state."""
     GREETING = "greeting"
     AUTHENTICATING = "authenticating"
     """The client's credentials are being verified (`authentication: {mode: terminate}`)."""

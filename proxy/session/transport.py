@@ -84,7 +84,7 @@ class Cause(StrEnum):
     ADMISSION = "admission"
     """The supervisor, which counts for all workers, has not yet decided on an admission."""
     HOLD_CONNECTION = "hold_connection"
-    """This connection holds as many bytes as one may."""
+    """This connection holds as many bytes as a connection may."""
     HOLD_PROCESS = "hold_process"
     """Entries are held here of a tenant that holds too much of what all connections together may
     (maxMessagePublishBufferSizeInMB)."""

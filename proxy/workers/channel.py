@@ -214,7 +214,7 @@ LARGE_FRAME = 1024**2
 MOST_UNSENT = 256 * 1024**2
 """Bytes that the peer may leave in the buffer; queued entries of all that may be held take far less."""
 MESSAGES = 500
-"""Of one frame."""
+"""Messages of one frame, at most."""
 AT_ONCE = 1000
 """Messages that are dealt with in one go: a few milliseconds."""
 MOST_UNHEARD = 4 * 1024**2

@@ -42,11 +42,13 @@ from proxy.workers.channel import (
 )
 
 CALM_S = 30.0
-"""Seconds of silence after which a worker is probed, and seconds that it has for an answer."""
+"""Seconds of silence after which a worker is probed."""
 PATIENCE_S = 10.0
+"""Seconds that a probed worker has for an answer."""
 URGENT_S = 1.0
-"""The same two where other workers wait for it: releases that it has not confirmed fill the buckets of all workers."""
+"""As `CALM_S`, where other workers wait: releases that the worker has not confirmed fill the buckets of all workers."""
 URGENT_PATIENCE_S = 3.0
+"""As `PATIENCE_S`, where other workers wait."""
 ASKED_AT_MOST = 3
 """Probes without an answer, each within that patience, after which a worker counts as hanging. One would not do: the
 supervisor may have stood still itself, and then looks at the time before it reads the answer."""
@@ -137,7 +139,7 @@ class LivenessProbe:
 
 _NOW = ("held_used", "lookups_used", "memory_used")
 _ELSEWHERE = (*_NOW, "lookups_refused", "memory_refused")
-"""What a worker counts that is no counter of its own."""
+"""Numbers of a worker that are no fields of `Counters`."""
 
 
 class WorkerConnection:

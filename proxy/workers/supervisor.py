@@ -33,14 +33,14 @@ LONGEST_PAUSE_S = 30.0
 _GRACE_S = 2.0
 """Seconds in which a worker that is not connected any more may end by itself."""
 IDS_APART = 1_000_000
-"""What one process may have numbered of connections that nobody has heard of yet, as it ended too soon."""
+"""Numbers of connections that a process may have given and not reported, as it ended too soon, at most."""
 OF_SUPERVISOR = frozenset(
     {
         *("scheduling", "admin", "metrics", "proxy_id", "access_log", "limits"),
         *("admission", "policies", "admin_access", "admin_forward", "blocks", "fleet"),
     }
 )
-"""What a worker is not told of the configuration, as it is the supervisor that does it; but for the log's interval."""
+"""Keys of the configuration that a worker is not told, but for the log's interval: the supervisor acts by them."""
 
 
 class WorkerProcess:
