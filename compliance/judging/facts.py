@@ -325,8 +325,8 @@ class EntitlementFacts(LimiterRunKey, frozen=True, kw_only=True):
     deficit_s: float
     """By how much more was lacking than may be, in seconds of the limit; > 0 is less than owed."""
     late_s: float
-    """Seconds, of those that were lacking, in which a stream waited, by its own lines, while each bucket had a token. Then
-    the proxy was late: as a rule it had no time on its processors."""
+    """Seconds, of those that were lacking, in which a stream waited, by its own lines, while each bucket had a token.
+    Then the proxy was late: as a rule it had no time on its processors."""
     passed_messages: int
     """In the lines of the worst window in which somebody waited: more was offered there than passed."""
     passed_bytes: int
