@@ -538,7 +538,7 @@ class Registry:
         self._put(entry, known[0].full, counted_as(known[1].address), now)
 
     def _anybody_of(self, limiter: Limiter) -> tuple[Topic, Client] | None:
-        """One of its streams is as good as another: what is limited says what its value is."""
+        """Return topic and client of one stream of a limiter. All serve: the value depends on what is limited alone."""
         stream = next(iter(limiter.streams), None)
         if stream is None:
             return None

@@ -173,7 +173,7 @@ def _is_system(topic: str) -> bool:
 
 
 def _untold(_what: str, _done: int, _all: int) -> None:
-    """Nobody watches."""
+    """Do nothing: nobody watches the progress."""
 
 
 async def _on_topic(admin: BrokerAdminClient, name: str) -> list[SeenStream]:
@@ -194,7 +194,7 @@ async def _on_topic(admin: BrokerAdminClient, name: str) -> list[SeenStream]:
 
 
 AGAIN_S = 2.0
-"""From one look to the next: what was under way at the first is over."""
+"""Seconds from one look to the next: what was under way at the first one is over by then."""
 MOST_SHOWN = 10_000
 """Streams in one answer of a proxy."""
 

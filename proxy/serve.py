@@ -85,7 +85,7 @@ class Proxy:
         self.read_files |= fingerprints(_files_of(config))
         file = _file_policies(config)
         self.config = config = config.model_copy(update={"limits": Limits()})
-        """Without its limits, which the service keeps."""
+        """The configuration without its limits, which the service keeps."""
         self._source = source
         counters = Counters()
         self._refused = RefusalLog(counters.admin_refused, time.monotonic_ns)

@@ -100,7 +100,7 @@ LIMIT_KEY = ("proxy_id", "direction", "level", "name")
 _LIMITS = ("limit_messages", "limit_bytes", "burst_messages", "burst_bytes")
 _FLOWS = ("messages", "bytes")
 MOST_STEPS_A_LINE = 3600
-"""One line in more steps than that counts in its first and last one."""
+"""Steps of a chart in which one line counts, at most; a line in more of them counts in its first and last one."""
 RESOLUTIONS_S = (1, 10, 60, 300, 3600)
 """Lengths of the steps over which the highest averages are told."""
 

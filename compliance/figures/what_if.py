@@ -26,7 +26,7 @@ _BELONGS = {
     "array": "a list of proposed limits, as [{level: topic, messages: 80}],",
     "object": "a section of keys, as {level: topic, messages: 80},",
 }
-"""By msgspec's words for what was expected."""
+"""What belongs in a place, by msgspec's word for what it expected there."""
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(.*)`")
 _EXPECTED = re.compile(r"Expected `(\w+)")

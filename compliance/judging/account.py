@@ -671,7 +671,7 @@ class LimiterAccount:
 
 
 def _rounding(rate: float) -> float:
-    """By how many tokens a balance of this rate may differ from what the line's other fields make of it."""
+    """Return the tokens by which a balance may differ from what the line's other fields make of it, at this rate."""
     return 0.01 + CONTIGUOUS_S * rate
 
 

@@ -69,7 +69,7 @@ def unbalanced(intervals: DataFrame, limits: DataFrame, torn: Collection[tuple[s
 
 
 _DECISION_MS = 250.0
-"""For how long an entry of a worker may be under way to the supervisor and back on a busy machine, held by no limit."""
+"""Milliseconds in which a busy machine takes an entry from a worker to the supervisor and back, held by no limit."""
 
 
 def _least_wait_ms(own: WindowSpec) -> Column:
@@ -87,7 +87,7 @@ def _least_wait_ms(own: WindowSpec) -> Column:
 
 _SETTINGS = tuple((level, record) for level in limiting.LEVELS if not level.is_of_system for record in level.settings)
 _SETTING = ("own_setting", "own_level", "own_source")
-"""For each setting in a change line, the level of its limiters, and the name of their source in their lines."""
+"""Columns of a setting in a change line: the setting, the level of its limiters, and their source in their lines."""
 _KEYS = {
     "brokerPublisherThrottlingMax": ("publish", "proxy"),
     "maxPublishRatePerTopic": ("publish", "topic_of_broker"),
@@ -378,7 +378,7 @@ def vanished(
 
 
 def _doubts_of(what: str, said: Column, lines: DataFrame, limits: DataFrame) -> DataFrame:
-    """For each limit that a stream is under, the first of the stream's given lines."""
+    """Return, for each limit that a stream is under, the first of these lines of the stream."""
     place = F.struct("file", "seq", "line")
     times = (rfc3339(F.col(name)).alias(name) for name in ("start", "end"))
     first = F.struct(said.alias("said"), *times, place.alias("first_line"), place.alias("last_line"))

@@ -43,7 +43,7 @@ class Durations:
         self._first = 0
         """The steps before this one are over."""
         self._shown: dict[int, tuple[int, int]] = {}
-        """By the places of steps, when the line ends that shows it, microseconds on the axis and by the wall clock."""
+        """The end of the line that shows a step, by the place of that: microseconds on the axis and by the wall clock."""
         self._open: list[_Open] = []
         self._recent: deque[tuple[int, float]] = deque()
         self._off_us = self._whole_off_us = 0
@@ -150,7 +150,7 @@ class Durations:
 
 
 def _last_us(step: tuple[int, int, int]) -> int:
-    """Until when a line may begin that has the step in it.
+    """Return the latest time at which a line may begin that has the step in it.
 
     Where lines do not tell where a step lies, those around it may be off by its size on the axis.
     """

@@ -257,7 +257,7 @@ class LimiterFacts(LimiterRunKey, frozen=True, kw_only=True):
     was_limited: bool
     """Some line has a limit that was not only observed."""
     passed_messages: int
-    """While it was not only observed; so `throttled_s`."""
+    """Messages that passed while the limit was not only observed; `throttled_s` is of that time, too."""
     passed_bytes: int
     rejected_messages: int
     """Refused by this limit, with an error to the client."""
@@ -379,7 +379,7 @@ class ClockStepFacts(RunKey, frozen=True, kw_only=True):
     size_s: float
     """Above 0: ahead."""
     first: datetime
-    """At some moment between these two, by the clock as it was before and behind it: so much of time is uncertain."""
+    """The step was after `first`, by the clock before it, and before `last`, by the clock after it: times are so uncertain."""
     last: datetime
     line: LinePlace
     """The heartbeat that shows it."""
@@ -391,7 +391,7 @@ class StandstillFacts(RunKey, frozen=True, kw_only=True):
     start: datetime
     end: datetime
     lasted_s: float
-    """By the monotonic clock."""
+    """Length of the span in seconds, by the monotonic clock."""
     line: LinePlace
 
 
@@ -448,9 +448,9 @@ class FleetSumFacts(Struct, frozen=True, kw_only=True):
     clock_s: float
     """Clocks that differ by so much more would explain what is beyond `allowed`; 0 if nothing is."""
     corrected_s: float
-    """By so much clocks of members differ, as they have measured: their lines are compared by one clock."""
+    """Seconds by which clocks of members differ, as members have measured: their lines are compared by one clock."""
     uncertain_s: float
-    """By so much more than 0.1 s the corrected clocks of two members may still differ."""
+    """Seconds, above 0.1 s, by which the corrected clocks of two members may still differ."""
     beside: int
     """Amount of lines that reach out of the interval: that much more may have passed in it."""
     first_line: LinePlace
@@ -584,7 +584,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     """All facts that the report is made from."""
 
     read_at: datetime
-    """By the clock of this machine."""
+    """When the log was read, by the clock of this machine."""
     runs: list[RunFacts]
     gaps: list[GapFacts]
     quarantine: list[QuarantineFacts]

@@ -168,13 +168,13 @@ class FleetSweep:
         self._speed = 0.0
         """Amount that all lines under way pass in a microsecond."""
         self._begins: dict[float, _Begun] = {}
-        """By the room of intervals: their worst begin."""
+        """The worst begin of intervals, by the room that they have."""
         self._owing: dict[RunId, tuple[int, int, int]] = {}
-        """By run: its largest entry, what its workers have been lent, and the end of its last line."""
+        """Of each run: its largest entry, what its workers have been lent, and the end of its last line."""
         self._entries = self._lent = 0
         """The sums of both over all runs in `_owing`."""
         self._run_of: dict[str, RunId] = {}
-        """By proxy: its latest run."""
+        """The latest run of each proxy."""
 
     @property
     def demand_share(self) -> float | None:

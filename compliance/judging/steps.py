@@ -18,12 +18,12 @@ from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 STEP_US = 100_000
-"""By less, clocks are slewed."""
+"""Microseconds of the smallest step of a clock: clocks are slewed by less."""
 FIT_US = 50_000
 """Microseconds by which times may differ that should be one: two clocks are not read at one instant."""
 
 _READ_US = 1_000
-"""By less, a line that follows another one may seem to begin before that one ends."""
+"""Microseconds by which a line that follows another one may seem to begin before that one ends."""
 _MOST_LEFT = 10
 """Steps before which a line may have begun."""
 
@@ -122,7 +122,7 @@ class _End(NamedTuple):
     off_us: int
     duration_us: int
     at_us: int = 0
-    """When they end without the steps before and in them."""
+    """When the lines end, without the steps before them and in them."""
 
 
 @dataclass
@@ -213,9 +213,9 @@ def _moments(ends: list[_End]) -> list[list[_End]]:
 
 
 def _places(step: ClockStep, ends: list[_End], shifts: list[tuple[int, int]], rest_us: int) -> tuple[list[int], bool]:
-    """Before which of the ends a step of `rest_us` may lie that no line shows; behind all is a place, too.
+    """Return the places of a step of `rest_us` that no line shows: the ends before which it may lie, or behind all.
 
-    Returns besides whether no line was under way there.
+    The second value says whether no line was under way there.
     """
     since_us, until_us = step.since_us, step.until_us - step.us
     on_axis: list[int] = []

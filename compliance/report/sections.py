@@ -409,7 +409,7 @@ def _what_if(row: ReplayFacts, proposal: Proposal) -> WhatIf:
 
 
 def _is_looser(row: ReplayFacts, proposal: Proposal) -> bool:
-    """In some unit it allows more than the lowest limit that its streams then had."""
+    """Return whether a proposal allows more, in some unit, than the lowest limit that its streams had."""
     pairs = ((proposal.messages, row.limit_now_messages), (proposal.bytes, row.limit_now_bytes))
     return any(now is not None and (proposed is None or proposed > now) for proposed, now in pairs)
 

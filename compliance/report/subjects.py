@@ -210,7 +210,7 @@ MOST_PAGES = 100
 """Tenants that get a page of their own: a picture takes a tenth of a second."""
 MOST_STEPS = 300
 CLOSE_UP = timedelta(seconds=120)
-"""To each side of the worst moment."""
+"""The time that a close-up shows to each side of the worst moment."""
 MOST_SHARED = 20
 STEPS_S = (1, 2, 5, 10, 30, 60, 300, 900, 3600, 6 * 3600, 86400)
 

@@ -35,7 +35,7 @@ QUARANTINE = "quarantine"
 FOUND = "found"
 """The last piece of each part: a `PartNumbers`."""
 WINDOWS = "windows "
-"""And the name of a table: its windows of some of the lines, as an Arrow stream."""
+"""The beginning of a piece's name, before that of a table: the table's windows of some lines, as an Arrow stream."""
 
 FileBlock = tuple[str, int]
 """A file, and where in it a block begins, in bytes."""
@@ -243,7 +243,7 @@ class PartReader:
                 self._lost += sum(filter(None, kept["lost_lines"].to_pylist()))
 
     def _new(self, rows: dict[str, pa.RecordBatch]) -> dict[str, pa.RecordBatch]:
-        """Without lines whose number has been seen."""
+        """Return the rows without those of lines whose number has been seen."""
         if not rows:
             return {}
         heads = pa.Table.from_batches([batch.select(["seq", *runs.FIELDS]) for batch in rows.values()])

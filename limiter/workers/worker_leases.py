@@ -140,7 +140,7 @@ class _Nobody:
 
 
 NOBODY = _Nobody()
-"""For consumers: deliveries are never refused, and await no answer."""
+"""Stands in a consumer's account for who is told of refusals: deliveries are never refused, and await no answer."""
 
 
 class StreamAccount:

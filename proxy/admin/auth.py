@@ -53,7 +53,7 @@ class Holder:
     access: Access
     digest: bytes
     tenants: frozenset[str] | None = None
-    """For which tenants the token is; None: for all, and what is common to them."""
+    """The tenants that the token is for; None: it is for all, and for what is common to them."""
 
 
 class Tokens:

@@ -83,7 +83,7 @@ def _lines(tree: _Tree, depth: int) -> Iterator[str]:
 
 
 def _key(key: str, indent: str) -> str:
-    """With its colon; longer keys than _LONGEST_KEY have a line of their own, as YAML finds no colon behind them."""
+    """Return a key with its colon. One longer than _LONGEST_KEY has its own line: YAML finds no colon behind it."""
     written = _written(key)
     return f"{indent}{written}:" if len(written) <= _LONGEST_KEY else f"{indent}? {written}\n{indent}:"
 

@@ -186,7 +186,7 @@ def _admin(value: Any) -> Endpoint:
 
 
 def _broker(value: Any) -> Endpoint:
-    """Without a scheme where none is written."""
+    """Read a broker's address; its scheme is empty where none is written."""
     found = _endpoint(BROKERS, value)
     return found if "://" in str(value) else found._replace(scheme="")
 

@@ -103,9 +103,10 @@ class Election:
 
     @property
     def asked_at(self) -> int:
-        """Since when this one has a majority's votes: when the ping was sent that the last of the latest answered.
+        """When this member sent the oldest of the pings that a majority has answered; of each voter the latest counts.
 
-        A lease before this election began, if it has none.
+        This member had a majority's votes at some time after that. Without a majority it is a lease before this
+        election began.
         """
         latest = sorted(self._asked_at.values(), reverse=True)
         return latest[self._majority - 1] if len(latest) >= self._majority else self._began - self._lease
@@ -162,11 +163,11 @@ class PeerTls(Protocol):
 
     @property
     def server(self) -> ssl.SSLContext:
-        """For those who connect, which asks for their certificate."""
+        """The TLS context for peers that dial this member. It asks for their certificate."""
 
     @property
     def client(self) -> ssl.SSLContext:
-        """For those that are dialled."""
+        """The TLS context for peers that this member dials."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +336,7 @@ class PeerLink:
         self._tasks: list[asyncio.Task[None]] = []
         self._sockets: list[socket.socket] = []
         self._timers: deque[asyncio.TimerHandle] = deque(maxlen=16)
-        """Until which nobody is accepted at one of them."""
+        """Timers, each of which ends a time in which no connection is accepted at one of the sockets."""
 
     @property
     def state(self) -> LinkState:

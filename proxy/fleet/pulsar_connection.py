@@ -588,7 +588,7 @@ class BrokerClient:
         self.counts = LinkCounts()
         self.name = name
         self.sender = f"{name}-{secrets.token_hex(8)}"
-        """By what it knows its own messages, though another one should have the member's name."""
+        """The sender of this process' messages. It knows them by it, even if another member has the same name."""
         self.most_message = most_message
         self.is_refused = False
         """Whether brokers refused at once the last time, rather than being silent."""

@@ -188,7 +188,7 @@ def _read_all(section: Authentication) -> _Read:
 
 
 def _verifier(section: TokenAuthentication) -> TokenVerifier:
-    """One that takes a token which any of the given keys has signed."""
+    """Return a verifier of tokens that takes those which any of the given keys has signed."""
     keys: list[VerifyingKey] = []
     problems: list[str] = []
     for name in _READERS:

@@ -56,7 +56,7 @@ _HANDLERS: Mapping[str, Any] = {
     "$5$": sha256_crypt,
     "$6$": sha512_crypt,
 }
-"""By what a hash begins with. Plain text and crypt(3), whose passwords end at 8 characters, are not served."""
+"""Handlers of hashes, by how these begin. Plain text and crypt(3), whose passwords end at 8 characters, have none."""
 
 
 class PasswordFileError(Exception):

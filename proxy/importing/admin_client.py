@@ -24,7 +24,7 @@ from proxy.importing.keys import shown
 from proxy.importing.result import ImportFailed
 
 MOST_REQUESTS = 16
-"""At once."""
+"""Requests that are under way at the same time, at most."""
 _PATIENCE_S = 60
 _WEB_SERVICE_URL = replace(WEB_SERVICES, is_url=True)
 

@@ -97,7 +97,7 @@ class BrokerState:
     groups: dict[str, ResourceGroup] = field(default_factory=dict)
     namespaces: dict[str, NamespacePolicies] = field(default_factory=dict)
     topics: dict[str, TopicPolicies] = field(default_factory=dict)
-    """Only those that have policies of their own."""
+    """Topics that have policies of their own."""
     has_topic_policies: bool = True
     strange: list[str] = field(default_factory=list)
     """Names of namespaces and topics that are not `tenant/namespace` or `domain://tenant/namespace/topic`."""

@@ -279,7 +279,7 @@ def _read_limit(kind: PolicyKind, setting: str, kept: str, mode: Mode) -> Limit:
 
 
 _remembered = lru_cache(maxsize=1024)(_read_limit)
-"""One limit for all equal bodies: 100,000 topics have few different ones."""
+"""Reads a body, and returns one limit for all equal bodies: 100,000 topics have few different ones."""
 
 
 def _own_form(key: PolicyKey) -> type[RateLimit | SubscribeLimit]:

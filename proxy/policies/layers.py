@@ -193,7 +193,7 @@ def file_policies(limits: Limits, subscribe: tuple[int, int] | None) -> FilePoli
 
 @lru_cache(maxsize=1024)
 def _value(section: RateLimit) -> Value:
-    """One for all equal sections: 100,000 topics have few different ones."""
+    """Return one value for all equal sections: 100,000 topics have few different ones."""
     return Value(section.limit(), Layer.FILE.origin)
 
 

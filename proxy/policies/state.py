@@ -299,7 +299,7 @@ def _merged_group(state: PolicyState, name: str, said: ResourceGroup) -> WantedB
 
 
 def _with_rates(limit: Limit, messages: int | None, size: int | None) -> Limit:
-    """With other rates per second, whose burst is the default one; 0 and below mean none."""
+    """Return a limit with other rates per second, of the default burst; a rate of 0 or below is none."""
     if messages is not None:
         limit = replace(limit, messages=rate(messages) if messages > 0 else None, peak_messages=None)
     if size is not None:

@@ -156,7 +156,7 @@ class BrokerRotation:
         self.brokers = brokers
         self._next = 0
         self._passed_over: dict[Endpoint, float] = {}
-        """Until when."""
+        """The time until which a broker is dialled behind the others."""
 
     def order(self, now: float) -> list[Endpoint]:
         """Return all in the order in which they are to be tried at this time."""
@@ -407,7 +407,7 @@ class BrokerConnector:
             raise
 
     async def _in_a_task(self, dial: Coroutine[Any, Any, object]) -> None:
-        """For timeouts, which need one."""
+        """Await a dial in a task of its own: timeouts need one."""
         await asyncio.get_running_loop().create_task(dial)
 
     async def _in_turn(self, caller: BrokerCaller, peer: PeerTransport) -> None:

@@ -447,7 +447,7 @@ class BrokerCommands:
         return self._without_address(command, frame)
 
     def _without_address(self, command: CommandCloseProducer | CommandCloseConsumer, frame: bytes) -> bytes:
-        """Without the broker's address the client looks the topic up again: through the proxy."""
+        """Strip the broker's address from a close. Without it the client looks the topic up anew, by the proxy."""
         if not command.assigned_broker_service_url and not command.assigned_broker_service_url_tls:
             return frame
         self._counters.broker_urls_stripped += 1

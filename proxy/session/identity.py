@@ -101,7 +101,7 @@ class SessionIdentity:
         self._identity: Identity | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._due_at = 0.0
-        """When the timer is to do something, in seconds since 1970."""
+        """When the timer's next action is due, in seconds since 1970."""
         self._times_asked = 0
         """Moments at which the client was asked for another token than its present one."""
         self._is_asked = False

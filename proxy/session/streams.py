@@ -182,7 +182,7 @@ class Streams:
         self._expelled: dict[tuple[str, int], None] = {}
         """The ids that the proxy itself closes at the broker, which has not answered yet."""
         self._given_up: GivenUp | None = None
-        """None as long as there was none: few sessions have any."""
+        """What `GivenUp` keeps; None before the first case, as few sessions have one."""
         self._drops_from: dict[Stream, int] | None = None
         """When a consumer's held entries may be dropped again for a redelivery; None before the first one."""
 

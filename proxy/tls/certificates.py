@@ -153,7 +153,7 @@ class Certificates:
 
 
 SOON_S = 30 * 86_400
-"""Before a certificate expires it is told for so long."""
+"""Seconds before the end of a certificate from which on the log tells of it."""
 _DAY_S = 86_400
 
 
@@ -432,7 +432,10 @@ def _reason(error: Exception) -> str:
 
 
 def _expiry(key: str, file: Path, pem: bytes) -> Expiry | None:
-    """None for a file that OpenSSL takes and cryptography does not: it may have an authority of an odd form."""
+    """Return which certificate of a file expires first, and when; None if cryptography does not read the file.
+
+    OpenSSL may take such a file: it may have an authority of an odd form.
+    """
     from cryptography import x509  # noqa: PLC0415
 
     try:

@@ -28,8 +28,9 @@ from proxy.workers.channel import CertificatesChanged, Hello, Kept, Stop
 from proxy.workers.connection import WorkerConnection
 
 FIRST_PAUSE_S = 0.1
+"""Seconds before a worker that has ended is replaced for the first time; before each further one twice as many."""
 LONGEST_PAUSE_S = 30.0
-"""Before a worker that ended is replaced: each time twice as long, until one has lived for as long as that."""
+"""Seconds before a worker is replaced, at most. A worker that has lived for longer is followed by the first pause."""
 _GRACE_S = 2.0
 """Seconds in which a worker that is not connected any more may end by itself."""
 IDS_APART = 1_000_000
@@ -383,7 +384,7 @@ def _say_which(of_ipv6: socket.socket, *, is_of_both: bool) -> None:
 
 
 def _refuse_strangers(family: int, address: tuple[object, ...], *, is_of_both: bool) -> None:
-    """Another proxy of the same user could share the port, and each would let its limits through.
+    """Refuse a port that another proxy of the same user listens at and would share: each would let its limits through.
 
     Without SO_REUSEPORT the port cannot be had while anybody listens there.
     """
