@@ -43,7 +43,7 @@ class Durations:
         self._first = 0
         """The steps before this one are over."""
         self._shown: dict[int, tuple[int, int]] = {}
-        """The end of the line that shows a step, by the place of that: microseconds on the axis and by the wall clock."""
+        """The end of the line that shows a step, by the step's place; microseconds, on the axis and by wall clock."""
         self._open: list[_Open] = []
         self._recent: deque[tuple[int, float]] = deque()
         self._off_us = self._whole_off_us = 0

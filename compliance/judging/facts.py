@@ -379,7 +379,7 @@ class ClockStepFacts(RunKey, frozen=True, kw_only=True):
     size_s: float
     """Above 0: ahead."""
     first: datetime
-    """The step was after `first`, by the clock before it, and before `last`, by the clock after it: times are so uncertain."""
+    """The step was after `first`, by the clock before it, and before `last`, by the clock after it."""
     last: datetime
     line: LinePlace
     """The heartbeat that shows it."""
