@@ -1,11 +1,17 @@
-"""What members and their coordinator tell each other: plain values, and their bytes (`fleet.proto`).
+"""The messages of members and their coordinator: plain values, and their bytes (`fleet.proto`).
 
-Both directions are built to be lost, doubled, delayed and reordered. Each report carries all that its coordinator has
-not answered yet, each grant all that its member has not acknowledged yet. So the latest message alone says everything,
-older ones that come later are ignored, and no loss needs a repair of its own.
+    member                                                                          coordinator
+      ── report 7: introduces number 0 as `publish tenant acme`, and its demand ──▶
+      ◀─ grant: answers 7, sequence 1: number 0 has 400,000 millionths ────────────
+      ── report 8: has seen 1; number 0 wants more ────────────────────────────────▶
+      ◀─ grant: answers 8, sequence 2: number 0 has 600,000 millionths ────────────
 
-Names travel once: a member numbers its limiters and introduces each with its name; both talk of numbers from then on.
-They are the member's, as then no answer has to come back before they can be used.
+Messages of both directions may be lost, doubled, delayed and reordered. Each report carries all that its coordinator
+has not answered yet, each grant all that its member has not acknowledged yet. So the latest message alone says
+everything, older ones that come later are ignored, and no loss needs a repair of its own.
+
+Names of limits travel once. A member numbers its limits and introduces each with its name. Both sides use the number
+from then on. The numbers are the member's own, so it can use them before an answer has come back.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,16 +25,16 @@ from fleet import fleet_pb2 as wire
 from fleet.shares import GRAIN, UNBOUNDED, WHOLE
 
 MAJOR, MINOR = 1, 1
-"""The version spoken here. Of a later minor one the fields known here are understood; another major one is refused."""
+"""The version of these messages. Fields of a later minor version are skipped; another major version is refused."""
 
 MOST_MESSAGE = 1 << 20
-"""Bytes of a message, at most: a fifth of what Pulsar takes. Longer ones are refused unread."""
+"""Bytes of a message, at most: a fifth of what Pulsar takes. Longer messages are refused unread."""
 
 FULL_MESSAGE = 900_000
 """A message is filled up to about so many bytes; what is left follows in the next ones."""
 
 MOST_LIMITERS = 200_000
-"""Limiters of one member, at most: its numbers are below."""
+"""Limits (units of limiters) of one member, at most. Its numbers for them are smaller than this."""
 
 MOST_RULE = 8192
 """Bytes of a rule's line in UTF-8, at most."""
@@ -65,7 +71,7 @@ class BadMessage(Exception):
 
 
 class ShareKey(NamedTuple):
-    """One unit of one limiter, by a name that means the same in all members, as `publish topic persistent://t/n/x`."""
+    """One limit: a unit of a limiter, whose name is the same in all members, as `publish topic persistent://t/n/x`."""
 
     limiter: str
     unit: Unit
@@ -94,13 +100,13 @@ class QuotaPool:
 
 
 class Demand(NamedTuple):
-    """What one member's limiter does with its share.
+    """One member's demand for one limit.
 
     Attributes:
-        used: What passes, in thousandths of a token per second.
-        wanted: What would pass if the share allowed, likewise, never less than is used; `UNBOUNDED` if streams wait and
-            nobody knows.
-        streams: The streams that wait, or pass: the weight of the claim.
+        used: The rate that passes, in thousandths of a token per second.
+        wanted: The rate that would pass if the share allowed, in the same unit, and never less than `used`; `UNBOUNDED`
+            if streams wait nearly all the time, so that nobody knows.
+        streams: The number of streams that wait, at least 1 where anything is wanted: the weight of the claim.
         quota: The limit in this member's own configuration.
     """
 
@@ -131,13 +137,13 @@ class RulesReport(NamedTuple):
     """What a member tells of its *rules*: the limits that it would share, as they are written. Each is a line of text.
 
     Attributes:
-        digest: Of all its rules; the same in all members that have the same.
-        total: How many they are.
-        version: The latest `Differing` of which it has lines.
-        taken: How many lines of that it has.
-        unsettled: It may hold more rules of others than that.
-        first: The place of the first of `lines` among all.
-        lines: Some of its rules, as it was asked for them.
+        digest: The digest of all rules of the member; the same in all members that have the same rules.
+        total: The number of these rules.
+        version: The latest `Differing` of which the member has lines.
+        taken: The number of lines of that `Differing` that the member has.
+        unsettled: The member may hold rules of others beside that `Differing`.
+        first: The place of the first of `lines` among all rules of the member.
+        lines: Some of the member's rules, if it was asked for them.
     """
 
     digest: int
@@ -153,12 +159,12 @@ class Differing(NamedTuple):
     """The rules that some members have, and not all.
 
     Attributes:
-        version: Another one whenever they are others; 0 if there are none.
-        total: How many lines there are.
-        unnamed: How many differ beside these, which are too many.
+        version: Another number whenever these rules are others; 0 if there are none.
+        total: The number of these rules that are told.
+        unnamed: The number of further ones that are not told, as there are too many.
         settled: No others differ. Else the rules of some member are not known yet, and what differed before still does.
-        first: The place of the first of `lines` among all.
-        lines: Some of them.
+        first: The place of the first of `lines` among all that are told.
+        lines: A page of these rules.
         having: For each line the name of a member that has it.
     """
 
@@ -176,18 +182,20 @@ class MemberReport:
     """What a member tells the coordinator.
 
     Attributes:
-        member: Its name for people; empty once the coordinator has answered.
-        incarnation: This run of it, a random number: one that restarts is another member.
-        sequence: Counts its reports, from 1.
+        fleet: The fleet's name.
+        member: The member's name, for people; empty once it has applied a grant in this session.
+        incarnation: This run of the member, a random number: a member that restarts is another one.
+        sequence: The number of this report; the member's first report has 1.
         since: The first report of this *session*. A member begins a new one when it follows another coordinator, and
             when its lease has ended: what it was granted before is void then, and grants to earlier sessions are, too.
-        epoch: The coordinator that it follows; 0 if none.
+        epoch: The epoch of the coordinator that the member follows; 0 if none.
         seen: The sequence of the latest grant applied in this session; it acknowledges this and all earlier ones.
-        leaving: All its shares are 0 from now on.
-        ids: The limiters whose demand is told, by their numbers, ascending. In columns, as they may be many: their
-            `used`, `wanted` and `streams`.
-        gone: Numbers of limiters that it has no more.
-        rules: What it tells of its rules; None from members of version 1.0, whose rules nobody knows.
+        leaving: All shares of the member are 0 from now on.
+        introductions: Numbers that the coordinator does not know yet, or whose limit has changed.
+        ids: The numbers of the limits whose demand is told, ascending. In columns, as they may be many: their `used`,
+            `wanted` and `streams`, as in `Demand`.
+        gone: Numbers of limits that the member has no more.
+        rules: What the member tells of its rules; None from members of version 1.0, whose rules nobody knows.
     """
 
     fleet: str
@@ -272,12 +280,12 @@ class Grant:
 
     Attributes:
         incarnation: The member's.
-        answers: The latest report heard. The lease holds from the moment at which that one was sent.
+        answers: The latest report that was heard. The lease counts from the moment at which that one was sent.
         sequence: Counts the grants of shares in this session, from 1; 0 if this one only answers.
         void: The coordinator knows nothing of the session any more: the member begins a new one.
-        ids: The limiters of which a share is told, by their numbers, ascending; and, in columns as they may be many,
-        ppm: Their shares, in millionths.
-        held: The limits, by number, that hold here as another member has a lower one.
+        ids: The numbers of the limits of which a share is told, ascending.
+        ppm: The shares of these limits, in the same order, in millionths.
+        held: By number, the limits of which members have different values: the lowest, which holds.
         wants: The member's rules are asked for, from this place on; places count from 1 here, and 0 asks for nothing.
     """
 
@@ -296,11 +304,13 @@ class Grants:
     """What the coordinator tells all members, each of which takes its own.
 
     Attributes:
-        coordinator: Its name for people.
-        epoch: Of two coordinators the one with the greater epoch is followed.
-        members: How many there are.
-        sent_at: When they were sent, nanoseconds since 1970 by the coordinator's wall clock; 0: they do not say. Who
-            sends them fills it in, as the coordinator itself knows no wall clock.
+        fleet: The fleet's name.
+        coordinator: The coordinator's name, for people.
+        epoch: Tells coordinators apart: of two the one with the greater epoch is followed.
+        members: The number of members.
+        grants: A grant for each member that is answered.
+        sent_at: When these grants were sent, nanoseconds since 1970 by the coordinator's wall clock; 0: not told.
+            `FleetService` sets it when it sends them, as the core knows no wall clock.
         differing: The rules that not all members have, or a part of them; None: there is nothing to be told of them.
     """
 

@@ -289,7 +289,7 @@ _OFF = "0: any number"
 class AdmissionBounds(BaseModel):
     """Bounds of connections, lookups and streams; a request beyond one of them is refused.
 
-    Each key is one of `proxy.admission_control.What`.
+    Each key is one of `proxy.admission_control.BoundName`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
