@@ -8,12 +8,14 @@ from fleet import fleet_pb2 as wire
 from fleet.messages import (
     MOST_LIMITERS,
     MOST_MESSAGE,
+    MOST_RULE,
     BadMessage,
     Grant,
     Grants,
     Introduction,
     MemberReport,
     Quota,
+    RulesReport,
     ShareKey,
 )
 from fleet.shares import GRAIN, UNBOUNDED, WHOLE
@@ -153,3 +155,13 @@ def test_huge_numbers_are_cut() -> None:
     report = MemberReport.decode(spoilt(ids=[1], used=[2**64 - 1], wanted=[2**64 - 1], streams=[2**32 - 1]))
     most = [(1 << 62) - 1]
     assert (report.ids, report.used, report.wanted, report.streams) == ([1], most, most, [1_000_000])
+
+
+@pytest.mark.parametrize("letter", ["x", "é", "\U0001f600"])
+def test_a_rule_has_so_many_bytes_at_most_whatever_its_letters(letter) -> None:
+    most = MOST_RULE // len(letter.encode())
+    report = MemberReport("f", "m", 1, 1, 1, 1, rules=RulesReport(1, 1, lines=[letter * most]))
+    assert MemberReport.decode(report.encode()) == report
+    report.rules = RulesReport(1, 1, lines=[letter * (most + 1)])
+    with pytest.raises(BadMessage, match=f"value: a rule has at most {MOST_RULE} bytes"):
+        MemberReport.decode(report.encode())
