@@ -384,7 +384,11 @@ def _differing(one: wire.Differing) -> Differing:
 
 def _lines(lines: Iterable[str]) -> list[str]:
     read = list(lines)
-    _check("value", max([len(line.encode()) for line in read], default=0) <= MOST_RULE, f"a rule has at most {MOST_RULE} bytes")
+    _check(
+        "value",
+        max([len(line.encode()) for line in read], default=0) <= MOST_RULE,
+        f"a rule has at most {MOST_RULE} bytes",
+    )
     return read
 
 
