@@ -16,7 +16,10 @@ from typing import NamedTuple, TypeVar
 from fleet.member import FleetSettings
 from fleet.messages import (
     FULL_MESSAGE,
+    GRANT_BYTES,
+    HELD_BYTES,
     MOST_LIMITERS,
+    SHARE_BYTES,
     Grant,
     Grants,
     Introduction,
@@ -822,7 +825,7 @@ class Coordinator:
         messages: list[Grants] = []
         left = 0
         for grant in self._grants(now):
-            size = 40 + 10 * len(grant.ids) + 60 * len(grant.held)
+            size = GRANT_BYTES + SHARE_BYTES * len(grant.ids) + HELD_BYTES * len(grant.held)
             if left < size:
                 messages.append(self._empty())
                 left = FULL_MESSAGE

@@ -17,7 +17,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fleet.messages import (
+    DEMAND_BYTES,
     FULL_MESSAGE,
+    GONE_BYTES,
+    INTRODUCTION_BYTES,
     MOST_LIMITERS,
     MOST_NAME,
     Demand,
@@ -457,19 +460,18 @@ class FleetMember:
     def _fill(self, report: MemberReport) -> bool:
         """Put into a report all that has no answer yet, as far as it fits; return whether all of it did.
 
-        What an earlier report has told comes first, so that an answer to this one is an answer to those. A demand
-        counts as 30 bytes, with an introduction as 100 and the name: about what they take.
+        What an earlier report has told comes first, so that an answer to this one is an answer to those.
         """
         report.gone = list(self._gone)
         for id_ in report.gone:
             self._gone[id_] = self._gone[id_] or report.sequence
-        left = FULL_MESSAGE - 4 * len(report.gone)
+        left = FULL_MESSAGE - GONE_BYTES * len(report.gone)
         limits, ids, is_complete = self._limits, list[int](), True
         for id_ in sorted(self._pending, key=lambda id_: self._pending[id_] == 0):
             is_introduced = limits.flags[id_] & _INTRODUCED
             key = limits.keys[id_]
             assert key is not None
-            left -= 30 if is_introduced else 100 + len(key.limiter.encode())
+            left -= DEMAND_BYTES if is_introduced else INTRODUCTION_BYTES + len(key.limiter.encode())
             if left < 0:
                 is_complete = False
                 break

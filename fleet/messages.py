@@ -33,6 +33,13 @@ MOST_MESSAGE = 1 << 20
 FULL_MESSAGE = 900_000
 """A message is filled up to about so many bytes; what is left follows in the next ones."""
 
+GONE_BYTES, DEMAND_BYTES, INTRODUCTION_BYTES = 4, 30, 100
+"""What a number that means nothing any more, a demand, and a demand with its introduction take in a report; the latter
+besides the limiter's name. Whoever adds a column makes them larger: a report of too many bytes is refused whole."""
+
+GRANT_BYTES, SHARE_BYTES, HELD_BYTES = 40, 10, 60
+"""What a grant takes, and in it each share, and each limit that not all members have alike."""
+
 MOST_LIMITERS = 200_000
 """Limits (units of limiters) of one member, at most. Its numbers for them are smaller than this."""
 

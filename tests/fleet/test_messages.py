@@ -6,9 +6,16 @@ from hypothesis import strategies as st
 
 from fleet import fleet_pb2 as wire
 from fleet.messages import (
+    DEMAND_BYTES,
+    FULL_MESSAGE,
+    GRANT_BYTES,
+    HELD_BYTES,
+    INTRODUCTION_BYTES,
+    MOST,
     MOST_LIMITERS,
     MOST_MESSAGE,
     MOST_RULE,
+    SHARE_BYTES,
     BadMessage,
     Grant,
     Grants,
@@ -49,6 +56,35 @@ def test_what_is_said_arrives() -> None:
     assert MemberReport.decode(REPORT.encode()) == REPORT
     assert Grants.decode(GRANTS.encode()) == GRANTS
     assert Grants.decode(GRANTS.encode(), 8).grants == GRANTS.grants[1:]
+
+
+LARGEST = Quota(MOST, MOST, MOST, (MOST, MOST, MOST))
+
+
+def ids(number: int) -> list[int]:
+    """As far apart as so many can be."""
+    return list(range(0, MOST_LIMITERS, MOST_LIMITERS // number))[:number]
+
+
+def test_a_full_message_is_never_too_long_whatever_it_says() -> None:
+    many = ids(FULL_MESSAGE // DEMAND_BYTES)
+    most, half, streams = [MOST] * len(many), [MOST // 2] * len(many), [0xFFFFFFFF] * len(many)
+    demands = MemberReport("f", "", MOST, MOST, MOST, MOST, MOST, ids=many, used=half, wanted=most, streams=streams)
+    assert len(demands.encode()) < MOST_MESSAGE
+
+    many = ids(FULL_MESSAGE // (INTRODUCTION_BYTES + 1))
+    most, half, streams = [MOST] * len(many), [MOST // 2] * len(many), [0xFFFFFFFF] * len(many)
+    named = [Introduction(id_, ShareKey("n", "bytes"), LARGEST, WHOLE) for id_ in many]
+    introduced = MemberReport(
+        "f", "", MOST, MOST, MOST, MOST, MOST, introductions=named, ids=many, used=half, wanted=most, streams=streams
+    )
+    assert len(introduced.encode()) < MOST_MESSAGE
+
+    for shares in (1, 10_000):
+        grants = FULL_MESSAGE // (GRANT_BYTES + (SHARE_BYTES + HELD_BYTES) * shares)
+        held = dict.fromkeys(ids(shares), LARGEST)
+        grant = Grant(MOST, MOST, MOST, ids=ids(shares), ppm=[333_333] * shares, held=held, wants=0xFFFFFFFF)
+        assert len(Grants("f", "c", MOST, 1000, [grant] * grants, MOST).encode()) < MOST_MESSAGE
 
 
 def test_a_heartbeat_is_small() -> None:
