@@ -8,12 +8,15 @@ A member is in one of these states:
     follows nobody (epoch 0) ◀──lease ended, or no answer for a lease── follows (epoch > 0), has a lease once answered
                  │                                                                ▲
                  └──`cut_off`─▶ isolated: shares without a lease ──an answer──────┘
+
+Which shares are in force is told by `_InForce`.
 """
 
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Literal
 
 from fleet.messages import (
@@ -76,6 +79,19 @@ class FleetSettings:
     isolated: Literal["auto", "fair", "floor", "none"] = "auto"
     weight: Literal["streams", "proxy"] = "streams"
     expected: int = 0
+
+
+class _InForce(Enum):
+    """Which shares are in force."""
+
+    NOTHING = auto()
+    """None: there was no lease yet, or another coordinator's session has begun, or the member leaves."""
+    LEASE = auto()
+    """Those that were granted, until the lease ends."""
+    LAPSED = auto()
+    """None, as the lease has ended; the last ones are still known, for `cut_off`."""
+    ISOLATED = auto()
+    """What `isolated` leaves of the last ones, without an end."""
 
 
 class _Limits:
@@ -207,7 +223,6 @@ class FleetMember:
         coordinator: The name of the coordinator that was followed last; empty before.
         members: How many members the fleet had when last heard.
         answered_at: When a report was last answered.
-        isolated: Shares are in force without a lease, as `cut_off` returned them.
         has_left: The coordinator has answered the last report, that of leaving: by a grant that is void, as the end of
             every session is answered. Coordinators of earlier versions do not.
         voids: The number of this member's latest sessions that a void grant has ended before any answer.
@@ -228,7 +243,7 @@ class FleetMember:
         self.coordinator = ""
         self.members = 0
         self.answered_at = now
-        self.isolated = self.has_left = False
+        self.has_left = False
         self.urgent = True
         self.refused: Counter[str] = Counter()
         self._limits = _Limits()
@@ -243,8 +258,7 @@ class FleetMember:
         self._answered = 0
         self._cycles = 0
         self._followed_at = now
-        self._leased = False
-        self._void = False  # the lease has ended, and `ppm` are the last shares
+        self._force = _InForce.NOTHING
         self._leaving = 0  # the report that says that this member leaves
         self._alone = 0  # while isolated: the share of a limit of which no coordinator has granted one
         self._unshared: dict[int, None] = {}  # while isolated: numbers whose shares are not in force yet
@@ -300,12 +314,7 @@ class FleetMember:
         if grants.epoch < self.epoch_heard:
             self.refused["epoch"] += 1
             return []
-        shares: list[LimitShare] = []
-        if grants.epoch != self.epoch:
-            shares = self._void_shares()
-            self.epoch = self.epoch_heard = grants.epoch
-            self._followed_at = now
-            self._begin_session()
+        shares = self._follow(grants.epoch, now) if grants.epoch != self.epoch else []
         self.coordinator, self.members = grants.coordinator, grants.members
         for grant in grants.grants:
             if grant.incarnation == self.incarnation:
@@ -330,7 +339,7 @@ class FleetMember:
         self._end_lease(now)
         if not self.isolated:
             unanswered = now - max(self._followed_at, self.answered_at) >= self.settings.lease_ns
-            if not self._void and (self._leased or not unanswered):
+            if self._force is _InForce.LEASE or (self._force is _InForce.NOTHING and not unanswered):
                 return []
             kind = self.settings.isolated
             if kind == "auto":
@@ -343,7 +352,7 @@ class FleetMember:
                 last = limits.ppm[id_] * part // WHOLE if limits.flags[id_] & _GRANTED else WHOLE
                 limits.ppm[id_] = min(last, self._alone)
             self._unshared = dict.fromkeys(limits.ids.values())
-            self._void, self._leased, self.isolated, self.lease_until = False, True, True, FOREVER
+            self._force, self.lease_until = _InForce.ISOLATED, FOREVER
         unshared, self._unshared = self._unshared, {}
         return [self._limits.share(id_) for id_ in unshared]
 
@@ -363,11 +372,16 @@ class FleetMember:
         report.ids = report.used = report.wanted = report.streams = ()
         for id_ in self._limits.ids.values():
             self._limits.ppm[id_] = 0
-        self.lease_until, self.isolated, self.urgent = min(self.lease_until, now), False, False
-        self._leased = self._void = False
+        self.lease_until, self.urgent = min(self.lease_until, now), False
+        self._force = _InForce.NOTHING
         self._since = self._sequence + 1  # so no grant that is on its way is taken any more
         self._seen = 0
         return report
+
+    @property
+    def isolated(self) -> bool:
+        """Whether shares are in force without a lease, as `cut_off` returned them."""
+        return self._force is _InForce.ISOLATED
 
     @property
     def limits(self) -> int:
@@ -379,21 +393,28 @@ class FleetMember:
         return {key: self._limits.share(id_) for key, id_ in self._limits.ids.items()}
 
     def _end_lease(self, now: int) -> None:
-        if self._leased and now >= self.lease_until:
-            self._leased = False
-            self._void = True
+        if self._force is _InForce.LEASE and now >= self.lease_until:
+            self._force = _InForce.LAPSED
             self.epoch = 0
             self._begin_session()
         unanswered = now - max(self._followed_at, self.answered_at) >= self.settings.lease_ns
-        if self.epoch and unanswered and (self.isolated or not self._leased):
+        if self.epoch and unanswered and self._force is not _InForce.LEASE:
             self.epoch = 0  # the coordinator has gone, too: introductions are for one that is heard of
             self._begin_session()
 
-    def _void_shares(self) -> list[LimitShare]:
-        """Put the shares to 0 whose lease has ended, and return them."""
-        if not self._void:
-            return []
-        self._void = False
+    def _follow(self, epoch: int, now: int) -> list[LimitShare]:
+        """Begin a session with another coordinator; return the shares that are 0 from now on."""
+        shares: list[LimitShare] = []
+        if self._force is _InForce.LAPSED:
+            self._force = _InForce.NOTHING
+            shares = self._take_all_back()
+        self.epoch = self.epoch_heard = epoch
+        self._followed_at = now
+        self._begin_session()
+        return shares
+
+    def _take_all_back(self) -> list[LimitShare]:
+        """Put all shares to 0, and return those that were another."""
         lost = [id_ for id_ in self._limits.ids.values() if self._limits.ppm[id_]]
         for id_ in lost:
             self._limits.ppm[id_] = 0
@@ -498,8 +519,7 @@ class FleetMember:
             return []
         if grant.void:
             self.voids += 1
-            self._void = not self.isolated
-            shares = self._void_shares()
+            shares = [] if self.isolated else self._take_all_back()
             self._begin_session()
             return shares
         if grant.answers > self._answered:
@@ -532,7 +552,7 @@ class FleetMember:
             until = sent[0] + self.settings.lease_ns
             if until > now:
                 self.lease_until = until
-                self._leased, self.isolated = True, False
+                self._force = _InForce.LEASE
 
     def _apply(self, grant: Grant) -> list[LimitShare]:
         shares: list[LimitShare] = []
