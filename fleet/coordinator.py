@@ -231,7 +231,7 @@ class _Limits:
         self.names[limit] = ""
         self.free.append(limit)
 
-    def soil(self, limit: int) -> None:
+    def mark(self, limit: int) -> None:
         """Mark a limit as dirty: the next `grant` divides it anew."""
         if not self.dirty[limit]:
             self.dirty[limit] = 1
@@ -529,7 +529,7 @@ class Coordinator:
         if self._whole_at <= now and self._short:
             for limit in self._short:
                 self._limits.pools[limit] = WHOLE
-                self._limits.soil(limit)
+                self._limits.mark(limit)
             self._short.clear()
         for limit in self._limits.take_dirty():
             self._divide(limit, now)
@@ -556,7 +556,7 @@ class Coordinator:
             for session in self._members.values()
         ]
 
-    def twins(self) -> dict[str, int]:
+    def names_taken_twice(self) -> dict[str, int]:
         """Return the names that several members have, and how many members have each.
 
         A member counts if it is the latest of its name, or was heard more than a lease after that one had come. One
@@ -661,7 +661,7 @@ class Coordinator:
         if report.seen > session.seen:
             session.seen = report.seen
             for id_ in session.acknowledge(report.seen):
-                self._limits.soil(session.limits[id_])
+                self._limits.mark(session.limits[id_])
         for id_ in report.gone:
             self._remove(session, id_)
         if report.introductions:
@@ -698,7 +698,7 @@ class Coordinator:
                 if pool == WHOLE:
                     self._short.discard(limit)
         self._agree(limit, code, one.quota)
-        self._limits.soil(limit)
+        self._limits.mark(limit)
 
     def _add(self, name: str, quota: Quota, now: int) -> int:
         is_whole = now >= self._whole_at
@@ -735,7 +735,7 @@ class Coordinator:
 
     def _claim(self, session: _Session, report: MemberReport) -> None:
         """Learn what a member uses and wants of the limiters whose demand is in its report."""
-        limits, by_streams, soil = session.limits, self.settings.weight == "streams", self._limits.soil
+        limits, by_streams, mark = session.limits, self.settings.weight == "streams", self._limits.mark
         dirty = self._limits.dirty
         used, wanted, weight = session.used, session.wanted, session.weight
         for id_, uses, wants, streams in zip(report.ids, report.used, report.wanted, report.streams, strict=True):
@@ -746,7 +746,7 @@ class Coordinator:
             used[id_], wanted[id_] = uses, wants
             weight[id_] = min(streams, MOST_WEIGHT) if by_streams and streams else 1
             if not dirty[limit]:
-                soil(limit)
+                mark(limit)
 
     def _remove(self, session: _Session, id_: int) -> None:
         """Free a share: the member has given it up, or has gone."""
@@ -771,7 +771,7 @@ class Coordinator:
             limits.remove(limit)
             self._short.discard(limit)
         else:
-            limits.soil(limit)
+            limits.mark(limit)
 
     def _holders(self, limit: int) -> Iterator[tuple[_Session, int]]:
         """Yield each session that has a share of a limit, and its member's number for the limit."""

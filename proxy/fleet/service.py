@@ -605,7 +605,7 @@ class FleetService:
 
     def _look_at_names(self, coordinator: Coordinator) -> None:
         """Warn, each ten seconds at most for a name, that several members have it."""
-        for name, members in coordinator.twins().items():
+        for name, members in coordinator.names_taken_twice().items():
             if self._disagreements.due("name", name):
                 structlog.get_logger().warning(
                     "fleet: several members have one name, and nobody can tell them apart in logs: give each of them a "

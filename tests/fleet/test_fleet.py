@@ -570,12 +570,12 @@ def test_two_members_of_one_name_are_named_a_lease_after_the_second_has_come() -
     other = world.join({KEY: 1e6})
     other.member.name = one.member.name
     world.run(1900 * MS)
-    assert coordinator.twins() == {}
+    assert coordinator.names_taken_twice() == {}
     world.run(600 * MS)
-    assert coordinator.twins() == {"proxy-1": 2}
+    assert coordinator.names_taken_twice() == {"proxy-1": 2}
     world.leave(other)
     world.run(100 * MS)
-    assert coordinator.twins() == {}
+    assert coordinator.names_taken_twice() == {}
 
 
 @pytest.mark.parametrize("pause", [0, 500 * MS, 5 * SECOND])
@@ -589,7 +589,7 @@ def test_a_member_that_is_killed_and_starts_again_is_not_its_own_twin(pause: int
         world.join({KEY: 1e6}).member.name = "proxy-1"
         for _ in range(60):
             world.run(50 * MS)
-            assert coordinator.twins() == {}
+            assert coordinator.names_taken_twice() == {}
 
 
 def test_a_member_whose_lease_has_ended_and_that_is_back_is_not_its_own_twin() -> None:
@@ -599,4 +599,4 @@ def test_a_member_whose_lease_has_ended_and_that_is_back_is_not_its_own_twin() -
     for _ in range(3):
         world.run(3 * SECOND)
         one.cut = not one.cut
-        assert coordinator.twins() == {}
+        assert coordinator.names_taken_twice() == {}

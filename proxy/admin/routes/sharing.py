@@ -290,7 +290,7 @@ def _share(one: MemberLimit) -> ShownShare:
 
 
 def _members(coordinator: Coordinator, now: int) -> list[ShownMember]:
-    twins = coordinator.twins()
+    twins = coordinator.names_taken_twice()
     return [
         {
             "name": one.name,
