@@ -11,6 +11,7 @@ from typing import cast
 import pytest
 from structlog.testing import capture_logs
 
+from fleet import shares
 from fleet.messages import MOST_EPOCH, Grants, Introduction, MemberReport, Quota, ShareKey
 from limiter.activity import ActivitySet
 from limiter.levels import SHAREABLE, Setting
@@ -20,7 +21,7 @@ from limiter.registry import Registry
 from limiter.rules import SharedRules
 from limiter.scheduler import Scheduler
 from limiter.shadow import ShadowLimiter
-from limiter.sharing import name_of
+from limiter.sharing import UNBOUNDED, name_of
 from limiter.token_bucket import WHOLE, Limit, rate
 from protocol.topic_name import parse_topic
 from proxy.admin.routes import sharing
@@ -143,6 +144,10 @@ def world() -> Iterator[World]:
     world = World()
     yield world
     world.loop.close()
+
+
+def test_the_two_cores_mean_the_same_by_what_they_tell_each_other() -> None:
+    assert (shares.WHOLE, shares.UNBOUNDED) == (WHOLE, UNBOUNDED)
 
 
 def test_all_members_together_pass_one_limit_and_share_it_equally(world: World) -> None:
