@@ -22,6 +22,7 @@ from urllib.parse import urlencode, urljoin
 import msgspec
 
 from protocol.endpoint import Endpoint, EndpointForm
+from protocol.printable import printable
 
 TIMEOUT_S = 30.0
 MOST_REDIRECTS = 10
@@ -347,8 +348,7 @@ def _reason_in(answer: bytes) -> str | None:
 
 def _one_line(text: str) -> str:
     """Return a server's text without control characters, which a terminal would obey."""
-    line = "".join(char if char.isprintable() else "\ufffd" for char in " ".join(text.split()))
-    return line[:_MOST_REASON]
+    return printable(" ".join(text.split()))[:_MOST_REASON]
 
 
 def _as_named(endpoint: Endpoint) -> Endpoint:

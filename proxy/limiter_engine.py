@@ -101,7 +101,7 @@ class LimiterEngine(Engine):
 
     def session_admission(self, connection: Connection, client: PeerTransport) -> SessionAdmission:  # noqa: ARG002 - a worker's needs it
         """Return the admission of a new session: of its client, its lookups and its streams."""
-        return LocalAdmission(self.admission, connection, self.rejects)
+        return LocalAdmission(self.admission, connection, self.refusals)
 
     def _serve(self, limiter: Limiter, now: int) -> None:
         self.rate_limiter.serve(limiter, now)

@@ -124,7 +124,7 @@ class Proxy:
         Raises:
             StartError: If one cannot be had.
         """
-        self.intervals.start(self.engine.journal, self.engine.registry, self.engine.rejects)
+        self.intervals.start(self.engine.journal, self.engine.registry, self.engine.refusals)
         await self._forget_needless()
         admin = await self._start_admin()
         if self.fleet is not None and self._link is not None:

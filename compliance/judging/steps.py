@@ -127,7 +127,7 @@ class _End(NamedTuple):
 
 @dataclass
 class _Placed:
-    """Where steps lie: from which line on, by how many microseconds; most often one place."""
+    """The places where the steps of one log may lie: from which line on, by how many microseconds; most often one."""
 
     shifts: list[tuple[int, int]] = field(default_factory=list)
     unclear: list[int] = field(default_factory=list)

@@ -301,7 +301,7 @@ class PartReader:
 
 
 def _files(batch: pa.RecordBatch) -> pa.Array:
-    """Where lines are from: of files the names that they have, which Spark writes as in a URI."""
+    """Return the file or the block of each line; Spark writes the names of files as in a URI."""
     if "block" not in batch.schema.names:
         return batch["file"]
     encoded = batch["file"].dictionary_encode()

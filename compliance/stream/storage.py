@@ -83,7 +83,7 @@ class Storage:
             stream.close()
 
     def _here(self, path: str) -> Path | None:
-        """Where it is, if it is on this machine: what passes through Java's door takes ten times as long."""
+        """Return the place of a file on this machine, if it is here: reading through Java takes ten times as long."""
         place = self._path(path)
         system = place.getFileSystem(self._settings)
         return Path(place.toUri().getPath()) if system.getScheme() == "file" else None

@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from protocol.printable import printable
 from proxy.cli.admin_link import AdminLink
 from proxy.cli.options import AdminLinkError
 
@@ -98,11 +99,6 @@ def fetch(link: AdminLink) -> Poll:
 
 _SIZES = ("B", "kB", "MB", "GB", "TB")
 _UNKNOWN = "-"
-
-
-def printable(text: str) -> str:
-    """Return a name that clients chose, without what a terminal would obey."""
-    return "".join(char if char.isprintable() else "\ufffd" for char in text)
 
 
 def rate(per_s: float | None) -> str:

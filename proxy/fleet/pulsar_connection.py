@@ -19,6 +19,7 @@ from google.protobuf.message import DecodeError, Message
 from protocol.commands import encode, encode_with_payload, split, text, whole_body
 from protocol.endpoint import Endpoint, EndpointError
 from protocol.frames import DEFAULT_MAX_MESSAGE_SIZE, FrameCutter, ProtocolError, max_frame_size
+from protocol.printable import printable
 from protocol.pulsar_pb2 import (
     AuthData,
     BaseCommand,
@@ -562,7 +563,7 @@ def _entry(position: tuple[int, int], behind: bytes) -> TopicEntry | None:
 
 
 def _reason(said: str | bytes) -> str:
-    return "".join(each if each.isprintable() else "\ufffd" for each in text(said[:_MOST_REASON]))
+    return printable(text(said[:_MOST_REASON]))
 
 
 class BrokerClient:

@@ -16,7 +16,7 @@ from accesslog.record import (
 from limiter.limiter import Limiter, Stream
 from proxy.config.sections import AccessLogSettings as Section
 from proxy.observe.connection import Connection
-from proxy.observe.counters import Reject
+from proxy.observe.counters import ConnectionRefusals
 from proxy.observe.log_files import LogFiles, operator_notices, recover
 from proxy.observe.log_lines import (
     Levels,
@@ -117,9 +117,9 @@ class AccessLog:
         )
         self.flush()
 
-    def reject(self, span: LineSpan, reject: Reject) -> None:
+    def reject(self, span: LineSpan, refused: ConnectionRefusals) -> None:
         """Add what a connection was refused in `span`; the next heartbeat writes it."""
-        whose = reject.connection
+        whose = refused.connection
         self._lines.add(
             RejectLine,
             span,
@@ -127,10 +127,10 @@ class AccessLog:
             client_address=self._periodic.address(whose),
             client_role=in_log(whose.client_role),
             role_is_proved=whose.role_is_proved,
-            topic=in_log(reject.topic),
-            reason=reject.reason,
-            detail=_cut(self._scrubbed(reject.detail, whose)),
-            rejected=reject.rejected,
+            topic=in_log(refused.topic),
+            reason=refused.reason,
+            detail=_cut(self._scrubbed(refused.detail, whose)),
+            rejected=refused.refused,
         )
 
     def change(self, moment: LineSpan, **said: str | None) -> None:

@@ -239,32 +239,32 @@ _NOBODY = Connection(0)
 
 
 @dataclass(slots=True)
-class Reject:
+class ConnectionRefusals:
     """Refusals of one connection for one reason; `topic` and `detail` are those of the last one."""
 
     connection: Connection
     reason: str
     topic: str = ""
     detail: str = ""
-    rejected: int = 0
+    refused: int = 0
 
 
-class Rejects:
+class Refusals:
     """The refusals of one process, summed up by connection and reason."""
 
     def __init__(self) -> None:
-        self._by_key: dict[tuple[int, str], Reject] = {}
+        self._by_key: dict[tuple[int, str], ConnectionRefusals] = {}
 
     def note(self, connection: Connection, reason: str, topic: str, detail: str, *, times: int = 1) -> None:
         """Count `times` refusals of a lookup, producer or consumer; `reason` is one of a few words."""
         found = self._by_key.get((connection.connection_id, reason))
         if found is None:
             whose = connection if len(self._by_key) < MOST_LINES else _NOBODY
-            found = self._by_key.setdefault((whose.connection_id, reason), Reject(whose, reason))
-        found.rejected += times
+            found = self._by_key.setdefault((whose.connection_id, reason), ConnectionRefusals(whose, reason))
+        found.refused += times
         found.topic, found.detail = topic[: MOST_TEXT + 1], detail[: MOST_TEXT + 1]
 
-    def take(self) -> list[Reject]:
+    def take(self) -> list[ConnectionRefusals]:
         """Return the refusals since the last call."""
         taken, self._by_key = self._by_key, {}
         return list(taken.values())

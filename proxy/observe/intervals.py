@@ -21,7 +21,7 @@ from limiter.registry import Registry
 from limiter.token_bucket import NANOS_PER_SECOND
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counter_snapshot import CounterSnapshot, TakenLimiter, TakenStream
-from proxy.observe.counters import Counters, NamespaceTotals, Rejects
+from proxy.observe.counters import Counters, NamespaceTotals, Refusals
 from proxy.observe.log_lines import LineSpan
 
 HEARTBEAT_S = 30.0
@@ -58,7 +58,7 @@ class Intervals:
         self._clock, self._wall = clocks
         self._journal: ActivitySet | None = None
         self._registry: Registry | None = None
-        self._rejects = Rejects()
+        self._refusals = Refusals()
         self._timer: asyncio.TimerHandle | None = None
         self._wakes_at = 0
         self._due = 0
@@ -71,9 +71,9 @@ class Intervals:
         self._heart: asyncio.TimerHandle | None = None
         self._stood_until = 0
 
-    def start(self, journal: ActivitySet, registry: Registry, rejects: Rejects) -> None:
+    def start(self, journal: ActivitySet, registry: Registry, refusals: Refusals) -> None:
         """Begin, once the loop runs."""
-        self._journal, self._registry, self._rejects = journal, registry, rejects
+        self._journal, self._registry, self._refusals = journal, registry, refusals
         self._log.levels_by(registry)
         self._counters.stood_still = self._stood_still
         self._beat(last=False)
@@ -276,8 +276,8 @@ class Intervals:
     def _beat_now(self, *, last: bool, at: tuple[int, int] | None = None) -> None:
         wall, now = (self._wall(), self._clock()) if at is None or at[1] < self._beaten[1] else at
         span = LineSpan(self._beaten[0], wall, now - self._beaten[1])
-        for reject in self._rejects.take():
-            self._log.reject(span, reject)
+        for refused in self._refusals.take():
+            self._log.reject(span, refused)
         self._log.heartbeat(span, last=last)
         self._beaten = (wall, now)
 

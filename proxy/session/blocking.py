@@ -102,7 +102,7 @@ class SessionBlocks:
     def _refuse(self, rule: Rule | None, topic: TopicName, error: ServerError) -> None:
         if rule is not None:
             self._blocklist.refused(rule)
-            self._streams.rejects.note(self._streams.connection, "blocked", topic.full, str(rule))
+            self._streams.refusals.note(self._streams.connection, "blocked", topic.full, str(rule))
             raise RefusedError(error, str(rule))
 
     def _of_stream(self, name: StreamName, topic: TopicName | None = None) -> Rule | None:

@@ -19,7 +19,7 @@ from proxy.budgets import Claim, Pool, SharedBudget
 from proxy.config.model import Config
 from proxy.identity.evidence import Verifier, verifier_of
 from proxy.observe.connection import Connection
-from proxy.observe.counters import Counters, Rejects
+from proxy.observe.counters import Counters, Refusals
 from proxy.observe.operator_log import HoldLog, OversizedBatchLog
 from proxy.proxy_headers import ProxyHeaders
 from proxy.session.broker_connector import BrokerConnector
@@ -83,7 +83,7 @@ class Engine:
         self.dispatch_rules = config.dispatch.rules()
         self.shared = TransportContext(counters)
         self.held = SharedBudget(config.publish.hold_total, HoldLog(clock).turned, self.shared.heap.freed)
-        self.rejects = Rejects()
+        self.refusals = Refusals()
         self.lookups = Pool(config.max_lookups_in_flight, config.max_lookups_in_flight_per_connection)
         self.memory = Pool(config.client_memory.total, config.client_memory.connection)
         self.proxy_headers: ProxyHeaders | None = None

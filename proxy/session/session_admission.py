@@ -23,7 +23,7 @@ from protocol.pulsar_pb2 import (
 from protocol.topic_name import TopicName
 from proxy.admission_control import Admission, AskedBound, BoundName, NotAdmittedError
 from proxy.observe.connection import Connection
-from proxy.observe.counters import Rejects
+from proxy.observe.counters import Refusals
 from proxy.session.events import CloseReason, SessionEnd
 
 _COMPACTION = "__compaction"
@@ -70,14 +70,14 @@ class SessionAdmission:
 
     Args:
         connection: The session's client connection.
-        rejects: Told of lookups and streams that are refused.
+        refusals: Told of lookups and streams that are refused.
     """
 
-    __slots__ = ("_connection", "_places", "_rejects")
+    __slots__ = ("_connection", "_places", "_refusals")
 
-    def __init__(self, connection: Connection, rejects: Rejects) -> None:
+    def __init__(self, connection: Connection, refusals: Refusals) -> None:
         self._connection = connection
-        self._rejects = rejects
+        self._refusals = refusals
         self._places: dict[Stream | None, tuple[Slot, ...]] = {}
         """Places by stream; None for the connection itself."""
 
@@ -111,7 +111,7 @@ class SessionAdmission:
         try:
             self._admit([(BoundName.LOOKUP_RATE, self._address())])
         except NotAdmittedError as error:
-            self._rejects.note(self._connection, error.what, "", str(error))
+            self._refusals.note(self._connection, error.what, "", str(error))
             raise
 
     def open(self, stream: Stream, topic: TopicName) -> None:
@@ -125,7 +125,7 @@ class SessionAdmission:
         try:
             self._enter(stream, self._asked_by(stream), topic)
         except NotAdmittedError as error:
-            self._rejects.note(self._connection, error.what, topic.full, str(error))
+            self._refusals.note(self._connection, error.what, topic.full, str(error))
             raise
 
     def accepted(self, stream: Stream) -> None:
@@ -175,13 +175,13 @@ class LocalAdmission(SessionAdmission):
     Args:
         admission: The bounds.
         connection: The session's client connection.
-        rejects: Told of lookups and streams that are refused.
+        refusals: Told of lookups and streams that are refused.
     """
 
     __slots__ = ("_admission",)
 
-    def __init__(self, admission: Admission, connection: Connection, rejects: Rejects) -> None:
-        super().__init__(connection, rejects)
+    def __init__(self, admission: Admission, connection: Connection, refusals: Refusals) -> None:
+        super().__init__(connection, refusals)
         self._admission = admission
 
     def _admit(self, asked: Iterable[AskedBound], topic: TopicName | None = None) -> tuple[Slot, ...]:

@@ -154,7 +154,7 @@ class Streams:
         "_to_broker",
         "_to_client",
         "connection",
-        "rejects",
+        "refusals",
     )
 
     def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
@@ -173,7 +173,7 @@ class Streams:
         self._requests = requests
         self._memory = memory
         self._reply = reply
-        self.rejects = engine.rejects
+        self.refusals = engine.refusals
         self._admission = admission
         # As sets they would be three times as large in a connection that has none.
         self._opening: dict[Stream, tuple[int, int]] = {}

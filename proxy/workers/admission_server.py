@@ -16,7 +16,7 @@ from limiter.workers.messages import Message
 from protocol.topic_name import TopicName, parse_topic
 from proxy.admission_control import OF_CONNECTIONS, Admission, AskedBound, BoundName, NotAdmittedError
 from proxy.observe.connection import Connection
-from proxy.observe.counters import Rejects
+from proxy.observe.counters import Refusals
 from proxy.session.session_admission import SessionAdmission, UndecidedError
 from proxy.session.transport import Cause, PeerTransport
 from proxy.workers.channel import Accepted, Admitted, Bounds, Enter, Left, NotAdmitted
@@ -163,16 +163,16 @@ class WorkerSessionAdmission(SessionAdmission):
     Args:
         admission_client: Asks the supervisor.
         connection: The client connection of the session.
-        rejects: Told of lookups and streams that are refused.
+        refusals: Told of lookups and streams that are refused.
         client: The client's transport, which is not read while a question is open.
     """
 
     __slots__ = ("_admission_client", "_answer", "_client", "_open")
 
     def __init__(
-        self, admission_client: AdmissionClient, connection: Connection, rejects: Rejects, client: PeerTransport
+        self, admission_client: AdmissionClient, connection: Connection, refusals: Refusals, client: PeerTransport
     ) -> None:
-        super().__init__(connection, rejects)
+        super().__init__(connection, refusals)
         self._admission_client = admission_client
         self._client = client
         self._open: dict[int, None] = {}

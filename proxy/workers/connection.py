@@ -325,7 +325,7 @@ class WorkerConnection:
         self._access.throttle(LineSpan(*message.span), _connection(message.whose), message.side, message.cause)
 
     def _refused(self, message: Refused) -> None:
-        self._engine.rejects.note(
+        self._engine.refusals.note(
             _connection(message.whose), message.reason, message.topic, message.detail, times=message.times
         )
 

@@ -208,7 +208,7 @@ class WorkerEngine(Engine):
 
     def session_admission(self, connection: Connection, client: PeerTransport) -> SessionAdmission:
         """Return the admission of a session, which asks the supervisor."""
-        return WorkerSessionAdmission(self._admission_client, connection, self.rejects, client)
+        return WorkerSessionAdmission(self._admission_client, connection, self.refusals, client)
 
 
 def share_of(config: Config, index: int) -> Config:
@@ -396,8 +396,8 @@ class Worker:
         messages, self._messages = self._messages, []
         messages += self._quota_client.report()
         messages += [
-            Refused(whose_of(reject.connection), reject.reason, reject.topic, reject.detail, reject.rejected)
-            for reject in self._engine.rejects.take()
+            Refused(whose_of(refused.connection), refused.reason, refused.topic, refused.detail, refused.refused)
+            for refused in self._engine.refusals.take()
         ]
         hits = self._engine.blocklist.hits
         messages += [Hit((str(key.kind), key.name, key.within), times) for key, times in hits.items() if times]

@@ -307,7 +307,7 @@ class World:
         policies = policies_of(self.config.limits, self.config.admission.subscribe_rate_per_consumer)
         self.engine = LimiterEngine(self.config, policies, self.counters, self.intervals.reader, self.clock)
         self.session_log = SessionLog(self.counters, self.intervals, self.access, self.clock)
-        self.loop.run(self.intervals.start, self.engine.journal, self.engine.registry, self.engine.rejects)
+        self.loop.run(self.intervals.start, self.engine.journal, self.engine.registry, self.engine.refusals)
         self.sessions: list[Session] = []
         self.finished: list[Session] = []
         self.dials: list[Dial] = []

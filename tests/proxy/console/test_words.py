@@ -2,7 +2,8 @@
 
 import pytest
 
-from proxy.cli.top_view import Waiting, WouldHold, limit, obstacle, printable, rate, short_topic, since, size, span, who
+from protocol.printable import printable
+from proxy.cli.top_view import Waiting, WouldHold, limit, obstacle, rate, short_topic, since, size, span, who
 from tests.proxy.console_states import state
 
 TOPIC = "persistent://acme/shop/orders"

@@ -71,7 +71,7 @@ class Opened:
 
         self.to_broker, self.to_client = path(SEND, self.asked), path(MESSAGE, self.written)
         connection = Connection(1, address)
-        admission = LocalAdmission(world.engine.admission, connection, world.engine.rejects)
+        admission = LocalAdmission(world.engine.admission, connection, world.engine.refusals)
         relays = self.to_broker, self.to_client
         self.memory = world.engine.memory_of(connection)
         self.requests = Requests(self.memory, world.counters)

@@ -45,7 +45,7 @@ class RemoteAdmissionWorld(World):
         assert len(self.admission_server) == 0
 
     def _admission(self, connection: Connection, client: PeerTransport) -> WorkerSessionAdmission:
-        return WorkerSessionAdmission(self.admission_client, connection, self.engine.rejects, client)
+        return WorkerSessionAdmission(self.admission_client, connection, self.engine.refusals, client)
 
     def _bounds_changed(self) -> None:
         self.admission_client.heard(Bounds(sorted(self.engine.admission.in_force)))

@@ -2,37 +2,37 @@
 
 from accesslog.record import HeartbeatLine, RejectLine
 from proxy.observe.connection import Connection
-from proxy.observe.counters import MOST_LINES, MOST_TEXT, Rejects
+from proxy.observe.counters import MOST_LINES, MOST_TEXT, Refusals
 from tests.proxy.conversation import World
 from tests.proxy.wire import TOPIC, lookup, producer
 
 
 def test_refusals_of_one_connection_for_one_reason_are_one_line():
-    rejects, connection = Rejects(), Connection(1)
+    refusals, connection = Refusals(), Connection(1)
     for number in range(3):
-        rejects.note(connection, "blocked", f"topic-{number}", "no")
-    rejects.note(connection, "lookup_rate_per_address", "", "too often")
-    assert [(each.reason, each.topic, each.rejected) for each in rejects.take()] == [
+        refusals.note(connection, "blocked", f"topic-{number}", "no")
+    refusals.note(connection, "lookup_rate_per_address", "", "too often")
+    assert [(each.reason, each.topic, each.refused) for each in refusals.take()] == [
         ("blocked", "topic-2", 3),
         ("lookup_rate_per_address", "", 1),
     ]
-    assert rejects.take() == []
+    assert refusals.take() == []
 
 
 def test_what_is_too_much_for_lines_of_its_own_is_summed_up():
-    rejects = Rejects()
+    refusals = Refusals()
     for number in range(MOST_LINES + 5):
-        rejects.note(Connection(number + 1), "blocked", "t", "no")
-    taken = rejects.take()
+        refusals.note(Connection(number + 1), "blocked", "t", "no")
+    taken = refusals.take()
     assert len(taken) == MOST_LINES + 1
     assert (taken[-1].connection.connection_id, taken[-1].rejected) == (0, 5)
-    assert sum(each.rejected for each in taken) == MOST_LINES + 5
+    assert sum(each.refused for each in taken) == MOST_LINES + 5
 
 
 def test_of_long_names_and_reasons_as_much_is_kept_as_is_written():
-    rejects = Rejects()
-    rejects.note(Connection(1), "blocked", "t" * 1_000_000, "d" * 1_000_000)
-    (reject,) = rejects.take()
+    refusals = Refusals()
+    refusals.note(Connection(1), "blocked", "t" * 1_000_000, "d" * 1_000_000)
+    (reject,) = refusals.take()
     assert (len(reject.topic), len(reject.detail)) == (MOST_TEXT + 1, MOST_TEXT + 1)
 
 
