@@ -68,7 +68,7 @@ class Election:
     candidate counts on it for 0.98 `lease` from when it *sent* that ping, which was before the vote was sent, so never
     longer than the promise holds. Two confirmed at once would need two majorities; these have a voter in common, whose
     two promises would overlap, which it makes to nobody. A voter that has started anew knows not what it promised:
-    it promises nothing for the first `lease`. Votes are renewed for who leads, though an earlier one comes back, and that
+    it promises nothing for the first `lease`. Votes are renewed for who leads, though an earlier one comes back. That
     one votes for it, too: reports go to whom their member votes for.
 
     Args:

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleet.rules import digest_of
 from limiter.levels import SHAREABLE, Client, Setting
 from limiter.policies import Change, Policies, Value
 from limiter.rules import MANY_CHANGES, MOST_NAME, ORIGIN, SharedRules, described, written
@@ -57,7 +58,8 @@ def test_the_digest_is_that_of_what_is_written_however_it_came(puts: list[tuple[
     afresh, other = rules_of(*[(Setting.TENANT, name, Limit(one)) for name, one in sorted(now.items())])
     afresh.attach(dict(policies.groups_of_tenants), {})
     assert (rules.digest, rules.total) == (other.digest, other.total)
-    assert sorted(rules.lines(0, 10**6)) == sorted(other.lines(0, 10**6))
+    assert sorted(lines := rules.lines(0, 10**6)) == sorted(other.lines(0, 10**6))
+    assert (rules.digest, rules.total) == (digest_of(lines), len(lines))  # a coordinator holds members to it
     assert len(rules.lines(0, 10**6)) == rules.total
     copied = policies.copy()
     assert copied.tally is not None
