@@ -400,14 +400,16 @@ def _open(data: bytes, kind: str) -> wire.Message:
 
 
 def _pack(quota: Quota) -> wire.Quota:
-    tokens, period_ns, burst = quota.peak or (0, 0, 0)
+    peak = quota.peak or (0, 0, 0)
+    numbers = [min(one, MOST) for one in (quota.tokens, quota.period_ns, quota.burst, *peak)]
+    tokens, period_ns, burst, peak_tokens, peak_period_ns, peak_burst = numbers
     return wire.Quota(
-        tokens=quota.tokens,
-        period_ns=quota.period_ns,
-        burst=quota.burst,
-        peak_tokens=tokens,
-        peak_period_ns=period_ns,
-        peak_burst=burst,
+        tokens=tokens,
+        period_ns=period_ns,
+        burst=burst,
+        peak_tokens=peak_tokens,
+        peak_period_ns=peak_period_ns,
+        peak_burst=peak_burst,
     )
 
 

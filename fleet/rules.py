@@ -26,8 +26,8 @@ MOST_DIFFERING = 10_000
 """Rules that not all members have, and that are told them."""
 
 MOST_PATIENCE = 16
-"""A member's rules that change all the time count after so many times the patience. Who was asked for its rules, and told
-no page of them for so long, is passed over for the next one that tells the same digest."""
+"""A member's rules that change all the time count after so many times the patience. Who was asked for its rules, and
+told no page of them for so long, is passed over for the next one that tells the same digest."""
 
 MOST_HOLD = 64
 """Behind a takeover, what differed before still does for so many times the patience, if rules stay unknown."""

@@ -17,6 +17,8 @@ ORIGIN: Final = "fleet"
 """The origin of a value that other members have and this one has not."""
 MOST_NAME: Final = 4096
 """Bytes of a name; what is written for longer ones is not shared."""
+MOST_NUMBER: Final = (1 << 63) - 1
+"""The greatest number of a rate, as in configurations; other processes tell what they like."""
 MANY_CHANGES: Final = 100
 """When so many rules change at once, all streams follow."""
 _ATTACHED: Final = "attached"
@@ -51,6 +53,10 @@ class RuleTally:
         is_of_level = about in DIRECTIONS and setting.level.word in self._levels
         return is_of_level and value is not None and bool(value.limit) and len(name.encode()) <= MOST_NAME
 
+    def counts_attachment(self, name: str, group: str) -> bool:
+        """Return whether an attachment to a resource group is a rule."""
+        return self.counts_groups and len(name.encode()) + len(group.encode()) <= MOST_NAME
+
     @property
     def counts_groups(self) -> bool:
         """Whether attachments to resource groups count."""
@@ -66,10 +72,10 @@ class RuleTally:
     def attached(self, member: Setting, before: Mapping[str, str], after: Mapping[str, str]) -> None:
         """The same of the resource groups of tenants or of namespaces."""
         if self.counts_groups:
-            for name, group in before.items() - after.items():
-                self._count(_attachment(member, name, group), -1)
-            for name, group in after.items() - before.items():
-                self._count(_attachment(member, name, group), 1)
+            for times, attachments in ((-1, before.items() - after.items()), (1, after.items() - before.items())):
+                for name, group in attachments:
+                    if self.counts_attachment(name, group):
+                        self._count(_attachment(member, name, group), times)
 
     def clear(self) -> None:
         """Take everything back."""
@@ -181,7 +187,7 @@ class SharedRules:
         found = _place(place)
         if found is None:
             _, member, name = place.split(" ", 2)
-            if self._tally.counts_groups:
+            if self._tally.counts_attachment(name, value):
                 groups[Setting(member), name, value] = None
             return
         limit = _limit(value)
@@ -209,9 +215,9 @@ class SharedRules:
             found += [
                 (about, setting, name) for name, value in values if self._tally.counts(about, setting, name, value)
             ]
-        if self._tally.counts_groups:
-            for member in _MEMBERS:
-                found += [(member, name, group) for name, group in self._attached(member).items()]
+        for member in _MEMBERS:
+            attached = self._attached(member).items()
+            found += [(member, name, group) for name, group in attached if self._tally.counts_attachment(name, group)]
         return found
 
     def _line(self, one: Place | _Attachment) -> str:
@@ -286,6 +292,8 @@ def _limit(value: str) -> Limit:
         word, _, what = part.partition("=")
         if word in _RATES:
             tokens, period_ns, burst = map(int, what.split("/"))
+            if max(tokens, period_ns, burst) > MOST_NUMBER:
+                raise ValueError(f"{word} of more than {MOST_NUMBER}")
             found[_RATES[word]] = Rate(tokens, period_ns, burst)
         elif word == "mode" and what in get_args(Mode):
             found["mode"] = what

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from fleet.rules import digest_of
 from limiter.levels import SHAREABLE, Client, Setting
 from limiter.policies import Change, Policies, Value
-from limiter.rules import MANY_CHANGES, MOST_NAME, ORIGIN, SharedRules, described, written
+from limiter.rules import MANY_CHANGES, MOST_NAME, MOST_NUMBER, ORIGIN, SharedRules, described, written
 from limiter.token_bucket import NOTHING_PUBLISHED, Limit, Rate, rate
 from protocol.topic_name import parse_topic
 
@@ -169,6 +169,9 @@ def test_what_cannot_be_read_or_is_not_shared_here_holds_not() -> None:
             "x",
             "publish role r\0messages=1/1/1",
             "publish address 10.0.0.1\0messages=1/1/1",
+            f"publish tenant acme\0messages={MOST_NUMBER + 1}/1/1",
+            f"publish tenant acme\0messages=1/{'9' * 4000}/1",
+            f"publish tenant acme\0messages=1/1/{'9' * 4000}",
         ]
     )
     assert policies.others is None
@@ -207,3 +210,19 @@ def test_what_is_here_for_a_place_is_told_as_a_line_has_it() -> None:
     assert described(written(Limit(size=rate(1), mode="reject"))) == "bytes 1/s, burst 1; reject"
     assert described(written(Limit(rate(10**9 + 1, burst=1)))) == "messages 1000000001/s, burst 1"
     assert described("gold") == "gold"
+
+
+def test_numbers_beyond_all_limits_are_told_to_people_as_they_came() -> None:
+    value = f"messages={'9' * 4000}/1/1"
+    assert described(value) == value
+    assert described(f"messages={MOST_NUMBER}/1/{MOST_NUMBER}").startswith("messages 9.22337203685e+27/s")
+
+
+def test_names_of_attachments_that_are_too_long_for_a_line_are_not_told() -> None:
+    policies, rules = rules_of()
+    policies.attach({"acme": "g" * MOST_NAME, "shop": "g"}, {"n" * MOST_NAME: "g"})
+    assert (rules.total, rules.lines(0, 10**6)) == (1, ["attached tenant shop\0g"])
+    policies.attach({}, {})
+    assert (rules.digest, rules.total) == (0, 0)
+    rules.adopt(["attached tenant acme\0" + "g" * MOST_NAME])
+    assert policies.others is None
