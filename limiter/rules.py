@@ -97,16 +97,17 @@ class SharedRules:
     Args:
         policies: What is written here. It is counted from now on, so nothing may be written yet.
         levels: Levels whose limits are shared.
-        changed: Told what changes when other processes' rules hold here, or do not any more.
+        change: Called when other processes' rules are to hold here, or not any more: with what changes, and with what
+            puts them in force.
     """
 
     def __init__(
         self,
         policies: Policies,
         levels: frozenset[str],
-        changed: Callable[[list[Change]], None] = lambda _changes: None,
+        change: Callable[[list[Change], Callable[[], None]], None] = lambda _changes, put: put(),
     ) -> None:
-        self._changed = changed
+        self._change = change
         self._policies = policies
         policies.tally = RuleTally(levels)
         self._listed: list[Place | _Attachment] = []
@@ -178,10 +179,10 @@ class SharedRules:
         if not changes:
             return
         self._others, self._groups = others, groups
-        self._policies.others = self._policies_of_others() if others or groups else None
         if len(changes) > MANY_CHANGES:
             changes = [Change(about, Setting.PROXY, "") for about in DIRECTIONS]
-        self._changed(changes)
+        policies = self._policies_of_others() if others or groups else None
+        self._change(changes, lambda: setattr(self._policies, "others", policies))
 
     def _take(self, place: str, value: str, others: dict[Place, Value], groups: dict[_Attachment, None]) -> None:
         found = _place(place)

@@ -157,9 +157,10 @@ class Proxy:
         self._tasks.cancel()
         await self.service.close()
 
-    def _take_rules(self, changes: list[Change]) -> None:
+    def _take_rules(self, changes: list[Change], put: Callable[[], None]) -> None:
         """Put in force what other members of the fleet have written; no line of the access log mixes two values."""
         _, now = self.intervals.flush()
+        put()
         self.engine.policies_changed(changes, now)
 
     def _expiries(self) -> tuple[Expiry, ...]:

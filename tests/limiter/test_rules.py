@@ -1,5 +1,7 @@
 """Limits as lines: the same in all processes, and those of others hold where nothing is written here."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -181,7 +183,15 @@ def test_what_cannot_be_read_or_is_not_shared_here_holds_not() -> None:
 def test_changes_are_told_once_and_as_one_where_they_are_many() -> None:
     told: list[list[Change]] = []
     policies = Policies()
-    rules = SharedRules(policies, ALL, told.append)
+
+    def change(changes: list[Change], put: Callable[[], None]) -> None:
+        before = policies.others
+        told.append(changes)
+        assert policies.others is before, "lines of the access log are to end before"
+        put()
+        assert policies.others is not before
+
+    rules = SharedRules(policies, ALL, change)
     rules.adopt([ACME])
     rules.adopt([ACME])
     rules.adopt([])
