@@ -236,3 +236,26 @@ def test_names_of_attachments_that_are_too_long_for_a_line_are_not_told() -> Non
     assert (rules.digest, rules.total) == (0, 0)
     rules.adopt(["attached tenant acme\0" + "g" * MOST_NAME])
     assert policies.others is None
+
+
+PEAK, LOWER_PEAK = rate(300), Rate(12_000, 60_000_000_000, 30)
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "expected"),
+    [
+        (None, PEAK, PEAK),
+        (PEAK, None, PEAK),
+        (PEAK, LOWER_PEAK, LOWER_PEAK),
+        (LOWER_PEAK, PEAK, LOWER_PEAK),
+        (rate(300, burst=31), rate(300, burst=30), rate(300, burst=30)),
+    ],
+)
+def test_of_two_values_with_one_rate_and_burst_that_with_the_lower_peak_holds(
+    own: Rate | None, other: Rate | None, expected: Rate
+) -> None:
+    for name, peak in (("messages", "peak_messages"), ("size", "peak_size")):
+        policies, rules = rules_of((Setting.TENANT, "acme", Limit(**{name: rate(100), peak: own})))
+        rules.adopt([f"publish tenant acme\0{written(Limit(**{name: rate(100), peak: other}))}"])
+        ((limit, _),) = in_force(policies).values()
+        assert limit == Limit(**{name: rate(100), peak: expected})
