@@ -50,17 +50,21 @@ class RuleTally:
 
     def counts(self, about: About, setting: Setting, name: str, value: Value | None) -> bool:
         """Return whether a value is a rule: it limits, at one of the levels."""
-        is_of_level = about in DIRECTIONS and setting.level.word in self._levels
+        is_of_level = about in DIRECTIONS and self.shares(setting)
         return is_of_level and value is not None and bool(value.limit) and len(name.encode()) <= MOST_NAME
 
     def counts_attachment(self, name: str, group: str) -> bool:
         """Return whether an attachment to a resource group is a rule."""
         return self.counts_groups and len(name.encode()) + len(group.encode()) <= MOST_NAME
 
+    def shares(self, setting: Setting) -> bool:
+        """Return whether values of a setting are of one of the levels."""
+        return setting.level.word in self._levels
+
     @property
     def counts_groups(self) -> bool:
         """Whether attachments to resource groups count."""
-        return Setting.RESOURCE_GROUP.level.word in self._levels
+        return self.shares(Setting.RESOURCE_GROUP)
 
     def replaced(self, about: About, setting: Setting, name: str, before: Value | None, after: Value | None) -> None:
         """Take from a place what was written there, and put there what is."""
@@ -144,8 +148,16 @@ class SharedRules:
             self._listed = []
         return lines
 
+    def shares(self, place: str) -> bool:
+        """Return whether what is written for a place is shared here, so that other processes' rules can hold."""
+        try:
+            found = _place(place)
+        except ValueError:
+            return False
+        return self._tally.counts_groups if found is None else self._tally.shares(found[1])
+
     def here(self, place: str) -> str:
-        """Return what is written here for a place, as a line's value; empty for nothing."""
+        """Return what is written here for a place, shared or not, as a line's value; empty for nothing."""
         try:
             found = _place(place)
         except ValueError:
@@ -155,7 +167,7 @@ class SharedRules:
             return self._attached(Setting(member)).get(name, "")
         about, setting, name = found
         value = self._policies.put_under(about, setting).get(name)
-        return written(value.limit) if value is not None and self._tally.counts(*found, value) else ""
+        return "" if value is None else written(value.limit)
 
     def adopt(self, lines: Iterable[str]) -> None:
         """Let other processes' rules hold where nothing is written here at a level, and where theirs is lower.

@@ -58,6 +58,7 @@ TOLD_LEASES: Final = 2
 """Limits that not all members have are warned of when members disagree for so many lease times."""
 MOST_SAID: Final = 5
 """Rules that not all members have, and that one line of the operator's log names."""
+_NOT_SHARED: Final = "not shared here"
 MOST_VOIDS: Final = 3
 """A member whose sessions end so often, one behind the other, goes on as another one, as behind a restart: who wrote in
 its name has said of it what is never over."""
@@ -88,7 +89,8 @@ class MemberRule:
     Args:
         place: What it is for, as `publish tenant acme`.
         value: The limit, as people read it.
-        here: What is written for the same in this member, likewise; empty for nothing.
+        here: What is written for the same in this member, likewise, and whether that is not shared, so that no other
+            member's holds; empty for nothing.
         is_here: That is the same limit.
         having: Members that have it: all of them where this member coordinates, else one.
         lacking: Members that have not, or another value; known where this member coordinates.
@@ -143,7 +145,11 @@ class FleetRules:
         for line, having, lacking in found or self._named(most):
             place, _, value = line.partition("\0")
             here = self._own.here(place)
-            yield MemberRule(place, described(value), described(here), here == value, having, lacking)
+            if is_shared := self._own.shares(place):
+                said = described(here)
+            else:
+                said = f"{described(here)}; {_NOT_SHARED}" if here else _NOT_SHARED
+            yield MemberRule(place, described(value), said, is_shared and here == value, having, lacking)
 
     def _named(self, most: int) -> list[DifferingRule]:
         return [DifferingRule(line, [having], []) for line, having in islice(self._heard.differing.items(), most)]

@@ -222,6 +222,14 @@ def test_what_is_here_for_a_place_is_told_as_a_line_has_it() -> None:
     assert described("gold") == "gold"
 
 
+def test_what_is_written_at_a_level_that_is_not_shared_is_here_and_said_not_to_be() -> None:
+    _, rules = rules_of((Setting.TENANT, "acme", Limit(rate(1000))), levels=ALL - {"tenant", "resource_group"})
+    place, _, value = ACME.partition("\0")
+    assert (rules.here(place), rules.shares(place), rules.total) == (value, False, 0)
+    places = ("publish namespace a/b", "attached tenant acme", "nonsense", "publish nothing x")
+    assert [rules.shares(each) for each in places] == [True, False, False, False]
+
+
 def test_numbers_beyond_all_limits_are_told_to_people_as_they_came() -> None:
     value = f"messages={'9' * 4000}/1/1"
     assert described(value) == value
