@@ -21,6 +21,9 @@ from fleet.shares import GRAIN, UNBOUNDED, WHOLE
 MAJOR, MINOR = 1, 1
 """The version spoken here. Of a later minor one the fields known here are understood; another major one is refused."""
 
+COMPARING = 1
+"""The first minor version whose coordinators compare the members' rules."""
+
 MOST_MESSAGE = 1 << 20
 """Bytes of a message, at most: a fifth of what Pulsar takes. Longer ones are refused unread."""
 
@@ -302,6 +305,7 @@ class Grants:
         sent_at: When they were sent, nanoseconds since 1970 by the coordinator's wall clock; 0: they do not say. Who
             sends them fills it in, as the coordinator itself knows no wall clock.
         differing: The rules that not all members have, or a part of them; None: there is nothing to be told of them.
+        compares: The coordinator compares rules; one of version 1.0 does not.
     """
 
     fleet: str
@@ -311,10 +315,11 @@ class Grants:
     grants: list[Grant] = field(default_factory=list)
     sent_at: int = 0
     differing: Differing | None = None
+    compares: bool = True
 
     def encode(self) -> bytes:
         """Return the bytes of these grants."""
-        message = wire.Message(major=MAJOR, minor=MINOR, fleet=self.fleet)
+        message = wire.Message(major=MAJOR, minor=MINOR if self.compares else 0, fleet=self.fleet)
         body = message.grants
         body.coordinator, body.epoch, body.members = self.coordinator, self.epoch, self.members
         body.sent_at = self.sent_at
@@ -349,7 +354,8 @@ class Grants:
         name = _name("member", body.coordinator)
         grants = [_grant(one) for one in body.grants if incarnation in (0, one.incarnation)]
         differing = _differing(body.differing) if body.HasField("differing") else None
-        return cls(message.fleet, name, body.epoch, body.members, grants, body.sent_at, differing)
+        compares = message.minor >= COMPARING
+        return cls(message.fleet, name, body.epoch, body.members, grants, body.sent_at, differing, compares)
 
 
 def _grant(one: wire.Grant) -> Grant:

@@ -74,12 +74,14 @@ class MemberRules:
         differing: The rules that not all members have, as last heard, each with the name of a member that has it.
         unnamed: How many there are besides.
         revision: Another one whenever the rules are others, or their number.
+        is_compared: Somebody compares them.
     """
 
     def __init__(self, own: OwnRules | None) -> None:
         self.differing: Mapping[Line, str] = {}
         self.unnamed = 0
         self.revision = 0
+        self.is_compared = True
         self._own = own
         self._version = 0
         self._total = 0
@@ -105,6 +107,15 @@ class MemberRules:
     def ask(self, wants: int) -> None:
         """Take from a grant that the rules are asked for."""
         self._wanted = wants
+
+    def follow(self, *, compares: bool) -> None:
+        """Follow a coordinator; of one that compares nothing nothing differs, as it would never be over."""
+        self.is_compared = compares
+        if compares:
+            return
+        self._version, self._total, self._taken, self._settled = 0, 0, {}, True
+        self.revision += bool(self.differing) or self.unnamed > 0
+        self.differing, self.unnamed = {}, 0
 
     def take(self, told: Differing) -> bool:
         """Take what differs, or a part of it; return whether it is worth saying so at once, as more is to come."""

@@ -167,8 +167,14 @@ class FleetRules:
     def _tell(self, now: int) -> None:
         log = structlog.get_logger()
         if not self._heard.differing:
-            if self._told_revision:
+            if self._told_revision and self._heard.is_compared:
                 log.info("fleet: all members have the same limits now", fleet=self._fleet)
+            elif self._told_revision:
+                log.warning(
+                    "fleet: limits are not compared any more, and each member has its own: the coordinator is of a "
+                    "version that does not compare them",
+                    fleet=self._fleet,
+                )
             self._since, self._told_revision = None, 0
             return
         self._since = now if self._since is None else self._since

@@ -1,6 +1,7 @@
 """Which of their rules not all members have: told by name, to all, whatever is lost; and bounded."""
 
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -95,6 +96,26 @@ def test_a_member_of_an_earlier_version_is_not_accused_and_others_are_compared_b
     assert heard(one) == heard(other) == {ACME: "proxy-2"}
     assert heard(old) == {}
     assert [rule.lacking for rule in world.leader.rules.rules(10)] == [["proxy-3"]]
+
+
+def test_behind_a_takeover_by_an_earlier_version_nothing_is_compared_and_nothing_held(world: World) -> None:
+    one, other = world.join(rules={ACME}), world.join(rules=set())
+    world.run(6 * SECOND)
+    assert heard(other) == {ACME: "proxy-1"}
+    coordinator = world.elect()
+    empty = coordinator._empty
+    coordinator._empty = lambda: replace(empty(), compares=False)  # type: ignore[method-assign]
+    coordinator.rules.told = lambda *_args, **_named: None  # type: ignore[method-assign]
+    world.run(SECOND)
+    assert heard(one) == heard(other) == {}
+    assert not other.member.rules.is_compared
+    revision = other.member.rules.revision
+    world.run(5 * SECOND)
+    assert other.member.rules.revision == revision
+    world.elect()
+    world.run(SECOND)
+    assert heard(one) == heard(other) == {ACME: "proxy-1"}
+    assert other.member.rules.is_compared
 
 
 def test_what_differed_before_a_takeover_differs_until_all_are_known_again(world: World) -> None:
