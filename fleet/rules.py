@@ -467,7 +467,10 @@ class ComparedRules:
         self._unnamed = max(0, len(lines) - MOST_DIFFERING)
         self._lines = lines[:MOST_DIFFERING]
         names = {told.compared: told.name for told in reversed(list(self._members.values()))}
-        self._having = [next(names[one] for one, rules in known.items() if line in rules) for line in self._lines]
+        having, told_lines = dict[Line, str](), frozenset(self._lines)
+        for one, rules in reversed(known.items()):
+            having.update(dict.fromkeys(rules & told_lines, names[one]))
+        self._having = [having[line] for line in self._lines]
         told = chain(self._lines, self._having, [str(self._unnamed)])
         self._version = _version(told) if self._lines else 0
         self._pages = self._paged()
