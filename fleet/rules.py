@@ -304,10 +304,10 @@ class ComparedRules:
     def compare(self, now: int) -> None:
         """Find what differs, if anything has changed: which rules are to be asked for, and which are known to."""
         self._count_changed(now)
-        for digest, found in self._sets.items():
-            is_asked = found.known is None and not found.is_refused
-            if is_asked and now - found.asked_at > MOST_PATIENCE * self._patience_ns:
-                self._pass_over(digest, found, now)
+        for digest, one in self._sets.items():
+            is_asked = one.known is None and not one.is_refused
+            if is_asked and now - one.asked_at > MOST_PATIENCE * self._patience_ns:
+                self._pass_over(digest, one, now)
         if not self._has_changed:
             return
         self._has_changed = False

@@ -243,7 +243,7 @@ MANY = {f"publish topic {number:05} {'x' * 100}\0y" for number in range(3000)}
 
 def test_a_member_that_takes_no_page_keeps_nobody_from_the_next_one(world: World) -> None:
     one, other, broken = (world.join(rules=rules) for rules in (MANY, {SHOP}, {SHOP}))
-    broken.member.rules.take = lambda _told: False  # type: ignore[method-assign]
+    broken.member.rules.take = lambda told: False  # type: ignore[method-assign]
     world.run(10 * SECOND)
     assert set(heard(one)) == set(heard(other)) == MANY | {SHOP}
     before = world.bytes
@@ -278,7 +278,7 @@ def compared_with(rules: set[str], patience: int = 0) -> ComparedRules:
 def test_who_tells_no_lines_has_nobody_held_by_a_limit_that_nobody_has_any_more(world: World) -> None:
     one, other = world.join(rules={ACME}), world.join(rules={ACME})
     broken = world.join(rules={SHOP})
-    broken.rules.lines = lambda _first, _most: []  # type: ignore[method-assign]
+    broken.rules.lines = lambda first, most: []  # type: ignore[method-assign]
     world.run(6 * SECOND + MOST_HOLD * 500 * MS)
     for _ in range(3):
         one.rules.written = {ACME, LOWER}
@@ -296,7 +296,7 @@ def test_behind_a_takeover_who_tells_no_lines_has_what_differed_held_for_no_long
     one, other = world.join(rules={ACME}), world.join(rules=set())
     broken = world.join(rules={SHOP})
     world.run(6 * SECOND)
-    broken.rules.lines = lambda _first, _most: []  # type: ignore[method-assign]
+    broken.rules.lines = lambda first, most: []  # type: ignore[method-assign]
     world.elect()
     world.run(6 * SECOND)
     assert heard(other) == {ACME: "proxy-1", SHOP: "proxy-3"}
@@ -308,7 +308,7 @@ def test_behind_a_takeover_who_tells_no_lines_has_what_differed_held_for_no_long
 @pytest.mark.parametrize("told", [[], ["x\0x", "y\0y"], [ACME, ACME], [ACME]], ids=["none", "others", "twice", "one"])
 def test_who_tells_others_digest_and_not_their_lines_is_passed_over(world: World, told: list[str]) -> None:
     liar = world.join(rules={ACME, SHOP})
-    liar.rules.lines = lambda first, _most: told[first:]  # type: ignore[method-assign]
+    liar.rules.lines = lambda first, most: told[first:]  # type: ignore[method-assign]
     world.run(SECOND)
     one, other = world.join(rules={ACME, SHOP}), world.join(rules={SHOP})
     world.run(10 * SECOND)

@@ -262,8 +262,7 @@ PEAK, LOWER_PEAK = rate(300), Rate(12_000, 60_000_000_000, 30)
 def test_of_two_values_with_one_rate_and_burst_that_with_the_lower_peak_holds(
     own: Rate | None, other: Rate | None, expected: Rate
 ) -> None:
-    for name, peak in (("messages", "peak_messages"), ("size", "peak_size")):
-        policies, rules = rules_of((Setting.TENANT, "acme", Limit(**{name: rate(100), peak: own})))
-        rules.adopt([f"publish tenant acme\0{written(Limit(**{name: rate(100), peak: other}))}"])
-        ((limit, _),) = in_force(policies).values()
-        assert limit == Limit(**{name: rate(100), peak: expected})
+    policies, rules = rules_of((Setting.TENANT, "acme", Limit(rate(100), rate(100), own, own)))
+    rules.adopt([f"publish tenant acme\0{written(Limit(rate(100), rate(100), other, other))}"])
+    ((limit, _),) = in_force(policies).values()
+    assert limit == Limit(rate(100), rate(100), expected, expected)

@@ -69,8 +69,9 @@ class ShownFleetLimit(TypedDict):
 class ShownRule(TypedDict):
     """A limit as it is written in some members and not in all; `here`: what this member has, null for nothing.
 
-    `here` ends in `not shared here` where this member does not share that level. `is_here`: this member has that very limit. `having` names all members that have it where this member coordinates,
-    else one; `lacking`, those that have nothing or another value, is null there.
+    `here` ends in `not shared here` where this member does not share that level. `is_here`: this member has that very
+    limit. `having` names all members that have it where this member coordinates, else one; `lacking`, those that have
+    nothing or another value, is null there.
     """
 
     limit: str

@@ -25,7 +25,7 @@ def test_what_is_too_much_for_lines_of_its_own_is_summed_up():
         refusals.note(Connection(number + 1), "blocked", "t", "no")
     taken = refusals.take()
     assert len(taken) == MOST_LINES + 1
-    assert (taken[-1].connection.connection_id, taken[-1].rejected) == (0, 5)
+    assert (taken[-1].connection.connection_id, taken[-1].refused) == (0, 5)
     assert sum(each.refused for each in taken) == MOST_LINES + 5
 
 
