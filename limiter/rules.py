@@ -7,7 +7,7 @@ same in all processes, and what is not set is not in it: so later versions may k
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice, product
-from typing import Any, Final, cast, get_args
+from typing import Any, Final, NamedTuple, cast, get_args
 
 from limiter.levels import About, Setting
 from limiter.policies import Change, Policies, Value, lowest
@@ -28,6 +28,18 @@ _WHOLE: Final = 1 << 64
 Place = tuple[About, Setting, str]
 _Attachment = tuple[Setting, str, str]
 """Tenant or namespace, its name, and its group."""
+
+
+class Held(NamedTuple):
+    """What of other processes holds here. It is another object when that changes.
+
+    Attributes:
+        values: Limits, by what they are written for.
+        attachments: Attachments to resource groups.
+    """
+
+    values: Mapping[Place, Value]
+    attachments: Mapping[_Attachment, None]
 
 
 class RuleTally:
@@ -148,6 +160,11 @@ class SharedRules:
             self._listed = []
         return lines
 
+    @property
+    def held(self) -> Held:
+        """What of other processes holds here now."""
+        return Held(self._others, self._groups)
+
     def shares(self, place: str) -> bool:
         """Return whether what is written for a place is shared here, so that other processes' rules can hold."""
         try:
@@ -190,11 +207,14 @@ class SharedRules:
             changes += [Change(about, member, name) for about in DIRECTIONS]
         if not changes:
             return
-        self._others, self._groups = others, groups
         if len(changes) > MANY_CHANGES:
             changes = [Change(about, Setting.PROXY, "") for about in DIRECTIONS]
-        policies = self._policies_of_others() if others or groups else None
-        self._change(changes, lambda: setattr(self._policies, "others", policies))
+        policies = _policies_of(others, groups) if others or groups else None
+
+        def put() -> None:
+            self._others, self._groups, self._policies.others = others, groups, policies
+
+        self._change(changes, put)
 
     def _take(self, place: str, value: str, others: dict[Place, Value], groups: dict[_Attachment, None]) -> None:
         found = _place(place)
@@ -208,14 +228,6 @@ class SharedRules:
         if limit.mode != "observe" and self._tally.counts(*found, taken):
             known = others.get(found)
             others[found] = taken if known is None else Value(lowest(known.limit, limit), ORIGIN)
-
-    def _policies_of_others(self) -> Policies:
-        policies = Policies()
-        for place, value in self._others.items():
-            policies.put(*place, value)
-        of = {member: {name: group for one, name, group in self._groups if one is member} for member in _MEMBERS}
-        policies.attach(of[Setting.TENANT], of[Setting.NAMESPACE])
-        return policies
 
     def _attached(self, member: Setting) -> Mapping[str, str]:
         policies = self._policies
@@ -241,6 +253,15 @@ class SharedRules:
 
 
 _MEMBERS: Final = (Setting.TENANT, Setting.NAMESPACE)
+
+
+def _policies_of(others: Mapping[Place, Value], groups: Iterable[_Attachment]) -> Policies:
+    policies = Policies()
+    for place, value in others.items():
+        policies.put(*place, value)
+    of = {member: {name: group for one, name, group in groups if one is member} for member in _MEMBERS}
+    policies.attach(of[Setting.TENANT], of[Setting.NAMESPACE])
+    return policies
 
 
 def line_of(about: About, setting: Setting, name: str, limit: Limit) -> str:
