@@ -9,7 +9,7 @@ A report changes what is known of its member (`Coordinator.hear`). A grant answe
 from array import array
 from collections import Counter, deque
 from collections.abc import Iterator
-from math import ceil
+from math import ceil, inf
 from sys import getsizeof
 from typing import NamedTuple, TypeVar
 
@@ -891,5 +891,7 @@ def _key(name: str) -> ShareKey:
     return ShareKey(limiter, one)
 
 
-def _rate(quota: Quota) -> tuple[float, int, tuple[int, ...]]:
-    return quota.tokens / quota.period_ns, quota.burst, quota.peak or ()
+def _rate(quota: Quota) -> tuple[float, float, float, float]:
+    """Return what orders limits: the rate, the burst, and both of the peak, which is lower than none."""
+    tokens, period_ns, burst = quota.peak or (inf, 1, inf)
+    return quota.tokens / quota.period_ns, quota.burst, tokens / period_ns, burst

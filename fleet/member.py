@@ -320,6 +320,7 @@ class FleetMember:
             if grant.incarnation == self.incarnation:
                 self.rules.ask(grant.wants)
                 shares += self._take_one(grant, now)
+        self.rules.follow(compares=grants.compares)
         comes_more = grants.differing is not None and self.rules.take(grants.differing)
         self.urgent = self.urgent or comes_more or self.rules.is_asked
         return shares

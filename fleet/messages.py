@@ -27,6 +27,9 @@ from fleet.shares import GRAIN, UNBOUNDED, WHOLE
 MAJOR, MINOR = 1, 1
 """The version of these messages. Fields of a later minor version are skipped; another major version is refused."""
 
+COMPARING = 1
+"""The first minor version whose coordinators compare the members' rules."""
+
 MOST_MESSAGE = 1 << 20
 """Bytes of a message, at most: a fifth of what Pulsar takes. Longer messages are refused unread."""
 
@@ -319,6 +322,7 @@ class Grants:
         sent_at: When these grants were sent, nanoseconds since 1970 by the coordinator's wall clock; 0: not told.
             `FleetService` sets it when it sends them, as the core knows no wall clock.
         differing: The rules that not all members have, or a part of them; None: there is nothing to be told of them.
+        compares: The coordinator compares rules; one of version 1.0 does not.
     """
 
     fleet: str
@@ -328,10 +332,11 @@ class Grants:
     grants: list[Grant] = field(default_factory=list)
     sent_at: int = 0
     differing: Differing | None = None
+    compares: bool = True
 
     def encode(self) -> bytes:
         """Return the bytes of these grants."""
-        message = wire.Message(major=MAJOR, minor=MINOR, fleet=self.fleet)
+        message = wire.Message(major=MAJOR, minor=MINOR if self.compares else 0, fleet=self.fleet)
         body = message.grants
         body.coordinator, body.epoch, body.members = self.coordinator, self.epoch, self.members
         body.sent_at = self.sent_at
@@ -366,7 +371,8 @@ class Grants:
         name = _name("member", body.coordinator)
         grants = [_grant(one) for one in body.grants if incarnation in (0, one.incarnation)]
         differing = _differing(body.differing) if body.HasField("differing") else None
-        return cls(message.fleet, name, body.epoch, body.members, grants, body.sent_at, differing)
+        compares = message.minor >= COMPARING
+        return cls(message.fleet, name, body.epoch, body.members, grants, body.sent_at, differing, compares)
 
 
 def _grant(one: wire.Grant) -> Grant:
@@ -421,14 +427,16 @@ def _open(data: bytes, kind: str) -> wire.Message:
 
 
 def _pack(quota: Quota) -> wire.Quota:
-    tokens, period_ns, burst = quota.peak or (0, 0, 0)
+    peak = quota.peak or (0, 0, 0)
+    numbers = [min(one, MOST) for one in (quota.tokens, quota.period_ns, quota.burst, *peak)]
+    tokens, period_ns, burst, peak_tokens, peak_period_ns, peak_burst = numbers
     return wire.Quota(
-        tokens=quota.tokens,
-        period_ns=quota.period_ns,
-        burst=quota.burst,
-        peak_tokens=tokens,
-        peak_period_ns=period_ns,
-        peak_burst=burst,
+        tokens=tokens,
+        period_ns=period_ns,
+        burst=burst,
+        peak_tokens=peak_tokens,
+        peak_period_ns=peak_period_ns,
+        peak_burst=peak_burst,
     )
 
 

@@ -12,6 +12,7 @@ lacks as if it had it.
 """
 
 import hashlib
+from bisect import bisect
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
@@ -23,11 +24,20 @@ MOST_RULES = 200_000
 """Rules that a coordinator keeps, of all digests together, at most. It does not compare members whose rules come on
 top."""
 
+MOST_RULE_BYTES = 64 << 20
+"""Bytes of these, likewise."""
+
 MOST_DIFFERING = 10_000
 """Rules that not all members have and that the coordinator tells them, at most; the others are counted."""
 
 MOST_PATIENCE = 16
-"""A member's rules that change all the time count after so many times `patience_ns`."""
+"""A member's rules that change all the time count after so many times `patience_ns`. A member that was asked for its
+rules, and has told no page of them for so long, is passed over for the next one that tells the same digest."""
+
+MOST_HOLD = 64
+"""After a takeover, what differed before still does for so many times `patience_ns`, if rules stay unknown."""
+
+_WHOLE = 1 << 64
 
 Line = str
 """A rule, as a line of text."""
@@ -38,7 +48,7 @@ class OwnRules(Protocol):
 
     @property
     def digest(self) -> int:
-        """The digest of all rules, 64 bits: the same in all processes that have the same rules, in whatever order."""
+        """The digest of all rules, as `digest_of`: the same in all processes that have the same, in whatever order."""
 
     @property
     def total(self) -> int:
@@ -58,6 +68,12 @@ def place_of(line: Line) -> str:
     return line.partition("\0")[0]
 
 
+def digest_of(lines: Iterable[Line]) -> int:
+    """Return the sum of the 64-bit BLAKE2b of each line, modulo 2^64: whoever tells lines by a digest is held to it."""
+    hashed = [int.from_bytes(hashlib.blake2b(line.encode(), digest_size=8).digest()) for line in lines]
+    return sum(hashed) % _WHOLE
+
+
 class MemberRules:
     """The member's side: tells the coordinator of its own rules, and knows the rules that not all members have.
 
@@ -68,12 +84,14 @@ class MemberRules:
         differing: The rules that not all members have, as last heard, each with the name of a member that has it.
         unnamed: The number of such rules that the coordinator has counted and not told.
         revision: Another number whenever `differing` or `unnamed` has changed.
+        is_compared: The coordinator compares rules.
     """
 
     def __init__(self, own: OwnRules | None) -> None:
         self.differing: Mapping[Line, str] = {}
         self.unnamed = 0
         self.revision = 0
+        self.is_compared = True
         self._own = own
         self._version = 0
         self._total = 0
@@ -100,9 +118,18 @@ class MemberRules:
         """Take from a grant from where on the coordinator asks for this member's rules, as `Grant.wants` has it."""
         self._wanted = wants
 
+    def follow(self, *, compares: bool) -> None:
+        """Follow a coordinator; of one that compares nothing nothing differs, as it would never be over."""
+        self.is_compared = compares
+        if compares:
+            return
+        self._version, self._total, self._taken, self._settled = 0, 0, {}, True
+        self.revision += bool(self.differing) or self.unnamed > 0
+        self.differing, self.unnamed = {}, 0
+
     def take(self, told: Differing) -> bool:
         """Take a page of the rules that not all members have; return whether it is new, and a report worth sending."""
-        if self._own is None or told.total > MOST_DIFFERING:
+        if self._own is None or told.total > MOST_DIFFERING or told.first + len(told.lines) > told.total:
             return False
         if told.version != self._version:
             self._version, self._total, self._taken = told.version, told.total, {}
@@ -136,15 +163,16 @@ class _Told:
         since: When the member first told another digest than the one that counts.
         compared: The digest whose lines are compared for the member: the latest of which all lines are known; None if
             there is none.
+        came_at: When the member was heard first.
     """
 
-    __slots__ = ("changed_at", "compared", "digest", "name", "report", "since", "total")
+    __slots__ = ("came_at", "changed_at", "compared", "digest", "name", "report", "since", "total")
 
-    def __init__(self, name: str, report: RulesReport) -> None:
+    def __init__(self, name: str, report: RulesReport, now: int) -> None:
         self.name = name
         self.report = report
         self.digest, self.total = report.digest, report.total
-        self.changed_at = self.since = 0
+        self.changed_at = self.since = self.came_at = now
         self.compared: int | None = None
 
     def count(self) -> None:
@@ -158,19 +186,28 @@ class _Set:
     Attributes:
         total: The number of rules that the digest is of.
         by: The incarnation of the member that is asked for them.
+        asked_at: Since when that member has told no rules, or only few at once.
         lines: The rules that have come, until all have.
+        size: The bytes of these.
+        digest: The digest of these, as `digest_of`.
         known: All rules, once all have come; else None.
         is_refused: The rules are too many to be kept (`MOST_RULES`).
+        is_late: A member that was asked for the rules has not told them.
     """
 
-    __slots__ = ("by", "is_refused", "known", "lines", "total")
+    __slots__ = ("asked_at", "by", "digest", "is_late", "is_refused", "known", "lines", "size", "total")
 
-    def __init__(self, total: int, by: int, *, is_refused: bool) -> None:
-        self.total = total
-        self.by = by
-        self.lines: list[Line] = []
+    def __init__(self, total: int, by: int, now: int, *, is_refused: bool) -> None:
         self.is_refused = is_refused
+        self.is_late = False
         self.known: frozenset[Line] | None = None
+        self.ask(total, by, now)
+
+    def ask(self, total: int, by: int, now: int) -> None:
+        """Begin anew: ask this member for all."""
+        self.total, self.by, self.asked_at = total, by, now
+        self.lines: list[Line] = []
+        self.size = self.digest = 0
 
 
 class DifferingRule(NamedTuple):
@@ -197,6 +234,9 @@ class ComparedRules:
     whose rules change may have what the others have as well and are yet to report. So changed rules count when they
     have stayed the same for `patience_ns`, or when all members have them.
 
+    A member that is broken, or lies, changes what is known of its own rules only. Lines that do not make their digest
+    are not taken, who tells none is passed over, and who takes no page keeps nobody from the next one.
+
     Args:
         patience_ns: Nanoseconds for which a member's changed digest has to stay the same to count. A digest that never
             stays counts after `MOST_PATIENCE` times as long.
@@ -215,9 +255,15 @@ class ComparedRules:
         self._having: list[str] = []
         self._unnamed = 0
         self._version = 0
-        self._is_complete = True
-        self._sent = 0, False, 0
-        self._sent_at = 0
+        self._pages = {0: 0}
+        """Where pages of what is told begin, ascending, and where each ends."""
+        self._whole_at: int | None = None
+        """When all members were known."""
+        self._is_settled = False
+        """So are the rules of those that were there then; who comes later had no part in what differed before."""
+        self._told_as = 0, False
+        self._sent: dict[int, int] = {}
+        """When the pages of that were told the last time."""
 
     @property
     def differing(self) -> Sequence[Line]:
@@ -226,8 +272,8 @@ class ComparedRules:
 
     @property
     def uncompared(self) -> int:
-        """The number of members whose rules are not compared, as these are too many (`MOST_RULES`)."""
-        refused = {digest for digest, one in self._sets.items() if one.is_refused}
+        """The number of members whose rules are not compared: they are too many, or were asked for and not told."""
+        refused = {digest for digest, one in self._sets.items() if one.is_refused or one.is_late}
         return sum(one.digest in refused for one in self._members.values())
 
     def hear(self, incarnation: int, name: str, report: RulesReport | None, now: int) -> None:
@@ -237,20 +283,20 @@ class ComparedRules:
             return
         told = self._members.get(incarnation)
         if told is None:
-            told = self._members[incarnation] = _Told(name, report)
+            told = self._members[incarnation] = _Told(name, report, now)
             self._has_changed = True
         elif told.report.digest != report.digest:
             told.changed_at = now
             if incarnation not in self._changing:
                 told.since, self._changing[incarnation] = now, None
-        told.report = report
+        told.report = report._replace(lines=())
         if self._lags(told, settled=True):
             self._lagging.add(incarnation)
         else:
             self._lagging.discard(incarnation)
         found = self._sets.get(report.digest)
         if found is not None and found.known is None and found.by == incarnation and not found.is_refused:
-            self._collect(found, report)
+            self._collect(found, report, now)
 
     def keep(self, incarnations: AbstractSet[int]) -> None:
         """Forget the members that are not among these."""
@@ -273,15 +319,18 @@ class ComparedRules:
     def compare(self, now: int) -> None:
         """Find the rules that not all members have, if anything has changed, and the digests whose lines to ask for."""
         self._count_changed(now)
+        for digest, one in self._sets.items():
+            is_asked = one.known is None and not one.is_refused
+            if is_asked and now - one.asked_at > MOST_PATIENCE * self._patience_ns:
+                self._pass_over(digest, one, now)
         if not self._has_changed:
             return
         self._has_changed = False
-        self._look_for_sets()
+        self._look_for_sets(now)
         for told in self._members.values():
             found = self._sets.get(told.digest)
             if found is None or found.known is not None or found.is_refused:
                 told.compared = told.digest
-        self._is_complete = all(told.compared == told.digest for told in self._members.values())
         used = {told.compared for told in self._members.values()} | {told.digest for told in self._members.values()}
         unused = self._sets.keys() - used
         for digest in unused:
@@ -297,22 +346,20 @@ class ComparedRules:
             again_ns: Nanoseconds after which a page is told again, if some member still has not got it.
             is_whole: All members are known. Soon after a takeover they are not, and what differed before still does.
         """
-        settled = is_whole and self._is_complete
+        settled = self._settled(now, is_whole=is_whole)
         lagging = [
             self._members[one].report for one in self._lagging if self._lags(self._members[one], settled=settled)
         ]
-        behind = [one.taken if one.version == self._version else 0 for one in lagging]
-        if not behind:
+        if (self._version, settled) != self._told_as:
+            self._told_as = self._version, settled
+            self._sent.clear()
+        starts = list(self._pages)
+        behind = {starts[bisect(starts, one.taken) - 1] if one.version == self._version else 0 for one in lagging}
+        due = [first for first in behind if first not in self._sent or now - self._sent[first] >= again_ns]
+        if not due:
             return None
-        first = min(behind)
-        page = self._version, settled, first
-        if page == self._sent and now - self._sent_at < again_ns:
-            return None
-        self._sent, self._sent_at = page, now
-        last, left = first, RULE_PAGE
-        while last < len(self._lines) and left > 0:
-            left -= len(self._lines[last].encode()) + len(self._having[last].encode()) + 8
-            last += 1
+        first = min(due)
+        self._sent[first], last = now, self._pages[first]
         lines, having = self._lines[first:last], self._having[first:last]
         return Differing(self._version, len(self._lines), self._unnamed, settled, first, lines, having)
 
@@ -327,6 +374,18 @@ class ComparedRules:
                     (having if line in known else lacking).append(told.name)
             shown.append(DifferingRule(line, having, lacking))
         return shown
+
+    def _settled(self, now: int, *, is_whole: bool) -> bool:
+        """Return whether no others differ than those that are told."""
+        if not is_whole:
+            return False
+        if self._whole_at is None:
+            self._whole_at = now
+        if not self._is_settled:
+            were_there = [told for told in self._members.values() if told.came_at <= self._whole_at]
+            is_over = now - self._whole_at > MOST_HOLD * self._patience_ns
+            self._is_settled = is_over or all(told.compared is not None for told in were_there)
+        return self._is_settled
 
     def _forget(self, incarnation: int) -> None:
         if self._members.pop(incarnation, None) is not None:
@@ -358,32 +417,61 @@ class ComparedRules:
         found = None if told.compared is None else self._sets.get(told.compared)
         return None if found is None else found.known
 
-    def _collect(self, found: _Set, report: RulesReport) -> None:
+    def _collect(self, found: _Set, report: RulesReport, now: int) -> None:
         if report.first != len(found.lines) or not report.lines:
             return
+        size = sum([len(line.encode()) for line in report.lines])
         found.lines += report.lines
-        if len(found.lines) >= found.total:
-            found.known, found.lines = frozenset(found.lines), []
+        found.size += size
+        found.digest = (found.digest + digest_of(report.lines)) % _WHOLE
+        if size >= RULE_PAGE // 2:  # who tells a line at a time gains no time by it
+            found.asked_at = now
+        if sum([one.size for one in self._sets.values() if not one.is_refused]) > MOST_RULE_BYTES:
+            found.is_refused, found.lines = True, []
             self._has_changed = True
+        elif len(found.lines) >= found.total:
+            if found.digest == report.digest:
+                found.known, found.lines, found.is_late = frozenset(found.lines), [], False
+                self._has_changed = True
+            else:
+                self._pass_over(report.digest, found, now)
 
-    def _look_for_sets(self) -> None:
+    def _pass_over(self, digest: int, found: _Set, now: int) -> None:
+        """Ask the next member that tells this digest; the same one again, if it is the only one."""
+        tellers = [one for one, told in self._members.items() if told.digest == digest and told.total <= MOST_RULES]
+        if tellers:
+            at = tellers.index(found.by) + 1 if found.by in tellers else 0
+            by = tellers[at % len(tellers)]
+            found.is_late = True
+            found.ask(self._members[by].total, by, now)
+
+    def _look_for_sets(self, now: int) -> None:
         """Keep a set for each digest, if there are several, and choose the member that is asked for its lines."""
         tellers: dict[int, dict[int, _Told]] = {}
         for incarnation, told in self._members.items():
             tellers.setdefault(told.digest, {})[incarnation] = told
-        self._sets = {digest: one for digest, one in self._sets.items() if len(tellers) > 1 and not one.is_refused}
         if len(tellers) <= 1:
+            self._sets = {}
             return
+        self._sets = {digest: one for digest, one in self._sets.items() if not one.is_refused or one.size}
         for digest, of in tellers.items():
             found = self._sets.get(digest)
-            first, told = next(iter(of.items()))
             if found is None:
-                kept = sum(one.total for one in self._sets.values() if not one.is_refused)
-                found = self._sets[digest] = _Set(told.total, first, is_refused=kept + told.total > MOST_RULES)
-                if told.total == 0:
-                    found.known = frozenset()
+                self._sets[digest] = self._set(of, tellers.keys(), now)
+                if digest == 0 and self._sets[digest].total == 0:
+                    self._sets[digest].known = frozenset()
             elif found.known is None and found.by not in of:
-                found.by, found.lines = first, []
+                first, told = next(iter(of.items()))
+                found.ask(told.total, first, now)
+
+    def _set(self, of: Mapping[int, _Told], digests: AbstractSet[int], now: int) -> _Set:
+        """Return a set that is asked for, if there is room; one that is to be replaced by it takes none."""
+        kept = {digest: one.total for digest, one in self._sets.items() if not one.is_refused}
+        room = MOST_RULES - sum(total for digest, total in kept.items() if digest in digests)
+        room = min(room, 2 * MOST_RULES - sum(kept.values()))
+        by = next((one for one, told in of.items() if told.total <= room), None)
+        first = next(iter(of)) if by is None else by
+        return _Set(of[first].total, first, now, is_refused=by is None)
 
     def _find(self) -> None:
         known = {told.compared: rules for told in self._members.values() if (rules := self._known(told)) is not None}
@@ -394,10 +482,24 @@ class ComparedRules:
         self._unnamed = max(0, len(lines) - MOST_DIFFERING)
         self._lines = lines[:MOST_DIFFERING]
         names = {told.compared: told.name for told in reversed(list(self._members.values()))}
-        self._having = [next(names[one] for one, rules in known.items() if line in rules) for line in self._lines]
+        having, told_lines = dict[Line, str](), frozenset(self._lines)
+        for one, rules in reversed(known.items()):
+            having.update(dict.fromkeys(rules & told_lines, names[one]))
+        self._having = [having[line] for line in self._lines]
         told = chain(self._lines, self._having, [str(self._unnamed)])
         self._version = _version(told) if self._lines else 0
+        self._pages = self._paged()
         self._lagging = set(self._members)
+
+    def _paged(self) -> dict[int, int]:
+        pages, first, left = dict[int, int](), 0, RULE_PAGE
+        for at, (line, having) in enumerate(zip(self._lines, self._having, strict=True)):
+            if left <= 0:
+                pages[first] = at
+                first, left = at, RULE_PAGE
+            left -= len(line.encode()) + len(having.encode()) + 8
+        pages[first] = pages[len(self._lines)] = len(self._lines)
+        return pages
 
 
 def _version(lines: Iterable[str]) -> int:

@@ -266,14 +266,18 @@ def lowest(one: Limit, other: Limit, *, with_lower: bool = True) -> Limit:
     """
     for rate, peak in (("messages", "peak_messages"), ("size", "peak_size")):
         mine, its = getattr(one, rate), getattr(other, rate)
-        if its is not None and (mine is None or (with_lower and _is_lower(its, mine))):
-            one = replace(one, **{rate: its, peak: getattr(other, peak)})
+        my_peak, its_peak = getattr(one, peak), getattr(other, peak)
+        if its is not None and (mine is None or (with_lower and _is_lower(its, mine, its_peak, my_peak))):
+            one = replace(one, **{rate: its, peak: its_peak})
     return one
 
 
-def _is_lower(one: Rate, other: Rate) -> bool:
+def _is_lower(one: Rate, other: Rate, peak: Rate | None = None, other_peak: Rate | None = None) -> bool:
+    """Return whether a rate is lower than another one, or, of equal ones, its burst, or then its peak."""
     mine, its = one.tokens * other.period_ns, other.tokens * one.period_ns
-    return mine < its or (mine == its and one.burst < other.burst)
+    if (mine, one.burst) != (its, other.burst):
+        return (mine, one.burst) < (its, other.burst)
+    return peak is not None and (other_peak is None or _is_lower(peak, other_peak))
 
 
 def _scope(level: Level, direction: Direction, whose: StreamIdentity) -> Scope:

@@ -12,7 +12,7 @@ limit, and older ones still agree with it where these are not set.
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice, product
-from typing import Any, Final, cast, get_args
+from typing import Any, Final, NamedTuple, cast, get_args
 
 from limiter.levels import About, Setting
 from limiter.policies import Change, Policies, Value, lowest
@@ -22,6 +22,8 @@ ORIGIN: Final = "fleet"
 """The origin of a value that other processes have and this one has not."""
 MOST_NAME: Final = 4096
 """Bytes of a name, at most. A limit that is written for a longer name is not shared."""
+MOST_NUMBER: Final = (1 << 63) - 1
+"""The greatest number of a rate, as in configurations. Other processes may tell greater ones."""
 MANY_CHANGES: Final = 100
 """When more rules than these change at once, all streams are put within their limiters anew."""
 _ATTACHED: Final = "attached"
@@ -31,6 +33,18 @@ _WHOLE: Final = 1 << 64
 Place = tuple[About, Setting, str]
 _Attachment = tuple[Setting, str, str]
 """The attachment of a tenant or namespace to a resource group: which of the two, its name, and the group."""
+
+
+class Held(NamedTuple):
+    """What of other processes holds here. It is another object when that changes.
+
+    Attributes:
+        values: Limits, by what they are written for.
+        attachments: Attachments to resource groups.
+    """
+
+    values: Mapping[Place, Value]
+    attachments: Mapping[_Attachment, None]
 
 
 class RuleTally:
@@ -53,13 +67,21 @@ class RuleTally:
 
     def counts(self, about: About, setting: Setting, name: str, value: Value | None) -> bool:
         """Return whether a value counts as a rule: it limits a rate at one of the levels, for a name not too long."""
-        is_of_level = about in DIRECTIONS and setting.level.word in self._levels
+        is_of_level = about in DIRECTIONS and self.shares(setting)
         return is_of_level and value is not None and bool(value.limit) and len(name.encode()) <= MOST_NAME
+
+    def counts_attachment(self, name: str, group: str) -> bool:
+        """Return whether an attachment to a resource group is a rule."""
+        return self.counts_groups and len(name.encode()) + len(group.encode()) <= MOST_NAME
+
+    def shares(self, setting: Setting) -> bool:
+        """Return whether values of a setting are of one of the levels."""
+        return setting.level.word in self._levels
 
     @property
     def counts_groups(self) -> bool:
         """Whether attachments to resource groups count as rules."""
-        return Setting.RESOURCE_GROUP.level.word in self._levels
+        return self.shares(Setting.RESOURCE_GROUP)
 
     def replaced(self, about: About, setting: Setting, name: str, before: Value | None, after: Value | None) -> None:
         """Count that the value at a place was replaced; None: no value was or is there."""
@@ -71,10 +93,10 @@ class RuleTally:
     def attached(self, member: Setting, before: Mapping[str, str], after: Mapping[str, str]) -> None:
         """Count that the attachments of tenants or of namespaces to resource groups, by name, were replaced."""
         if self.counts_groups:
-            for name, group in before.items() - after.items():
-                self._count(_attachment(member, name, group), -1)
-            for name, group in after.items() - before.items():
-                self._count(_attachment(member, name, group), 1)
+            for times, attachments in ((-1, before.items() - after.items()), (1, after.items() - before.items())):
+                for name, group in attachments:
+                    if self.counts_attachment(name, group):
+                        self._count(_attachment(member, name, group), times)
 
     def clear(self) -> None:
         """Count no rules any more."""
@@ -96,16 +118,17 @@ class SharedRules:
     Args:
         policies: The limits that are written in this process. They are counted from now on, so there may be none yet.
         levels: Levels whose limits are shared.
-        changed: Called with the changes, when rules of other processes begin or cease to hold in this one.
+        change: Called when rules of other processes begin or cease to hold in this one: with the changes, and with what
+            puts them in force.
     """
 
     def __init__(
         self,
         policies: Policies,
         levels: frozenset[str],
-        changed: Callable[[list[Change]], None] = lambda _changes: None,
+        change: Callable[[list[Change], Callable[[], None]], None] = lambda _changes, put: put(),
     ) -> None:
-        self._changed = changed
+        self._change = change
         self._policies = policies
         policies.tally = RuleTally(levels)
         self._listed: list[Place | _Attachment] = []
@@ -149,8 +172,21 @@ class SharedRules:
             self._listed = []
         return lines
 
+    @property
+    def held(self) -> Held:
+        """What of other processes holds here now."""
+        return Held(self._others, self._groups)
+
+    def shares(self, place: str) -> bool:
+        """Return whether what is written for a place is shared here, so that other processes' rules can hold."""
+        try:
+            found = _place(place)
+        except ValueError:
+            return False
+        return self._tally.counts_groups if found is None else self._tally.shares(found[1])
+
     def here(self, place: str) -> str:
-        """Return the value that is written in this process for the place of a line; empty for none."""
+        """Return the value that is written in this process for the place of a line, shared or not; empty for none."""
         try:
             found = _place(place)
         except ValueError:
@@ -160,7 +196,7 @@ class SharedRules:
             return self._attached(Setting(member)).get(name, "")
         about, setting, name = found
         value = self._policies.put_under(about, setting).get(name)
-        return written(value.limit) if value is not None and self._tally.counts(*found, value) else ""
+        return "" if value is None else written(value.limit)
 
     def adopt(self, lines: Iterable[str]) -> None:
         """Let rules of other processes hold where this one has no limit at their level, or a higher one.
@@ -183,17 +219,20 @@ class SharedRules:
             changes += [Change(about, member, name) for about in DIRECTIONS]
         if not changes:
             return
-        self._others, self._groups = others, groups
-        self._policies.others = self._policies_of_others() if others or groups else None
         if len(changes) > MANY_CHANGES:
             changes = [Change(about, Setting.PROXY, "") for about in DIRECTIONS]
-        self._changed(changes)
+        policies = _policies_of(others, groups) if others or groups else None
+
+        def put() -> None:
+            self._others, self._groups, self._policies.others = others, groups, policies
+
+        self._change(changes, put)
 
     def _take(self, place: str, value: str, others: dict[Place, Value], groups: dict[_Attachment, None]) -> None:
         found = _place(place)
         if found is None:
             _, member, name = place.split(" ", 2)
-            if self._tally.counts_groups:
+            if self._tally.counts_attachment(name, value):
                 groups[Setting(member), name, value] = None
             return
         limit = _limit(value)
@@ -201,14 +240,6 @@ class SharedRules:
         if limit.mode != "observe" and self._tally.counts(*found, taken):
             known = others.get(found)
             others[found] = taken if known is None else Value(lowest(known.limit, limit), ORIGIN)
-
-    def _policies_of_others(self) -> Policies:
-        policies = Policies()
-        for place, value in self._others.items():
-            policies.put(*place, value)
-        of = {member: {name: group for one, name, group in self._groups if one is member} for member in _MEMBERS}
-        policies.attach(of[Setting.TENANT], of[Setting.NAMESPACE])
-        return policies
 
     def _attached(self, member: Setting) -> Mapping[str, str]:
         policies = self._policies
@@ -221,9 +252,9 @@ class SharedRules:
             found += [
                 (about, setting, name) for name, value in values if self._tally.counts(about, setting, name, value)
             ]
-        if self._tally.counts_groups:
-            for member in _MEMBERS:
-                found += [(member, name, group) for name, group in self._attached(member).items()]
+        for member in _MEMBERS:
+            attached = self._attached(member).items()
+            found += [(member, name, group) for name, group in attached if self._tally.counts_attachment(name, group)]
         return found
 
     def _line(self, one: Place | _Attachment) -> str:
@@ -234,6 +265,15 @@ class SharedRules:
 
 
 _MEMBERS: Final = (Setting.TENANT, Setting.NAMESPACE)
+
+
+def _policies_of(others: Mapping[Place, Value], groups: Iterable[_Attachment]) -> Policies:
+    policies = Policies()
+    for place, value in others.items():
+        policies.put(*place, value)
+    of = {member: {name: group for one, name, group in groups if one is member} for member in _MEMBERS}
+    policies.attach(of[Setting.TENANT], of[Setting.NAMESPACE])
+    return policies
 
 
 def line_of(about: About, setting: Setting, name: str, limit: Limit) -> str:
@@ -298,6 +338,8 @@ def _limit(value: str) -> Limit:
         word, _, what = part.partition("=")
         if word in _RATES:
             tokens, period_ns, burst = map(int, what.split("/"))
+            if max(tokens, period_ns, burst) > MOST_NUMBER:
+                raise ValueError(f"{word} of more than {MOST_NUMBER}")
             found[_RATES[word]] = Rate(tokens, period_ns, burst)
         elif word == "mode" and what in get_args(Mode):
             found["mode"] = what

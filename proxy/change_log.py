@@ -10,6 +10,7 @@ from itertools import chain, islice
 from typing import TypeVar
 
 from limiter.policies import Value
+from limiter.rules import Held, described, written
 from proxy.blocking.rules import Block
 from proxy.observe.access_log import MOST_CHANGE_TEXT, AccessLog
 from proxy.observe.log_lines import LineSpan
@@ -59,6 +60,11 @@ class ChangeLog:
             after=change.after,
         )
 
+    def adopted(self, before: Held, after: Held, at_ns: int) -> None:
+        """Write that other limits of a fleet's members hold here since `at_ns`, nanoseconds since 1970."""
+        said, says = _as_texts(_differing_held(before, after))
+        self._write_all("fleet", said, says, Principal("fleet", ""), at_ns)
+
     def reloaded(self, told: FileDifference, who: Principal, at_ns: int) -> None:
         """Write the change to another configuration file, see `difference`; nothing if both files say the same.
 
@@ -70,21 +76,20 @@ class ChangeLog:
         said, says = told
         if said is None and says is None:
             return
-        self._access.change(
-            LineSpan(at_ns, at_ns, 0),
-            who=who.name,
-            address=who.address,
-            what="file",
-            setting="",
-            name="",
-            before=said,
-            after=says,
-        )
+        self._write_all("file", said, says, who, at_ns)
+
+    def _write_all(self, what: str, before: str | None, after: str | None, who: Principal, at_ns: int) -> None:
+        """Write a change of many things at once."""
+        said = {"who": who.name, "address": who.address, "what": what, "before": before, "after": after}
+        self._access.change(LineSpan(at_ns, at_ns, 0), setting="", name="", **said)
 
 
 def difference(before: FileSays, after: FileSays) -> FileDifference:
     """Return the differing values of two files as two texts, None for nothing. May be called in any thread."""
-    changed = differing(before, after)
+    return _as_texts(differing(before, after))
+
+
+def _as_texts(changed: Iterator[tuple[str, str, str]]) -> FileDifference:
     shown = list(islice(changed, _MOST_SHOWN))
     more = sum(1 for _ in changed)
     return _text([(name, said) for name, said, _ in shown], more), _text(
@@ -103,6 +108,19 @@ def differing(before: FileSays, after: FileSays) -> Iterator[tuple[str, str, str
         _differing_texts("group of namespace", *of_namespaces),
         _differing_texts("block", _reasons(before.blocks), _reasons(after.blocks)),
     )
+
+
+def _differing_held(before: Held, after: Held) -> Iterator[tuple[str, str, str]]:
+    for place, said, says in _differing(before.values, after.values):
+        yield " ".join(place), _held_text(said), _held_text(says)
+    for member, name, group in before.attachments.keys() - after.attachments.keys():
+        yield f"group of {member} {name}", group, ""
+    for member, name, group in after.attachments.keys() - before.attachments.keys():
+        yield f"group of {member} {name}", "", group
+
+
+def _held_text(value: Value | None) -> str:
+    return "" if value is None else described(written(value.limit))
 
 
 def _differing_values(

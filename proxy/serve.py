@@ -97,8 +97,8 @@ class Proxy:
         self._changes = ChangeLog(self.access)
         self.fleet, policies = None, Policies()
         if config.fleet is not None:
-            rules = SharedRules(policies, config.fleet.shared_levels, self._take_rules)
-            self.fleet = FleetService(config.fleet, config.proxy_id, on_share=self.access.share, rules=rules)
+            self._rules = SharedRules(policies, config.fleet.shared_levels, self._take_rules)
+            self.fleet = FleetService(config.fleet, config.proxy_id, on_share=self.access.share, rules=self._rules)
         shared = None if self.fleet is None else self.fleet.shared
         self.engine = LimiterEngine(config, policies, counters, self.intervals.reader, shared=shared)
         self._peer_tls = PeerCertificates.of(config)
@@ -158,10 +158,12 @@ class Proxy:
         self._tasks.cancel()
         await self.service.close()
 
-    def _take_rules(self, changes: list[Change]) -> None:
+    def _take_rules(self, changes: list[Change], put: Callable[[], None]) -> None:
         """Put in force what other members of the fleet have written; no line of the access log mixes two values."""
-        _, now = self.intervals.flush()
+        before, (at_ns, now) = self._rules.held, self.intervals.flush()
+        put()
         self.engine.policies_changed(changes, now)
+        self._changes.adopted(before, self._rules.held, at_ns)
 
     def _expiries(self) -> tuple[Expiry, ...]:
         of_forwarding = self._forwarder.broker.expiries() if self._forwarder else ()

@@ -436,13 +436,13 @@ class LimiterAccount:
         # What is lent at the end, or was lost, nobody else can have had.
         gone = tuple(taken[bucket] + line.lent[bucket % 2] + line.lost[bucket] for bucket in range(len(BUCKETS)))
         lacking_s = self._lacking(line, on, gone, closed_s)
-        perhaps_s = self._perhaps_lacking(line, on, waited_s, besides)
+        perhaps_s = 0.0 if line.lacks_share else self._perhaps_lacking(line, on, waited_s, besides)
         vanished_s = self._vanished(line, on, taken, closed_s if len(on) == 1 else None)
         if waited_s <= 0:
             return None
         is_told = line.idle_s is not None
-        unexplained_s = max(min(lacking_s + vanished_s, waited_s), besides.starved_s)
-        late_s = self._late(line, on)
+        unexplained_s = 0.0 if line.lacks_share else max(min(lacking_s + vanished_s, waited_s), besides.starved_s)
+        late_s = 0.0 if line.lacks_share else self._late(line, on)
         short_s = min(waited_s, unexplained_s + late_s)
         served_s = max(passed[bucket % 2] / held.rate for bucket, held in on)
         if not is_told and len(on) == 1 and closed_s >= line.duration_s - CONTIGUOUS_S:

@@ -81,6 +81,11 @@ class Line(Struct, array_like=True):
     """The parts of a limit that a fleet shares; None: the limit is this proxy's alone."""
 
     @property
+    def lacks_share(self) -> bool:
+        """True if this proxy had no share of a limit, so nobody was owed anything: its rates are for form's sake."""
+        return 0.0 in self.shares
+
+    @property
     def is_in_force(self) -> bool:
         """True if the limit held streams back: it has a rate and is not only observed."""
         return self.mode != OBSERVED and any(rate is not None for rate in self.rates)

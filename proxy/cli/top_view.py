@@ -626,7 +626,7 @@ def _rules_head(rules: RulesAnswer | None) -> list[str]:
             f"members disagree: {rules.disagreed} limits are not the same in all; what one lacks holds in it, too"
         )
     if rules.members_uncompared:
-        lines.append(f"not compared: the limits of {rules.members_uncompared} members, which are too many")
+        lines.append(f"not compared: the limits of {rules.members_uncompared} members: too many, or not told")
     return lines
 
 

@@ -68,7 +68,8 @@ class Election:
     candidate counts on it for 0.98 `lease` from when it *sent* that ping, which was before the vote was sent, so never
     longer than the promise holds. Two confirmed at once would need two majorities; these have a voter in common, whose
     two promises would overlap, which it makes to nobody. A voter that has started anew knows not what it promised:
-    it promises nothing for the first `lease`. Votes are renewed for who leads, though an earlier one comes back.
+    it promises nothing for the first `lease`. Votes are renewed for who leads, though an earlier one comes back. That
+    one votes for it, too: reports go to whom their member votes for.
 
     Args:
         order: The names of all members, in the same order in all of them.
@@ -85,8 +86,8 @@ class Election:
         self._majority = len(self._order) // 2 + 1
         self._votes_for = ""
         self._promised_until = now + lease
-        self._heard: dict[str, tuple[int, bool]] = {}
-        """When the last ping of each other peer came, and whether that peer reaches a majority."""
+        self._heard: dict[str, tuple[int, Ping]] = {}
+        """When the last ping of each other peer came, and that ping."""
         self._sequence = 0
         self._sent: deque[tuple[int, int]] = deque(maxlen=64)
         self._asked_at: dict[str, int] = {}
@@ -122,7 +123,7 @@ class Election:
 
     def pinged(self, by: str, ping: Ping, now: int) -> bool:
         """Whether to answer a ping of another one with a vote, now."""
-        self._heard[by] = now, ping.reaches
+        self._heard[by] = now, ping
         return self._grants_to(by, ping, now)
 
     def voted(self, by: str, sequence: int) -> None:
@@ -140,20 +141,21 @@ class Election:
     def _grants_to(self, name: str, ping: Ping, now: int) -> bool:
         is_free = now >= self._promised_until
         if name == self._votes_for:
-            is_wanted = ping.leads or self._first(now) == name
+            is_wanted = ping.leads or self._wanted(now) == name
         else:
-            is_wanted = is_free and self._first(now) == name
+            is_wanted = is_free and self._wanted(now) == name
         if is_wanted:
             self._votes_for, self._promised_until = name, now + self._lease
         return is_wanted
 
-    def _first(self, now: int) -> str:
-        """The first that reaches a majority, as far as this one hears."""
+    def _wanted(self, now: int) -> str:
+        """Who leads, or else the first that reaches a majority, as far as this one hears."""
+        heard = {each: ping for each, (_, ping) in self._heard.items() if self._is_heard(each, now)}
+        leading = next((each for each in self._order if each in heard and heard[each].leads), "")
+        if leading and not self.leads(now):
+            return leading
         for each in self._order:
-            if each == self._own:
-                if self._reaches(now):
-                    return each
-            elif self._is_heard(each, now) and self._heard[each][1]:
+            if self._reaches(now) if each == self._own else (each in heard and heard[each].reaches):
                 return each
         return ""
 

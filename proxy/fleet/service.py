@@ -71,6 +71,7 @@ TOLD_LEASES: Final = 2
 """The operator's log warns of limits that not all members have when members have disagreed for so many lease times."""
 MOST_SAID: Final = 5
 """Rules that one line of the operator's log names, and members of each, at most."""
+_NOT_SHARED: Final = "not shared here"
 MOST_VOIDS: Final = 3
 """A member goes on under another incarnation, as after a restart, when a void grant has ended so many of its sessions
 in a row without an answer: then others have written in its name what may hold for ever."""
@@ -101,7 +102,8 @@ class MemberRule:
     Args:
         place: What the limit is for, as `publish tenant acme`.
         value: The limit, as people read it.
-        here: The limit that is written for the same place in this member, as people read it; empty for none.
+        here: The limit that is written for the same place in this member, as people read it, and whether it is not
+            shared, so that no other member's holds; empty for none.
         is_here: This member has the very limit.
         having: Members that have the limit: all of them where this member coordinates, else one.
         lacking: Members that have none for the place, or another one; empty where this member does not coordinate.
@@ -158,7 +160,11 @@ class FleetRules:
         for line, having, lacking in found or self._named(most):
             place, _, value = line.partition("\0")
             here = self._own.here(place)
-            yield MemberRule(place, described(value), described(here), here == value, having, lacking)
+            if is_shared := self._own.shares(place):
+                said = described(here)
+            else:
+                said = f"{described(here)}; {_NOT_SHARED}" if here else _NOT_SHARED
+            yield MemberRule(place, described(value), said, is_shared and here == value, having, lacking)
 
     def _named(self, most: int) -> list[DifferingRule]:
         return [DifferingRule(line, [having], []) for line, having in islice(self._heard.differing.items(), most)]
@@ -176,8 +182,14 @@ class FleetRules:
     def _tell(self, now: int) -> None:
         log = structlog.get_logger()
         if not self._heard.differing:
-            if self._told_revision:
+            if self._told_revision and self._heard.is_compared:
                 log.info("fleet: all members have the same limits now", fleet=self._fleet)
+            elif self._told_revision:
+                log.warning(
+                    "fleet: limits are not compared any more, and each member has its own: the coordinator is of a "
+                    "version that does not compare them",
+                    fleet=self._fleet,
+                )
             self._since, self._told_revision = None, 0
             return
         self._since = now if self._since is None else self._since

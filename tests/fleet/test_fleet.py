@@ -600,3 +600,22 @@ def test_a_member_whose_lease_has_ended_and_that_is_back_is_not_its_own_twin() -
         world.run(3 * SECOND)
         one.cut = not one.cut
         assert coordinator.names_taken_twice() == {}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [(None, (2000, SECOND, 20)), ((5000, SECOND, 20), (6000, 60 * SECOND, 20)), ((50, SECOND, 20), (50, SECOND, 19))],
+    ids=["one has no peak", "another period", "another burst"],
+)
+def test_of_limits_with_one_rate_and_burst_that_with_the_lower_peak_holds(
+    one: tuple[int, int, int] | None, other: tuple[int, int, int]
+) -> None:
+    world = World()
+    world.elect()
+    quotas = [Quota(10, SECOND, 100, one), Quota(10, SECOND, 100, other)]
+    for quota in quotas:
+        world.offer(world.join(), KEY, 1e9, quota)
+    world.run(6 * SECOND)
+    assert [process.held[KEY] or quota for process, quota in zip(world.processes, quotas, strict=True)] == [
+        quotas[1]
+    ] * 2

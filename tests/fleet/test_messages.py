@@ -1,5 +1,7 @@
 """Messages as bytes: what is said arrives, and what is no message is refused by its cause."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -189,8 +191,12 @@ def test_a_later_minor_version_is_understood_as_far_as_it_is_known() -> None:
 
 def test_huge_numbers_are_cut() -> None:
     report = MemberReport.decode(spoilt(ids=[1], used=[2**64 - 1], wanted=[2**64 - 1], streams=[2**32 - 1]))
-    most = [(1 << 62) - 1]
-    assert (report.ids, report.used, report.wanted, report.streams) == ([1], most, most, [1_000_000])
+    most = (1 << 62) - 1
+    assert (report.ids, report.used, report.wanted, report.streams) == ([1], [most], [most], [1_000_000])
+    huge, key = 1 << 70, ShareKey("publish topic t", "bytes")
+    told = [Introduction(0, key, Quota(huge, huge, huge, (huge, huge, huge)), 0)]
+    read = MemberReport.decode(replace(REPORT, introductions=told).encode()).introductions
+    assert read == [Introduction(0, key, Quota(most, most, most, (most, most, most)), 0)]
 
 
 @pytest.mark.parametrize("letter", ["x", "é", "\U0001f600"])

@@ -1,11 +1,23 @@
 """Which of their rules not all members have: told by name, to all, whatever is lost; and bounded."""
 
+import sys
+from dataclasses import replace
+
 import pytest
 
 from fleet.coordinator import Coordinator
 from fleet.member import FleetMember, FleetSettings
-from fleet.messages import MOST_MESSAGE, MOST_RULE, BadMessage, Differing, Grants, MemberReport, RulesReport
-from fleet.rules import MOST_DIFFERING, MOST_RULES, ComparedRules, MemberRules
+from fleet.messages import MOST_MESSAGE, MOST_RULE, RULE_PAGE, BadMessage, Differing, Grants, MemberReport, RulesReport
+from fleet.rules import (
+    MOST_DIFFERING,
+    MOST_HOLD,
+    MOST_PATIENCE,
+    MOST_RULE_BYTES,
+    MOST_RULES,
+    ComparedRules,
+    MemberRules,
+    digest_of,
+)
 from tests.fleet.world import MS, SECOND, Process, Rules, World
 
 ACME = "publish tenant acme\0messages=1000/1000000000/100"
@@ -84,6 +96,26 @@ def test_a_member_of_an_earlier_version_is_not_accused_and_others_are_compared_b
     assert heard(one) == heard(other) == {ACME: "proxy-2"}
     assert heard(old) == {}
     assert [rule.lacking for rule in world.leader.rules.rules(10)] == [["proxy-3"]]
+
+
+def test_behind_a_takeover_by_an_earlier_version_nothing_is_compared_and_nothing_held(world: World) -> None:
+    one, other = world.join(rules={ACME}), world.join(rules=set())
+    world.run(6 * SECOND)
+    assert heard(other) == {ACME: "proxy-1"}
+    coordinator = world.elect()
+    empty = coordinator._empty
+    coordinator._empty = lambda: replace(empty(), compares=False)  # type: ignore[method-assign]
+    coordinator.rules.told = lambda *_args, **_named: None  # type: ignore[method-assign]
+    world.run(SECOND)
+    assert heard(one) == heard(other) == {}
+    assert not other.member.rules.is_compared
+    revision = other.member.rules.revision
+    world.run(5 * SECOND)
+    assert other.member.rules.revision == revision
+    world.elect()
+    world.run(SECOND)
+    assert heard(one) == heard(other) == {ACME: "proxy-1"}
+    assert other.member.rules.is_compared
 
 
 def test_what_differed_before_a_takeover_differs_until_all_are_known_again(world: World) -> None:
@@ -203,3 +235,153 @@ def test_a_coordinator_that_may_not_grant_tells_nothing_of_rules() -> None:
         coordinator.hear(member.report({}, (), 0), 0)
     late = settings.lease_ns + 1
     assert all(grants.differing is None and not grants.grants for grants in coordinator.grant(late))
+
+
+MANY = {f"publish topic {number:05} {'x' * 100}\0y" for number in range(3000)}
+"""Some pages of rules."""
+
+
+def test_a_member_that_takes_no_page_keeps_nobody_from_the_next_one(world: World) -> None:
+    one, other, broken = (world.join(rules=rules) for rules in (MANY, {SHOP}, {SHOP}))
+    broken.member.rules.take = lambda told: False  # type: ignore[method-assign]
+    world.run(10 * SECOND)
+    assert set(heard(one)) == set(heard(other)) == MANY | {SHOP}
+    before = world.bytes
+    world.run(10 * SECOND)
+    assert world.bytes - before < 10 * 4 * 3 * 2 * RULE_PAGE  # one page in each cycle, to each of them
+
+
+def test_what_a_member_says_to_have_taken_has_no_page_told_more_than_once_in_a_cycle() -> None:
+    compared = compared_with(MANY, cycle := 250 * MS)
+    told = [compared.told(0, cycle, is_whole=True)]
+    assert told[0] is not None
+    for number in range(1000):
+        compared.hear(2, "m2", RulesReport(0, 0, told[0].version, number * 3), number)
+        told.append(compared.told(number, cycle, is_whole=True))
+    firsts = [one.first for one in told if one is not None]
+    assert sorted(firsts) == sorted(set(firsts))
+    assert 2 < len(firsts) <= 1 + len(MANY) * 135 // RULE_PAGE
+
+
+def compared_with(rules: set[str], patience: int = 0) -> ComparedRules:
+    """Two members are compared, of which one has these rules, and the other none."""
+    compared, lines = ComparedRules(patience), sorted(rules)
+    compared.hear(1, "m1", RulesReport(digest_of(rules), len(rules)), 0)
+    compared.hear(2, "m2", RulesReport(0, 0), 0)
+    compared.compare(0)
+    compared.hear(1, "m1", RulesReport(digest_of(rules), len(rules), lines=lines), 0)
+    compared.compare(0)
+    assert list(compared.differing) == lines[:MOST_DIFFERING]
+    return compared
+
+
+def test_who_tells_no_lines_has_nobody_held_by_a_limit_that_nobody_has_any_more(world: World) -> None:
+    one, other = world.join(rules={ACME}), world.join(rules={ACME})
+    broken = world.join(rules={SHOP})
+    broken.rules.lines = lambda first, most: []  # type: ignore[method-assign]
+    world.run(6 * SECOND + MOST_HOLD * 500 * MS)
+    for _ in range(3):
+        one.rules.written = {ACME, LOWER}
+        world.run(SECOND)
+        assert heard(other) == {LOWER: "proxy-1"}
+        one.rules.written = {ACME}
+        world.run(SECOND)
+        assert heard(one) == heard(other) == {}
+    world.run(10 * SECOND)
+    assert world.leader is not None
+    assert world.leader.rules.uncompared == 1
+
+
+def test_behind_a_takeover_who_tells_no_lines_has_what_differed_held_for_no_longer_than_a_bound(world: World) -> None:
+    one, other = world.join(rules={ACME}), world.join(rules=set())
+    broken = world.join(rules={SHOP})
+    world.run(6 * SECOND)
+    broken.rules.lines = lambda first, most: []  # type: ignore[method-assign]
+    world.elect()
+    world.run(6 * SECOND)
+    assert heard(other) == {ACME: "proxy-1", SHOP: "proxy-3"}
+    one.rules.written = set()
+    world.run(MOST_HOLD * 500 * MS)
+    assert heard(one) == heard(other) == {}
+
+
+@pytest.mark.parametrize("told", [[], ["x\0x", "y\0y"], [ACME, ACME], [ACME]], ids=["none", "others", "twice", "one"])
+def test_who_tells_others_digest_and_not_their_lines_is_passed_over(world: World, told: list[str]) -> None:
+    liar = world.join(rules={ACME, SHOP})
+    liar.rules.lines = lambda first, most: told[first:]  # type: ignore[method-assign]
+    world.run(SECOND)
+    one, other = world.join(rules={ACME, SHOP}), world.join(rules={SHOP})
+    world.run(10 * SECOND)
+    assert set(heard(one)) == set(heard(other)) == {ACME}
+
+
+@pytest.mark.parametrize("total", [0, 1, 3, MOST_RULES + 1])
+def test_who_tells_others_digest_and_another_number_keeps_them_from_nothing(total: int) -> None:
+    compared, lines = ComparedRules(0), [ACME, SHOP]
+    digest = digest_of(lines)
+    members = {1: RulesReport(digest, total), 2: RulesReport(digest, 2), 3: RulesReport(0, 0)}
+    for now in range(10):
+        for incarnation, report in members.items():
+            wants = compared.wants(incarnation)
+            compared.hear(
+                incarnation,
+                f"m{incarnation}",
+                report._replace(first=max(0, wants - 1), lines=lines[wants - 1 :] if wants else []),
+                now,
+            )
+        compared.compare(now)
+    assert list(compared.differing) == lines
+
+
+def test_who_tells_a_line_at_a_time_gains_no_time_by_it() -> None:
+    compared = ComparedRules(SECOND)
+    for incarnation, digest in ((1, 7), (2, 7), (3, 8)):
+        compared.hear(incarnation, f"m{incarnation}", RulesReport(digest, 1000), 0)
+    compared.compare(0)
+    for number in range(MOST_PATIENCE + 2):
+        compared.hear(1, "m1", RulesReport(7, 1000, first=number, lines=["a"]), number * SECOND)
+        compared.compare(number * SECOND)
+    assert (compared.wants(1), compared.wants(2)) == (0, 1)
+
+
+def test_what_was_read_of_a_page_is_not_kept_with_its_member() -> None:
+    """A thousand members may send a MiB each."""
+    compared, lines = ComparedRules(0), ["x" * 100] * 1000
+    before = sys.getrefcount(lines)
+    compared.hear(1, "m1", RulesReport(1, 5, lines=lines), 0)
+    assert sys.getrefcount(lines) == before
+
+
+def test_rules_of_more_bytes_than_are_kept_are_refused_once_and_the_member_is_counted() -> None:
+    compared, page = ComparedRules(0), ["x" * MOST_RULE] * 100
+    compared.hear(1, "m1", RulesReport(1, MOST_RULES // 2), 0)
+    compared.hear(2, "m2", RulesReport(0, 0), 0)
+    compared.compare(0)
+    asked = 0
+    while wants := compared.wants(1):
+        compared.hear(1, "m1", RulesReport(1, MOST_RULES // 2, first=wants - 1, lines=page), 0)
+        compared.compare(0)
+        asked += 1
+    assert asked == MOST_RULE_BYTES // (100 * MOST_RULE) + 1
+    compared.hear(3, "m3", RulesReport(0, 0), 0)
+    compared.compare(0)
+    assert (compared.wants(1), compared.uncompared) == (0, 1)
+
+
+def test_rules_that_replace_others_need_no_room_beside_them() -> None:
+    compared = compared_with({f"{number}" for number in range(MOST_RULES // 2 + 1)})
+    before = list(compared.differing)
+    compared.hear(1, "m1", RulesReport(7, MOST_RULES // 2 + 1), 0)
+    compared.compare(0)
+    assert (compared.differing, compared.wants(1), compared.uncompared) == (before, 1, 0)
+
+
+def test_a_page_beyond_what_is_to_be_told_is_not_taken() -> None:
+    member = MemberRules(Rules({ACME}))
+    for first in range(0, 1000, 100):
+        lines = [f"{first + at}" for at in range(100)]
+        member.take(Differing(5, 150, 0, settled=True, first=first, lines=lines, having=["x"] * 100))
+    reported = member.report()
+    assert reported is not None
+    assert reported.taken == 100
+    assert not member.differing

@@ -10,6 +10,7 @@ from random import Random
 from fleet.coordinator import Coordinator
 from fleet.member import FleetMember, FleetSettings
 from fleet.messages import Demand, Grants, LimitShare, MemberReport, Quota, ShareKey
+from fleet.rules import digest_of
 from fleet.shares import UNBOUNDED, WHOLE
 
 MS = 1_000_000
@@ -62,7 +63,7 @@ class Rules:
 
     @property
     def digest(self) -> int:
-        return hash(frozenset(self.written)) % (1 << 64)
+        return digest_of(self.written)
 
     @property
     def total(self) -> int:

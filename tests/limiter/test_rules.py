@@ -1,12 +1,15 @@
 """Limits as lines: the same in all processes, and those of others hold where nothing is written here."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleet.rules import digest_of
 from limiter.levels import SHAREABLE, Client, Setting
 from limiter.policies import Change, Policies, Value
-from limiter.rules import MANY_CHANGES, MOST_NAME, ORIGIN, SharedRules, described, written
+from limiter.rules import MANY_CHANGES, MOST_NAME, MOST_NUMBER, ORIGIN, SharedRules, described, written
 from limiter.token_bucket import NOTHING_PUBLISHED, Limit, Rate, rate
 from protocol.topic_name import parse_topic
 
@@ -57,7 +60,8 @@ def test_the_digest_is_that_of_what_is_written_however_it_came(puts: list[tuple[
     afresh, other = rules_of(*[(Setting.TENANT, name, Limit(one)) for name, one in sorted(now.items())])
     afresh.attach(dict(policies.groups_of_tenants), {})
     assert (rules.digest, rules.total) == (other.digest, other.total)
-    assert sorted(rules.lines(0, 10**6)) == sorted(other.lines(0, 10**6))
+    assert sorted(lines := rules.lines(0, 10**6)) == sorted(other.lines(0, 10**6))
+    assert (rules.digest, rules.total) == (digest_of(lines), len(lines))  # a coordinator holds members to it
     assert len(rules.lines(0, 10**6)) == rules.total
     copied = policies.copy()
     assert copied.tally is not None
@@ -167,6 +171,9 @@ def test_what_cannot_be_read_or_is_not_shared_here_holds_not() -> None:
             "x",
             "publish role r\0messages=1/1/1",
             "publish address 10.0.0.1\0messages=1/1/1",
+            f"publish tenant acme\0messages={MOST_NUMBER + 1}/1/1",
+            f"publish tenant acme\0messages=1/{'9' * 4000}/1",
+            f"publish tenant acme\0messages=1/1/{'9' * 4000}",
         ]
     )
     assert policies.others is None
@@ -176,7 +183,15 @@ def test_what_cannot_be_read_or_is_not_shared_here_holds_not() -> None:
 def test_changes_are_told_once_and_as_one_where_they_are_many() -> None:
     told: list[list[Change]] = []
     policies = Policies()
-    rules = SharedRules(policies, ALL, told.append)
+
+    def change(changes: list[Change], put: Callable[[], None]) -> None:
+        before = policies.others
+        told.append(changes)
+        assert policies.others is before, "lines of the access log are to end before"
+        put()
+        assert policies.others is not before
+
+    rules = SharedRules(policies, ALL, change)
     rules.adopt([ACME])
     rules.adopt([ACME])
     rules.adopt([])
@@ -205,3 +220,49 @@ def test_what_is_here_for_a_place_is_told_as_a_line_has_it() -> None:
     assert described(written(Limit(size=rate(1), mode="reject"))) == "bytes 1/s, burst 1; reject"
     assert described(written(Limit(rate(10**9 + 1, burst=1)))) == "messages 1000000001/s, burst 1"
     assert described("gold") == "gold"
+
+
+def test_what_is_written_at_a_level_that_is_not_shared_is_here_and_said_not_to_be() -> None:
+    _, rules = rules_of((Setting.TENANT, "acme", Limit(rate(1000))), levels=ALL - {"tenant", "resource_group"})
+    place, _, value = ACME.partition("\0")
+    assert (rules.here(place), rules.shares(place), rules.total) == (value, False, 0)
+    places = ("publish namespace a/b", "attached tenant acme", "nonsense", "publish nothing x")
+    assert [rules.shares(each) for each in places] == [True, False, False, False]
+
+
+def test_numbers_beyond_all_limits_are_told_to_people_as_they_came() -> None:
+    value = f"messages={'9' * 4000}/1/1"
+    assert described(value) == value
+    assert described(f"messages={MOST_NUMBER}/1/{MOST_NUMBER}").startswith("messages 9.22337203685e+27/s")
+
+
+def test_names_of_attachments_that_are_too_long_for_a_line_are_not_told() -> None:
+    policies, rules = rules_of()
+    policies.attach({"acme": "g" * MOST_NAME, "shop": "g"}, {"n" * MOST_NAME: "g"})
+    assert (rules.total, rules.lines(0, 10**6)) == (1, ["attached tenant shop\0g"])
+    policies.attach({}, {})
+    assert (rules.digest, rules.total) == (0, 0)
+    rules.adopt(["attached tenant acme\0" + "g" * MOST_NAME])
+    assert policies.others is None
+
+
+PEAK, LOWER_PEAK = rate(300), Rate(12_000, 60_000_000_000, 30)
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "expected"),
+    [
+        (None, PEAK, PEAK),
+        (PEAK, None, PEAK),
+        (PEAK, LOWER_PEAK, LOWER_PEAK),
+        (LOWER_PEAK, PEAK, LOWER_PEAK),
+        (rate(300, burst=31), rate(300, burst=30), rate(300, burst=30)),
+    ],
+)
+def test_of_two_values_with_one_rate_and_burst_that_with_the_lower_peak_holds(
+    own: Rate | None, other: Rate | None, expected: Rate
+) -> None:
+    policies, rules = rules_of((Setting.TENANT, "acme", Limit(rate(100), rate(100), own, own)))
+    rules.adopt([f"publish tenant acme\0{written(Limit(rate(100), rate(100), other, other))}"])
+    ((limit, _),) = in_force(policies).values()
+    assert limit == Limit(rate(100), rate(100), expected, expected)

@@ -69,8 +69,9 @@ class ShownFleetLimit(TypedDict):
 class ShownRule(TypedDict):
     """A limit as it is written in some members and not in all; `here`: what this member has, null for nothing.
 
-    `is_here`: this member has that very limit. `having` names all members that have it where this member coordinates,
-    else one; `lacking`, those that have nothing or another value, is null there.
+    `here` ends in `not shared here` where this member does not share that level. `is_here`: this member has that very
+    limit. `having` names all members that have it where this member coordinates, else one; `lacking`, those that have
+    nothing or another value, is null there.
     """
 
     limit: str
@@ -84,8 +85,8 @@ class ShownRule(TypedDict):
 class ShownRules(TypedDict):
     """The limits that members share, as they are written: how many this one has, and which are not the same in all.
 
-    `disagreed` are those, by what they limit. `members_uncompared`: whose limits are too many, where this member
-    coordinates.
+    `disagreed` are those, by what they limit. `members_uncompared`: whose limits are too many, or not told
+    though they were asked for, where this member coordinates.
     """
 
     own: int

@@ -66,6 +66,16 @@ def test_a_debt_stays_in_seconds_where_the_rate_falls_and_in_tokens_where_it_ris
     assert excess(judged(rises)) == pytest.approx(989 - 200 - 0.5, abs=0.01)
 
 
+def test_nobody_is_owed_anything_of_a_limit_of_which_this_member_has_no_share():
+    """Lines say a millionth then, of which nothing is earned: of bytes that would be what is lacking."""
+    bytes_ = {"limit_messages": None, "burst_messages": None, "limit_bytes": 0.02, "burst_bytes": 1.0}
+    first = {"passed_bytes": 73, "largest_entry_bytes": 73, "tokens_bytes": -72.0}
+    for share, lacks in ((0.0, False), (1e-6, True)):
+        more = bytes_ | {"share_bytes": share, "shared_bytes": 20_000.0, "idle_ms": 0.0, "throttled_ms": 1000.0}
+        found = judged(lines((1, more | first), *[(0, more | {"tokens_bytes": -72.0})] * 20))
+        assert (deficit_s(found) > 0) == lacks
+
+
 def test_a_peak_is_judged_by_its_own_bucket():
     peak = {"burst_messages": 500.0, "peak_messages": 300.0, "peak_burst_messages": 30.0}
     assert excess(judged(lines((331, peak)))) < 0

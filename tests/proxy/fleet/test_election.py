@@ -69,6 +69,21 @@ def test_the_next_leads_when_it_is_gone_and_stays_when_it_is_back() -> None:
     assert network.leaders() == ["b"]
 
 
+@pytest.mark.parametrize("starts_anew", [True, False], ids=["starts anew", "stood still"])
+def test_who_led_before_votes_for_who_leads_when_it_is_back(starts_anew: bool) -> None:  # noqa: FBT001
+    """Else its reports reach nobody: they go to whom it votes for."""
+    network = Network(ORDER, 0, 2)
+    network.run(3 * LEASE)
+    network.down.add("a")
+    network.run(7 * LEASE)
+    if starts_anew:
+        network.restart("a")
+    network.down.discard("a")
+    network.run(10 * LEASE)
+    assert network.leaders() == ["b"]
+    assert {member.votes_for for member in network.members.values()} == {"b"}
+
+
 def test_who_reaches_no_majority_is_passed_over() -> None:
     network = Network(("a", "b", "c", "d"), 0, 3)
     network.cut = {frozenset("ac"), frozenset("ad")}

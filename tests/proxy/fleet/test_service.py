@@ -1,7 +1,7 @@
 """Members of one fleet in one process, on a clock that only the test moves: limiters, core and service together."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate, count, pairwise
 from pathlib import Path
 from random import Random
@@ -49,7 +49,15 @@ class Proxy:
     """
 
     def __init__(
-        self, name: str, loop: ManualLoop, hub: Hub, per_second: int, ahead_ns: int = 0, *, tells_rules: bool = False
+        self,
+        name: str,
+        loop: ManualLoop,
+        hub: Hub,
+        per_second: int,
+        ahead_ns: int = 0,
+        *,
+        tells_rules: bool = False,
+        levels: Iterable[str] = SHAREABLE,
     ) -> None:
         self.loop, self.offers = loop, False
         self.arrivals: Iterator[float] = iter(())
@@ -57,7 +65,7 @@ class Proxy:
         clock = loop.clock
         self.told: list[ShareChange] = []
         self.policies = Policies()
-        rules = SharedRules(self.policies, frozenset(SHAREABLE), self.changed) if tells_rules else None
+        rules = SharedRules(self.policies, frozenset(levels), self.change) if tells_rules else None
         self.fleet = FleetService(
             Fleet(name="front"), name, clock, lambda: 10**18 + ahead_ns + clock(), self.told.append, rules
         )
@@ -78,6 +86,10 @@ class Proxy:
     def reload(self, per_second: int) -> None:
         self.limit(per_second)
         self.changed([Change("publish", Setting.TENANT, "acme")])
+
+    def change(self, changes: list[Change], put: Callable[[], None]) -> None:
+        put()
+        self.changed(changes)
 
     def changed(self, changes: list[Change]) -> None:
         self.registry.change(changes, self.loop.clock())
@@ -120,9 +132,12 @@ class World:
         self.proxies: list[Proxy] = []
         self.excess = 0.0
 
-    def join(self, per_second: int = RATE, ahead_ns: int = 0, *, tells_rules: bool = False) -> Proxy:
+    def join(
+        self, per_second: int = RATE, ahead_ns: int = 0, *, tells_rules: bool = False, levels: Iterable[str] = SHAREABLE
+    ) -> Proxy:
         name = f"sluice-{len(self.proxies)}"
-        self.proxies.append(Proxy(name, self.loop, self.hub, per_second, ahead_ns, tells_rules=tells_rules))
+        proxy = Proxy(name, self.loop, self.hub, per_second, ahead_ns, tells_rules=tells_rules, levels=levels)
+        self.proxies.append(proxy)
         return self.proxies[-1]
 
     def run(self, seconds: float, most: float = BURST) -> list[int]:
@@ -600,6 +615,20 @@ def test_of_two_values_the_lower_one_holds_also_where_its_own_member_has_no_clie
         (["sluice-1"], ["sluice-0", "sluice-2"]),
         (["sluice-2"], ["sluice-0", "sluice-1"]),
     ]
+
+
+def test_a_limit_that_a_member_has_and_does_not_share_is_told_to_be_there_and_not_shared(world: World) -> None:
+    world.join(tells_rules=True)
+    alone, lacking = (world.join(rate, tells_rules=True, levels={"topic"}) for rate in (RATE, 0))
+    world.run(1)
+    shown = [next(iter(proxy.fleet.rules.differing(None, 10))) for proxy in world.proxies]
+    value = "messages 1000/s, burst 100"
+    assert [(rule.here, rule.is_here) for rule in shown] == [
+        (value, True),
+        (f"{value}; not shared here", False),
+        ("not shared here", False),
+    ]
+    assert [[limiter.source for limiter in proxy.stream.chain] for proxy in (alone, lacking)] == [["total file"], []]
 
 
 def test_that_two_members_have_one_name_is_told_each_ten_seconds_at_most(world: World) -> None:
