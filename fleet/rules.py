@@ -4,7 +4,7 @@
 
 A rule is a line of text: what it is for, NUL, and its value. This module compares lines and does not read them.
 
-    publish tenant acme␀messages=1000/1000000000/100          limiter/rules.py writes and reads lines
+    publish tenant acme␀messages=1000/1000000000/100          limiter/policies.py writes and reads lines
 
 While all members tell the same digest, no lines travel. Else the coordinator asks one member of each digest for its
 lines, page by page, and tells all members the lines that not all have. Each member can then enforce a limit that it

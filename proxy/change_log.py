@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TypeVar
 
-from limiter.policies import Value
-from limiter.rules import Held, described, written
+from limiter.policies import HeldRules, Value, described, written
 from proxy.blocking.rules import Block
 from proxy.observe.access_log import MOST_CHANGE_TEXT, AccessLog
 from proxy.observe.log_lines import LineSpan
@@ -60,7 +59,7 @@ class ChangeLog:
             after=change.after,
         )
 
-    def adopted(self, before: Held, after: Held, at_ns: int) -> None:
+    def adopted(self, before: HeldRules, after: HeldRules, at_ns: int) -> None:
         """Write that other limits of a fleet's members hold here since `at_ns`, nanoseconds since 1970."""
         said, says = _as_texts(_differing_held(before, after))
         self._write_all("fleet", said, says, Principal("fleet", ""), at_ns)
@@ -110,7 +109,7 @@ def differing(before: FileSays, after: FileSays) -> Iterator[tuple[str, str, str
     )
 
 
-def _differing_held(before: Held, after: Held) -> Iterator[tuple[str, str, str]]:
+def _differing_held(before: HeldRules, after: HeldRules) -> Iterator[tuple[str, str, str]]:
     for place, said, says in _differing(before.values, after.values):
         yield " ".join(place), _held_text(said), _held_text(says)
     for member, name, group in before.attachments.keys() - after.attachments.keys():

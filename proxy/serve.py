@@ -13,8 +13,7 @@ import structlog
 import uvloop
 from prometheus_client import CollectorRegistry
 
-from limiter.policies import Change, Policies
-from limiter.rules import SharedRules
+from limiter.policies import Change, Policies, RuleTally, SharedRules
 from protocol.endpoint import Endpoint
 from proxy.admin.app import Guards, Parts, Readiness, admin_app, metrics_app
 from proxy.admin.auth import Authenticator
@@ -29,7 +28,6 @@ from proxy.config.limits import Limits
 from proxy.config.model import Config, ConfigError
 from proxy.fleet.policy_topic import PolicyTopic
 from proxy.fleet.service import FleetService, link_of, own_auth
-from proxy.identity import verifier_of
 from proxy.identity.evidence import token_credentials
 from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog, open_access_log
@@ -45,6 +43,7 @@ from proxy.policies.store import Store, StoreError
 from proxy.reload import Reloader, changes_of, fingerprints
 from proxy.runtime import Searches, Tasks, be_scheduled, keep_for_ever, paused_collector, set_up_runtime
 from proxy.server import Server
+from proxy.session.engine import verifier_of
 from proxy.session.events import SessionLog
 from proxy.tls.certificates import Certificates, Expiry, ExpiryLog, PeerCertificates
 from proxy.workers.supervisor import Supervisor
@@ -95,9 +94,10 @@ class Proxy:
         self.totals = NamespaceTotals()
         self.intervals = Intervals(self.access, self.totals, counters, config.access_log.interval)
         self._changes = ChangeLog(self.access)
-        self.fleet, policies = None, Policies()
+        policies = Policies(tally=None if config.fleet is None else RuleTally(config.fleet.shared_levels))
+        self.fleet = None
         if config.fleet is not None:
-            self._rules = SharedRules(policies, config.fleet.shared_levels, self._take_rules)
+            self._rules = SharedRules(policies, self._take_rules)
             self.fleet = FleetService(config.fleet, config.proxy_id, on_share=self.access.share, rules=self._rules)
         shared = None if self.fleet is None else self.fleet.shared
         self.engine = LimiterEngine(config, policies, counters, self.intervals.reader, shared=shared)

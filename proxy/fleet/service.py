@@ -30,7 +30,7 @@ from fleet.coordinator import Coordinator, Disagreement
 from fleet.member import FOREVER, FleetMember, FleetSettings
 from fleet.messages import MOST_EPOCH, BadMessage, Demand, Grants, LimitShare, MemberReport, Quota, ShareKey, Unit
 from fleet.rules import DifferingRule, MemberRules, place_of
-from limiter.rules import SharedRules, described
+from limiter.policies import SharedRules, described
 from limiter.sharing import LOOK_AGAIN_NS, Demanded, SharedLimits
 from limiter.token_bucket import NANOS_PER_SECOND, Lease
 from proxy.config.model import Config

@@ -6,8 +6,7 @@ from ipaddress import ip_address, ip_network
 from typing import Literal
 
 from limiter.levels import ANYBODY, EACH, LEVELS, Client, Level, Setting, StreamIdentity, Topic
-from limiter.policies import SUBSCRIBE_LOOKUPS, Policies, completed
-from limiter.rules import ORIGIN
+from limiter.policies import FLEET_ORIGIN, SUBSCRIBE_LOOKUPS, Policies, completed
 from limiter.token_bucket import Direction, Limit
 from proxy.policies.bodies import Section, section_of
 from proxy.policies.keys import PolicyTarget
@@ -105,7 +104,7 @@ def group_of(state: PolicyState, topic: Topic) -> ExplainedGroup | None:
         if name:
             member, whose = ("namespace", topic.namespace_name) if of_namespace else ("tenant", topic.tenant)
             layer = Layer.REST if whose in state.attached(member) else Layer.FILE
-            return ExplainedGroup(name, f"{member} {whose}", layer.origin if of is policies else ORIGIN)
+            return ExplainedGroup(name, f"{member} {whose}", layer.origin if of is policies else FLEET_ORIGIN)
     return None
 
 

@@ -17,7 +17,6 @@ from proxy.brokers.dialing import BrokerDialer
 from proxy.brokers.targets import Targets
 from proxy.budgets import Claim, Pool, SharedBudget
 from proxy.config.model import Config
-from proxy.identity import verifier_of
 from proxy.identity.evidence import Verifier
 from proxy.observe.connection import Connection
 from proxy.observe.counters import Counters, Refusals
@@ -113,3 +112,16 @@ class Engine:
     def session_admission(self, connection: Connection, client: PeerTransport) -> SessionAdmission:
         """Return the object that admits a session's client, its lookups and its streams."""
         raise NotImplementedError
+
+
+def verifier_of(config: Config) -> Verifier | None:
+    """Return what verifies clients; None where brokers do.
+
+    Raises:
+        ConfigError: If a file cannot be used.
+    """
+    if not config.authentication.is_terminated:
+        return None
+    from proxy.identity.authenticator import ClientAuthenticator  # noqa: PLC0415 - its libraries take 11 MiB
+
+    return ClientAuthenticator(config.authentication, shows_certificate=config.broker_tls.certificate is not None)

@@ -8,8 +8,19 @@ from hypothesis import strategies as st
 
 from fleet.rules import digest_of
 from limiter.levels import SHAREABLE, Client, Setting
-from limiter.policies import Change, Policies, Value
-from limiter.rules import MANY_CHANGES, MOST_NAME, MOST_NUMBER, ORIGIN, SharedRules, described, written
+from limiter.policies import (
+    FLEET_ORIGIN,
+    MANY_CHANGES,
+    MOST_NAME,
+    MOST_NUMBER,
+    Change,
+    Policies,
+    RuleTally,
+    SharedRules,
+    Value,
+    described,
+    written,
+)
 from limiter.token_bucket import NOTHING_PUBLISHED, Limit, Rate, rate
 from protocol.topic_name import parse_topic
 
@@ -19,8 +30,8 @@ ACME = "publish tenant acme\0messages=1000/1000000000/100"
 
 
 def rules_of(*values: tuple[Setting, str, Limit], levels: frozenset[str] = ALL) -> tuple[Policies, SharedRules]:
-    policies = Policies()
-    rules = SharedRules(policies, levels)
+    policies = Policies(tally=RuleTally(levels))
+    rules = SharedRules(policies)
     for setting, name, limit in values:
         policies.put("publish", setting, name, Value(limit, "file"))
     return policies, rules
@@ -44,7 +55,7 @@ LIMITS = st.builds(
 def test_what_is_written_is_read_as_it_was(limit: Limit) -> None:
     policies, rules = rules_of()
     rules.adopt([f"publish tenant acme\0{written(limit)}"])
-    expected = {} if limit.mode == "observe" else {"tenant": (limit, f"total {ORIGIN}")}
+    expected = {} if limit.mode == "observe" else {"tenant": (limit, f"total {FLEET_ORIGIN}")}
     assert in_force(policies) == expected
 
 
@@ -182,7 +193,7 @@ def test_what_cannot_be_read_or_is_not_shared_here_holds_not() -> None:
 
 def test_changes_are_told_once_and_as_one_where_they_are_many() -> None:
     told: list[list[Change]] = []
-    policies = Policies()
+    policies = Policies(tally=RuleTally(ALL))
 
     def change(changes: list[Change], put: Callable[[], None]) -> None:
         before = policies.others
@@ -191,7 +202,7 @@ def test_changes_are_told_once_and_as_one_where_they_are_many() -> None:
         put()
         assert policies.others is not before
 
-    rules = SharedRules(policies, ALL, change)
+    rules = SharedRules(policies, change)
     rules.adopt([ACME])
     rules.adopt([ACME])
     rules.adopt([])

@@ -8,8 +8,7 @@ import pytest
 
 from accesslog.record import ChangeLine, HeartbeatLine, LimitLine
 from limiter.levels import SHAREABLE, Setting
-from limiter.policies import Change, Policies
-from limiter.rules import Held, SharedRules
+from limiter.policies import Change, HeldRules, Policies, RuleTally, SharedRules
 from proxy.change_log import ChangeLog, FileSays, difference, differing
 from proxy.config.model import Config
 from proxy.observe.access_log import MOST_CHANGE_TEXT, AccessLog
@@ -112,15 +111,15 @@ def test_of_a_file_that_changes_much_the_rest_is_counted(log: ChangeLog, files: 
 
 
 def test_what_holds_of_other_members_is_told_with_what_held_before(log: ChangeLog, files: RecordingFiles) -> None:
-    policies = Policies()
-    told: list[tuple[Held, Held]] = []
+    policies = Policies(tally=RuleTally(frozenset(SHAREABLE)))
+    told: list[tuple[HeldRules, HeldRules]] = []
 
     def change(_changes: list[Change], put: Callable[[], None]) -> None:
         before = rules.held
         put()
         told.append((before, rules.held))
 
-    rules = SharedRules(policies, frozenset(SHAREABLE), change)
+    rules = SharedRules(policies, change)
     rules.adopt(["publish tenant acme\0messages=5/1000000000/1", "attached tenant acme\0gold"])
     rules.adopt(["publish tenant acme\0messages=4/1000000000/1 mode=reject"])
     for before, after in told:

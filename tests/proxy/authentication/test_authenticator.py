@@ -10,9 +10,9 @@ from structlog.testing import capture_logs
 
 from proxy.config.model import Config, ConfigError, load_config
 from proxy.config.sections import Authentication
-from proxy.identity import verifier_of
 from proxy.identity.authenticator import MOST_PROVED, ClientAuthenticator
 from proxy.identity.evidence import Credentials, Identity, NotProved
+from proxy.session.engine import verifier_of
 from proxy.workers.supervisor import told
 from tests.proxy.authentication.keys import NOW, OTHER_SECRET, RSA, SECRET, public, signed, token_files
 from tests.proxy.authentication.test_passwords import HASHES

@@ -16,9 +16,8 @@ from fleet.messages import MOST_EPOCH, Grants, Introduction, MemberReport, Quota
 from limiter.activity import ActivitySet
 from limiter.levels import SHAREABLE, Setting
 from limiter.limiter import Entry, Limiter, Scope, Stream, StreamName
-from limiter.policies import Change, Policies, Value
+from limiter.policies import Change, Policies, RuleTally, SharedRules, Value
 from limiter.registry import Registry
-from limiter.rules import SharedRules
 from limiter.scheduler import Scheduler
 from limiter.shadow import ShadowLimiter
 from limiter.sharing import UNBOUNDED, name_of
@@ -64,8 +63,8 @@ class Proxy:
         self.next_at = 0.0
         clock = loop.clock
         self.told: list[ShareChange] = []
-        self.policies = Policies()
-        rules = SharedRules(self.policies, frozenset(levels), self.change) if tells_rules else None
+        self.policies = Policies(tally=RuleTally(frozenset(levels)) if tells_rules else None)
+        rules = SharedRules(self.policies, self.change) if tells_rules else None
         self.fleet = FleetService(
             Fleet(name="front"), name, clock, lambda: 10**18 + ahead_ns + clock(), self.told.append, rules
         )

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 from accesslog.record import ChangeLine, IntervalLine, LimitLine
 from limiter.levels import SHAREABLE, Setting
-from limiter.policies import Change
+from limiter.policies import Change, RuleTally, SharedRules
 from limiter.registry import SLICE
-from limiter.rules import SharedRules
 from proxy.change_log import ChangeLog
 from proxy.policies.bodies import kept_as_own
 from proxy.policies.keys import PolicyKey, Principal, rate_key
@@ -195,7 +194,8 @@ def test_lines_name_the_levels_of_a_limit_of_other_members_as_long_as_it_holds()
         put()
         world.engine.policies_changed(changes, now)
 
-    rules = SharedRules(registry.policies, frozenset(SHAREABLE), change)
+    registry.policies.tally = RuleTally(frozenset(SHAREABLE))
+    rules = SharedRules(registry.policies, change)
     changing.send(1)
     world.advance(0.5)
     world.loop.run(lambda: rules.adopt(["publish tenant acme\0messages=3/1000000000/1"]))
