@@ -56,7 +56,7 @@ test: $(STAMP) ## Everything that CI checks (a quarter of an hour)
 	@copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && \
 	tar -cf - --exclude=./.venv --exclude=./.git --exclude=./build --exclude='*.so' . | tar -xf - -C "$$copy" && \
 	$(MAKE) --no-print-directory -j2 COPY="$$copy" $(BUILT) beside
-	$(BIN)/pytest $(SHARED)
+	$(BIN)/pytest $(THREE)
 
 .PHONY: format-check
 # While Sluice is built, pyproject.toml is elsewhere: whoever reads it waits.
@@ -91,13 +91,15 @@ types:
 imports:
 	$(BIN)/lint-imports
 
-# Two processes. Who shares a broker or a Spark session stays in one of them (tests/conftest.py). A third one would take
-# the processor from what real brokers and real logs are judged by.
-SHARED := -n 2 --dist loadgroup --no-loadscope-reorder
+# Who shares a broker or a Spark session stays in one process (tests/conftest.py). Of three, one waits for real brokers
+# for a third of its time, and the two others give way to it: two processes would leave a fifth of two cores idle.
+GROUPED := --dist loadgroup --no-loadscope-reorder
+TWO     := -n 2 $(GROUPED)
+THREE   := -n 3 $(GROUPED)
 QUICK  := not whole and not real and not spark and not slow and not prometheus and not jdk
 
 quick:
-	$(BIN)/pytest -q $(SHARED) -m "$(QUICK)"
+	$(BIN)/pytest -q $(TWO) -m "$(QUICK)"
 
 # What mypyc compiles is run as Python, too, by the properties, the machines and the conversations of it. Not these: their
 # minutes of traffic go over the same sums again and again.
@@ -106,12 +108,12 @@ COMPILED   := tests/protocol tests/limiter tests/proxy/session tests/proxy/test_
 SIMULATIONS := $(addprefix --ignore=tests/limiter/,test_backfilling.py test_fairness.py test_idle_consumers.py \
                test_scheduler_machine.py workers/test_counts.py)
 
-INTERPRETED := -q $(SHARED) -p tests.interpreted -m "$(QUICK)" $(SIMULATIONS) $(COMPILED)
+INTERPRETED := -q $(TWO) -p tests.interpreted -m "$(QUICK)" $(SIMULATIONS) $(COMPILED)
 
 unit:
 	@echo "what is compiled, interpreted; then everything"
 	$(BIN)/pytest $(INTERPRETED)
-	$(BIN)/pytest $(SHARED)
+	$(BIN)/pytest $(THREE)
 
 # In $(COPY), as the build takes pyproject.toml away: what needs no machine code goes on while that is made, which leaves
 # a processor idle.
