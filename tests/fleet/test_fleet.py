@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from fleet.coordinator import MOST_MEMBERS, Coordinator
+from fleet.coordinator import MOST_MEMBERS, MOST_UNSEEN, Coordinator
 from fleet.member import FOREVER, FleetMember, FleetSettings
 from fleet.messages import MOST_LIMITERS, Demand, Grant, Grants, Introduction, LimitShare, MemberReport, Quota, ShareKey
 from fleet.shares import UNBOUNDED, WHOLE, fill
@@ -403,6 +403,39 @@ def test_a_decrease_that_is_not_acknowledged_frees_nothing_though_an_earlier_one
     assert granted(coordinator, 0) == {1: {0: 500_000, 1: 500_000}, 3: {}}
     coordinator.hear(told(1, 3, seen=2), 0)
     assert granted(coordinator, 0) == {1: {}, 2: {0: 500_000}}
+
+
+def test_what_a_number_meant_before_says_nothing_of_the_limit_that_it_means_now() -> None:
+    other = ShareKey("publish tenant t", "messages")
+    coordinator = settled_coordinator()
+    coordinator.hear(told(1, 1, KEY), 0)
+    coordinator.hear(told(2, 1, other), 0)
+    assert granted(coordinator, 0) == {1: {0: WHOLE}, 2: {0: WHOLE}}
+    again = told(1, 2, other)
+    again.gone = [0]
+    coordinator.hear(again, 0)
+    assert granted(coordinator, 0) == {1: {}, 2: {0: 500_000}}
+    coordinator.hear(told(2, 2, seen=2), 0)
+    assert granted(coordinator, 0) == {1: {0: 500_000}, 2: {}}
+    coordinator.hear(told(1, 3, seen=1), 0)  # of the whole that the number once meant
+    coordinator.hear(told(3, 1, other), 0)
+    assert granted(coordinator, 0)[2] == {0: 333_250}
+    coordinator.hear(told(2, 3, seen=3), 0)
+    assert granted(coordinator, 0)[3] == {0: 166_625}, "the first one may be using its half; what is left is free"
+
+
+def test_so_many_grants_with_new_shares_wait_for_an_acknowledgement_at_most() -> None:
+    coordinator = settled_coordinator()
+    shares: dict[int, int] = {}
+    for number in range(MOST_UNSEEN + 4):
+        report = told(1, number + 1, ShareKey(f"publish tenant {number}", "messages"))
+        (named,) = report.introductions
+        report.introductions, report.ids = [named._replace(id=number)], [number]
+        coordinator.hear(report, 0)
+        shares |= granted(coordinator, 0)[1]
+    assert shares == dict.fromkeys(range(MOST_UNSEEN), WHOLE)
+    coordinator.hear(told(1, MOST_UNSEEN + 5, seen=MOST_UNSEEN), 0)
+    assert granted(coordinator, 0)[1] == dict.fromkeys(range(MOST_UNSEEN, MOST_UNSEEN + 4), WHOLE)
 
 
 def test_introductions_beyond_the_bounds_are_refused_and_counted(monkeypatch) -> None:

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from limiter.levels import Setting
 from limiter.limiter import Limiter, Stream, StreamName
 from limiter.policies import Change, Policies, Value
-from limiter.registry import Registry, meters_of
+from limiter.registry import SLICE, Registry, meters_of
 from limiter.token_bucket import Direction, Limit, rate
 from protocol.topic_name import parse_topic
 from tests.limiter.standing import stated
@@ -283,6 +283,22 @@ def test_a_limiter_that_another_took_the_place_of_while_it_was_still_to_be_tuned
     assert {limiter_of(stream) for stream in streams} == set(place.registry.limiters.values())
     assert all(limiter_of(stream).limit == Limit(rate(8)) for stream in streams)
     assert not any(limiter.streams for limiter in old - set(place.registry.limiters.values()))
+
+
+def test_levels_of_a_stream_whose_turn_has_not_come_are_those_that_it_is_within() -> None:
+    place = Place(value(5))
+    streams = [place.open(f"x{number}") for number in range(2 * SLICE)]
+    revision = place.registry.revision
+    place.registry.policies.put("publish", Setting.NAMESPACE, "t/n", value(9))
+    place.registry.change([Change("publish", Setting.NAMESPACE, "t/n")], place.clock.now)
+    assert place.registry.is_changing
+    levels = [place.registry.levels_of(stream) for stream in streams]
+    assert levels == [[limiter.scope.level for limiter in stream.chain] for stream in streams]
+    assert sorted(map(len, levels)) == [1] * SLICE + [2] * SLICE
+    assert place.registry.revision > revision
+    while place.registry.is_changing:
+        place.registry.go_on(place.clock.now)
+    assert {tuple(place.registry.levels_of(stream)) for stream in streams} == {("namespace", "topic")}
 
 
 def test_who_comes_while_a_limit_of_bytes_goes_leaves_no_other_with_its_meter() -> None:
