@@ -415,13 +415,9 @@ def test_what_a_number_meant_before_says_nothing_of_the_limit_that_it_means_now(
     again.gone = [0]
     coordinator.hear(again, 0)
     assert granted(coordinator, 0) == {1: {}, 2: {0: 500_000}}
-    coordinator.hear(told(2, 2, seen=2), 0)
-    assert granted(coordinator, 0) == {1: {0: 500_000}, 2: {}}
-    coordinator.hear(told(1, 3, seen=1), 0)  # of the whole that the number once meant
-    coordinator.hear(told(3, 1, other), 0)
-    assert granted(coordinator, 0)[2] == {0: 333_250}
-    coordinator.hear(told(2, 3, seen=3), 0)
-    assert granted(coordinator, 0)[3] == {0: 166_625}, "the first one may be using its half; what is left is free"
+    assert granted(coordinator, SECOND) == {1: {}, 2: {0: 500_000}}, "said again; the whole was of the other limit"
+    coordinator.hear(told(2, 2, seen=2), SECOND)
+    assert granted(coordinator, SECOND) == {1: {0: 500_000}, 2: {}}
 
 
 def test_so_many_grants_with_new_shares_wait_for_an_acknowledgement_at_most() -> None:
