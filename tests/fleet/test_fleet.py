@@ -420,6 +420,19 @@ def test_what_a_number_meant_before_says_nothing_of_the_limit_that_it_means_now(
     assert granted(coordinator, SECOND) == {1: {0: 500_000}, 2: {}}
 
 
+def test_a_late_report_of_a_session_that_has_ended_begins_none() -> None:
+    coordinator = settled_coordinator()
+    coordinator.hear(told(1, 1, KEY), 0)
+    leaving = told(1, 2, since=1, seen=0)
+    leaving.leaving = True
+    coordinator.hear(leaving, 0)
+    coordinator.hear(told(1, 3, KEY), 0)  # it was sent before, by its place in the session; so nobody holds this share
+    assert coordinator.members(0) == []
+    assert coordinator.refused["session"] == 1
+    coordinator.hear(told(2, 1, KEY), 0)
+    assert granted(coordinator, 0)[2] == {0: WHOLE}
+
+
 def test_so_many_grants_with_new_shares_wait_for_an_acknowledgement_at_most() -> None:
     coordinator = settled_coordinator()
     shares: dict[int, int] = {}
@@ -516,6 +529,19 @@ def following(*keys: ShareKey) -> tuple[FleetMember, MemberReport]:
     member = FleetMember(FleetSettings("f", isolated="none"), "m", 1, 10 * SECOND)
     member.take(Grants("f", "c", 5, 1), 10 * SECOND)
     return member, member.report({key: Demand(0, UNBOUNDED, 1, RATE) for key in keys}, (), 10 * SECOND)
+
+
+def test_numbers_of_limits_that_are_gone_are_used_again() -> None:
+    member, report = following(KEY)
+    used = {one.id for one in report.introductions}
+    gone = KEY
+    for number in range(50):
+        member.take(Grants("f", "c", 5, 1, [Grant(1, report.sequence)]), 10 * SECOND)
+        key = ShareKey(f"publish tenant {number}", "messages")
+        report = member.report({key: Demand(0, 1, 1, RATE)}, [gone], 10 * SECOND)
+        used |= {one.id for one in report.introductions}
+        gone = key
+    assert len(used) == 2, "that of the one that comes, and that of the one that goes until it is answered"
 
 
 def test_a_lease_counts_from_the_sending_of_the_answered_report() -> None:
