@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from fleet.coordinator import MOST_MEMBERS, MOST_UNSEEN, Coordinator
-from fleet.member import FOREVER, FleetMember, FleetSettings
+from fleet.member import FOREVER, REFRESH_CYCLES, FleetMember, FleetSettings
 from fleet.messages import MOST_LIMITERS, Demand, Grant, Grants, Introduction, LimitShare, MemberReport, Quota, ShareKey
 from fleet.shares import UNBOUNDED, WHOLE, fill
 from tests.fleet.world import KEY, MS, RATE, SECOND, Clock, World
@@ -542,6 +542,19 @@ def test_numbers_of_limits_that_are_gone_are_used_again() -> None:
         used |= {one.id for one in report.introductions}
         gone = key
     assert len(used) == 2, "that of the one that comes, and that of the one that goes until it is answered"
+
+
+def test_a_demand_that_changes_by_little_is_told_once_within_eight_reports() -> None:
+    member, report = following(KEY)
+    demand, told_in = Demand(1000, 1050, 1, RATE), []
+    for number in range(3 * REFRESH_CYCLES):
+        member.take(Grants("f", "c", 5, 1, [Grant(1, report.sequence)]), 10 * SECOND)
+        changed = {KEY: demand} if number == 0 else {KEY: demand._replace(used=1010)} if number == 1 else {}
+        report = member.report(changed, (), 10 * SECOND)
+        told_in += [(number, list(report.used))] if report.ids else []
+    (first, whole), (later, little) = told_in
+    assert (first, whole, little) == (0, [1000], [1010])
+    assert 1 < later <= REFRESH_CYCLES
 
 
 def test_a_lease_counts_from_the_sending_of_the_answered_report() -> None:
