@@ -275,6 +275,14 @@ def compared_with(rules: set[str], patience: int = 0) -> ComparedRules:
     return compared
 
 
+def test_who_tells_nothing_of_rules_any_more_is_compared_no_more() -> None:
+    compared = compared_with({"a\0x", "b\0y"})
+    assert [rule.lacking for rule in compared.rules(9)] == [["m2"], ["m2"]]
+    compared.hear(2, "m2", None, 0)
+    compared.compare(0)
+    assert compared.differing == []
+
+
 def test_who_tells_no_lines_has_nobody_held_by_a_limit_that_nobody_has_any_more(world: World) -> None:
     one, other = world.join(rules={ACME}), world.join(rules={ACME})
     broken = world.join(rules={SHOP})
