@@ -163,6 +163,8 @@ def test_the_brokers_name_for_a_producer_replaces_the_clients(opened: Opened) ->
 
 def test_a_name_of_a_brokers_that_no_client_could_choose_breaks_the_protocol(opened: Opened) -> None:
     producer = opened.producer()
+    opened.streams.answered(CommandProducerSuccess(producer_name="x" * MOST_NAME_BYTES), producer)
+    assert producer.name.producer_name == "x" * MOST_NAME_BYTES
     with pytest.raises(NameTooLongError, match=f"4097 characters, {MOST_NAME_BYTES} are allowed"):
         opened.streams.answered(CommandProducerSuccess(producer_name="x" * 4097), producer)
 
