@@ -46,6 +46,13 @@ def test_reads_are_small_again_where_something_is_held_or_there_is_no_relay(wire
     assert [offers.read() for _ in range(2)] == [LEAST_READ, LEAST_READ]
 
 
+def test_reads_are_small_again_where_the_end_of_what_was_there_is_held(wired: Wired) -> None:
+    offers = Offers(wired, RelayRig([20_000]))
+    assert [offers.read() // LEAST_READ for _ in range(3)] == [1, 2, 4]
+    assert offers.read(4 * LEAST_READ - 1) == 4 * LEAST_READ - 1
+    assert offers.read() == LEAST_READ
+
+
 @pytest.mark.parametrize(("rate", "growing"), [(10_000_000, STEPS), (1, 0)], ids=["passes", "held"])
 def test_one_that_sends_faster_than_all_is_not_read_alone(wired: Wired, rate: int, growing: int) -> None:
     offers = Offers(wired, RelayRig([rate]))
