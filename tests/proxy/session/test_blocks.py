@@ -15,6 +15,7 @@ from protocol.pulsar_pb2 import (
 )
 from proxy.blocking.blocklist import EndedByRule
 from proxy.refusals import metadata_refused
+from proxy.session.blocking import MOST_AT_ONCE
 from tests.proxy.blocks import OWN, block, close_to_broker, metadata, refused, unblock
 from tests.proxy.conversation import NOTHING, World
 from tests.proxy.session.test_client_role import token
@@ -96,6 +97,15 @@ def test_an_unblocked_client_is_let_in_at_once(world: World) -> None:
     client << NOTHING
     assert client.is_gone
     world.pair()
+
+
+def test_of_a_client_that_is_turned_away_each_of_many_requests_is_answered(world: World) -> None:
+    block(world, "address", "192.0.2.7")
+    client = world.client()
+    asked = range(1, 2 * MOST_AT_ONCE + 5)
+    client >> [connect(), *map(metadata, asked)]
+    why = "address '192.0.2.7' is blocked by Sluice: too loud"
+    client << ["CONNECTED", *[metadata_refused(request_id, NotAllowedError, why) for request_id in asked]]
 
 
 def test_a_client_that_is_turned_away_may_stay_no_longer_than_a_handshake(world: World) -> None:
