@@ -59,7 +59,7 @@ _GRANTED = 2
 
 @dataclass(frozen=True)
 class FleetSettings:
-    """What all members of a fleet have in common, by their configuration.
+    """The settings that all members of a fleet have in common, by their configuration.
 
     Attributes:
         fleet: The fleet's name.
@@ -91,7 +91,7 @@ class _InForce(Enum):
     LAPSED = auto()
     """None, as the lease has ended; the last ones are still known, for `cut_off`."""
     ISOLATED = auto()
-    """What `isolated` leaves of the last ones, without an end."""
+    """The parts of the last ones that `isolated` leaves, without an end."""
 
 
 class _Limits:

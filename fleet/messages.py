@@ -37,11 +37,11 @@ FULL_MESSAGE = 900_000
 """A message is filled up to about so many bytes; what is left follows in the next ones."""
 
 GONE_BYTES, DEMAND_BYTES, INTRODUCTION_BYTES = 4, 30, 100
-"""What a number that means nothing any more, a demand, and a demand with its introduction take in a report; the latter
+"""Bytes in a report, at most, of a number that means nothing any more, of a demand, and of one with its introduction,
 besides the limiter's name. Whoever adds a column makes them larger: a report of too many bytes is refused whole."""
 
 GRANT_BYTES, SHARE_BYTES, HELD_BYTES = 40, 10, 60
-"""What a grant takes, and in it each share, and each limit that not all members have alike."""
+"""Bytes of a grant, at most, and in it of each share, and of each limit that not all members have alike."""
 
 MOST_LIMITERS = 200_000
 """Limits (units of limiters) of one member, at most. Its numbers for them are smaller than this."""
@@ -127,7 +127,7 @@ class Demand(NamedTuple):
 
 
 class LimitShare(NamedTuple):
-    """What a member may use of a limit: `ppm` millionths of `quota`, or of its own limit if that is None or lower."""
+    """A member's share of a limit: `ppm` millionths of `quota`, or of its own limit if that is None or lower."""
 
     key: ShareKey
     ppm: int
@@ -144,7 +144,7 @@ class Introduction(NamedTuple):
 
 
 class RulesReport(NamedTuple):
-    """What a member tells of its *rules*: the limits that it would share, as they are written. Each is a line of text.
+    """A member's report of its *rules*: the limits that it would share, as they are written. Each is a line of text.
 
     Attributes:
         digest: The digest of all rules of the member; the same in all members that have the same rules.
@@ -189,7 +189,7 @@ class Differing(NamedTuple):
 
 @dataclass(slots=True)
 class MemberReport:
-    """What a member tells the coordinator.
+    """A member's report to the coordinator.
 
     Attributes:
         fleet: The fleet's name.
@@ -286,7 +286,7 @@ class MemberReport:
 
 @dataclass(slots=True)
 class Grant:
-    """What the coordinator tells one member.
+    """The coordinator's answer to one member.
 
     Attributes:
         incarnation: The member's.
@@ -311,7 +311,7 @@ class Grant:
 
 @dataclass(slots=True)
 class Grants:
-    """What the coordinator tells all members, each of which takes its own.
+    """The coordinator's message to all members, each of which takes its own grant.
 
     Attributes:
         fleet: The fleet's name.

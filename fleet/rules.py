@@ -152,7 +152,7 @@ class MemberRules:
 
 
 class _Told:
-    """What one member tells of its rules.
+    """The rules of one member, as far as it has told of them.
 
     Attributes:
         name: The member's name, for people.

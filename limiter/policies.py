@@ -83,7 +83,7 @@ class Written(NamedTuple):
 
 
 class HeldRules(NamedTuple):
-    """What of other processes holds here. It is another object when that changes.
+    """The rules of other processes that hold here. It is another object when these change.
 
     Attributes:
         values: Limits, by what they are written for.
@@ -488,7 +488,7 @@ class SharedRules:
 
     @property
     def held(self) -> HeldRules:
-        """What of other processes holds here now."""
+        """The rules of other processes that hold here now."""
         return HeldRules(self._others, self._groups)
 
     def shares(self, place: str) -> bool:
