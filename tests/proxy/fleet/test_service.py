@@ -9,19 +9,22 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from fleet import shares
+from fleet.coordinator import _rate
 from fleet.messages import MOST_EPOCH, Grants, Introduction, MemberReport, Quota, ShareKey
 from limiter.activity import ActivitySet
 from limiter.levels import SHAREABLE, Setting
 from limiter.limiter import Entry, Limiter, Scope, Stream, StreamName
-from limiter.policies import Change, Policies, RuleTally, SharedRules, Value
+from limiter.policies import Change, Policies, RuleTally, SharedRules, Value, lowest
 from limiter.registry import Registry
 from limiter.scheduler import Scheduler
 from limiter.shadow import ShadowLimiter
 from limiter.sharing import UNBOUNDED, name_of
-from limiter.token_bucket import WHOLE, Limit, rate
+from limiter.token_bucket import WHOLE, Limit, Rate, rate
 from protocol.topic_name import parse_topic
 from proxy.admin.routes import sharing
 from proxy.config.model import Config
@@ -162,6 +165,25 @@ def world() -> Iterator[World]:
 
 def test_the_two_cores_mean_the_same_by_what_they_tell_each_other() -> None:
     assert (shares.WHOLE, shares.UNBOUNDED) == (WHOLE, UNBOUNDED)
+
+
+SMALL_RATES = st.builds(Rate, st.integers(1, 4), st.sampled_from([1, 2, 60]), st.integers(1, 3))
+
+
+@given(SMALL_RATES, SMALL_RATES, st.none() | SMALL_RATES, st.none() | SMALL_RATES)
+def test_the_two_cores_take_the_same_of_two_limits_for_the_lower_one(
+    one: Rate, other: Rate, peak: Rate | None, other_peak: Rate | None
+) -> None:
+    """The coordinator puts the lowest of members' quotas in force; a member lets a lower one of others hold."""
+    held = lowest(Limit(one, peak_messages=peak), Limit(other, peak_messages=other_peak))
+    assert held.messages is not None
+    quotas = [_quota(one, peak), _quota(other, other_peak)]
+    assert _rate(min(quotas, key=_rate)) == _rate(_quota(held.messages, held.peak_messages))
+
+
+def _quota(one: Rate, peak: Rate | None) -> Quota:
+    of_peak = None if peak is None else (peak.tokens, peak.period_ns, peak.burst)
+    return Quota(one.tokens, one.period_ns, one.burst, of_peak)
 
 
 def test_all_members_together_pass_one_limit_and_share_it_equally(world: World) -> None:
