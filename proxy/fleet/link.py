@@ -10,6 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, Protocol
 
+MOST_PAUSE_S: Final = 5.0
+"""Seconds between two tries to connect, at most."""
+
 LinkState = Literal["connecting", "following", "leading"]
 
 
@@ -107,6 +110,10 @@ class FleetLink(Protocol):
         ...
 
 
-def backoff(attempt: int) -> float:
-    """Seconds before the next try, after so many that failed: 50 ms doubled up to 5 s, and jitter by half."""
-    return float(min(5.0, 0.05 * 2 ** min(attempt, 10)) * random.uniform(0.5, 1))  # noqa: S311 - no secret
+def backoff(attempt: int, most_s: float = MOST_PAUSE_S) -> float:
+    """Return the seconds before the next try, after so many that failed: 50 ms doubled, up to `most_s`; less jitter.
+
+    A link's pauses are a lease at most. A new coordinator leaves members two leases to say what they have. One that
+    paused for longer would still use its isolated share when others are given it.
+    """
+    return min(most_s, 0.05 * 2.0 ** min(attempt, 10)) * random.uniform(0.5, 1)  # noqa: S311 - no secret

@@ -22,7 +22,7 @@ import structlog
 
 from fleet.messages import MOST_MESSAGE
 from protocol.endpoint import Endpoint
-from proxy.fleet.link import MOST_ERROR, Callbacks, LinkCounts, LinkState, PeerStatus, backoff
+from proxy.fleet.link import MOST_ERROR, MOST_PAUSE_S, Callbacks, LinkCounts, LinkState, PeerStatus, backoff
 from proxy.observe.operator_log import ThrottledLog
 from proxy.tls.transport import why_it_failed
 
@@ -239,7 +239,7 @@ class _Outlet:
                 self.last_error = str(error) or "no answer in time"
             self._link.counts.reconnects += 1
             attempt += 1
-            await asyncio.sleep(backoff(attempt))
+            await asyncio.sleep(backoff(attempt, min(MOST_PAUSE_S, self._link.peers.lease_s)))
 
     async def _serve(self, attempt: int) -> int:
         tls, name = self._link.peers.tls, self._peer.host

@@ -42,7 +42,7 @@ from protocol.pulsar_pb2 import (
 )
 from proxy.brokers.dialing import MOST_REDIRECTS, BrokerDialer, broker_in
 from proxy.brokers.targets import TargetRefusedError
-from proxy.fleet.link import LinkCounts, backoff
+from proxy.fleet.link import MOST_PAUSE_S, LinkCounts, backoff
 from proxy.session.broker_connector import BrokerRotation
 
 Auth = tuple[str, Callable[[], bytes]]
@@ -374,7 +374,7 @@ class BrokerStream:
                 self._leave()
             attempt = 0 if clock() - opened > STEADY_S + OPEN_S else attempt + 1
             self.client.counts.reconnects += 1
-            await asyncio.sleep(backoff(attempt))
+            await asyncio.sleep(backoff(attempt, self.client.most_pause_s))
 
     async def _connect(self) -> None:
         self._ended.clear()
@@ -575,21 +575,24 @@ class BrokerClient:
         auth: What is shown to brokers; None: nothing.
         name: That of the member, for people.
         most_message: Bytes of a message, at most.
+        most_pause_s: Seconds between two tries to open a producer or consumer, at most.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
         self,
         brokers: tuple[Endpoint, ...],
         dialer: BrokerDialer,
         auth: Auth | None,
         name: str,
         most_message: int,
+        most_pause_s: float = MOST_PAUSE_S,
     ) -> None:
         self.counts = LinkCounts()
         self.name = name
         self.sender = f"{name}-{secrets.token_hex(8)}"
         """The sender of this process' messages. It knows them by it, even if another member has the same name."""
         self.most_message = most_message
+        self.most_pause_s = most_pause_s
         self.is_refused = False
         """Whether brokers refused at once the last time, rather than being silent."""
         self.last_error = ""

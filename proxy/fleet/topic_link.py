@@ -32,7 +32,7 @@ from fleet.messages import MOST_MESSAGE
 from protocol.endpoint import Endpoint
 from protocol.pulsar_pb2 import CommandProducer, CommandProducerSuccess, ProducerAccessMode
 from proxy.brokers.dialing import BrokerDialer
-from proxy.fleet.link import Callbacks, LinkState, PeerStatus
+from proxy.fleet.link import MOST_PAUSE_S, Callbacks, LinkState, PeerStatus
 from proxy.fleet.pulsar_connection import Auth, BrokerClient, BrokerConnection, TopicConsumer, TopicEntry, TopicProducer
 
 SILENT_LEASES: Final = 1.5
@@ -180,7 +180,8 @@ class TopicLink:
         auth: Auth | None = None,
     ) -> None:
         reports, grants = topics(membership.namespace, membership.fleet)
-        self.client = BrokerClient(brokers, dialer, auth, membership.member, MOST_MESSAGE)
+        pause_s = min(MOST_PAUSE_S, membership.lease_s)
+        self.client = BrokerClient(brokers, dialer, auth, membership.member, MOST_MESSAGE, pause_s)
         self.counts = self.client.counts
         self.member = membership.member
         self.callbacks = callbacks

@@ -120,6 +120,22 @@ async def test_why_a_peer_is_not_reached_is_told_of_each_until_it_is(
     await _until(lambda: first.link.peer_states()[1] == PeerStatus(third.own.address, True, True, ""))
 
 
+async def test_peers_are_dialled_again_within_a_lease(monkeypatch: pytest.MonkeyPatch, at_end: AsyncExitStack) -> None:
+    asked: list[tuple[int, float]] = []
+
+    def without_a_pause(attempt: int, most_s: float) -> float:
+        asked.append((attempt, most_s))
+        return 0.0
+
+    monkeypatch.setattr(peer_link, "backoff", without_a_pause)
+    order = _free(), _free(), _free()
+    member = Member(order, order[0])
+    at_end.push_async_callback(member.link.stop)
+    await member.link.start()
+    await _until(lambda: max(asked, default=(0, 0.0))[0] > 20)
+    assert {most for _, most in asked} == {LEASE_S}
+
+
 async def test_another_one_leads_when_the_first_stops(members: list[Member]) -> None:
     first, second, _ = members
     await _until(lambda: first.link.state == "leading")

@@ -36,7 +36,7 @@ from proxy.brokers.dialing import BrokerDialer
 from proxy.brokers.targets import Targets
 from proxy.config.model import Config
 from proxy.fleet import pulsar_connection, topic_link
-from proxy.fleet.link import Callbacks
+from proxy.fleet.link import Callbacks, backoff
 from proxy.fleet.topic_link import Membership, TopicLink, topics
 from proxy.observe.counters import Counters
 from proxy.tls.certificates import Certificates
@@ -309,6 +309,27 @@ async def test_nobody_listens_where_the_broker_was(world: World) -> None:
     await _until(lambda: member.link.refused and member.turns == ["lead", "unlead"])
 
 
+async def test_tries_are_never_further_apart_than_a_lease(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, float]] = []
+
+    def without_a_pause(attempt: int, most_s: float) -> float:
+        asked.append((attempt, most_s))
+        return 0.0
+
+    monkeypatch.setattr(pulsar_connection, "backoff", without_a_pause)
+    broker, at = await world.broker()
+    broker.stop()
+    await world.join("a", at)
+    await _until(lambda: max(asked, default=(0, 0.0))[0] > 20)
+    assert {most for _, most in asked} == {LEASE_S}
+
+
+def test_pauses_double_until_they_are_the_longest() -> None:
+    for attempt in range(2000):
+        longest = min(2.0, 0.05 * 2 ** min(attempt, 6))
+        assert longest / 2 <= backoff(attempt, 2.0) <= longest
+
+
 async def test_messages_that_are_none_of_the_fleets_are_dropped_and_counted(world: World) -> None:
     broker, _, second, _ = await world.three()
     before = second.link.counts.dropped.copy()
@@ -401,7 +422,7 @@ async def test_an_answer_of_another_kind_is_an_error_and_tried_again(
 async def test_redirects_to_ever_new_addresses_leave_few_connections(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pulsar_connection, "backoff", lambda _attempt: 0.01)
+    monkeypatch.setattr(pulsar_connection, "backoff", lambda _attempt, _most_s: 0.01)
     broker, at = await world.broker()
     names = ("".join(each) for each in product(*((low, low.upper()) for low in "localhost")))
 
@@ -596,7 +617,7 @@ async def test_whatever_a_broker_says_members_share_again_when_it_does_what_it_i
     world: World, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     monkeypatch.setattr(pulsar_connection, "OPEN_S", 0.3)
-    monkeypatch.setattr(pulsar_connection, "backoff", lambda _attempt: 0.01)
+    monkeypatch.setattr(pulsar_connection, "backoff", lambda _attempt, _most_s: 0.01)
     raised: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: raised.append(context))
     random, (broker, *members) = Random(seed), await world.three()
