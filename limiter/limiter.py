@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, Protocol
 
 from mypy_extensions import mypyc_attr
 
-from limiter.permits import CreditWindow, Permits
+from limiter.permits import CreditWindow, Permits, Unit
 from limiter.token_bucket import SMALLEST_BURST_NS, WHOLE, Direction, Lease, Limit, Rate, TokenBucket
 from limiter.usage import LimiterUsage, StreamUsage
 
@@ -358,6 +358,8 @@ class Limiter:
             since `is_calm` was (`sharing.py`).
         is_quiet: Whether the next use is to be told. Of a limiter that is not shared always false.
         is_calm: Whether the next wait is to be told, likewise.
+        shared_name: The name by which other processes know it; empty if it is not shared.
+        shared_units: Units whose demand other processes have been told of.
         shares: Parts per million of messages and of bytes that this process has.
         quota: Lower rates of messages, peak messages, bytes and peak bytes that hold besides those of `limit`, as other
             processes know the limit by those.
@@ -377,6 +379,8 @@ class Limiter:
         self.on_activity: Callable[[Limiter], None] = _nobody_asks
         self.is_quiet = False
         self.is_calm = False
+        self.shared_name = ""
+        self.shared_units: tuple[Unit, ...] = ()
         self.shares = (WHOLE, WHOLE) if lease is None else (0, 0)
         self.quota: LimitRates = (None,) * 4
         self.source = source

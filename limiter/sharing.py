@@ -25,6 +25,7 @@ from limiter.token_bucket import NANOS_PER_SECOND, WHOLE, Lease, Rate
 UNBOUNDED = -1
 """Stands for what is wanted where demand cannot be measured, as streams wait nearly all the time."""
 UNITS: tuple[Unit, Unit] = ("messages", "bytes")
+_ALONE: dict[Unit, tuple[Unit, ...]] = {unit: (unit,) for unit in UNITS}
 _MARGIN = 1.01
 """A process wants so many times what it uses. While others wait, it gets no more than it wants, and nobody can use the
 margin. So the margin is small. It may be small, as a process that outgrows its share waits, and its next report says
@@ -158,8 +159,6 @@ class SharedLimits:
         self._wants_now = wants_now
         self._known: dict[str, Limiter] = {}
         self._active: dict[Limiter, _Counted] = {}
-        self._units: dict[str, frozenset[Unit]] = {}
-        """The units of each limiter that have been reported: the decider is to be told when they are gone."""
         self._gone: dict[UnitKey, None] = {}
         self._left: dict[Limiter, None] = {}
         """Active limiters that have lost their last stream since the last report."""
@@ -325,9 +324,10 @@ class SharedLimits:
 
     def made(self, limiter: Limiter, now: int) -> None:
         """Take a limiter that was made with the lease. It replaces the limiter of the same name, if there is one."""
-        name = name_of(limiter.scope)
+        limiter.shared_name = name = name_of(limiter.scope)
         replaced = self._known.get(name)
         if replaced is not None:
+            limiter.shared_name, limiter.shared_units = replaced.shared_name, replaced.shared_units
             self._forget(replaced)
         self._known[name] = limiter
         limiter.on_activity = self._used
@@ -358,14 +358,14 @@ class SharedLimits:
 
     def forgotten(self, limiter: Limiter) -> None:
         """Note that a limiter is not at work any more: other processes may have its share."""
-        name = name_of(limiter.scope)
+        name = limiter.shared_name
         if self._known.get(name) is limiter:
             del self._known[name]
             self._forget(limiter)
             self._wanted.pop(name, None)
             for unit in UNITS:
                 self._raises.pop((name, unit), None)
-            self._gone.update(dict.fromkeys([(name, unit) for unit in sorted(self._units.pop(name, ()))]))
+            self._tell_units(limiter, set())
 
     def _forget(self, limiter: Limiter) -> None:
         limiter.is_quiet = limiter.is_calm = False
@@ -376,7 +376,7 @@ class SharedLimits:
         if not limiter.is_quiet:  # it is in use already, and waited on only now
             limiter.is_calm = False
         if self._raises:
-            self._wanted[name_of(limiter.scope)] = None
+            self._wanted[limiter.shared_name] = None
         self._look_at(limiter, self._clock())
         self._wants_now()
 
@@ -386,12 +386,12 @@ class SharedLimits:
             self._active[limiter] = _Counted(limiter, now, is_first=True)
 
     def _rest_of(self, limiter: Limiter, now: int, demanded: dict[UnitKey, Demanded]) -> None:
-        name, units = name_of(limiter.scope), set[Unit]()
+        name, units = limiter.shared_name, set[Unit]()
         for unit, (rate, peak) in zip(UNITS, _own_rates(limiter), strict=True):
             if rate is not None:
                 units.add(unit)
                 demanded[name, unit] = Demanded(0, 0, 0, _told(rate, peak))
-        self._tell_units(name, units)
+        self._tell_units(limiter, units)
         if not limiter.is_full(now):
             _want_a_little(limiter, demanded)
         limiter.is_quiet = limiter.is_calm = True
@@ -414,7 +414,7 @@ class SharedLimits:
 
         A unit without a rate has no demand.
         """
-        name, own = name_of(limiter.scope), _own_rates(limiter)
+        name, own = limiter.shared_name, _own_rates(limiter)
         span, waited = after.at - before.at, after.waited
         messages, size = (_per_second(after.passed[of] - before.passed[of], span) for of in range(2))
         used = after.used = messages, size
@@ -436,12 +436,16 @@ class SharedLimits:
                 wanted = int(max(used[of] / (1 - part), used[of] + refused[of] + backlog) * _MARGIN)
             streams = len(limiter.waiters) if waits_for[of] else 0
             demanded[name, unit] = Demanded(used[of], wanted, max(streams, int(wanted != 0)), _told(rate, peak))
-        self._tell_units(name, units)
+        self._tell_units(limiter, units)
 
-    def _tell_units(self, name: str, units: set[Unit]) -> None:
-        gone = self._units.get(name, frozenset()) - units
-        self._gone.update(dict.fromkeys([(name, unit) for unit in sorted(gone)]))
-        self._units[name] = frozenset(units)
+    def _tell_units(self, limiter: Limiter, units: set[Unit]) -> None:
+        """Note the units whose demand is told now. The decider is to hear of those that were told before and are gone.
+
+        The tuple is one of few objects, as there may be many limiters.
+        """
+        name, before = limiter.shared_name, limiter.shared_units
+        self._gone.update({(name, unit): None for unit in before if unit not in units})
+        limiter.shared_units = UNITS if len(units) == len(UNITS) else _ALONE[next(iter(units))] if units else ()
 
     def _waits_for(self, limiter: Limiter, used: tuple[int, int], now: int) -> tuple[bool, bool]:
         """Return which units make streams wait: those without a token, else the one with the greatest part used."""
@@ -468,7 +472,7 @@ def _own_rates(limiter: Limiter) -> tuple[tuple[Rate | None, Rate | None], tuple
 
 
 def _want_a_little(limiter: Limiter, demanded: dict[UnitKey, Demanded]) -> None:
-    name = name_of(limiter.scope)
+    name = limiter.shared_name
     for unit in UNITS:
         one = demanded.get((name, unit))
         if one is not None and one.wanted == 0:

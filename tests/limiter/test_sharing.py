@@ -310,7 +310,7 @@ def test_demands_tell_of_what_was_used_and_of_the_unit_that_refused_and_then_onc
     process.clock.advance(0.25)
     assert process.shared.demands(process.clock.now) == ({}, [])
     process.shared.forgotten(process.limiter)
-    assert process.shared.demands(process.clock.now) == ({}, [(process.name, "bytes"), (process.name, "messages")])
+    assert process.shared.demands(process.clock.now) == ({}, [(process.name, unit) for unit in UNITS])
 
 
 @pytest.mark.parametrize(("before", "then", "falls"), [(100, 49, 1), (100, 51, 0), (31, 1, 0), (32, 15, 1)])
