@@ -37,8 +37,10 @@ _LIMITS = frozenset(
     f"{what}_{unit}" for what in ("limit", "burst", "peak", "peak_burst", "reason") for unit in ("messages", "bytes")
 )
 """Fields of limits. They are above 0; null means no limit."""
-_BALANCES = frozenset(f"tokens_{bucket}" for bucket in ("messages", "bytes", "peak_messages", "peak_bytes"))
-"""Below 0 they are a debt."""
+_SIGNED = frozenset(
+    {"coordinator_ahead_ms", *(f"tokens_{bucket}" for bucket in ("messages", "bytes", "peak_messages", "peak_bytes"))}
+)
+"""Fields that may be below 0: balances, which are a debt then, and a clock that may be ahead or behind."""
 _RULES: dict[Any, Any] = {
     bool: bool,
     str: str,
@@ -105,7 +107,7 @@ def strict(python_type: Any, name: str = "") -> Any:
         return Annotated[int, Meta(ge=0, le=LARGEST)]
     if name in _LIMITS:
         return Annotated[float, Meta(gt=0)]
-    if name in _BALANCES:
+    if name in _SIGNED:
         return float
     return bare if get_origin(bare) is Literal else _RULES[bare]
 

@@ -7,11 +7,14 @@ from pyspark.sql.types import ArrayType, DoubleType, LongType, StringType, Times
 
 from accesslog.record import Kinds
 from compliance.schema import (
+    decoder,
     defaulted_fields,
+    fault,
     nullable_fields,
     required_fields,
     row_schema,
 )
+from tests.compliance.planted import PlantedLog
 
 
 def test_the_schema_has_every_field_of_the_record_and_no_other():
@@ -53,3 +56,13 @@ def test_types_are_those_of_the_record():
 def test_times_are_written_as_the_schema_reads_them():
     written = json.loads(msgspec.json.encode(datetime(2026, 11, 21, 11, 29, 0, 123456, tzinfo=UTC)))
     assert written == "2026-11-21T11:29:00.123456Z"
+
+
+@pytest.mark.parametrize("ahead_ms", [-(10.0**9), -0.25, 0.0, 0.25, None])
+def test_the_clock_of_a_coordinator_may_be_behind_and_how_exactly_that_is_known_is_never_below_0(ahead_ms):
+    log = PlantedLog()
+    log.share(0.5, 0.25, "granted", coordinator_ahead_ms=ahead_ms)
+    [line] = log.encoded()
+    assert decoder().decode(line).coordinator_ahead_ms == ahead_ms
+    log.share(0.5, 0.25, "granted", coordinator_ahead_ms=ahead_ms, coordinator_ahead_within_ms=-0.25)
+    assert fault(log.encoded()[1]) == "impossible value: coordinator_ahead_within_ms"

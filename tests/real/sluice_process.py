@@ -1,6 +1,7 @@
 """`sluice serve` as a real process in front of a broker, or the broker itself in its place."""
 
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 import yaml
 
 from adminrest.client import AdminClient
+from compliance.schema import REFUSALS, decoder, fault
 from loadgen.real.process import TetheredProcess, free_ports, wait_until
 
 _READY_TIMEOUT_S = 30
@@ -59,13 +61,26 @@ class SluiceProcess:
             raise
 
     def stop(self) -> None:
-        """End it as an operator would, and check that it had nothing to complain about."""
+        """End it as an operator would. It had nothing to complain about, and the report can read its log."""
         if self.process is None:
             return
         code = self.process.stop()
         log = self.process.log_path.read_text()
         assert "Traceback" not in log, log[-10_000:]
         assert code == 0, f"sluice serve ended with code {code}\n{self.process.last_lines()}"
+        assert list(refused_lines(self.access_log)) == []
+
+
+def refused_lines(access_log: Path) -> Iterator[tuple[str, bytes, str]]:
+    """Yield the lines that the report would quarantine, but those that a kill cut off: file, line and reason."""
+    reader = decoder()
+    for file in sorted(access_log.glob("*.jsonl")):
+        *lines, _cut_off = file.read_bytes().split(b"\n")
+        for line in lines:
+            try:
+                reader.decode(line)
+            except REFUSALS:
+                yield file.name, line, fault(line)
 
 
 def start_sluice(folder: Path, broker_url: str, config: dict[str, Any], *, ready_at: str = "/readyz") -> SluiceProcess:
