@@ -427,9 +427,9 @@ def cut_off(sums: list[FleetVerdict]) -> list[tuple[str, str, float, float]]:
 
 
 def away(proxy_id: str, fleet: str, share: float, seconds: float) -> str:
-    """Return what came of it that a member was cut off."""
-    kept = f"kept up to {percent(share)} of a limit, so much more than which may have passed meanwhile"
-    return f"{proxy_id} was cut off from fleet {fleet} for {span(seconds)}, and {kept}"
+    """Return for how long a member was cut off, and what it could use."""
+    kept = f"It kept {percent(share)} of a limit at most, which others may have had, too"
+    return f"{proxy_id} was cut off from fleet {fleet} for {span(seconds)}. {kept}"
 
 
 def _limit_of(one: FleetVerdict) -> str:

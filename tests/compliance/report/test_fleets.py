@@ -69,7 +69,7 @@ def test_members_without_a_log_leave_all_unknown_and_are_named():
 def test_who_was_cut_off_is_told_with_what_it_kept_and_of_many_some():
     away = [CutOffMember(proxy_id=f"p{n:02}", seconds=3.0, share=0.025, passed=7) for n in range(12)]
     made = report_of(fleet_sums=[a_sum(50, cut_off=away, outside=[])])
-    said = "p00 was cut off from fleet front for 3 s, and kept up to 2.50 % of a limit"
+    said = "p00 was cut off from fleet front for 3 s. It kept 2.50 % of a limit at most"
     lines = fleet_lines(made.fleets)
     assert (len(lines), lines[-1]) == (12, "and 2 more proxies like it")
     assert lines[1].startswith(said)
