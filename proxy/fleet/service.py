@@ -26,10 +26,11 @@ from typing import Final
 
 import structlog
 
-from fleet.coordinator import Coordinator, Disagreement
+from fleet.coordinator import Coordinator
 from fleet.member import FOREVER, FleetMember, FleetSettings
 from fleet.messages import MOST_EPOCH, BadMessage, Demand, Grants, LimitShare, MemberReport, Quota, ShareKey, Unit
 from fleet.rules import DifferingRule, MemberRules, place_of
+from fleet.share_table import Disagreement
 from limiter.policies import SharedRules, described
 from limiter.sharing import LOOK_AGAIN_NS, Demanded, SharedLimits
 from limiter.token_bucket import NANOS_PER_SECOND, Lease
@@ -612,7 +613,7 @@ class FleetService:
             self._grant_soon()
         if coordinator.deposed:
             self._deposed_at = self._clock()
-        if (found := coordinator.take_disagreement()) is not None:
+        if (found := coordinator.table.take_disagreement()) is not None:
             self._look_at_disagreement(found)
 
     def _look_at_names(self, coordinator: Coordinator) -> None:

@@ -306,7 +306,7 @@ def _members(coordinator: Coordinator, now: int) -> list[ShownMember]:
 
 def _limits(coordinator: Coordinator, now: int, most: int) -> Iterable[ShownFleetLimit]:
     holders = 0
-    for one in islice(coordinator.limits(now), most):
+    for one in islice(coordinator.table.limits(now), most):
         holders += len(one.shares)
         if holders > MOST_HOLDERS:
             return

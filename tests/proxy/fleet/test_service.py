@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from fleet import shares
-from fleet.coordinator import _rate
 from fleet.messages import MOST_EPOCH, Grants, Introduction, MemberReport, Quota, ShareKey
+from fleet.share_table import _rate
 from limiter.activity import ActivitySet
 from limiter.levels import SHAREABLE, Setting
 from limiter.limiter import Entry, Limiter, Scope, Stream, StreamName
@@ -738,7 +738,7 @@ def test_a_hundred_thousand_limits_at_rest_cost_a_heartbeat_in_each_cycle_and_no
     assert max(reports) <= 40
     assert max(grants_and_reports) <= 100
     assert leading.fleet.coordinator is not None
-    assert len(list(leading.fleet.coordinator.limits(world.loop.clock()))) == len(used)
+    assert len(list(leading.fleet.coordinator.table.limits(world.loop.clock()))) == len(used)
     world.loop.run(used[0].pay, 1, 10, world.loop.clock())
     world.loop.advance(0.25)
     assert len(timers) > 2 * (cycles + 1)
