@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from fleet.member import FleetSettings
 from fleet.messages import FULL_MESSAGE, GRANT_BYTES, HELD_BYTES, SHARE_BYTES, Grant, Grants, MemberReport
-from fleet.rules import ComparedRules
+from fleet.rules import RuleComparison
 from fleet.share_table import MemberShares, ShareTable
 
 MOST_MEMBERS = 1000
-"""Members of a fleet, at most. The coordinator refuses reports of others."""
+"""Members of a fleet, at most. Reports of others are dropped."""
 
 MOST_ENDED = 10_000
 """Ended sessions that are remembered, at most: a late report of one is not taken for the first of a new session."""
@@ -28,12 +28,19 @@ the same time is in the reports of all of them by then."""
 
 
 class MemberStatus(NamedTuple):
-    """One member as the coordinator knows it; times are in nanoseconds."""
+    """One member as the coordinator knows it.
+
+    Attributes:
+        name: The member's name, for people.
+        incarnation: The run of the member.
+        silent_ns: Nanoseconds since a report of the member was last heard.
+        limits: The number of limits of which the member has a share.
+    """
 
     name: str
     incarnation: int
-    since_heard: int
-    limiters: int
+    silent_ns: int
+    limits: int
 
 
 class _Session:
@@ -98,8 +105,8 @@ class Coordinator:
     Attributes:
         deposed: There is another coordinator.
         table: The limits that members share, and who holds which share of them.
-        rules: The members' rules, and which of them not all members have.
-        refused: Reports, and parts of them, that were not taken, by cause.
+        comparison: The members' rules, and which of them not all members have.
+        dropped: Reports, and parts of them, that were not taken, by cause.
     """
 
     def __init__(self, settings: FleetSettings, name: str, epoch: int, now: int) -> None:
@@ -107,10 +114,10 @@ class Coordinator:
         self.name = name
         self.epoch = epoch
         self.deposed = False
-        self.rules = ComparedRules(RULE_CYCLES * settings.cycle_ns)
-        self.refused: Counter[str] = Counter()
+        self.comparison = RuleComparison(RULE_CYCLES * settings.cycle_ns)
+        self.dropped: Counter[str] = Counter()
         self._whole_at = now + settings.lease_ns * 204 // 100
-        self.table = ShareTable(self._whole_at, self.refused, by_streams=settings.weight == "streams")
+        self.table = ShareTable(self._whole_at, self.dropped, by_streams=settings.weight == "streams")
         self._expiry_ns = settings.lease_ns * 101 // 100
         self._confirmed_at = now
         self._granted_at = now
@@ -131,10 +138,10 @@ class Coordinator:
     def hear(self, report: MemberReport, now: int) -> bool:
         """Take a report; return whether `grant` should be called soon, rather than at the end of the cycle."""
         if report.fleet != self.settings.fleet:
-            return self._refuse("fleet")
+            return self._drop("fleet")
         if report.epoch > self.epoch:
             self.deposed = True
-            return self._refuse("deposed")
+            return self._drop("deposed")
         if report.epoch < self.epoch:  # the member follows this coordinator when it hears of it
             self._announce = True
             return True
@@ -148,9 +155,9 @@ class Coordinator:
         session.heard, session.heard_at = report.sequence, now
         self.table.hear(session.shares, report, now)
         ends = self._ends_at <= now and (self._granted_at < self._ends_at or self._ends_at <= self._confirmed_at)
-        self.rules.hear(session.incarnation, session.name, report.rules, now)
+        self.comparison.hear(session.incarnation, session.name, report.rules, now)
         is_due = self.table.is_dirty or session.answered == 0 or ends
-        return is_due or self.rules.is_due(session.incarnation)
+        return is_due or self.comparison.is_due(session.incarnation)
 
     def grant(self, now: int) -> list[Grants]:
         """Return what to publish now, each of which fits a message: shares that changed, and answers to all reports."""
@@ -159,10 +166,10 @@ class Coordinator:
             return [] if self.deposed else [self._empty()]
         self._expire(now)
         self.table.divide(now)
-        self.rules.keep(self._sessions.keys())
-        self.rules.compare(now)
+        self.comparison.keep(self._sessions.keys())
+        self.comparison.compare(now)
         messages = self._messages(now)
-        differing = self.rules.told(now, self.settings.cycle_ns, is_whole=self._whole_at <= now)
+        differing = self.comparison.page_due(now, self.settings.cycle_ns, is_whole=self._whole_at <= now)
         if differing is not None:
             messages.append(self._empty())
             messages[-1].differing = differing
@@ -196,8 +203,8 @@ class Coordinator:
         )
         return {name: times for name, times in there.items() if times > 1}
 
-    def _refuse(self, cause: str) -> bool:
-        self.refused[cause] += 1
+    def _drop(self, cause: str) -> bool:
+        self.dropped[cause] += 1
         return False
 
     # Members
@@ -207,11 +214,11 @@ class Coordinator:
         incarnation = report.incarnation
         session = self._sessions.get(incarnation)
         if session is not None and (report.since < session.since or report.sequence <= session.heard):
-            self._refuse("repeated")
+            self._drop("repeated")
             return None
         if session is not None and report.since == session.since:
             if report.seen > session.shares.sequence:  # another one granted that: the member's next session is answered
-                self._refuse("seen")
+                self._drop("seen")
                 return None
             return session
         known = session is not None or incarnation in self._ended
@@ -220,10 +227,10 @@ class Coordinator:
         if report.since <= self._ended.get(incarnation, 0) or report.seen:
             self._answer_by_void(report)
             if not report.leaving:  # else the member says again that it leaves, as it has had no answer
-                self._refuse("session")
+                self._drop("session")
             return None
         if len(self._sessions) >= MOST_MEMBERS:
-            self._refuse("members")
+            self._drop("members")
             return None
         shares = self.table.join(report.member, brings=not known and now < self._whole_at)
         session = _Session(report, shares, now)
@@ -277,7 +284,7 @@ class Coordinator:
         for session in self._sessions.values():
             is_due = session.shares.is_due(now, self.settings.cycle_ns)
             if is_due or session.heard > session.answered:
-                grant = Grant(session.incarnation, session.heard, wants=self.rules.wants(session.incarnation))
+                grant = Grant(session.incarnation, session.heard, wants=self.comparison.wants(session.incarnation))
                 session.answered, session.answered_at = session.heard, session.heard_at
                 if is_due:
                     self.table.fill(grant, session.shares, now)

@@ -26,10 +26,10 @@ from fleet.name_table import NO_NUMBER, NameTable
 from fleet.shares import UNBOUNDED, WHOLE, fill, is_enough, rounded
 
 MOST_SHARES = 2_000_000
-"""Shares of all members together, at most. Introductions beyond are refused."""
+"""Shares of all members together, at most. Introductions beyond are dropped."""
 
 MOST_NAMES = 256 << 20
-"""Bytes of the names of all limits, at most. Introductions of others are refused."""
+"""Bytes of the names of all limits, at most. Introductions of others are dropped."""
 
 MOST_GRANTED = 50_000
 """Shares that are granted to one member and not acknowledged, at most. No grant has more. Others follow when the member
@@ -58,7 +58,7 @@ class Disagreement(NamedTuple):
     """Members have different values of one limit.
 
     Attributes:
-        member: The name of the member that told its value last.
+        member: The name of the member that reported its value last.
         key: What is limited.
         own: That member's value.
         in_force: The value that holds for all.
@@ -218,7 +218,7 @@ class MemberShares:
     # Grants
 
     def is_due(self, now: int, again_ns: int) -> bool:
-        """Return whether the next grant has shares: new ones, or ones that were last told `again_ns` ago or before."""
+        """Return whether the next grant has shares: new ones, or ones that were last sent `again_ns` ago or before."""
         return (bool(self.unseen) and self.sent_at + again_ns <= now) or self._room() > 0
 
     def mark_unsent(self, id_: int) -> None:
@@ -306,13 +306,13 @@ class ShareTable:
 
     Args:
         whole_at: When all that a coordinator before has granted has ended.
-        refused: Counts the parts of reports that are not taken, by cause.
+        dropped: Counts the parts of reports that are not taken, by cause.
         by_streams: A member's claim has the weight of its waiting streams, and not 1.
     """
 
-    def __init__(self, whole_at: int, refused: Counter[str], *, by_streams: bool) -> None:
+    def __init__(self, whole_at: int, dropped: Counter[str], *, by_streams: bool) -> None:
         self._whole_at = whole_at
-        self._refused = refused
+        self._dropped = dropped
         self._by_streams = by_streams
         self._members: list[MemberShares | None] = []
         self._total = 0  # shares of all members together
@@ -411,12 +411,12 @@ class ShareTable:
         if known == NO_NUMBER:
             is_full = self._total >= MOST_SHARES or (limit == NO_NUMBER and self._names.size > MOST_NAMES)
             if is_full or one.id >= len(member.limits):
-                self._refused["limiters"] += 1
+                self._dropped["limiters"] += 1
                 return
             if limit == NO_NUMBER:
                 limit = self._add(name, one.quota, now)
             elif member.has(limit):
-                self._refused["doubled"] += 1
+                self._dropped["doubled"] += 1
                 return
             self._total += 1
             member.begin(one.id, limit, self._first[limit], one.ppm)
@@ -436,7 +436,7 @@ class ShareTable:
         for id_, uses, wants, streams in zip(report.ids, report.used, report.wanted, report.streams, strict=True):
             limit = limits[id_] if id_ < len(limits) else NO_NUMBER
             if limit == NO_NUMBER:
-                self._refused["unknown"] += 1
+                self._dropped["unknown"] += 1
                 continue
             used[id_], wanted[id_] = uses, wants
             weight[id_] = min(streams, MOST_WEIGHT) if by_streams and streams else 1

@@ -381,7 +381,7 @@ def _fleet(fleet: FleetService | None) -> Iterator[Metric]:
         "sluice_fleet_messages_refused",
         "Those not taken, whole or in part, by cause",
         ("cause",),
-        Counter() if fleet is None else fleet.refused_messages(),
+        Counter() if fleet is None else fleet.dropped_messages(),
     )
 
 

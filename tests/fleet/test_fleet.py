@@ -135,7 +135,7 @@ def test_each_report_of_leaving_is_answered_also_by_who_does_not_know_that_membe
         pass_on(last)
         assert member.has_left
     assert coordinator.members(MS) == []
-    assert not coordinator.refused
+    assert not coordinator.dropped
     coordinator = Coordinator(settings, "two", 2, MS)
     coordinator.hear(last, MS)  # it does not follow this one, which has nothing of it
     assert [grant for grants in coordinator.grant(MS) for grant in grants.grants] == []
@@ -288,12 +288,12 @@ def test_reports_that_are_not_to_be_taken_are_counted() -> None:
     coordinator.hear(MemberReport("f", "m", 1, 1, 1, 5), 0)
     coordinator.hear(MemberReport("f", "m", 1, 2, 1, 5, seen=9), 0)
     coordinator.hear(MemberReport("f", "m", 2, 2, 1, 5, seen=9), 0)
-    assert coordinator.refused == {"fleet": 1, "repeated": 1, "seen": 1, "session": 1}
+    assert coordinator.dropped == {"fleet": 1, "repeated": 1, "seen": 1, "session": 1}
     [grants] = coordinator.grant(0)
     assert [(grant.incarnation, grant.void) for grant in grants.grants] == [(2, True), (1, False)]
     for incarnation in range(3, MOST_MEMBERS + 4):
         coordinator.hear(MemberReport("f", "m", incarnation, 1, 1, 5), 0)
-    assert coordinator.refused["members"] == 2
+    assert coordinator.dropped["members"] == 2
     coordinator.hear(MemberReport("f", "m", 1, 3, 1, 6), 0)
     assert coordinator.deposed
     assert coordinator.grant(0) == []
@@ -308,7 +308,7 @@ def test_what_was_granted_by_another_one_holds_no_longer_than_its_lease() -> Non
     assert member.shares()[KEY].ppm == WHOLE
     world.run(3 * world.settings.lease_ns)
     assert world.leader is not None
-    assert world.leader.refused["seen"] > 0
+    assert world.leader.dropped["seen"] > 0
     assert sum(process.member.shares()[KEY].ppm for process in world.processes) <= WHOLE
     assert min(process.member.shares()[KEY].ppm for process in world.processes) > 0.45 * WHOLE
 
@@ -319,15 +319,15 @@ def test_a_member_has_one_share_of_a_limit_and_no_report_takes_long() -> None:
     coordinator.hear(told(1, 1, *[KEY] * 5000), 0)
     coordinator.hear(told(1, 2, *[KEY] * 5000), 0)
     coordinator.hear(told(2, 1, KEY, ShareKey("publish tenant a", "bytes"), KEY), 0)
-    assert coordinator.refused["doubled"] == 2 * 4999 + 1
-    assert [member.limiters for member in coordinator.members(0)] == [1, 2]
+    assert coordinator.dropped["doubled"] == 2 * 4999 + 1
+    assert [member.limits for member in coordinator.members(0)] == [1, 2]
     [status, _] = coordinator.table.limits(0)
     assert len(status.shares) == 2
     gone = MemberReport("f", "m2", 2, 2, 1, 5, gone=[0])
     gone.introductions.append(Introduction(3, KEY, RATE, 0))  # as one that was made anew
     coordinator.hear(gone, 0)
-    assert coordinator.refused["doubled"] == 2 * 4999 + 1
-    assert [member.limiters for member in coordinator.members(0)] == [1, 2]
+    assert coordinator.dropped["doubled"] == 2 * 4999 + 1
+    assert [member.limits for member in coordinator.members(0)] == [1, 2]
 
 
 def told(incarnation: int, sequence: int, *keys: ShareKey, ppm: int = 0, since: int = 1, seen: int = 0) -> MemberReport:
@@ -429,7 +429,7 @@ def test_a_late_report_of_a_session_that_has_ended_begins_none() -> None:
     coordinator.hear(leaving, 0)
     coordinator.hear(told(1, 3, KEY), 0)  # it was sent before, by its place in the session; so nobody holds this share
     assert coordinator.members(0) == []
-    assert coordinator.refused["session"] == 1
+    assert coordinator.dropped["session"] == 1
     coordinator.hear(told(2, 1, KEY), 0)
     assert granted(coordinator, 0)[2] == {0: WHOLE}
 
@@ -452,11 +452,11 @@ def test_introductions_beyond_the_bounds_are_refused_and_counted(monkeypatch) ->
     monkeypatch.setattr("fleet.share_table.MOST_SHARES", 3)
     coordinator = Coordinator(FleetSettings("f"), "c", 5, 0)
     coordinator.hear(told(1, 1, *[ShareKey(f"publish tenant {number}", "bytes") for number in range(5)]), 0)
-    assert coordinator.refused == {"limiters": 2, "unknown": 2}
+    assert coordinator.dropped == {"limiters": 2, "unknown": 2}
     far = MemberReport("f", "m2", 2, 1, 1, 5, introductions=[Introduction(MOST_LIMITERS - 1, KEY, RATE, 0)])
     coordinator.hear(far, 0)
-    assert coordinator.refused["limiters"] == 3
-    assert [member.limiters for member in coordinator.members(0)] == [3, 0]
+    assert coordinator.dropped["limiters"] == 3
+    assert [member.limits for member in coordinator.members(0)] == [3, 0]
 
 
 def test_the_names_of_limits_are_bounded_and_have_room_again_when_they_are_gone(monkeypatch) -> None:
@@ -464,13 +464,13 @@ def test_the_names_of_limits_are_bounded_and_have_room_again_when_they_are_gone(
     coordinator = Coordinator(FleetSettings("f"), "c", 5, 0)
     long = [ShareKey(f"publish tenant {number:04000}", "bytes") for number in range(9)]
     coordinator.hear(told(1, 1, *long), 0)
-    assert coordinator.refused["limiters"] == 9 - 5
+    assert coordinator.dropped["limiters"] == 9 - 5
     coordinator.hear(told(2, 1, *long[:2]), 0)  # known already
     coordinator.hear(MemberReport("f", "m", 2, 2, 1, 5, leaving=True), 0)
     coordinator.hear(MemberReport("f", "m", 1, 2, 1, 5, leaving=True), 0)
     coordinator.hear(told(3, 1, *long), 0)
-    assert coordinator.refused["limiters"] == 2 * (9 - 5)
-    assert [member.limiters for member in coordinator.members(0)] == [5]
+    assert coordinator.dropped["limiters"] == 2 * (9 - 5)
+    assert [member.limits for member in coordinator.members(0)] == [5]
 
 
 def test_what_has_no_room_in_a_message_is_repeated_as_it_was_told(monkeypatch) -> None:
@@ -522,7 +522,7 @@ def test_limits_that_come_and_go_are_those_that_are_there() -> None:
             (key, sum(key in own.values() for own in have)) for own in have for key in own.values()
         }
         assert all(sum(ppm for _, ppm, _, _ in status.shares) <= WHOLE for status in limits)
-    assert not coordinator.refused
+    assert not coordinator.dropped
 
 
 def following(*keys: ShareKey) -> tuple[FleetMember, MemberReport]:

@@ -381,7 +381,7 @@ def test_what_workers_were_lent_of_a_lowered_share_is_nobody_elses_until_it_is_b
         world.run(0.3)
     assert other.fleet.shared.share_in_force(name_of(limiter.scope), "messages") == pytest.approx(WHOLE // 2, abs=10)
     world.run(2)
-    assert one.fleet.refused_messages() == other.fleet.refused_messages() == {}
+    assert one.fleet.dropped_messages() == other.fleet.dropped_messages() == {}
 
 
 def test_forged_and_broken_messages_are_counted_and_change_nothing(world: World) -> None:
@@ -393,8 +393,8 @@ def test_forged_and_broken_messages_are_counted_and_change_nothing(world: World)
         for link in world.hub.links:
             world.loop.run(link.callbacks.on_grant, message)
             world.loop.run(link.callbacks.on_report, message)
-    assert one.fleet.refused_messages()["oversized"] == 2
-    assert other.fleet.refused_messages()["malformed"] >= 1
+    assert one.fleet.dropped_messages()["oversized"] == 2
+    assert other.fleet.dropped_messages()["malformed"] >= 1
     assert sum(world.run(2)) >= 0.99 * 2 * RATE
 
 
