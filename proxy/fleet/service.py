@@ -412,7 +412,7 @@ class FleetService:
     def dropped_messages(self) -> Counter[str]:
         """Return how many messages, and parts of them, were not taken, by cause."""
         more = Counter[str]() if self.coordinator is None else self.coordinator.dropped
-        return self.dropped + self.member.refused + more
+        return self.dropped + self.member.dropped + more
 
     def lease_left_ns(self) -> int:
         """Return the nanoseconds until the lease ends if nobody answers; 0 after its end, and while isolated."""

@@ -270,14 +270,14 @@ def test_late_doubled_and_forged_grants_are_refused_and_counted() -> None:
         grant = Grant(member.incarnation, answers, **more)  # type: ignore[arg-type]
         assert member.take(Grants(fleet, "x", epoch, 1, [grant]), now) == []
 
-    member.refused.clear()
+    member.dropped.clear()
     take(fleet="g")
     take(epoch=member.epoch - 1, sequence=99, ids=[0], ppm=[WHOLE])
     take(answers=member._since - 1, sequence=99, ids=[0], ppm=[WHOLE])
     take(answers=member._sequence + 1, sequence=99, ids=[0], ppm=[WHOLE])
     take(answers=member._sequence, sequence=1, ids=[0], ppm=[WHOLE])
     take(answers=member._sequence, sequence=99, ids=[7], ppm=[WHOLE])
-    assert member.refused == {"fleet": 1, "epoch": 1, "session": 2, "repeated": 1, "unknown": 1}
+    assert member.dropped == {"fleet": 1, "epoch": 1, "session": 2, "repeated": 1, "unknown": 1}
     assert member.shares() == before
 
 
