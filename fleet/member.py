@@ -109,8 +109,8 @@ class _Limits:
         latest: By number, the demand now, where it is another one than was told, or none was told.
         ppm: The share in force, in millionths; after the end of the lease the last one.
         held: By number, the limit's value in force where members have different ones: the lowest.
-        since: The first report of the session that has introduced the number; 0 if none has. A grant that answers an
-            earlier report does not mean this limit by it.
+        introduced_by: The first report of the session that has introduced the number; 0 if none has. A grant that
+            answers an earlier report does not mean this limit by it.
         flags: `_INTRODUCED` and `_GRANTED`, or 0.
         free: Numbers that mean nothing any more.
     """
@@ -120,11 +120,11 @@ class _Limits:
         "free",
         "held",
         "ids",
+        "introduced_by",
         "keys",
         "latest",
         "ppm",
         "quotas",
-        "since",
         "streams",
         "used",
         "wanted",
@@ -140,7 +140,7 @@ class _Limits:
         self.latest: dict[int, Demand] = {}
         self.ppm = array("i")
         self.held: dict[int, Quota] = {}
-        self.since = array("q")
+        self.introduced_by = array("q")
         self.flags = bytearray()
         self.free: list[int] = []
 
@@ -149,13 +149,13 @@ class _Limits:
         if self.free:
             id_ = self.free.pop()
             self.keys[id_], self.quotas[id_] = key, demand.quota
-            self.ppm[id_] = self.since[id_] = self.flags[id_] = 0
+            self.ppm[id_] = self.introduced_by[id_] = self.flags[id_] = 0
         else:
             id_ = len(self.keys)
             self.keys.append(key)
             self.quotas.append(demand.quota)
             self.flags.append(0)
-            for column in (self.used, self.wanted, self.streams, self.ppm, self.since):
+            for column in (self.used, self.wanted, self.streams, self.ppm, self.introduced_by):
                 column.append(0)
         self.ids[key] = id_
         self.latest[id_] = demand
@@ -428,7 +428,7 @@ class FleetMember:
         self._pending = dict.fromkeys(limits.ids.values(), 0)
         for id_ in limits.ids.values():
             limits.flags[id_] &= ~_INTRODUCED
-            limits.since[id_] = 0
+            limits.introduced_by[id_] = 0
         for id_ in self._gone:
             limits.let_go(id_)
         self._gone.clear()
@@ -501,7 +501,7 @@ class FleetMember:
                 self._pending[id_] = report.sequence
                 limits.tell(id_)
             if not is_introduced:
-                limits.since[id_] = limits.since[id_] or report.sequence
+                limits.introduced_by[id_] = limits.introduced_by[id_] or report.sequence
                 report.introductions.append(Introduction(id_, key, limits.quotas[id_], limits.ppm[id_]))
             ids.append(id_)
         ids.sort()
@@ -559,7 +559,7 @@ class FleetMember:
         shares: list[LimitShare] = []
         limits, known = self._limits, len(self._limits.keys)
         for id_, ppm in zip(grant.ids, grant.ppm, strict=True):
-            if id_ >= known or limits.keys[id_] is None or not 0 < limits.since[id_] <= grant.answers:
+            if id_ >= known or limits.keys[id_] is None or not 0 < limits.introduced_by[id_] <= grant.answers:
                 self.dropped["unknown"] += 1
             elif id_ not in self._gone:
                 limits.ppm[id_] = ppm
