@@ -97,7 +97,7 @@ class _InForce(Enum):
 class _Limits:
     """The limits that this member would share: one unit of one limiter each. In columns, as there may be many.
 
-    A limit's number, its place in the columns, is the one that reports and grants name it by. It goes this way:
+    A limit's number, its index in the columns, is the one that reports and grants name it by. It goes this way:
 
         free ─add─▶ means a limit ─forget─▶ means it until the coordinator has heard that it is gone ─let_go─▶ free
 
@@ -109,8 +109,8 @@ class _Limits:
         latest: By number, the demand now, where it is another one than was told, or none was told.
         ppm: The share in force, in millionths; after the end of the lease the last one.
         held: By number, the limit's value in force where members have different ones: the lowest.
-        since: The first report of the session that has introduced the number; 0 if none has. A grant that answers an
-            earlier report does not mean this limit by it.
+        introduced_by: The first report of the session that has introduced the number; 0 if none has. A grant that
+            answers an earlier report does not mean this limit by it.
         flags: `_INTRODUCED` and `_GRANTED`, or 0.
         free: Numbers that mean nothing any more.
     """
@@ -120,11 +120,11 @@ class _Limits:
         "free",
         "held",
         "ids",
+        "introduced_by",
         "keys",
         "latest",
         "ppm",
         "quotas",
-        "since",
         "streams",
         "used",
         "wanted",
@@ -140,7 +140,7 @@ class _Limits:
         self.latest: dict[int, Demand] = {}
         self.ppm = array("i")
         self.held: dict[int, Quota] = {}
-        self.since = array("q")
+        self.introduced_by = array("q")
         self.flags = bytearray()
         self.free: list[int] = []
 
@@ -149,13 +149,13 @@ class _Limits:
         if self.free:
             id_ = self.free.pop()
             self.keys[id_], self.quotas[id_] = key, demand.quota
-            self.ppm[id_] = self.since[id_] = self.flags[id_] = 0
+            self.ppm[id_] = self.introduced_by[id_] = self.flags[id_] = 0
         else:
             id_ = len(self.keys)
             self.keys.append(key)
             self.quotas.append(demand.quota)
             self.flags.append(0)
-            for column in (self.used, self.wanted, self.streams, self.ppm, self.since):
+            for column in (self.used, self.wanted, self.streams, self.ppm, self.introduced_by):
                 column.append(0)
         self.ids[key] = id_
         self.latest[id_] = demand
@@ -212,7 +212,7 @@ class FleetMember:
         name: The member's name, for people.
         incarnation: A random number of this run, above 0.
         now: The time.
-        rules: The limits that this process would share, as they are written; None: nobody is told of them.
+        own_rules: The limits that this process would share, as they are written; None: nobody is told of them.
 
     Attributes:
         rules: What the coordinator is told of this member's rules, and the rules that not all members have.
@@ -227,14 +227,14 @@ class FleetMember:
             every session is answered. Coordinators of earlier versions do not.
         voids: The number of this member's latest sessions that a void grant has ended before any answer.
         urgent: Something is to be told at once: a new session, shares to acknowledge, the rest of a long report.
-        refused: Messages, and parts of them, that were not taken, by cause.
+        dropped: Messages, and parts of them, that were not taken, by cause.
     """
 
     def __init__(
-        self, settings: FleetSettings, name: str, incarnation: int, now: int, rules: OwnRules | None = None
+        self, settings: FleetSettings, name: str, incarnation: int, now: int, own_rules: OwnRules | None = None
     ) -> None:
         self.settings = settings
-        self.rules = MemberRules(rules)
+        self.rules = MemberRules(own_rules)
         self.name = name
         self.incarnation = incarnation
         self.lease_until = now
@@ -245,7 +245,7 @@ class FleetMember:
         self.answered_at = now
         self.has_left = False
         self.urgent = True
-        self.refused: Counter[str] = Counter()
+        self.dropped: Counter[str] = Counter()
         self._limits = _Limits()
         self._quotas = QuotaPool()
         self._pending: dict[int, int] = {}  # demands without an answer, by number: the report that told it first, or 0
@@ -304,7 +304,7 @@ class FleetMember:
         """Take what concerns this member; return the shares that are to be put in force now."""
         self._end_lease(now)
         if grants.fleet != self.settings.fleet:
-            self.refused["fleet"] += 1
+            self.dropped["fleet"] += 1
             return []
         ended = max(self.answered_at, self.lease_until)
         if self.isolated:  # `lease_until` is FOREVER
@@ -312,7 +312,7 @@ class FleetMember:
         if self.epoch == 0 and now > ended + 2 * self.settings.lease_ns:
             self.epoch_heard = 0  # a wrong clock made so great an epoch; no member has shares of that time
         if grants.epoch < self.epoch_heard:
-            self.refused["epoch"] += 1
+            self.dropped["epoch"] += 1
             return []
         shares = self._follow(grants.epoch, now) if grants.epoch != self.epoch else []
         self.coordinator, self.members = grants.coordinator, grants.members
@@ -428,7 +428,7 @@ class FleetMember:
         self._pending = dict.fromkeys(limits.ids.values(), 0)
         for id_ in limits.ids.values():
             limits.flags[id_] &= ~_INTRODUCED
-            limits.since[id_] = 0
+            limits.introduced_by[id_] = 0
         for id_ in self._gone:
             limits.let_go(id_)
         self._gone.clear()
@@ -462,7 +462,7 @@ class FleetMember:
         limits = self._limits
         full = not limits.free and len(limits.keys) == MOST_LIMITERS
         if full or len(key.limiter.encode()) > MOST_NAME["limiter"]:
-            self.refused["limiters"] += 1
+            self.dropped["limiters"] += 1
             return
         id_ = limits.add(key, demand)
         self._pending[id_] = 0
@@ -501,7 +501,7 @@ class FleetMember:
                 self._pending[id_] = report.sequence
                 limits.tell(id_)
             if not is_introduced:
-                limits.since[id_] = limits.since[id_] or report.sequence
+                limits.introduced_by[id_] = limits.introduced_by[id_] or report.sequence
                 report.introductions.append(Introduction(id_, key, limits.quotas[id_], limits.ppm[id_]))
             ids.append(id_)
         ids.sort()
@@ -516,7 +516,7 @@ class FleetMember:
             self.has_left = True
             return []
         if not self._since <= grant.answers <= self._sequence:
-            self.refused["session"] += 1
+            self.dropped["session"] += 1
             return []
         if grant.void:
             self.voids += 1
@@ -528,7 +528,7 @@ class FleetMember:
         if grant.sequence == 0 or self.isolated:  # isolated, it has no lease for which a granted share would hold
             return []
         if grant.sequence <= self._seen:
-            self.refused["repeated"] += 1
+            self.dropped["repeated"] += 1
             return []
         self._seen = grant.sequence
         self.urgent = True
@@ -559,8 +559,8 @@ class FleetMember:
         shares: list[LimitShare] = []
         limits, known = self._limits, len(self._limits.keys)
         for id_, ppm in zip(grant.ids, grant.ppm, strict=True):
-            if id_ >= known or limits.keys[id_] is None or not 0 < limits.since[id_] <= grant.answers:
-                self.refused["unknown"] += 1
+            if id_ >= known or limits.keys[id_] is None or not 0 < limits.introduced_by[id_] <= grant.answers:
+                self.dropped["unknown"] += 1
             elif id_ not in self._gone:
                 limits.ppm[id_] = ppm
                 limits.flags[id_] |= _GRANTED

@@ -25,20 +25,20 @@ from fleet import fleet_pb2 as wire
 from fleet.shares import GRAIN, UNBOUNDED, WHOLE
 
 MAJOR, MINOR = 1, 1
-"""The version of these messages. Fields of a later minor version are skipped; another major version is refused."""
+"""The version of these messages. Fields of a later minor version are skipped; another major version is dropped."""
 
 COMPARING = 1
 """The first minor version whose coordinators compare the members' rules."""
 
 MOST_MESSAGE = 1 << 20
-"""Bytes of a message, at most: a fifth of what Pulsar takes. Longer messages are refused unread."""
+"""Bytes of a message, at most: a fifth of what Pulsar takes. Longer messages are dropped unread."""
 
 FULL_MESSAGE = 900_000
 """A message is filled up to about so many bytes; what is left follows in the next ones."""
 
 GONE_BYTES, DEMAND_BYTES, INTRODUCTION_BYTES = 4, 30, 100
 """Bytes in a report, at most, of a number that means nothing any more, of a demand, and of one with its introduction,
-besides the limiter's name. Whoever adds a column makes them larger: a report of too many bytes is refused whole."""
+besides the limiter's name. Whoever adds a column makes them larger: a report of too many bytes is dropped whole."""
 
 GRANT_BYTES, SHARE_BYTES, HELD_BYTES = 40, 10, 60
 """Bytes of a grant, at most, and in it of each share, and of each limit that not all members have alike."""
@@ -58,7 +58,7 @@ MOST_NAME = {"fleet": 128, "member": 256, "limiter": 4096}
 MOST_QUOTAS = 1000
 """Quotas of which a `QuotaPool` keeps one object each, at most."""
 MOST_EPOCH = (1 << 63) - 1
-"""The greatest epoch; messages with others are refused."""
+"""The greatest epoch; messages with others are dropped."""
 
 MOST = (1 << 62) - 1
 """Greater numbers are read as this one."""
@@ -152,7 +152,7 @@ class RulesReport(NamedTuple):
         version: The latest `Differing` of which the member has lines.
         taken: The number of lines of that `Differing` that the member has.
         unsettled: The member may hold rules of others beside that `Differing`.
-        first: The place of the first of `lines` among all rules of the member.
+        first: The index of the first of `lines` among all rules of the member.
         lines: Some of the member's rules, if it was asked for them.
     """
 
@@ -173,7 +173,7 @@ class Differing(NamedTuple):
         total: The number of these rules that are told.
         unnamed: The number of further ones that are not told, as there are too many.
         settled: No others differ. Else the rules of some member are not known yet, and what differed before still does.
-        first: The place of the first of `lines` among all that are told.
+        first: The index of the first of `lines` among all that are told.
         lines: A page of these rules.
         having: For each line the name of a member that has it.
     """
@@ -296,7 +296,7 @@ class Grant:
         ids: The numbers of the limits of which a share is told, ascending.
         ppm: The shares of these limits, in the same order, in millionths.
         held: By number, the limits of which members have different values: the lowest, which holds.
-        wants: The member's rules are asked for, from this place on; places count from 1 here, and 0 asks for nothing.
+        wants: The member's rules are asked for, from this index on; here it counts from 1, and 0 asks for nothing.
     """
 
     incarnation: int
@@ -349,12 +349,12 @@ class Grants:
             for id_, quota in grant.held.items():
                 one.held.add(id=id_, quota=_pack(quota))
         if (differing := self.differing) is not None:
-            told = body.differing
-            told.version, told.total, told.unnamed = differing.version, differing.total, differing.unnamed
-            told.settled, told.first = differing.settled, differing.first
-            told.lines.extend(differing.lines)
-            told.having.extend(differing.having)
-            told.SetInParent()
+            page = body.differing
+            page.version, page.total, page.unnamed = differing.version, differing.total, differing.unnamed
+            page.settled, page.first = differing.settled, differing.first
+            page.lines.extend(differing.lines)
+            page.having.extend(differing.having)
+            page.SetInParent()
         return message.SerializeToString()
 
     @classmethod

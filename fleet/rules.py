@@ -58,12 +58,12 @@ class OwnRules(Protocol):
         """Return rules, in an order that stays the same as long as the digest does.
 
         Args:
-            first: The place of the first one to return; the first of all has 0.
+            first: The index of the first one to return.
             most: Bytes of the lines, at most.
         """
 
 
-def place_of(line: Line) -> str:
+def target_of(line: Line) -> str:
     """Return what a rule is for."""
     return line.partition("\0")[0]
 
@@ -127,31 +127,31 @@ class MemberRules:
         self.revision += bool(self.differing) or self.unnamed > 0
         self.differing, self.unnamed = {}, 0
 
-    def take(self, told: Differing) -> bool:
+    def take(self, page: Differing) -> bool:
         """Take a page of the rules that not all members have; return whether it is new, and a report worth sending."""
-        if self._own is None or told.total > MOST_DIFFERING or told.first + len(told.lines) > told.total:
+        if self._own is None or page.total > MOST_DIFFERING or page.first + len(page.lines) > page.total:
             return False
-        if told.version != self._version:
-            self._version, self._total, self._taken = told.version, told.total, {}
+        if page.version != self._version:
+            self._version, self._total, self._taken = page.version, page.total, {}
         known = len(self._taken)
-        new = told.first <= known < told.first + len(told.lines)
+        new = page.first <= known < page.first + len(page.lines)
         if new:
-            at = known - told.first
-            self._taken.update(zip(told.lines[at:], told.having[at:], strict=True))
+            at = known - page.first
+            self._taken.update(zip(page.lines[at:], page.having[at:], strict=True))
         if len(self._taken) == self._total:
-            self._complete(told)
+            self._complete(page)
         return new
 
-    def _complete(self, told: Differing) -> None:
-        self._settled = told.settled
-        differing = dict(self._taken) if told.settled else {**self.differing, **self._taken}
+    def _complete(self, page: Differing) -> None:
+        self._settled = page.settled
+        differing = dict(self._taken) if page.settled else {**self.differing, **self._taken}
         if len(differing) > 2 * MOST_DIFFERING:  # coordinators replace each other, and none settles
             differing = dict(self._taken)
-        self.revision += differing.keys() != self.differing.keys() or told.unnamed != self.unnamed
-        self.differing, self.unnamed = differing, told.unnamed
+        self.revision += differing.keys() != self.differing.keys() or page.unnamed != self.unnamed
+        self.differing, self.unnamed = differing, page.unnamed
 
 
-class _Told:
+class _ReportedRules:
     """The rules of one member, as far as it has told of them.
 
     Attributes:
@@ -159,20 +159,20 @@ class _Told:
         report: The latest that the member has told.
         digest, total: The digest and the number of the rules that count for the member: those of the latest report that
             has stayed the same for long enough.
-        changed_at: When the member first told the latest digest.
-        since: When the member first told another digest than the one that counts.
+        last_changed_at: When the member first told the latest digest.
+        first_changed_at: When the member first told another digest than the one that counts.
         compared: The digest whose lines are compared for the member: the latest of which all lines are known; None if
             there is none.
         came_at: When the member was heard first.
     """
 
-    __slots__ = ("came_at", "changed_at", "compared", "digest", "name", "report", "since", "total")
+    __slots__ = ("came_at", "compared", "digest", "first_changed_at", "last_changed_at", "name", "report", "total")
 
     def __init__(self, name: str, report: RulesReport, now: int) -> None:
         self.name = name
         self.report = report
         self.digest, self.total = report.digest, report.total
-        self.changed_at = self.since = self.came_at = now
+        self.last_changed_at = self.first_changed_at = self.came_at = now
         self.compared: int | None = None
 
     def count(self) -> None:
@@ -180,7 +180,7 @@ class _Told:
         self.digest, self.total = self.report.digest, self.report.total
 
 
-class _Set:
+class _RuleSet:
     """The rules behind one digest, as far as the coordinator knows them.
 
     Attributes:
@@ -191,14 +191,14 @@ class _Set:
         size: The bytes of these.
         digest: The digest of these, as `digest_of`.
         known: All rules, once all have come; else None.
-        is_refused: The rules are too many to be kept (`MOST_RULES`).
+        is_too_large: The rules are too many to be kept (`MOST_RULES`).
         is_late: A member that was asked for the rules has not told them.
     """
 
-    __slots__ = ("asked_at", "by", "digest", "is_late", "is_refused", "known", "lines", "size", "total")
+    __slots__ = ("asked_at", "by", "digest", "is_late", "is_too_large", "known", "lines", "size", "total")
 
-    def __init__(self, total: int, by: int, now: int, *, is_refused: bool) -> None:
-        self.is_refused = is_refused
+    def __init__(self, total: int, by: int, now: int, *, is_too_large: bool) -> None:
+        self.is_too_large = is_too_large
         self.is_late = False
         self.known: frozenset[Line] | None = None
         self.ask(total, by, now)
@@ -216,7 +216,7 @@ class DifferingRule(NamedTuple):
     Attributes:
         line: The rule.
         having: The members that have it.
-        lacking: The members that have none for the same place, or another one.
+        lacking: The members that have none for the same target, or another one.
     """
 
     line: Line
@@ -224,7 +224,7 @@ class DifferingRule(NamedTuple):
     lacking: list[str]
 
 
-class ComparedRules:
+class RuleComparison:
     """The coordinator's side: compares the members' rules.
 
         report ─hear─▶ digest ─stays for `patience_ns`─▶ counts ─its lines are asked for─▶ known ─compare─▶ `differing`
@@ -244,12 +244,12 @@ class ComparedRules:
 
     def __init__(self, patience_ns: int) -> None:
         self._patience_ns = patience_ns
-        self._members: dict[int, _Told] = {}
+        self._members: dict[int, _ReportedRules] = {}
         self._lagging: set[int] = set()
         """Members that may lack a page of what differs."""
         self._changing: dict[int, None] = {}
         """Members whose latest rules do not count yet."""
-        self._sets: dict[int, _Set] = {}
+        self._sets: dict[int, _RuleSet] = {}
         self._has_changed = False
         self._lines: list[Line] = []
         self._having: list[str] = []
@@ -261,9 +261,10 @@ class ComparedRules:
         """When all members were known."""
         self._is_settled = False
         """So are the rules of those that were there then; who comes later had no part in what differed before."""
-        self._told_as = 0, False
-        self._sent: dict[int, int] = {}
-        """When the pages of that were told the last time."""
+        self._sent_as = 0, False
+        """The version that was sent last, and whether it was settled."""
+        self._sent_at: dict[int, int] = {}
+        """When the pages of that were sent the last time."""
 
     @property
     def differing(self) -> Sequence[Line]:
@@ -273,29 +274,29 @@ class ComparedRules:
     @property
     def uncompared(self) -> int:
         """The number of members whose rules are not compared: they are too many, or were asked for and not told."""
-        refused = {digest for digest, one in self._sets.items() if one.is_refused or one.is_late}
-        return sum(one.digest in refused for one in self._members.values())
+        left_out = {digest for digest, one in self._sets.items() if one.is_too_large or one.is_late}
+        return sum(one.digest in left_out for one in self._members.values())
 
     def hear(self, incarnation: int, name: str, report: RulesReport | None, now: int) -> None:
         """Take what a member's report says of its rules."""
         if report is None:
             self._forget(incarnation)
             return
-        told = self._members.get(incarnation)
-        if told is None:
-            told = self._members[incarnation] = _Told(name, report, now)
+        member = self._members.get(incarnation)
+        if member is None:
+            member = self._members[incarnation] = _ReportedRules(name, report, now)
             self._has_changed = True
-        elif told.report.digest != report.digest:
-            told.changed_at = now
+        elif member.report.digest != report.digest:
+            member.last_changed_at = now
             if incarnation not in self._changing:
-                told.since, self._changing[incarnation] = now, None
-        told.report = report._replace(lines=())
-        if self._lags(told, settled=True):
+                member.first_changed_at, self._changing[incarnation] = now, None
+        member.report = report._replace(lines=())
+        if self._lags(member, settled=True):
             self._lagging.add(incarnation)
         else:
             self._lagging.discard(incarnation)
         found = self._sets.get(report.digest)
-        if found is not None and found.known is None and found.by == incarnation and not found.is_refused:
+        if found is not None and found.known is None and found.by == incarnation and not found.is_too_large:
             self._collect(found, report, now)
 
     def keep(self, incarnations: AbstractSet[int]) -> None:
@@ -310,9 +311,9 @@ class ComparedRules:
 
     def wants(self, incarnation: int) -> int:
         """Return from where on a member's rules are asked for, as `Grant.wants` has it."""
-        told = self._members.get(incarnation)
-        found = None if told is None or incarnation in self._changing else self._sets.get(told.digest)
-        if found is None or found.known is not None or found.by != incarnation or found.is_refused:
+        member = self._members.get(incarnation)
+        found = None if member is None or incarnation in self._changing else self._sets.get(member.digest)
+        if found is None or found.known is not None or found.by != incarnation or found.is_too_large:
             return 0
         return len(found.lines) + 1
 
@@ -320,58 +321,60 @@ class ComparedRules:
         """Find the rules that not all members have, if anything has changed, and the digests whose lines to ask for."""
         self._count_changed(now)
         for digest, one in self._sets.items():
-            is_asked = one.known is None and not one.is_refused
+            is_asked = one.known is None and not one.is_too_large
             if is_asked and now - one.asked_at > MOST_PATIENCE * self._patience_ns:
                 self._pass_over(digest, one, now)
         if not self._has_changed:
             return
         self._has_changed = False
         self._look_for_sets(now)
-        for told in self._members.values():
-            found = self._sets.get(told.digest)
-            if found is None or found.known is not None or found.is_refused:
-                told.compared = told.digest
-        used = {told.compared for told in self._members.values()} | {told.digest for told in self._members.values()}
+        for member in self._members.values():
+            found = self._sets.get(member.digest)
+            if found is None or found.known is not None or found.is_too_large:
+                member.compared = member.digest
+        used = {member.compared for member in self._members.values()} | {
+            member.digest for member in self._members.values()
+        }
         unused = self._sets.keys() - used
         for digest in unused:
             del self._sets[digest]
         self._has_changed = bool(unused) and self.uncompared > 0  # there may be room for them now
         self._find()
 
-    def told(self, now: int, again_ns: int, *, is_whole: bool) -> Differing | None:
-        """Return the page of what differs that all members are to be told now; None: there is nothing to tell.
+    def page_due(self, now: int, again_ns: int, *, is_whole: bool) -> Differing | None:
+        """Return the page of what differs that all members are to be sent now; None: none is due.
 
         Args:
             now: The time.
-            again_ns: Nanoseconds after which a page is told again, if some member still has not got it.
+            again_ns: Nanoseconds after which a page is sent again, if some member still has not got it.
             is_whole: All members are known. Soon after a takeover they are not, and what differed before still does.
         """
         settled = self._settled(now, is_whole=is_whole)
         lagging = [
             self._members[one].report for one in self._lagging if self._lags(self._members[one], settled=settled)
         ]
-        if (self._version, settled) != self._told_as:
-            self._told_as = self._version, settled
-            self._sent.clear()
+        if (self._version, settled) != self._sent_as:
+            self._sent_as = self._version, settled
+            self._sent_at.clear()
         starts = list(self._pages)
         behind = {starts[bisect(starts, one.taken) - 1] if one.version == self._version else 0 for one in lagging}
-        due = [first for first in behind if first not in self._sent or now - self._sent[first] >= again_ns]
+        due = [first for first in behind if first not in self._sent_at or now - self._sent_at[first] >= again_ns]
         if not due:
             return None
         first = min(due)
-        self._sent[first], last = now, self._pages[first]
+        self._sent_at[first], last = now, self._pages[first]
         lines, having = self._lines[first:last], self._having[first:last]
         return Differing(self._version, len(self._lines), self._unnamed, settled, first, lines, having)
 
-    def rules(self, most: int) -> list[DifferingRule]:
+    def differing_rules(self, most: int) -> list[DifferingRule]:
         """Return up to `most` rules that not all members have, each with who has it and who lacks it."""
         shown = []
         for line in self._lines[:most]:
             having, lacking = list[str](), list[str]()
-            for told in self._members.values():
-                known = self._known(told)
+            for member in self._members.values():
+                known = self._known(member)
                 if known is not None:
-                    (having if line in known else lacking).append(told.name)
+                    (having if line in known else lacking).append(member.name)
             shown.append(DifferingRule(line, having, lacking))
         return shown
 
@@ -382,9 +385,9 @@ class ComparedRules:
         if self._whole_at is None:
             self._whole_at = now
         if not self._is_settled:
-            were_there = [told for told in self._members.values() if told.came_at <= self._whole_at]
+            were_there = [member for member in self._members.values() if member.came_at <= self._whole_at]
             is_over = now - self._whole_at > MOST_HOLD * self._patience_ns
-            self._is_settled = is_over or all(told.compared is not None for told in were_there)
+            self._is_settled = is_over or all(member.compared is not None for member in were_there)
         return self._is_settled
 
     def _forget(self, incarnation: int) -> None:
@@ -397,27 +400,27 @@ class ComparedRules:
         """Let changed rules count that have stayed the same for long enough, or that all members have."""
         if not self._changing:
             return
-        all_agree = len({told.report.digest for told in self._members.values()}) == 1
+        all_agree = len({member.report.digest for member in self._members.values()}) == 1
         for incarnation in list(self._changing):
-            told = self._members[incarnation]
-            has_stayed = now - told.changed_at >= self._patience_ns
-            if all_agree or has_stayed or now - told.since >= MOST_PATIENCE * self._patience_ns:
-                self._has_changed = self._has_changed or told.digest != told.report.digest
-                told.count()
+            member = self._members[incarnation]
+            has_stayed = now - member.last_changed_at >= self._patience_ns
+            if all_agree or has_stayed or now - member.first_changed_at >= MOST_PATIENCE * self._patience_ns:
+                self._has_changed = self._has_changed or member.digest != member.report.digest
+                member.count()
                 del self._changing[incarnation]
 
-    def _lags(self, told: _Told | None, *, settled: bool = False) -> bool:
-        if told is None:
+    def _lags(self, member: _ReportedRules | None, *, settled: bool = False) -> bool:
+        if member is None:
             return False
-        one = told.report
+        one = member.report
         is_behind = one.version != self._version or one.taken < len(self._lines)
         return is_behind or (settled and one.unsettled)
 
-    def _known(self, told: _Told) -> frozenset[Line] | None:
-        found = None if told.compared is None else self._sets.get(told.compared)
+    def _known(self, member: _ReportedRules) -> frozenset[Line] | None:
+        found = None if member.compared is None else self._sets.get(member.compared)
         return None if found is None else found.known
 
-    def _collect(self, found: _Set, report: RulesReport, now: int) -> None:
+    def _collect(self, found: _RuleSet, report: RulesReport, now: int) -> None:
         if report.first != len(found.lines) or not report.lines:
             return
         size = sum([len(line.encode()) for line in report.lines])
@@ -426,8 +429,8 @@ class ComparedRules:
         found.digest = (found.digest + digest_of(report.lines)) % _WHOLE
         if size >= RULE_PAGE // 2:  # who tells a line at a time gains no time by it
             found.asked_at = now
-        if sum([one.size for one in self._sets.values() if not one.is_refused]) > MOST_RULE_BYTES:
-            found.is_refused, found.lines = True, []
+        if sum([one.size for one in self._sets.values() if not one.is_too_large]) > MOST_RULE_BYTES:
+            found.is_too_large, found.lines = True, []
             self._has_changed = True
         elif len(found.lines) >= found.total:
             if found.digest == report.digest:
@@ -436,9 +439,11 @@ class ComparedRules:
             else:
                 self._pass_over(report.digest, found, now)
 
-    def _pass_over(self, digest: int, found: _Set, now: int) -> None:
+    def _pass_over(self, digest: int, found: _RuleSet, now: int) -> None:
         """Ask the next member that tells this digest; the same one again, if it is the only one."""
-        tellers = [one for one, told in self._members.items() if told.digest == digest and told.total <= MOST_RULES]
+        tellers = [
+            one for one, member in self._members.items() if member.digest == digest and member.total <= MOST_RULES
+        ]
         if tellers:
             at = tellers.index(found.by) + 1 if found.by in tellers else 0
             by = tellers[at % len(tellers)]
@@ -447,13 +452,13 @@ class ComparedRules:
 
     def _look_for_sets(self, now: int) -> None:
         """Keep a set for each digest, if there are several, and choose the member that is asked for its lines."""
-        tellers: dict[int, dict[int, _Told]] = {}
-        for incarnation, told in self._members.items():
-            tellers.setdefault(told.digest, {})[incarnation] = told
+        tellers: dict[int, dict[int, _ReportedRules]] = {}
+        for incarnation, member in self._members.items():
+            tellers.setdefault(member.digest, {})[incarnation] = member
         if len(tellers) <= 1:
             self._sets = {}
             return
-        self._sets = {digest: one for digest, one in self._sets.items() if not one.is_refused or one.size}
+        self._sets = {digest: one for digest, one in self._sets.items() if not one.is_too_large or one.size}
         for digest, of in tellers.items():
             found = self._sets.get(digest)
             if found is None:
@@ -461,33 +466,35 @@ class ComparedRules:
                 if digest == 0 and self._sets[digest].total == 0:
                     self._sets[digest].known = frozenset()
             elif found.known is None and found.by not in of:
-                first, told = next(iter(of.items()))
-                found.ask(told.total, first, now)
+                first, member = next(iter(of.items()))
+                found.ask(member.total, first, now)
 
-    def _set(self, of: Mapping[int, _Told], digests: AbstractSet[int], now: int) -> _Set:
+    def _set(self, of: Mapping[int, _ReportedRules], digests: AbstractSet[int], now: int) -> _RuleSet:
         """Return a set that is asked for, if there is room; one that is to be replaced by it takes none."""
-        kept = {digest: one.total for digest, one in self._sets.items() if not one.is_refused}
+        kept = {digest: one.total for digest, one in self._sets.items() if not one.is_too_large}
         room = MOST_RULES - sum(total for digest, total in kept.items() if digest in digests)
         room = min(room, 2 * MOST_RULES - sum(kept.values()))
-        by = next((one for one, told in of.items() if told.total <= room), None)
+        by = next((one for one, member in of.items() if member.total <= room), None)
         first = next(iter(of)) if by is None else by
-        return _Set(of[first].total, first, now, is_refused=by is None)
+        return _RuleSet(of[first].total, first, now, is_too_large=by is None)
 
     def _find(self) -> None:
-        known = {told.compared: rules for told in self._members.values() if (rules := self._known(told)) is not None}
+        known = {
+            member.compared: rules for member in self._members.values() if (rules := self._known(member)) is not None
+        }
         sets = list(known.values())
         lines: list[Line] = []
         if len(sets) > 1:
             lines = sorted(frozenset[Line]().union(*sets) - sets[0].intersection(*sets[1:]))
         self._unnamed = max(0, len(lines) - MOST_DIFFERING)
         self._lines = lines[:MOST_DIFFERING]
-        names = {told.compared: told.name for told in reversed(list(self._members.values()))}
-        having, told_lines = dict[Line, str](), frozenset(self._lines)
+        names = {member.compared: member.name for member in reversed(list(self._members.values()))}
+        having, differing = dict[Line, str](), frozenset(self._lines)
         for one, rules in reversed(known.items()):
-            having.update(dict.fromkeys(rules & told_lines, names[one]))
+            having.update(dict.fromkeys(rules & differing, names[one]))
         self._having = [having[line] for line in self._lines]
-        told = chain(self._lines, self._having, [str(self._unnamed)])
-        self._version = _version(told) if self._lines else 0
+        parts = chain(self._lines, self._having, [str(self._unnamed)])
+        self._version = _version(parts) if self._lines else 0
         self._pages = self._paged()
         self._lagging = set(self._members)
 

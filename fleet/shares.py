@@ -40,10 +40,10 @@ def fill(wanted: Sequence[int], weights: Sequence[int], whole: int = WHOLE) -> l
     weight = sum([weights[index] for index in active])
     # By the level at which each has what it wants; who never has comes last.
     rising = sorted([(wanted[index] / weights[index] if wanted[index] > 0 else inf, index) for index in active])
-    for place, (_, index) in enumerate(rising):
+    for rank, (_, index) in enumerate(rising):
         one, own = wanted[index], weights[index]
         if one < 0 or one * weight > left * own:
-            _divide(left, [each for _, each in rising[place:]], weights, shares)
+            _divide(left, [each for _, each in rising[rank:]], weights, shares)
             return shares
         shares[index] = one
         left -= one

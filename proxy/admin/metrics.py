@@ -343,7 +343,7 @@ def _fleet(fleet: FleetService | None) -> Iterator[Metric]:
         members, shares, is_isolated = fleet.member.members, fleet.member.limits, fleet.member.isolated
         lease_ends, lease_left_s = fleet.lease_ends, fleet.lease_left_ns() / 1e9
         if fleet.coordinator is not None:
-            disagreed, twins = fleet.coordinator.disagreements, len(fleet.coordinator.names_taken_twice())
+            disagreed, twins = fleet.coordinator.table.disagreements, len(fleet.coordinator.names_taken_twice())
         differing = fleet.rules.disagreed
     yield _gauge("sluice_fleet_members", "Members, as last heard", members)
     yield _gauge(
@@ -381,7 +381,7 @@ def _fleet(fleet: FleetService | None) -> Iterator[Metric]:
         "sluice_fleet_messages_refused",
         "Those not taken, whole or in part, by cause",
         ("cause",),
-        Counter() if fleet is None else fleet.refused_messages(),
+        Counter() if fleet is None else fleet.dropped_messages(),
     )
 
 

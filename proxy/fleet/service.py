@@ -26,10 +26,11 @@ from typing import Final
 
 import structlog
 
-from fleet.coordinator import Coordinator, Disagreement
+from fleet.coordinator import Coordinator
 from fleet.member import FOREVER, FleetMember, FleetSettings
 from fleet.messages import MOST_EPOCH, BadMessage, Demand, Grants, LimitShare, MemberReport, Quota, ShareKey, Unit
-from fleet.rules import DifferingRule, MemberRules, place_of
+from fleet.rules import DifferingRule, MemberRules, target_of
+from fleet.share_table import Disagreement
 from limiter.policies import SharedRules, described
 from limiter.sharing import LOOK_AGAIN_NS, Demanded, SharedLimits
 from limiter.token_bucket import NANOS_PER_SECOND, Lease
@@ -100,16 +101,16 @@ class MemberRule:
     """A limit as it is written in some members and not in all.
 
     Args:
-        place: What the limit is for, as `publish tenant acme`.
+        target: What the limit is for, as `publish tenant acme`.
         value: The limit, as people read it.
-        here: The limit that is written for the same place in this member, as people read it, and whether it is not
+        here: The limit that is written for the same target in this member, as people read it, and whether it is not
             shared, so that no other member's holds; empty for none.
         is_here: This member has the very limit.
         having: Members that have the limit: all of them where this member coordinates, else one.
-        lacking: Members that have none for the place, or another one; empty where this member does not coordinate.
+        lacking: Members that have none for the target, or another one; empty where this member does not coordinate.
     """
 
-    place: str
+    target: str
     value: str
     here: str
     is_here: bool
@@ -138,7 +139,7 @@ class FleetRules:
         self._clock = clock
         self._patience_ns = TOLD_LEASES * settings.lease_ns
         self._revision = self._told_revision = 0
-        self._since: int | None = None
+        self._disagreed_at: int | None = None
         """When members began to disagree; None while they agree."""
         self._warnings = ThrottledLog(clock)
 
@@ -150,21 +151,21 @@ class FleetRules:
     @property
     def disagreed(self) -> int:
         """The number of limits that not all members have, or not all alike."""
-        return len({place_of(line) for line in self._heard.differing}) + self._heard.unnamed
+        return len({target_of(line) for line in self._heard.differing}) + self._heard.unnamed
 
     def differing(self, coordinator: Coordinator | None, most: int) -> Iterator[MemberRule]:
         """Yield up to `most` rules that not all members have; the coordinator, if given, knows who has each."""
         if self._own is None:
             return
-        found = [] if coordinator is None else coordinator.rules.rules(most)
+        found = [] if coordinator is None else coordinator.comparison.differing_rules(most)
         for line, having, lacking in found or self._named(most):
-            place, _, value = line.partition("\0")
-            here = self._own.here(place)
-            if is_shared := self._own.shares(place):
+            target, _, value = line.partition("\0")
+            here = self._own.here(target)
+            if is_shared := self._own.shares(target):
                 said = described(here)
             else:
                 said = f"{described(here)}; {_NOT_SHARED}" if here else _NOT_SHARED
-            yield MemberRule(place, described(value), said, is_shared and here == value, having, lacking)
+            yield MemberRule(target, described(value), said, is_shared and here == value, having, lacking)
 
     def _named(self, most: int) -> list[DifferingRule]:
         return [DifferingRule(line, [having], []) for line, having in islice(self._heard.differing.items(), most)]
@@ -190,10 +191,10 @@ class FleetRules:
                     "version that does not compare them",
                     fleet=self._fleet,
                 )
-            self._since, self._told_revision = None, 0
+            self._disagreed_at, self._told_revision = None, 0
             return
-        self._since = now if self._since is None else self._since
-        if now - self._since >= self._patience_ns and self._warnings.due("rules"):
+        self._disagreed_at = now if self._disagreed_at is None else self._disagreed_at
+        if now - self._disagreed_at >= self._patience_ns and self._warnings.due("rules"):
             self._told_revision = self._revision
             log.warning(
                 "fleet: members do not have the same limits, and what one lacks holds in it, too: give all members the "
@@ -222,7 +223,7 @@ class CoordinatorClock:
     def __init__(self) -> None:
         self._epoch = 0
         self._reported: dict[int, int] = {}
-        self._since = 0
+        self._window_at = 0
         self._bounds: tuple[int, int] | None = None
         self._before: tuple[int, int] | None = None
 
@@ -256,9 +257,9 @@ class CoordinatorClock:
         if reported is None or not reported <= wall or abs(sent - wall) > _DAY_NS:
             return
         bounds = sent - wall, sent - reported
-        if self._bounds is None or not self._since <= wall < self._since + _WINDOW_NS:
-            is_next = self._since <= wall < self._since + 2 * _WINDOW_NS
-            self._before, self._since = self._bounds if is_next else None, wall
+        if self._bounds is None or not self._window_at <= wall < self._window_at + _WINDOW_NS:
+            is_next = self._window_at <= wall < self._window_at + 2 * _WINDOW_NS
+            self._before, self._window_at = self._bounds if is_next else None, wall
             self._bounds = bounds
         else:
             self._bounds = _common(self._bounds, bounds) or bounds
@@ -287,7 +288,7 @@ class FleetService:
         member: This member.
         coordinator: The core's coordinator, while this member coordinates; else None.
         link: The link to the other members; None before `start`.
-        refused: Messages that this object did not take, by cause; `refused_messages` has those of the core, too.
+        dropped: Messages that this object did not take, by cause; `dropped_messages` has those of the core, too.
         lease_ends: How often the lease has ended without an answer.
         demands: The demand that was measured last, for each limit in use.
         rules: The limits as they are written, in this member and in others.
@@ -321,7 +322,7 @@ class FleetService:
         self.rules = FleetRules(self._settings, self.member.rules, rules, clock)
         self.coordinator: Coordinator | None = None
         self.link: FleetLink | None = None
-        self.refused: Counter[str] = Counter()
+        self.dropped: Counter[str] = Counter()
         self.lease_ends = 0
         self.demands: dict[ShareKey, Demand] = {}
         self._cycle: asyncio.TimerHandle | None = None
@@ -408,10 +409,10 @@ class FleetService:
         """Return the time by the clock of leases."""
         return self._clock()
 
-    def refused_messages(self) -> Counter[str]:
+    def dropped_messages(self) -> Counter[str]:
         """Return how many messages, and parts of them, were not taken, by cause."""
-        more = Counter[str]() if self.coordinator is None else self.coordinator.refused
-        return self.refused + self.member.refused + more
+        more = Counter[str]() if self.coordinator is None else self.coordinator.dropped
+        return self.dropped + self.member.dropped + more
 
     def lease_left_ns(self) -> int:
         """Return the nanoseconds until the lease ends if nobody answers; 0 after its end, and while isolated."""
@@ -432,8 +433,8 @@ class FleetService:
     def wants_now(self) -> None:
         """Report soon: a limiter is used anew, or a stream begins to wait for its share."""
         if self._is_running and self._sooner is None:
-            since_s = (self._clock() - self._reported_at) / NANOS_PER_SECOND
-            delay = max(0.0, LEAST_BETWEEN_REPORTS_S - since_s)
+            passed_s = (self._clock() - self._reported_at) / NANOS_PER_SECOND
+            delay = max(0.0, LEAST_BETWEEN_REPORTS_S - passed_s)
             self._sooner = asyncio.get_running_loop().call_later(delay, self._report)
 
     def _turn(self) -> None:
@@ -512,7 +513,7 @@ class FleetService:
         try:
             grants = Grants.decode(message, self.member.incarnation)
         except BadMessage as error:
-            self.refused[error.cause] += 1
+            self.dropped[error.cause] += 1
             return
         if self._left is not None:
             self.member.take(grants, now)
@@ -606,13 +607,13 @@ class FleetService:
         try:
             report = MemberReport.decode(message)
         except BadMessage as error:
-            self.refused[error.cause] += 1
+            self.dropped[error.cause] += 1
             return
         if coordinator.hear(report, self._clock()):
             self._grant_soon()
         if coordinator.deposed:
             self._deposed_at = self._clock()
-        if (found := coordinator.take_disagreement()) is not None:
+        if (found := coordinator.table.take_disagreement()) is not None:
             self._look_at_disagreement(found)
 
     def _look_at_names(self, coordinator: Coordinator) -> None:
@@ -665,8 +666,8 @@ class FleetService:
 
     def _grant_soon(self) -> None:
         if self._is_running and self._granting is None:
-            since_s = (self._clock() - self._granted_at) / NANOS_PER_SECOND
-            delay = max(0.0, self._between_s - since_s)
+            passed_s = (self._clock() - self._granted_at) / NANOS_PER_SECOND
+            delay = max(0.0, self._between_s - passed_s)
             self._granting = asyncio.get_running_loop().call_later(delay, self._grant)
 
     def _grant(self) -> None:
@@ -684,8 +685,8 @@ class FleetService:
 
 
 def _told(rule: MemberRule) -> str:
-    here = f"here: {rule.here or 'nothing'}"
-    return f"{rule.place}: {rule.value} in {', '.join(rule.having[:MOST_SAID])}" + ("" if rule.is_here else f"; {here}")
+    here = "" if rule.is_here else f"; here: {rule.here or 'nothing'}"
+    return f"{rule.target}: {rule.value} in {', '.join(rule.having[:MOST_SAID])}{here}"
 
 
 def _worded(quota: Quota) -> str:

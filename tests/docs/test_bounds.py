@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 ROWS = [
     [cell.strip() for cell in line.split(" | ")]
     for line in (ROOT / "docs/bounds.md").read_text().splitlines()
-    if re.match(r"\| `(proxy|limiter|protocol)/", line)
+    if re.match(r"\| `(proxy|limiter|protocol|fleet)/", line)
 ]
 METRICS = (ROOT / "proxy/admin/metrics.py").read_text()
 

@@ -5,9 +5,10 @@ from random import Random
 
 import pytest
 
-from fleet.coordinator import MOST_MEMBERS, MOST_UNSEEN, Coordinator
+from fleet.coordinator import MOST_MEMBERS, Coordinator
 from fleet.member import FOREVER, REFRESH_CYCLES, FleetMember, FleetSettings
 from fleet.messages import MOST_LIMITERS, Demand, Grant, Grants, Introduction, LimitShare, MemberReport, Quota, ShareKey
+from fleet.share_table import MOST_UNSEEN
 from fleet.shares import UNBOUNDED, WHOLE, fill
 from tests.fleet.world import KEY, MS, RATE, SECOND, Clock, World
 
@@ -134,7 +135,7 @@ def test_each_report_of_leaving_is_answered_also_by_who_does_not_know_that_membe
         pass_on(last)
         assert member.has_left
     assert coordinator.members(MS) == []
-    assert not coordinator.refused
+    assert not coordinator.dropped
     coordinator = Coordinator(settings, "two", 2, MS)
     coordinator.hear(last, MS)  # it does not follow this one, which has nothing of it
     assert [grant for grants in coordinator.grant(MS) for grant in grants.grants] == []
@@ -251,7 +252,7 @@ def test_the_lower_of_two_limits_holds_for_both_until_they_agree() -> None:
     world.run(3 * CYCLE)
     assert world.processes[1].held[KEY] == low
     assert world.leader is not None
-    [status] = world.leader.limits(world.now)
+    [status] = world.leader.table.limits(world.now)
     assert status.disagreement
     assert status.quota == low
     world.offer(world.processes[1], KEY, 1e6, Quota(5000, SECOND, 10))
@@ -269,14 +270,14 @@ def test_late_doubled_and_forged_grants_are_refused_and_counted() -> None:
         grant = Grant(member.incarnation, answers, **more)  # type: ignore[arg-type]
         assert member.take(Grants(fleet, "x", epoch, 1, [grant]), now) == []
 
-    member.refused.clear()
+    member.dropped.clear()
     take(fleet="g")
     take(epoch=member.epoch - 1, sequence=99, ids=[0], ppm=[WHOLE])
     take(answers=member._since - 1, sequence=99, ids=[0], ppm=[WHOLE])
     take(answers=member._sequence + 1, sequence=99, ids=[0], ppm=[WHOLE])
     take(answers=member._sequence, sequence=1, ids=[0], ppm=[WHOLE])
     take(answers=member._sequence, sequence=99, ids=[7], ppm=[WHOLE])
-    assert member.refused == {"fleet": 1, "epoch": 1, "session": 2, "repeated": 1, "unknown": 1}
+    assert member.dropped == {"fleet": 1, "epoch": 1, "session": 2, "repeated": 1, "unknown": 1}
     assert member.shares() == before
 
 
@@ -287,12 +288,12 @@ def test_reports_that_are_not_to_be_taken_are_counted() -> None:
     coordinator.hear(MemberReport("f", "m", 1, 1, 1, 5), 0)
     coordinator.hear(MemberReport("f", "m", 1, 2, 1, 5, seen=9), 0)
     coordinator.hear(MemberReport("f", "m", 2, 2, 1, 5, seen=9), 0)
-    assert coordinator.refused == {"fleet": 1, "repeated": 1, "seen": 1, "session": 1}
+    assert coordinator.dropped == {"fleet": 1, "repeated": 1, "seen": 1, "session": 1}
     [grants] = coordinator.grant(0)
     assert [(grant.incarnation, grant.void) for grant in grants.grants] == [(2, True), (1, False)]
     for incarnation in range(3, MOST_MEMBERS + 4):
         coordinator.hear(MemberReport("f", "m", incarnation, 1, 1, 5), 0)
-    assert coordinator.refused["members"] == 2
+    assert coordinator.dropped["members"] == 2
     coordinator.hear(MemberReport("f", "m", 1, 3, 1, 6), 0)
     assert coordinator.deposed
     assert coordinator.grant(0) == []
@@ -307,7 +308,7 @@ def test_what_was_granted_by_another_one_holds_no_longer_than_its_lease() -> Non
     assert member.shares()[KEY].ppm == WHOLE
     world.run(3 * world.settings.lease_ns)
     assert world.leader is not None
-    assert world.leader.refused["seen"] > 0
+    assert world.leader.dropped["seen"] > 0
     assert sum(process.member.shares()[KEY].ppm for process in world.processes) <= WHOLE
     assert min(process.member.shares()[KEY].ppm for process in world.processes) > 0.45 * WHOLE
 
@@ -318,15 +319,15 @@ def test_a_member_has_one_share_of_a_limit_and_no_report_takes_long() -> None:
     coordinator.hear(told(1, 1, *[KEY] * 5000), 0)
     coordinator.hear(told(1, 2, *[KEY] * 5000), 0)
     coordinator.hear(told(2, 1, KEY, ShareKey("publish tenant a", "bytes"), KEY), 0)
-    assert coordinator.refused["doubled"] == 2 * 4999 + 1
-    assert [member.limiters for member in coordinator.members(0)] == [1, 2]
-    [status, _] = coordinator.limits(0)
+    assert coordinator.dropped["doubled"] == 2 * 4999 + 1
+    assert [member.limits for member in coordinator.members(0)] == [1, 2]
+    [status, _] = coordinator.table.limits(0)
     assert len(status.shares) == 2
     gone = MemberReport("f", "m2", 2, 2, 1, 5, gone=[0])
     gone.introductions.append(Introduction(3, KEY, RATE, 0))  # as one that was made anew
     coordinator.hear(gone, 0)
-    assert coordinator.refused["doubled"] == 2 * 4999 + 1
-    assert [member.limiters for member in coordinator.members(0)] == [1, 2]
+    assert coordinator.dropped["doubled"] == 2 * 4999 + 1
+    assert [member.limits for member in coordinator.members(0)] == [1, 2]
 
 
 def told(incarnation: int, sequence: int, *keys: ShareKey, ppm: int = 0, since: int = 1, seen: int = 0) -> MemberReport:
@@ -376,7 +377,7 @@ def test_a_new_coordinator_divides_for_two_leases_only_what_was_brought() -> Non
         coordinator.hear(told(1, sequence, seen=1), now)
         coordinator.hear(told(2, sequence), now)
         coordinator.grant(now)
-    [status] = coordinator.limits(4079 * MS)
+    [status] = coordinator.table.limits(4079 * MS)
     assert [ppm for _, ppm, _, _ in status.shares] == [150_000, 150_000]
     assert granted(coordinator, 4080 * MS) == {1: {0: 500_000}, 2: {0: 500_000}}
 
@@ -387,7 +388,7 @@ def test_what_a_member_brings_in_another_session_counts_no_second_time() -> None
     coordinator.hear(told(1, 1, KEY, ppm=300_000), 0)
     coordinator.hear(told(1, 2, KEY, ppm=300_000, since=2), 100 * MS)
     coordinator.grant(100 * MS)
-    [status] = coordinator.limits(100 * MS)
+    [status] = coordinator.table.limits(100 * MS)
     assert {name: ppm for name, ppm, _, _ in status.shares} == {"m1": 150_000, "m2": 0}  # until it is acknowledged
 
 
@@ -428,7 +429,7 @@ def test_a_late_report_of_a_session_that_has_ended_begins_none() -> None:
     coordinator.hear(leaving, 0)
     coordinator.hear(told(1, 3, KEY), 0)  # it was sent before, by its place in the session; so nobody holds this share
     assert coordinator.members(0) == []
-    assert coordinator.refused["session"] == 1
+    assert coordinator.dropped["session"] == 1
     coordinator.hear(told(2, 1, KEY), 0)
     assert granted(coordinator, 0)[2] == {0: WHOLE}
 
@@ -448,33 +449,33 @@ def test_so_many_grants_with_new_shares_wait_for_an_acknowledgement_at_most() ->
 
 
 def test_introductions_beyond_the_bounds_are_refused_and_counted(monkeypatch) -> None:
-    monkeypatch.setattr("fleet.coordinator.MOST_SHARES", 3)
+    monkeypatch.setattr("fleet.share_table.MOST_SHARES", 3)
     coordinator = Coordinator(FleetSettings("f"), "c", 5, 0)
     coordinator.hear(told(1, 1, *[ShareKey(f"publish tenant {number}", "bytes") for number in range(5)]), 0)
-    assert coordinator.refused == {"limiters": 2, "unknown": 2}
+    assert coordinator.dropped == {"limiters": 2, "unknown": 2}
     far = MemberReport("f", "m2", 2, 1, 1, 5, introductions=[Introduction(MOST_LIMITERS - 1, KEY, RATE, 0)])
     coordinator.hear(far, 0)
-    assert coordinator.refused["limiters"] == 3
-    assert [member.limiters for member in coordinator.members(0)] == [3, 0]
+    assert coordinator.dropped["limiters"] == 3
+    assert [member.limits for member in coordinator.members(0)] == [3, 0]
 
 
 def test_the_names_of_limits_are_bounded_and_have_room_again_when_they_are_gone(monkeypatch) -> None:
-    monkeypatch.setattr("fleet.coordinator.MOST_NAMES", 20_000)
+    monkeypatch.setattr("fleet.share_table.MOST_NAMES", 20_000)
     coordinator = Coordinator(FleetSettings("f"), "c", 5, 0)
     long = [ShareKey(f"publish tenant {number:04000}", "bytes") for number in range(9)]
     coordinator.hear(told(1, 1, *long), 0)
-    assert coordinator.refused["limiters"] == 9 - 5
+    assert coordinator.dropped["limiters"] == 9 - 5
     coordinator.hear(told(2, 1, *long[:2]), 0)  # known already
     coordinator.hear(MemberReport("f", "m", 2, 2, 1, 5, leaving=True), 0)
     coordinator.hear(MemberReport("f", "m", 1, 2, 1, 5, leaving=True), 0)
     coordinator.hear(told(3, 1, *long), 0)
-    assert coordinator.refused["limiters"] == 2 * (9 - 5)
-    assert [member.limiters for member in coordinator.members(0)] == [5]
+    assert coordinator.dropped["limiters"] == 2 * (9 - 5)
+    assert [member.limits for member in coordinator.members(0)] == [5]
 
 
 def test_what_has_no_room_in_a_message_is_repeated_as_it_was_told(monkeypatch) -> None:
     """Else the acknowledgement of a message would be taken for that of a decrease that was in a lost one."""
-    monkeypatch.setattr("fleet.coordinator.MOST_GRANTED", 2)
+    monkeypatch.setattr("fleet.share_table.MOST_GRANTED", 2)
     other = ShareKey("publish tenant t", "messages")
     coordinator = settled_coordinator()
     coordinator.hear(told(1, 1, KEY, other), 0)
@@ -515,13 +516,13 @@ def test_limits_that_come_and_go_are_those_that_are_there() -> None:
         coordinator.confirmed(sequence)
         for grant in coordinator.grant(sequence)[0].grants:
             applied[grant.incarnation].append(grant.sequence or applied[grant.incarnation][-1])
-        limits = list(coordinator.limits(sequence))
+        limits = list(coordinator.table.limits(sequence))
         assert len(limits) == len({status.key for status in limits})
         assert {(status.key, len(status.shares)) for status in limits} == {
             (key, sum(key in own.values() for own in have)) for own in have for key in own.values()
         }
         assert all(sum(ppm for _, ppm, _, _ in status.shares) <= WHOLE for status in limits)
-    assert not coordinator.refused
+    assert not coordinator.dropped
 
 
 def following(*keys: ShareKey) -> tuple[FleetMember, MemberReport]:
@@ -612,11 +613,13 @@ def test_twenty_members_of_a_thousand_limiters() -> None:
 
     tracemalloc.start()
     sizes = [cycle(number * CYCLE, part) for number, part in enumerate([1000, 0, 0, 10, 1000, 0, 0])]
-    snapshot = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, "*/fleet/coordinator.py")])
+    files = [tracemalloc.Filter(True, f"*/fleet/{name}.py") for name in ("coordinator", "share_table", "name_table")]
+    snapshot = tracemalloc.take_snapshot().filter_traces(files)
     tracemalloc.stop()
     assert sizes[2] <= 20 * 50
     assert sizes[3] <= 100_000 / 25
     assert sizes[4] <= 10_000_000 / 25
+    assert len(snapshot.statistics("filename")) == len(files)
     assert sum(one.size for one in snapshot.statistics("filename")) <= MOST_MEMORY / 25
 
 

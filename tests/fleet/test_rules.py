@@ -14,8 +14,8 @@ from fleet.rules import (
     MOST_PATIENCE,
     MOST_RULE_BYTES,
     MOST_RULES,
-    ComparedRules,
     MemberRules,
+    RuleComparison,
     digest_of,
 )
 from tests.fleet.world import MS, SECOND, Process, Rules, World
@@ -74,7 +74,7 @@ def test_two_values_for_the_same_differ_both(world: World) -> None:
     world.run(SECOND)
     assert heard(one) == heard(other) == {ACME: "proxy-1", LOWER: "proxy-2"}
     assert world.leader is not None
-    rules = world.leader.rules.rules(10)
+    rules = world.leader.comparison.differing_rules(10)
     assert [(rule.having, rule.lacking) for rule in rules] == [(["proxy-2"], ["proxy-1"]), (["proxy-1"], ["proxy-2"])]
 
 
@@ -95,7 +95,7 @@ def test_a_member_of_an_earlier_version_is_not_accused_and_others_are_compared_b
     world.run(SECOND)
     assert heard(one) == heard(other) == {ACME: "proxy-2"}
     assert heard(old) == {}
-    assert [rule.lacking for rule in world.leader.rules.rules(10)] == [["proxy-3"]]
+    assert [rule.lacking for rule in world.leader.comparison.differing_rules(10)] == [["proxy-3"]]
 
 
 def test_behind_a_takeover_by_an_earlier_version_nothing_is_compared_and_nothing_held(world: World) -> None:
@@ -105,7 +105,7 @@ def test_behind_a_takeover_by_an_earlier_version_nothing_is_compared_and_nothing
     coordinator = world.elect()
     empty = coordinator._empty
     coordinator._empty = lambda: replace(empty(), compares=False)  # type: ignore[method-assign]
-    coordinator.rules.told = lambda *_args, **_named: None  # type: ignore[method-assign]
+    coordinator.comparison.page_due = lambda *_args, **_named: None  # type: ignore[method-assign]
     world.run(SECOND)
     assert heard(one) == heard(other) == {}
     assert not other.member.rules.is_compared
@@ -162,7 +162,7 @@ def test_many_rules_come_in_pages_that_fit_a_message_also_where_a_fifth_is_lost(
 
 
 def test_more_than_are_told_are_counted() -> None:
-    compared, member = ComparedRules(0), MemberRules(Rules())
+    compared, member = RuleComparison(0), MemberRules(Rules())
     rules = Rules({f"{number:06}\0v" for number in range(MOST_DIFFERING + 7)})
     compared.hear(1, "one", RulesReport(rules.digest, rules.total), 0)
     compared.hear(2, "two", RulesReport(0, 0), 0)
@@ -173,7 +173,7 @@ def test_more_than_are_told_are_counted() -> None:
         )
     compared.compare(0)
     now = 0
-    while (told := compared.told(now, 1, is_whole=True)) is not None:
+    while (told := compared.page_due(now, 1, is_whole=True)) is not None:
         member.take(told)
         reported = member.report()
         assert reported is not None
@@ -192,7 +192,7 @@ def test_a_coordinator_that_tells_more_than_may_be_told_is_not_believed() -> Non
 
 
 def test_rules_that_are_too_many_are_not_asked_for_and_the_member_is_counted() -> None:
-    compared = ComparedRules(0)
+    compared = RuleComparison(0)
     for incarnation, total in enumerate((1, MOST_RULES + 1), start=1):
         compared.hear(incarnation, f"m{incarnation}", RulesReport(incarnation, total), 0)
     compared.compare(0)
@@ -200,7 +200,7 @@ def test_rules_that_are_too_many_are_not_asked_for_and_the_member_is_counted() -
 
 
 def test_who_told_half_of_its_rules_and_went_is_replaced_from_the_start() -> None:
-    compared = ComparedRules(0)
+    compared = RuleComparison(0)
     for incarnation, digest in ((1, 7), (2, 7), (3, 8)):
         compared.hear(incarnation, f"m{incarnation}", RulesReport(digest, 2), 0)
     compared.compare(0)
@@ -243,7 +243,7 @@ MANY = {f"publish topic {number:05} {'x' * 100}\0y" for number in range(3000)}
 
 def test_a_member_that_takes_no_page_keeps_nobody_from_the_next_one(world: World) -> None:
     one, other, broken = (world.join(rules=rules) for rules in (MANY, {SHOP}, {SHOP}))
-    broken.member.rules.take = lambda told: False  # type: ignore[method-assign]
+    broken.member.rules.take = lambda page: False  # type: ignore[method-assign]
     world.run(10 * SECOND)
     assert set(heard(one)) == set(heard(other)) == MANY | {SHOP}
     before = world.bytes
@@ -253,19 +253,19 @@ def test_a_member_that_takes_no_page_keeps_nobody_from_the_next_one(world: World
 
 def test_what_a_member_says_to_have_taken_has_no_page_told_more_than_once_in_a_cycle() -> None:
     compared = compared_with(MANY, cycle := 250 * MS)
-    told = [compared.told(0, cycle, is_whole=True)]
+    told = [compared.page_due(0, cycle, is_whole=True)]
     assert told[0] is not None
     for number in range(1000):
         compared.hear(2, "m2", RulesReport(0, 0, told[0].version, number * 3), number)
-        told.append(compared.told(number, cycle, is_whole=True))
+        told.append(compared.page_due(number, cycle, is_whole=True))
     firsts = [one.first for one in told if one is not None]
     assert sorted(firsts) == sorted(set(firsts))
     assert 2 < len(firsts) <= 1 + len(MANY) * 135 // RULE_PAGE
 
 
-def compared_with(rules: set[str], patience: int = 0) -> ComparedRules:
+def compared_with(rules: set[str], patience: int = 0) -> RuleComparison:
     """Two members are compared, of which one has these rules, and the other none."""
-    compared, lines = ComparedRules(patience), sorted(rules)
+    compared, lines = RuleComparison(patience), sorted(rules)
     compared.hear(1, "m1", RulesReport(digest_of(rules), len(rules)), 0)
     compared.hear(2, "m2", RulesReport(0, 0), 0)
     compared.compare(0)
@@ -277,7 +277,7 @@ def compared_with(rules: set[str], patience: int = 0) -> ComparedRules:
 
 def test_who_tells_nothing_of_rules_any_more_is_compared_no_more() -> None:
     compared = compared_with({"a\0x", "b\0y"})
-    assert [rule.lacking for rule in compared.rules(9)] == [["m2"], ["m2"]]
+    assert [rule.lacking for rule in compared.differing_rules(9)] == [["m2"], ["m2"]]
     compared.hear(2, "m2", None, 0)
     compared.compare(0)
     assert compared.differing == []
@@ -297,7 +297,7 @@ def test_who_tells_no_lines_has_nobody_held_by_a_limit_that_nobody_has_any_more(
         assert heard(one) == heard(other) == {}
     world.run(10 * SECOND)
     assert world.leader is not None
-    assert world.leader.rules.uncompared == 1
+    assert world.leader.comparison.uncompared == 1
 
 
 def test_behind_a_takeover_who_tells_no_lines_has_what_differed_held_for_no_longer_than_a_bound(world: World) -> None:
@@ -325,7 +325,7 @@ def test_who_tells_others_digest_and_not_their_lines_is_passed_over(world: World
 
 @pytest.mark.parametrize("total", [0, 1, 3, MOST_RULES + 1])
 def test_who_tells_others_digest_and_another_number_keeps_them_from_nothing(total: int) -> None:
-    compared, lines = ComparedRules(0), [ACME, SHOP]
+    compared, lines = RuleComparison(0), [ACME, SHOP]
     digest = digest_of(lines)
     members = {1: RulesReport(digest, total), 2: RulesReport(digest, 2), 3: RulesReport(0, 0)}
     for now in range(10):
@@ -342,7 +342,7 @@ def test_who_tells_others_digest_and_another_number_keeps_them_from_nothing(tota
 
 
 def test_who_tells_a_line_at_a_time_gains_no_time_by_it() -> None:
-    compared = ComparedRules(SECOND)
+    compared = RuleComparison(SECOND)
     for incarnation, digest in ((1, 7), (2, 7), (3, 8)):
         compared.hear(incarnation, f"m{incarnation}", RulesReport(digest, 1000), 0)
     compared.compare(0)
@@ -354,14 +354,14 @@ def test_who_tells_a_line_at_a_time_gains_no_time_by_it() -> None:
 
 def test_what_was_read_of_a_page_is_not_kept_with_its_member() -> None:
     """A thousand members may send a MiB each."""
-    compared, lines = ComparedRules(0), ["x" * 100] * 1000
+    compared, lines = RuleComparison(0), ["x" * 100] * 1000
     before = sys.getrefcount(lines)
     compared.hear(1, "m1", RulesReport(1, 5, lines=lines), 0)
     assert sys.getrefcount(lines) == before
 
 
 def test_rules_of_more_bytes_than_are_kept_are_refused_once_and_the_member_is_counted() -> None:
-    compared, page = ComparedRules(0), ["x" * MOST_RULE] * 100
+    compared, page = RuleComparison(0), ["x" * MOST_RULE] * 100
     compared.hear(1, "m1", RulesReport(1, MOST_RULES // 2), 0)
     compared.hear(2, "m2", RulesReport(0, 0), 0)
     compared.compare(0)

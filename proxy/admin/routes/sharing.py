@@ -215,7 +215,7 @@ def _shown(service: FleetService, policies: PolicyTopic | None, most: int) -> Sh
         "lease_left_s": service.lease_left_ns() / 1e9,
         "isolated": member.isolated,
         "lease_ends": service.lease_ends,
-        "refused": dict(service.refused_messages()),
+        "refused": dict(service.dropped_messages()),
         "shares": [_share(one) for one in islice(service.limits(), most)],
         "members": None if coordinator is None else _members(coordinator, service.now()),
         "fleet_limits": None if coordinator is None else list(_limits(coordinator, service.now(), most)),
@@ -233,10 +233,10 @@ def _rules(service: FleetService, most: int) -> ShownRules:
     return {
         "own": service.rules.own,
         "disagreed": service.rules.disagreed,
-        "members_uncompared": 0 if coordinator is None else coordinator.rules.uncompared,
+        "members_uncompared": 0 if coordinator is None else coordinator.comparison.uncompared,
         "differing": [
             {
-                "limit": rule.place,
+                "limit": rule.target,
                 "value": rule.value,
                 "here": rule.here or None,
                 "is_here": rule.is_here,
@@ -296,8 +296,8 @@ def _members(coordinator: Coordinator, now: int) -> list[ShownMember]:
         {
             "name": one.name,
             "incarnation": f"{one.incarnation:016x}",
-            "heard_s_ago": one.since_heard / 1e9,
-            "limits": one.limiters,
+            "heard_s_ago": one.silent_ns / 1e9,
+            "limits": one.limits,
             "has_twin": one.name in twins,
         }
         for one in coordinator.members(now)
@@ -306,7 +306,7 @@ def _members(coordinator: Coordinator, now: int) -> list[ShownMember]:
 
 def _limits(coordinator: Coordinator, now: int, most: int) -> Iterable[ShownFleetLimit]:
     holders = 0
-    for one in islice(coordinator.limits(now), most):
+    for one in islice(coordinator.table.limits(now), most):
         holders += len(one.shares)
         if holders > MOST_HOLDERS:
             return

@@ -281,6 +281,6 @@ def test_limits_that_follow_what_each_member_publishes_differ_and_nobody_is_warn
             world.take(*step)
     coordinator = world.members[0].fleet.coordinator
     assert coordinator is not None
-    assert coordinator.disagreements == 1
+    assert coordinator.table.disagreements == 1
     assert [log for log in logs if log["log_level"] == "warning"] == []
     world.loop.close()

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from fleet import shares
-from fleet.coordinator import _rate
 from fleet.messages import MOST_EPOCH, Grants, Introduction, MemberReport, Quota, ShareKey
+from fleet.share_table import _rate
 from limiter.activity import ActivitySet
 from limiter.levels import SHAREABLE, Setting
 from limiter.limiter import Entry, Limiter, Scope, Stream, StreamName
@@ -381,7 +381,7 @@ def test_what_workers_were_lent_of_a_lowered_share_is_nobody_elses_until_it_is_b
         world.run(0.3)
     assert other.fleet.shared.share_in_force(name_of(limiter.scope), "messages") == pytest.approx(WHOLE // 2, abs=10)
     world.run(2)
-    assert one.fleet.refused_messages() == other.fleet.refused_messages() == {}
+    assert one.fleet.dropped_messages() == other.fleet.dropped_messages() == {}
 
 
 def test_forged_and_broken_messages_are_counted_and_change_nothing(world: World) -> None:
@@ -393,8 +393,8 @@ def test_forged_and_broken_messages_are_counted_and_change_nothing(world: World)
         for link in world.hub.links:
             world.loop.run(link.callbacks.on_grant, message)
             world.loop.run(link.callbacks.on_report, message)
-    assert one.fleet.refused_messages()["oversized"] == 2
-    assert other.fleet.refused_messages()["malformed"] >= 1
+    assert one.fleet.dropped_messages()["oversized"] == 2
+    assert other.fleet.dropped_messages()["malformed"] >= 1
     assert sum(world.run(2)) >= 0.99 * 2 * RATE
 
 
@@ -738,7 +738,7 @@ def test_a_hundred_thousand_limits_at_rest_cost_a_heartbeat_in_each_cycle_and_no
     assert max(reports) <= 40
     assert max(grants_and_reports) <= 100
     assert leading.fleet.coordinator is not None
-    assert len(list(leading.fleet.coordinator.limits(world.loop.clock()))) == len(used)
+    assert len(list(leading.fleet.coordinator.table.limits(world.loop.clock()))) == len(used)
     world.loop.run(used[0].pay, 1, 10, world.loop.clock())
     world.loop.advance(0.25)
     assert len(timers) > 2 * (cycles + 1)
