@@ -2,7 +2,7 @@
 
 Each process enforces its share of a limit by itself, in leased token buckets (`TokenBucket`). This module does not know
 the *decider*, who divides the limits: shares come in by `assign`, and demands go out by `demands`. In a fleet the
-decider is the coordinator, and `proxy/fleet/service.py` calls both.
+decider is the coordinator, and `proxy/fleet/member_limits.py` calls both.
 
     streams ─use, wait─▶ Limiter ─on_activity─▶ SharedLimits ─demands─▶ decider
                             ▲────── share ──────────┘◀──────── assign, renew ──┘

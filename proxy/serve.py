@@ -26,8 +26,9 @@ from proxy.blocking.kept import BlockDesk, KeptBlocks
 from proxy.change_log import ChangeLog, FileDifference, FileSays, difference
 from proxy.config.limits import Limits
 from proxy.config.model import Config, ConfigError
+from proxy.fleet.configured_link import link_of, own_auth
 from proxy.fleet.policy_topic import PolicyTopic
-from proxy.fleet.service import FleetService, link_of, own_auth
+from proxy.fleet.service import FleetService
 from proxy.identity.evidence import token_credentials
 from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog, open_access_log
