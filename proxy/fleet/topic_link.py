@@ -197,7 +197,6 @@ class TopicLink:
         self._hearer = TopicConsumer(self.client, grants, self._granted, self._hears)
         self._candidate = _Candidate(self, grants)
         self._reports = TopicConsumer(self.client, reports, self._reported, self._hears)
-        self._tasks: list[asyncio.Task[None]] = []
         self._hears_reports: asyncio.Task[None] | None = None
 
     @property
@@ -228,16 +227,11 @@ class TopicLink:
 
     async def start(self) -> None:
         """Begin to connect. Return before anything is connected."""
-        loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(each.run()) for each in (self._hearer, self._reporter, self._candidate)]
+        for each in (self._hearer, self._reporter, self._candidate):
+            self.client.tasks.start(each.run)
 
     async def stop(self) -> None:
         """End: no connection, task or timer is left."""
-        tasks = [*self._tasks, *([self._hears_reports] if self._hears_reports else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        self._tasks, self._hears_reports = [], None
         await self.client.stop()
 
     def report(self, message: bytes) -> bool:
@@ -257,14 +251,13 @@ class TopicLink:
         """Called when this member has got exclusive access to the grants: it coordinates."""
         self.counts.takeovers += 1
         self._unheard_at = 0.0
-        self._hears_reports = asyncio.get_running_loop().create_task(self._reports.run())
+        self._hears_reports = self.client.tasks.start(self._reports.run)
         self.callbacks.on_lead()
 
     def leads_no_more(self) -> None:
         """Called when this member has lost exclusive access to the grants: it does not coordinate any more."""
         if self._hears_reports is not None:
             self._hears_reports.cancel()
-            self._tasks = [each for each in self._tasks if not each.done()] + [self._hears_reports]
             self._hears_reports = None
         self.callbacks.on_unlead()
 

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from fleet.messages import MOST_MESSAGE
 from protocol.commands import encode
@@ -647,3 +648,58 @@ async def test_whatever_a_broker_says_members_share_again_when_it_does_what_it_i
     await _until(lambda: all(each.link.state != "connecting" for each in members), 60)
     gc.collect()
     assert raised == []
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        (pulsar_connection.BrokerStream, "_connect"),
+        (pulsar_connection, "backoff"),
+        (TopicLink, "_granted"),
+        (TopicLink, "leads"),
+    ],
+)
+async def test_a_defect_is_told_and_counted_and_the_link_goes_on(
+    world: World, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str
+) -> None:
+    broker, at = await world.broker()
+    does, defects = getattr(owner, name), [TypeError("'NoneType' object is not iterable")]
+
+    def fail_once(*args: Any) -> Any:
+        if defects:
+            raise defects.pop()
+        return does(*args)
+
+    monkeypatch.setattr(owner, name, fail_once)
+    with capture_logs() as logs:
+        member = await world.join("a", at)
+        if name == "backoff":
+            await _until(lambda: member.link.state == "leading")
+            broker.drop()
+        await _until(lambda: not defects)
+        member.grants.clear()
+        await _until(lambda: member.link.state == "leading" and member.grants)
+    await _until(lambda: member.link.report(b"r") and member.reports)
+    (told,) = [line for line in logs if line["log_level"] == "error"]
+    assert "defect of Sluice" in told["event"]
+    assert told["error"] == "TypeError: 'NoneType' object is not iterable"
+    assert member.link.counts.defects == 1
+
+
+async def test_a_defect_that_stays_is_tried_again_with_pauses_and_told_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, at = await world.broker()
+    tries: list[float] = []
+
+    async def fail(_stream: object) -> None:
+        tries.append(time.monotonic())
+        raise TypeError
+
+    monkeypatch.setattr(pulsar_connection.BrokerStream, "_connect", fail)
+    with capture_logs() as logs:
+        member = await world.join("a", at)
+        await _until(lambda: member.link.counts.defects >= 9)  # of three streams
+    assert len([line for line in logs if line["log_level"] == "error"]) == 1
+    assert tries[8] - tries[0] >= 0.025 + 0.05
+    assert member.link.state == "connecting"
