@@ -1,7 +1,7 @@
 """Members of one fleet in one process, on a clock that only the test moves: limiters, core and service together."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import accumulate, count, pairwise
 from pathlib import Path
 from random import Random
@@ -19,7 +19,7 @@ from fleet.messages import MOST_EPOCH, Grants, Introduction, MemberReport, Quota
 from limiter.activity import ActivitySet
 from limiter.levels import SHAREABLE, Setting
 from limiter.limiter import Entry, Limiter, Scope, Stream, StreamName
-from limiter.policies import Change, Policies, RuleTally, SharedRules, Value, lowest
+from limiter.policies import Change, Policies, PutRules, RuleTally, SharedRules, Value, lowest
 from limiter.registry import Registry
 from limiter.scheduler import Scheduler
 from limiter.shadow import ShadowLimiter
@@ -91,7 +91,7 @@ class Proxy:
         self.limit(per_second)
         self.changed([Change("publish", Setting.TENANT, "acme")])
 
-    def change(self, changes: list[Change], put: Callable[[], None]) -> None:
+    def change(self, changes: list[Change], put: PutRules) -> None:
         put()
         self.changed(changes)
 
