@@ -85,7 +85,7 @@ class Member:
     async def _grant(self) -> None:
         while True:
             if self.link.state == "leading":
-                self.link.grant(b"g " + self.link.member.encode())
+                self.link.grant(b"g " + self.link.client.name.encode())
             await asyncio.sleep(LEASE_S / 10)
 
 
@@ -197,8 +197,10 @@ async def test_a_coordinator_that_is_fenced_out_untold_gives_access_up(world: Wo
 
 async def test_a_silent_coordinator_is_fenced_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     broker, first, second, third = await world.three()
-    monkeypatch.setattr(first.link, "lease_s", 60.0)  # as a process that stands still: it does not look at its clock
-    monkeypatch.setattr(third.link, "silence_s", 60.0)  # the more patient one of the two
+    monkeypatch.setattr(
+        first.link._candidate, "lease_s", 60.0
+    )  # as a process that stands still: it does not look at its clock
+    monkeypatch.setattr(third.link._candidate, "silence_s", 60.0)  # the more patient one of the two
     first.freeze()
     began = time.monotonic()
     await _until(lambda: second.link.state == "leading")
@@ -526,7 +528,7 @@ async def test_a_coordinator_that_does_not_hear_its_own_reports_listens_anew(wor
     async def report() -> None:
         while True:
             for each in first, second:
-                each.link.report(each.link.member.encode())
+                each.link.report(each.link.client.name.encode())
             await asyncio.sleep(LEASE_S / 10)
 
     reporting = asyncio.get_running_loop().create_task(report())
@@ -655,8 +657,8 @@ async def test_whatever_a_broker_says_members_share_again_when_it_does_what_it_i
     [
         (pulsar_connection.BrokerStream, "_connect"),
         (pulsar_connection, "backoff"),
-        (TopicLink, "_granted"),
-        (TopicLink, "leads"),
+        (topic_link._Candidate, "_granted"),
+        (topic_link._Candidate, "ready"),
     ],
 )
 async def test_a_defect_is_told_and_counted_and_the_link_goes_on(
