@@ -313,6 +313,8 @@ class SharedLimits:
     def attach(self, serve: Callable[[list[Limiter], int], None], changing: Callable[[Limiter, int], None]) -> None:
         """Set what the registry does when shares change. It calls this before it makes the first limiter.
 
+        Registry and shared limits call each other, and the decider is made with the shared limits, before the registry.
+
         Args:
             serve: Called with limiters whose streams are to be served, as their share has changed or may be used again.
             changing: Called with a limiter that is about to have another share, and the time.
