@@ -94,6 +94,10 @@ class HeldRules(NamedTuple):
     attachments: Mapping[_Attachment, None]
 
 
+PutRules = Callable[[], tuple[HeldRules, HeldRules]]
+"""Puts rules of other processes in force; returns those that held before, and those that hold now."""
+
+
 class RuleTally:
     """The number and the digest of the rules of some levels, kept while rules change.
 
@@ -432,21 +436,20 @@ class SharedRules:
 
     Args:
         policies: The limits that are written in this process. They have a tally, which says whose limits are shared.
-        change: Called when rules of other processes begin or cease to hold in this one: with the changes, and with what
-            puts them in force.
+        change: Called when rules of other processes begin or cease to hold in this one: with the changes, and with a
+            function that puts them in force.
     """
 
     def __init__(
         self,
         policies: Policies,
-        change: Callable[[list[Change], Callable[[], None]], None] = lambda _changes, put: put(),
+        change: Callable[[list[Change], PutRules], object] = lambda _changes, put: put(),
     ) -> None:
         self._change = change
         self._policies = policies
         self._listed: list[Place | _Attachment] = []
         self._listed_digest = 0
-        self._others: dict[Place, Value] = {}
-        self._groups: dict[_Attachment, None] = {}
+        self._held = HeldRules({}, {})
 
     @property
     def digest(self) -> int:
@@ -486,11 +489,6 @@ class SharedRules:
             self._listed = []
         return lines
 
-    @property
-    def held(self) -> HeldRules:
-        """The rules of other processes that hold here now."""
-        return HeldRules(self._others, self._groups)
-
     def shares(self, place: str) -> bool:
         """Return whether what is written for a place is shared here, so that other processes' rules can hold."""
         try:
@@ -526,10 +524,11 @@ class SharedRules:
                 self._take(place, value, others, groups)
             except ValueError:
                 continue
-        changed = [place for place, value in others.items() if self._others.get(place) != value]
-        changed += [place for place in self._others if place not in others]
+        before = self._held
+        changed = [place for place, value in others.items() if before.values.get(place) != value]
+        changed += [place for place in before.values if place not in others]
         changes = [Change(*place) for place in changed]
-        for member, name, _ in groups.keys() ^ self._groups.keys():
+        for member, name, _ in groups.keys() ^ before.attachments.keys():
             changes += [Change(about, member, name) for about in DIRECTIONS]
         if not changes:
             return
@@ -537,8 +536,9 @@ class SharedRules:
             changes = [Change(about, Setting.PROXY, "") for about in DIRECTIONS]
         policies = _policies_of(others, groups) if others or groups else None
 
-        def put() -> None:
-            self._others, self._groups, self._policies.others = others, groups, policies
+        def put() -> tuple[HeldRules, HeldRules]:
+            self._held, self._policies.others = HeldRules(others, groups), policies
+            return before, self._held
 
         self._change(changes, put)
 

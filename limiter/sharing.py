@@ -2,7 +2,7 @@
 
 Each process enforces its share of a limit by itself, in leased token buckets (`TokenBucket`). This module does not know
 the *decider*, who divides the limits: shares come in by `assign`, and demands go out by `demands`. In a fleet the
-decider is the coordinator, and `proxy/fleet/service.py` calls both.
+decider is the coordinator, and `proxy/fleet/member_limits.py` calls both.
 
     streams ─use, wait─▶ Limiter ─on_activity─▶ SharedLimits ─demands─▶ decider
                             ▲────── share ──────────┘◀──────── assign, renew ──┘
@@ -311,6 +311,8 @@ class SharedLimits:
 
     def attach(self, serve: Callable[[list[Limiter], int], None], changing: Callable[[Limiter, int], None]) -> None:
         """Set what the registry does when shares change. It calls this before it makes the first limiter.
+
+        Registry and shared limits call each other, and the decider is made with the shared limits, before the registry.
 
         Args:
             serve: Called with limiters whose streams are to be served, as their share has changed or may be used again.

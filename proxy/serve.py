@@ -13,7 +13,7 @@ import structlog
 import uvloop
 from prometheus_client import CollectorRegistry
 
-from limiter.policies import Change, Policies, RuleTally, SharedRules
+from limiter.policies import Change, Policies, PutRules, RuleTally, SharedRules
 from protocol.endpoint import Endpoint
 from proxy.admin.app import Guards, Parts, Readiness, admin_app, metrics_app
 from proxy.admin.auth import Authenticator
@@ -26,8 +26,9 @@ from proxy.blocking.kept import BlockDesk, KeptBlocks
 from proxy.change_log import ChangeLog, FileDifference, FileSays, difference
 from proxy.config.limits import Limits
 from proxy.config.model import Config, ConfigError
+from proxy.fleet.configured_link import link_of, own_auth
 from proxy.fleet.policy_topic import PolicyTopic
-from proxy.fleet.service import FleetService, link_of, own_auth
+from proxy.fleet.service import FleetService
 from proxy.identity.evidence import token_credentials
 from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog, open_access_log
@@ -97,8 +98,8 @@ class Proxy:
         policies = Policies(tally=None if config.fleet is None else RuleTally(config.fleet.shared_levels))
         self.fleet = None
         if config.fleet is not None:
-            self._rules = SharedRules(policies, self._take_rules)
-            self.fleet = FleetService(config.fleet, config.proxy_id, on_share=self.access.share, rules=self._rules)
+            rules = SharedRules(policies, self._take_rules)
+            self.fleet = FleetService(config.fleet, config.proxy_id, on_share=self.access.share, rules=rules)
         shared = None if self.fleet is None else self.fleet.shared
         self.engine = LimiterEngine(config, policies, counters, self.intervals.reader, shared=shared)
         self._peer_tls = PeerCertificates.of(config)
@@ -158,12 +159,12 @@ class Proxy:
         self._tasks.cancel()
         await self.service.close()
 
-    def _take_rules(self, changes: list[Change], put: Callable[[], None]) -> None:
+    def _take_rules(self, changes: list[Change], put: PutRules) -> None:
         """Put in force what other members of the fleet have written; no line of the access log mixes two values."""
-        before, (at_ns, now) = self._rules.held, self.intervals.flush()
-        put()
+        at_ns, now = self.intervals.flush()
+        before, after = put()
         self.engine.policies_changed(changes, now)
-        self._changes.adopted(before, self._rules.held, at_ns)
+        self._changes.adopted(before, after, at_ns)
 
     def _expiries(self) -> tuple[Expiry, ...]:
         of_forwarding = self._forwarder.broker.expiries() if self._forwarder else ()

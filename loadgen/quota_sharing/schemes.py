@@ -2,7 +2,7 @@
 
 `LeaseScheme` is the product itself: `fleet`'s members and coordinator, whose messages are encoded, delayed, lost and
 decoded; there is no copy of a rule of theirs here. Only what surrounds them in a proxy is modelled: timers
-(`proxy/fleet/service.py`) and how demand is measured (`limiter/sharing.py`). `PulsarFormula` and `ProposalText` are
+(of `proxy/fleet`) and how demand is measured (`limiter/sharing.py`). `PulsarFormula` and `ProposalText` are
 models of class files and of a text. Traffic is a fluid.
 """
 

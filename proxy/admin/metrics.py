@@ -24,6 +24,7 @@ from proxy.tls.certificates import Expiry
 
 _LABELS = ("tenant", "namespace", "direction")
 _LEVEL = ("direction", "level")
+_DEFECTS = "Parts of the link that a defect of Sluice has ended, and that began anew; its log names the defect"
 _BY_NAMESPACE: tuple[tuple[str, str, Callable[[DirectionTotals], float]], ...] = (
     ("sluice_messages_received", "Messages that arrived at the limits", lambda t: t.received_messages),
     ("sluice_bytes_received", "Metered bytes that arrived at the limits", lambda t: t.received_bytes),
@@ -371,6 +372,7 @@ def _fleet(fleet: FleetService | None) -> Iterator[Metric]:
     )
     yield _counter("sluice_fleet_takeovers", "Times that this member began to coordinate", counts.takeovers)
     yield _counter("sluice_fleet_reconnects", "Connections that were made again", counts.reconnects)
+    yield _counter("sluice_fleet_defects", _DEFECTS, counts.defects)
     yield _counter("sluice_fleet_messages_received", "Reports and grants that came", counts.messages_in)
     yield _counter("sluice_fleet_messages_sent", "Reports and grants that went", counts.messages_out)
     yield _labelled(
@@ -403,6 +405,7 @@ def _policy_topic(topic: PolicyTopic | None) -> Iterator[Metric]:
     yield _counter("sluice_policy_topic_messages_received", "Messages of the topic that came", counts.messages_in)
     yield _counter("sluice_policy_topic_messages_sent", "Messages that went there", counts.messages_out)
     yield _counter("sluice_policy_topic_reconnects", "Connections with it that were made again", counts.reconnects)
+    yield _counter("sluice_policy_topic_defects", _DEFECTS, counts.defects)
     yield _counter(
         "sluice_policy_topic_conflicts",
         "Changes of this member to which another member's was first",

@@ -1,14 +1,21 @@
-"""The interface of both links, which carry the reports and grants of a fleet between its members.
+"""The interface of both links, which carry the reports and grants of a fleet between its members; and their tasks.
 
 A link does not read messages. A message has `fleet.messages.MOST_MESSAGE` bytes at most. It may be lost, come late or
 twice: `fleet/messages.py` says why that does no harm. A link keeps nothing for a member that cannot be reached.
 """
 
+import asyncio
 import random
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol
+
+import structlog
+
+from protocol.printable import printable
+from proxy.observe.operator_log import ThrottledLog
 
 MOST_PAUSE_S: Final = 5.0
 """Seconds between two tries to connect, at most."""
@@ -47,6 +54,8 @@ class LinkCounts:
     """The number of times that this member became the coordinator."""
     dropped: Counter[str] = field(default_factory=Counter)
     """Messages that were not carried, by cause: `disconnected`, `slow`, `oversized`, `foreign`, `refused`."""
+    defects: int = 0
+    """Exceptions that only a defect of Sluice can raise."""
 
 
 MOST_ERROR: Final = 200
@@ -117,3 +126,54 @@ def backoff(attempt: int, most_s: float = MOST_PAUSE_S) -> float:
     paused for longer would still use its isolated share when others are given it.
     """
     return min(most_s, 0.05 * 2.0 ** min(attempt, 10)) * random.uniform(0.5, 1)  # noqa: S311 - no secret
+
+
+class LinkTasks:
+    """The tasks of a link. A task that ends by a defect of Sluice is told of, and begins anew after a pause.
+
+    Args:
+        counts: Counts the defects.
+        most_pause_s: Seconds between two beginnings of a task, at most.
+    """
+
+    def __init__(self, counts: LinkCounts, most_pause_s: float = MOST_PAUSE_S) -> None:
+        self._counts = counts
+        self._most_pause_s = most_pause_s
+        self._running: set[asyncio.Task[None]] = set()
+        self._lines = ThrottledLog(time.monotonic_ns)
+
+    def start(self, run: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
+        """Run a function that ends only by being cancelled, and return its task."""
+        task = asyncio.get_running_loop().create_task(self._keep_running(run))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return task
+
+    async def stop(self) -> None:
+        """Cancel all tasks. Return when they have ended."""
+        while self._running:
+            for task in self._running:
+                task.cancel()
+            await asyncio.gather(*self._running, return_exceptions=True)
+
+    def defect(self, error: BaseException) -> None:
+        """Count an exception that only a defect of Sluice can raise, and log it, each ten seconds at most."""
+        self._counts.defects += 1
+        said = printable(f"{type(error).__name__}: {error}")
+        if times := self._lines.due("defect", said):
+            structlog.get_logger().error(
+                "fleet: a defect of Sluice has ended a part of a link, which begins anew",
+                error=said,
+                times=times,
+            )
+
+    async def _keep_running(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        attempt, clock = 0, asyncio.get_running_loop().time
+        while True:
+            began = clock()
+            try:
+                await run()
+            except Exception as error:  # noqa: BLE001 - whatever it is, the link goes on
+                self.defect(error)
+            attempt = 1 if clock() - began > MOST_PAUSE_S else attempt + 1
+            await asyncio.sleep(backoff(attempt, self._most_pause_s))

@@ -16,13 +16,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from struct import Struct
+from struct import error as StructError  # noqa: N812 - an exception
 from typing import Final, NamedTuple, Protocol, cast
 
 import structlog
 
 from fleet.messages import MOST_MESSAGE
 from protocol.endpoint import Endpoint
-from proxy.fleet.link import MOST_ERROR, MOST_PAUSE_S, Callbacks, LinkCounts, LinkState, PeerStatus, backoff
+from proxy.fleet.link import (
+    MOST_ERROR,
+    MOST_PAUSE_S,
+    Callbacks,
+    LinkCounts,
+    LinkState,
+    LinkTasks,
+    PeerStatus,
+    backoff,
+)
 from proxy.observe.operator_log import ThrottledLog
 from proxy.tls.transport import why_it_failed
 
@@ -239,7 +249,7 @@ class _Outlet:
                 self.last_error = str(error) or "no answer in time"
             self._link.counts.reconnects += 1
             attempt += 1
-            await asyncio.sleep(backoff(attempt, min(MOST_PAUSE_S, self._link.peers.lease_s)))
+            await asyncio.sleep(backoff(attempt, self._link.most_pause_s))
 
     async def _serve(self, attempt: int) -> int:
         tls, name = self._link.peers.tls, self._peer.host
@@ -320,6 +330,7 @@ class PeerLink:
     def __init__(self, peers: FleetPeers, callbacks: Callbacks) -> None:
         self.counts = LinkCounts()
         self.peers = peers
+        self.most_pause_s = min(MOST_PAUSE_S, peers.lease_s)
         self.is_refused = False
         self.last_error = ""
         """Why nobody could be accepted the last time."""
@@ -335,7 +346,7 @@ class PeerLink:
         self._inlets: dict[asyncio.Task[None], str] = {}
         """The peer behind each accepted connection, by its task; empty as long as the peer has not said its name."""
         self._most_inlets = 2 * len(self._names) + 2
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = LinkTasks(self.counts, self.most_pause_s)
         self._sockets: list[socket.socket] = []
         self._timers: deque[asyncio.TimerHandle] = deque(maxlen=16)
         """Timers, each of which ends a time in which no connection is accepted at one of the sockets."""
@@ -385,8 +396,8 @@ class PeerLink:
         self._sockets = await _listening(peers.listen)
         for each in self._sockets:
             loop.add_reader(each, self._accept, each)
-        self._tasks = [loop.create_task(each.run()) for each in self._outlets.values()]
-        self._tasks.append(loop.create_task(self._beat()))
+        for run in (*(each.run for each in self._outlets.values()), self._beat):
+            self._tasks.start(run)
 
     async def stop(self) -> None:
         """End: no connection, task or timer is left."""
@@ -395,11 +406,11 @@ class PeerLink:
         for each in self._sockets:
             asyncio.get_running_loop().remove_reader(each)
             each.close()
-        tasks = [*self._tasks, *self._inlets]
-        for task in tasks:
+        inlets = list(self._inlets)
+        for task in inlets:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        self._tasks, self._sockets, self._timers = [], [], deque()
+        await asyncio.gather(self._tasks.stop(), *inlets, return_exceptions=True)
+        self._sockets, self._timers = [], deque()
         self._turn(is_leading=False)
         self._election = None
 
@@ -495,11 +506,13 @@ class PeerLink:
     def _left(self, accepted: socket.socket, host: str, task: asyncio.Task[None]) -> None:
         accepted.close()  # `_hear` did not even begin, if it was cancelled at once
         self.counts.dropped["foreign"] += not self._inlets.pop(task)
-        error = None if task.cancelled() else task.exception()  # whatever it was, it is gone
+        error = None if task.cancelled() else task.exception()
         if isinstance(error, ssl.SSLError):
             self._warn(
                 "a peer's TLS fails, or that of a stranger", _CERTIFICATES, by=host, error=why_it_failed(error)[1]
             )
+        elif error is not None and not isinstance(error, OSError | EOFError | StructError):  # whatever `_hear` names
+            self._tasks.defect(error)
 
     async def _hear(self, accepted: socket.socket) -> None:
         """Take what a peer says until it ends, or another connection takes its place.

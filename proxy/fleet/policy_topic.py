@@ -195,7 +195,6 @@ class PolicyTopic:
         """Policies of which this member cannot read the change that holds: its store has the one before."""
         self._waiting: list[tuple[asyncio.Future[bool], bool]] = []
         """Futures that wait until all in `_changed` is in force, and the result that each gets then."""
-        self._tasks: list[asyncio.Task[None]] = []
         self._lost_at = 0.0
         """When this member last ceased to be in step, by the loop's clock."""
         self._logged_at, self._read_anew_at = -_LOG_EACH_S, -REREAD_S
@@ -221,17 +220,12 @@ class PolicyTopic:
 
     async def start(self) -> None:
         """Begin to connect. Return before anything is connected."""
-        loop = asyncio.get_running_loop()
-        self._lost_at = loop.time()
-        runs = (self._reader.run(), self._writer.run(), self._ask(), self._keep_up(), self._clear())
-        self._tasks = [loop.create_task(each) for each in runs]
+        self._lost_at = asyncio.get_running_loop().time()
+        for run in (self._reader.run, self._writer.run, self._ask, self._keep_up, self._clear):
+            self._client.tasks.start(run)
 
     async def stop(self) -> None:
         """End: no connection, task or timer is left. Requests that wait for a change get a `NotCarriedError`."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks = []
         await self._client.stop()
         self._lost_at = -PATIENCE_S
         for outcome in (*self._pending.values(), *(told for told, _ in self._waiting)):
@@ -431,6 +425,8 @@ class PolicyTopic:
 
     async def _ask(self) -> None:
         """A task: whenever the topic is read from its start, send a mark, and note when it has come back."""
+        if self._reader.is_open and not self._is_complete:
+            self._began.set()  # this task began anew, and its mark may be lost
         while True:
             await self._began.wait()
             self._began.clear()
@@ -464,6 +460,7 @@ class PolicyTopic:
 
     async def _keep_up(self) -> None:
         """A task: put changes in force as they come."""
+        self._news.set()  # if this task began anew, something may be left
         while True:
             await self._news.wait()
             self._news.clear()
@@ -548,7 +545,7 @@ class PolicyTopic:
                     structlog.get_logger().error(
                         "policies: what the topic says cannot be read here", first=first, times=times
                     )
-        except StoreError:
+        except BaseException:
             self._changed = changed | self._changed
             self._waiting = [each for each in waiting + self._waiting if not each[0].done()]
             raise

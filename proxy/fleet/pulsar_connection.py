@@ -42,7 +42,7 @@ from protocol.pulsar_pb2 import (
 )
 from proxy.brokers.dialing import MOST_REDIRECTS, BrokerDialer, broker_in
 from proxy.brokers.targets import TargetRefusedError
-from proxy.fleet.link import MOST_PAUSE_S, LinkCounts, backoff
+from proxy.fleet.link import MOST_PAUSE_S, LinkCounts, LinkTasks, backoff
 from proxy.session.broker_connector import BrokerRotation
 
 Auth = tuple[str, Callable[[], bytes]]
@@ -105,10 +105,16 @@ class BrokerConnection:
         reader: Of the connection.
         writer: Of it.
         auth: What is shown.
+        defect: Called with an exception that only a defect of Sluice can raise. The connection ends by it.
     """
 
     def __init__(
-        self, broker: Endpoint, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, auth: Auth | None
+        self,
+        broker: Endpoint,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        auth: Auth | None,
+        defect: Callable[[BaseException], None],
     ) -> None:
         self.broker = broker
         self.streams: dict[tuple[bool, int], BrokerStream] = {}
@@ -121,6 +127,7 @@ class BrokerConnection:
         self._reader = reader
         self._writer = writer
         self._auth = auth
+        self._defect = defect
         self._cutter = FrameCutter(max_frame_size(DEFAULT_MAX_MESSAGE_SIZE))
         self._answers: dict[int, asyncio.Future[Any]] = {}
         self._request_ids = 0
@@ -241,6 +248,8 @@ class BrokerConnection:
             self.close(ConnectionResetError("the broker ended the connection"))
         except _FAILURES as error:
             self.close(error)
+        except Exception as error:  # noqa: BLE001 - of those that are told of what came
+            self._defect(error)
         finally:
             self.close(ConnectionAbortedError("its reader has ended"))
 
@@ -576,6 +585,9 @@ class BrokerClient:
         name: That of the member, for people.
         most_message: Bytes of a message, at most.
         most_pause_s: Seconds between two tries to open a producer or consumer, at most.
+
+    Attributes:
+        tasks: Those that keep producers and consumers open, and others of their user.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
@@ -588,6 +600,7 @@ class BrokerClient:
         most_pause_s: float = MOST_PAUSE_S,
     ) -> None:
         self.counts = LinkCounts()
+        self.tasks = LinkTasks(self.counts, most_pause_s)
         self.name = name
         self.sender = f"{name}-{secrets.token_hex(8)}"
         """The sender of this process' messages. It knows them by it, even if another member has the same name."""
@@ -608,7 +621,8 @@ class BrokerClient:
         self._ids = 0
 
     async def stop(self) -> None:
-        """End: no connection or task of one is left."""
+        """End: no task and no connection is left."""
+        await self.tasks.stop()
         connections, self._connections = list(self._connections.values()), {}
         for connection in connections:
             connection.close()
@@ -692,7 +706,7 @@ class BrokerClient:
                 return found
             self._forget_idle()
             reader, writer = await self._dialer.open(broker, OPEN_S)
-            found = BrokerConnection(broker, reader, writer, self._auth)
+            found = BrokerConnection(broker, reader, writer, self._auth, self.tasks.defect)
             try:
                 await found.greet(proxied_to)
             except BaseException:

@@ -4,8 +4,8 @@ Each member has a producer on `…-reports`, and on `…-grants` a consumer and 
 The member whose producer has access coordinates, and subscribes to the reports. Both topics are non-persistent: brokers
 store nothing, and what a member misses is told anew a cycle later.
 
-    every member   _reporter ──▶ …-reports ──▶ _reports    the coordinator
-                   _hearer   ◀── …-grants  ◀── _candidate, which has exclusive access
+    every member   TopicLink._reporter ──▶ …-reports ──▶ _Candidate._reports    the coordinator
+                   _Candidate.hearer   ◀── …-grants  ◀── _Candidate, which has exclusive access
 
 What a broker does with exclusive access (4.0.8, in tests/real/test_fleet_link.py):
 
@@ -44,31 +44,64 @@ def topics(namespace: str, fleet: str) -> tuple[str, str]:
     return f"non-persistent://{namespace}/{fleet}-reports", f"non-persistent://{namespace}/{fleet}-grants"
 
 
+class Membership(NamedTuple):
+    """The names by which one member finds the topics of its fleet, and the fleet's lease.
+
+    Attributes:
+        namespace: The namespace of the fleet's topics: `tenant/namespace`.
+        fleet: The fleet's name.
+        member: The member's name, unique in the fleet.
+        lease_s: Seconds for which a share lasts, and for which a coordinator stays that does not hear its own grants.
+    """
+
+    namespace: str
+    fleet: str
+    member: str
+    lease_s: float = 2.0
+
+
 class _Candidate(TopicProducer):
     """A member's producer of grants: waits for exclusive access, and makes the member coordinate while it has access.
 
         waits in line ─ready─▶ leads ─closed─▶ opened anew: waits in line
               └─the coordinator is silent─▶ opened anew: takes access
 
+    It has a consumer of grants, by which it knows that the coordinator is silent, or that its own grants reach nobody.
+    It has a consumer of reports, which is open while it leads.
+
     Args:
-        link: The link that it is of.
-        topic: The topic of the grants.
+        client: The client of the brokers.
+        membership: The member, and its fleet.
+        callbacks: Called with what comes, and when this member begins or ceases to coordinate.
     """
 
-    def __init__(self, link: "TopicLink", topic: str) -> None:
-        super().__init__(link.client, topic)
-        self.link = link
+    def __init__(self, client: BrokerClient, membership: Membership, callbacks: Callbacks) -> None:
+        reports, grants = topics(membership.namespace, membership.fleet)
+        super().__init__(client, grants)
+        self.hearer = TopicConsumer(client, grants, self._granted, self._hears)
         self.is_leading = False
+        self.silence_s = SILENT_LEASES * membership.lease_s
+        self.lease_s = membership.lease_s
+        self._callbacks = callbacks
+        self._reports = TopicConsumer(client, reports, self._reported, self._hears)
+        self._hears_reports: asyncio.Task[None] | None = None
         self._takes = False
         """When it is opened the next time, it takes access instead of waiting for it."""
+        self._heard_at = 0.0
+        """When grants came last, or a consumer was opened, by the loop's clock."""
+        self._granted_at = 0.0
+        """When grants came last, by the loop's clock."""
         self._heard_own_at = 0.0
+        """When grants of this member's own came last, or it was given access, by the loop's clock."""
+        self._unheard_at = 0.0
+        """While leading: when this member sent the first report of its own that it has not heard; 0 if none."""
         self._timer: asyncio.TimerHandle | None = None
         self._sent: deque[tuple[int, int]] = deque(maxlen=1000)
         """The sequences of grants without a receipt, and when they were sent: monotonic nanoseconds."""
 
     async def open(self, connection: BrokerConnection) -> None:
         """Ask for exclusive access, which a broker may give much later."""
-        is_silent = asyncio.get_running_loop().time() - self.link.heard_at > self.link.silence_s
+        is_silent = asyncio.get_running_loop().time() - self._heard_at > self.silence_s
         takes = self._takes and is_silent  # else another one has taken access meanwhile
         mode = ProducerAccessMode.ExclusiveWithFencing if takes else ProducerAccessMode.WaitForExclusive
         self._takes = False
@@ -79,41 +112,47 @@ class _Candidate(TopicProducer):
         """Return when this producer is closed, or when it is to take the access of a silent coordinator."""
         clock = asyncio.get_running_loop().time
         while not self._ended.is_set():
-            due = max(self.link.heard_at, clock() - self.link.silence_s) + self.link.silence_s * uniform(1, 1.5)  # noqa: S311
+            due = max(self._heard_at, clock() - self.silence_s) + self.silence_s * uniform(1, 1.5)  # noqa: S311
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(due):
                     await self._ended.wait()
             now = clock()
             if now > due + 1:
-                self.link.heard_at = now  # this process stood still: grants may be there that it has yet to read
-            is_silent = now - self.link.heard_at > self.link.silence_s
-            if is_silent and not self.is_leading and self.link.hears_grants and not self._ended.is_set():
+                self._heard_at = now  # this process stood still: grants may be there that it has yet to read
+            is_silent = now - self._heard_at > self.silence_s
+            if is_silent and not self.is_leading and self.hearer.is_open and not self._ended.is_set():
                 self._takes = True
                 return
 
     def ready(self) -> None:
-        """Called when the broker has given this producer exclusive access."""
+        """Called when the broker has given this producer exclusive access: this member coordinates."""
         if self.connection is not None and not self._ended.is_set():
             self.is_leading = True
             self._sent.clear()
-            self.heard_own()
+            self._heard_own_at = asyncio.get_running_loop().time()
+            self._unheard_at = 0.0
             self._look()
-            self.link.leads()
-
-    def heard_own(self) -> None:
-        """Called when a grant of this member's own has come back."""
-        self._heard_own_at = asyncio.get_running_loop().time()
+            self.client.counts.takeovers += 1
+            self._hears_reports = self.client.tasks.start(self._reports.run)
+            self._callbacks.on_lead()
 
     def _look(self) -> None:
-        """Called by a timer while leading: give access up if no grant of this member's own was heard for a lease."""
+        """Called by a timer while leading: give access up if no grant of this member's own was heard for a lease.
+
+        If no other grants came, either, the consumer of grants is opened anew. The consumer of reports is, if this
+        member's own reports do not come for a lease: then no others come.
+        """
         loop = asyncio.get_running_loop()
-        due = self._heard_own_at + self.link.lease_s
+        due = self._heard_own_at + self.lease_s
         if loop.time() >= due:
             self.closed()
-            self.link.hears_nothing_since(self._heard_own_at)
-        else:
-            self.link.look_at_reports()
-            self._timer = loop.call_at(due, self._look)
+            if self._granted_at <= self._heard_own_at:
+                self.hearer.closed()
+            return
+        if self._unheard_at and loop.time() - self._unheard_at >= self.lease_s:
+            self._unheard_at = 0.0
+            self._reports.closed()
+        self._timer = loop.call_at(due, self._look)
 
     def closed(self) -> None:
         """Called when the broker or the connection has ended this producer, or another one has fenced it out."""
@@ -122,7 +161,10 @@ class _Candidate(TopicProducer):
             self._timer.cancel()
         if self.is_leading:
             self.is_leading = False
-            self.link.leads_no_more()
+            if self._hears_reports is not None:
+                self._hears_reports.cancel()
+                self._hears_reports = None
+            self._callbacks.on_unlead()
 
     def send(self, message: bytes, key: str = "") -> int:
         """Publish grants, as `TopicProducer.send` does."""
@@ -141,23 +183,26 @@ class _Candidate(TopicProducer):
         while self._sent and self._sent[0][0] <= sequence:
             sent_at = self._sent.popleft()[1]
         if self.is_leading and sent_at:
-            self.link.callbacks.on_confirmed(sent_at)
+            self._callbacks.on_confirmed(sent_at)
 
+    def reports_go(self) -> None:
+        """Called when this member has sent a report, which comes back while it leads."""
+        if self.is_leading and not self._unheard_at:
+            self._unheard_at = asyncio.get_running_loop().time()
 
-class Membership(NamedTuple):
-    """The names by which one member finds the topics of its fleet, and the fleet's lease.
+    def _reported(self, entry: TopicEntry) -> None:
+        self._unheard_at = 0.0
+        self._callbacks.on_report(entry.message)
 
-    Attributes:
-        namespace: The namespace of the fleet's topics: `tenant/namespace`.
-        fleet: The fleet's name.
-        member: The member's name, unique in the fleet.
-        lease_s: Seconds for which a share lasts, and for which a coordinator stays that does not hear its own grants.
-    """
+    def _hears(self) -> None:
+        self._heard_at = asyncio.get_running_loop().time()
 
-    namespace: str
-    fleet: str
-    member: str
-    lease_s: float = 2.0
+    def _granted(self, entry: TopicEntry) -> None:
+        self._hears()
+        self._granted_at = self._heard_at
+        if entry.sender == self.client.sender:
+            self._heard_own_at = self._heard_at
+        self._callbacks.on_grant(entry.message)
 
 
 class TopicLink:
@@ -175,37 +220,23 @@ class TopicLink:
         self,
         brokers: tuple[Endpoint, ...],
         dialer: BrokerDialer,
-        membership: "Membership",
+        membership: Membership,
         callbacks: Callbacks,
         auth: Auth | None = None,
     ) -> None:
-        reports, grants = topics(membership.namespace, membership.fleet)
+        reports, _ = topics(membership.namespace, membership.fleet)
         pause_s = min(MOST_PAUSE_S, membership.lease_s)
         self.client = BrokerClient(brokers, dialer, auth, membership.member, MOST_MESSAGE, pause_s)
         self.counts = self.client.counts
-        self.member = membership.member
-        self.callbacks = callbacks
-        self.lease_s = membership.lease_s
-        self.silence_s = SILENT_LEASES * membership.lease_s
-        self.heard_at = 0.0
-        """When grants came last, or the consumer of grants was opened, by the loop's clock."""
-        self._granted_at = 0.0
-        """When grants came last, by the loop's clock."""
-        self._unheard_at = 0.0
-        """While leading: when this member sent the first report of its own that it has not heard; 0 if none."""
         self._reporter = TopicProducer(self.client, reports)
-        self._hearer = TopicConsumer(self.client, grants, self._granted, self._hears)
-        self._candidate = _Candidate(self, grants)
-        self._reports = TopicConsumer(self.client, reports, self._reported, self._hears)
-        self._tasks: list[asyncio.Task[None]] = []
-        self._hears_reports: asyncio.Task[None] | None = None
+        self._candidate = _Candidate(self.client, membership, callbacks)
 
     @property
     def state(self) -> LinkState:
         """Whether reports and grants can pass, and whether this member coordinates."""
         if self._candidate.is_leading:
             return "leading"
-        return "following" if self._reporter.is_open and self._hearer.is_open else "connecting"
+        return "following" if self._reporter.is_open and self._candidate.hearer.is_open else "connecting"
 
     @property
     def refused(self) -> bool:
@@ -221,74 +252,22 @@ class TopicLink:
         """Why the topics are not reached; empty if they are."""
         return self.client.last_error if self.state == "connecting" else ""
 
-    @property
-    def hears_grants(self) -> bool:
-        """Whether this member would hear grants."""
-        return self._hearer.is_open
-
     async def start(self) -> None:
         """Begin to connect. Return before anything is connected."""
-        loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(each.run()) for each in (self._hearer, self._reporter, self._candidate)]
+        for each in (self._candidate.hearer, self._reporter, self._candidate):
+            self.client.tasks.start(each.run)
 
     async def stop(self) -> None:
         """End: no connection, task or timer is left."""
-        tasks = [*self._tasks, *([self._hears_reports] if self._hears_reports else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        self._tasks, self._hears_reports = [], None
         await self.client.stop()
 
     def report(self, message: bytes) -> bool:
         """Send a report to the coordinator, whoever it is; False: it cannot be sent now."""
         is_sent = self._reporter.send(message) > 0
-        if is_sent and self._candidate.is_leading and not self._unheard_at:
-            self._unheard_at = asyncio.get_running_loop().time()
+        if is_sent:
+            self._candidate.reports_go()
         return is_sent
 
     def grant(self, message: bytes) -> bool:
         """Send grants to all members; False: not leading, or they cannot be sent now."""
         return self._candidate.is_leading and self._candidate.send(message) > 0
-
-    # ---- called by the producers and consumers of this link
-
-    def leads(self) -> None:
-        """Called when this member has got exclusive access to the grants: it coordinates."""
-        self.counts.takeovers += 1
-        self._unheard_at = 0.0
-        self._hears_reports = asyncio.get_running_loop().create_task(self._reports.run())
-        self.callbacks.on_lead()
-
-    def leads_no_more(self) -> None:
-        """Called when this member has lost exclusive access to the grants: it does not coordinate any more."""
-        if self._hears_reports is not None:
-            self._hears_reports.cancel()
-            self._tasks = [each for each in self._tasks if not each.done()] + [self._hears_reports]
-            self._hears_reports = None
-        self.callbacks.on_unlead()
-
-    def look_at_reports(self) -> None:
-        """Subscribe to reports anew if this member's own do not come for a lease: then no others come, either."""
-        if self._unheard_at and asyncio.get_running_loop().time() - self._unheard_at >= self.lease_s:
-            self._unheard_at = 0.0
-            self._reports.closed()
-
-    def _reported(self, entry: TopicEntry) -> None:
-        self._unheard_at = 0.0
-        self.callbacks.on_report(entry.message)
-
-    def hears_nothing_since(self, heard_own_at: float) -> None:
-        """Called when this member's own grants do not come back. If no others came, subscribe to grants anew."""
-        if self._granted_at <= heard_own_at:
-            self._hearer.closed()
-
-    def _hears(self) -> None:
-        self.heard_at = asyncio.get_running_loop().time()
-
-    def _granted(self, entry: TopicEntry) -> None:
-        self._hears()
-        self._granted_at = self.heard_at
-        if entry.sender == self.client.sender:
-            self._candidate.heard_own()
-        self.callbacks.on_grant(entry.message)

@@ -1,7 +1,5 @@
 """Limits as lines: the same in all processes, and those of others hold where nothing is written here."""
 
-from collections.abc import Callable
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +13,7 @@ from limiter.policies import (
     MOST_NUMBER,
     Change,
     Policies,
+    PutRules,
     RuleTally,
     SharedRules,
     Value,
@@ -195,7 +194,7 @@ def test_changes_are_told_once_and_as_one_where_they_are_many() -> None:
     told: list[list[Change]] = []
     policies = Policies(tally=RuleTally(ALL))
 
-    def change(changes: list[Change], put: Callable[[], None]) -> None:
+    def change(changes: list[Change], put: PutRules) -> None:
         before = policies.others
         told.append(changes)
         assert policies.others is before, "lines of the access log are to end before"

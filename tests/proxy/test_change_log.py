@@ -1,6 +1,5 @@
 """Changes of policies, blocks and the configuration file as lines of the access log."""
 
-from collections.abc import Callable
 from typing import Any, cast
 
 import msgspec
@@ -8,7 +7,7 @@ import pytest
 
 from accesslog.record import ChangeLine, HeartbeatLine, LimitLine
 from limiter.levels import SHAREABLE, Setting
-from limiter.policies import Change, HeldRules, Policies, RuleTally, SharedRules
+from limiter.policies import HeldRules, Policies, RuleTally, SharedRules
 from proxy.change_log import ChangeLog, FileSays, difference, differing
 from proxy.config.model import Config
 from proxy.observe.access_log import MOST_CHANGE_TEXT, AccessLog
@@ -114,12 +113,7 @@ def test_what_holds_of_other_members_is_told_with_what_held_before(log: ChangeLo
     policies = Policies(tally=RuleTally(frozenset(SHAREABLE)))
     told: list[tuple[HeldRules, HeldRules]] = []
 
-    def change(_changes: list[Change], put: Callable[[], None]) -> None:
-        before = rules.held
-        put()
-        told.append((before, rules.held))
-
-    rules = SharedRules(policies, change)
+    rules = SharedRules(policies, lambda _changes, put: told.append(put()))
     rules.adopt(["publish tenant acme\0messages=5/1000000000/1", "attached tenant acme\0gold"])
     rules.adopt(["publish tenant acme\0messages=4/1000000000/1 mode=reject"])
     for before, after in told:

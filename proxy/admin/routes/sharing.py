@@ -12,8 +12,9 @@ from fleet.messages import Quota
 from fleet.shares import UNBOUNDED
 from proxy.admin.handlers import Number, asked, described, explaining
 from proxy.admin.refusals import refusal
+from proxy.fleet.member_limits import MemberLimit
 from proxy.fleet.policy_topic import LastChange, PolicyTopic, TopicState
-from proxy.fleet.service import FleetService, MemberLimit
+from proxy.fleet.service import FleetService
 
 _MILLI = 1000
 MOST_HOLDERS = 100_000
@@ -216,7 +217,7 @@ def _shown(service: FleetService, policies: PolicyTopic | None, most: int) -> Sh
         "isolated": member.isolated,
         "lease_ends": service.lease_ends,
         "refused": dict(service.dropped_messages()),
-        "shares": [_share(one) for one in islice(service.limits(), most)],
+        "shares": [_share(one) for one in islice(service.limits.granted(), most)],
         "members": None if coordinator is None else _members(coordinator, service.now()),
         "fleet_limits": None if coordinator is None else list(_limits(coordinator, service.now(), most)),
         "rules": _rules(service, most),

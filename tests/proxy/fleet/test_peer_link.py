@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import pytest
 import trustme
@@ -497,3 +497,35 @@ async def test_where_nobody_can_be_accepted_it_is_tried_again(
     asyncio.get_running_loop().add_reader(listening, first.link._accept, listening)
     writer.close()
     await _until(lambda: first.link.counts.dropped["foreign"] == 1)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [(peer_link._Outlet, "_serve"), (peer_link, "backoff"), (PeerLink, "_look"), (PeerLink, "_reported")],
+)
+async def test_a_defect_is_told_and_counted_and_the_link_goes_on(
+    members: list[Member], monkeypatch: pytest.MonkeyPatch, owner: Any, name: str
+) -> None:
+    first, second, third = members
+    await _until(lambda: first.link.state == "leading" and second.link.state == third.link.state == "following")
+    does, defects = getattr(owner, name), [TypeError("'NoneType' object is not iterable")]
+
+    def fail_once(*args: Any) -> Any:
+        if defects:
+            raise defects.pop()
+        return does(*args)
+
+    monkeypatch.setattr(owner, name, fail_once)
+    with capture_logs() as logs:
+        for task in list(second.link._inlets):
+            task.cancel()  # so that outlets dial again
+        second.link.report(b"r")
+        await _until(lambda: not defects)
+        await _until(lambda: all(one.is_dialled and one.dials for each in members for one in each.link.peer_states()))
+        await _until(lambda: [each.link.state for each in members].count("leading") == 1)
+        first.reports.clear()
+        await _until(lambda: second.link.report(b"r") and any(each.reports for each in members))
+    (told,) = [line for line in logs if line["log_level"] == "error"]
+    assert "defect of Sluice" in told["event"]
+    assert told["error"] == "TypeError: 'NoneType' object is not iterable"
+    assert sum(each.link.counts.defects for each in members) == 1

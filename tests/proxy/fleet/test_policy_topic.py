@@ -305,6 +305,31 @@ async def test_what_a_store_cannot_take_is_tried_again(world: World, monkeypatch
     assert not failures
 
 
+@pytest.mark.parametrize("owner", [PolicyService, PolicyTopic])
+async def test_a_defect_is_told_and_what_it_kept_from_coming_into_force_does_so_later(
+    world: World, monkeypatch: pytest.MonkeyPatch, owner: Any
+) -> None:
+    name = "take" if owner is PolicyService else "_mark"
+    does, defects = getattr(owner, name), [TypeError("'NoneType' object is not iterable")]
+
+    async def fail_once(*args: Any) -> Any:
+        if defects:
+            raise defects.pop()
+        return await does(*args)
+
+    with capture_logs() as lines:
+        if owner is PolicyTopic:
+            monkeypatch.setattr(owner, name, fail_once)
+        first, second = await world.two()
+        monkeypatch.setattr(owner, name, fail_once)
+        await first.set(KEY, rate(6))
+        await until(lambda: second.kept == first.kept == {"acme": rate(6)})
+    assert not defects
+    (told,) = [line for line in lines if line["log_level"] == "error"]
+    assert told["error"] == "TypeError: 'NoneType' object is not iterable"
+    assert first.topic.counts.defects + second.topic.counts.defects == 1
+
+
 async def test_what_others_have_left_is_cleared(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(policy_topic, "CLEAR_S", 0.01)
     monkeypatch.setattr(policy_topic, "DELETED_STAY_S", 0)
@@ -411,7 +436,7 @@ async def test_where_there_is_no_room_policies_are_taken_back_and_then_there_is(
     assert await first.service.change({KEY: rate(5), OTHER: None}, ANN) == 2
     monkeypatch.setattr(policy_topic, "CLEAR_S", 0.01)
     for each in first, second:  # it looks each ten minutes
-        each.topic._tasks.append(asyncio.get_running_loop().create_task(each.topic._clear()))
+        each.topic._client.tasks.start(each.topic._clear)
     await until(lambda: second.kept == first.kept == {"junk-3": rate(1), "acme": rate(5)})  # what had no room
 
 

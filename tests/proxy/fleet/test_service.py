@@ -1,7 +1,7 @@
 """Members of one fleet in one process, on a clock that only the test moves: limiters, core and service together."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import accumulate, count, pairwise
 from pathlib import Path
 from random import Random
@@ -19,7 +19,7 @@ from fleet.share_table import _rate
 from limiter.activity import ActivitySet
 from limiter.levels import SHAREABLE, Setting
 from limiter.limiter import Entry, Limiter, Scope, Stream, StreamName
-from limiter.policies import Change, Policies, RuleTally, SharedRules, Value, lowest
+from limiter.policies import Change, Policies, PutRules, RuleTally, SharedRules, Value, lowest
 from limiter.registry import Registry
 from limiter.scheduler import Scheduler
 from limiter.shadow import ShadowLimiter
@@ -29,7 +29,9 @@ from protocol.topic_name import parse_topic
 from proxy.admin.routes import sharing
 from proxy.config.model import Config
 from proxy.config.sections import Fleet
-from proxy.fleet.service import LEAST_BETWEEN_REPORTS_S, CoordinatorClock, FleetService, own_auth
+from proxy.fleet.configured_link import own_auth
+from proxy.fleet.coordinator_clock import CoordinatorClock
+from proxy.fleet.service import LEAST_BETWEEN_REPORTS_S, FleetService
 from proxy.identity.evidence import Credentials, Verifier
 from proxy.observe.counters import Counters
 from proxy.observe.log_lines import ShareChange
@@ -89,7 +91,7 @@ class Proxy:
         self.limit(per_second)
         self.changed([Change("publish", Setting.TENANT, "acme")])
 
-    def change(self, changes: list[Change], put: Callable[[], None]) -> None:
+    def change(self, changes: list[Change], put: PutRules) -> None:
         put()
         self.changed(changes)
 
@@ -531,7 +533,7 @@ def test_demand_that_goes_up_and_down_far_below_the_limit_changes_shares_seldom(
         world.loop.advance(0.01)
     assert all(60 * seconds <= proxy.passed <= 140 * seconds for proxy in world.proxies)  # a tenth of the limit each
     for proxy in world.proxies:
-        shown = {one.ppm for one in proxy.fleet.limits()}
+        shown = {one.ppm for one in proxy.fleet.limits.granted()}
         assert shown == {limiter.shares[0] for limiter in proxy.registry.limiters.values()}  # what is in force
     changes = [len(proxy.told) - before for proxy, before in zip(world.proxies, told, strict=True)]
     assert all(1 <= count <= 1.5 * seconds for count in changes)  # seven a second, if each grant were put in force

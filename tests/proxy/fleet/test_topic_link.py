@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from fleet.messages import MOST_MESSAGE
 from protocol.commands import encode
@@ -84,7 +85,7 @@ class Member:
     async def _grant(self) -> None:
         while True:
             if self.link.state == "leading":
-                self.link.grant(b"g " + self.link.member.encode())
+                self.link.grant(b"g " + self.link.client.name.encode())
             await asyncio.sleep(LEASE_S / 10)
 
 
@@ -196,8 +197,10 @@ async def test_a_coordinator_that_is_fenced_out_untold_gives_access_up(world: Wo
 
 async def test_a_silent_coordinator_is_fenced_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     broker, first, second, third = await world.three()
-    monkeypatch.setattr(first.link, "lease_s", 60.0)  # as a process that stands still: it does not look at its clock
-    monkeypatch.setattr(third.link, "silence_s", 60.0)  # the more patient one of the two
+    monkeypatch.setattr(
+        first.link._candidate, "lease_s", 60.0
+    )  # as a process that stands still: it does not look at its clock
+    monkeypatch.setattr(third.link._candidate, "silence_s", 60.0)  # the more patient one of the two
     first.freeze()
     began = time.monotonic()
     await _until(lambda: second.link.state == "leading")
@@ -525,7 +528,7 @@ async def test_a_coordinator_that_does_not_hear_its_own_reports_listens_anew(wor
     async def report() -> None:
         while True:
             for each in first, second:
-                each.link.report(each.link.member.encode())
+                each.link.report(each.link.client.name.encode())
             await asyncio.sleep(LEASE_S / 10)
 
     reporting = asyncio.get_running_loop().create_task(report())
@@ -647,3 +650,58 @@ async def test_whatever_a_broker_says_members_share_again_when_it_does_what_it_i
     await _until(lambda: all(each.link.state != "connecting" for each in members), 60)
     gc.collect()
     assert raised == []
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        (pulsar_connection.BrokerStream, "_connect"),
+        (pulsar_connection, "backoff"),
+        (topic_link._Candidate, "_granted"),
+        (topic_link._Candidate, "ready"),
+    ],
+)
+async def test_a_defect_is_told_and_counted_and_the_link_goes_on(
+    world: World, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str
+) -> None:
+    broker, at = await world.broker()
+    does, defects = getattr(owner, name), [TypeError("'NoneType' object is not iterable")]
+
+    def fail_once(*args: Any) -> Any:
+        if defects:
+            raise defects.pop()
+        return does(*args)
+
+    monkeypatch.setattr(owner, name, fail_once)
+    with capture_logs() as logs:
+        member = await world.join("a", at)
+        if name == "backoff":
+            await _until(lambda: member.link.state == "leading")
+            broker.drop()
+        await _until(lambda: not defects)
+        member.grants.clear()
+        await _until(lambda: member.link.state == "leading" and member.grants)
+    await _until(lambda: member.link.report(b"r") and member.reports)
+    (told,) = [line for line in logs if line["log_level"] == "error"]
+    assert "defect of Sluice" in told["event"]
+    assert told["error"] == "TypeError: 'NoneType' object is not iterable"
+    assert member.link.counts.defects == 1
+
+
+async def test_a_defect_that_stays_is_tried_again_with_pauses_and_told_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, at = await world.broker()
+    tries: list[float] = []
+
+    async def fail(_stream: object) -> None:
+        tries.append(time.monotonic())
+        raise TypeError
+
+    monkeypatch.setattr(pulsar_connection.BrokerStream, "_connect", fail)
+    with capture_logs() as logs:
+        member = await world.join("a", at)
+        await _until(lambda: member.link.counts.defects >= 9)  # of three streams
+    assert len([line for line in logs if line["log_level"] == "error"]) == 1
+    assert tries[8] - tries[0] >= 0.025 + 0.05
+    assert member.link.state == "connecting"

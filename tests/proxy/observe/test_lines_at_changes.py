@@ -5,7 +5,6 @@ The clock moves on at every look at it: whoever takes two looks for one instant 
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable
 from datetime import datetime
 from itertools import pairwise
 from typing import Any
@@ -16,7 +15,7 @@ from hypothesis import strategies as st
 
 from accesslog.record import ChangeLine, IntervalLine, LimitLine
 from limiter.levels import SHAREABLE, Setting
-from limiter.policies import Change, RuleTally, SharedRules
+from limiter.policies import Change, PutRules, RuleTally, SharedRules
 from limiter.registry import SLICE
 from proxy.change_log import ChangeLog
 from proxy.policies.bodies import kept_as_own
@@ -189,7 +188,7 @@ def test_lines_name_the_levels_of_a_limit_of_other_members_as_long_as_it_holds()
     world = changing.world
     registry = world.engine.registry
 
-    def change(changes: list[Change], put: Callable[[], None]) -> None:  # as `Proxy` does
+    def change(changes: list[Change], put: PutRules) -> None:  # as `Proxy` does
         _, now = world.intervals.flush()
         put()
         world.engine.policies_changed(changes, now)

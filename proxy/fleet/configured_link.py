@@ -1,0 +1,48 @@
+"""The link to a fleet that a configuration describes, and the credentials that it shows brokers."""
+
+from collections.abc import Callable
+
+from proxy.config.model import Config
+from proxy.config.sections import Fleet
+from proxy.files import token_in
+from proxy.fleet.link import Callbacks, FleetLink
+from proxy.fleet.peer_link import FleetPeers, PeerLink
+from proxy.fleet.pulsar_connection import Auth
+from proxy.fleet.topic_link import Membership, TopicLink
+from proxy.identity.evidence import token_credentials
+from proxy.session.engine import Engine
+from proxy.tls.certificates import PeerCertificates
+
+
+def link_of(config: Config, engine: Engine, tls: PeerCertificates | None) -> Callable[[Callbacks], FleetLink]:
+    """Return a function that makes the link of a proxy with a section `fleet`: by its peers, or else by topics.
+
+    Args:
+        config: The configuration.
+        engine: Dials brokers, and has Sluice's own credentials for them.
+        tls: The TLS contexts between peers that are in force; None without TLS between peers.
+
+    Raises:
+        ConfigError: If a file that the section names cannot be used.
+    """
+    fleet = config.fleet
+    assert fleet is not None, "the caller has looked"
+    if fleet.peers:
+        assert fleet.listen is not None, "the configuration has looked"
+        peers = FleetPeers(fleet.name, fleet.peers, fleet.own, fleet.listen, fleet.lease, tls)
+        return lambda callbacks: PeerLink(peers, callbacks)
+    membership = Membership(fleet.namespace, fleet.name, config.proxy_id, fleet.lease)
+    auth = own_auth(fleet, engine)
+    return lambda callbacks: TopicLink(config.broker, engine.dialer, membership, callbacks, auth)
+
+
+def own_auth(fleet: Fleet | None, engine: Engine) -> Auth | None:
+    """Return the credentials that Sluice's own connections show brokers; None: none.
+
+    Raises:
+        ConfigError: If `fleet.token_file` cannot be used.
+    """
+    file, verifier = None if fleet is None else fleet.token_file, engine.identity
+    if file is not None:
+        return token_credentials(file, "fleet.token_file").method, lambda: token_in(file).encode()
+    return None if verifier is None else (verifier.own.method, lambda: verifier.own.data)

@@ -1,0 +1,174 @@
+"""What a process does while its member coordinates the fleet: it hears reports, and makes grants.
+
+    once a cycle ───────────────────────────────────────────────────────────────────▶ turn ─▶ _grant
+    a report came that is worth an answer at once ─▶ _grant_soon, 5 ms after the last grants ─▶ _grant
+
+The core's `Coordinator` divides the limits. This module has its clock, and the warnings of what it finds.
+"""
+
+import secrets
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from fleet.coordinator import Coordinator
+from fleet.member import FleetMember, FleetSettings
+from fleet.messages import MOST_EPOCH, BadMessage, MemberReport
+from fleet.share_table import Disagreement
+from limiter.token_bucket import NANOS_PER_SECOND
+from proxy.fleet.member_limits import worded
+from proxy.fleet.spaced_call import SpacedCall
+from proxy.observe.operator_log import ThrottledLog
+
+LEAST_BETWEEN_GRANTS_S: Final = 0.005
+"""Seconds between two grants, at least, but for those of a cycle."""
+_PAUSE_PARTS: Final = 2
+"""After grants that took long to make there are no others for so many times as long, a cycle at most. Else, while
+all limits change, a limit would be divided anew after each report, though once for all reports of a cycle is enough."""
+
+
+class Leadership:
+    """This process' part as the coordinator of its fleet, from each `lead` to the `unlead` that follows.
+
+    Args:
+        settings: Those of the fleet.
+        member: The member that coordinates.
+        send: Sends grants to all members.
+        is_relative: Returns whether a limiter, named as in reports, is relative to publish rates.
+        clock: Monotonic nanoseconds.
+        wall: Nanoseconds since 1970. Epochs are made of it, so that of two coordinators the later one has the greater.
+
+    Attributes:
+        coordinator: The core's coordinator, while this member coordinates; else None.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
+        self,
+        settings: FleetSettings,
+        member: FleetMember,
+        send: Callable[[bytes], None],
+        is_relative: Callable[[str], bool],
+        clock: Callable[[], int],
+        wall: Callable[[], int],
+    ) -> None:
+        self.coordinator: Coordinator | None = None
+        self._settings = settings
+        self._member = member
+        self._send = send
+        self._is_relative = is_relative
+        self._clock, self._wall = clock, wall
+        self._dropped: Counter[str] = Counter()
+        self._grants = SpacedCall(self._grant, clock)
+        self._between_s = LEAST_BETWEEN_GRANTS_S
+        self._deposed_at = 0
+        self._warnings = ThrottledLog(clock)
+
+    def dropped_messages(self) -> Counter[str]:
+        """Return how many reports, and parts of them, were not taken, by cause; of parts, those of this leadership."""
+        return self._dropped if self.coordinator is None else self._dropped + self.coordinator.dropped
+
+    def turn(self) -> None:
+        """Make the grants of a cycle; nothing is made while this member does not coordinate."""
+        if self.coordinator is not None:
+            self._look_at_names(self.coordinator)
+            self._grants.now()
+
+    def stop(self, last: MemberReport) -> None:
+        """Make the last grants, in which others have the share of this process' member.
+
+        Args:
+            last: The report by which the member leaves.
+        """
+        self._grants.stop()
+        if self.coordinator is not None:
+            self.coordinator.hear(last, self._clock())
+            self._grants.now()
+
+    # ---- from the link
+
+    def lead(self) -> None:
+        """Coordinate from now on."""
+        epoch, heard = self._wall() // 1_000_000 << 20 | secrets.randbits(20), self._member.epoch_heard
+        if heard < MOST_EPOCH:  # else no epoch is greater: members forget it two leases after their own has ended
+            epoch = max(epoch, heard + 1)
+        self.coordinator = Coordinator(self._settings, self._member.name, epoch, self._clock())
+        structlog.get_logger().info("fleet: coordinates from now on", fleet=self._settings.fleet, epoch=epoch)
+        self._grant_soon()
+
+    def unlead(self) -> None:
+        """Coordinate no more."""
+        if self.coordinator is not None:
+            structlog.get_logger().info("fleet: does not coordinate any more", fleet=self._settings.fleet)
+        self.coordinator = None
+        self._grants.cancel()
+
+    def confirmed(self, asked: int) -> None:
+        """Note that this member was the only coordinator at some time after `asked`, see `Callbacks`."""
+        if self.coordinator is None:
+            return
+        self.coordinator.confirmed(asked)
+        if self.coordinator.deposed and asked > self._deposed_at:
+            self.lead()  # the greater epoch was forged, or its coordinator has ended
+
+    def heard(self, message: bytes) -> None:
+        """Take a report."""
+        coordinator = self.coordinator
+        if coordinator is None:
+            return
+        try:
+            report = MemberReport.decode(message)
+        except BadMessage as error:
+            self._dropped[error.cause] += 1
+            return
+        if coordinator.hear(report, self._clock()):
+            self._grant_soon()
+        if coordinator.deposed:
+            self._deposed_at = self._clock()
+        if (found := coordinator.table.take_disagreement()) is not None:
+            self._look_at_disagreement(found)
+
+    # ---- grants, and what is told of reports
+
+    def _grant_soon(self) -> None:
+        self._grants.soon(self._between_s)
+
+    def _grant(self) -> None:
+        if self.coordinator is None:
+            return
+        now = self._clock()
+        for grants in self.coordinator.grant(now):
+            grants.sent_at = self._wall()
+            self._send(grants.encode())
+        took_s = (self._clock() - now) / NANOS_PER_SECOND
+        cycle_s = self._settings.cycle_ns / NANOS_PER_SECOND
+        self._between_s = min(max(LEAST_BETWEEN_GRANTS_S, (1 + _PAUSE_PARTS) * took_s), cycle_s)
+
+    def _look_at_names(self, coordinator: Coordinator) -> None:
+        """Warn, each ten seconds at most for a name, that several members have it."""
+        for name, members in coordinator.names_taken_twice().items():
+            if self._warnings.due("name", name):
+                structlog.get_logger().warning(
+                    "fleet: several members have one name, and nobody can tell them apart in logs: give each of them a "
+                    "proxy_id of its own",
+                    fleet=self._settings.fleet,
+                    member=name,
+                    members=members,
+                )
+
+    def _look_at_disagreement(self, found: Disagreement) -> None:
+        """Warn, each ten seconds at most, that members have different limits; of no relative ones."""
+        key = found.key
+        if self._is_relative(key.limiter):
+            return
+        if times := self._warnings.due("disagreed"):
+            has, in_force = worded(found.own), worded(found.in_force)
+            said = {"limiter": key.limiter, "unit": key.unit, "has": has, "in_force": in_force}
+            structlog.get_logger().warning(
+                "fleet: members have different limits, and the lowest holds: give all members the same limits",
+                fleet=self._settings.fleet,
+                member=found.member,
+                reports=times,
+                **said,
+            )

@@ -1,0 +1,146 @@
+"""The shared limits of a process, between its limiters and its member of the fleet.
+
+    SharedLimits ─measure─▶ demands, for the member's report
+    SharedLimits ◀─put_in_force─ shares, which the member was granted or keeps while it is cut off
+
+`SharedLimits` knows limiters and numbers; the core (`fleet`) knows keys and messages. This module translates, remembers
+the latest demands for those that ask, and tells of each change of a share in force.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import structlog
+
+from fleet.member import FleetMember
+from fleet.messages import Demand, LimitShare, Quota, ShareKey, Unit
+from limiter.sharing import Demanded, SharedLimits
+from limiter.token_bucket import NANOS_PER_SECOND, Lease
+from proxy.config.sections import Fleet
+from proxy.observe.operator_log import ThrottledLog
+
+
+@dataclass(frozen=True, slots=True)
+class MemberLimit:
+    """One unit of a shared limit, as this member knows it.
+
+    Args:
+        key: The limiter and the unit.
+        ppm: The share in force, in millionths of the limit.
+        held: The limit of another member that holds as it is lower; None if this member's own holds.
+        demand: What the limiter wanted last; None before its first report.
+    """
+
+    key: ShareKey
+    ppm: int
+    held: Quota | None
+    demand: Demand | None
+
+
+class MemberLimits:
+    """The shared limits of this process, and its member's shares of them.
+
+    Args:
+        config: The section `fleet`.
+        member: The member, which knows the shares that it was granted.
+        clock: Monotonic nanoseconds.
+        wants_now: Called when a report is worth sending at once: see `SharedLimits`.
+        on_change: Called with each change of a share in force: the limit, the share before and now, in millionths, and
+            the cause.
+
+    Attributes:
+        shared: The shared limits, for the registry of this process' limiters.
+    """
+
+    def __init__(
+        self,
+        config: Fleet,
+        member: FleetMember,
+        clock: Callable[[], int],
+        wants_now: Callable[[], None],
+        on_change: Callable[[ShareKey, int, int, str], None],
+    ) -> None:
+        self.shared = SharedLimits(
+            Lease(), config.shared_levels, clock=clock, wants_now=wants_now, on_raise=self._raised
+        )
+        self._fleet = config.name
+        self._member = member
+        self._on_change = on_change
+        self._demands: dict[ShareKey, Demand] = {}
+        """The demand that was measured last, for each limit in use."""
+        self._warnings = ThrottledLog(clock)
+
+    def granted(self) -> Iterator[MemberLimit]:
+        """Yield the shared limits of which this member holds a share."""
+        for key, share in self._member.shares().items():
+            yield MemberLimit(key, self._in_force(share), share.quota, self._demands.get(key))
+
+    def measure(self, now: int) -> tuple[dict[ShareKey, Demand], list[ShareKey]]:
+        """Return the demands since the last call, and the limits that are gone, for a report."""
+        demanded, gone = self.shared.demands(now)
+        changed = {ShareKey(*key): _demand(demand) for key, demand in demanded.items()}
+        self._demands.update(changed)
+        left = [ShareKey(*key) for key in gone]
+        for key in left:
+            self._demands.pop(key, None)
+        return changed, left
+
+    def put_in_force(self, shares: list[LimitShare], now: int, cause: str, *, is_turn: bool) -> None:
+        """Put shares in force, and then renew their lease: no earlier share may earn by the renewed one.
+
+        Args:
+            shares: The shares.
+            now: The time.
+            cause: Why shares change, for the lines of the access log.
+            is_turn: The member was cut off, or has come back: a change is told even if no share in force changes.
+        """
+        for share in shares:
+            held, before = share.quota, self.shared.share_in_force(share.key.limiter, share.key.unit)
+            self.shared.assign(share.key.limiter, share.key.unit, share.ppm, held, now)
+            after = self.shared.share_in_force(share.key.limiter, share.key.unit)
+            if before is not None and after is not None and before != after:
+                self._on_change(share.key, before, after, cause)
+                is_turn = False
+            if held is not None:
+                self._look_at_held(share.key, held)
+        self.shared.renew(self._member.lease_until, now)
+        if is_turn:
+            for share in islice(self._member.shares().values(), 1):
+                after = self._in_force(share)
+                self._on_change(share.key, after, after, cause)
+
+    def _raised(self, limiter: str, unit: Unit, before: int, after: int) -> None:
+        self._on_change(ShareKey(limiter, unit), before, after, "granted")
+
+    def _in_force(self, share: LimitShare) -> int:
+        """Return the share in force of a limit, in millionths; the granted one where no limiter is at work."""
+        in_force = self.shared.share_in_force(share.key.limiter, share.key.unit)
+        return share.ppm if in_force is None else in_force
+
+    def _look_at_held(self, key: ShareKey, held: Quota) -> None:
+        """Warn, each ten seconds at most, of a limit of which another member has a lower value than this one.
+
+        It warns of no limit that is relative to publish rates: that is lower where less is published, and no file is
+        wrong.
+        """
+        demand = self._demands.get(key)
+        if self.shared.is_relative(key.limiter):
+            return
+        if demand is not None and demand.quota != held and (times := self._warnings.due("held")):
+            said = {"limiter": key.limiter, "unit": key.unit, "own": worded(demand.quota), "in_force": worded(held)}
+            structlog.get_logger().warning(
+                "fleet: another member has a lower limit, which holds: give all members the same limits",
+                fleet=self._fleet,
+                limits=times,
+                **said,
+            )
+
+
+def worded(quota: Quota) -> str:
+    """Return a limit as people read it."""
+    return f"{quota.tokens * NANOS_PER_SECOND / quota.period_ns:g}/s, burst {quota.burst}"
+
+
+def _demand(demanded: Demanded) -> Demand:
+    return Demand(demanded.used, demanded.wanted, demanded.streams, Quota(*demanded.quota))
