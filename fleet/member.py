@@ -165,7 +165,7 @@ class _Limits:
         """Forget a limit. Its number keeps its meaning until `let_go`: the coordinator is to hear of it first."""
         del self.ids[key]
         self.ppm[id_] = 0
-        self.latest.pop(id_, None)
+        self.take_latest(id_)
         self.held.pop(id_, None)
 
     def let_go(self, id_: int) -> None:
@@ -179,9 +179,16 @@ class _Limits:
 
     def tell(self, id_: int) -> None:
         """Count the latest demand for a limit as told: the next report says it."""
-        latest = self.latest.pop(id_, None)
+        latest = self.take_latest(id_)
         if latest is not None:
             self.used[id_], self.wanted[id_], self.streams[id_], self.quotas[id_] = latest
+
+    def take_latest(self, id_: int) -> Demand | None:
+        """Return the demand for a limit that is yet to be told, which is so no more; None if there is none."""
+        latest = self.latest.pop(id_, None)
+        if latest is not None and not self.latest:
+            self.latest = {}  # a dict that was emptied keeps the room of all that it held
+        return latest
 
     def share(self, id_: int) -> LimitShare:
         """Return the share of a limit in force."""
@@ -389,6 +396,11 @@ class FleetMember:
         """The number of units of limits that have a share in force, or had."""
         return len(self._limits.ids)
 
+    def demand(self, key: ShareKey) -> Demand | None:
+        """Return the latest demand for a limit; None if this process has it no more."""
+        id_ = self._limits.ids.get(key)
+        return None if id_ is None else self._limits.latest.get(id_) or self._limits.told(id_)
+
     def shares(self) -> dict[ShareKey, LimitShare]:
         """Return the shares in force, or the last ones."""
         return {key: self._limits.share(id_) for key, id_ in self._limits.ids.items()}
@@ -446,7 +458,7 @@ class FleetMember:
             return
         told = limits.told(id_)
         if demand == told:
-            limits.latest.pop(id_, None)
+            limits.take_latest(id_)
             self._drifted.discard(id_)
             return
         limits.latest[id_] = demand

@@ -17,6 +17,7 @@ from then on. The numbers are the member's own, so it can use them before an ans
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from sys import intern
 from typing import Literal, NamedTuple, Self
 
 from google.protobuf.message import DecodeError
@@ -81,10 +82,28 @@ class BadMessage(Exception):
 
 
 class ShareKey(NamedTuple):
-    """One limit: a unit of a limiter, whose name is the same in all members, as `publish topic persistent://t/n/x`."""
+    """One limit: a unit of a limiter, whose name is the same in all members, as `publish topic persistent://t/n/x`.
 
-    limiter: str
+    Attributes:
+        kind: The words before what is limited: `publish topic`; empty where a limiter's name has no such words.
+        name: The name of what is limited. A member has it already, and there may be many, so no longer name is made.
+        unit: What is counted.
+    """
+
+    kind: str
+    name: str
     unit: Unit
+
+    @classmethod
+    def of(cls, limiter: str, unit: Unit) -> "ShareKey":
+        """Return the key of a unit of a limiter by that limiter's whole name."""
+        end = limiter.find(" ", limiter.find(" ") + 1)
+        return cls(intern(limiter[:end]), limiter[end + 1 :], unit) if end > 0 else cls("", limiter, unit)
+
+    @property
+    def limiter(self) -> str:
+        """The limiter's whole name."""
+        return f"{self.kind} {self.name}" if self.kind else self.name
 
 
 class Quota(NamedTuple):
@@ -409,7 +428,7 @@ def _introduction(one: wire.Introduction) -> Introduction:
     _check("value", one.unit in {wire.MESSAGES, wire.BYTES}, "an unknown unit")
     _check("value", one.ppm <= WHOLE, "no share is more than the whole")
     _check("name", one.limiter != "", "a limiter has a name")
-    key = ShareKey(_name("limiter", one.limiter), "bytes" if one.unit == wire.BYTES else "messages")
+    key = ShareKey.of(_name("limiter", one.limiter), "bytes" if one.unit == wire.BYTES else "messages")
     return Introduction(_id(one.id), key, _unpack(one.quota), one.ppm)
 
 

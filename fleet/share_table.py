@@ -594,7 +594,7 @@ def _longer(column: "array[_Number]", more: int, byte: bytes = b"\0") -> "array[
 def _key(name: str) -> ShareKey:
     unit, _, limiter = name.partition(" ")
     one: Unit = "bytes" if unit == "bytes" else "messages"
-    return ShareKey(limiter, one)
+    return ShareKey.of(limiter, one)
 
 
 def _rate(quota: Quota) -> tuple[float, float, float, float]:

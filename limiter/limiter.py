@@ -358,7 +358,6 @@ class Limiter:
             since `is_calm` was (`sharing.py`).
         is_quiet: Whether the next use is to be told. Of a limiter that is not shared always false.
         is_calm: Whether the next wait is to be told, likewise.
-        shared_name: The name by which other processes know it; empty if it is not shared.
         shared_units: Units whose demand other processes have been told of.
         shares: Parts per million of messages and of bytes that this process has.
         quota: Lower rates of messages, peak messages, bytes and peak bytes that hold besides those of `limit`, as other
@@ -379,7 +378,6 @@ class Limiter:
         self.on_activity: Callable[[Limiter], None] = _nobody_asks
         self.is_quiet = False
         self.is_calm = False
-        self.shared_name = ""
         self.shared_units: tuple[Unit, ...] = ()
         self.shares = (WHOLE, WHOLE) if lease is None else (0, 0)
         self.quota: LimitRates = (None,) * 4

@@ -15,6 +15,7 @@ each `demands` looks at it until one has said that it is at rest:
 
 from collections.abc import Callable
 from itertools import takewhile
+from sys import intern
 from typing import NamedTuple
 
 from limiter.levels import SHAREABLE
@@ -54,8 +55,9 @@ change several times a second where demand goes up and down far below the limit,
 LOAN_NS = 1_000_000_000
 """A worker's loan of a shared limit ends after this time, if no more is lent."""
 
-UnitKey = tuple[str, Unit]
-"""A limiter, as `direction level name`, and a unit."""
+UnitKey = tuple[str, str, Unit]
+"""A unit of a limiter, as all processes know it: the limiter's direction and level, as `publish topic`, its name, and
+the unit. `fleet.messages.ShareKey` has these three. No longer name is made of them: there may be many."""
 QuotaNumbers = tuple[int, int, int, tuple[int, int, int] | None]
 """A limit of one unit, as other processes are told of it: tokens, nanoseconds of the period, burst; and the same three
 of its peak, if it has one. `fleet.messages.Quota` has these four fields, in this order."""
@@ -132,7 +134,7 @@ class SharedLimits:
         wants_now: Called when a report is worth sending at once: a limiter is used that was at rest, or a stream waits
             on one for the first time since the last `demands`. It may be called for each limiter, and should return
             quickly.
-        on_raise: Called with a limiter's name and unit, and the share before and now, where a raise comes into force
+        on_raise: Called with the key of a limiter's unit, and the share before and now, where a raise comes into force
             later than its `assign`.
 
     Attributes:
@@ -147,7 +149,7 @@ class SharedLimits:
         *,
         clock: Callable[[], int],
         wants_now: Callable[[], None] = lambda: None,
-        on_raise: Callable[[str, Unit, int, int], None] = lambda _limiter, _unit, _before, _after: None,
+        on_raise: Callable[[UnitKey, int, int], None] = lambda _key, _before, _after: None,
     ) -> None:
         self.lease = lease
         self.turned = False
@@ -157,29 +159,30 @@ class SharedLimits:
         self._levels = levels
         self._clock = clock
         self._wants_now = wants_now
-        self._known: dict[str, Limiter] = {}
+        self._on_activity = self._used  # one object for all limiters
+        self._known: dict[str, dict[str, Limiter]] = {}
+        """Limiters by direction and level, and by name."""
         self._active: dict[Limiter, _Counted] = {}
         self._gone: dict[UnitKey, None] = {}
         self._left: dict[Limiter, None] = {}
         """Active limiters that have lost their last stream since the last report."""
         self._raises: dict[UnitKey, tuple[int, int]] = {}
         """Raises that are put off: the share, and when it comes into force; the oldest first."""
-        self._wanted: dict[str, None] = {}
+        self._wanted: dict[Limiter, None] = {}
         """Limiters whose raises are to come into force at the next report, as a stream waits for them."""
         self._overlent: dict[Limiter, int] = {}
         """Limiters of which workers may use more than the share, and when that ends if the workers do not answer."""
 
     # ---- called by the decider
 
-    def assign(self, limiter: str, unit: str, ppm: int, quota: QuotaNumbers | None, now: int) -> bool:
+    def assign(self, key: UnitKey, ppm: int, quota: QuotaNumbers | None, now: int) -> bool:
         """Put a share in force, and serve the streams that wait for the limiter.
 
         A raise is put off (`RAISE_NS`) while no stream waits, if it at most doubles a share of which at most half is
         used. Meanwhile the process passes less than it may.
 
         Args:
-            limiter: `name_of` its scope.
-            unit: `messages` or `bytes`.
+            key: The limiter and the unit.
             ppm: Parts per million, 0 to `WHOLE`.
             quota: The lower limit of another process, which holds for all; None: this process' own holds.
             now: Monotonic nanoseconds.
@@ -188,21 +191,21 @@ class SharedLimits:
             Whether the limiter is known. The share of one that is not is void: a limiter that is made anew has none.
 
         Raises:
-            ValueError: If `ppm` is no share, or `unit` no unit.
+            ValueError: If `ppm` is no share, or the unit no unit.
         """
+        unit = key[2]
         if not 0 <= ppm <= WHOLE or unit not in UNITS:
             raise ValueError(f"a share is 0 to {WHOLE} of messages or bytes, not {ppm} of {unit}")
-        known = self._known.get(limiter)
+        known = self._limiter(key)
         if known is None:
             return False
-        of: Unit = "messages" if unit == "messages" else "bytes"
-        rates, key = _rates_of(quota), (limiter, of)
-        quotas: LimitRates = (*rates, *known.quota[2:]) if of == "messages" else (*known.quota[:2], *rates)
-        if quotas == known.quota and self._may_be_put_off(known, of, ppm):
+        rates = _rates_of(quota)
+        quotas: LimitRates = (*rates, *known.quota[2:]) if unit == "messages" else (*known.quota[:2], *rates)
+        if quotas == known.quota and self._may_be_put_off(known, unit, ppm):
             self._raises[key] = ppm, self._raises.get(key, (0, now + RAISE_NS))[1]
             return True
         self._raises.pop(key, None)
-        self._share(known, of, ppm, quotas, now)
+        self._share(known, unit, ppm, quotas, now)
         return True
 
     def _share(self, limiter: Limiter, unit: Unit, ppm: int, quotas: LimitRates, now: int) -> None:
@@ -228,15 +231,15 @@ class SharedLimits:
     def _raise(self, now: int) -> None:
         """Put the raises in force whose time has come, or for which a stream waits."""
         wanted, self._wanted = self._wanted, {}
-        due = [(name, unit) for name in wanted for unit in UNITS if (name, unit) in self._raises]
+        due = [key for one in wanted for unit in UNITS if (key := key_of(one.scope, unit)) in self._raises]
         due += takewhile(lambda key: self._raises[key][1] <= now, self._raises)
         for key in dict.fromkeys(due):
             ppm, _ = self._raises.pop(key)
-            name, unit = key
-            limiter = self._known[name]
+            kind, name, unit = key
+            limiter = self._known[kind][name]
             before = limiter.shares[UNITS.index(unit)]
             self._share(limiter, unit, ppm, limiter.quota, now)
-            self._on_raise(name, unit, before, ppm)
+            self._on_raise(key, before, ppm)
 
     def exceeds_shares(self, now: int) -> bool:
         """Return whether workers may still use more than the shares in force, as they were lent tokens of greater ones.
@@ -250,15 +253,19 @@ class SharedLimits:
             self._overlent = {one: end for one, end in overlent if now < end or one.is_releasing}
         return bool(self._overlent)
 
-    def share_in_force(self, limiter: str, unit: Unit) -> int | None:
-        """Return the share in force, in millionths, of a limiter, as `name_of` its scope; None if it is not known."""
-        known = self._known.get(limiter)
-        return None if known is None else known.shares[UNITS.index(unit)]
+    def share_in_force(self, key: UnitKey) -> int | None:
+        """Return the share in force, in millionths; None if the limiter is not known."""
+        known = self._limiter(key)
+        return None if known is None else known.shares[UNITS.index(key[2])]
 
-    def is_relative(self, limiter: str) -> bool:
-        """Return whether a limiter, as `name_of` its scope, follows what is published through this process."""
-        known = self._known.get(limiter)
+    def is_relative(self, key: UnitKey) -> bool:
+        """Return whether a limiter follows what is published through this process."""
+        known = self._limiter(key)
         return known is not None and known.limit.published is not None
+
+    def _limiter(self, key: UnitKey) -> Limiter | None:
+        kind, name, _ = key
+        return self._known.get(kind, {}).get(name)
 
     def renew(self, until: int, now: int) -> None:
         """Let shares earn until `until`.
@@ -270,7 +277,7 @@ class SharedLimits:
             waiting = [limiter for limiter in self._active if limiter.waiters]
             for limiter in waiting:
                 limiter.share(limiter.shares, limiter.quota, now)
-            lent = [limiter for limiter in self._known.values() if limiter.borrowers and not limiter.waiters]
+            lent = [one for each in self._known.values() for one in each.values() if one.borrowers and not one.waiters]
             self._serve([*waiting, *lent], now)
 
     def demands(self, now: int) -> tuple[dict[UnitKey, Demanded], list[UnitKey]]:
@@ -304,6 +311,8 @@ class SharedLimits:
                 limiter.is_quiet = False
                 self.turned = self.turned or turned
                 self._active[limiter] = after
+        if not self._active:
+            self._active = {}  # a dict that was emptied keeps the room of all that it held
         gone, self._gone = [key for key in self._gone if key not in demanded], {}
         return demanded, gone
 
@@ -326,13 +335,14 @@ class SharedLimits:
 
     def made(self, limiter: Limiter, now: int) -> None:
         """Take a limiter that was made with the lease. It replaces the limiter of the same name, if there is one."""
-        limiter.shared_name = name = name_of(limiter.scope)
-        replaced = self._known.get(name)
+        kind, name = _kind_of(limiter.scope), limiter.scope.name
+        known = self._known.setdefault(kind, {})
+        replaced = known.pop(name, None)
         if replaced is not None:
-            limiter.shared_name, limiter.shared_units = replaced.shared_name, replaced.shared_units
+            limiter.shared_units = replaced.shared_units
             self._forget(replaced)
-        self._known[name] = limiter
-        limiter.on_activity = self._used
+        known[name] = limiter
+        limiter.on_activity = self._on_activity
         limiter.is_quiet = limiter.is_calm = True
         if replaced is not None:
             self._look_at(limiter, now)
@@ -360,13 +370,13 @@ class SharedLimits:
 
     def forgotten(self, limiter: Limiter) -> None:
         """Note that a limiter is not at work any more: other processes may have its share."""
-        name = limiter.shared_name
-        if self._known.get(name) is limiter:
-            del self._known[name]
+        known, name = self._known.get(_kind_of(limiter.scope), {}), limiter.scope.name
+        if known.get(name) is limiter:
+            del known[name]
             self._forget(limiter)
-            self._wanted.pop(name, None)
+            self._wanted.pop(limiter, None)
             for unit in UNITS:
-                self._raises.pop((name, unit), None)
+                self._raises.pop(key_of(limiter.scope, unit), None)
             self._tell_units(limiter, set())
 
     def _forget(self, limiter: Limiter) -> None:
@@ -378,7 +388,7 @@ class SharedLimits:
         if not limiter.is_quiet:  # it is in use already, and waited on only now
             limiter.is_calm = False
         if self._raises:
-            self._wanted[limiter.shared_name] = None
+            self._wanted[limiter] = None
         self._look_at(limiter, self._clock())
         self._wants_now()
 
@@ -388,11 +398,11 @@ class SharedLimits:
             self._active[limiter] = _Counted(limiter, now, is_first=True)
 
     def _rest_of(self, limiter: Limiter, now: int, demanded: dict[UnitKey, Demanded]) -> None:
-        name, units = limiter.shared_name, set[Unit]()
+        units = set[Unit]()
         for unit, (rate, peak) in zip(UNITS, _own_rates(limiter), strict=True):
             if rate is not None:
                 units.add(unit)
-                demanded[name, unit] = Demanded(0, 0, 0, _told(rate, peak))
+                demanded[key_of(limiter.scope, unit)] = Demanded(0, 0, 0, _told(rate, peak))
         self._tell_units(limiter, units)
         if not limiter.is_full(now):
             _want_a_little(limiter, demanded)
@@ -416,7 +426,7 @@ class SharedLimits:
 
         A unit without a rate has no demand.
         """
-        name, own = limiter.shared_name, _own_rates(limiter)
+        own = _own_rates(limiter)
         span, waited = after.at - before.at, after.waited
         messages, size = (_per_second(after.passed[of] - before.passed[of], span) for of in range(2))
         used = after.used = messages, size
@@ -437,7 +447,8 @@ class SharedLimits:
                 backlog = _per_second(held[of], span) if waits_for[of] else 0
                 wanted = int(max(used[of] / (1 - part), used[of] + refused[of] + backlog) * _MARGIN)
             streams = len(limiter.waiters) if waits_for[of] else 0
-            demanded[name, unit] = Demanded(used[of], wanted, max(streams, int(wanted != 0)), _told(rate, peak))
+            claim = max(streams, int(wanted != 0))
+            demanded[key_of(limiter.scope, unit)] = Demanded(used[of], wanted, claim, _told(rate, peak))
         self._tell_units(limiter, units)
 
     def _tell_units(self, limiter: Limiter, units: set[Unit]) -> None:
@@ -445,8 +456,8 @@ class SharedLimits:
 
         The tuple is one of few objects, as there may be many limiters.
         """
-        name, before = limiter.shared_name, limiter.shared_units
-        self._gone.update({(name, unit): None for unit in before if unit not in units})
+        gone = [unit for unit in limiter.shared_units if unit not in units]
+        self._gone.update({key_of(limiter.scope, unit): None for unit in gone})
         limiter.shared_units = UNITS if len(units) == len(UNITS) else _ALONE[next(iter(units))] if units else ()
 
     def _waits_for(self, limiter: Limiter, used: tuple[int, int], now: int) -> tuple[bool, bool]:
@@ -462,9 +473,13 @@ class SharedLimits:
         return by_count >= by_size, by_size >= by_count
 
 
-def name_of(scope: Scope) -> str:
-    """Return the name of a scope's limiter, which is the same in all processes."""
-    return f"{scope.direction} {scope.level} {scope.name}"
+def key_of(scope: Scope, unit: Unit) -> UnitKey:
+    """Return the key of a unit of a scope's limiter."""
+    return _kind_of(scope), scope.name, unit
+
+
+def _kind_of(scope: Scope) -> str:
+    return intern(f"{scope.direction} {scope.level}")
 
 
 def _own_rates(limiter: Limiter) -> tuple[tuple[Rate | None, Rate | None], tuple[Rate | None, Rate | None]]:
@@ -474,11 +489,11 @@ def _own_rates(limiter: Limiter) -> tuple[tuple[Rate | None, Rate | None], tuple
 
 
 def _want_a_little(limiter: Limiter, demanded: dict[UnitKey, Demanded]) -> None:
-    name = limiter.shared_name
     for unit in UNITS:
-        one = demanded.get((name, unit))
+        key = key_of(limiter.scope, unit)
+        one = demanded.get(key)
         if one is not None and one.wanted == 0:
-            demanded[name, unit] = one._replace(wanted=1, streams=1)
+            demanded[key] = one._replace(wanted=1, streams=1)
 
 
 def _per_second(tokens: int, span_ns: int) -> int:

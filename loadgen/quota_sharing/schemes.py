@@ -24,7 +24,7 @@ SECOND = 1000 * MS
 DELAY_NS = (2 * MS, 20 * MS)
 """The least and the longest way of a message, in all schemes."""
 
-KEY = ShareKey("publish tenant acme", "messages")
+KEY = ShareKey.of("publish tenant acme", "messages")
 
 
 @dataclass

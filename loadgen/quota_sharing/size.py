@@ -9,16 +9,19 @@ import random
 import resource
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 from fleet.coordinator import Coordinator
-from fleet.member import FleetMember, FleetSettings
+from fleet.member import FOREVER, FleetMember, FleetSettings
 from fleet.messages import Demand, Grants, MemberReport, Quota, ShareKey
 from fleet.shares import UNBOUNDED
+from limiter.limiter import Limiter, Scope
+from limiter.sharing import Demanded, SharedLimits, UnitKey
+from limiter.token_bucket import Lease, Limit, rate
 from loadgen.quota_sharing.schemes import SECOND
 
 SETTINGS = FleetSettings("large", isolated="none")
@@ -78,14 +81,14 @@ class FleetCost:
         few: A cycle in which 1 % of all demands change, each by itself: this concerns about five times as many limits.
         all: A cycle in which all do.
         coordinator_bytes: By how much its process has grown after all that, as the kernel counts it.
-        member_bytes: What a member holds, with the names of its limits; and without.
+        member_bytes: What a member keeps for its limits, besides what a proxy without a fleet has, too.
     """
 
     idle: CycleCost
     few: CycleCost
     all: CycleCost
     coordinator_bytes: int
-    member_bytes: tuple[int, int]
+    member_bytes: int
 
 
 class _Fleet:
@@ -152,7 +155,7 @@ class _Fleet:
 
 def key_of(number: int) -> ShareKey:
     """Return the limit of a namespace whose name has 80 bytes."""
-    return ShareKey(
+    return ShareKey.of(
         f"publish namespace tenant-{number // 100:05}/".ljust(NAME_BYTES + 10, "n") + f"{number:08}", "messages"
     )
 
@@ -182,32 +185,44 @@ def _resident() -> int:
     return pages * resource.getpagesize()
 
 
-def member_bytes(limits: int) -> tuple[int, int]:
-    """Measure what a member with so many limits holds when all of them have shares: with their names, and without."""
+def member_bytes(limits: int) -> int:
+    """Measure what a member keeps for so many limits when all of them have shares, besides the limiters themselves.
+
+    A proxy without a fleet has the limiters, too, and the names of what they are for.
+    """
+    now = SECOND
+    shared = SharedLimits(Lease(0, FOREVER), clock=lambda: now)
+    limit = Limit(messages=rate(1000))
+    limiters = []
+    for number in range(limits):
+        scope = Scope("publish", "namespace", key_of(number).name, "", "")
+        limiters.append(Limiter(scope, limit, "", now, shared.lease))
+        limiters[-1].charge(1, 100, now)  # what its use costs is not the fleet's
     tracemalloc.start()
     try:
         begin = tracemalloc.get_traced_memory()[0]
-        keys = [key_of(number) for number in range(limits)]
-        names = tracemalloc.get_traced_memory()[0] - begin
-        member = FleetMember(SETTINGS, "m", 1, SECOND)
-        changed = {key: Demand(100 + number, 105 + number, 1, QUOTA) for number, key in enumerate(keys)}
-        coordinator = Coordinator(SETTINGS, "c", 1, SECOND)
-        now = SECOND
+        member, coordinator = FleetMember(SETTINGS, "m", 1, now), Coordinator(SETTINGS, "c", 1, now)
+        for limiter in limiters:
+            shared.made(limiter, now)
+            limiter.charge(1, 100, now)
         for _ in range(24):
             now += SETTINGS.cycle_ns
             coordinator.confirmed(now)
-            coordinator.hear(member.report(changed, (), now), now)
-            changed = {}
+            demanded, gone = shared.demands(now)
+            coordinator.hear(member.report(_told(demanded), [ShareKey(*key) for key in gone], now), now)
             for grants in coordinator.grant(now):
-                member.take(Grants.decode(grants.encode(), member.incarnation), now)
-        shares = member.shares()
-        assert len(shares) == limits, "all limits are granted shares of"
-        assert all(share.ppm > 0 for share in shares.values()), "all limits are granted shares of"
-        del coordinator, grants, changed, shares
-        held = tracemalloc.get_traced_memory()[0] - begin
+                for share in member.take(Grants.decode(grants.encode(), member.incarnation), now):
+                    shared.assign(share.key, share.ppm, share.quota, now)
+        assert all(limiter.shares[0] > 0 for limiter in limiters), "all limits are granted shares of"
+        assert member.limits == limits, "all limits are granted shares of"
+        del coordinator, demanded, gone, grants, limiter, share
+        return tracemalloc.get_traced_memory()[0] - begin
     finally:
         tracemalloc.stop()
-    return held, held - names
+
+
+def _told(demanded: Mapping[UnitKey, Demanded]) -> dict[ShareKey, Demand]:
+    return {ShareKey(*key): Demand(*demand[:3], Quota(*demand.quota)) for key, demand in demanded.items()}
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import structlog
 
 from fleet.coordinator import Coordinator
 from fleet.member import FleetMember, FleetSettings
-from fleet.messages import MOST_EPOCH, BadMessage, MemberReport
+from fleet.messages import MOST_EPOCH, BadMessage, MemberReport, ShareKey
 from fleet.share_table import Disagreement
 from limiter.token_bucket import NANOS_PER_SECOND
 from proxy.fleet.member_limits import worded
@@ -36,7 +36,7 @@ class Leadership:
         settings: Those of the fleet.
         member: The member that coordinates.
         send: Sends grants to all members.
-        is_relative: Returns whether a limiter, named as in reports, is relative to publish rates.
+        is_relative: Returns whether a limiter is relative to publish rates.
         clock: Monotonic nanoseconds.
         wall: Nanoseconds since 1970. Epochs are made of it, so that of two coordinators the later one has the greater.
 
@@ -49,7 +49,7 @@ class Leadership:
         settings: FleetSettings,
         member: FleetMember,
         send: Callable[[bytes], None],
-        is_relative: Callable[[str], bool],
+        is_relative: Callable[[ShareKey], bool],
         clock: Callable[[], int],
         wall: Callable[[], int],
     ) -> None:
@@ -160,7 +160,7 @@ class Leadership:
     def _look_at_disagreement(self, found: Disagreement) -> None:
         """Warn, each ten seconds at most, that members have different limits; of no relative ones."""
         key = found.key
-        if self._is_relative(key.limiter):
+        if self._is_relative(key):
             return
         if times := self._warnings.due("disagreed"):
             has, in_force = worded(found.own), worded(found.in_force)

@@ -14,8 +14,8 @@ from itertools import islice
 import structlog
 
 from fleet.member import FleetMember
-from fleet.messages import Demand, LimitShare, Quota, ShareKey, Unit
-from limiter.sharing import Demanded, SharedLimits
+from fleet.messages import Demand, LimitShare, Quota, ShareKey
+from limiter.sharing import Demanded, SharedLimits, UnitKey
 from limiter.token_bucket import NANOS_PER_SECOND, Lease
 from proxy.config.sections import Fleet
 from proxy.observe.operator_log import ThrottledLog
@@ -29,7 +29,7 @@ class MemberLimit:
         key: The limiter and the unit.
         ppm: The share in force, in millionths of the limit.
         held: The limit of another member that holds as it is lower; None if this member's own holds.
-        demand: What the limiter wanted last; None before its first report.
+        demand: What the limiter wanted last; None if it is not in use.
     """
 
     key: ShareKey
@@ -67,24 +67,18 @@ class MemberLimits:
         self._fleet = config.name
         self._member = member
         self._on_change = on_change
-        self._demands: dict[ShareKey, Demand] = {}
-        """The demand that was measured last, for each limit in use."""
         self._warnings = ThrottledLog(clock)
 
     def granted(self) -> Iterator[MemberLimit]:
         """Yield the shared limits of which this member holds a share."""
         for key, share in self._member.shares().items():
-            yield MemberLimit(key, self._in_force(share), share.quota, self._demands.get(key))
+            yield MemberLimit(key, self._in_force(share), share.quota, self._member.demand(key))
 
     def measure(self, now: int) -> tuple[dict[ShareKey, Demand], list[ShareKey]]:
         """Return the demands since the last call, and the limits that are gone, for a report."""
         demanded, gone = self.shared.demands(now)
         changed = {ShareKey(*key): _demand(demand) for key, demand in demanded.items()}
-        self._demands.update(changed)
-        left = [ShareKey(*key) for key in gone]
-        for key in left:
-            self._demands.pop(key, None)
-        return changed, left
+        return changed, [ShareKey(*key) for key in gone]
 
     def put_in_force(self, shares: list[LimitShare], now: int, cause: str, *, is_turn: bool) -> None:
         """Put shares in force, and then renew their lease: no earlier share may earn by the renewed one.
@@ -96,9 +90,9 @@ class MemberLimits:
             is_turn: The member was cut off, or has come back: a change is told even if no share in force changes.
         """
         for share in shares:
-            held, before = share.quota, self.shared.share_in_force(share.key.limiter, share.key.unit)
-            self.shared.assign(share.key.limiter, share.key.unit, share.ppm, held, now)
-            after = self.shared.share_in_force(share.key.limiter, share.key.unit)
+            held, before = share.quota, self.shared.share_in_force(share.key)
+            self.shared.assign(share.key, share.ppm, held, now)
+            after = self.shared.share_in_force(share.key)
             if before is not None and after is not None and before != after:
                 self._on_change(share.key, before, after, cause)
                 is_turn = False
@@ -110,12 +104,12 @@ class MemberLimits:
                 after = self._in_force(share)
                 self._on_change(share.key, after, after, cause)
 
-    def _raised(self, limiter: str, unit: Unit, before: int, after: int) -> None:
-        self._on_change(ShareKey(limiter, unit), before, after, "granted")
+    def _raised(self, key: UnitKey, before: int, after: int) -> None:
+        self._on_change(ShareKey(*key), before, after, "granted")
 
     def _in_force(self, share: LimitShare) -> int:
         """Return the share in force of a limit, in millionths; the granted one where no limiter is at work."""
-        in_force = self.shared.share_in_force(share.key.limiter, share.key.unit)
+        in_force = self.shared.share_in_force(share.key)
         return share.ppm if in_force is None else in_force
 
     def _look_at_held(self, key: ShareKey, held: Quota) -> None:
@@ -124,8 +118,8 @@ class MemberLimits:
         It warns of no limit that is relative to publish rates: that is lower where less is published, and no file is
         wrong.
         """
-        demand = self._demands.get(key)
-        if self.shared.is_relative(key.limiter):
+        demand = self._member.demand(key)
+        if self.shared.is_relative(key):
             return
         if demand is not None and demand.quota != held and (times := self._warnings.due("held")):
             said = {"limiter": key.limiter, "unit": key.unit, "own": worded(demand.quota), "in_force": worded(held)}

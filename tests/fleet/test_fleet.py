@@ -318,7 +318,7 @@ def test_a_member_has_one_share_of_a_limit_and_no_report_takes_long() -> None:
     coordinator = settled_coordinator()
     coordinator.hear(told(1, 1, *[KEY] * 5000), 0)
     coordinator.hear(told(1, 2, *[KEY] * 5000), 0)
-    coordinator.hear(told(2, 1, KEY, ShareKey("publish tenant a", "bytes"), KEY), 0)
+    coordinator.hear(told(2, 1, KEY, ShareKey.of("publish tenant a", "bytes"), KEY), 0)
     assert coordinator.dropped["doubled"] == 2 * 4999 + 1
     assert [member.limits for member in coordinator.members(0)] == [1, 2]
     [status, _] = coordinator.table.limits(0)
@@ -393,7 +393,7 @@ def test_what_a_member_brings_in_another_session_counts_no_second_time() -> None
 
 
 def test_a_decrease_that_is_not_acknowledged_frees_nothing_though_an_earlier_one_is() -> None:
-    other = ShareKey("publish tenant t", "messages")
+    other = ShareKey.of("publish tenant t", "messages")
     coordinator = settled_coordinator()
     coordinator.hear(told(1, 1, KEY, other), 0)
     assert granted(coordinator, 0) == {1: {0: WHOLE, 1: WHOLE}}
@@ -407,7 +407,7 @@ def test_a_decrease_that_is_not_acknowledged_frees_nothing_though_an_earlier_one
 
 
 def test_what_a_number_meant_before_says_nothing_of_the_limit_that_it_means_now() -> None:
-    other = ShareKey("publish tenant t", "messages")
+    other = ShareKey.of("publish tenant t", "messages")
     coordinator = settled_coordinator()
     coordinator.hear(told(1, 1, KEY), 0)
     coordinator.hear(told(2, 1, other), 0)
@@ -438,7 +438,7 @@ def test_so_many_grants_with_new_shares_wait_for_an_acknowledgement_at_most() ->
     coordinator = settled_coordinator()
     shares: dict[int, int] = {}
     for number in range(MOST_UNSEEN + 4):
-        report = told(1, number + 1, ShareKey(f"publish tenant {number}", "messages"))
+        report = told(1, number + 1, ShareKey.of(f"publish tenant {number}", "messages"))
         (named,) = report.introductions
         report.introductions, report.ids = [named._replace(id=number)], [number]
         coordinator.hear(report, 0)
@@ -451,7 +451,7 @@ def test_so_many_grants_with_new_shares_wait_for_an_acknowledgement_at_most() ->
 def test_introductions_beyond_the_bounds_are_refused_and_counted(monkeypatch) -> None:
     monkeypatch.setattr("fleet.share_table.MOST_SHARES", 3)
     coordinator = Coordinator(FleetSettings("f"), "c", 5, 0)
-    coordinator.hear(told(1, 1, *[ShareKey(f"publish tenant {number}", "bytes") for number in range(5)]), 0)
+    coordinator.hear(told(1, 1, *[ShareKey.of(f"publish tenant {number}", "bytes") for number in range(5)]), 0)
     assert coordinator.dropped == {"limiters": 2, "unknown": 2}
     far = MemberReport("f", "m2", 2, 1, 1, 5, introductions=[Introduction(MOST_LIMITERS - 1, KEY, RATE, 0)])
     coordinator.hear(far, 0)
@@ -462,7 +462,7 @@ def test_introductions_beyond_the_bounds_are_refused_and_counted(monkeypatch) ->
 def test_the_names_of_limits_are_bounded_and_have_room_again_when_they_are_gone(monkeypatch) -> None:
     monkeypatch.setattr("fleet.share_table.MOST_NAMES", 20_000)
     coordinator = Coordinator(FleetSettings("f"), "c", 5, 0)
-    long = [ShareKey(f"publish tenant {number:04000}", "bytes") for number in range(9)]
+    long = [ShareKey.of(f"publish tenant {number:04000}", "bytes") for number in range(9)]
     coordinator.hear(told(1, 1, *long), 0)
     assert coordinator.dropped["limiters"] == 9 - 5
     coordinator.hear(told(2, 1, *long[:2]), 0)  # known already
@@ -476,7 +476,7 @@ def test_the_names_of_limits_are_bounded_and_have_room_again_when_they_are_gone(
 def test_what_has_no_room_in_a_message_is_repeated_as_it_was_told(monkeypatch) -> None:
     """Else the acknowledgement of a message would be taken for that of a decrease that was in a lost one."""
     monkeypatch.setattr("fleet.share_table.MOST_GRANTED", 2)
-    other = ShareKey("publish tenant t", "messages")
+    other = ShareKey.of("publish tenant t", "messages")
     coordinator = settled_coordinator()
     coordinator.hear(told(1, 1, KEY, other), 0)
     assert granted(coordinator, 0) == {1: {0: WHOLE, 1: WHOLE}}
@@ -506,7 +506,7 @@ def test_limits_that_come_and_go_are_those_that_are_there() -> None:
             for id_ in report.gone:
                 del own[id_]
             for id_ in set(range(200)) - set(own) - set(report.gone):
-                key = ShareKey(f"publish topic {random.randrange(400)}", "messages")
+                key = ShareKey.of(f"publish topic {random.randrange(400)}", "messages")
                 if random.random() < 0.05 and key not in own.values():
                     own[id_] = key
                     report.introductions.append(Introduction(id_, key, RATE, 0))
@@ -538,7 +538,7 @@ def test_numbers_of_limits_that_are_gone_are_used_again() -> None:
     gone = KEY
     for number in range(50):
         member.take(Grants("f", "c", 5, 1, [Grant(1, report.sequence)]), 10 * SECOND)
-        key = ShareKey(f"publish tenant {number}", "messages")
+        key = ShareKey.of(f"publish tenant {number}", "messages")
         report = member.report({key: Demand(0, 1, 1, RATE)}, [gone], 10 * SECOND)
         used |= {one.id for one in report.introductions}
         gone = key
@@ -574,7 +574,7 @@ def test_shares_whose_lease_has_ended_are_put_to_0_before_another_coordinator_is
 
 def test_the_answer_to_a_report_that_did_not_hold_everything_renews_nothing() -> None:
     keys = [
-        ShareKey(f"publish topic persistent://tenant/namespace/topic-{number}", "messages") for number in range(7000)
+        ShareKey.of(f"publish topic persistent://tenant/namespace/topic-{number}", "messages") for number in range(7000)
     ]
     member, report = following(*keys)
     assert len(report.introductions) < 7000
@@ -590,7 +590,9 @@ def test_twenty_members_of_a_thousand_limiters() -> None:
     """Each limiter is of five members: a 25th of 100 members of 5,000, whose goals these are."""
     random, settings = Random(1), FleetSettings("f", isolated="none")
     members = [FleetMember(settings, f"proxy-{index}", index + 1, 0) for index in range(20)]
-    keys = [ShareKey(f"publish namespace tenant-{index % 100}/namespace-{index}", "messages") for index in range(4000)]
+    keys = [
+        ShareKey.of(f"publish namespace tenant-{index % 100}/namespace-{index}", "messages") for index in range(4000)
+    ]
     coordinator = Coordinator(settings, "c", 5, -10 * SECOND)
     for member in members:
         member.take(Grants("f", "c", 5, 0), 0)

@@ -10,7 +10,7 @@ from fleet.messages import Quota, ShareKey
 from tests.fleet.world import KEY, MS, RATE, SECOND, Clock, Process, World
 from tests.limiter.long_run import Counted, long_run
 
-OTHER = ShareKey("publish tenant t", "bytes")
+OTHER = ShareKey.of("publish tenant t", "bytes")
 LOADS = st.sampled_from([0.0, 3.0, 90.0, 400.0, 1e6])
 RULES = st.sets(st.sampled_from([f"{place}\0{value}" for place in "ab" for value in "12"]))
 CLOCKS = st.builds(Clock, st.integers(0, 10**12), st.integers(-2400, 2400))

@@ -37,7 +37,7 @@ REPORT = MemberReport(
     3,
     1 << 60,
     seen=4,
-    introductions=[Introduction(0, ShareKey("publish topic t", "bytes"), Quota(10, 10**9, 5, (20, 10**9, 1)), 1000)],
+    introductions=[Introduction(0, ShareKey.of("publish topic t", "bytes"), Quota(10, 10**9, 5, (20, 10**9, 1)), 1000)],
     ids=[0, 12],
     used=[5000, 1],
     wanted=[UNBOUNDED, 8],
@@ -76,7 +76,7 @@ def test_a_full_message_is_never_too_long_whatever_it_says() -> None:
 
     many = ids(FULL_MESSAGE // (INTRODUCTION_BYTES + 1))
     most, half, streams = [MOST] * len(many), [MOST // 2] * len(many), [0xFFFFFFFF] * len(many)
-    named = [Introduction(id_, ShareKey("n", "bytes"), LARGEST, WHOLE) for id_ in many]
+    named = [Introduction(id_, ShareKey.of("n", "bytes"), LARGEST, WHOLE) for id_ in many]
     introduced = MemberReport(
         "f", "", MOST, MOST, MOST, MOST, MOST, introductions=named, ids=many, used=half, wanted=most, streams=streams
     )
@@ -193,7 +193,7 @@ def test_huge_numbers_are_cut() -> None:
     report = MemberReport.decode(spoilt(ids=[1], used=[2**64 - 1], wanted=[2**64 - 1], streams=[2**32 - 1]))
     most = (1 << 62) - 1
     assert (report.ids, report.used, report.wanted, report.streams) == ([1], [most], [most], [1_000_000])
-    huge, key = 1 << 70, ShareKey("publish topic t", "bytes")
+    huge, key = 1 << 70, ShareKey.of("publish topic t", "bytes")
     told = [Introduction(0, key, Quota(huge, huge, huge, (huge, huge, huge)), 0)]
     read = MemberReport.decode(replace(REPORT, introductions=told).encode()).introductions
     assert read == [Introduction(0, key, Quota(most, most, most, (most, most, most)), 0)]
@@ -207,3 +207,16 @@ def test_a_rule_has_so_many_bytes_at_most_whatever_its_letters(letter) -> None:
     report.rules = RulesReport(1, 1, lines=[letter * (most + 1)])
     with pytest.raises(BadMessage, match=f"value: a rule has at most {MOST_RULE} bytes"):
         MemberReport.decode(report.encode())
+
+
+@given(st.text(max_size=20) | st.builds(" ".join, st.lists(st.sampled_from(["publish", "topic", "", "a b", "t"]))))
+def test_the_key_of_a_limiter_has_its_whole_name(limiter: str) -> None:
+    key = ShareKey.of(limiter, "bytes")
+    assert key.limiter == limiter
+    assert key == ShareKey.of(key.limiter, "bytes") == ShareKey(*key)
+
+
+def test_keys_of_one_direction_and_level_have_their_words_once() -> None:
+    one, other = (ShareKey.of(f"publish topic persistent://t/n/{name}", "messages") for name in "xy")
+    assert (one.kind, one.name) == ("publish topic", "persistent://t/n/x")
+    assert one.kind is other.kind

@@ -15,7 +15,7 @@ from fleet.shares import UNBOUNDED, WHOLE
 
 MS = 1_000_000
 SECOND = 1000 * MS
-KEY = ShareKey("publish topic persistent://t/n/x", "messages")
+KEY = ShareKey.of("publish topic persistent://t/n/x", "messages")
 RATE = Quota(1000, SECOND, 100)
 
 

@@ -10,7 +10,7 @@ from limiter.policies import Policies
 from limiter.registry import Registry
 from limiter.scheduler import Scheduler
 from limiter.shadow import ShadowLimiter
-from limiter.sharing import RAISE_NS, UNBOUNDED, UNITS, SharedLimits, name_of
+from limiter.sharing import RAISE_NS, UNBOUNDED, UNITS, SharedLimits, UnitKey, key_of
 from limiter.token_bucket import NEVER_NS, WHOLE, Lease, Limit, Rate, TokenBucket, rate
 from tests.manual_clock import ManualClock
 
@@ -83,13 +83,13 @@ def test_a_limiter_at_rest_that_is_not_full_wants_next_to_nothing_and_is_told_on
     process = Process(Limit(messages=rate(1000)))
     process.offer(process.stream())
     process.clock.advance(0.25)
-    assert process.shared.demands(process.clock.now)[0][process.name, "messages"].used == 4000
+    assert process.shared.demands(process.clock.now)[0][process.messages].used == 4000
     process.clock.advance(0.25)
-    told = process.shared.demands(process.clock.now)[0][process.name, "messages"]
+    told = process.shared.demands(process.clock.now)[0][process.messages]
     assert (told.used, told.wanted, told.streams) == (0, 1, 1)
     process.clock.advance(0.25)
     assert process.shared.demands(process.clock.now) == ({}, [])
-    process.shared.assign(process.name, "messages", WHOLE // 2, None, process.clock.now)
+    process.shared.assign(process.messages, WHOLE // 2, None, process.clock.now)
     process.shared.renew(process.clock.now + SECOND, process.clock.now)
     assert not process.limiter.is_full(process.clock.now)
     process.clock.advance(0.5)
@@ -98,11 +98,11 @@ def test_a_limiter_at_rest_that_is_not_full_wants_next_to_nothing_and_is_told_on
 
 def test_a_limiter_without_streams_wants_nothing_at_once_and_what_it_used_when_one_comes_back() -> None:
     process = Process(Limit(messages=rate(1000)))
-    process.shared.assign(process.name, "messages", WHOLE, None, 0)
+    process.shared.assign(process.messages, WHOLE, None, 0)
     stream = process.stream()
     process.offer(stream)
     process.clock.advance(0.25)
-    assert process.shared.demands(process.clock.now)[0][process.name, "messages"].used == 4000
+    assert process.shared.demands(process.clock.now)[0][process.messages].used == 4000
     for _ in range(200):
         process.offer(stream)
     process.clock.advance(0.05)
@@ -110,19 +110,19 @@ def test_a_limiter_without_streams_wants_nothing_at_once_and_what_it_used_when_o
     process.scheduler.leave(stream, process.clock.now)
     process.shared.left(process.limiter)
     assert process.asked == asked + 1
-    told = process.shared.demands(process.clock.now)[0][process.name, "messages"]
+    told = process.shared.demands(process.clock.now)[0][process.messages]
     assert (told.used, told.wanted, told.streams) == (0, 1, 1)  # it is not full
     process.shared.left(process.limiter)
     assert (process.asked, process.shared.demands(process.clock.now)) == (asked + 1, ({}, []))
     process.offer(process.stream(2))
     assert process.asked == asked + 2
     process.clock.advance(0.25)
-    assert process.shared.demands(process.clock.now)[0][process.name, "messages"].used > 0
+    assert process.shared.demands(process.clock.now)[0][process.messages].used > 0
 
 
 def test_a_limiter_that_one_stream_has_left_for_another_one_is_in_use() -> None:
     process = Process(Limit(messages=rate(1000)))
-    process.shared.assign(process.name, "messages", WHOLE, None, 0)
+    process.shared.assign(process.messages, WHOLE, None, 0)
     first = process.stream()
     process.offer(first)
     process.clock.advance(0.25)
@@ -132,7 +132,7 @@ def test_a_limiter_that_one_stream_has_left_for_another_one_is_in_use() -> None:
     process.shared.left(process.limiter)
     process.stream(2)
     process.clock.advance(0.25)
-    assert process.shared.demands(process.clock.now)[0][process.name, "messages"].used == 4000
+    assert process.shared.demands(process.clock.now)[0][process.messages].used == 4000
 
 
 def test_a_raise_adds_no_tokens_and_a_lowering_takes_those_without_room() -> None:
@@ -232,7 +232,7 @@ class Process:
         self.clock = ManualClock()
         self.alarms: dict[Limiter, int] = {}
         self.asked = 0
-        self.raised: list[tuple[str, str, int, int]] = []
+        self.raised: list[tuple[UnitKey, int, int]] = []
         self.shared = SharedLimits(
             Lease(0, 2 * SECOND),
             clock=self.clock,
@@ -246,7 +246,7 @@ class Process:
         self.registry = Registry(self.policies, self.scheduler, shadow, shared=self.shared)
         self.limiter = Limiter(Scope("publish", "topic", "t", "", ""), limit, "", 0, self.shared.lease)
         self.shared.made(self.limiter, 0)
-        self.name = name_of(self.limiter.scope)
+        self.messages, self.size = (key_of(self.limiter.scope, unit) for unit in UNITS)
         self.released: list[int] = []
 
     def _asked(self) -> None:
@@ -270,7 +270,7 @@ def test_who_waits_without_a_share_sets_no_alarm_soon_and_is_served_when_a_share
         process.offer(stream)
     assert process.alarms[process.limiter] == NEVER_NS
     process.clock.advance(1)
-    assert process.shared.assign(process.name, "messages", WHOLE, None, process.clock.now)
+    assert process.shared.assign(process.messages, WHOLE, None, process.clock.now)
     assert process.alarms[process.limiter] <= SECOND + SECOND // 50
     process.clock.advance(9)
     process.scheduler.serve(process.limiter, process.clock.now)  # the lease ended long ago: of its burst one is left
@@ -291,15 +291,15 @@ def test_who_waits_without_a_share_sets_no_alarm_soon_and_is_served_when_a_share
 def test_demands_tell_of_what_was_used_and_of_the_unit_that_refused_and_then_once_that_it_rests() -> None:
     process = Process(Limit(messages=rate(1000), size=rate(10_000)))
     assert process.shared.demands(0) == ({}, [])
-    process.shared.assign(process.name, "messages", WHOLE, None, 0)
-    process.shared.assign(process.name, "bytes", WHOLE, None, 0)
+    process.shared.assign(process.messages, WHOLE, None, 0)
+    process.shared.assign(process.size, WHOLE, None, 0)
     stream = process.stream()
     process.offer(stream, 100_000)
     process.offer(stream, 100_000)
     assert process.asked == 2
     process.clock.advance(0.25)
     demanded, gone = process.shared.demands(process.clock.now)
-    messages, size = demanded[process.name, "messages"], demanded[process.name, "bytes"]
+    messages, size = demanded[process.messages], demanded[process.size]
     assert gone == []
     assert (messages.used, messages.quota) == (4000, (1000, SECOND, 100, None))
     assert (size.wanted, size.streams) == (UNBOUNDED, 1)
@@ -310,13 +310,13 @@ def test_demands_tell_of_what_was_used_and_of_the_unit_that_refused_and_then_onc
     process.clock.advance(0.25)
     assert process.shared.demands(process.clock.now) == ({}, [])
     process.shared.forgotten(process.limiter)
-    assert process.shared.demands(process.clock.now) == ({}, [(process.name, unit) for unit in UNITS])
+    assert process.shared.demands(process.clock.now) == ({}, [process.messages, process.size])
 
 
 @pytest.mark.parametrize(("before", "then", "falls"), [(100, 49, 1), (100, 51, 0), (31, 1, 0), (32, 15, 1)])
 def test_less_than_half_of_what_was_used_is_to_be_looked_at_again(before: int, then: int, falls: int) -> None:
     process = Process(Limit(messages=rate(10_000)))
-    process.shared.assign(process.name, "messages", WHOLE, None, 0)
+    process.shared.assign(process.messages, WHOLE, None, 0)
     stream, told = process.stream(), []
     for messages in (before, then, then):
         for _ in range(messages):
@@ -329,36 +329,36 @@ def test_less_than_half_of_what_was_used_is_to_be_looked_at_again(before: int, t
 
 def test_streams_that_begin_or_cease_to_wait_are_looked_at_again_once() -> None:
     process = Process(Limit(messages=rate(1000)))
-    process.shared.assign(process.name, "messages", WHOLE // 10, None, 0)
+    process.shared.assign(process.messages, WHOLE // 10, None, 0)
     stream, told = process.stream(), []
     for offered in (1, 20, 20, 0, 0):
         process.clock.advance(0.15)
         if offered == 0:
-            process.shared.assign(process.name, "messages", WHOLE, None, process.clock.now)
+            process.shared.assign(process.messages, WHOLE, None, process.clock.now)
             process.clock.advance(0.05)
             process.scheduler.serve(process.limiter, process.clock.now)
         for _ in range(offered):
             process.offer(stream)
         process.clock.advance(0.1)
         demanded, _ = process.shared.demands(process.clock.now)
-        told.append((process.shared.turned, demanded[process.name, "messages"].wanted == UNBOUNDED))
+        told.append((process.shared.turned, demanded[process.messages].wanted == UNBOUNDED))
     assert told == [(False, False), (True, False), (False, True), (True, False), (False, False)]
 
 
 def test_who_has_a_token_for_each_message_wants_a_hundredth_more() -> None:
     process = Process(Limit(messages=rate(10_000)))
-    process.shared.assign(process.name, "messages", WHOLE, None, 0)
+    process.shared.assign(process.messages, WHOLE, None, 0)
     stream = process.stream()
     for _ in range(100):
         process.offer(stream)
         process.clock.advance(0.0025)
-    told = process.shared.demands(process.clock.now)[0][process.name, "messages"]
+    told = process.shared.demands(process.clock.now)[0][process.messages]
     assert (told.used, told.wanted) == (400_000, 404_000)
 
 
 def test_a_raised_limit_holds_when_who_decides_has_answered_and_a_lowered_one_at_once() -> None:
     process = Process(Limit(messages=rate(100)))
-    process.shared.assign(process.name, "messages", WHOLE, None, 0)
+    process.shared.assign(process.messages, WHOLE, None, 0)
     for own, holds in ((5000, 100), (50, 50)):
         in_force = process.limiter.rates()
         process.limiter.retune(Limit(messages=rate(own)), "", process.clock.now)
@@ -368,27 +368,27 @@ def test_a_raised_limit_holds_when_who_decides_has_answered_and_a_lowered_one_at
     process.limiter.retune(Limit(messages=rate(5000)), "", process.clock.now)
     process.shared.retuned(process.limiter, in_force, process.clock.now)
     process.clock.advance(0.25)
-    told = process.shared.demands(process.clock.now)[0][process.name, "messages"]
+    told = process.shared.demands(process.clock.now)[0][process.messages]
     assert told.quota == (5000, SECOND, 500, None)  # its own, though another one holds
-    process.shared.assign(process.name, "messages", WHOLE, None, process.clock.now)
+    process.shared.assign(process.messages, WHOLE, None, process.clock.now)
     assert process.limiter.rates()[0] == rate(5000)
 
 
 def test_a_lower_quota_holds_and_goes_again() -> None:
     process = Process(Limit(messages=rate(1000), peak_messages=rate(2000)))
-    process.shared.assign(process.name, "messages", WHOLE // 2, (100, SECOND, 10, (200, SECOND, 5)), 0)
+    process.shared.assign(process.messages, WHOLE // 2, (100, SECOND, 10, (200, SECOND, 5)), 0)
     assert process.limiter.rates()[:2] == (Rate(100, SECOND, 10), Rate(200, SECOND, 5))
-    assert [process.shared.share_in_force(process.name, unit) for unit in UNITS] == [WHOLE // 2, 0]
-    process.shared.assign(process.name, "messages", WHOLE // 2, None, 0)
+    assert [process.shared.share_in_force(key) for key in (process.messages, process.size)] == [WHOLE // 2, 0]
+    process.shared.assign(process.messages, WHOLE // 2, None, 0)
     assert process.limiter.rates()[:2] == (rate(1000), rate(2000))
-    assert not process.shared.assign("publish topic other", "messages", 1, None, 0)
+    assert not process.shared.assign(("publish topic", "other", "messages"), 1, None, 0)
     with pytest.raises(ValueError, match="0 to 1000000"):
-        process.shared.assign(process.name, "messages", WHOLE + 1, None, 0)
+        process.shared.assign(process.messages, WHOLE + 1, None, 0)
 
 
 def test_a_limiter_that_takes_the_place_of_another_goes_on_with_its_share() -> None:
     process = Process(Limit(messages=rate(1000)))
-    process.shared.assign(process.name, "messages", WHOLE // 2, None, 0)
+    process.shared.assign(process.messages, WHOLE // 2, None, 0)
     process.limiter.charge(51, 0, 0)
     observed = Limiter(process.limiter.scope, Limit(messages=rate(1000), mode="observe"), "", 0, process.shared.lease)
     process.shared.made(observed, 0)
@@ -403,8 +403,8 @@ def test_a_raise_that_nobody_waits_for_is_put_off_and_needless_if_the_share_fall
     told = process.raised
 
     def assigned(ppm: int) -> int | None:
-        assert process.shared.assign(process.name, "messages", ppm, None, process.clock.now)
-        return process.shared.share_in_force(process.name, "messages")
+        assert process.shared.assign(process.messages, ppm, None, process.clock.now)
+        return process.shared.share_in_force(process.messages)
 
     process.shared.renew(60 * SECOND, 0)
     process.offer(process.stream())
@@ -422,7 +422,7 @@ def test_a_raise_that_nobody_waits_for_is_put_off_and_needless_if_the_share_fall
     assert assigned(600_000) == 400_000  # it is as old as the first one
     process.clock.advance(0.1)
     process.shared.demands(process.clock.now)
-    assert told == [(process.name, "messages", 400_000, 600_000)]
+    assert told == [(process.messages, 400_000, 600_000)]
     assert assigned(600_000) == 600_000
     assert assigned(900_000) == 600_000
     process.shared.forgotten(process.limiter)
@@ -435,10 +435,10 @@ def test_a_raise_is_in_force_with_the_first_report_behind_somebody_who_waits_and
     process = Process(Limit(messages=rate(1000, burst=10)))
     told = process.raised
     process.shared.renew(60 * SECOND, 0)
-    process.shared.assign(process.name, "messages", WHOLE // 2, None, 0)
+    process.shared.assign(process.messages, WHOLE // 2, None, 0)
     stream = process.stream()
     process.clock.advance(0.2)
-    process.shared.assign(process.name, "messages", WHOLE, None, process.clock.now)
+    process.shared.assign(process.messages, WHOLE, None, process.clock.now)
     process.shared.demands(process.clock.now)
     assert process.limiter.shares[0] == WHOLE // 2
     asked = process.asked
@@ -447,14 +447,14 @@ def test_a_raise_is_in_force_with_the_first_report_behind_somebody_who_waits_and
     assert len(stream.held) >= 1
     assert process.asked > asked  # who reports then puts it in force:
     process.shared.demands(process.clock.now)
-    assert told == [(process.name, "messages", WHOLE // 2, WHOLE)]
-    process.shared.assign(process.name, "messages", WHOLE // 2, None, process.clock.now)
-    process.shared.assign(process.name, "messages", WHOLE, None, process.clock.now)
+    assert told == [(process.messages, WHOLE // 2, WHOLE)]
+    process.shared.assign(process.messages, WHOLE // 2, None, process.clock.now)
+    process.shared.assign(process.messages, WHOLE, None, process.clock.now)
     assert process.limiter.shares[0] == WHOLE
 
 
 def test_a_limit_that_refuses_has_its_share_at_once() -> None:
     process = Process(Limit(messages=rate(1000), mode="reject"))
     for ppm in (200_000, 300_000):
-        process.shared.assign(process.name, "messages", ppm, None, 0)
+        process.shared.assign(process.messages, ppm, None, 0)
         assert process.limiter.shares[0] == ppm

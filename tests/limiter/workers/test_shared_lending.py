@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from limiter.levels import Setting
 from limiter.limiter import Entry, Limiter, Stream
-from limiter.sharing import LOAN_NS, SharedLimits, name_of
+from limiter.sharing import LOAN_NS, SharedLimits, key_of
 from limiter.token_bucket import NANOS_PER_SECOND, WHOLE, Lease, Limit, rate
 from limiter.workers.messages import Lent
 from tests.limiter.workers.together import Workers
@@ -37,7 +37,7 @@ class Host:
         self.passed += 1
 
     def share(self, ppm: int) -> None:
-        self.shared.assign(name_of(self.limiter.scope), "messages", ppm, None, self.world.clock.now)
+        self.shared.assign(key_of(self.limiter.scope, "messages"), ppm, None, self.world.clock.now)
 
     def offer(self, entries: int) -> int:
         """Offer so many of one message; return how many passed at once, by what was lent."""

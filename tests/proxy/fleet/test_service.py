@@ -23,7 +23,7 @@ from limiter.policies import Change, Policies, PutRules, RuleTally, SharedRules,
 from limiter.registry import Registry
 from limiter.scheduler import Scheduler
 from limiter.shadow import ShadowLimiter
-from limiter.sharing import UNBOUNDED, name_of
+from limiter.sharing import UNBOUNDED, key_of
 from limiter.token_bucket import WHOLE, Limit, Rate, rate
 from protocol.topic_name import parse_topic
 from proxy.admin.routes import sharing
@@ -375,13 +375,13 @@ def test_what_workers_were_lent_of_a_lowered_share_is_nobody_elses_until_it_is_b
     other.offers = True
     world.run(0.9)
     assert limiter.shares[0] == pytest.approx(WHOLE // 2, abs=10)
-    assert other.fleet.shared.share_in_force(name_of(limiter.scope), "messages") == 0
+    assert other.fleet.shared.share_in_force(key_of(limiter.scope, "messages")) == 0
     if comes_back:
         limiter.come_back((80, 0), (0, 0), world.loop.clock())
         world.run(0.05)
     else:
         world.run(0.3)
-    assert other.fleet.shared.share_in_force(name_of(limiter.scope), "messages") == pytest.approx(WHOLE // 2, abs=10)
+    assert other.fleet.shared.share_in_force(key_of(limiter.scope, "messages")) == pytest.approx(WHOLE // 2, abs=10)
     world.run(2)
     assert one.fleet.dropped_messages() == other.fleet.dropped_messages() == {}
 
@@ -427,7 +427,7 @@ def test_of_all_shares_so_many_are_shown_as_an_answer_can_hold(world: World, mon
     assert coordinator is not None
     quota = Quota(1, SECOND, 1)
     for member in range(1, 11):
-        keys = [ShareKey(f"publish tenant t{number}", "bytes") for number in range(10)]
+        keys = [ShareKey.of(f"publish tenant t{number}", "bytes") for number in range(10)]
         said = [Introduction(number, key, quota, 0) for number, key in enumerate(keys)]
         coordinator.hear(MemberReport("front", "m", member, 1, 1, coordinator.epoch, introductions=said), 0)
     monkeypatch.setattr(sharing, "MOST_HOLDERS", 35)
