@@ -37,7 +37,7 @@ from fleet.messages import (
     ShareKey,
 )
 from fleet.rules import MemberRules, OwnRules
-from fleet.shares import UNBOUNDED, WHOLE
+from fleet.shares import MOST_WEIGHT, UNBOUNDED, WHOLE
 
 FOREVER = (1 << 63) - 1
 """The end of the lease of an isolated member, whose shares have no end."""
@@ -136,7 +136,7 @@ class _Limits:
         self.quotas: list[Quota] = []
         self.used = array("q")
         self.wanted = array("q")
-        self.streams = array("q")
+        self.streams = array("H")
         self.latest: dict[int, Demand] = {}
         self.ppm = array("i")
         self.held: dict[int, Quota] = {}
@@ -449,9 +449,9 @@ class FleetMember:
 
     def _note(self, key: ShareKey, demand: Demand) -> None:
         limits = self._limits
-        quota = self._quotas.one(demand.quota)
-        if quota is not demand.quota:
-            demand = demand._replace(quota=quota)
+        quota, streams = self._quotas.one(demand.quota), min(demand.streams, MOST_WEIGHT)
+        if quota is not demand.quota or streams != demand.streams:
+            demand = demand._replace(quota=quota, streams=streams)
         id_ = limits.ids.get(key)
         if id_ is None:
             self._add(key, demand)

@@ -23,7 +23,7 @@ from typing import NamedTuple, TypeVar
 
 from fleet.messages import MOST_LIMITERS, Grant, Introduction, MemberReport, Quota, QuotaPool, ShareKey, Unit
 from fleet.name_table import NO_NUMBER, NameTable
-from fleet.shares import UNBOUNDED, WHOLE, fill, is_enough, rounded
+from fleet.shares import MOST_WEIGHT, UNBOUNDED, WHOLE, fill, is_enough, rounded
 
 MOST_SHARES = 2_000_000
 """Shares of all members together, at most. Introductions beyond are dropped."""
@@ -38,9 +38,6 @@ has acknowledged some."""
 MOST_UNSEEN = 16
 """Grants with new shares that one member has not acknowledged, at most. Until it does, its grants only repeat what
 these say."""
-
-MOST_WEIGHT = (1 << 16) - 1
-"""The greatest weight of a claim."""
 
 _NUMBER_BITS = 18
 """Bits of a share's *code* that hold the member's number for the limit; the bits above hold the member's index.

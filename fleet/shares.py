@@ -12,6 +12,9 @@ GRAIN = 125
 _COARSE = 400 * GRAIN
 """Smaller shares are exact: a grain of this one is a quarter of a percent."""
 
+MOST_WEIGHT = (1 << 16) - 1
+"""The greatest weight of a claim. More streams that wait count as so many."""
+
 UNBOUNDED = -1
 """Wanted by who is held back by its share, and so cannot say how much it would use."""
 

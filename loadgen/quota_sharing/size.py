@@ -4,6 +4,7 @@ The coordinator is alone in a process of its own, whose memory is read from the 
 and grants are encoded and decoded as always.
 """
 
+import gc
 import multiprocessing
 import random
 import resource
@@ -216,6 +217,7 @@ def member_bytes(limits: int) -> int:
         assert all(limiter.shares[0] > 0 for limiter in limiters), "all limits are granted shares of"
         assert member.limits == limits, "all limits are granted shares of"
         del coordinator, demanded, gone, grants, limiter, share
+        gc.collect()
         return tracemalloc.get_traced_memory()[0] - begin
     finally:
         tracemalloc.stop()

@@ -9,7 +9,7 @@ from fleet.coordinator import MOST_MEMBERS, Coordinator
 from fleet.member import FOREVER, REFRESH_CYCLES, FleetMember, FleetSettings
 from fleet.messages import MOST_LIMITERS, Demand, Grant, Grants, Introduction, LimitShare, MemberReport, Quota, ShareKey
 from fleet.share_table import MOST_UNSEEN
-from fleet.shares import UNBOUNDED, WHOLE, fill
+from fleet.shares import MOST_WEIGHT, UNBOUNDED, WHOLE, fill
 from tests.fleet.world import KEY, MS, RATE, SECOND, Clock, World
 
 CYCLE = 250 * MS
@@ -103,6 +103,19 @@ def test_small_changes_of_demand_below_the_limit_change_no_share() -> None:
     world.offer(world.processes[2], KEY, 0)
     world.run(4 * CYCLE)
     assert shares(world) == [333_250] * 3
+
+
+def test_more_streams_than_the_greatest_weight_are_told_as_that_and_once() -> None:
+    member, coordinator = FleetMember(FleetSettings("f"), "m", 1, 0), Coordinator(FleetSettings("f"), "c", 1, 0)
+    told, demand = list[list[int]](), Demand(1000, UNBOUNDED, 10**6, RATE)
+    for cycle in range(1, 5):
+        report = member.report({KEY: demand}, (), cycle * CYCLE)
+        told.append(list(report.streams))
+        coordinator.confirmed(cycle * CYCLE)
+        coordinator.hear(report, cycle * CYCLE)
+        for grants in coordinator.grant(cycle * CYCLE):
+            member.take(grants, cycle * CYCLE)
+    assert told == [[], [MOST_WEIGHT], [], []]
 
 
 def test_who_leaves_or_crashes_leaves_its_share_to_the_others() -> None:

@@ -76,7 +76,7 @@ def test_what_a_fleet_costs_is_measured() -> None:
     assert cost.idle.reports / 10 < 50
     assert cost.idle.published < cost.few.published < cost.all.published < 10 * 100 * 40
     assert cost.member_bytes > 100 * 100
-    assert member_bytes(1000) <= 200 * 1000  # a fifth of the goal for 5,000 limits
+    assert member_bytes(5000) <= 1_000_000  # the goal
 
 
 def test_a_page_that_cannot_be_written_is_told_before_the_minutes_of_simulation(
