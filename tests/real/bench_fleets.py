@@ -16,7 +16,7 @@ from loadgen.bench import harness
 from loadgen.bench.harness import PageError
 from loadgen.real.jars import VERSION, RealPulsarError, available
 from tests.real.cluster_proxy import PROPERTIES
-from tests.real.fleet_scenes import SCENES, SUBJECT, Scene
+from tests.real.fleet_scenes import JUDGED, SCENES, SUBJECT, Scene, judge
 from tests.real.pulsar_cluster import PulsarCluster
 
 MARKS = harness.marks("bench-fleets", "make bench-fleets")
@@ -42,6 +42,8 @@ How it is measured:
   waited for a processor, as the kernel counts it. The bound is kept if the entries can have been
   passed within it. A member that is stopped by a signal waits for nothing. The same if no entry was
   late tells how much the machine was credited with.
+- **Violations that `sluice report` finds**: it gets the access logs of all members, and judges what they passed
+  together, by lines of a second, after the clocks are compared. It knows nothing of what brokers took.
 - **While members are cut off** in silence, 5 % of their equal parts are allowed besides (`isolated:
   auto`).
 - **Used** is what passed, of the limit. Standstills of a broker or of a member's process are made
@@ -69,7 +71,7 @@ def main() -> int:
     load = os.getloadavg()[0]
     scenes = [scene for scene in SCENES if scene.name in (arguments.only or [scene.name])]
     found = _play(scenes)
-    rows = [scene.row() for scene in scenes]
+    rows = [scene.row(JUDGED) for scene in scenes]
     missed = harness.missed(rows, found)
     for line in missed:
         print(f"missed: {line}")  # noqa: T201 - what the command is for
@@ -102,6 +104,8 @@ def _play(scenes: Sequence[Scene]) -> dict[str, harness.Rounds]:
                 traceback.print_exc()  # the others are played all the same, and the table says so
             found[scene.name] = {SUBJECT: [sample]}
             print(f"{scene.name}: {scene.row().told([sample])}", flush=True)  # noqa: T201
+        for name, violated in judge(Path(folder), list(found)).items():
+            found[name] = {SUBJECT: [sample and {**sample, JUDGED.key: violated} for sample in found[name][SUBJECT]]}
     return found
 
 

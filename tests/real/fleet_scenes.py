@@ -5,10 +5,14 @@ their goals. Which of them hold is told by `harness.missed`.
 """
 
 import contextlib
+import json
 import os
+import shutil
 import signal
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +41,7 @@ RAW = Figure("raw", "the same if no entry was taken later than it was passed", "
 LATE = Figure("late", "longest standstill of machine and brokers", " ms")
 FIRST = Figure("first", "least of the limit used in the 5 s after an event", " %", 1, (Goal("≥", 97),))
 STEADY = Figure("steady", "least of the limit used after that", " %", 1, (Goal("≥", 99),))
+JUDGED = Figure("violated", "violations that `sluice report` finds in all members' logs", "", 0, (Goal("≤", 0),))
 KEPT = Figure("kept", "others' shares used meanwhile", " %", 1, (Goal("≥", 97),))
 
 
@@ -62,8 +67,9 @@ class Scene:
     brokers: tuple[int, ...] = (0, 1)
     members: tuple[str, ...] = NAMES
 
-    def row(self) -> Row[Play]:
-        return Row(self.name, self.load, (EXCESS, RAW, *self.figures, LATE), self.play, (SUBJECT,))
+    def row(self, *more: Figure) -> Row[Play]:
+        """Return the row of the table, with more figures than the scene itself finds."""
+        return Row(self.name, self.load, (EXCESS, RAW, *more, *self.figures, LATE), self.play, (SUBJECT,))
 
     def measure(self, front: Front) -> Sample:
         """Play it with a front that has its limit, and as many members as are missing."""
@@ -78,6 +84,19 @@ class Scene:
             return self.measure(front)
         finally:
             front.close()
+
+
+def judge(folder: Path, fleets: Collection[str]) -> dict[str, float]:
+    """Return how many limits each fleet has violated, as `sluice report` says of all members' logs below a folder."""
+    logs = folder / "logs"
+    logs.mkdir()
+    for log in folder.glob("**/access-log/*.jsonl"):
+        shutil.copy(log, logs)
+    command = [sys.executable, "-m", "sluice", "report", "--access-log", str(logs), "--out", str(folder / "report")]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    sums = json.loads((folder / "report" / "report.json").read_bytes())["fleets"]["sums"]
+    found = {fleet: [one["verdict"] for one in sums if one["fleet"] == fleet] for fleet in fleets}
+    return {fleet: float(verdicts.count("violated")) for fleet, verdicts in found.items() if verdicts}
 
 
 def per_second(limit: str) -> float:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from loadgen.bench.harness import missed
-from tests.real.fleet_scenes import SCENES, SUBJECT, Scene
+from tests.real.fleet_scenes import JUDGED, SCENES, SUBJECT, Scene, judge
 from tests.real.pulsar_cluster import PulsarCluster
 
 pytestmark = [pytest.mark.real, pytest.mark.on_request]
@@ -13,4 +13,6 @@ pytestmark = [pytest.mark.real, pytest.mark.on_request]
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
 def test_a_fleet_holds_a_limit_and_uses_it(cluster: PulsarCluster, tmp_path: Path, scene: Scene) -> None:
-    assert not missed([scene.row()], {scene.name: {SUBJECT: [scene.alone(cluster, tmp_path)]}})
+    found = scene.alone(cluster, tmp_path)
+    judged = {"violated": judge(tmp_path, [scene.name])[scene.name]}
+    assert not missed([scene.row(JUDGED)], {scene.name: {SUBJECT: [{**found, **judged}]}})
