@@ -6,12 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from compliance.figures.facts import HeadroomFacts
 from compliance.judging.facts import CutOffMember, FleetGapFacts, FleetSumFacts
 from compliance.report.page import render, report_json, tables
 from compliance.report.report import fleet_lines, make_report
 from tests.compliance.judging.facts_made import END, facts, run_fact
 from tests.compliance.judging.test_fleets import IN_FRONT, member, one_sum
-from tests.compliance.planted import PlantedLog
+from tests.compliance.planted import BEGIN, PlantedLog
 
 
 def a_sum(passed: int, **more: Any) -> FleetSumFacts:
@@ -21,6 +22,13 @@ def a_sum(passed: int, **more: Any) -> FleetSumFacts:
     found: FleetSumFacts = one_sum([member("a", [passed] * 3, 0.5), member("b", [passed] * 3, 0.5), outside], IN_FRONT)
     changed: FleetSumFacts = msgspec.structs.replace(found, **more)
     return changed
+
+
+def headroom_fact(**more: Any) -> HeadroomFacts:
+    values: dict[str, Any] = {"direction": "publish", "level": "topic", "name": "t", "steps": 10, "near_steps": 3}
+    peaks: dict[str, Any] = {"peak": 0.9, "peak_at": BEGIN, "typical": 0.5, "days": 1}
+    trend: dict[str, Any] = dict.fromkeys(("slope", "slope_error", "now"))
+    return HeadroomFacts(**(values | peaks | trend | more))
 
 
 def report_of(**more: Any) -> Any:
@@ -75,3 +83,17 @@ def test_who_was_cut_off_is_told_with_what_it_kept_and_of_many_some():
     assert lines[1].startswith(said)
     assert said in render(made)
     assert tables(made)["fleets-cut-off.csv"].count("\n") == 13
+
+
+def test_the_headroom_of_a_shared_limit_names_the_fleet_and_no_proxy():
+    rows = [headroom_fact(proxy_id="", fleet="front", members=4), headroom_fact(proxy_id="", members=1)]
+    made = report_of(fleet_sums=[a_sum(50)], headroom=[*rows, headroom_fact(proxy_id="p")])
+    html = render(made)
+    assert "publish · topic · fleet front, 4 members</small>" in html
+    assert "publish · topic · a fleet, 1 member</small>" in html
+    assert "publish · topic · p</small>" in html
+    assert "A limit that a fleet shares is one row" in html
+    assert "A limit that a fleet shares is one row" not in render(report_of(headroom=[headroom_fact(proxy_id="p")]))
+    told = tables(made)["headroom.csv"].splitlines()
+    assert told[0].startswith("proxy_id,direction,level,name,fleet,members,near_s")
+    assert told[1].startswith(",publish,topic,t,front,4,")
