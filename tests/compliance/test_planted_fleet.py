@@ -23,6 +23,8 @@ def test_shares_that_are_more_than_the_whole_are_found_though_each_member_keeps_
     assert (one.first_line.file, one.last_line.file) == ("fleet-a.jsonl", "fleet-b.jsonl")
     members = [one for one in planted_report.limiters if one.proxy_id in {"fleet-a", "fleet-b"}]
     assert [(one.containment, one.values) for one in members] == [("compliant", 1)] * 2
+    assert [(one.limit_messages, one.shared_messages, one.is_shared) for one in members] == [(80, 100, True)] * 2
+    assert [one.is_shared for one in planted_report.limiters if one.proxy_id == "fleet-c"] == [False]
 
 
 def test_who_is_cut_off_and_who_has_the_limit_to_itself_are_named(planted_report):

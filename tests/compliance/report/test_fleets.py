@@ -7,12 +7,14 @@ import msgspec
 import pytest
 
 from compliance.figures.facts import HeadroomFacts
+from compliance.figures.what_if import Proposal
 from compliance.judging.facts import CutOffMember, FleetGapFacts, FleetSumFacts
-from compliance.report.page import render, report_json, tables
+from compliance.report.page import render, report_json, tables, tenant_pages
 from compliance.report.report import fleet_lines, make_report
-from tests.compliance.judging.facts_made import END, facts, run_fact
+from tests.compliance.judging.facts_made import END, containment_fact, facts, limiter_fact, run_fact, topic_fact
 from tests.compliance.judging.test_fleets import IN_FRONT, member, one_sum
 from tests.compliance.planted import BEGIN, PlantedLog
+from tests.compliance.report.test_page import rate_fact
 
 
 def a_sum(passed: int, **more: Any) -> FleetSumFacts:
@@ -97,3 +99,32 @@ def test_the_headroom_of_a_shared_limit_names_the_fleet_and_no_proxy():
     told = tables(made)["headroom.csv"].splitlines()
     assert told[0].startswith("proxy_id,direction,level,name,fleet,members,near_s")
     assert told[1].startswith(",publish,topic,t,front,4,")
+
+
+def test_a_member_s_limit_is_told_to_be_a_share_on_the_page_and_on_the_tenant_s():
+    shared = limiter_fact(limit_messages=50.0, shared_messages=100.0, is_shared=True)
+    made = report_of(fleet_sums=[a_sum(50)], limiters=[shared], containment=[containment_fact(5.0)])
+    share = "50 messages/s<small>its last share of 100 messages/s, which a fleet holds together</small>"
+    [tenants_page] = tenant_pages(made).values()
+    html = render(made)
+    assert (share in html, share in tenants_page) == (True, True)
+    assert "limit of 50 messages/s, a share of 100 messages/s, proxy p" in html
+    alone = report_of(limiters=[limiter_fact()])
+    [page_alone] = tenant_pages(alone).values()
+    assert ("last share of" in render(alone), "last share of" in page_alone) == (False, False)
+
+
+OF_MEMBERS = (
+    "a chart shows one member and its share",
+    "Or a fleet shares it",
+    "Each proxy is looked at by itself",
+    "the share of the proxy that wrote last",
+    "as if it had all of the limit",
+)
+
+
+def test_sections_that_look_at_each_member_by_itself_say_so_where_a_fleet_shares_a_limit():
+    more = {"topics": [topic_fact()], "rates": [rate_fact()], "proposals": [Proposal(level="topic", messages=1.0)]}
+    html, alone = render(report_of(fleet_sums=[a_sum(50)], **more)), render(report_of(**more))
+    assert [said in html for said in OF_MEMBERS] == [True] * len(OF_MEMBERS)
+    assert [said in alone for said in OF_MEMBERS] == [False] * len(OF_MEMBERS)
