@@ -166,14 +166,21 @@ class NeighbourFacts(Struct, frozen=True, kw_only=True):
 
 
 class HeadroomFacts(LimitKey, frozen=True, kw_only=True):
-    """The headroom of one limiter, in steps of ten seconds, and its trend."""
+    """The headroom of one limit, in steps of ten seconds, and its trend.
 
+    Of a limit that a fleet shares `proxy_id` is empty: what all members used together of the whole.
+    """
+
+    fleet: str = ""
+    """The fleet that shares the limit; empty for a proxy's own, and where no line names the fleet."""
+    members: int = 0
+    """Most members of the fleet that had a line in the same step; 0 for a proxy's own limit."""
     steps: int
     """Aligned steps of ten seconds with any line."""
     near_steps: int
     """Steps with at least 80 % of the limit used."""
     peak: float
-    """Share of the limit used in the fullest step; over 1 a burst."""
+    """Share of the limit used in the fullest step; over 1 a burst, or members of a fleet that were cut off."""
     peak_at: datetime
     typical: float
     """Share used in the middle one of all steps with any line."""

@@ -225,7 +225,7 @@ TOPIC = ("tenant", "namespace", "topic", "direction")
 STREAM = (*BOOT, "connection_id", "stream_id", *TOPIC)
 _PASSED = ("offered_messages", "offered_bytes", "passed_messages", "passed_bytes")
 _LOST = ("dropped_messages", "dropped_bytes", "rejected_messages", "rejected_bytes")
-_IN_FORCE = ("limit_messages", "limit_bytes", "burst_messages", "burst_bytes", "source", "mode", "tenant", "namespace")
+_IN_FORCE = (*_LIMITS, "shared_messages", "shared_bytes", "source", "mode", "tenant", "namespace")
 _COUNTED = ("passed_messages", "passed_bytes", "rejected_messages", "rejected_bytes")
 _PUBLISHED = ("published_messages", "published_bytes")
 

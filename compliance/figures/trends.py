@@ -5,8 +5,8 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from compliance.figures.rates import LIMIT_KEY
-from compliance.schema import LIMITER, OBSERVED, rfc3339, seconds
+from compliance.figures.rates import LIMIT_KEY, spread
+from compliance.schema import LIMITER, OBSERVED, rfc3339
 
 _SHOWN = 500
 
@@ -73,24 +73,34 @@ def loss_facts(loss_lines: DataFrame) -> DataFrame:
 
 NEAR = 0.8
 USE_STEP_S = 10
+_SLIVER = 0.01
+"""The part of a line that counts as nothing, if it is short, too."""
+_SLIVER_MS = 100.0
+_UNITS = ("messages", "bytes")
 _DAY_STEPS = 86400 // USE_STEP_S
 
 
 def headroom_facts(limit_lines: DataFrame) -> DataFrame:
-    """Headroom of each limit in force, as `HeadroomFacts`. A line counts in the ten seconds in which it starts."""
+    """Headroom of each limit in force, as `HeadroomFacts`; a limit that a fleet shares is one, that of all members.
+
+    Args:
+        limit_lines: All lines of limiters; where fleets share limits, as `fleets.in_fleets`.
+    """
+    key = (*LIMIT_KEY, "fleet")
     steps = step_use(limit_lines)
     peak = F.max_by(F.struct("used", "step"), F.struct(F.round("used", 9), -F.col("step"))).alias("peak")
-    sums = steps.groupBy(*LIMIT_KEY).agg(
+    sums = steps.groupBy(*key).agg(
+        F.max("members").cast("int").alias("members"),
         F.count("*").alias("steps"),
         F.count_if(F.col("used") >= NEAR).alias("near_steps"),
         F.percentile_approx("used", 0.5, 1000).alias("typical"),
         peak,
     )
     day = F.floor(F.col("step") / _DAY_STEPS).cast("double").alias("day")
-    daily = steps.groupBy(*LIMIT_KEY, day).agg(F.max("used").alias("used"))
+    daily = steps.groupBy(*key, day).agg(F.max("used").alias("used"))
     x, y = F.col("day"), F.col("used")
     slope, intercept = F.regr_slope(y, x), F.regr_intercept(y, x)
-    trend = daily.groupBy(*LIMIT_KEY).agg(
+    trend = daily.groupBy(*key).agg(
         F.count("*").alias("days"),
         slope.alias("slope"),
         _slope_error(x, y).alias("slope_error"),
@@ -98,17 +108,61 @@ def headroom_facts(limit_lines: DataFrame) -> DataFrame:
     )
     at = rfc3339(F.timestamp_seconds(F.col("peak.step") * USE_STEP_S)).alias("peak_at")
     top = [F.col("peak.used").alias("peak"), at]
-    names = ("steps", "near_steps", "typical", "days", "slope", "slope_error", "now")
-    return sums.join(trend, on=list(LIMIT_KEY), how="inner").select(*LIMIT_KEY, *names, *top)
+    names = ("members", "steps", "near_steps", "typical", "days", "slope", "slope_error", "now")
+    return sums.join(trend, on=list(key), how="inner").select(*key, *names, *top)
 
 
 def step_use(limit_lines: DataFrame) -> DataFrame:
-    """Return the share of its limit that each limiter used in each ten seconds with a line: `used`."""
-    lines = limit_lines.where(F.col("mode") != OBSERVED)
-    served = (F.try_divide(F.col(f"passed_{unit}"), F.col(f"limit_{unit}")) for unit in ("messages", "bytes"))
-    step = F.floor(seconds(F.col("start")) / USE_STEP_S).alias("step")
-    used = lines.select(*LIMIT_KEY, step, F.greatest(*served).alias("served_s")).where(F.col("served_s").isNotNull())
-    return used.groupBy(*LIMIT_KEY, "step").agg((F.sum("served_s") / USE_STEP_S).alias("used"))
+    """Return the share of each limit that was used in each ten seconds with a line: `used`.
+
+    What passed counts as a share of what the limit gives in ten seconds, or of the largest entry where that is more: a
+    limit of less than an entry in ten seconds is full with one. Of a limit that a fleet shares, all members together
+    use the whole, and may each pass an entry. Of messages and bytes the fuller ones count.
+
+    Args:
+        limit_lines: As in `headroom_facts`.
+    """
+    has_fleets = "fleet" in limit_lines.columns
+    in_force = limit_lines.where((F.col("mode") != OBSERVED) & F.coalesce(*map(_whole, _UNITS)).isNotNull())
+    lines = in_force.withColumn("step_s", F.lit(USE_STEP_S))
+    touched = spread(lines, tuple(f"passed_{unit}" for unit in _UNITS))
+    # The end of a line is a little behind the step's.
+    counted = touched.where((F.col("share") >= _SLIVER) | (F.col("share") * F.col("duration_ms") >= _SLIVER_MS))
+    amounts = [
+        amount
+        for unit in _UNITS
+        for amount in (
+            F.sum(F.try_divide(F.col(f"passed_{unit}"), _whole(unit))).alias(f"served_s_{unit}"),
+            F.sum(f"passed_{unit}").alias(f"passed_{unit}"),
+            F.max(f"largest_entry_{unit}").alias(f"entries_{unit}"),
+        )
+    ]
+    if not has_fleets:
+        steps = counted.groupBy(*LIMIT_KEY, "step").agg(*amounts)
+        return steps.select(*LIMIT_KEY, F.lit("").alias("fleet"), F.lit(0).alias("members"), "step", _used())
+    of_each = counted.groupBy(*LIMIT_KEY, "fleet", "step").agg(*amounts)
+    is_shared = F.col("fleet").isNotNull()
+    whose = F.when(is_shared, "").otherwise(F.col("proxy_id")).alias("proxy_id")
+    names = [f"{what}_{unit}" for what in ("served_s", "passed", "entries") for unit in _UNITS]
+    together = of_each.groupBy(whose, *LIMIT_KEY[1:], F.coalesce("fleet", F.lit("")).alias("fleet"), "step").agg(
+        F.count_if(is_shared).alias("members"), *(F.sum(name).alias(name) for name in names)
+    )
+    return together.select(*LIMIT_KEY, "fleet", "members", "step", _used())
+
+
+def _used() -> Column:
+    def one(unit: str) -> Column:
+        of_limit = F.col(f"served_s_{unit}") / USE_STEP_S
+        of_entries = F.try_divide(F.col(f"passed_{unit}"), F.col(f"entries_{unit}"))
+        # Without a limit of that unit the sum is null, and so is the lesser of both.
+        return F.when(of_limit.isNotNull(), F.least(of_limit, of_entries))
+
+    return F.greatest(*map(one, _UNITS)).alias("used")
+
+
+def _whole(unit: str) -> Column:
+    """Return the limit of one unit; of a share, that of the whole fleet."""
+    return F.coalesce(f"shared_{unit}", f"limit_{unit}")
 
 
 def _slope_error(x: Column, y: Column) -> Column:

@@ -254,6 +254,9 @@ class LimiterFacts(LimiterRunKey, frozen=True, kw_only=True):
     """The limit last in force is relative to the publish rate, and so varies with it."""
     is_shared: bool = False
     """Some line is of a share of the limit, which a fleet holds together."""
+    shared_messages: float | None = None
+    """The limit of the whole fleet where the value last in force is a share of it; null where it is not."""
+    shared_bytes: float | None = None
     was_limited: bool
     """Some line has a limit that was not only observed."""
     passed_messages: int

@@ -33,6 +33,7 @@ from compliance.judging.facts import CutOffMember, FleetGapFacts, FleetSumFacts,
 from compliance.judging.judge import moment
 from compliance.judging.lines import CLOCKS_APART_S, excess_tolerance
 from compliance.schema import BOOT, OBSERVED, rfc3339
+from compliance.session import local_frame
 
 BACK_US = 2_000_000
 """Microseconds after a member's first grants in which it may still use what it had while it was cut off."""
@@ -413,6 +414,28 @@ def share_change_facts(shares: DataFrame) -> DataFrame:
     )
 
 
+def in_fleets(limits: DataFrame, notes: FleetNotes) -> DataFrame:
+    """Add `fleet`, null where the limit is the proxy's own; put lines of shares by the members' common clock.
+
+    Args:
+        limits: All lines of limiters, on the axis of `clocks.with_axis`.
+        notes: As `fleet_notes`.
+    """
+    alone = notes.fleet(("", ""))
+    runs = sorted({*notes.fleets, *notes.clocks})
+    rows = [(*run, notes.fleets.get(run, alone), notes.behind_us(run)) for run in runs]
+    columns = {**dict.fromkeys(BOOT, "string"), "of_fleet": "string", "behind_us": "long"}
+    known = local_frame(limits.sparkSession, rows, columns)
+    behind_us = F.coalesce("behind_us", F.lit(0))
+    times = {
+        name: F.when(_is_shared(), F.timestamp_micros(F.col(f"{name}_us") + behind_us)).otherwise(F.col(name))
+        for name in ("start", "end")
+    }
+    fleet = F.when(_is_shared(), F.coalesce("of_fleet", F.lit(alone)))
+    joined = limits.join(F.broadcast(known), on=list(BOOT), how="left")
+    return joined.withColumns({"fleet": fleet, **times}).drop("of_fleet", "behind_us")
+
+
 def fleet_sums(limits: DataFrame, notes: FleetNotes) -> DataFrame:
     """Judge the sums of all limits that fleets share: rows with `score`, in seconds of the limit, and `facts`.
 
@@ -420,13 +443,16 @@ def fleet_sums(limits: DataFrame, notes: FleetNotes) -> DataFrame:
         limits: All lines of limiters, on the axis of `clocks.with_axis`.
         notes: As `fleet_notes`.
     """
-    is_shared = F.coalesce(*(F.col(f"share_{unit}") for unit in _UNITS)).isNotNull()
-    shared = limits.where(is_shared).select(*_LIMIT).distinct()
+    shared = limits.where(_is_shared()).select(*_LIMIT).distinct()
     mine = limits.where(F.col("mode") != OBSERVED).join(F.broadcast(shared), on=list(_LIMIT), how="left_semi")
     picked = mine.select(*_LIMIT, *BOOT, *_columns())
     in_order = picked.repartition(*_LIMIT).sortWithinPartitions(*_LIMIT, "start_us", "proxy_id", "seq")
     schema = ", ".join(f"{name} string" for name in (*_LIMIT, "unit"))
     return in_order.mapInArrow(_worker(notes), f"{schema}, score double, facts binary")
+
+
+def _is_shared() -> Column:
+    return F.coalesce(*(F.col(f"share_{unit}") for unit in _UNITS)).isNotNull()
 
 
 _OF_UNIT = ("limit", "share", "shared", "shared_burst", "passed", "largest_entry", "lent", "unforeseen")

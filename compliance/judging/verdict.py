@@ -64,7 +64,7 @@ class LimiterVerdict(LimitKey, frozen=True, kw_only=True):
     mode: str
     """The mode last in force; a limit that is only observed is none for the verdicts."""
     limit_messages: float | None
-    """The value last in force, per second; null for none."""
+    """The value last in force, per second; null for none. Of a limit that a fleet shares, the proxy's share."""
     limit_bytes: float | None
     burst_messages: float | None
     burst_bytes: float | None
@@ -108,6 +108,9 @@ class LimiterVerdict(LimitKey, frozen=True, kw_only=True):
     """How the clients of a role's limit came by the role, by the lines of their streams. Empty if no line says it."""
     still_s: float = 0.0
     """For so long somebody waited on it because the proxy stood still. More than 0.1 s: entitlement is unknown."""
+    shared_messages: float | None = None
+    """The limit of the whole fleet where the value last in force is a share of it; null where it is not."""
+    shared_bytes: float | None = None
     doubts: list[DoubtFacts] = msgspec.field(default_factory=list)
     """Contradictions between lines, which leave the limit unknown."""
 
@@ -115,6 +118,11 @@ class LimiterVerdict(LimitKey, frozen=True, kw_only=True):
     def is_violated(self) -> bool:
         """True if at least one of the two promises was broken."""
         return "violated" in (self.containment, self.entitlement)
+
+    @property
+    def is_shared(self) -> bool:
+        """True if the value last in force is a share of a limit that a fleet holds together."""
+        return (self.shared_messages, self.shared_bytes) != (None, None)
 
     @property
     def severity_s(self) -> float:
@@ -352,6 +360,8 @@ def _judge(
         limit_bytes=latest.limit_bytes,
         burst_messages=latest.burst_messages,
         burst_bytes=latest.burst_bytes,
+        shared_messages=latest.shared_messages,
+        shared_bytes=latest.shared_bytes,
         values=max(row.values for row in rows),
         is_relative=latest.is_relative,
         containment=_verdict(is_violated=is_over, was_limited=was_limited, is_known=is_certain and covered >= COMPLETE),

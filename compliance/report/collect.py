@@ -21,8 +21,10 @@ from compliance.judging.clocks import Axes, axes_of, beat_pairs, step_facts, wit
 from compliance.judging.contradictions import falsely_exempt, outsiders, unbalanced, vanished, without_effect
 from compliance.judging.facts import AHEAD
 from compliance.judging.fleets import (
+    FleetNotes,
     fleet_notes,
     fleet_sums,
+    in_fleets,
     member_clocks,
     share_change_facts,
     share_clocks,
@@ -146,9 +148,11 @@ def collect(logs: Logs, asked: ExtraQuestions, on_step: Callable[[str], None]) -
     tables = found.quality(logs)
     on_step("judging the limits")
     tables |= found.judged(logs, asked.objective)
+    notes = None
     if any(limiter.is_shared for limiter in tables["limiters"]):
         on_step("judging what fleets passed together")
-        tables |= found.fleets(logs, tables["runs"])
+        notes, gaps = notes_of_fleets(logs, tables["runs"])
+        tables |= found.fleets(logs, notes) | {"fleet_gaps": gaps}
     on_step("adding up topics and days")
     tables |= found.totals(logs.intervals)
     limiters = judge_limiters(_facts(tables))
@@ -157,7 +161,7 @@ def collect(logs: Logs, asked: ExtraQuestions, on_step: Callable[[str], None]) -
     on_step("drawing rates")
     tables |= found.drawn(logs, subjects, own)
     on_step("measuring waits, fairness and headroom")
-    tables |= found.measured(logs, asked)
+    tables |= found.measured(logs, asked, notes)
     tables |= found.shared(logs, shared_limits(limiters))
     is_limited = any(limiter.containment != "no limit" for limiter in limiters)
     of = sum(limiter.containment != "no limit" for limiter in limiters) if is_limited else len(tables["topics"])
@@ -244,12 +248,9 @@ class ReportTables:
         finally:
             judged.unpersist()
 
-    def fleets(self, logs: Logs, runs: list[facts.RunFacts]) -> _Tables:
+    def fleets(self, logs: Logs, notes: FleetNotes) -> _Tables:
         """Return what fleets passed together, of limits nearest to a violation, and how shares changed."""
         shares = logs.of("share")
-        turns = share_turns(shares).orderBy(*BOOT, "seq").limit(MOST_NOTES).collect()
-        clocks = member_clocks(share_clocks(shares).orderBy(*BOOT, "epoch").limit(MOST_NOTES).collect())
-        notes, gaps = fleet_notes(turns, runs, clocks)
         sums = fleet_sums(logs.limits, notes).persist()
         try:
             worst = sums.orderBy(F.desc("score"), *LIMITER[2:], "unit").limit(MOST_LISTED + 1).collect()
@@ -259,7 +260,6 @@ class ReportTables:
             sums.unpersist()
         return {
             "fleet_sums": [msgspec.msgpack.decode(row.facts, type=facts.FleetSumFacts) for row in worst[:MOST_LISTED]],
-            "fleet_gaps": gaps,
             "share_changes": self.rows(
                 "share_changes", share_change_facts(shares), facts.ShareChangeFacts, "fleet", "proxy_id", "cause"
             ),
@@ -331,9 +331,10 @@ class ReportTables:
             found += self.rows("rates", drawn, figures.RateFacts, *order, most=MOST_STEPS * 3 * len(of))
         return found
 
-    def measured(self, logs: Logs, asked: ExtraQuestions) -> _Tables:
+    def measured(self, logs: Logs, asked: ExtraQuestions, notes: FleetNotes | None) -> _Tables:
         """Figures without a verdict."""
         limits, intervals, pauses = logs.limits, logs.intervals, logs.of("throttle")
+        used = limits if notes is None else in_fleets(limits, notes)
         tables: _Tables = {
             "episodes": self.rows(
                 "episodes",
@@ -369,7 +370,7 @@ class ReportTables:
                 "offender",
             ),
             "headroom": self.rows(
-                "headroom", trends.headroom_facts(limits), figures.HeadroomFacts, F.desc("peak"), "name"
+                "headroom", trends.headroom_facts(used), figures.HeadroomFacts, F.desc("peak"), "name"
             ),
         }
         if asked.proposals:
@@ -387,6 +388,14 @@ class ReportTables:
         members = waiting.fairness_facts(logs.limits, logs.intervals, wanted, {limit.level for limit in limits})
         order = (F.desc(F.col("fair") - F.col("got")), "name", "member")
         return {"fairness": self.rows("fairness", members, figures.FairnessFacts, *order)}
+
+
+def notes_of_fleets(logs: Logs, runs: list[facts.RunFacts]) -> tuple[FleetNotes, list[facts.FleetGapFacts]]:
+    """Tell which run was in which fleet, and when it was cut off, as `fleet_notes`."""
+    shares = logs.of("share")
+    turns = share_turns(shares).orderBy(*BOOT, "seq").limit(MOST_NOTES).collect()
+    clocks = member_clocks(share_clocks(shares).orderBy(*BOOT, "epoch").limit(MOST_NOTES).collect())
+    return fleet_notes(turns, runs, clocks)
 
 
 def worst_limits(limiters: DataFrame, found: DataFrame, most: int) -> DataFrame:

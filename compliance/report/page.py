@@ -358,9 +358,9 @@ def _size(octets: float) -> str:
     return f"{number[:-1]} {number[-1]}B" if number[-1].isalpha() else f"{number} B"
 
 
-def _rate(limited: object) -> str:
-    """The limits of a row, in words."""
-    messages, octets = (getattr(limited, f"limit_{unit}") for unit in ("messages", "bytes"))
+def _rate(limited: object, what: str = "limit") -> str:
+    """The limits of a row, in words: those in force, or, as `shared`, those of a whole fleet."""
+    messages, octets = (getattr(limited, f"{what}_{unit}") for unit in ("messages", "bytes"))
     said = [] if messages is None else [f"{quantity(messages)} messages/s"]
     said += [] if octets is None else [f"{_size(octets)}/s"]
     return " and ".join(said) or "none"

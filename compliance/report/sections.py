@@ -210,8 +210,12 @@ Outlook = Literal["too little data", "at the limit", "rising", "no clear trend",
 
 
 class Headroom(LimitKey, frozen=True, kw_only=True):
-    """The headroom of one limit."""
+    """The headroom of one limit; of one that a fleet shares `proxy_id` is empty, and all members are in one row."""
 
+    fleet: str
+    """The fleet that shares the limit; empty for a proxy's own, and where no line names the fleet."""
+    members: int
+    """Most members of the fleet that used it at once; 0 for a proxy's own limit."""
     near_s: float
     """Time with at least 80 % of it in use."""
     active_s: float
@@ -266,6 +270,8 @@ def _headroom(row: HeadroomFacts) -> Headroom:
         direction=row.direction,
         level=row.level,
         name=row.name,
+        fleet=row.fleet,
+        members=row.members,
         near_s=row.near_steps * 10.0,
         active_s=row.steps * 10.0,
         peak=row.peak,

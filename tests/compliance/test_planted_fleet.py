@@ -23,6 +23,8 @@ def test_shares_that_are_more_than_the_whole_are_found_though_each_member_keeps_
     assert (one.first_line.file, one.last_line.file) == ("fleet-a.jsonl", "fleet-b.jsonl")
     members = [one for one in planted_report.limiters if one.proxy_id in {"fleet-a", "fleet-b"}]
     assert [(one.containment, one.values) for one in members] == [("compliant", 1)] * 2
+    assert [(one.limit_messages, one.shared_messages, one.is_shared) for one in members] == [(80, 100, True)] * 2
+    assert [one.is_shared for one in planted_report.limiters if one.proxy_id == "fleet-c"] == [False]
 
 
 def test_who_is_cut_off_and_who_has_the_limit_to_itself_are_named(planted_report):
@@ -44,3 +46,13 @@ def test_changes_of_shares_are_counted_by_cause_and_are_no_changes_of_the_limit(
         ("fleet-b", "rejoined"): (1, 0, 1, 0.5),
     }
     assert not [event for event in planted_report.events if event.kind == "limit" and "fleet" in event.proxy_id]
+
+
+def test_the_headroom_of_the_shared_limit_is_that_of_all_members_and_an_outsider_has_its_own(planted_report):
+    rows = [row for row in planted_report.headroom if row.name == topic_of("fleet")]
+    assert [(row.proxy_id, row.fleet, row.members, row.active_s, row.near_s) for row in rows] == [
+        ("", "front", 2, 20, 20),
+        ("fleet-c", "", 0, 10, 0),
+    ]
+    # In the first ten seconds 904 of 1,000 passed. By the coordinator's clock 2 of them passed in the next ones.
+    assert [row.peak for row in rows] == [pytest.approx(0.902), pytest.approx(0.2)]

@@ -1,9 +1,12 @@
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from compliance.figures.trends import headroom_facts
-from tests.compliance.planted import PlantedLog, frame
+from compliance.judging.clocks import with_axis
+from compliance.judging.fleets import FleetNotes, MemberClock, in_fleets
+from tests.compliance.planted import BEGIN, PlantedLog, frame
 
 pytestmark = pytest.mark.spark
 
@@ -52,3 +55,119 @@ def test_the_fuller_of_the_two_buckets_counts(spark):
     log = PlantedLog()
     log.limit(100, limit_bytes=5000.0, burst_bytes=500.0)
     assert headroom(spark, log).peak == pytest.approx(2 / 10)
+
+
+def line_of(log, passed, begin_s, lasts_s=1.0, **more):
+    start = log.begin + timedelta(seconds=begin_s)
+    log.limit(passed, start=start, end=start + timedelta(seconds=lasts_s), duration_ms=1e3 * lasts_s, **more)
+
+
+def test_a_line_counts_in_each_ten_seconds_as_far_as_it_lies_in_them(spark):
+    log = PlantedLog()
+    line_of(log, 3000, 0, lasts_s=30)
+    line_of(log, 0, 30, lasts_s=10)
+    row = headroom(spark, log)
+    assert (row.steps, row.near_steps, row.peak) == (4, 3, pytest.approx(1))
+
+
+def test_lines_that_begin_or_end_a_little_beside_a_step_make_it_no_fuller_and_no_step_more(spark):
+    log = PlantedLog()
+    for second in range(10):
+        line_of(log, 100, second + (-0.0004 if second in {0, 5} else 0.0008))
+    line_of(log, 50, 9.9996)
+    row = headroom(spark, log)
+    assert (row.steps, row.peak) == (2, pytest.approx(1, rel=1e-3))
+
+
+def test_a_limit_of_less_than_a_message_in_ten_seconds_is_full_with_one(spark):
+    log = PlantedLog()
+    line_of(log, 1, 0, rate=1 / 60)
+    line_of(log, 3, 60, rate=1 / 60)
+    row = headroom(spark, log)
+    assert (row.typical, row.peak) == (1, pytest.approx(3))
+
+
+def test_a_limit_of_fewer_bytes_than_an_entry_has_is_full_with_one(spark):
+    log = PlantedLog()
+    line_of(log, 1000, 0, rate=None, limit_bytes=100.0, burst_bytes=10.0, largest_entry_bytes=100_000)
+    assert headroom(spark, log).peak == pytest.approx(1)
+
+
+# ---- limits that fleets share
+
+
+def members(shares, passed, **more):
+    """Logs of members with a share each that pass so much in each of ten seconds."""
+    logs = []
+    for number, (share, of_one) in enumerate(zip(shares, passed, strict=True)):
+        log = PlantedLog(proxy_id=f"p{number}", topic="t", **more)
+        for _ in range(10):
+            log.shared(of_one, share)
+            log.second += 1
+        logs.append(log)
+    return logs
+
+
+def shared_headroom(spark, logs, fleets=(), **more):
+    notes = FleetNotes({(proxy_id, "boot-1"): fleet for proxy_id, fleet in dict(fleets).items()}, **more)
+    rows = headroom_facts(in_fleets(with_axis(frame(spark, logs, "limit"), {}), notes)).collect()
+    return sorted(rows, key=lambda row: (row.proxy_id, row.fleet))
+
+
+def test_members_of_a_fleet_use_the_whole_limit_together(spark):
+    """Each uses all of its share, and both of them half of the limit."""
+    logs = members([0.2, 0.3], [20, 30])
+    [row] = shared_headroom(spark, logs, {"p0": "front", "p1": "front"})
+    assert (row.proxy_id, row.fleet, row.members) == ("", "front", 2)
+    assert (row.direction, row.level, row.name) == ("publish", "topic", "t")
+    assert (row.steps, row.near_steps, row.peak) == (1, 0, pytest.approx(0.5))
+
+
+def test_a_message_that_passes_with_a_share_of_nothing_is_little_of_the_whole(spark):
+    [row] = shared_headroom(spark, members([0.0, 0.0], [1, 0]), {"p0": "front"})
+    assert row.peak == pytest.approx(0.01)
+
+
+def test_two_fleets_are_not_added_up_and_a_proxy_without_one_has_its_own_row(spark):
+    alone = PlantedLog(proxy_id="p9", topic="t")
+    line_of(alone, 90, 0)
+    logs = [*members([0.2, 0.3, 0.5], [20, 30, 50]), alone]
+    rows = shared_headroom(spark, logs, {"p0": "back", "p1": "front", "p2": "front"})
+    assert [(row.proxy_id, row.fleet, row.members, row.peak) for row in rows] == [
+        ("", "back", 1, pytest.approx(0.2)),
+        ("", "front", 2, pytest.approx(0.8)),
+        ("p9", "", 0, pytest.approx(0.09)),
+    ]
+
+
+def test_runs_that_name_no_fleet_are_of_the_only_one_or_together_without_a_name(spark):
+    logs = members([0.2, 0.3, 0.5], [20, 30, 50])
+    [row] = shared_headroom(spark, logs, {"p0": "front"})
+    assert (row.fleet, row.members, row.peak) == ("front", 3, pytest.approx(1))
+    [nameless] = shared_headroom(spark, logs)
+    assert (nameless.proxy_id, nameless.fleet, nameless.members) == ("", "", 3)
+
+
+def test_members_may_each_pass_an_entry_of_a_limit_that_gives_less(spark):
+    logs = members([0.5, 0.5], [0, 0])
+    for log in logs:
+        log.shared(1, 0.5, rate=1 / 60)
+    assert shared_headroom(spark, logs)[0].peak == pytest.approx(1)
+
+
+def test_messages_of_one_member_and_bytes_of_another_are_not_added_up(spark):
+    of_bytes = {"limit_bytes": 5e5, "share_bytes": 0.5, "shared_bytes": 1e6}
+    few, large = (PlantedLog(proxy_id=name, topic="t") for name in "ab")
+    few.shared(300, 0.5, **of_bytes)
+    large.shared(10, 0.5, passed_bytes=4_000_000, **of_bytes)
+    [row] = shared_headroom(spark, [few, large])
+    assert row.peak == pytest.approx(4.03 / 10)
+
+
+def test_lines_of_members_are_put_by_one_clock(spark):
+    """One member's clock is twenty seconds ahead of the other's."""
+    logs = members([0.4], [40]) + members([0.4], [40], begin=BEGIN + timedelta(seconds=20))
+    logs[1].lines = [msgspec.structs.replace(line, proxy_id="p1") for line in logs[1].lines]
+    clocks = {("p1", "boot-1"): MemberClock(-20_000_000, 0)}
+    [row] = shared_headroom(spark, logs, clocks=clocks)
+    assert (row.steps, row.peak, row.peak_at) == (1, pytest.approx(0.8), "2026-11-21T11:29:00.000000Z")

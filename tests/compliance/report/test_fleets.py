@@ -6,12 +6,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from compliance.figures.facts import HeadroomFacts
+from compliance.figures.what_if import Proposal
 from compliance.judging.facts import CutOffMember, FleetGapFacts, FleetSumFacts
-from compliance.report.page import render, report_json, tables
+from compliance.report.page import render, report_json, tables, tenant_pages
 from compliance.report.report import fleet_lines, make_report
-from tests.compliance.judging.facts_made import END, facts, run_fact
+from tests.compliance.judging.facts_made import END, containment_fact, facts, limiter_fact, run_fact, topic_fact
 from tests.compliance.judging.test_fleets import IN_FRONT, member, one_sum
-from tests.compliance.planted import PlantedLog
+from tests.compliance.planted import BEGIN, PlantedLog
+from tests.compliance.report.test_page import rate_fact
 
 
 def a_sum(passed: int, **more: Any) -> FleetSumFacts:
@@ -21,6 +24,13 @@ def a_sum(passed: int, **more: Any) -> FleetSumFacts:
     found: FleetSumFacts = one_sum([member("a", [passed] * 3, 0.5), member("b", [passed] * 3, 0.5), outside], IN_FRONT)
     changed: FleetSumFacts = msgspec.structs.replace(found, **more)
     return changed
+
+
+def headroom_fact(**more: Any) -> HeadroomFacts:
+    values: dict[str, Any] = {"direction": "publish", "level": "topic", "name": "t", "steps": 10, "near_steps": 3}
+    peaks: dict[str, Any] = {"peak": 0.9, "peak_at": BEGIN, "typical": 0.5, "days": 1}
+    trend: dict[str, Any] = dict.fromkeys(("slope", "slope_error", "now"))
+    return HeadroomFacts(**(values | peaks | trend | more))
 
 
 def report_of(**more: Any) -> Any:
@@ -75,3 +85,46 @@ def test_who_was_cut_off_is_told_with_what_it_kept_and_of_many_some():
     assert lines[1].startswith(said)
     assert said in render(made)
     assert tables(made)["fleets-cut-off.csv"].count("\n") == 13
+
+
+def test_the_headroom_of_a_shared_limit_names_the_fleet_and_no_proxy():
+    rows = [headroom_fact(proxy_id="", fleet="front", members=4), headroom_fact(proxy_id="", members=1)]
+    made = report_of(fleet_sums=[a_sum(50)], headroom=[*rows, headroom_fact(proxy_id="p")])
+    html = render(made)
+    assert "publish · topic · fleet front, 4 members</small>" in html
+    assert "publish · topic · a fleet, 1 member</small>" in html
+    assert "publish · topic · p</small>" in html
+    assert "A limit that a fleet shares is one row" in html
+    assert "A limit that a fleet shares is one row" not in render(report_of(headroom=[headroom_fact(proxy_id="p")]))
+    told = tables(made)["headroom.csv"].splitlines()
+    assert told[0].startswith("proxy_id,direction,level,name,fleet,members,near_s")
+    assert told[1].startswith(",publish,topic,t,front,4,")
+
+
+def test_a_member_s_limit_is_told_to_be_a_share_on_the_page_and_on_the_tenant_s():
+    shared = limiter_fact(limit_messages=50.0, shared_messages=100.0, is_shared=True)
+    made = report_of(fleet_sums=[a_sum(50)], limiters=[shared], containment=[containment_fact(5.0)])
+    share = "50 messages/s<small>its last share of 100 messages/s, which a fleet holds together</small>"
+    [tenants_page] = tenant_pages(made).values()
+    html = render(made)
+    assert (share in html, share in tenants_page) == (True, True)
+    assert "limit of 50 messages/s, a share of 100 messages/s, proxy p" in html
+    alone = report_of(limiters=[limiter_fact()])
+    [page_alone] = tenant_pages(alone).values()
+    assert ("last share of" in render(alone), "last share of" in page_alone) == (False, False)
+
+
+OF_MEMBERS = (
+    "a chart shows one member and its share",
+    "Or a fleet shares it",
+    "Each proxy is looked at by itself",
+    "the share of the proxy that wrote last",
+    "as if it had all of the limit",
+)
+
+
+def test_sections_that_look_at_each_member_by_itself_say_so_where_a_fleet_shares_a_limit():
+    more = {"topics": [topic_fact()], "rates": [rate_fact()], "proposals": [Proposal(level="topic", messages=1.0)]}
+    html, alone = render(report_of(fleet_sums=[a_sum(50)], **more)), render(report_of(**more))
+    assert [said in html for said in OF_MEMBERS] == [True] * len(OF_MEMBERS)
+    assert [said in alone for said in OF_MEMBERS] == [False] * len(OF_MEMBERS)
