@@ -32,6 +32,16 @@ class RateFacts(LimitKey, frozen=True, kw_only=True):
     burst_bytes: float | None
 
 
+class FleetRateFacts(RateFacts, frozen=True, kw_only=True):
+    """One limit that a fleet shares, in one step of a chart: the sum of all members, and the whole limit.
+
+    `proxy_id` is empty.
+    """
+
+    fleet: str
+    """Empty where no line names it."""
+
+
 class PeakFacts(LimitKey, frozen=True, kw_only=True):
     """A limiter's highest average rate over any aligned step of one length, and what was allowed over that long."""
 

@@ -27,6 +27,19 @@ def test_shares_that_are_more_than_the_whole_are_found_though_each_member_keeps_
     assert [one.is_shared for one in planted_report.limiters if one.proxy_id == "fleet-c"] == [False]
 
 
+def test_the_chart_of_the_sum_has_what_all_members_passed_and_the_whole_limit(planted_report):
+    rows = planted_report.fleets.rates
+    assert {(row.proxy_id, row.fleet, row.name, row.step_s) for row in rows} == {("", "front", topic_of("fleet"), 1)}
+    assert {(row.limit_messages, row.burst_messages) for row in rows} == {(100, 10)}
+    # By the common clock a fiftieth of each line is in the next second.
+    sums = [100] * 4 + [52] * 2 + [100] * 4 + [160] * 5
+    passed = [0.98 * now + 0.02 * before for now, before in zip([*sums, 0], [0, *sums], strict=True)]
+    assert [row.passed_messages for row in rows] == pytest.approx(passed, abs=1e-3)
+    assert [row.offered_messages for row in rows] == [pytest.approx(row.passed_messages) for row in rows]
+    assert rows[0].step == int(BEGIN.timestamp())
+    assert not [row for row in planted_report.rates if not row.proxy_id]
+
+
 def test_who_is_cut_off_and_who_has_the_limit_to_itself_are_named(planted_report):
     [one] = planted_report.fleets.sums
     assert [(out.proxy_id, out.passed, out.first) for out in one.outside] == [
