@@ -15,6 +15,21 @@ SHARED = tuple(level.word for level in limiting.LEVELS if not _OF_ONE.intersecti
 LEVEL_WORDS = (*SHARED, *(level.word for level in limiting.LEVELS if level.word not in SHARED))
 
 
+SCOPED_BY = (
+    "tenant",
+    "namespace",
+    "topic",
+    "resource_group",
+    "subscription",
+    "producer_name",
+    "client_role",
+    "client_network",
+    "client_address",
+    "exempt",
+    "connection_id",
+    "stream_id",
+)
+"""Columns of streams' lines that tell, with the direction, the names of the limits that a stream is under."""
 _HASHED = r"^k[0-9a-f]{4}:[0-9a-f]{16}$"
 """The form of a name that `proxy.observe.log_lines` has hashed."""
 
@@ -174,7 +189,7 @@ def fleet_rates(
 
     Args:
         limit_lines: As `fleets.in_fleets`.
-        interval_lines: As `fleets.streams_in_fleets`.
+        interval_lines: As `fleets.of_members`.
         wanted: As in `limiter_rates`, with `fleet` in the place of `proxy_id`.
         levels: That they are of.
     """

@@ -424,14 +424,14 @@ def in_fleets(limits: DataFrame, notes: FleetNotes) -> DataFrame:
     return _of_fleets(limits, notes, _is_shared())
 
 
-def streams_in_fleets(intervals: DataFrame, notes: FleetNotes) -> DataFrame:
-    """Add `fleet`, null where the run is in none; put lines of members by their common clock.
+def of_members(lines: DataFrame, notes: FleetNotes) -> DataFrame:
+    """Add the `fleet` of the run, null where it is in none; put lines of members by their common clock.
 
     Args:
-        intervals: All lines of streams, on the axis of `clocks.with_axis`.
+        lines: All lines of streams or of limiters, on the axis of `clocks.with_axis`.
         notes: As `fleet_notes`, with the fleet of each of `sharing_runs`.
     """
-    return _of_fleets(intervals, notes, F.col("of_fleet").isNotNull())
+    return _of_fleets(lines, notes, F.col("of_fleet").isNotNull())
 
 
 def sharing_runs(limits: DataFrame) -> DataFrame:

@@ -26,11 +26,11 @@ from compliance.judging.fleets import (
     fleet_sums,
     in_fleets,
     member_clocks,
+    of_members,
     share_change_facts,
     share_clocks,
     share_turns,
     sharing_runs,
-    streams_in_fleets,
 )
 from compliance.judging.judge import MOVES, judged_limiters, tables_of, with_waits
 from compliance.judging.lines import RunNotes
@@ -350,7 +350,7 @@ class ReportTables:
         spans = [(one.fleet, *_span(one)[1:]) for one in subjects]
         keys = dict.fromkeys(("fleet", *rates.LIMIT_KEY[1:]), "string")
         wanted = local_frame(logs.limits.sparkSession, spans, keys | _SPAN)
-        used, streams = in_fleets(logs.limits, notes), streams_in_fleets(logs.intervals, notes)
+        used, streams = in_fleets(logs.limits, notes), of_members(logs.intervals, notes)
         drawn = rates.fleet_rates(used, streams, wanted, {one.level for one in subjects})
         order = ("fleet", *rates.LIMIT_KEY, "step_s", "step")
         most = MOST_STEPS * 3 * len(subjects)
@@ -399,7 +399,8 @@ class ReportTables:
             ),
         }
         if asked.proposals:
-            replayed = what_if.replay_facts(intervals, list(asked.proposals))
+            of = None if notes is None else what_if.MemberLines(of_members(intervals, notes), of_members(limits, notes))
+            replayed = what_if.replay_facts(intervals, list(asked.proposals), of)
             order = (F.desc("held_messages"), F.desc("offered_messages"), "name")
             tables["replays"] = self.rows("replays", replayed, figures.ReplayFacts, *order)
         return tables

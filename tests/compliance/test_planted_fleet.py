@@ -69,3 +69,17 @@ def test_the_headroom_of_the_shared_limit_is_that_of_all_members_and_an_outsider
     ]
     # In the first ten seconds 904 of 1,000 passed. By the coordinator's clock 2 of them passed in the next ones.
     assert [row.peak for row in rows] == [pytest.approx(0.902), pytest.approx(0.2)]
+
+
+def test_what_if_holds_all_members_by_one_proposed_limit_and_an_outsider_by_its_own(planted_report):
+    rows = [row for row in planted_report.what_if.rows if row.proposed.level == "topic"]
+    assert [(row.proxy_id, row.fleet, row.members, row.facts.offered_messages) for row in rows] == [
+        ("", "front", 2, 1704),
+        ("fleet-c", "", 0, 200),
+    ]
+    # The limit then is the whole of the fleet, and not a share.
+    assert (rows[0].facts.limit_now_messages, rows[0].facts.limit_now_bytes) == (100, None)
+    assert rows[0].facts.backlog_messages == pytest.approx(1704 - 15 * 70 - 7, abs=4)
+    of_networks = [row for row in planted_report.what_if.rows if row.proposed.level == "address"]
+    assert {row.proxy_id for row in of_networks} >= {"fleet-a", "fleet-b", "fleet-c"}
+    assert {row.fleet for row in of_networks} == {""}

@@ -17,6 +17,7 @@ from tests.compliance.judging.facts_made import END, containment_fact, facts, li
 from tests.compliance.judging.test_fleets import IN_FRONT, member, one_sum
 from tests.compliance.planted import BEGIN, PlantedLog
 from tests.compliance.report.test_page import rate_fact
+from tests.compliance.report.test_sections import replay
 
 
 def a_sum(passed: int, **more: Any) -> FleetSumFacts:
@@ -150,6 +151,19 @@ def test_the_headroom_of_a_shared_limit_names_the_fleet_and_no_proxy():
     assert told[1].startswith(",publish,topic,t,front,4,")
 
 
+def test_what_if_names_the_fleet_that_would_share_the_limit():
+    rows = [replay(proxy_id="", fleet="front", members=4), replay()]
+    made = report_of(fleet_sums=[a_sum(50)], replays=rows, proposals=[Proposal(level="topic", messages=1.0)])
+    html = render(made)
+    together = "the members of a fleet are replayed together, as one limit that they share"
+    assert ("publish · topic · fleet front, 4 members</small>" in html, together in html) == (True, True)
+    told = tables(made)["what-if.csv"].splitlines()
+    assert told[0].startswith("proxy_id,direction,level,name,fleet,members,proposed_level")
+    assert sorted(line[:24] for line in told[1:]) == [",publish,topic,t,front,4", "p,publish,topic,t,,0,top"]
+    alone = report_of(replays=rows[1:], proposals=[Proposal(level="topic", messages=1.0)])
+    assert together not in render(alone)
+
+
 def test_a_member_s_limit_is_told_to_be_a_share_on_the_page_and_on_the_tenant_s():
     shared = limiter_fact(limit_messages=50.0, shared_messages=100.0, is_shared=True)
     made = report_of(fleet_sums=[a_sum(50)], limiters=[shared], containment=[containment_fact(5.0)])
@@ -168,7 +182,6 @@ OF_MEMBERS = (
     "Or a fleet shares it",
     "Each proxy is looked at by itself",
     "the share of the proxy that wrote last",
-    "as if it had all of the limit",
 )
 
 
