@@ -32,6 +32,16 @@ class RateFacts(LimitKey, frozen=True, kw_only=True):
     burst_bytes: float | None
 
 
+class FleetRateFacts(RateFacts, frozen=True, kw_only=True):
+    """One limit that a fleet shares, in one step of a chart: the sum of all members, and the whole limit.
+
+    `proxy_id` is empty.
+    """
+
+    fleet: str
+    """Empty where no line names it."""
+
+
 class PeakFacts(LimitKey, frozen=True, kw_only=True):
     """A limiter's highest average rate over any aligned step of one length, and what was allowed over that long."""
 
@@ -195,8 +205,15 @@ class HeadroomFacts(LimitKey, frozen=True, kw_only=True):
 
 
 class ReplayFacts(LimitKey, frozen=True, kw_only=True):
-    """The effect that a proposed limit would have had on the arrivals of one name."""
+    """The effect that a proposed limit would have had on the arrivals of one name.
 
+    Of a limit that a fleet would share `proxy_id` is empty: all members' arrivals together.
+    """
+
+    fleet: str = ""
+    """The fleet that would share the limit; empty for a proxy's own, and where no line names the fleet."""
+    members: int = 0
+    """Most members of the fleet at which something arrived in the same second; 0 for a proxy's own limit."""
     proposal: int
     """Which of the file's limits, from 0."""
     offered_messages: int
@@ -219,7 +236,7 @@ class ReplayFacts(LimitKey, frozen=True, kw_only=True):
     censored_s: float
     """Time in which somebody waited on limits then in force: who waits sends less, so more may have been wanted."""
     limit_now_messages: float | None
-    """The lowest limit of the streams then, of any level."""
+    """The lowest limit of the streams then, of any level; of one that a fleet shared, the whole."""
     limit_now_bytes: float | None
 
 

@@ -15,6 +15,21 @@ SHARED = tuple(level.word for level in limiting.LEVELS if not _OF_ONE.intersecti
 LEVEL_WORDS = (*SHARED, *(level.word for level in limiting.LEVELS if level.word not in SHARED))
 
 
+SCOPED_BY = (
+    "tenant",
+    "namespace",
+    "topic",
+    "resource_group",
+    "subscription",
+    "producer_name",
+    "client_role",
+    "client_network",
+    "client_address",
+    "exempt",
+    "connection_id",
+    "stream_id",
+)
+"""Columns of streams' lines that tell, with the direction, the names of the limits that a stream is under."""
 _HASHED = r"^k[0-9a-f]{4}:[0-9a-f]{16}$"
 """The form of a name that `proxy.observe.log_lines` has hashed."""
 
@@ -99,6 +114,8 @@ def of_limiters(interval_lines: DataFrame, limiters: DataFrame, levels: Collecti
 LIMIT_KEY = ("proxy_id", "direction", "level", "name")
 _LIMITS = ("limit_messages", "limit_bytes", "burst_messages", "burst_bytes")
 _FLOWS = ("messages", "bytes")
+_WHOLE = {"limit": "shared", "burst": "shared_burst"}
+"""What of a limit the lines of a fleet's members have, too, for the whole fleet."""
 MOST_STEPS_A_LINE = 3600
 """Steps of a chart in which one line counts, at most; a line in more of them counts in its first and last one."""
 RESOLUTIONS_S = (1, 10, 60, 300, 3600)
@@ -163,6 +180,27 @@ def limiter_rates(
     known = (F.coalesce(f"passed_{unit}", f"by_streams_{unit}").alias(f"passed_{unit}") for unit in _FLOWS)
     limits = (F.coalesce(f"limit_{unit}", f"said_limit_{unit}").alias(f"limit_{unit}") for unit in _FLOWS)
     return joined.select(*keys, "offered_messages", "offered_bytes", *known, *limits, *_LIMITS[2:])
+
+
+def fleet_rates(
+    limit_lines: DataFrame, interval_lines: DataFrame, wanted: DataFrame, levels: Collection[str] = LEVEL_WORDS
+) -> DataFrame:
+    """Rates per second of limits that fleets share per step, as `FleetRateFacts`: of all members as if of one proxy.
+
+    Args:
+        limit_lines: As `fleets.in_fleets`.
+        interval_lines: As `fleets.of_members`.
+        wanted: As in `limiter_rates`, with `fleet` in the place of `proxy_id`.
+        levels: That they are of.
+    """
+    of_fleet = {"proxy_id": F.col("fleet")}
+    whole = {f"{what}_{unit}": F.col(f"{of}_{unit}") for what, of in _WHOLE.items() for unit in _FLOWS}
+    # A stream's line has the share of one member only.
+    untold = {f"limit_{unit}": F.lit(None).cast("double") for unit in _FLOWS}
+    limits = limit_lines.where(F.col("fleet").isNotNull() & (F.col("mode") != OBSERVED)).withColumns(of_fleet | whole)
+    streams = interval_lines.where(F.col("fleet").isNotNull()).withColumns(of_fleet | untold)
+    found = limiter_rates(limits, streams, wanted.withColumnRenamed("fleet", "proxy_id"), levels)
+    return found.withColumns({"fleet": F.col("proxy_id"), "proxy_id": F.lit("")})
 
 
 def topic_rates(interval_lines: DataFrame, wanted: DataFrame) -> DataFrame:

@@ -2,8 +2,10 @@
 
 import re
 import stat
+from collections.abc import Collection, Iterator
+from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -11,9 +13,10 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.window import WindowSpec
 
-from compliance.figures.rates import LEVEL_WORDS, LIMIT_KEY, scoped
-from compliance.schema import rfc3339, seconds
+from compliance.figures.rates import LEVEL_WORDS, LIMIT_KEY, SCOPED_BY, scoped, spread
+from compliance.schema import OBSERVED, rfc3339, seconds
 from compliance.session import local_frame
+from limiter.levels import SHAREABLE
 
 MOST_PROPOSALS = 100
 _MOST_BYTES = 1024 * 1024
@@ -38,7 +41,7 @@ class ProposalError(Exception):
 
 
 class Proposal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One proposed limit. On each proxy, each name that fits it has a limit of its own."""
+    """One proposed limit. On each proxy, each name that fits it has a limit of its own; members of a fleet share it."""
 
     level: str
     """`proxy`, `tenant`, `namespace`, `resource_group`, `partitioned_topic`, `topic`, `subscription`, `producer`,
@@ -133,17 +136,46 @@ def _fault(proposal: Proposal) -> str | None:
     return f"burst_{lone[0]}: there is no limit of {lone[0]} that it could be of" if lone else None
 
 
-KEY = ("proposal", *LIMIT_KEY)
+SECOND = 1
+"""Seconds in which arrivals at all members of a fleet are added up."""
+KEY = ("proposal", *LIMIT_KEY, "fleet")
 _UNITS = ("messages", "bytes")
 _COLUMNS = {"proposal": "int", "level": "string", "direction": "string", "pattern": "string"} | {
     f"{what}_{unit}": "double" for unit in _UNITS for what in ("limit", "burst")
 }
 
 
-def replay_facts(interval_lines: DataFrame, proposals: list[Proposal]) -> DataFrame:
-    """Replay each proposed limit for each name that fits it, as `ReplayFacts`."""
-    lines = scoped(interval_lines, {proposal.level for proposal in proposals})
-    return _summed(queued(_arrivals(lines, _table(interval_lines, proposals))))
+class MemberLines(NamedTuple):
+    """Lines with the fleets of their runs, as `fleets.of_members`.
+
+    Args:
+        streams: All lines of streams.
+        limits: All lines of limiters.
+    """
+
+    streams: DataFrame
+    limits: DataFrame
+
+
+def replay_facts(
+    interval_lines: DataFrame, proposals: list[Proposal], of_fleets: MemberLines | None = None
+) -> DataFrame:
+    """Replay each proposed limit for each name that fits it, as `ReplayFacts`.
+
+    Args:
+        interval_lines: All lines of streams.
+        proposals: Limits to replay.
+        of_fleets: The lines again, where there are fleets: members share each limit of a level that can be shared.
+    """
+    table = _table(interval_lines, proposals)
+    levels = {proposal.level for proposal in proposals}
+    shareable = levels.intersection(SHAREABLE if of_fleets else ())
+    arrivals = [_arrivals(_fitting(interval_lines, own, table))] if (own := levels - shareable) else []
+    if of_fleets and shareable:
+        lines = _fitting(of_fleets.streams, shareable, table, ("fleet", "duration_ms", *SCOPED_BY))
+        arrivals.append(_arrivals(lines.where("fleet is null")))
+        arrivals.append(_fleet_arrivals(lines.where("fleet is not null"), of_fleets.limits))
+    return _summed(queued(reduce(DataFrame.unionByName, arrivals)))
 
 
 def _table(lines: DataFrame, proposals: list[Proposal]) -> DataFrame:
@@ -170,20 +202,61 @@ def _bucket(rate: float | None, burst: float | None) -> tuple[float | None, floa
     return (rate, None) if rate is None else (float(rate), float(burst or max(1.0, rate * DEFAULT_BURST_S)))
 
 
-def _arrivals(scoped_lines: DataFrame, table: DataFrame) -> DataFrame:
-    """One row for each name and end of a line: what arrived by then, and how long the lines are."""
+def _fitting(lines: DataFrame, levels: Collection[str], table: DataFrame, more: Collection[str] = ()) -> DataFrame:
+    """The lines of each name that a proposal fits, and what it proposes."""
     own_limits = (F.col(f"limit_{unit}").alias(f"own_{unit}") for unit in _UNITS)
-    flows = (*(f"offered_{unit}" for unit in _UNITS), "throttled_ms", "start", "end")
-    lines = scoped_lines.select(*LIMIT_KEY, *flows, *own_limits)
-    fitting = lines.join(F.broadcast(table), on=["level", "direction"], how="inner").where(F.expr("name LIKE pattern"))
-    limits = [f"{what}_{unit}" for unit in _UNITS for what in ("limit", "burst")]
+    of_names = scoped(lines, levels).select(*LIMIT_KEY, *_FLOWS, "start", "end", *own_limits, *more)
+    return of_names.join(F.broadcast(table), on=["level", "direction"], how="inner").where(F.expr("name LIKE pattern"))
+
+
+_FLOWS = (*(f"offered_{unit}" for unit in _UNITS), "throttled_ms")
+_LIMITS = tuple(f"{what}_{unit}" for unit in _UNITS for what in ("limit", "burst"))
+
+
+def _arrivals(fitting: DataFrame) -> DataFrame:
+    """One row for each name and end of a line: what arrived by then, and how long the lines are."""
     own = [F.min(f"own_{unit}").alias(f"limit_now_{unit}") for unit in _UNITS]
-    return fitting.groupBy(*KEY, *limits, "end").agg(
-        F.min("start").alias("start"),
-        *(F.sum(f"offered_{unit}").alias(f"offered_{unit}") for unit in _UNITS),
-        F.max("throttled_ms").alias("throttled_ms"),
-        *own,
+    return (
+        fitting.withColumn("fleet", F.lit(""))
+        .groupBy(*KEY, *_LIMITS, "end")
+        .agg(F.min("start").alias("start"), *_arrived(), F.lit(0).alias("members"), *own)
     )
+
+
+def _arrived() -> Iterator[Column]:
+    for unit in _UNITS:
+        yield F.sum(f"offered_{unit}").alias(f"offered_{unit}")
+    yield F.max("throttled_ms").alias("throttled_ms")
+
+
+def _fleet_arrivals(fitting: DataFrame, limit_lines: DataFrame) -> DataFrame:
+    """One row for each name of a fleet and second: what arrived at all members, from the first arrival to the last.
+
+    Lines of members do not end in the same moment, so each counts in the seconds that it touches, spread evenly over
+    its length. Members that together never get more than a limit gives have no second with more.
+    """
+    touched = spread(fitting.withColumn("step_s", F.lit(SECOND)), _FLOWS)
+    begin, behind = (F.timestamp_seconds((F.col("step") + more) * F.col("step_s")) for more in (0, 1))
+    of_members = touched.withColumns({"member_id": F.col("proxy_id"), "proxy_id": F.lit("")})
+    arrivals = of_members.groupBy(*KEY, *_LIMITS, "step").agg(
+        F.min(F.greatest("start", begin)).alias("start"),
+        F.max(F.least("end", behind)).alias("end"),
+        *_arrived(),
+        F.size(F.collect_set("member_id")).alias("members"),
+    )
+    return arrivals.drop("step").join(_lowest_limits(fitting, limit_lines), on=list(KEY), how="left")
+
+
+def _lowest_limits(fitting: DataFrame, limit_lines: DataFrame) -> DataFrame:
+    """The lowest limit that the streams of each name of a fleet were under; streams' lines have shares only."""
+    whole = (F.min(F.coalesce(f"shared_{unit}", f"limit_{unit}")).alias(f"limit_now_{unit}") for unit in _UNITS)
+    limiter = ["fleet", *LIMIT_KEY[1:]]
+    limits = limit_lines.where((F.col("mode") != OBSERVED) & F.col("fleet").isNotNull()).groupBy(*limiter).agg(*whole)
+    renamed = {"level": "of_level", "name": "of_name"}
+    streams = fitting.select(*KEY, *SCOPED_BY).withColumn("proxy_id", F.lit("")).distinct()
+    under = scoped(streams.withColumnsRenamed(renamed)).join(limits, on=limiter, how="inner")
+    back = under.drop(*renamed).withColumnsRenamed({now: before for before, now in renamed.items()})
+    return back.groupBy(*KEY).agg(*(F.min(f"limit_now_{unit}").alias(f"limit_now_{unit}") for unit in _UNITS))
 
 
 def queued(arrivals: DataFrame) -> DataFrame:
@@ -215,10 +288,15 @@ def _with_backlog(lines: DataFrame, unit: str, so_far: WindowSpec) -> DataFrame:
 
 def _summed(lines: DataFrame) -> DataFrame:
     waits = F.col("wait_s") > 0
-    waited_ms = F.percentile("wait_s", F.array(*map(F.lit, (0.5, 0.95, 0.99))), F.col("offered_messages"))
+    # Of a fleet's second it may be part of a message.
+    offered = F.ceil("offered_messages")
+    waited_ms = F.percentile("wait_s", F.array(*map(F.lit, (0.5, 0.95, 0.99))), offered)
     sums = lines.groupBy(*KEY).agg(
-        *(F.sum(f"offered_{unit}").alias(f"offered_{unit}") for unit in _UNITS),
-        F.coalesce(F.sum(F.when(waits, F.col("offered_messages"))), F.lit(0)).alias("held_messages"),
+        F.max("members").alias("members"),
+        *(F.round(F.sum(f"offered_{unit}")).cast("long").alias(f"offered_{unit}") for unit in _UNITS),
+        F.round(F.coalesce(F.sum(F.when(waits, F.col("offered_messages"))), F.lit(0)))
+        .cast("long")
+        .alias("held_messages"),
         F.coalesce(F.max("backlog_messages"), F.lit(0.0)).alias("backlog_messages"),
         waited_ms.alias("waits"),
         (F.max("wait_s") * 1e3).alias("delay_max_ms"),

@@ -23,6 +23,7 @@ from compliance.figures.facts import (
     DelayFacts,
     EpisodeFacts,
     FairnessFacts,
+    FleetRateFacts,
     HeadroomFacts,
     LossFacts,
     NeighbourFacts,
@@ -435,6 +436,10 @@ class FleetSumFacts(Struct, frozen=True, kw_only=True):
     burst: float
     members: list[tuple[str, str]]
     """The runs that shared it: proxy and boot."""
+    first: datetime
+    """Begin of the first line of any member, by their common clock."""
+    last: datetime
+    """End of the last one."""
     start: datetime
     """Begin of the worst interval."""
     end: datetime
@@ -630,6 +635,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     losses: list[LossFacts] = []
     fleet_sums: list[FleetSumFacts] = []
     fleet_gaps: list[FleetGapFacts] = []
+    fleet_rates: list[FleetRateFacts] = []
+    """Rates of the sums that have a chart."""
     share_changes: list[ShareChangeFacts] = []
     left_out: dict[str, int] = {}
     """The number of rows of each table, by its name, that were not brought out of Spark: those that matter least."""

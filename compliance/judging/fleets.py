@@ -421,18 +421,37 @@ def in_fleets(limits: DataFrame, notes: FleetNotes) -> DataFrame:
         limits: All lines of limiters, on the axis of `clocks.with_axis`.
         notes: As `fleet_notes`.
     """
+    return _of_fleets(limits, notes, _is_shared())
+
+
+def of_members(lines: DataFrame, notes: FleetNotes) -> DataFrame:
+    """Add the `fleet` of the run, null where it is in none; put lines of members by their common clock.
+
+    Args:
+        lines: All lines of streams or of limiters, on the axis of `clocks.with_axis`.
+        notes: As `fleet_notes`, with the fleet of each of `sharing_runs`.
+    """
+    return _of_fleets(lines, notes, F.col("of_fleet").isNotNull())
+
+
+def sharing_runs(limits: DataFrame) -> DataFrame:
+    """Select the runs that had a share of any limit."""
+    return limits.where(_is_shared()).select(*BOOT).distinct()
+
+
+def _of_fleets(lines: DataFrame, notes: FleetNotes, is_of_fleet: Column) -> DataFrame:
     alone = notes.fleet(("", ""))
     runs = sorted({*notes.fleets, *notes.clocks})
     rows = [(*run, notes.fleets.get(run, alone), notes.behind_us(run)) for run in runs]
     columns = {**dict.fromkeys(BOOT, "string"), "of_fleet": "string", "behind_us": "long"}
-    known = local_frame(limits.sparkSession, rows, columns)
+    known = local_frame(lines.sparkSession, rows, columns)
     behind_us = F.coalesce("behind_us", F.lit(0))
     times = {
-        name: F.when(_is_shared(), F.timestamp_micros(F.col(f"{name}_us") + behind_us)).otherwise(F.col(name))
+        name: F.when(is_of_fleet, F.timestamp_micros(F.col(f"{name}_us") + behind_us)).otherwise(F.col(name))
         for name in ("start", "end")
     }
-    fleet = F.when(_is_shared(), F.coalesce("of_fleet", F.lit(alone)))
-    joined = limits.join(F.broadcast(known), on=list(BOOT), how="left")
+    fleet = F.when(is_of_fleet, F.coalesce("of_fleet", F.lit(alone)))
+    joined = lines.join(F.broadcast(known), on=list(BOOT), how="left")
     return joined.withColumns({"fleet": fleet, **times}).drop("of_fleet", "behind_us")
 
 
@@ -597,6 +616,8 @@ class _Sum:
             limit=last.rate,
             burst=last.burst,
             members=sorted(self._members),
+            first=moment(self._row["common_us"]),
+            last=moment(self._until_us),
             start=moment(worst.begun.at_us),
             end=moment(worst.line.end_us),
             passed=worst.passed,

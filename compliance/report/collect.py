@@ -3,7 +3,7 @@
 import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -26,16 +26,26 @@ from compliance.judging.fleets import (
     fleet_sums,
     in_fleets,
     member_clocks,
+    of_members,
     share_change_facts,
     share_clocks,
     share_turns,
+    sharing_runs,
 )
 from compliance.judging.judge import MOVES, judged_limiters, tables_of, with_waits
 from compliance.judging.lines import RunNotes
 from compliance.judging.quality import conflicts_of, gap_facts, malformed_of, marked, newer_facts, run_facts
 from compliance.judging.steps import RunAxis
-from compliance.judging.verdict import LimiterVerdict, judge_limiters
-from compliance.report.subjects import MOST_STEPS, Subject, charted, pictures, shared_limits
+from compliance.judging.verdict import LimiterVerdict, judge_fleets, judge_limiters
+from compliance.report.subjects import (
+    MOST_STEPS,
+    Subject,
+    SumSubject,
+    charted,
+    pictures,
+    shared_limits,
+    sum_subjects,
+)
 from compliance.schema import BOOT, LIMITER, defaulted_fields, nullable_fields, required_fields, rfc3339
 from compliance.session import local_frame
 from compliance.tables import LogTables
@@ -160,6 +170,8 @@ def collect(logs: Logs, asked: ExtraQuestions, on_step: Callable[[str], None]) -
     own = list(pictures(limiters, tables["topics"]).values())
     on_step("drawing rates")
     tables |= found.drawn(logs, subjects, own)
+    if notes is not None:
+        tables |= found.sums_drawn(logs, notes, sum_subjects(judge_fleets(_facts(tables))))
     on_step("measuring waits, fairness and headroom")
     tables |= found.measured(logs, asked, notes)
     tables |= found.shared(logs, shared_limits(limiters))
@@ -331,6 +343,19 @@ class ReportTables:
             found += self.rows("rates", drawn, figures.RateFacts, *order, most=MOST_STEPS * 3 * len(of))
         return found
 
+    def sums_drawn(self, logs: Logs, notes: FleetNotes, subjects: list[SumSubject]) -> _Tables:
+        """Rates of what fleets passed together."""
+        if not subjects:
+            return {}
+        spans = [(one.fleet, *_span(one)[1:]) for one in subjects]
+        keys = dict.fromkeys(("fleet", *rates.LIMIT_KEY[1:]), "string")
+        wanted = local_frame(logs.limits.sparkSession, spans, keys | _SPAN)
+        used, streams = in_fleets(logs.limits, notes), of_members(logs.intervals, notes)
+        drawn = rates.fleet_rates(used, streams, wanted, {one.level for one in subjects})
+        order = ("fleet", *rates.LIMIT_KEY, "step_s", "step")
+        most = MOST_STEPS * 3 * len(subjects)
+        return {"fleet_rates": self.rows("fleet_rates", drawn, figures.FleetRateFacts, *order, most=most)}
+
     def measured(self, logs: Logs, asked: ExtraQuestions, notes: FleetNotes | None) -> _Tables:
         """Figures without a verdict."""
         limits, intervals, pauses = logs.limits, logs.intervals, logs.of("throttle")
@@ -374,7 +399,8 @@ class ReportTables:
             ),
         }
         if asked.proposals:
-            replayed = what_if.replay_facts(intervals, list(asked.proposals))
+            of = None if notes is None else what_if.MemberLines(of_members(intervals, notes), of_members(limits, notes))
+            replayed = what_if.replay_facts(intervals, list(asked.proposals), of)
             order = (F.desc("held_messages"), F.desc("offered_messages"), "name")
             tables["replays"] = self.rows("replays", replayed, figures.ReplayFacts, *order)
         return tables
@@ -391,11 +417,14 @@ class ReportTables:
 
 
 def notes_of_fleets(logs: Logs, runs: list[facts.RunFacts]) -> tuple[FleetNotes, list[facts.FleetGapFacts]]:
-    """Tell which run was in which fleet, and when it was cut off, as `fleet_notes`."""
+    """Tell which run was in which fleet, and when it was cut off, as `fleet_notes`; none that shared is left out."""
     shares = logs.of("share")
     turns = share_turns(shares).orderBy(*BOOT, "seq").limit(MOST_NOTES).collect()
     clocks = member_clocks(share_clocks(shares).orderBy(*BOOT, "epoch").limit(MOST_NOTES).collect())
-    return fleet_notes(turns, runs, clocks)
+    notes, gaps = fleet_notes(turns, runs, clocks)
+    sharing = sharing_runs(logs.limits).orderBy(*BOOT).limit(MOST_NOTES).collect()
+    members = {*notes.fleets, *((row.proxy_id, row.boot_id) for row in sharing)}
+    return replace(notes, fleets={run: notes.fleet(run) for run in members}), gaps
 
 
 def worst_limits(limiters: DataFrame, found: DataFrame, most: int) -> DataFrame:

@@ -27,10 +27,11 @@ from compliance.figures.facts import LimitKey, PeakFacts, RateFacts
 from compliance.figures.what_if import Proposal
 from compliance.judging.facts import EntitlementFacts, UsageFacts
 from compliance.judging.verdict import FleetVerdict, LimiterVerdict
-from compliance.report.report import Report, away, cut_off, outsiders, remedy
+from compliance.report.report import Fleets, Report, away, cut_off, outsiders, remedy
 from compliance.report.sections import Event
 from compliance.report.subjects import (
     broken_for,
+    charted_sums,
     clock,
     containment,
     entitlement,
@@ -99,7 +100,18 @@ def charts(
         views = [list(steps) for _, steps in by_step]
         mine = [mark for mark in marks if key[0] in ("", mark.proxy_id)]
         for steps in reversed(views):
-            yield _chart(steps, mine, broken.get(key, ()))
+            yield _chart(steps, chart_unit(steps), mine, broken.get(key, ()))
+
+
+def sum_charts(fleets: Fleets) -> Iterator[tuple[FleetVerdict, Chart]]:
+    """Draw the charts of what fleets passed together in the order of the sums; of each, longer steps come first."""
+    for one in charted_sums(fleets.sums):
+        key = (one.fleet, one.direction, one.level, one.name)
+        mine = [rate for rate in fleets.rates if (rate.fleet, rate.direction, rate.level, rate.name) == key]
+        worst = [(one.start, one.end)] if one.verdict == "violated" else []
+        views = [list(steps) for _, steps in groupby(mine, key=lambda rate: rate.step_s)]
+        for steps in reversed(views):
+            yield one, _chart(steps, one.unit, [], worst)
 
 
 def chart_unit(steps: list[RateFacts]) -> str:
@@ -113,7 +125,7 @@ def chart_unit(steps: list[RateFacts]) -> str:
     return max(("messages", "bytes"), key=use)
 
 
-def filled(steps: list[RateFacts], unit: str) -> tuple[list[int], Series]:
+def filled(steps: Sequence[RateFacts], unit: str) -> tuple[list[int], Series]:
     """Fill every step from first to last: nothing passed where no line is; limit and burst hold until the next line.
 
     `burst` is the highest average that limit and burst allow over one step.
@@ -135,8 +147,9 @@ def filled(steps: list[RateFacts], unit: str) -> tuple[list[int], Series]:
     return numbers, series
 
 
-def _chart(steps: list[RateFacts], marks: list[Mark], broken: Sequence[tuple[datetime, datetime]]) -> Chart:
-    unit = chart_unit(steps)
+def _chart(
+    steps: Sequence[RateFacts], unit: str, marks: list[Mark], broken: Sequence[tuple[datetime, datetime]]
+) -> Chart:
     numbers, series = filled(steps, unit)
     of, step_s = steps[0], steps[0].step_s
     # Matplotlib counts in days.
@@ -279,7 +292,9 @@ def render(report: Report) -> str:
     drawn = [(chart, Markup(chart.svg)) for chart in charts(report.rates, report.events, broken(report.limiters))]  # noqa: S704 - matplotlib escapes the texts that it draws
     pages, sums = {tenant.name: tenant.page for tenant in report.tenants}, report.fleets.sums
     template = _environment().get_template("report.html.j2")
-    beside = {"outsiders": [remedy(*one) for one in outsiders(sums)], "cut_off": [away(*one) for one in cut_off(sums)]}
+    together = [(one, chart, Markup(chart.svg)) for one, chart in sum_charts(report.fleets)]  # noqa: S704 - the same
+    beside: dict[str, list[Any]] = {"sum_charts": together}
+    beside |= {"outsiders": [remedy(*one) for one in outsiders(sums)], "cut_off": [away(*one) for one in cut_off(sums)]}
     return template.render(report=report, charts=drawn, peaks=_by_limit(report.peaks), pages=pages, **beside)
 
 
@@ -467,6 +482,7 @@ def tables(report: Report) -> dict[str, str]:
         "log-standstills": list(quality.standstills),
         "log-newer": list(quality.newer),
         "fleets": [flat(one, without=_PARTS_OF_SUMS) for one in report.fleets.sums],
+        "fleets-rates": list(report.fleets.rates),
         "fleets-cut-off": [_of_sum(sum_) | flat(one) for sum_ in report.fleets.sums for one in sum_.cut_off],
         "fleets-outside": [_of_sum(sum_) | flat(one) for sum_ in report.fleets.sums for one in sum_.outside],
         "fleets-without-log": list(report.fleets.gaps),

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from compliance.figures.facts import (
     EpisodeFacts,
+    FleetRateFacts,
     LossFacts,
     NeighbourFacts,
     PauseFacts,
@@ -129,6 +130,8 @@ class Fleets(Struct, frozen=True, kw_only=True):
     """The gravest of the sums; null where no fleet shares a limit."""
     sums: list[FleetVerdict]
     """The sums of all members, by limit and unit; the gravest come first."""
+    rates: list[FleetRateFacts]
+    """Rates in the charts of the gravest sums."""
     gaps: list[FleetGapFacts]
     """Members of which there is no log."""
     share_changes: list[ShareChangeFacts]
@@ -186,6 +189,7 @@ def make_report(facts: Facts) -> Report:
         fleets=Fleets(
             verdict=sums[0].verdict if sums else None,
             sums=sums,
+            rates=facts.fleet_rates,
             gaps=facts.fleet_gaps,
             share_changes=facts.share_changes,
         ),

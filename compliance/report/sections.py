@@ -370,8 +370,12 @@ CENSORED = (
 
 
 class WhatIf(LimitKey, frozen=True, kw_only=True):
-    """One proposed limit on one name of one proxy."""
+    """One proposed limit on one name of one proxy, or of all members of a fleet together; then `proxy_id` is empty."""
 
+    fleet: str
+    """The fleet that would share the limit; empty for a proxy's own, and where no line names the fleet."""
+    members: int
+    """Most members of the fleet at which something arrived at once; 0 for a proxy's own limit."""
     proposed: Proposal
     effect: Effect
     """`newly held`: it would hold messages on which nobody waited in the log."""
@@ -406,6 +410,8 @@ def _what_if(row: ReplayFacts, proposal: Proposal) -> WhatIf:
         direction=row.direction,
         level=row.level,
         name=row.name,
+        fleet=row.fleet,
+        members=row.members,
         proposed=proposal,
         effect=effect,
         certainty="lower bound" if was_held and _is_looser(row, proposal) else "sound",

@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
 from urllib.parse import quote
@@ -13,7 +13,7 @@ from compliance.figures.facts import LimitKey, RateFacts
 from compliance.figures.rates import SHARED
 from compliance.judging.facts import DoubtFacts, Facts, Spells, TopicFacts
 from compliance.judging.lines import SHORT_S
-from compliance.judging.verdict import COMPLETE, LimiterVerdict, Verdict, gravest
+from compliance.judging.verdict import COMPLETE, FleetVerdict, LimiterVerdict, Verdict, gravest
 
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
@@ -206,6 +206,8 @@ def doubted(doubt: DoubtFacts) -> str:
 
 
 CHARTS = 8
+SUM_CHARTS = 6
+"""Limits that fleets share whose sums have charts."""
 MOST_PAGES = 100
 """Tenants that get a page of their own: a picture takes a tenth of a second."""
 MOST_STEPS = 300
@@ -221,6 +223,12 @@ class Subject(LimitKey, frozen=True, kw_only=True):
     first: datetime
     last: datetime
     step_s: int
+
+
+class SumSubject(Subject, frozen=True, kw_only=True):
+    """A limit that a fleet shares, without a `proxy_id`, and the time and steps of the chart of its sum."""
+
+    fleet: str
 
 
 def step_for(first: datetime, last: datetime) -> int:
@@ -267,26 +275,60 @@ def _of_each_level(limited: list[LimiterVerdict]) -> list[LimiterVerdict]:
 
 
 def _views(limiter: LimiterVerdict) -> list[Subject]:
-    whole = _subject(limiter, limiter.first, limiter.last)
     worst = limiter.deciding_window
-    if whole.step_s == STEPS_S[0] or worst is None:
-        return [whole]
-    # Within the limit's own time, so that no clock's year 9999 has anything behind it.
-    first = limiter.first if worst.end - limiter.first < CLOSE_UP else worst.end - CLOSE_UP
-    last = limiter.last if limiter.last - worst.end < CLOSE_UP else worst.end + CLOSE_UP
-    return [whole, _subject(limiter, first, last)]
+    return [
+        Subject(
+            proxy_id=limiter.proxy_id,
+            direction=limiter.direction,
+            level=limiter.level,
+            name=limiter.name,
+            first=first,
+            last=last,
+            step_s=step_for(first, last),
+        )
+        for first, last in _spans(limiter.first, limiter.last, worst.end if worst else None)
+    ]
 
 
-def _subject(limiter: LimiterVerdict, first: datetime, last: datetime) -> Subject:
-    return Subject(
-        proxy_id=limiter.proxy_id,
-        direction=limiter.direction,
-        level=limiter.level,
-        name=limiter.name,
-        first=first,
-        last=last,
-        step_s=step_for(first, last),
-    )
+def _spans(first: datetime, last: datetime, worst: datetime | None) -> Iterator[tuple[datetime, datetime]]:
+    """Yield all the time of a limit, and that around its worst moment if the whole has longer steps than the least."""
+    yield first, last
+    if worst is not None and step_for(first, last) > STEPS_S[0]:
+        # Within the limit's own time, so that no clock's year 9999 has anything behind it.
+        yield (
+            first if worst - first < CLOSE_UP else worst - CLOSE_UP,
+            last if last - worst < CLOSE_UP else worst + CLOSE_UP,
+        )
+
+
+def charted_sums(sums: Sequence[FleetVerdict]) -> list[FleetVerdict]:
+    """Return the sums with charts, of one limit the graver unit.
+
+    Args:
+        sums: All of them, the gravest first.
+    """
+    graver: dict[tuple[str, ...], FleetVerdict] = {}
+    for one in sums:
+        graver.setdefault((one.fleet, one.direction, one.level, one.name), one)
+    return list(islice(graver.values(), SUM_CHARTS))
+
+
+def sum_subjects(sums: Sequence[FleetVerdict]) -> list[SumSubject]:
+    """Return the subjects of the charts of sums, in all their time and close up."""
+    return [
+        SumSubject(
+            proxy_id="",
+            direction=one.direction,
+            level=one.level,
+            name=one.name,
+            fleet=one.fleet,
+            first=first,
+            last=last,
+            step_s=step_for(first, last),
+        )
+        for one in charted_sums(sums)
+        for first, last in _spans(one.first, one.last, one.end)
+    ]
 
 
 def _of_topic(topic: TopicFacts) -> Subject:

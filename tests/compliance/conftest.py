@@ -1,15 +1,19 @@
 import pytest
 
+from compliance.figures.what_if import Proposal
 from compliance.job import gather, settings_of_sums
+from compliance.report.collect import ExtraQuestions
 from compliance.report.report import make_report
 from compliance.session import spark_session
 from compliance.tables import read_log
 from tests.compliance.modelled import write_modelled
-from tests.compliance.planted import QUICK_JAVA, planted, write_file
+from tests.compliance.planted import QUICK_JAVA, planted, topic_of, write_file
 from tests.compliance.scenarios import ended, write_scenarios
 
 FEW = 1_000
 """Lines of which no log here has many more: Spark plans each sum as in a report on so few."""
+
+PROPOSED = (("topic", topic_of("fleet")), ("address", "127.0.0.1"))
 
 
 @pytest.fixture(scope="session")
@@ -33,7 +37,8 @@ def planted_logs(spark, tmp_path_factory):
     write_file(folder, "later.jsonl", ended(planted("later", 5)).encoded())
     tables = read_log(spark, folder, work, lambda _: None)
     folder.rename(moved)
-    return make_report(gather(spark, tables, lambda _: None)), moved
+    proposed = tuple(Proposal(level=level, name=name, messages=70.0) for level, name in PROPOSED)
+    return make_report(gather(spark, tables, lambda _: None, ExtraQuestions(proposals=proposed))), moved
 
 
 @pytest.fixture(scope="session")

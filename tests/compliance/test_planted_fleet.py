@@ -27,6 +27,19 @@ def test_shares_that_are_more_than_the_whole_are_found_though_each_member_keeps_
     assert [one.is_shared for one in planted_report.limiters if one.proxy_id == "fleet-c"] == [False]
 
 
+def test_the_chart_of_the_sum_has_what_all_members_passed_and_the_whole_limit(planted_report):
+    rows = planted_report.fleets.rates
+    assert {(row.proxy_id, row.fleet, row.name, row.step_s) for row in rows} == {("", "front", topic_of("fleet"), 1)}
+    assert {(row.limit_messages, row.burst_messages) for row in rows} == {(100, 10)}
+    # By the common clock a fiftieth of each line is in the next second.
+    sums = [100] * 4 + [52] * 2 + [100] * 4 + [160] * 5
+    passed = [0.98 * now + 0.02 * before for now, before in zip([*sums, 0], [0, *sums], strict=True)]
+    assert [row.passed_messages for row in rows] == pytest.approx(passed, abs=1e-3)
+    assert [row.offered_messages for row in rows] == [pytest.approx(row.passed_messages) for row in rows]
+    assert rows[0].step == int(BEGIN.timestamp())
+    assert not [row for row in planted_report.rates if not row.proxy_id]
+
+
 def test_who_is_cut_off_and_who_has_the_limit_to_itself_are_named(planted_report):
     [one] = planted_report.fleets.sums
     assert [(out.proxy_id, out.passed, out.first) for out in one.outside] == [
@@ -56,3 +69,17 @@ def test_the_headroom_of_the_shared_limit_is_that_of_all_members_and_an_outsider
     ]
     # In the first ten seconds 904 of 1,000 passed. By the coordinator's clock 2 of them passed in the next ones.
     assert [row.peak for row in rows] == [pytest.approx(0.902), pytest.approx(0.2)]
+
+
+def test_what_if_holds_all_members_by_one_proposed_limit_and_an_outsider_by_its_own(planted_report):
+    rows = [row for row in planted_report.what_if.rows if row.proposed.level == "topic"]
+    assert [(row.proxy_id, row.fleet, row.members, row.facts.offered_messages) for row in rows] == [
+        ("", "front", 2, 1704),
+        ("fleet-c", "", 0, 200),
+    ]
+    # The limit then is the whole of the fleet, and not a share.
+    assert (rows[0].facts.limit_now_messages, rows[0].facts.limit_now_bytes) == (100, None)
+    assert rows[0].facts.backlog_messages == pytest.approx(1704 - 15 * 70 - 7, abs=4)
+    of_networks = [row for row in planted_report.what_if.rows if row.proposed.level == "address"]
+    assert {row.proxy_id for row in of_networks} >= {"fleet-a", "fleet-b", "fleet-c"}
+    assert {row.fleet for row in of_networks} == {""}

@@ -1,20 +1,23 @@
 """What fleets passed together, in the report's files."""
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
 
-from compliance.figures.facts import HeadroomFacts
+from compliance.figures.facts import FleetRateFacts, HeadroomFacts
 from compliance.figures.what_if import Proposal
 from compliance.judging.facts import CutOffMember, FleetGapFacts, FleetSumFacts
-from compliance.report.page import render, report_json, tables, tenant_pages
+from compliance.report.page import render, report_json, sum_charts, tables, tenant_pages
 from compliance.report.report import fleet_lines, make_report
+from compliance.report.subjects import charted_sums, sum_subjects
 from tests.compliance.judging.facts_made import END, containment_fact, facts, limiter_fact, run_fact, topic_fact
 from tests.compliance.judging.test_fleets import IN_FRONT, member, one_sum
 from tests.compliance.planted import BEGIN, PlantedLog
 from tests.compliance.report.test_page import rate_fact
+from tests.compliance.report.test_sections import replay
 
 
 def a_sum(passed: int, **more: Any) -> FleetSumFacts:
@@ -87,6 +90,53 @@ def test_who_was_cut_off_is_told_with_what_it_kept_and_of_many_some():
     assert tables(made)["fleets-cut-off.csv"].count("\n") == 13
 
 
+def test_the_sum_has_a_chart_of_its_unit_and_its_rates_are_apart_from_those_of_proxies():
+    of_bytes = {"passed_bytes": 500.0, "limit_bytes": 1000.0, "burst_bytes": 100.0}
+    begun = int(BEGIN.timestamp())
+    steps = [rate_fact(proxy_id="", step=begun + place, limit_messages=100.0, **of_bytes) for place in range(9)]
+    rates = [
+        FleetRateFacts(**msgspec.structs.asdict(step), fleet=fleet) for fleet in ("back", "front") for step in steps
+    ]
+    over, held = a_sum(90), a_sum(50, fleet="back", unit="bytes")
+    made = report_of(fleet_sums=[held, a_sum(50, unit="bytes"), over], fleet_rates=rates, rates=[rate_fact()])
+    assert [(one.fleet, one.unit) for one in charted_sums(made.fleets.sums)] == [
+        ("front", "messages"),
+        ("back", "bytes"),
+    ]
+    [(first, of_over), (second, of_held)] = sum_charts(made.fleets)
+    assert (first.fleet, of_over.unit, of_over.step_s, second.fleet, of_held.unit) == (
+        "front",
+        "messages",
+        1,
+        "back",
+        "bytes",
+    )
+    assert of_held.description.endswith("passed at most 500 bytes/s, limit at most 1k bytes/s.")
+    assert ("worst" in of_over.svg, "worst" in of_held.svg) == (True, False)
+    html = render(made)
+    assert html.count("all members of fleet front · steps of 1 s</small>") == 1
+    assert html.count("publish · topic · p · steps of 1 s</small>") == 1
+    exported = json.loads(report_json(made))
+    assert ({row["fleet"] for row in exported["fleets"]["rates"]}, len(exported["rates"])) == ({"back", "front"}, 1)
+    told = tables(made)
+    assert "fleet" not in told["rates.csv"].splitlines()[0]
+    assert (told["fleets-rates.csv"].splitlines()[1][:17], told["fleets-rates.csv"].count("\n")) == (
+        ",publish,topic,t,",
+        19,
+    )
+
+
+def test_at_most_six_limits_have_charts_of_their_sums_and_long_ones_a_close_up():
+    sums = [a_sum(50, name=f"t{number}") for number in range(7)]
+    [long, *others] = report_of(fleet_sums=[a_sum(90, name="t", last=BEGIN + timedelta(hours=1)), *sums]).fleets.sums
+    assert [one.name for one in charted_sums([long, *others])] == ["t", "t0", "t1", "t2", "t3", "t4"]
+    views = [(one.fleet, one.first, one.last - long.end, one.step_s) for one in sum_subjects([long])]
+    assert views == [
+        ("front", BEGIN, timedelta(hours=1, seconds=-3), 30),
+        ("front", BEGIN, timedelta(seconds=120), 1),
+    ]
+
+
 def test_the_headroom_of_a_shared_limit_names_the_fleet_and_no_proxy():
     rows = [headroom_fact(proxy_id="", fleet="front", members=4), headroom_fact(proxy_id="", members=1)]
     made = report_of(fleet_sums=[a_sum(50)], headroom=[*rows, headroom_fact(proxy_id="p")])
@@ -99,6 +149,19 @@ def test_the_headroom_of_a_shared_limit_names_the_fleet_and_no_proxy():
     told = tables(made)["headroom.csv"].splitlines()
     assert told[0].startswith("proxy_id,direction,level,name,fleet,members,near_s")
     assert told[1].startswith(",publish,topic,t,front,4,")
+
+
+def test_what_if_names_the_fleet_that_would_share_the_limit():
+    rows = [replay(proxy_id="", fleet="front", members=4), replay()]
+    made = report_of(fleet_sums=[a_sum(50)], replays=rows, proposals=[Proposal(level="topic", messages=1.0)])
+    html = render(made)
+    together = "the members of a fleet are replayed together, as one limit that they share"
+    assert ("publish · topic · fleet front, 4 members</small>" in html, together in html) == (True, True)
+    told = tables(made)["what-if.csv"].splitlines()
+    assert told[0].startswith("proxy_id,direction,level,name,fleet,members,proposed_level")
+    assert sorted(line[:24] for line in told[1:]) == [",publish,topic,t,front,4", "p,publish,topic,t,,0,top"]
+    alone = report_of(replays=rows[1:], proposals=[Proposal(level="topic", messages=1.0)])
+    assert together not in render(alone)
 
 
 def test_a_member_s_limit_is_told_to_be_a_share_on_the_page_and_on_the_tenant_s():
@@ -119,7 +182,6 @@ OF_MEMBERS = (
     "Or a fleet shares it",
     "Each proxy is looked at by itself",
     "the share of the proxy that wrote last",
-    "as if it had all of the limit",
 )
 
 
