@@ -416,7 +416,7 @@ def _policy_topic(topic: PolicyTopic | None) -> Iterator[Metric]:
         "sluice_policy_topic_messages_refused",
         "Messages of the topic that were not taken, or not sent, by cause",
         ("cause",),
-        Counter() if topic is None else topic.refused_messages(),
+        Counter() if topic is None else topic.dropped_messages(),
     )
 
 

@@ -261,7 +261,7 @@ def _policies(topic: PolicyTopic) -> ShownPolicies:
         "messages_sent": counts.messages_out,
         "reconnects": counts.reconnects,
         "conflicts": topic.conflicts,
-        "refused": dict(topic.refused_messages()),
+        "refused": dict(topic.dropped_messages()),
         "last": None if last is None else _last(last),
     }
 
