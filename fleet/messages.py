@@ -17,6 +17,7 @@ from then on. The numbers are the member's own, so it can use them before an ans
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from math import inf
 from sys import intern
 from typing import Literal, NamedTuple, Self
 
@@ -113,6 +114,14 @@ class Quota(NamedTuple):
     period_ns: int
     burst: int
     peak: tuple[int, int, int] | None = None
+
+    def order(self) -> tuple[float, float, float, float]:
+        """Return what orders quotas, the lowest first: the rate, the burst, and both of the peak; none is the highest.
+
+        `limiter.policies.lowest` orders the limits of one process in the same way.
+        """
+        tokens, period_ns, burst = self.peak or (inf, 1, inf)
+        return self.tokens / self.period_ns, self.burst, tokens / period_ns, burst
 
 
 class QuotaPool:
@@ -339,7 +348,7 @@ class Grants:
         members: The number of members.
         grants: A grant for each member that is answered.
         sent_at: When these grants were sent, nanoseconds since 1970 by the coordinator's wall clock; 0: not told.
-            `FleetService` sets it when it sends them, as the core knows no wall clock.
+            The process that sends them sets it, as the core knows no wall clock.
         differing: The rules that not all members have, or a part of them; None: there is nothing to be told of them.
         compares: The coordinator compares rules; one of version 1.0 does not.
     """

@@ -18,7 +18,7 @@ stay within the whole, thus when decreases have been acknowledged:
 from array import array
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from math import ceil, inf
+from math import ceil
 from typing import NamedTuple, TypeVar
 
 from fleet.messages import MOST_LIMITERS, Grant, Introduction, MemberReport, Quota, QuotaPool, ShareKey, Unit
@@ -515,7 +515,7 @@ class ShareTable:
     def _put_lowest_in_force(self, limit: int) -> None:
         """Put the lowest of members' values in force, and tell it all holders if values differ, or it has changed."""
         quotas = self._different[limit].values()
-        lowest = min(quotas, key=_rate)
+        lowest = min(quotas, key=Quota.order)
         is_same = all(quota == lowest for quota in quotas)
         if lowest != self._quotas[limit] or not is_same:
             for member, id_ in self._holders(limit):
@@ -592,9 +592,3 @@ def _key(name: str) -> ShareKey:
     unit, _, limiter = name.partition(" ")
     one: Unit = "bytes" if unit == "bytes" else "messages"
     return ShareKey.of(limiter, one)
-
-
-def _rate(quota: Quota) -> tuple[float, float, float, float]:
-    """Return what orders limits: the rate, the burst, and both of the peak, which is lower than none."""
-    tokens, period_ns, burst = quota.peak or (inf, 1, inf)
-    return quota.tokens / quota.period_ns, quota.burst, tokens / period_ns, burst

@@ -15,7 +15,6 @@ from structlog.testing import capture_logs
 
 from fleet import shares
 from fleet.messages import MOST_EPOCH, Grants, Introduction, MemberReport, Quota, ShareKey
-from fleet.share_table import _rate
 from limiter.activity import ActivitySet
 from limiter.levels import SHAREABLE, Setting
 from limiter.limiter import Entry, Limiter, Scope, Stream, StreamName
@@ -180,7 +179,7 @@ def test_the_two_cores_take_the_same_of_two_limits_for_the_lower_one(
     held = lowest(Limit(one, peak_messages=peak), Limit(other, peak_messages=other_peak))
     assert held.messages is not None
     quotas = [_quota(one, peak), _quota(other, other_peak)]
-    assert _rate(min(quotas, key=_rate)) == _rate(_quota(held.messages, held.peak_messages))
+    assert min(quotas, key=Quota.order).order() == _quota(held.messages, held.peak_messages).order()
 
 
 def _quota(one: Rate, peak: Rate | None) -> Quota:
