@@ -42,7 +42,7 @@ class LoggedWorld(World):
 
     def _line(self, proxy: Proxy) -> None:
         begun_us, passed, _, share = self._begun[proxy.fleet.name]
-        now = (proxy.fleet.shared.share_in_force("publish tenant acme", "messages") or 0) / 1e6
+        now = (proxy.fleet.shared.share_in_force(("publish tenant", "acme", "messages")) or 0) / 1e6
         self._begun[proxy.fleet.name] = self._at_us, proxy.passed, len(proxy.told), now
         lasts_ms, count = (self._at_us - begun_us) / 1e3, proxy.passed - passed
         if not count and not proxy.offers:
