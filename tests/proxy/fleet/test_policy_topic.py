@@ -1,7 +1,7 @@
 """Members whose policies change by a topic, with a broker that misbehaves on demand."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import msgspec
@@ -35,6 +35,7 @@ from proxy.policies.topic_log import FOUNDED, MOST_CHANGE, founding, slot_of
 from proxy.tls.certificates import Certificates
 from tests.proxy.fleet.scripted_broker import ScriptedBroker
 from tests.proxy.policies.test_topic_log import SLOT, message
+from tests.waiting import until
 
 TOPIC = "persistent://public/sluice/front-policies"
 ANN = Principal("ann", "10.0.0.1")
@@ -81,12 +82,6 @@ class Broker(ScriptedBroker):
         said.uncompressed_size = len(sent)
         metadata = said.SerializeToString()
         self.publish(TOPIC, len(metadata).to_bytes(4) + metadata + sent)
-
-
-async def until(is_so: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
-        while not is_so():  # noqa: ASYNC110 - sockets' own time
-            await asyncio.sleep(0.01)
 
 
 class World:
