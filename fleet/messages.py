@@ -40,10 +40,11 @@ FULL_MESSAGE = 900_000
 
 GONE_BYTES, DEMAND_BYTES, INTRODUCTION_BYTES = 4, 30, 100
 """Bytes in a report, at most, of a number that means nothing any more, of a demand, and of one with its introduction,
-besides the limiter's name. Whoever adds a column makes them larger: a report of too many bytes is dropped whole."""
+besides the limiter's name. A new column makes them larger: a report of too many bytes is dropped whole."""
 
 GRANT_BYTES, SHARE_BYTES, HELD_BYTES = 40, 10, 60
-"""Bytes of a grant, at most, and in it of each share, and of each limit that not all members have alike."""
+"""Bytes of a grant, at most, and in it of each share, and of each limit that not all members have alike.
+A new field makes them larger, likewise."""
 
 MOST_LIMITERS = 200_000
 """Limits (units of limiters) of one member, at most. Its numbers for them are smaller than this."""
@@ -59,6 +60,7 @@ MOST_NAME = {"fleet": 128, "member": 256, "limiter": 4096}
 
 MOST_QUOTAS = 1000
 """Quotas of which a `QuotaPool` keeps one object each, at most."""
+
 MOST_EPOCH = (1 << 63) - 1
 """The greatest epoch; messages with others are dropped."""
 
@@ -143,7 +145,7 @@ class Demand(NamedTuple):
     Attributes:
         used: The rate that passes, in thousandths of a token per second.
         wanted: The rate that would pass if the share allowed, in the same unit, and never less than `used`; `UNBOUNDED`
-            if streams wait nearly all the time, so that nobody knows.
+            if streams wait nearly all the time, so that it cannot be known.
         streams: The number of streams that wait, at least 1 where anything is wanted: the weight of the claim.
         quota: The limit in this member's own configuration.
     """

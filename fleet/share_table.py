@@ -316,15 +316,12 @@ class ShareTable:
         self._names = NameTable()  # by number: the limit's unit, space, limiter
         self._quotas: list[Quota] = []  # the limit; the lowest one if members have different ones
         self._different: dict[int, dict[int, Quota]] = {}
-        """The limits of which members have different values: of each, every holder's value, by the code of its share.
-        """
+        """The limits of which members have different values: of each, the values by the codes of the shares."""
         self._divisible = array("i")
         """What may be divided, in millionths of the limit: all of it, or, soon after a takeover, the shares that
         members brought."""
         self._short: set[int] = set()  # limits of which less than the whole may be divided
-        self._first = array(
-            "i"
-        )  # the code of one share of the limit; those of the others follow by `MemberShares.next`
+        self._first = array("i")  # the code of one share; those of the others follow by `MemberShares.next`
         self._changed_at = array("q")  # when a share of the limit last changed
         self._is_dirty = bytearray()  # 1 where the limit is to be divided anew
         self._dirty = array("i")  # the numbers of these limits, and of some that were removed since

@@ -44,7 +44,7 @@ MANY_CHANGES: Final = 100
 _ATTACHED: Final = "attached"
 _RATES: Final = {"messages": "messages", "peak_messages": "peak_messages", "bytes": "size", "peak_bytes": "peak_size"}
 """The word of each rate in a line, and its name in a `Limit`."""
-_WHOLE: Final = 1 << 64
+_DIGESTS: Final = 1 << 64
 Target = tuple[About, Setting, str]
 """What a value is for: its subject, its setting, and the setting's name. A line has the three as words."""
 _Attachment = tuple[Setting, str, str]
@@ -160,7 +160,7 @@ class RuleTally:
 
     def _count(self, line: str, times: int) -> None:
         one = int.from_bytes(hashlib.blake2b(line.encode(), digest_size=8).digest())
-        self.digest = (self.digest + times * one) % _WHOLE
+        self.digest = (self.digest + times * one) % _DIGESTS
         self.total += times
 
 

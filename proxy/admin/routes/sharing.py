@@ -232,7 +232,7 @@ def _shown(service: FleetService, policies: PolicyTopic | None, most: int) -> Sh
 def _rules(service: FleetService, most: int) -> ShownRules:
     coordinator = service.coordinator
     return {
-        "own": service.rules.own,
+        "own": service.rules.own_total,
         "disagreed": service.rules.disagreed,
         "members_uncompared": 0 if coordinator is None else coordinator.comparison.uncompared,
         "differing": [
