@@ -67,6 +67,22 @@ class Disagreement(NamedTuple):
     in_force: Quota
 
 
+class HolderStatus(NamedTuple):
+    """One member's share of a limit.
+
+    Attributes:
+        member: The member's name.
+        ppm: The share granted, in millionths.
+        used: The rate that the member uses, in thousandths of a token per second.
+        wanted: The rate that it wants, in the same unit; or `UNBOUNDED`.
+    """
+
+    member: str
+    ppm: int
+    used: int
+    wanted: int
+
+
 class LimitStatus(NamedTuple):
     """One limit and its members' shares.
 
@@ -75,15 +91,14 @@ class LimitStatus(NamedTuple):
         quota: The limit; the lowest one if members have different ones.
         disagreement: Members have different limits.
         unchanged: Nanoseconds since a share last changed.
-        shares: Of each member that has a share: its name, the share granted in millionths, and what it uses and wants,
-            both in thousandths of a token per second.
+        holders: The members that have a share.
     """
 
     key: ShareKey
     quota: Quota
     disagreement: bool
     unchanged: int
-    shares: list[tuple[str, int, int, int]]
+    holders: list[HolderStatus]
 
 
 class MemberShares:
@@ -346,12 +361,12 @@ class ShareTable:
     def limits(self, now: int) -> Iterator[LimitStatus]:
         """Yield all limits; at most `MOST_SHARES`."""
         for limit, name in self._names:
-            shares = [
-                (member.name, member.granted[id_], int(member.used[id_]), int(member.wanted[id_]))
+            holders = [
+                HolderStatus(member.name, member.granted[id_], int(member.used[id_]), int(member.wanted[id_]))
                 for member, id_ in self._holders(limit)
             ]
             unchanged = now - self._changed_at[limit]
-            yield LimitStatus(_key(name), self._quotas[limit], limit in self._different, unchanged, shares)
+            yield LimitStatus(_key(name), self._quotas[limit], limit in self._different, unchanged, holders)
 
     # Members
 

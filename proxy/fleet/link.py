@@ -112,7 +112,7 @@ class FleetLink(Protocol):
         ...
 
     def report(self, message: bytes) -> bool:
-        """Send a report to the coordinator; False: it cannot be sent now."""
+        """Send a report to the coordinator, this member included; False: it cannot be sent now."""
         ...
 
     def grant(self, message: bytes) -> bool:

@@ -308,7 +308,7 @@ def _members(coordinator: Coordinator, now: int) -> list[ShownMember]:
 def _limits(coordinator: Coordinator, now: int, most: int) -> Iterable[ShownFleetLimit]:
     holders = 0
     for one in islice(coordinator.table.limits(now), most):
-        holders += len(one.shares)
+        holders += len(one.holders)
         if holders > MOST_HOLDERS:
             return
         yield {
@@ -318,8 +318,13 @@ def _limits(coordinator: Coordinator, now: int, most: int) -> Iterable[ShownFlee
             "members_disagree": one.disagreement,
             "unchanged_s": one.unchanged / 1e9,
             "holders": [
-                {"member": name, "share": ppm / 1e6, "used_per_s": used / _MILLI, "wanted_per_s": _wanted(wanted)}
-                for name, ppm, used, wanted in one.shares
+                {
+                    "member": holder.member,
+                    "share": holder.ppm / 1e6,
+                    "used_per_s": holder.used / _MILLI,
+                    "wanted_per_s": _wanted(holder.wanted),
+                }
+                for holder in one.holders
             ],
         }
 
