@@ -431,7 +431,7 @@ class RuleComparison:
         found.lines += report.lines
         found.size += size
         found.digest = (found.digest + digest_of(report.lines)) % _DIGESTS
-        if size >= RULE_PAGE // 2:  # who tells a line at a time gains no time by it
+        if size >= RULE_PAGE // 2:  # a member that tells a line at a time gains no time by it
             found.asked_at = now
         if sum([one.size for one in self._sets.values() if not one.is_too_large]) > MOST_RULE_BYTES:
             found.is_too_large, found.lines = True, []

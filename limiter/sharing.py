@@ -40,7 +40,7 @@ _LEAST_SPAN_NS = 100_000_000
 """Demand is measured over so long a span at least, but for a limiter's first report. Over shorter spans a few entries
 more or less would look like another demand, and shares would never come to rest."""
 LOOK_AGAIN_NS = 105_000_000
-"""So long after a report of a mixture (`SharedLimits.turned`) another one can tell of the time after the turn alone."""
+"""Nanoseconds after a report of a mixture (`SharedLimits.turned`) until one tells of the time after the turn alone."""
 _LEAST_FALL = 32
 """Messages that pass in a span, at least, for a fall to less than half to count: of fewer ones it may be chance."""
 _LEAST_TURN = 8
