@@ -169,7 +169,7 @@ class Coordinator:
         self.comparison.keep(self._sessions.keys())
         self.comparison.compare(now)
         messages = self._messages(now)
-        differing = self.comparison.page_due(now, self.settings.cycle_ns, is_whole=self._whole_at <= now)
+        differing = self.comparison.page_due(now, self.settings.cycle_ns, all_known=self._whole_at <= now)
         if differing is not None:
             messages.append(self._empty())
             messages[-1].differing = differing

@@ -392,8 +392,8 @@ class FleetMember:
         return self._force is _InForce.ISOLATED
 
     @property
-    def limits(self) -> int:
-        """The number of units of limits that have a share in force, or had."""
+    def total(self) -> int:
+        """The number of shared limits: units of limiters that have a share in force, or had."""
         return len(self._limits.ids)
 
     def demand(self, key: ShareKey) -> Demand | None:

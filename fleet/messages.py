@@ -17,6 +17,7 @@ from then on. The numbers are the member's own, so it can use them before an ans
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from math import inf
 from sys import intern
 from typing import Literal, NamedTuple, Self
 
@@ -39,10 +40,11 @@ FULL_MESSAGE = 900_000
 
 GONE_BYTES, DEMAND_BYTES, INTRODUCTION_BYTES = 4, 30, 100
 """Bytes in a report, at most, of a number that means nothing any more, of a demand, and of one with its introduction,
-besides the limiter's name. Whoever adds a column makes them larger: a report of too many bytes is dropped whole."""
+besides the limiter's name. A new column makes them larger: a report of too many bytes is dropped whole."""
 
 GRANT_BYTES, SHARE_BYTES, HELD_BYTES = 40, 10, 60
-"""Bytes of a grant, at most, and in it of each share, and of each limit that not all members have alike."""
+"""Bytes of a grant, at most, and in it of each share, and of each limit that not all members have alike.
+A new field makes them larger, likewise."""
 
 MOST_LIMITERS = 200_000
 """Limits (units of limiters) of one member, at most. Its numbers for them are smaller than this."""
@@ -58,6 +60,7 @@ MOST_NAME = {"fleet": 128, "member": 256, "limiter": 4096}
 
 MOST_QUOTAS = 1000
 """Quotas of which a `QuotaPool` keeps one object each, at most."""
+
 MOST_EPOCH = (1 << 63) - 1
 """The greatest epoch; messages with others are dropped."""
 
@@ -114,6 +117,14 @@ class Quota(NamedTuple):
     burst: int
     peak: tuple[int, int, int] | None = None
 
+    def order(self) -> tuple[float, float, float, float]:
+        """Return what orders quotas, the lowest first: the rate, the burst, and both of the peak; none is the highest.
+
+        `limiter.policies.lowest` orders the limits of one process in the same way.
+        """
+        tokens, period_ns, burst = self.peak or (inf, 1, inf)
+        return self.tokens / self.period_ns, self.burst, tokens / period_ns, burst
+
 
 class QuotaPool:
     """Keeps one object for each quota, as most limits are alike. It begins anew when it has too many."""
@@ -134,7 +145,7 @@ class Demand(NamedTuple):
     Attributes:
         used: The rate that passes, in thousandths of a token per second.
         wanted: The rate that would pass if the share allowed, in the same unit, and never less than `used`; `UNBOUNDED`
-            if streams wait nearly all the time, so that nobody knows.
+            if streams wait nearly all the time, so that it cannot be known.
         streams: The number of streams that wait, at least 1 where anything is wanted: the weight of the claim.
         quota: The limit in this member's own configuration.
     """
@@ -339,7 +350,7 @@ class Grants:
         members: The number of members.
         grants: A grant for each member that is answered.
         sent_at: When these grants were sent, nanoseconds since 1970 by the coordinator's wall clock; 0: not told.
-            `FleetService` sets it when it sends them, as the core knows no wall clock.
+            The process that sends them sets it, as the core knows no wall clock.
         differing: The rules that not all members have, or a part of them; None: there is nothing to be told of them.
         compares: The coordinator compares rules; one of version 1.0 does not.
     """

@@ -37,7 +37,8 @@ rules, and has told no page of them for so long, is passed over for the next one
 MOST_HOLD = 64
 """After a takeover, what differed before still does for so many times `patience_ns`, if rules stay unknown."""
 
-_WHOLE = 1 << 64
+_DIGESTS = 1 << 64
+"""The number of digests there are."""
 
 Line = str
 """A rule, as a line of text."""
@@ -69,9 +70,12 @@ def target_of(line: Line) -> str:
 
 
 def digest_of(lines: Iterable[Line]) -> int:
-    """Return the sum of the 64-bit BLAKE2b of each line, modulo 2^64: whoever tells lines by a digest is held to it."""
+    """Return the sum of the 64-bit BLAKE2b of each line, modulo 2^64.
+
+    A member that tells a digest is held to it by its lines.
+    """
     hashed = [int.from_bytes(hashlib.blake2b(line.encode(), digest_size=8).digest()) for line in lines]
-    return sum(hashed) % _WHOLE
+    return sum(hashed) % _DIGESTS
 
 
 class MemberRules:
@@ -235,7 +239,7 @@ class RuleComparison:
     have stayed the same for `patience_ns`, or when all members have them.
 
     A member that is broken, or lies, changes what is known of its own rules only. Lines that do not make their digest
-    are not taken, who tells none is passed over, and who takes no page keeps nobody from the next one.
+    are not taken. A member that tells no lines is passed over. One that takes no page keeps no other from the next one.
 
     Args:
         patience_ns: Nanoseconds for which a member's changed digest has to stay the same to count. A digest that never
@@ -257,10 +261,10 @@ class RuleComparison:
         self._version = 0
         self._pages = {0: 0}
         """Where pages of what is told begin, ascending, and where each ends."""
-        self._whole_at: int | None = None
-        """When all members were known."""
+        self._all_known_at: int | None = None
+        """When all members were known: those that the coordinator before had were back."""
         self._is_settled = False
-        """So are the rules of those that were there then; who comes later had no part in what differed before."""
+        """All rules of those that were there then are known. Later ones had no part in what differed before."""
         self._sent_as = 0, False
         """The version that was sent last, and whether it was settled."""
         self._sent_at: dict[int, int] = {}
@@ -341,15 +345,15 @@ class RuleComparison:
         self._has_changed = bool(unused) and self.uncompared > 0  # there may be room for them now
         self._find()
 
-    def page_due(self, now: int, again_ns: int, *, is_whole: bool) -> Differing | None:
+    def page_due(self, now: int, again_ns: int, *, all_known: bool) -> Differing | None:
         """Return the page of what differs that all members are to be sent now; None: none is due.
 
         Args:
             now: The time.
             again_ns: Nanoseconds after which a page is sent again, if some member still has not got it.
-            is_whole: All members are known. Soon after a takeover they are not, and what differed before still does.
+            all_known: All members are known. Soon after a takeover they are not, and what differed before still does.
         """
-        settled = self._settled(now, is_whole=is_whole)
+        settled = self._settled(now, all_known=all_known)
         lagging = [
             self._members[one].report for one in self._lagging if self._lags(self._members[one], settled=settled)
         ]
@@ -378,15 +382,15 @@ class RuleComparison:
             shown.append(DifferingRule(line, having, lacking))
         return shown
 
-    def _settled(self, now: int, *, is_whole: bool) -> bool:
+    def _settled(self, now: int, *, all_known: bool) -> bool:
         """Return whether no others differ than those that are told."""
-        if not is_whole:
+        if not all_known:
             return False
-        if self._whole_at is None:
-            self._whole_at = now
+        if self._all_known_at is None:
+            self._all_known_at = now
         if not self._is_settled:
-            were_there = [member for member in self._members.values() if member.came_at <= self._whole_at]
-            is_over = now - self._whole_at > MOST_HOLD * self._patience_ns
+            were_there = [member for member in self._members.values() if member.came_at <= self._all_known_at]
+            is_over = now - self._all_known_at > MOST_HOLD * self._patience_ns
             self._is_settled = is_over or all(member.compared is not None for member in were_there)
         return self._is_settled
 
@@ -426,8 +430,8 @@ class RuleComparison:
         size = sum([len(line.encode()) for line in report.lines])
         found.lines += report.lines
         found.size += size
-        found.digest = (found.digest + digest_of(report.lines)) % _WHOLE
-        if size >= RULE_PAGE // 2:  # who tells a line at a time gains no time by it
+        found.digest = (found.digest + digest_of(report.lines)) % _DIGESTS
+        if size >= RULE_PAGE // 2:  # a member that tells a line at a time gains no time by it
             found.asked_at = now
         if sum([one.size for one in self._sets.values() if not one.is_too_large]) > MOST_RULE_BYTES:
             found.is_too_large, found.lines = True, []
@@ -479,6 +483,7 @@ class RuleComparison:
         return _RuleSet(of[first].total, first, now, is_too_large=by is None)
 
     def _find(self) -> None:
+        """Find the rules that not all members have, of those whose rules are known; all members lag until told."""
         known = {
             member.compared: rules for member in self._members.values() if (rules := self._known(member)) is not None
         }

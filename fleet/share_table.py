@@ -18,7 +18,7 @@ stay within the whole, thus when decreases have been acknowledged:
 from array import array
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from math import ceil, inf
+from math import ceil
 from typing import NamedTuple, TypeVar
 
 from fleet.messages import MOST_LIMITERS, Grant, Introduction, MemberReport, Quota, QuotaPool, ShareKey, Unit
@@ -67,6 +67,22 @@ class Disagreement(NamedTuple):
     in_force: Quota
 
 
+class HolderStatus(NamedTuple):
+    """One member's share of a limit.
+
+    Attributes:
+        member: The member's name.
+        ppm: The share granted, in millionths.
+        used: The rate that the member uses, in thousandths of a token per second.
+        wanted: The rate that it wants, in the same unit; or `UNBOUNDED`.
+    """
+
+    member: str
+    ppm: int
+    used: int
+    wanted: int
+
+
 class LimitStatus(NamedTuple):
     """One limit and its members' shares.
 
@@ -75,15 +91,14 @@ class LimitStatus(NamedTuple):
         quota: The limit; the lowest one if members have different ones.
         disagreement: Members have different limits.
         unchanged: Nanoseconds since a share last changed.
-        shares: Of each member that has a share: its name, the share granted in millionths, and what it uses and wants,
-            both in thousandths of a token per second.
+        holders: The members that have a share.
     """
 
     key: ShareKey
     quota: Quota
     disagreement: bool
     unchanged: int
-    shares: list[tuple[str, int, int, int]]
+    holders: list[HolderStatus]
 
 
 class MemberShares:
@@ -316,15 +331,12 @@ class ShareTable:
         self._names = NameTable()  # by number: the limit's unit, space, limiter
         self._quotas: list[Quota] = []  # the limit; the lowest one if members have different ones
         self._different: dict[int, dict[int, Quota]] = {}
-        """The limits of which members have different values: of each, every holder's value, by the code of its share.
-        """
+        """The limits of which members have different values: of each, the values by the codes of the shares."""
         self._divisible = array("i")
         """What may be divided, in millionths of the limit: all of it, or, soon after a takeover, the shares that
         members brought."""
         self._short: set[int] = set()  # limits of which less than the whole may be divided
-        self._first = array(
-            "i"
-        )  # the code of one share of the limit; those of the others follow by `MemberShares.next`
+        self._first = array("i")  # the code of one share; those of the others follow by `MemberShares.next`
         self._changed_at = array("q")  # when a share of the limit last changed
         self._is_dirty = bytearray()  # 1 where the limit is to be divided anew
         self._dirty = array("i")  # the numbers of these limits, and of some that were removed since
@@ -349,12 +361,12 @@ class ShareTable:
     def limits(self, now: int) -> Iterator[LimitStatus]:
         """Yield all limits; at most `MOST_SHARES`."""
         for limit, name in self._names:
-            shares = [
-                (member.name, member.granted[id_], int(member.used[id_]), int(member.wanted[id_]))
+            holders = [
+                HolderStatus(member.name, member.granted[id_], int(member.used[id_]), int(member.wanted[id_]))
                 for member, id_ in self._holders(limit)
             ]
             unchanged = now - self._changed_at[limit]
-            yield LimitStatus(_key(name), self._quotas[limit], limit in self._different, unchanged, shares)
+            yield LimitStatus(_key(name), self._quotas[limit], limit in self._different, unchanged, holders)
 
     # Members
 
@@ -515,7 +527,7 @@ class ShareTable:
     def _put_lowest_in_force(self, limit: int) -> None:
         """Put the lowest of members' values in force, and tell it all holders if values differ, or it has changed."""
         quotas = self._different[limit].values()
-        lowest = min(quotas, key=_rate)
+        lowest = min(quotas, key=Quota.order)
         is_same = all(quota == lowest for quota in quotas)
         if lowest != self._quotas[limit] or not is_same:
             for member, id_ in self._holders(limit):
@@ -592,9 +604,3 @@ def _key(name: str) -> ShareKey:
     unit, _, limiter = name.partition(" ")
     one: Unit = "bytes" if unit == "bytes" else "messages"
     return ShareKey.of(limiter, one)
-
-
-def _rate(quota: Quota) -> tuple[float, float, float, float]:
-    """Return what orders limits: the rate, the burst, and both of the peak, which is lower than none."""
-    tokens, period_ns, burst = quota.peak or (inf, 1, inf)
-    return quota.tokens / quota.period_ns, quota.burst, tokens / period_ns, burst

@@ -1,4 +1,4 @@
-"""How one limit is divided among those who want it: weighted max-min fairness, in whole parts per million."""
+"""How one limit is divided among its members: weighted max-min fairness, in whole parts per million."""
 
 from collections.abc import Sequence
 from math import inf
@@ -16,7 +16,7 @@ MOST_WEIGHT = (1 << 16) - 1
 """The greatest weight of a claim. More streams that wait count as so many."""
 
 UNBOUNDED = -1
-"""Wanted by who is held back by its share, and so cannot say how much it would use."""
+"""The demand of a member that is held back by its share, and so cannot say how much it would use."""
 
 
 def rounded(ppm: int) -> int:
@@ -41,7 +41,7 @@ def fill(wanted: Sequence[int], weights: Sequence[int], whole: int = WHOLE) -> l
     left = whole
     active = [index for index, one in enumerate(wanted) if one]
     weight = sum([weights[index] for index in active])
-    # By the level at which each has what it wants; who never has comes last.
+    # By the level at which each has what it wants; those that never have come last.
     rising = sorted([(wanted[index] / weights[index] if wanted[index] > 0 else inf, index) for index in active])
     for rank, (_, index) in enumerate(rising):
         one, own = wanted[index], weights[index]

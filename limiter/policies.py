@@ -1,8 +1,8 @@
 """The limits that apply to a stream: values by setting, and Pulsar's precedence topic > namespace > broker.
 
 Of the values of the levels that processes share, each is a *rule*: a line of text, by which processes compare what is
-written in them, and tell each other what the others lack (`SharedRules`). A rule has a place, which says what the value
-is for, NUL, and the value:
+written in them, and tell each other what the others lack (`SharedRules`). A rule has a target, which says what the
+value is for; then NUL, and the value:
 
     publish tenant acme␀messages=1000/1000000000/100 mode=reject        tokens/nanoseconds/burst
     attached namespace acme/shop␀group                                  an attachment to a resource group
@@ -44,8 +44,9 @@ MANY_CHANGES: Final = 100
 _ATTACHED: Final = "attached"
 _RATES: Final = {"messages": "messages", "peak_messages": "peak_messages", "bytes": "size", "peak_bytes": "peak_size"}
 """The word of each rate in a line, and its name in a `Limit`."""
-_WHOLE: Final = 1 << 64
-Place = tuple[About, Setting, str]
+_DIGESTS: Final = 1 << 64
+Target = tuple[About, Setting, str]
+"""What a value is for: its subject, its setting, and the setting's name. A line has the three as words."""
 _Attachment = tuple[Setting, str, str]
 """The attachment of a tenant or namespace to a resource group: which of the two, its name, and the group."""
 
@@ -90,7 +91,7 @@ class HeldRules(NamedTuple):
         attachments: Attachments to resource groups.
     """
 
-    values: Mapping[Place, Value]
+    values: Mapping[Target, Value]
     attachments: Mapping[_Attachment, None]
 
 
@@ -135,7 +136,7 @@ class RuleTally:
         return self.shares(Setting.RESOURCE_GROUP)
 
     def replaced(self, about: About, setting: Setting, name: str, before: Value | None, after: Value | None) -> None:
-        """Count that the value at a place was replaced; None: no value was or is there."""
+        """Count that the value for a target was replaced; None: no value was or is there."""
         if before is not None and self.counts(about, setting, name, before):
             self._count(line_of(about, setting, name, before.limit), -1)
         if after is not None and self.counts(about, setting, name, after):
@@ -159,7 +160,7 @@ class RuleTally:
 
     def _count(self, line: str, times: int) -> None:
         one = int.from_bytes(hashlib.blake2b(line.encode(), digest_size=8).digest())
-        self.digest = (self.digest + times * one) % _WHOLE
+        self.digest = (self.digest + times * one) % _DIGESTS
         self.total += times
 
 
@@ -330,14 +331,14 @@ def _at_level(written: Written, direction: Direction, whose: StreamIdentity) -> 
 def _completed(own: InForce | None, other: InForce | None) -> InForce | None:
     if own is None or other is None:
         return own or other
-    is_same_place = own.source.rpartition(" ")[0] == other.source.rpartition(" ")[0]
-    limit = completed(own.limit, other.limit, is_same_place=is_same_place)
-    if limit is other.limit or (is_same_place and limit != own.limit):
+    is_same_target = own.source.rpartition(" ")[0] == other.source.rpartition(" ")[0]
+    limit = completed(own.limit, other.limit, is_same_target=is_same_target)
+    if limit is other.limit or (is_same_target and limit != own.limit):
         return own._replace(limit=limit, source=other.source)
     return own._replace(limit=limit)
 
 
-def completed(own: Limit, other: Limit, *, is_same_place: bool) -> Limit:
+def completed(own: Limit, other: Limit, *, is_same_target: bool) -> Limit:
     """Return what holds where a fleet's other members have a limit, too.
 
     Of a unit that is not limited here, theirs holds; where it is written for the same, the lower of both. One that only
@@ -347,7 +348,7 @@ def completed(own: Limit, other: Limit, *, is_same_place: bool) -> Limit:
         return other
     if (own.published is None) != (other.published is None):
         return own
-    return lowest(own, other, with_lower=is_same_place and own.published is None)
+    return lowest(own, other, with_lower=is_same_target and own.published is None)
 
 
 def lowest(one: Limit, other: Limit, *, with_lower: bool = True) -> Limit:
@@ -422,13 +423,13 @@ class Change:
         return [self.name[at + 1 :] for at, letter in enumerate(self.name) if letter == "@"]
 
 
-def change_of(place: tuple[About, Setting, str], before: Value | None, after: Value | None) -> Change | None:
-    """Return the change at one place, or None if the value is the same."""
+def change_of(target: Target, before: Value | None, after: Value | None) -> Change | None:
+    """Return the change of the value for a target, or None if the value is the same."""
     if before == after:
         return None
     if not before or not after or not before.limit or not after.limit:
-        return Change(*place)
-    return Change(*place, only_tunes=(before.limit.mode == "observe") == (after.limit.mode == "observe"))
+        return Change(*target)
+    return Change(*target, only_tunes=(before.limit.mode == "observe") == (after.limit.mode == "observe"))
 
 
 class SharedRules:
@@ -447,7 +448,7 @@ class SharedRules:
     ) -> None:
         self._change = change
         self._policies = policies
-        self._listed: list[Place | _Attachment] = []
+        self._listed: list[Target | _Attachment] = []
         self._listed_digest = 0
         self._held = HeldRules({}, {})
 
@@ -473,7 +474,7 @@ class SharedRules:
         One rule at least is returned, whatever its size, unless there are no more.
 
         Args:
-            first: The place of the first one to return; the first of all has 0.
+            first: The index of the first one to return; the first of all has 0.
             most: Bytes of the lines, at most.
         """
         if self._listed_digest != self.digest or not self._listed:
@@ -489,22 +490,22 @@ class SharedRules:
             self._listed = []
         return lines
 
-    def shares(self, place: str) -> bool:
-        """Return whether what is written for a place is shared here, so that other processes' rules can hold."""
+    def shares(self, target: str) -> bool:
+        """Return whether what is written for a target is shared here, so that other processes' rules can hold."""
         try:
-            found = _place(place)
+            found = _read_target(target)
         except ValueError:
             return False
         return self._tally.counts_groups if found is None else self._tally.shares(found[1])
 
-    def here(self, place: str) -> str:
-        """Return the value that is written in this process for the place of a line, shared or not; empty for none."""
+    def here(self, target: str) -> str:
+        """Return the value that is written in this process for a target of a line, shared or not; empty for none."""
         try:
-            found = _place(place)
+            found = _read_target(target)
         except ValueError:
             return ""
         if found is None:
-            _, member, name = place.split(" ", 2)
+            _, member, name = target.split(" ", 2)
             return self._attached(Setting(member)).get(name, "")
         about, setting, name = found
         value = self._policies.put_under(about, setting).get(name)
@@ -513,21 +514,21 @@ class SharedRules:
     def adopt(self, lines: Iterable[str]) -> None:
         """Let rules of other processes hold where this one has no limit at their level, or a higher one.
 
-        Of several values for one place the lowest holds. A rule does not hold if it cannot be read, if its limit only
+        Of several values for one target the lowest holds. A rule does not hold if it cannot be read, if its limit only
         observes, or if this process does not share its level.
         """
-        others: dict[Place, Value] = {}
+        others: dict[Target, Value] = {}
         groups: dict[_Attachment, None] = {}
         for line in lines:
-            place, _, value = line.partition("\0")
+            target, _, value = line.partition("\0")
             try:
-                self._take(place, value, others, groups)
+                self._take(target, value, others, groups)
             except ValueError:
                 continue
         before = self._held
-        changed = [place for place, value in others.items() if before.values.get(place) != value]
-        changed += [place for place in before.values if place not in others]
-        changes = [Change(*place) for place in changed]
+        changed = [target for target, value in others.items() if before.values.get(target) != value]
+        changed += [target for target in before.values if target not in others]
+        changes = [Change(*target) for target in changed]
         for member, name, _ in groups.keys() ^ before.attachments.keys():
             changes += [Change(about, member, name) for about in DIRECTIONS]
         if not changes:
@@ -542,14 +543,14 @@ class SharedRules:
 
         self._change(changes, put)
 
-    def _take(self, place: str, value: str, others: dict[Place, Value], groups: dict[_Attachment, None]) -> None:
-        found = _place(place)
+    def _take(self, target: str, value: str, others: dict[Target, Value], groups: dict[_Attachment, None]) -> None:
+        found = _read_target(target)
         if found is None:
-            _, member, name = place.split(" ", 2)
+            _, member, name = target.split(" ", 2)
             if self._tally.counts_attachment(name, value):
                 groups[Setting(member), name, value] = None
             return
-        limit = _limit(value)
+        limit = _read_limit(value)
         taken = Value(limit, FLEET_ORIGIN)
         if limit.mode != "observe" and self._tally.counts(*found, taken):
             known = others.get(found)
@@ -559,8 +560,8 @@ class SharedRules:
         policies = self._policies
         return policies.groups_of_tenants if member is Setting.TENANT else policies.groups_of_namespaces
 
-    def _all(self) -> list[Place | _Attachment]:
-        found: list[Place | _Attachment] = []
+    def _all(self) -> list[Target | _Attachment]:
+        found: list[Target | _Attachment] = []
         for about, setting in product(DIRECTIONS, Setting):
             values = self._policies.put_under(about, setting).items()
             found += [
@@ -571,20 +572,20 @@ class SharedRules:
             found += [(member, name, group) for name, group in attached if self._tally.counts_attachment(name, group)]
         return found
 
-    def _line(self, one: Place | _Attachment) -> str:
+    def _line(self, one: Target | _Attachment) -> str:
         if isinstance(one[0], Setting):
             return _attachment(*cast("_Attachment", one))
-        about, setting, name = cast("Place", one)
+        about, setting, name = cast("Target", one)
         return line_of(about, setting, name, self._policies.put_under(about, setting)[name].limit)
 
 
 _MEMBERS: Final = (Setting.TENANT, Setting.NAMESPACE)
 
 
-def _policies_of(others: Mapping[Place, Value], groups: Iterable[_Attachment]) -> Policies:
+def _policies_of(others: Mapping[Target, Value], groups: Iterable[_Attachment]) -> Policies:
     policies = Policies()
-    for place, value in others.items():
-        policies.put(*place, value)
+    for target, value in others.items():
+        policies.put(*target, value)
     of = {member: {name: group for one, name, group in groups if one is member} for member in _MEMBERS}
     policies.attach(of[Setting.TENANT], of[Setting.NAMESPACE])
     return policies
@@ -609,7 +610,7 @@ def written(limit: Limit) -> str:
 def described(value: str) -> str:
     """Return the value of a line as people read it: `messages 1000/s, burst 100`; one that cannot be read as it is."""
     try:
-        limit = _limit(value)
+        limit = _read_limit(value)
     except ValueError:
         return value
     rates = [
@@ -625,23 +626,23 @@ def _attachment(member: Setting, name: str, group: str) -> str:
     return f"{_ATTACHED} {member} {name}\0{group}"
 
 
-def _place(place: str) -> Place | None:
-    """Read the place of a line; None: the line is an attachment.
+def _read_target(target: str) -> Target | None:
+    """Read the target of a line; None: it is that of an attachment.
 
     Raises:
-        ValueError: If the place is none that this version knows.
+        ValueError: If the target is none that this version knows.
     """
-    about, setting, name = place.split(" ", 2)
+    about, setting, name = target.split(" ", 2)
     if about == _ATTACHED:
         if setting not in _MEMBERS:
-            raise ValueError(f"{place!r} is attached to nothing")
+            raise ValueError(f"{target!r} is attached to nothing")
         return None
     if about not in DIRECTIONS:
-        raise ValueError(f"{place!r} is no limit")
+        raise ValueError(f"{target!r} is no limit")
     return about, Setting(setting), name
 
 
-def _limit(value: str) -> Limit:
+def _read_limit(value: str) -> Limit:
     """Read the value of a line.
 
     Raises:

@@ -1,7 +1,7 @@
 """The limits that a process shares with others: its share of each limit, and its demand for each.
 
 Each process enforces its share of a limit by itself, in leased token buckets (`TokenBucket`). This module does not know
-the *decider*, who divides the limits: shares come in by `assign`, and demands go out by `demands`. In a fleet the
+the *decider*, which divides the limits: shares come in by `assign`, and demands go out by `demands`. In a fleet the
 decider is the coordinator, and `proxy/fleet/member_limits.py` calls both.
 
     streams ─use, wait─▶ Limiter ─on_activity─▶ SharedLimits ─demands─▶ decider
@@ -40,7 +40,7 @@ _LEAST_SPAN_NS = 100_000_000
 """Demand is measured over so long a span at least, but for a limiter's first report. Over shorter spans a few entries
 more or less would look like another demand, and shares would never come to rest."""
 LOOK_AGAIN_NS = 105_000_000
-"""So long after a report of a mixture (`SharedLimits.turned`) another one can tell of the time after the turn alone."""
+"""Nanoseconds after a report of a mixture (`SharedLimits.turned`) until one tells of the time after the turn alone."""
 _LEAST_FALL = 32
 """Messages that pass in a span, at least, for a fall to less than half to count: of fewer ones it may be chance."""
 _LEAST_TURN = 8
@@ -168,7 +168,7 @@ class SharedLimits:
         """Active limiters that have lost their last stream since the last report."""
         self._raises: dict[UnitKey, tuple[int, int]] = {}
         """Raises that are put off: the share, and when it comes into force; the oldest first."""
-        self._wanted: dict[Limiter, None] = {}
+        self._waited_on: dict[Limiter, None] = {}
         """Limiters whose raises are to come into force at the next report, as a stream waits for them."""
         self._overlent: dict[Limiter, int] = {}
         """Limiters of which workers may use more than the share, and when that ends if the workers do not answer."""
@@ -230,8 +230,8 @@ class SharedLimits:
 
     def _raise(self, now: int) -> None:
         """Put the raises in force whose time has come, or for which a stream waits."""
-        wanted, self._wanted = self._wanted, {}
-        due = [key for one in wanted for unit in UNITS if (key := key_of(one.scope, unit)) in self._raises]
+        waited_on, self._waited_on = self._waited_on, {}
+        due = [key for one in waited_on for unit in UNITS if (key := key_of(one.scope, unit)) in self._raises]
         due += takewhile(lambda key: self._raises[key][1] <= now, self._raises)
         for key in dict.fromkeys(due):
             ppm, _ = self._raises.pop(key)
@@ -374,7 +374,7 @@ class SharedLimits:
         if known.get(name) is limiter:
             del known[name]
             self._forget(limiter)
-            self._wanted.pop(limiter, None)
+            self._waited_on.pop(limiter, None)
             for unit in UNITS:
                 self._raises.pop(key_of(limiter.scope, unit), None)
             self._tell_units(limiter, set())
@@ -388,7 +388,7 @@ class SharedLimits:
         if not limiter.is_quiet:  # it is in use already, and waited on only now
             limiter.is_calm = False
         if self._raises:
-            self._wanted[limiter] = None
+            self._waited_on[limiter] = None
         self._look_at(limiter, self._clock())
         self._wants_now()
 

@@ -99,7 +99,7 @@ class Proxy:
         self.fleet = None
         if config.fleet is not None:
             rules = SharedRules(policies, self._take_rules)
-            self.fleet = FleetService(config.fleet, config.proxy_id, on_share=self.access.share, rules=rules)
+            self.fleet = FleetService(config.fleet, config.proxy_id, on_share=self.access.share, own_rules=rules)
         shared = None if self.fleet is None else self.fleet.shared
         self.engine = LimiterEngine(config, policies, counters, self.intervals.reader, shared=shared)
         self._peer_tls = PeerCertificates.of(config)

@@ -1,5 +1,6 @@
 """Waiting for what a process, a thread or a broker does in its own time: the one way in which tests do it."""
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
@@ -16,3 +17,14 @@ def wait_for(
     """Look every `pause_s` until it is so; fail with what is told if it is not within `longest_s`."""
     if not wait_until(is_so, longest_s, pause_s):
         pytest.fail(f"not within {longest_s:g} s: {told()}")
+
+
+async def until(is_so: Callable[[], object], longest_s: float = 20) -> None:
+    """Let others run until it is so.
+
+    Raises:
+        TimeoutError: If it is not within `longest_s`.
+    """
+    async with asyncio.timeout(longest_s):
+        while not is_so():  # noqa: ASYNC110 - what becomes true tells nobody
+            await asyncio.sleep(0.01)

@@ -215,7 +215,7 @@ def member_bytes(limits: int) -> int:
                 for share in member.take(Grants.decode(grants.encode(), member.incarnation), now):
                     shared.assign(share.key, share.ppm, share.quota, now)
         assert all(limiter.shares[0] > 0 for limiter in limiters), "all limits are granted shares of"
-        assert member.limits == limits, "all limits are granted shares of"
+        assert member.total == limits, "all limits are granted shares of"
         del coordinator, demanded, gone, grants, limiter, share
         gc.collect()
         return tracemalloc.get_traced_memory()[0] - begin

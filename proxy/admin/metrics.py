@@ -341,7 +341,7 @@ def _fleet(fleet: FleetService | None) -> Iterator[Metric]:
     members = shares = disagreed = differing = twins = lease_ends = 0
     is_isolated, lease_left_s = False, 0.0
     if fleet is not None:
-        members, shares, is_isolated = fleet.member.members, fleet.member.limits, fleet.member.isolated
+        members, shares, is_isolated = fleet.member.members, fleet.member.total, fleet.member.isolated
         lease_ends, lease_left_s = fleet.lease_ends, fleet.lease_left_ns() / 1e9
         if fleet.coordinator is not None:
             disagreed, twins = fleet.coordinator.table.disagreements, len(fleet.coordinator.names_taken_twice())
@@ -416,7 +416,7 @@ def _policy_topic(topic: PolicyTopic | None) -> Iterator[Metric]:
         "sluice_policy_topic_messages_refused",
         "Messages of the topic that were not taken, or not sent, by cause",
         ("cause",),
-        Counter() if topic is None else topic.refused_messages(),
+        Counter() if topic is None else topic.dropped_messages(),
     )
 
 

@@ -72,7 +72,7 @@ class FleetRules:
         self._warnings = ThrottledLog(clock)
 
     @property
-    def own(self) -> int:
+    def own_total(self) -> int:
         """The number of limits that this member would share."""
         return 0 if self._own is None else self._own.total
 

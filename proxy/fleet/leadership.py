@@ -1,4 +1,4 @@
-"""What a process does while its member coordinates the fleet: it hears reports, and makes grants.
+"""The coordinator's part of a process, while its member coordinates the fleet: reports are heard, grants are made.
 
     once a cycle ───────────────────────────────────────────────────────────────────▶ turn ─▶ _grant
     a report came that is worth an answer at once ─▶ _grant_soon, 5 ms after the last grants ─▶ _grant

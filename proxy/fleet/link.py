@@ -33,7 +33,7 @@ class Callbacks(NamedTuple):
         on_unlead: This member does not coordinate any more, or cannot know whether it does.
         on_confirmed: This member was the only coordinator at some time after the given one, in nanoseconds of
             `time.monotonic_ns`: the time at which the question was sent that has been answered now. Whether it still is
-            the only one, nobody knows.
+            the only one is not known.
     """
 
     on_report: Callable[[bytes], None]
@@ -66,10 +66,11 @@ class PeerStatus(NamedTuple):
     """Another member that is reached without a topic.
 
     Attributes:
-        address: Its address among `peers`.
-        is_dialled: This member is connected to it.
-        dials: It is connected to this member.
-        last_error: Why it is not reached, or cannot reach this one; empty while both are connected, or nobody knows.
+        address: The peer's address among `peers`.
+        is_dialled: This member is connected to the peer.
+        dials: The peer is connected to this member.
+        last_error: Why the peer is not reached, or cannot reach this member; empty while both are connected, or if that
+            is not known.
     """
 
     address: str
@@ -111,7 +112,7 @@ class FleetLink(Protocol):
         ...
 
     def report(self, message: bytes) -> bool:
-        """Send a report to the coordinator; False: it cannot be sent now."""
+        """Send a report to the coordinator, this member included; False: it cannot be sent now."""
         ...
 
     def grant(self, message: bytes) -> bool:

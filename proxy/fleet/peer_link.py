@@ -1,10 +1,10 @@
-"""A fleet's link without a topic: each member dials each other one of a list, and what it dials it only writes to.
+"""A fleet's link without a topic: each member dials all others of a list, and only writes to the connections it dials.
 
     frame   [size u32][kind u8][body]
 
-Who coordinates is decided by `Election`, in which a vote is a lease. Who may take part: with TLS whoever shows a
-certificate that the fleet's own authority has signed; without TLS whoever reaches `listen`, so the configuration takes
-that on loopback only.
+`Election` decides which member coordinates: a vote is a lease. With TLS, a peer takes part if it shows a certificate
+that the fleet's own authority has signed. Without TLS, each process that reaches `listen` may take part, so the
+configuration allows that on loopback only.
 """
 
 import asyncio
@@ -37,15 +37,15 @@ from proxy.observe.operator_log import ThrottledLog
 from proxy.tls.transport import why_it_failed
 
 HELLO_S: Final = 5.0
-"""Seconds in which a connection, and who dials it, are to be known."""
+"""Seconds until a connection has to stand, and its dialler to have said its name."""
 SILENT_S: Final = 5.0
 """Seconds after which a connection to a peer that takes nothing is closed; if it says nothing, a lease later."""
 MOST_UNSENT: Final = 4 * MOST_MESSAGE
 """Bytes of reports and grants that wait for a peer that does not read; the oldest are dropped for the next one."""
 MOST_BALLOTS: Final = 16
-"""Pings and votes that wait for it; the oldest is dropped for the next one."""
+"""Pings and votes that wait for such a peer; the oldest is dropped for the next one."""
 _HELLO, _PING, _VOTE, _REPORT, _GRANT, _ORDER = range(1, 7)
-"""Members of earlier versions send no order, and pass over it."""
+"""The kinds of frames. Members of earlier versions send no order, and pass over one."""
 _HEAD = Struct(">IB")
 _PINGED, _VOTED = Struct(">QB"), Struct(">Q")
 _MOST_HELLO = 1024
@@ -58,12 +58,12 @@ _DRIFT = 0.98
 
 
 class Ping(NamedTuple):
-    """A candidate asks for votes.
+    """A candidate's request for votes.
 
     Attributes:
-        sequence: Of this candidate's pings.
-        reaches: It hears a majority.
-        leads: It is confirmed.
+        sequence: The number of this ping among the candidate's.
+        reaches: The candidate hears a majority.
+        leads: The candidate is confirmed.
     """
 
     sequence: int
@@ -74,17 +74,19 @@ class Ping(NamedTuple):
 class Election:
     """Elects the coordinator: the first in the list's order that reaches a majority. It has no clock and no socket.
 
-    A vote answers a ping, and is a promise: for `lease` after it was sent, its voter votes for nobody else. The
-    candidate counts on it for 0.98 `lease` from when it *sent* that ping, which was before the vote was sent, so never
-    longer than the promise holds. Two confirmed at once would need two majorities; these have a voter in common, whose
-    two promises would overlap, which it makes to nobody. A voter that has started anew knows not what it promised:
-    it promises nothing for the first `lease`. Votes are renewed for who leads, though an earlier one comes back. That
-    one votes for it, too: reports go to whom their member votes for.
+    A vote answers a ping, and is a promise: for `lease` after it was sent, its voter votes for no other candidate. The
+    candidate counts on the vote for 0.98 `lease` from the *sending* of that ping. This was before the vote was sent, so
+    the candidate never counts on it for longer than the promise holds. Two candidates that are confirmed at once would
+    need two majorities. Two majorities have a voter in common, whose two promises would overlap; no voter makes such
+    promises. A voter that has started anew does not know what it promised, and promises nothing for the first `lease`.
+
+    Votes are renewed for the candidate that leads, even when one before it in the order comes back. That one votes for
+    the leading one, too, as the reports of a member go to the candidate for which it votes.
 
     Args:
         order: The names of all members, in the same order in all of them.
-        own: This one's.
-        lease: Nanoseconds.
+        own: The name of this member.
+        lease: Nanoseconds for which a vote holds.
         now: Monotonic nanoseconds.
     """
 
@@ -97,19 +99,19 @@ class Election:
         self._votes_for = ""
         self._promised_until = now + lease
         self._heard: dict[str, tuple[int, Ping]] = {}
-        """When the last ping of each other peer came, and that ping."""
+        """The last ping of each other member, and when it came."""
         self._sequence = 0
         self._sent: deque[tuple[int, int]] = deque(maxlen=64)
         self._asked_at: dict[str, int] = {}
-        """For each peer that voted for this one: when this one sent the latest ping that the peer has answered."""
+        """For each member that voted for this one: when this one sent the latest ping that it has answered."""
 
     @property
     def votes_for(self) -> str:
-        """Whom this one voted for the last time; to whom its reports go."""
+        """The candidate for which this member voted last, and to which its reports go; empty before the first vote."""
         return self._votes_for
 
     def leads(self, now: int) -> bool:
-        """Whether this one is confirmed: nobody else can be."""
+        """Return whether this member is confirmed: no other one can be."""
         return self.asked_at + int(self._lease * _DRIFT) > now
 
     @property
@@ -132,12 +134,12 @@ class Election:
         return ping
 
     def pinged(self, by: str, ping: Ping, now: int) -> bool:
-        """Whether to answer a ping of another one with a vote, now."""
+        """Take a ping of another member; return whether to answer it with a vote now."""
         self._heard[by] = now, ping
         return self._grants_to(by, ping, now)
 
     def voted(self, by: str, sequence: int) -> None:
-        """A vote of another one came, which answers this one's ping of that sequence."""
+        """Take a vote of another member, which answers this member's ping of that sequence."""
         sent = next((at for number, at in self._sent if number == sequence), None)
         if sent is not None and by in self._order:
             self._asked_at[by] = max(sent, self._asked_at.get(by, sent))
@@ -159,7 +161,7 @@ class Election:
         return is_wanted
 
     def _wanted(self, now: int) -> str:
-        """Who leads, or else the first that reaches a majority, as far as this one hears."""
+        """Return the member that leads, or else the first that is heard to reach a majority; empty: none does."""
         heard = {each: ping for each, (_, ping) in self._heard.items() if self._is_heard(each, now)}
         leading = next((each for each in self._order if each in heard and heard[each].leads), "")
         if leading and not self.leads(now):
@@ -171,7 +173,7 @@ class Election:
 
 
 class PeerTls(Protocol):
-    """TLS between peers, as it is now: `certificates.PeerCertificates`."""
+    """The TLS contexts between peers that are in force: `certificates.PeerCertificates`."""
 
     @property
     def server(self) -> ssl.SSLContext:
@@ -188,10 +190,10 @@ class FleetPeers:
 
     Args:
         fleet: The fleet's name.
-        order: All members as they reach each other, in the same order in all of them.
-        own: Which of them this is.
-        listen: Where its peers connect.
-        lease_s: So long a vote lasts.
+        order: The addresses by which members reach each other, in the same order in all of them.
+        own: The one of these that is this member's.
+        listen: The address at which this member's peers connect.
+        lease_s: Seconds for which a vote holds.
         tls: TLS for new connections; None on loopback.
     """
 
@@ -219,7 +221,7 @@ class _Outlet:
         """Why the peer is not reached; empty while it is."""
 
     def put(self, kind: int, body: bytes) -> bool:
-        """Send a frame soon; False: nobody is connected."""
+        """Send a frame soon; False: the peer is not connected, and the frame is dropped."""
         dropped, frame = self._link.counts.dropped, _framed(kind, body)
         if not self.is_open:
             dropped["disconnected"] += 1
@@ -245,7 +247,7 @@ class _Outlet:
             try:
                 attempt = await self._serve(attempt)
             except OSError as error:
-                self._link.is_refused = isinstance(error, ConnectionRefusedError)
+                self._link.refused = isinstance(error, ConnectionRefusedError)
                 self.last_error = str(error) or "no answer in time"
             self._link.counts.reconnects += 1
             attempt += 1
@@ -259,11 +261,11 @@ class _Outlet:
             )
         _bound_silence(writer)
         ended = asyncio.get_running_loop().create_task(reader.read(1))
-        """A peer writes nothing here: whatever comes, it is over."""
+        """A peer writes nothing here: the connection is over when anything comes."""
         ended.add_done_callback(lambda _: self._filled.set())
         try:
             writer.write(_framed(_HELLO, self._link.hello) + _framed(_ORDER, self._link.order))
-            self.is_open, self._link.is_refused = True, False
+            self.is_open, self._link.refused = True, False
             while not ended.done():
                 await self._filled.wait()
                 self._filled.clear()
@@ -324,16 +326,17 @@ class PeerLink:
 
     Args:
         peers: All members.
-        callbacks: Are told what happens.
+        callbacks: Called with what comes, and when this member begins or ceases to coordinate.
     """
 
     def __init__(self, peers: FleetPeers, callbacks: Callbacks) -> None:
         self.counts = LinkCounts()
         self.peers = peers
         self.most_pause_s = min(MOST_PAUSE_S, peers.lease_s)
-        self.is_refused = False
+        self.refused = False
+        """Whether the last peer that was not reached refused at once."""
         self.last_error = ""
-        """Why nobody could be accepted the last time."""
+        """Why no connection could be accepted the last time; empty once one could."""
         self.hello = f"{peers.fleet}\n{peers.own.address}".encode()
         self.order = "\n".join([each.address for each in peers.order]).encode()
         self._warnings = ThrottledLog(time.monotonic_ns)
@@ -360,11 +363,6 @@ class PeerLink:
             return "leading"
         outlet = self._outlets.get(self._election.votes_for)
         return "following" if outlet is not None and outlet.is_open else "connecting"
-
-    @property
-    def refused(self) -> bool:
-        """Whether the last peer that was not reached refused at once."""
-        return self.is_refused
 
     def peer_states(self) -> list[PeerStatus]:
         """Return the other members, in the order of `peers`."""
@@ -415,7 +413,7 @@ class PeerLink:
         self._election = None
 
     def report(self, message: bytes) -> bool:
-        """Send a report to whom this member votes for, or to itself if it leads; False: it cannot be sent now."""
+        """Send a report to the member for which this one votes, itself included; False: it cannot be sent now."""
         if self._election is None or not self._fits(message):
             return False
         if self.state == "leading" or self._election.votes_for == self.peers.own.address:
@@ -480,15 +478,15 @@ class PeerLink:
         self.counts.takeovers += is_leading
         (self._callbacks.on_lead if is_leading else self._callbacks.on_unlead)()
 
-    # ---- What others dial
+    # ---- connections that others dial
 
     def _accept(self, listening: socket.socket) -> None:
-        """Called when somebody has dialled."""
+        """Called when a connection is there to be accepted."""
         loop = asyncio.get_running_loop()
         try:
             accepted, address = listening.accept()
         except (BlockingIOError, ConnectionAbortedError):
-            return  # who dialled is gone
+            return  # the dialler has gone
         except OSError as error:  # no more files, for one
             self.last_error = f"cannot accept: {error}"
             loop.remove_reader(listening)
@@ -498,7 +496,7 @@ class PeerLink:
         accepted.setblocking(False)
         strangers = [each for each, name in self._inlets.items() if not name]
         if len(self._inlets) >= self._most_inlets and strangers:
-            strangers[0].cancel()  # it has to give way, or no peer could come
+            strangers[0].cancel()  # else no peer could come
         task = loop.create_task(self._hear(accepted))
         self._inlets[task] = ""
         task.add_done_callback(partial(self._left, accepted, address[0]))
@@ -515,11 +513,11 @@ class PeerLink:
             self._tasks.defect(error)
 
     async def _hear(self, accepted: socket.socket) -> None:
-        """Take what a peer says until it ends, or another connection takes its place.
+        """Take the frames of a peer until its connection ends, or another one of the same peer takes its place.
 
         Raises:
-            OSError: If it is no peer, or silent, or the connection is lost.
-            asyncio.IncompleteReadError, struct.error: If it ends, or makes no sense.
+            OSError: If the dialler is no peer, or is silent, or the connection is lost.
+            asyncio.IncompleteReadError, struct.error: If the connection ends, or a frame makes no sense.
         """
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(limit=_MOST_HELLO)
@@ -544,7 +542,7 @@ class PeerLink:
                 async with asyncio.timeout(SILENT_S + self.peers.lease_s):
                     kind, body = await self._frame(reader, MOST_MESSAGE + 1)
                 self._take(name, kind, body)
-                await asyncio.sleep(0)  # whatever more is there already: others wait, too
+                await asyncio.sleep(0)  # more may be there already, and others wait, too
         finally:
             if transport is not None:
                 transport.abort()
@@ -577,6 +575,6 @@ class PeerLink:
             self._warn("a peer has another list of `peers`", _SAME, peer=by)
 
     def _warn(self, what: str, remedy: str, **said: str) -> None:
-        """Tell, each ten seconds at most, of what keeps members apart, or lets two of them coordinate."""
+        """Warn, each ten seconds at most, of what keeps members apart, or lets two of them coordinate."""
         if times := self._warnings.due(what):
             structlog.get_logger().warning(f"fleet: {what}: {remedy}", fleet=self.peers.fleet, times=times, **said)

@@ -80,10 +80,15 @@ class LastChange(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """Changes that are sent at the same time: policy, slot and message of each; and how many were refused unsent."""
+    """Changes that are sent at the same time.
+
+    Attributes:
+        sent: Policy, slot and message of each.
+        conflicts: The number of changes beside these that are not sent, as they are in conflict.
+    """
 
     sent: list[tuple[PolicyKey, str, bytes]]
-    refused: int
+    conflicts: int
 
 
 class _Client(BrokerClient):
@@ -154,7 +159,7 @@ class PolicyTopic:
 
     Attributes:
         log: The changes that were heard since this member last began to read the topic from its start.
-        refused: Changes that were not taken, by cause. Of cause `body` are those that hold, and that this member cannot
+        dropped: Changes that were not taken, by cause. Of cause `body` are those that hold, and that this member cannot
             read.
         conflicts: Changes of this member that do not hold, as another member's change of the same policy was first.
         last: The latest change that was heard, and holds; None before.
@@ -173,8 +178,8 @@ class PolicyTopic:
         wall: Callable[[], int] = time.time_ns,
     ) -> None:
         self.topic = topic
-        self.refused: Counter[str] = Counter()
-        self.log = PolicyLog(self.refused)
+        self.dropped: Counter[str] = Counter()
+        self.log = PolicyLog(self.dropped)
         self.conflicts = 0
         self.last: LastChange | None = None
         self.position: tuple[int, int] | None = None
@@ -214,9 +219,9 @@ class PolicyTopic:
         """Totals of the messages that the link to the brokers has carried."""
         return self._client.counts
 
-    def refused_messages(self) -> Counter[str]:
+    def dropped_messages(self) -> Counter[str]:
         """Return the number of messages that were not taken, by cause."""
-        return self.refused + self.counts.dropped
+        return self.dropped + self.counts.dropped
 
     async def start(self) -> None:
         """Begin to connect. Return before anything is connected."""
@@ -257,9 +262,9 @@ class PolicyTopic:
     async def carry(self, changes: Sequence[StoredChange], who: Principal) -> int:
         """Send changes, and return when they have come back and are in force here.
 
-        Many changes go in parts: a part is sent when the one before has come back. A change is refused unsent if the
-        topic says something else of its policy than the change was planned by: more may have been heard than is in
-        force. Where the topic is full, changes that take a policy back go first, as they make room.
+        Many changes go in parts: a part is sent when the one before has come back. A change is in conflict, and not
+        sent, if the topic says something else of its policy than the change was planned by: more may have been heard
+        than is in force. Where the topic is full, changes that take a policy back go first, as they make room.
 
         Returns:
             The number of changes that do not hold, as another change was first.
@@ -270,7 +275,7 @@ class PolicyTopic:
         """
         await self._reached()
         makes_room_first = sorted(changes, key=lambda each: each.after is not None) if self.log.is_full else changes
-        refused, rest, was_sent = 0, deque(makes_room_first), False
+        conflicts, rest, was_sent = 0, deque(makes_room_first), False
         while rest:
             try:
                 part = self._part(rest, who)
@@ -278,18 +283,18 @@ class PolicyTopic:
                 if not was_sent:
                     raise
                 raise NotCarriedError(f"a part was sent, and holds; of the rest: {error}", was_sent=True) from None
-            refused += part.refused
+            conflicts += part.conflicts
             if part.sent:
-                refused += await self._carry(part.sent, was_sent=was_sent)
+                conflicts += await self._carry(part.sent, was_sent=was_sent)
                 was_sent = True
-        self.conflicts += refused
-        if refused:
+        self.conflicts += conflicts
+        if conflicts:
             try:
                 async with asyncio.timeout(PATIENCE_S):
                     await self._in_force()
             except TimeoutError:
                 raise self._not_seen() if was_sent else self._not_reached() from None
-        return refused
+        return conflicts
 
     async def _reached(self) -> None:
         """Wait until changes can be sent, `PATIENCE_S` at most from the moment at which they could not any more."""
@@ -309,7 +314,7 @@ class PolicyTopic:
         await told
 
     def _part(self, rest: deque[StoredChange], who: Principal) -> _Part:
-        sent, refused, size = list[tuple[PolicyKey, str, bytes]](), 0, 0
+        sent, conflicts, size = list[tuple[PolicyKey, str, bytes]](), 0, 0
         while rest and size < MOST_PART_BYTES and len(sent) < MOST_IN_PART:
             change = rest.popleft()
             key = change.key
@@ -322,11 +327,11 @@ class PolicyTopic:
                     rest.appendleft(change)
                     break
                 raise BodyError(str(error)) from None
-            refused += not proposed
+            conflicts += not proposed
             for slot, message in proposed:
                 sent.append((key, slot, message))
                 size += len(slot) + len(message)
-        return _Part(sent, refused)
+        return _Part(sent, conflicts)
 
     async def _carry(self, part: list[tuple[PolicyKey, str, bytes]], *, was_sent: bool) -> int:
         loop, outcomes = asyncio.get_running_loop(), dict[str, asyncio.Future[bool]]()
@@ -376,7 +381,7 @@ class PolicyTopic:
     def _begins(self) -> None:
         """Called when the consumer begins to read the topic from its start."""
         self._ends()
-        self.log = PolicyLog(self.refused)
+        self.log = PolicyLog(self.dropped)
         self._changed.clear()
         self._unreadable.clear()
         self._began.set()
@@ -539,7 +544,7 @@ class PolicyTopic:
                 unreadable = await self._service.take(changes, who)
                 self._unreadable -= changes.keys()
                 self._unreadable.update(unreadable)
-                self.refused["body"] += len(unreadable)
+                self.dropped["body"] += len(unreadable)
                 if unreadable and (times := self._warnings.due("body")):
                     first = [str(key) for key in unreadable[:_TOLD]]
                     structlog.get_logger().error(

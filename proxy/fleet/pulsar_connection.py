@@ -1,7 +1,7 @@
 """Connections of Sluice's own to topics: a producer and a consumer that are opened again and again, over brokers.
 
-A broker is found as clients find it: CONNECT at one of the configured ones, a lookup, redirects. What a topic's user
-makes of messages is his: they are opaque here, unbatched and uncompressed, and of bounded size.
+A broker is found as clients find it: CONNECT at one of the configured ones, a lookup, redirects. Messages are opaque
+here, unbatched and uncompressed, and of bounded size.
 """
 
 import asyncio
@@ -46,12 +46,12 @@ from proxy.fleet.link import MOST_PAUSE_S, LinkCounts, LinkTasks, backoff
 from proxy.session.broker_connector import BrokerRotation
 
 Auth = tuple[str, Callable[[], bytes]]
-"""The name of a method of authentication, and what to show, asked for anew each time."""
+"""The name of a method of authentication, and a function that returns the credentials to show, called each time."""
 
 OPEN_S: Final = 8.0
 """Seconds in which a producer or consumer is to be open, from the first connection on."""
 PING_S: Final = 10.0
-"""A broker that is silent for so long is asked, and left after as long again."""
+"""Seconds. A broker that is silent for so long is sent a PING, and left after as long again."""
 FAREWELL_S: Final = 0.5
 """Seconds that a broker has to take what is still to be sent when the client stops."""
 STEADY_S: Final = 5.0
@@ -61,7 +61,7 @@ MOST_UNSENT: Final = 4 << 20
 MOST_IDLE: Final = 8
 """Connections on which nothing goes on, at most; the oldest go: a broker may lead on to ever new addresses."""
 MOST_METADATA: Final = 128 << 10
-"""Bytes of a message's metadata, at most, with its key; what has more is foreign, and is not read."""
+"""Bytes of a message's metadata, at most, with its key; a message with more is foreign, and is not read."""
 _MOST_REASON: Final = 1000
 _PERMITS: Final = 1000
 _CHUNK: Final = 16 * 1024
@@ -75,11 +75,11 @@ _EARLIEST = MessageIdData(ledger_id=2**64 - 1, entry_id=2**64 - 1)  # -1 and -1
 
 
 class BrokerRefusedError(OSError):
-    """A broker refuses what it was asked for.
+    """A broker refuses a request.
 
     Args:
-        reason: What it says.
-        code: Its `ServerError`; None if it gives none.
+        reason: The broker's reason.
+        code: The broker's `ServerError`; None if it gives none.
     """
 
     def __init__(self, reason: str, code: int | None = None) -> None:
@@ -98,13 +98,13 @@ class AccessWaiter(Protocol):
 
 
 class BrokerConnection:
-    """A connection with a broker: requests and their answers, and what goes on on it.
+    """A connection with a broker: requests and their answers, and the producers and consumers that are open on it.
 
     Args:
-        broker: Where it leads.
-        reader: Of the connection.
-        writer: Of it.
-        auth: What is shown.
+        broker: The broker at its other end.
+        reader: The reader of the connection.
+        writer: The writer of the connection.
+        auth: The credentials that the broker is shown; None: none.
         defect: Called with an exception that only a defect of Sluice can raise. The connection ends by it.
     """
 
@@ -137,10 +137,13 @@ class BrokerConnection:
         self._task = asyncio.get_running_loop().create_task(self._read())
 
     async def greet(self, proxied_to: Endpoint | None) -> None:
-        """Say CONNECT, and wait until the broker lets this client in.
+        """Send CONNECT, and wait until the broker lets this client in.
+
+        Args:
+            proxied_to: The broker to which the other end, a proxy, is to lead on; None: none.
 
         Raises:
-            OSError: If it does not.
+            OSError: If the broker does not let it in.
         """
         connect = CommandConnect(client_version=_CLIENT, protocol_version=_PROTOCOL_VERSION, auth_method_name="none")
         connect.feature_flags.supports_auth_refresh = True
@@ -154,17 +157,21 @@ class BrokerConnection:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing goes on on it, and nothing is asked."""
+        """Whether no producer or consumer is open on it, and no request is unanswered."""
         return not self.streams and not self._answers
 
     async def request(self, command: Message, wanted: type[Answer], candidate: "AccessWaiter | None" = None) -> Answer:
         """Send a command with an id of this connection's, and return its answer.
 
-        A candidate's producer is answered twice if it has to wait; he is told when it is ready.
+        Args:
+            command: The command.
+            wanted: The type of the answer.
+            candidate: The producer that may have to wait for exclusive access. Then it is answered twice: the second
+                time by `ready`.
 
         Raises:
             OSError: If the broker refuses, or the connection is lost.
-            ProtocolError: If the answer is another one than is wanted.
+            ProtocolError: If the answer has another type.
         """
         request_id = cast("Any", command).request_id = self.next_request()
         if self.is_lost:
@@ -188,16 +195,16 @@ class BrokerConnection:
         return found
 
     def wait_no_more(self, candidate: object) -> None:
-        """Forget who waited: an answer that comes late is about a producer that he has left."""
-        self.waiting = {each: who for each, who in self.waiting.items() if who is not candidate}
+        """Forget a candidate: an answer that comes late is about a producer that it has left."""
+        self.waiting = {request_id: one for request_id, one in self.waiting.items() if one is not candidate}
 
     def next_request(self) -> int:
-        """The id of a request."""
+        """Return an id for a request."""
         self._request_ids += 1
         return self._request_ids
 
     def tell(self, command: Message) -> None:
-        """Send a command; a broker that does not read it is left: without it, they would believe different things."""
+        """Send a command. A broker that does not read it is left, as both would believe different things without it."""
         if not self.send(encode(command)):
             self.close(TimeoutError("the broker does not read"))
 
@@ -209,7 +216,7 @@ class BrokerConnection:
         return True
 
     def close(self, error: Exception | None = None) -> None:
-        """Leave it; whatever goes on on it ends."""
+        """End the connection, and all that is open on it."""
         if self.is_lost:
             return
         self.is_lost = True
@@ -221,14 +228,14 @@ class BrokerConnection:
         for future in (self._greeted, *self._answers.values()):
             if not future.done():
                 future.set_exception(lost)
-                future.exception()  # whoever waited is perhaps gone
+                future.exception()  # marks it as looked at: what waited may be gone
         for stream in list(self.streams.values()):
             stream.closed()
         self.streams.clear()
         self.waiting.clear()
 
     async def ended(self) -> None:
-        """Wait until nothing of it is left; what the broker does not take at once, it does not get."""
+        """Wait until nothing of the connection is left. What a broker does not take within `FAREWELL_S` is lost."""
         with contextlib.suppress(OSError):
             async with asyncio.timeout(FAREWELL_S):
                 await self._writer.wait_closed()
@@ -248,13 +255,13 @@ class BrokerConnection:
             self.close(ConnectionResetError("the broker ended the connection"))
         except _FAILURES as error:
             self.close(error)
-        except Exception as error:  # noqa: BLE001 - of those that are told of what came
+        except Exception as error:  # noqa: BLE001 - of the functions that are called with what came
             self._defect(error)
         finally:
             self.close(ConnectionAbortedError("its reader has ended"))
 
     def _look(self) -> None:
-        """Called each PING_S: ask a broker that was silent, leave one that stays so."""
+        """Called each `PING_S`: send a PING to a broker that was silent, leave one that stays so."""
         if not self._heard:
             self.close(TimeoutError("the broker is silent"))
             return
@@ -352,8 +359,8 @@ class BrokerStream:
     """A producer or consumer that is opened again and again until it is cancelled.
 
     Args:
-        client: Whose it is.
-        topic: Of which topic.
+        client: The client of the brokers, by which it is opened.
+        topic: The topic.
     """
 
     is_producer = True
@@ -363,11 +370,11 @@ class BrokerStream:
         self.topic = topic
         self.id = 0
         self.connection: BrokerConnection | None = None
-        """Set while it is open."""
+        """The connection on which it is opened; None while there is none."""
         self._ended = asyncio.Event()
 
     async def run(self) -> None:
-        """Keep it open."""
+        """Keep it open until cancelled."""
         attempt = 0
         clock = asyncio.get_running_loop().time
         while True:
@@ -394,7 +401,7 @@ class BrokerStream:
         await self.open(connection)
 
     async def open(self, connection: BrokerConnection) -> None:
-        """Ask the broker for it."""
+        """Ask the broker to open it."""
         await connection.request(CommandProducer(topic=self.topic, producer_id=self.id), CommandProducerSuccess)
 
     async def _stay(self) -> None:
@@ -414,7 +421,7 @@ class BrokerStream:
             )
 
     def closed(self) -> None:
-        """Called when the broker or the connection ended it."""
+        """Called when the broker or the connection has ended it."""
         self._ended.set()
 
     @property
@@ -464,10 +471,10 @@ class TopicEntry(NamedTuple):
     """A message as it came.
 
     Attributes:
-        sender: The name of its producer.
-        key: Its key; empty if it has none.
-        message: What was sent.
-        position: Its ledger and entry.
+        sender: The name of the message's producer.
+        key: The message's key; empty if it has none.
+        message: The payload.
+        position: The message's ledger and entry.
     """
 
     sender: str
@@ -480,12 +487,12 @@ class TopicConsumer(BrokerStream):
     """Hears a topic by a subscription of its own, which ends with it.
 
     Args:
-        client: Whose it is.
-        topic: Of which topic.
-        hear: Told of each message.
-        on_open: Told each time that it is open, before any message.
-        on_close: Told each time that it is open no longer.
-        from_start: Whether it reads the compacted topic from its first message on, each time anew.
+        client: The client of the brokers, by which it is opened.
+        topic: The topic.
+        hear: Called with each message.
+        on_open: Called each time that it is open, before any message.
+        on_close: Called each time that it is open no longer.
+        from_start: It reads the compacted topic from its first message on, each time that it is opened.
     """
 
     is_producer = False
@@ -507,12 +514,12 @@ class TopicConsumer(BrokerStream):
         self._taken = 0
 
     def closed(self) -> None:
-        """Called when the broker or the connection ended it."""
+        """Called when the broker or the connection has ended it."""
         super().closed()
         self._on_close()
 
     async def open(self, connection: BrokerConnection) -> None:
-        """Subscribe, and say how much may come."""
+        """Subscribe, and give permits for the first messages."""
         subscribe = CommandSubscribe(
             topic=self.topic,
             subscription=f"{self.client.name}-{secrets.token_hex(8)}",
@@ -530,7 +537,7 @@ class TopicConsumer(BrokerStream):
         connection.tell(CommandFlow(consumer_id=self.id, message_permits=_PERMITS))
 
     def message(self, position: tuple[int, int], behind: bytes) -> None:
-        """Called with each entry: everything behind the command."""
+        """Called with each entry: its position, and the bytes behind the command."""
         self._taken += 1
         if self._taken >= _PERMITS // 2 and self.connection is not None:
             self.connection.tell(CommandFlow(consumer_id=self.id, message_permits=self._taken))
@@ -546,7 +553,7 @@ class TopicConsumer(BrokerStream):
 
 
 def _entry(position: tuple[int, int], behind: bytes) -> TopicEntry | None:
-    """Read what stands behind a MESSAGE; None if it is batched, compressed, encrypted, chunked or none."""
+    """Read the bytes behind a MESSAGE; None if it is batched, compressed, encrypted, chunked, or none."""
     start = 0
     try:
         if _U16.unpack_from(behind, start)[0] == _BROKER_ENTRY:
@@ -576,18 +583,18 @@ def _reason(said: str | bytes) -> str:
 
 
 class BrokerClient:
-    """Sluice's own way to its brokers, for what it says and hears on topics of its own.
+    """A client of the brokers for Sluice's own topics: it keeps their producers and consumers open.
 
     Args:
-        brokers: Those to begin with; one at least.
-        dialer: Connects to them, and to those that they name.
-        auth: What is shown to brokers; None: nothing.
-        name: That of the member, for people.
+        brokers: The brokers that are asked first; one at least.
+        dialer: Connects to them, and to brokers that they name.
+        auth: The credentials that brokers are shown; None: none.
+        name: The member's name, for people.
         most_message: Bytes of a message, at most.
         most_pause_s: Seconds between two tries to open a producer or consumer, at most.
 
     Attributes:
-        tasks: Those that keep producers and consumers open, and others of their user.
+        tasks: The tasks that keep producers and consumers open, and others of what uses this client.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
@@ -603,13 +610,13 @@ class BrokerClient:
         self.tasks = LinkTasks(self.counts, most_pause_s)
         self.name = name
         self.sender = f"{name}-{secrets.token_hex(8)}"
-        """The sender of this process' messages. It knows them by it, even if another member has the same name."""
+        """The name of this process' producers, by which it knows its own messages: names may be taken twice."""
         self.most_message = most_message
         self.most_pause_s = most_pause_s
         self.is_refused = False
         """Whether brokers refused at once the last time, rather than being silent."""
         self.last_error = ""
-        """Why something could not be opened the last time; for the status."""
+        """Why a producer or consumer could not be opened the last time; empty before."""
         self.last_code: int | None = None
         """The `ServerError` by which a broker refused that, if one did."""
         self._rotation = BrokerRotation(brokers)
@@ -629,25 +636,25 @@ class BrokerClient:
         await asyncio.gather(*(each.ended() for each in connections))
 
     def next_id(self) -> int:
-        """An id for a producer or consumer, never used before."""
+        """Return an id for a producer or consumer, never used before."""
         self._ids += 1
         return self._ids
 
     def opened(self) -> None:
-        """Something could be opened."""
+        """Called when a producer or consumer was opened."""
         self.is_refused = False
 
     def failed(self, error: Exception) -> None:
-        """Something could not be opened."""
+        """Called when a producer or consumer could not be opened, or has ended by an error."""
         self.is_refused = isinstance(error, BrokerRefusedError | ConnectionRefusedError)
         self.last_error = str(error) or "no answer in time"
         self.last_code = error.code if isinstance(error, BrokerRefusedError) else None
 
     async def connection_for(self, topic: str) -> BrokerConnection:
-        """The connection with the broker that serves a topic.
+        """Return a connection with the broker that serves a topic.
 
         Raises:
-            OSError: If it is not to be had.
+            OSError: If there is none.
             TargetRefusedError, EndpointError, ProtocolError: If a broker's answer leads nowhere.
         """
         connection = await self._any()
@@ -666,7 +673,7 @@ class BrokerClient:
         raise BrokerRefusedError(f"the lookup was redirected {MOST_REDIRECTS} times")
 
     async def _look_up(self, connection: BrokerConnection, lookup: CommandLookupTopic) -> CommandLookupTopicResponse:
-        """Ask a broker; another one is asked the next time if it leaves this unanswered."""
+        """Ask a broker. If it leaves the lookup unanswered, another broker is asked the next time."""
         try:
             answer = await connection.request(lookup, CommandLookupTopicResponse)
         except asyncio.CancelledError:  # its time is over
@@ -677,7 +684,7 @@ class BrokerClient:
         return answer
 
     async def _any(self) -> BrokerConnection:
-        """A connection with one of the configured brokers."""
+        """Return a connection with one of the configured brokers."""
         for broker in self._rotation.brokers:
             found = self._connections.get((broker, None))
             if found is not None and not found.is_lost and not found.is_mute:
@@ -716,7 +723,7 @@ class BrokerClient:
             return found
 
     def _forget_idle(self) -> None:
-        """Forget connections that are lost, and leave those that nobody needs."""
+        """Forget connections that are lost, and end those that nothing needs, but for the latest `MOST_IDLE`."""
         for each in [known for known in self._connections.values() if known.is_idle][:-MOST_IDLE]:
             each.close()
         self._connections = {each: known for each, known in self._connections.items() if not known.is_lost}

@@ -69,10 +69,12 @@ class FleetService:
         clock: Monotonic nanoseconds.
         wall: Nanoseconds since 1970.
         on_share: Called with each change of a share of this member.
-        rules: The limits as they are written in this process; None: no member is told of them.
+        own_rules: The limits as they are written in this process; None: no member is told of them.
 
     Attributes:
-        member: This member.
+        config: The section `fleet`.
+        name: The name of this member.
+        member: This member, in the core.
         limits: The shared limits of this process, and its shares of them.
         shared: The shared limits, for the registry of its limiters.
         leadership: This process' part as the coordinator.
@@ -88,7 +90,7 @@ class FleetService:
         clock: Callable[[], int] = time.monotonic_ns,
         wall: Callable[[], int] = time.time_ns,
         on_share: Callable[[ShareChange], None] = lambda _change: None,
-        rules: SharedRules | None = None,
+        own_rules: SharedRules | None = None,
     ) -> None:
         self.config = config
         self.name = name
@@ -100,11 +102,11 @@ class FleetService:
             config.weight,
             len(config.peers),
         )
-        self.member = FleetMember(settings, name, secrets.randbits(63) | 1, clock(), rules)
+        self.member = FleetMember(settings, name, secrets.randbits(63) | 1, clock(), own_rules)
         self.limits = MemberLimits(config, self.member, clock, self.wants_now, self._tell_share)
         self.shared = self.limits.shared
         self.leadership = Leadership(settings, self.member, self._send_grants, self.shared.is_relative, clock, wall)
-        self.rules = FleetRules(settings, self.member.rules, rules, clock)
+        self.rules = FleetRules(settings, self.member.rules, own_rules, clock)
         self.link: FleetLink | None = None
         self.lease_ends = 0
         self._clock, self._wall = clock, wall
@@ -120,9 +122,8 @@ class FleetService:
         self._tells_alone_at = clock() + ALONE_LEASES * settings.lease_ns
         self._left: asyncio.Event | None = None
         """While this member leaves: set when the coordinator has answered that."""
-        self._kept = 0, 0
-        """The session, by its first report, and the latest grant in it that was acknowledged: all workers keep to
-        it."""
+        self._acknowledged = 0, 0
+        """The session, by its first report, and the latest grant acknowledged in it: all workers keep to it."""
 
     async def start(self, make_link: Callable[[Callbacks], FleetLink]) -> None:
         """Begin to take part. Return before any other member is reached."""
@@ -234,14 +235,14 @@ class FleetService:
 
     def _acknowledge(self, report: MemberReport, now: int) -> None:
         """Let a report acknowledge no new grant as long as workers may still use what that took away."""
-        since, seen = self._kept
+        since, seen = self._acknowledged
         if since != report.since:
             seen = 0
         if not self.shared.exceeds_shares(now):
             seen = report.seen
         elif seen != report.seen:
             self.wants_now()
-        report.seen, self._kept = seen, (report.since, seen)
+        report.seen, self._acknowledged = seen, (report.since, seen)
 
     def _go_on(self) -> None:
         if self.member.urgent:

@@ -129,7 +129,7 @@ def _lines_of_others(policies: Policies, places: list[PolicyTarget]) -> Iterator
         value = policies.others.put_under(about, setting).get(name)
         if value is None:
             continue
-        together = completed(limit, value.limit, is_same_place=bool(own) and own[0][0] == (about, setting, name))
+        together = completed(limit, value.limit, is_same_target=bool(own) and own[0][0] == (about, setting, name))
         holds = together != limit
         state: ValueState = "holds" if holds else "hidden"
         yield ExplainedValue(setting, name, value.origin, section_of(about, value.limit), state, "" if holds else by)
@@ -158,7 +158,7 @@ def _lower_elsewhere(policies: Policies, place: PolicyTarget, limit: Limit) -> s
     other = None if policies.others is None else policies.others.put_under(about, setting).get(name)
     if other is None:
         return ""
-    together = completed(limit, other.limit, is_same_place=True)
+    together = completed(limit, other.limit, is_same_target=True)
     is_lower = (limit.messages is None or together.messages != limit.messages) and (
         limit.size is None or together.size != limit.size
     )

@@ -113,7 +113,7 @@ _FORMS: dict[NameForm, TypeAdapter[str]] = {
 
 
 def read_target(direction: str, setting: str, name: str) -> PolicyTarget:
-    """Return the place that three words name.
+    """Return the target that three words name.
 
     Raises:
         ValueError: With which of them is wrong, and what would be right.

@@ -3,14 +3,14 @@
 Each change is a message with a Pulsar key of its own, its *slot*: what it sets, and which change it is. It carries a
 *version*, one above that which its author saw. Of the changes of one policy that are on the topic, **the one with the
 greatest version holds, and of equal ones the first**: of two at once, which have the same version, the broker's order
-decides, and the other's author sees that it was refused.
+decides, and the other's author sees the *conflict*.
 
 That is a function of the messages that are there and of their order, and compaction changes neither for slots that
 are written once. So whoever reads a compacted topic from its start comes to the same as those who have heard every
-message; were slots named by the policy alone, compaction would keep the last of two at once, which is the refused one.
+message; were slots named by the policy alone, compaction would keep the last of two at once, which is the losing one.
 
 What does not hold any more is cleared by tombstones (messages without content), which therefore change nothing:
-superseded and refused changes at once, and the change that took a policy back after `DELETED_STAY_S`, when nothing of
+superseded and losing changes at once, and the change that took a policy back after `DELETED_STAY_S`, when nothing of
 before can be on its way any more: what a connection carried ends with it, and is not sent again.
 """
 
@@ -26,11 +26,11 @@ from proxy.policies.keys import LONGEST, PolicyKey, PolicyKind, Principal, read_
 from proxy.policies.store import StoredChange
 
 VERSION: Final = 1
-"""The version of the messages on the topic. Messages of another version are refused."""
+"""The version of the messages on the topic. Messages of another version are dropped."""
 MOST_CHANGE: Final = 64 * 1024
 """Bytes of a message, at most."""
 MOST_CHANGES: Final = 400_000
-"""Changes that are kept, at most; what comes on top is refused."""
+"""Changes that are kept, at most; what comes on top is dropped."""
 MOST_BYTES: Final = 128 << 20
 """Bytes of all changes that are kept, at most, as `_size` counts."""
 MOST_OF_ONE: Final = 32
@@ -114,7 +114,7 @@ class PolicyLog:
     """The state of the policy topic, as read from its start.
 
     Args:
-        refused: Counts messages that are no changes, by cause.
+        dropped: Counts messages that are no changes, by cause.
 
     Attributes:
         is_founded: Whether the topic has a history.
@@ -123,9 +123,9 @@ class PolicyLog:
         size: The bytes that these take, about.
     """
 
-    def __init__(self, refused: Counter[str]) -> None:
+    def __init__(self, dropped: Counter[str]) -> None:
         self.is_founded = self.is_partial = False
-        self._refused = refused
+        self._dropped = dropped
         self.changes = 0
         self.size = 0
         self._changes: dict[PolicyKey, tuple[TopicChange, ...]] = {}
@@ -152,12 +152,12 @@ class PolicyLog:
             message: The bytes of the message; empty for a tombstone.
 
         Returns:
-            The policy that it is about, and the change; None if it is about none, or refused and counted.
+            The policy that it is about, and the change; None if it is about none, or dropped and counted.
         """
         try:
             return self._take(slot, message)
         except BadChangeError as error:
-            self._refused[error.cause] += 1
+            self._dropped[error.cause] += 1
             return None
 
     def said(self, key: PolicyKey) -> str | None:

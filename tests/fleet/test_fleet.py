@@ -335,7 +335,7 @@ def test_a_member_has_one_share_of_a_limit_and_no_report_takes_long() -> None:
     assert coordinator.dropped["doubled"] == 2 * 4999 + 1
     assert [member.limits for member in coordinator.members(0)] == [1, 2]
     [status, _] = coordinator.table.limits(0)
-    assert len(status.shares) == 2
+    assert len(status.holders) == 2
     gone = MemberReport("f", "m2", 2, 2, 1, 5, gone=[0])
     gone.introductions.append(Introduction(3, KEY, RATE, 0))  # as one that was made anew
     coordinator.hear(gone, 0)
@@ -391,7 +391,7 @@ def test_a_new_coordinator_divides_for_two_leases_only_what_was_brought() -> Non
         coordinator.hear(told(2, sequence), now)
         coordinator.grant(now)
     [status] = coordinator.table.limits(4079 * MS)
-    assert [ppm for _, ppm, _, _ in status.shares] == [150_000, 150_000]
+    assert [holder.ppm for holder in status.holders] == [150_000, 150_000]
     assert granted(coordinator, 4080 * MS) == {1: {0: 500_000}, 2: {0: 500_000}}
 
 
@@ -402,7 +402,8 @@ def test_what_a_member_brings_in_another_session_counts_no_second_time() -> None
     coordinator.hear(told(1, 2, KEY, ppm=300_000, since=2), 100 * MS)
     coordinator.grant(100 * MS)
     [status] = coordinator.table.limits(100 * MS)
-    assert {name: ppm for name, ppm, _, _ in status.shares} == {"m1": 150_000, "m2": 0}  # until it is acknowledged
+    granted = {holder.member: holder.ppm for holder in status.holders}
+    assert granted == {"m1": 150_000, "m2": 0}  # until it is acknowledged
 
 
 def test_a_decrease_that_is_not_acknowledged_frees_nothing_though_an_earlier_one_is() -> None:
@@ -531,10 +532,10 @@ def test_limits_that_come_and_go_are_those_that_are_there() -> None:
             applied[grant.incarnation].append(grant.sequence or applied[grant.incarnation][-1])
         limits = list(coordinator.table.limits(sequence))
         assert len(limits) == len({status.key for status in limits})
-        assert {(status.key, len(status.shares)) for status in limits} == {
+        assert {(status.key, len(status.holders)) for status in limits} == {
             (key, sum(key in own.values() for own in have)) for own in have for key in own.values()
         }
-        assert all(sum(ppm for _, ppm, _, _ in status.shares) <= WHOLE for status in limits)
+        assert all(sum(holder.ppm for holder in status.holders) <= WHOLE for status in limits)
     assert not coordinator.dropped
 
 

@@ -173,7 +173,7 @@ def test_more_than_are_told_are_counted() -> None:
         )
     compared.compare(0)
     now = 0
-    while (told := compared.page_due(now, 1, is_whole=True)) is not None:
+    while (told := compared.page_due(now, 1, all_known=True)) is not None:
         member.take(told)
         reported = member.report()
         assert reported is not None
@@ -253,11 +253,11 @@ def test_a_member_that_takes_no_page_keeps_nobody_from_the_next_one(world: World
 
 def test_what_a_member_says_to_have_taken_has_no_page_told_more_than_once_in_a_cycle() -> None:
     compared = compared_with(MANY, cycle := 250 * MS)
-    told = [compared.page_due(0, cycle, is_whole=True)]
+    told = [compared.page_due(0, cycle, all_known=True)]
     assert told[0] is not None
     for number in range(1000):
         compared.hear(2, "m2", RulesReport(0, 0, told[0].version, number * 3), number)
-        told.append(compared.page_due(number, cycle, is_whole=True))
+        told.append(compared.page_due(number, cycle, all_known=True))
     firsts = [one.first for one in told if one is not None]
     assert sorted(firsts) == sorted(set(firsts))
     assert 2 < len(firsts) <= 1 + len(MANY) * 135 // RULE_PAGE

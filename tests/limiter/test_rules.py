@@ -141,7 +141,7 @@ def test_of_two_values_for_the_same_the_lower_holds_unit_by_unit(own: Limit, exp
     assert in_force(policies) == {"tenant": (own, "total file")}
 
 
-def test_of_several_values_for_one_place_the_lowest_holds() -> None:
+def test_of_several_values_for_one_target_the_lowest_holds() -> None:
     policies, rules = rules_of()
     rules.adopt(
         f"publish tenant acme\0{written(Limit(one, other))}"
@@ -220,11 +220,11 @@ def test_what_others_have_stays_when_all_that_is_written_here_is_replaced() -> N
     assert rules.total == 1
 
 
-def test_what_is_here_for_a_place_is_told_as_a_line_has_it() -> None:
+def test_what_is_here_for_a_target_is_told_as_a_line_has_it() -> None:
     policies, rules = rules_of((Setting.TENANT, "acme", Limit(rate(1000))))
     policies.attach({"acme": "gold"}, {})
-    place, _, value = ACME.partition("\0")
-    assert (rules.here(place), rules.here("publish tenant x"), rules.here("nonsense")) == (value, "", "")
+    target, _, value = ACME.partition("\0")
+    assert (rules.here(target), rules.here("publish tenant x"), rules.here("nonsense")) == (value, "", "")
     assert (rules.here("attached tenant acme"), rules.here("attached namespace a/b")) == ("gold", "")
     assert described(value) == "messages 1000/s, burst 100"
     assert described(written(Limit(size=rate(1), mode="reject"))) == "bytes 1/s, burst 1; reject"
@@ -234,10 +234,10 @@ def test_what_is_here_for_a_place_is_told_as_a_line_has_it() -> None:
 
 def test_what_is_written_at_a_level_that_is_not_shared_is_here_and_said_not_to_be() -> None:
     _, rules = rules_of((Setting.TENANT, "acme", Limit(rate(1000))), levels=ALL - {"tenant", "resource_group"})
-    place, _, value = ACME.partition("\0")
-    assert (rules.here(place), rules.shares(place), rules.total) == (value, False, 0)
-    places = ("publish namespace a/b", "attached tenant acme", "nonsense", "publish nothing x")
-    assert [rules.shares(each) for each in places] == [True, False, False, False]
+    target, _, value = ACME.partition("\0")
+    assert (rules.here(target), rules.shares(target), rules.total) == (value, False, 0)
+    targets = ("publish namespace a/b", "attached tenant acme", "nonsense", "publish nothing x")
+    assert [rules.shares(each) for each in targets] == [True, False, False, False]
 
 
 def test_numbers_beyond_all_limits_are_told_to_people_as_they_came() -> None:

@@ -4,7 +4,7 @@ import asyncio
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -13,47 +13,26 @@ from loadgen.real.standalone import StandaloneBroker
 from proxy.brokers.dialing import BrokerDialer
 from proxy.brokers.targets import BROKERS, Targets
 from proxy.config.model import Config
-from proxy.fleet.link import Callbacks
 from proxy.fleet.topic_link import SILENT_LEASES, Membership, TopicLink
 from proxy.observe.counters import Counters
 from proxy.tls.certificates import Certificates
+from tests.proxy.fleet.heard import Heard
 from tests.real.fleet_member import LEASE_S
 from tests.real.pulsar_rest import PulsarRest
+from tests.waiting import until
 
 pytestmark = pytest.mark.real
 
 
-class Member:
+class Member(Heard):
     """A link that remembers what it was told."""
 
     def __init__(self, service_url: str, name: str) -> None:
-        self.reports: list[bytes] = []
-        self.grants: list[bytes] = []
-        self.turns: list[str] = []
-        self.confirmed = 0
-        self.asked = time.monotonic_ns()
+        super().__init__()
         broker = BROKERS.parse(service_url)
         certificates = Certificates(Config(broker=service_url))
         dialer = BrokerDialer(Targets([broker]), certificates, Counters(), names_clients=False)
-        callbacks = Callbacks(
-            self.reports.append,
-            self.grants.append,
-            lambda: self.turns.append("lead"),
-            lambda: self.turns.append("unlead"),
-            self._confirm,
-        )
-        self.link = TopicLink((broker,), dialer, Membership("public/default", "links", name, 1.0), callbacks)
-
-    def _confirm(self, asked: int) -> None:
-        assert self.asked < asked <= time.monotonic_ns()
-        self.asked = asked
-        self.confirmed += 1
-
-
-async def _until(is_so: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
-        while not is_so():  # noqa: ASYNC110 - the broker's own time
-            await asyncio.sleep(0.02)
+        self.link = TopicLink((broker,), dialer, Membership("public/default", "links", name, 1.0), self.callbacks)
 
 
 def _leading(members: list[Member]) -> list[Member]:
@@ -69,7 +48,7 @@ async def members(real_broker: StandaloneBroker) -> AsyncIterator[list[Member]]:
     found = [Member(real_broker.service_url, name) for name in ("a", "b", "c")]
     for each in found:
         await each.link.start()
-    await _until(lambda: _stands(found))
+    await until(lambda: _stands(found))
     yield found
     for each in found:
         await each.link.stop()
@@ -79,7 +58,7 @@ async def members(real_broker: StandaloneBroker) -> AsyncIterator[list[Member]]:
 async def _pass_all(members: list[Member]) -> None:
     """Reports reach the one who leads, its grants reach all, and it is confirmed."""
     leader = _leading(members)[0]
-    before = leader.confirmed
+    before = len(leader.asked)
 
     def told() -> bool:
         for each in members:
@@ -87,9 +66,9 @@ async def _pass_all(members: list[Member]) -> None:
         leader.link.grant(b"g" * MOST_MESSAGE)
         return len(leader.reports) >= len(members) and all(each.grants for each in members)
 
-    await _until(told)
-    await _until(lambda: leader.confirmed > before)
-    assert all(each.confirmed == 0 for each in members if "lead" not in each.turns)
+    await until(told)
+    await until(lambda: len(leader.asked) > before)
+    assert all(each.asked == [] for each in members if "lead" not in each.turns)
 
 
 async def test_one_leads_and_another_follows_it(members: list[Member]) -> None:
@@ -98,7 +77,7 @@ async def test_one_leads_and_another_follows_it(members: list[Member]) -> None:
     await first.link.stop()
     assert first.turns[-1] == "unlead"
     others = [each for each in members if each is not first]
-    await _until(lambda: _stands(others))
+    await until(lambda: _stands(others))
     await _pass_all(others)
 
 
@@ -106,18 +85,18 @@ async def test_a_coordinator_that_grants_nothing_gives_access_up(members: list[M
     silent = _leading(members)[0]
     others = [each for each in members if each is not silent]
     began = time.monotonic()
-    await _until(lambda: silent.turns[-1] == "unlead")
+    await until(lambda: silent.turns[-1] == "unlead")
     assert time.monotonic() - began < 1.5  # a lease, and less than those who wait would have taken to fence it out
-    await _until(lambda: any(each.link.state == "leading" for each in others))
+    await until(lambda: any(each.link.state == "leading" for each in others))
 
 
 async def test_one_leads_again_when_the_topics_move(members: list[Member], rest: PulsarRest) -> None:
     former = _leading(members)[0]
     turns = len(former.turns)
     await asyncio.to_thread(rest.unload, "non-persistent://public/default/links-grants")
-    await _until(lambda: len(former.turns) > turns)
+    await until(lambda: len(former.turns) > turns)
     assert former.turns[turns] == "unlead"
-    await _until(lambda: _stands(members))
+    await until(lambda: _stands(members))
     await _pass_all(members)
 
 
@@ -151,7 +130,7 @@ async def processes(real_broker: StandaloneBroker) -> AsyncIterator[list[Process
         command = (sys.executable, "-m", "tests.real.fleet_member", real_broker.service_url, name)
         found.append(Process(name, await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)))
     try:
-        await _until(lambda: all(_hears(found, each) for each in found))
+        await until(lambda: all(_hears(found, each) for each in found))
         yield found
     finally:
         for each in found:
@@ -170,7 +149,7 @@ async def test_the_next_in_line_leads_when_the_coordinators_process_is_killed(pr
     others = [each for each in processes if each is not first]
     killed = time.monotonic()
     first.process.kill()
-    await _until(lambda: any(each.is_leading for each in others))
+    await until(lambda: any(each.is_leading for each in others))
     assert time.monotonic() - killed < SILENT_LEASES * LEASE_S  # sooner than one who waits would take access
     assert sum(each.is_leading for each in others) == 1
     assert not any(each.told("leads no more") for each in others)
@@ -187,14 +166,14 @@ async def test_a_frozen_coordinator_is_fenced_out_and_reaches_nobody_when_it_goe
         heard = (each for each in others if all(one.told(f"hears {each.name}") for one in others))
         return next((each for each in heard if each.is_leading), None)
 
-    await _until(followed)
+    await until(followed)
     taken = min(at for each in others for at in each.told("leads")) - frozen
     assert SILENT_LEASES * LEASE_S - 1 < taken < 2 * SILENT_LEASES * LEASE_S + 1
     second = followed()
     assert second is not None
     gone_on = time.monotonic()
     first.process.send_signal(signal.SIGCONT)
-    await _until(lambda: first.told("leads no more") and first.told(f"hears {second.name}"))
+    await until(lambda: first.told("leads no more") and first.told(f"hears {second.name}"))
     assert first.told("leads no more")[0] - gone_on < LEASE_S + 1
     assert all(len(each.told(f"hears {first.name}")) == 1 for each in others)
     assert second.is_leading

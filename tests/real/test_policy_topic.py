@@ -15,9 +15,10 @@ from adminrest.client import topic_path
 from loadgen.real.standalone import StandaloneBroker
 from proxy.brokers.targets import BROKERS
 from tests.proxy.fleet import test_policy_topic
-from tests.proxy.fleet.test_policy_topic import KEY, Member, rate, until
+from tests.proxy.fleet.test_policy_topic import KEY, Member, rate
 from tests.real.pulsar_rest import PulsarRest, topic_name
 from tests.real.sluice_process import SluiceProcess, start_sluice
+from tests.waiting import until
 
 pytestmark = pytest.mark.real
 

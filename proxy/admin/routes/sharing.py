@@ -232,7 +232,7 @@ def _shown(service: FleetService, policies: PolicyTopic | None, most: int) -> Sh
 def _rules(service: FleetService, most: int) -> ShownRules:
     coordinator = service.coordinator
     return {
-        "own": service.rules.own,
+        "own": service.rules.own_total,
         "disagreed": service.rules.disagreed,
         "members_uncompared": 0 if coordinator is None else coordinator.comparison.uncompared,
         "differing": [
@@ -261,7 +261,7 @@ def _policies(topic: PolicyTopic) -> ShownPolicies:
         "messages_sent": counts.messages_out,
         "reconnects": counts.reconnects,
         "conflicts": topic.conflicts,
-        "refused": dict(topic.refused_messages()),
+        "refused": dict(topic.dropped_messages()),
         "last": None if last is None else _last(last),
     }
 
@@ -308,7 +308,7 @@ def _members(coordinator: Coordinator, now: int) -> list[ShownMember]:
 def _limits(coordinator: Coordinator, now: int, most: int) -> Iterable[ShownFleetLimit]:
     holders = 0
     for one in islice(coordinator.table.limits(now), most):
-        holders += len(one.shares)
+        holders += len(one.holders)
         if holders > MOST_HOLDERS:
             return
         yield {
@@ -318,8 +318,13 @@ def _limits(coordinator: Coordinator, now: int, most: int) -> Iterable[ShownFlee
             "members_disagree": one.disagreement,
             "unchanged_s": one.unchanged / 1e9,
             "holders": [
-                {"member": name, "share": ppm / 1e6, "used_per_s": used / _MILLI, "wanted_per_s": _wanted(wanted)}
-                for name, ppm, used, wanted in one.shares
+                {
+                    "member": holder.member,
+                    "share": holder.ppm / 1e6,
+                    "used_per_s": holder.used / _MILLI,
+                    "wanted_per_s": _wanted(holder.wanted),
+                }
+                for holder in one.holders
             ],
         }
 

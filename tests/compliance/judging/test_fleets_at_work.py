@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from compliance.judging.fleets import FleetNotes, sums_of
-from tests.proxy.fleet.test_service import BURST, RATE, STEP_S, Proxy, World
+from tests.proxy.fleet.proxies import BURST, RATE, STEP_S, Proxy, World
 
 STEP_US = round(STEP_S * 1e6)
 

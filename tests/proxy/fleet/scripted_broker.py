@@ -239,7 +239,8 @@ class Peer(asyncio.Protocol):
 
     def _send(self, body: Any, behind: bytes) -> None:
         topic = self.topics.get(body.producer_id)
-        if topic is None:
+        waits = topic is not None and (self, body.producer_id) in [each[:2] for each in self.broker.topic(topic).line]
+        if topic is None or waits:  # as ServerCnx.handleSend does with a producer that is not ready
             self.transport.abort()
             return
         self.say(CommandSendReceipt(producer_id=body.producer_id, sequence_id=body.sequence_id))

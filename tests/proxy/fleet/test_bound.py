@@ -2,29 +2,22 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 from typing import Literal
 
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from limiter.activity import ActivitySet
 from limiter.levels import Client, Setting
-from limiter.limiter import Entry, Limiter, Stream, StreamName, rejecting
+from limiter.limiter import Limiter, Stream, StreamName
 from limiter.policies import Policies, Value
-from limiter.registry import Registry
-from limiter.scheduler import Scheduler
-from limiter.shadow import ShadowLimiter
 from limiter.token_bucket import NOTHING_PUBLISHED, Direction, Limit, Mode, Rate, rate
-from protocol.topic_name import parse_topic
 from proxy.config.sections import Fleet
-from proxy.fleet.service import FleetService
 from tests.manual_clock import ManualClock
-from tests.proxy.fleet.hub import Hub, HubLink
+from tests.proxy.fleet.hub import Hub
+from tests.proxy.fleet.proxies import TOPIC, LimitedProxy
 from tests.proxy.manual_loop import ManualLoop
 
-TOPIC = parse_topic("persistent://acme/shop/orders")
 TICK_S = 0.01
 DELAYS_S = (0.0, 0.06, 0.01, 0.03)
 """Of each member's messages, each way."""
@@ -42,20 +35,14 @@ Metered = tuple[str, str]
 TENANT, NAMESPACE, DELIVERIES = ("publish", "tenant"), ("publish", "namespace"), ("dispatch", "topic")
 
 
-class Member:
-    """The limits of a proxy, its part in a fleet, some producers and a consumer."""
+class Member(LimitedProxy):
+    """A proxy with some producers and a consumer."""
 
     def __init__(self, number: int, loop: ManualLoop, hub: Hub, weight: Weight) -> None:
-        self.loop, self.clock = loop, loop.clock
+        config = Fleet(name="front", cycle=0.05, lease=0.4, weight=weight)
+        super().__init__(config, f"sluice-{number}", loop, Policies())
         self.offers = self.delivers = 0
         """Entries in each tick."""
-        config = Fleet(name="front", cycle=0.05, lease=0.4, weight=weight)
-        self.fleet = FleetService(config, f"sluice-{number}", self.clock, lambda: 10**18 + self.clock())
-        self.journal = ActivitySet(lambda: None)
-        self.scheduler = Scheduler(self._waking(lambda: self.scheduler), self.journal)
-        self.shadow = ShadowLimiter(self._waking(lambda: self.shadow.scheduler), self.journal, (1 << 20, 0))
-        self.policies = Policies()
-        self.registry = Registry(self.policies, self.scheduler, self.shadow, clock=self.clock, shared=self.fleet.shared)
         self.seen: dict[Limiter, None] = {}
         self.tenant = Limit(rate(max(VALUES), burst=max(VALUES) // 50))
         self.put(self.tenant)
@@ -64,7 +51,7 @@ class Member:
         self.producers = [self.open("publish")]
         self.consumer = self.open("dispatch")
         self.turn = 0
-        loop.run(lambda: loop.create_task(self.fleet.start(lambda callbacks: HubLink(hub, callbacks))))
+        self.start(hub)
         hub.links[-1].delay_s = DELAYS_S[number % len(DELAYS_S)]
 
     def put(self, limit: Limit) -> None:
@@ -107,15 +94,8 @@ class Member:
 
     def offer(self, stream: Stream, messages: int, size: int) -> None:
         """As sessions do, with 300 entries waiting at most."""
-        now = self.clock()
-        if len(stream.held) >= 300:
-            return
-        self.scheduler.count_offered(stream, 1, messages, size)
-        limiter = rejecting(stream, now)
-        if limiter is not None:
-            self.scheduler.count_rejected(stream, limiter, messages, size)
-        elif not self.scheduler.pass_entry(stream, messages, size, now):
-            self.scheduler.hold(stream, Entry(b"", messages, size, size, now), now)
+        if len(stream.held) < 300:
+            self.offer_entry(stream, messages, size)
 
     def look(self) -> None:
         self.seen.update(dict.fromkeys(self.registry.limiters.values()))
@@ -135,13 +115,6 @@ class Member:
         self.have_producers(0)
         self.registry.close(self.consumer, self.clock())
         self.leaving = asyncio.get_running_loop().create_task(self.fleet.stop())
-
-    def _waking(self, whose: Callable[[], Scheduler]) -> Callable[[Limiter, int], None]:
-        def wake_at(limiter: Limiter, at_ns: int) -> None:
-            delay = max(0, at_ns - self.clock()) / 1e9
-            self.loop.call_later(delay, lambda: whose().serve(limiter, self.clock()))
-
-        return wake_at
 
 
 class Excess:

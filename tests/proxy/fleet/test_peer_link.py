@@ -5,7 +5,7 @@ import errno
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,9 +20,11 @@ from protocol.endpoint import Endpoint
 from proxy.config.model import ConfigError
 from proxy.config.sections import FleetTls
 from proxy.fleet import peer_link
-from proxy.fleet.link import MOST_ERROR, Callbacks, PeerStatus
+from proxy.fleet.link import MOST_ERROR, PeerStatus
 from proxy.fleet.peer_link import FleetPeers, PeerLink, PeerTls
 from proxy.tls.certificates import PeerCertificates
+from tests.proxy.fleet.heard import Heard
+from tests.waiting import until
 
 LEASE_S = 0.4
 
@@ -33,7 +35,7 @@ def _free() -> Endpoint:
         return Endpoint("pulsar", "127.0.0.1", found.getsockname()[1])
 
 
-class Member:
+class Member(Heard):
     """A peer that remembers what it was told."""
 
     def __init__(
@@ -43,31 +45,9 @@ class Member:
         tls: PeerTls | None = None,
         lease_s: float = LEASE_S,
     ) -> None:
-        self.reports: list[bytes] = []
-        self.grants: list[bytes] = []
-        self.turns: list[str] = []
-        self.confirmed = 0
-        self.asked = time.monotonic_ns()
-        callbacks = Callbacks(
-            self.reports.append,
-            self.grants.append,
-            lambda: self.turns.append("lead"),
-            lambda: self.turns.append("unlead"),
-            self._confirm,
-        )
+        super().__init__()
         self.own = own
-        self.link = PeerLink(FleetPeers("f", order, own, own, lease_s, tls), callbacks)
-
-    def _confirm(self, asked: int) -> None:
-        assert self.asked < asked <= time.monotonic_ns()
-        self.asked = asked
-        self.confirmed += 1
-
-
-async def _until(is_so: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
-        while not is_so():  # noqa: ASYNC110 - sockets' own time
-            await asyncio.sleep(0.01)
+        self.link = PeerLink(FleetPeers("f", order, own, own, lease_s, tls), self.callbacks)
 
 
 @pytest.fixture
@@ -92,14 +72,14 @@ async def members() -> AsyncIterator[list[Member]]:
 
 async def test_reports_reach_the_coordinator_and_grants_all(members: list[Member]) -> None:
     first, *others = members
-    await _until(lambda: first.link.state == "leading" and all(each.link.state == "following" for each in others))
+    await until(lambda: first.link.state == "leading" and all(each.link.state == "following" for each in others))
     assert all(each.link.report(each.own.address.encode()) for each in members)
     assert first.link.grant(b"g" * MOST_MESSAGE)
     assert not others[0].link.grant(b"not leading")
-    await _until(lambda: len(first.reports) == 3 and all(each.grants for each in members))
+    await until(lambda: len(first.reports) == 3 and all(each.grants for each in members))
     assert sorted(first.reports) == sorted(each.own.address.encode() for each in members)
     assert {grant for each in members for grant in each.grants} == {b"g" * MOST_MESSAGE}
-    assert first.confirmed
+    assert first.asked
     assert first.turns == ["lead"]
 
 
@@ -107,17 +87,17 @@ async def test_why_a_peer_is_not_reached_is_told_of_each_until_it_is(
     members: list[Member], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second, third = members
-    await _until(lambda: all(one.is_dialled and one.dials for each in members for one in each.link.peer_states()))
+    await until(lambda: all(one.is_dialled and one.dials for each in members for one in each.link.peer_states()))
     assert first.link.peer_states() == [PeerStatus(each.own.address, True, True, "") for each in (second, third)]
     await third.link.stop()
-    await _until(lambda: "refused" in first.link.peer_states()[1].last_error.lower())
+    await until(lambda: "refused" in first.link.peer_states()[1].last_error.lower())
     one, other = first.link.peer_states()
     assert (one.is_dialled, one.dials, one.last_error) == (True, True, "")
     assert (other.is_dialled, other.dials) == (False, False)
     monkeypatch.setattr(first.link._outlets[third.own.address], "last_error", "x" * 10_000)
     assert len(first.link.peer_states()[1].last_error) == MOST_ERROR
     await third.link.start()
-    await _until(lambda: first.link.peer_states()[1] == PeerStatus(third.own.address, True, True, ""))
+    await until(lambda: first.link.peer_states()[1] == PeerStatus(third.own.address, True, True, ""))
 
 
 async def test_peers_are_dialled_again_within_a_lease(monkeypatch: pytest.MonkeyPatch, at_end: AsyncExitStack) -> None:
@@ -132,21 +112,21 @@ async def test_peers_are_dialled_again_within_a_lease(monkeypatch: pytest.Monkey
     member = Member(order, order[0])
     at_end.push_async_callback(member.link.stop)
     await member.link.start()
-    await _until(lambda: max(asked, default=(0, 0.0))[0] > 20)
+    await until(lambda: max(asked, default=(0, 0.0))[0] > 20)
     assert {most for _, most in asked} == {LEASE_S}
 
 
 async def test_another_one_leads_when_the_first_stops(members: list[Member]) -> None:
     first, second, _ = members
-    await _until(lambda: first.link.state == "leading")
+    await until(lambda: first.link.state == "leading")
     await first.link.stop()
     assert first.turns == ["lead", "unlead"]
-    await _until(lambda: second.link.state == "leading")
+    await until(lambda: second.link.state == "leading")
 
 
 async def test_too_large_a_message_is_not_sent(members: list[Member]) -> None:
     first = members[0]
-    await _until(lambda: first.link.state == "leading")
+    await until(lambda: first.link.state == "leading")
     assert not first.link.grant(b"g" * (MOST_MESSAGE + 1))
     assert first.link.counts.dropped["oversized"] == 1
 
@@ -169,7 +149,7 @@ async def test_strangers_are_left_and_counted(members: list[Member], said: bytes
         with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
             await reader.readexactly(1)
     writer.close()
-    await _until(lambda: first.link.counts.dropped["foreign"] == 1)
+    await until(lambda: first.link.counts.dropped["foreign"] == 1)
 
 
 async def test_lists_of_peers_that_differ_are_told(at_end: AsyncExitStack) -> None:
@@ -178,7 +158,7 @@ async def test_lists_of_peers_that_differ_are_told(at_end: AsyncExitStack) -> No
         for each in (Member((one, two), one), Member((two, one), two), Member((three, two), three)):
             await each.link.start()
             at_end.push_async_callback(each.link.stop)
-        await _until(lambda: len(logs) >= 3)
+        await until(lambda: len(logs) >= 3)
     said = [(log["event"].split(":")[1], log.get("peer"), log.get("dials")) for log in logs]
     assert len(said) == 3
     assert set(said) == {
@@ -190,14 +170,14 @@ async def test_lists_of_peers_that_differ_are_told(at_end: AsyncExitStack) -> No
 
 async def test_connections_of_strangers_are_bounded(members: list[Member]) -> None:
     first, *others = members
-    await _until(lambda: first.link.state == "leading" and all(each.link.state == "following" for each in others))
+    await until(lambda: first.link.state == "leading" and all(each.link.state == "following" for each in others))
     dialled = [await asyncio.open_connection(first.own.host, first.own.port) for _ in range(20)]
-    await _until(lambda: first.link.counts.dropped["foreign"] == 16)  # six in all, of which two are the peers'
+    await until(lambda: first.link.counts.dropped["foreign"] == 16)  # six in all, of which two are the peers'
     assert {first.link.report(b"r"), *(each.link.report(b"r") for each in others)} == {True}
-    await _until(lambda: len(first.reports) == 3)
+    await until(lambda: len(first.reports) == 3)
     for _, writer in dialled:
         writer.transport.abort()
-    await _until(lambda: first.link.counts.dropped["foreign"] == 20)
+    await until(lambda: first.link.counts.dropped["foreign"] == 20)
 
 
 async def test_peers_come_though_strangers_have_taken_all_room(at_end: AsyncExitStack) -> None:
@@ -209,10 +189,10 @@ async def test_peers_come_though_strangers_have_taken_all_room(at_end: AsyncExit
     for _ in range(20):
         _, writer = await asyncio.open_connection(first.own.host, first.own.port)
         at_end.callback(writer.close)
-    await _until(lambda: first.link.counts.dropped["foreign"] == 14)
+    await until(lambda: first.link.counts.dropped["foreign"] == 14)
     for each in others:
         await each.link.start()
-    await _until(lambda: first.link.state == "leading" and all(each.link.state == "following" for each in others))
+    await until(lambda: first.link.state == "leading" and all(each.link.state == "following" for each in others))
 
 
 async def test_a_peer_that_reads_nothing_loses_the_oldest_grants_and_no_votes(
@@ -233,7 +213,7 @@ async def test_a_peer_that_reads_nothing_loses_the_oldest_grants_and_no_votes(
     at_end.push_async_callback(member.link.stop)
     await member.link.start()
     outlet = member.link._outlets[deaf.address]
-    await _until(lambda: outlet.is_open)
+    await until(lambda: outlet.is_open)
     for number in range(30):
         assert outlet.put(peer_link._GRANT, bytes([number]) * MOST_MESSAGE)
         assert outlet._unsent <= peer_link.MOST_UNSENT
@@ -242,7 +222,7 @@ async def test_a_peer_that_reads_nothing_loses_the_oldest_grants_and_no_votes(
     assert 30 - 4 - 16 <= dropped <= 27  # 3 wait; the system's own buffers hold some
     assert outlet.put(peer_link._VOTE, bytes(8))
     assert outlet._next() == peer_link._framed(peer_link._VOTE, bytes(8))  # before all grants
-    await _until(lambda: len(accepted) == 2)  # it took nothing for so long: dialled anew, with nothing left of before
+    await until(lambda: len(accepted) == 2)  # it took nothing for so long: dialled anew, with nothing left of before
     assert outlet._unsent == 0
 
 
@@ -274,7 +254,7 @@ async def test_a_peer_that_says_nothing_more_is_left(monkeypatch: pytest.MonkeyP
 
 async def test_the_system_ends_connections_with_peers_that_are_gone(members: list[Member]) -> None:
     first, second, _ = members
-    await _until(lambda: first.link.state == "leading" and second.link.state == "following")
+    await until(lambda: first.link.state == "leading" and second.link.state == "following")
     opened: list[int] = []
     setting = peer_link._bound_silence
 
@@ -287,7 +267,7 @@ async def test_the_system_ends_connections_with_peers_that_are_gone(members: lis
         patch.setattr(peer_link, "_bound_silence", look)
         for task in list(second.link._inlets):
             task.cancel()
-        await _until(lambda: opened)
+        await until(lambda: opened)
     assert set(opened) == {5000}
 
 
@@ -329,15 +309,15 @@ async def secured(authority: Authority) -> AsyncIterator[list[Member]]:
     yield found
     for each in found:
         await each.link.stop()
-    await _until(lambda: asyncio.all_tasks() == {asyncio.current_task()})
+    await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})
 
 
 async def test_peers_with_certificates_of_the_fleets_authority_find_each_other(secured: list[Member]) -> None:
     first, *others = secured
     await others[1].link.start()
-    await _until(lambda: first.link.state == "leading" and all(each.link.state == "following" for each in others))
+    await until(lambda: first.link.state == "leading" and all(each.link.state == "following" for each in others))
     assert others[1].link.report(b"r" * MOST_MESSAGE)
-    await _until(lambda: first.reports == [b"r" * MOST_MESSAGE])
+    await until(lambda: first.reports == [b"r" * MOST_MESSAGE])
     assert first.link.counts.dropped["foreign"] == 0
 
 
@@ -347,25 +327,25 @@ async def test_one_without_a_certificate_of_the_authority_takes_no_part(
 ) -> None:
     first, second, third = secured
     of = authority if case == "expired" else Authority()
-    until = datetime.now(UTC) - timedelta(minutes=1) if case == "expired" else None
-    contexts = of.contexts(authority, shows=case != "no certificate", until=until)
+    ends_at = datetime.now(UTC) - timedelta(minutes=1) if case == "expired" else None
+    contexts = of.contexts(authority, shows=case != "no certificate", until=ends_at)
     intruder = Member(third.link.peers.order, third.own, contexts)
     at_end.push_async_callback(intruder.link.stop)
     with capture_logs() as logs:
         await intruder.link.start()
-        await _until(lambda: first.link.state == "leading" and second.link.state == "following")
-        await _until(lambda: first.link.counts.dropped["foreign"] >= 2 and second.link.counts.dropped["foreign"] >= 2)
+        await until(lambda: first.link.state == "leading" and second.link.state == "following")
+        await until(lambda: first.link.counts.dropped["foreign"] >= 2 and second.link.counts.dropped["foreign"] >= 2)
     told = [log for log in logs if "give each member a certificate that is in force" in log["event"]]
     why = {"no certificate": "did not return a certificate", "expired": "has expired", "another authority": "issuer"}
     assert {log["by"] for log in told} == {"127.0.0.1"}
     assert len(told) == 2, "each ten seconds at most, in each of the two"
     assert all(why[case] in log["error"] for log in told)
     assert not intruder.turns
-    await _until(lambda: first.link.grant(b"g"))
-    await _until(lambda: second.grants)
+    await until(lambda: first.link.grant(b"g"))
+    await until(lambda: second.grants)
     assert intruder.grants == []
     assert set(first.link._inlets.values()) <= {"", second.own.address}
-    await _until(lambda: "its log says why" in intruder.link.problem)
+    await until(lambda: "its log says why" in intruder.link.problem)
     assert first.link.problem == ""
 
 
@@ -387,7 +367,7 @@ async def test_new_certificates_and_another_authority_are_for_new_connections(
     for each in (first, second):
         at_end.push_async_callback(each.link.stop)
         await each.link.start()
-    await _until(lambda: first.link.state == "leading" and second.link.state == "following")
+    await until(lambda: first.link.state == "leading" and second.link.state == "following")
     _written(tmp_path, newer)
     tls.read_again()()
     (now, *others) = tls.expiries()
@@ -396,8 +376,8 @@ async def test_new_certificates_and_another_authority_are_for_new_connections(
     assert first.link.state == "leading", "open connections go on"
     for task in list(first.link._inlets):
         task.cancel()
-    await _until(lambda: first.link.counts.reconnects + second.link.counts.reconnects > 0)
-    await _until(lambda: first.link.state == "leading" and second.link.state == "following")
+    await until(lambda: first.link.counts.reconnects + second.link.counts.reconnects > 0)
+    await until(lambda: first.link.state == "leading" and second.link.state == "following")
     (tmp_path / "own.pem").write_text("half of one")
     with pytest.raises(ConfigError, match=r"fleet\.tls\.certificate"):
         tls.read_again()
@@ -421,16 +401,16 @@ def test_no_tls_session_of_peers_is_resumed(authority: Authority, tmp_path: Path
 
 async def test_who_dials_as_another_peer_takes_its_place_and_that_is_told(members: list[Member]) -> None:
     first, second, third = members
-    await _until(lambda: first.link.state == "leading" and second.link.state == third.link.state == "following")
+    await until(lambda: first.link.state == "leading" and second.link.state == third.link.state == "following")
     with capture_logs() as logs:
         for _ in range(3):
             _, writer = await asyncio.open_connection(first.own.host, first.own.port)
             writer.write(peer_link._framed(1, second.link.hello) + peer_link._framed(4, b"forged"))
-            await _until(lambda: b"forged" in first.reports)
+            await until(lambda: b"forged" in first.reports)
             first.reports.clear()
             writer.transport.abort()
-            await _until(lambda: second.link.report(b"r"))
-            await _until(lambda: b"r" in first.reports)
+            await until(lambda: second.link.report(b"r"))
+            await until(lambda: b"r" in first.reports)
     told = [log for log in logs if "no two of them have one address" in log["event"]]
     assert [log["peer"] for log in told] == [second.own.address]  # not more often than each ten seconds
     assert first.turns == ["lead"]
@@ -438,7 +418,7 @@ async def test_who_dials_as_another_peer_takes_its_place_and_that_is_told(member
 
 async def test_a_peer_that_floods_leaves_others_their_turn(members: list[Member]) -> None:
     first, second, third = members
-    await _until(lambda: first.link.state == "leading" and second.link.state == third.link.state == "following")
+    await until(lambda: first.link.state == "leading" and second.link.state == third.link.state == "following")
     await second.link.stop()  # else it dials again, and ends this
     _, writer = await asyncio.open_connection(first.own.host, first.own.port)
     frames, most = 5000, 0
@@ -457,12 +437,12 @@ async def test_handshakes_that_do_not_begin_are_bounded_and_end(
 ) -> None:
     monkeypatch.setattr(peer_link, "HELLO_S", 0.5)
     first, second, _ = secured
-    await _until(lambda: first.link.state == "leading" and second.link.state == "following")
+    await until(lambda: first.link.state == "leading" and second.link.state == "following")
     dialled = [await asyncio.open_connection(first.own.host, first.own.port) for _ in range(20)]
-    await _until(lambda: first.link.counts.dropped["foreign"] >= 15)  # six in all, of which one is the peer's
+    await until(lambda: first.link.counts.dropped["foreign"] >= 15)  # six in all, of which one is the peer's
     assert len(first.link._inlets) <= 6
-    await _until(lambda: first.link.counts.dropped["foreign"] == 20)
-    await _until(lambda: first.link.state == "leading" and second.link.state == "following")
+    await until(lambda: first.link.counts.dropped["foreign"] == 20)
+    await until(lambda: first.link.state == "leading" and second.link.state == "following")
     for _, writer in dialled:
         writer.transport.abort()
 
@@ -472,7 +452,7 @@ async def test_where_nobody_can_be_accepted_it_is_tried_again(
 ) -> None:
     monkeypatch.setattr(peer_link, "_AFTER_FAILURE_S", 0.1)
     first = members[0]
-    await _until(lambda: first.link.state == "leading")
+    await until(lambda: first.link.state == "leading")
     listening = first.link._sockets[0]
 
     class Full:
@@ -492,11 +472,11 @@ async def test_where_nobody_can_be_accepted_it_is_tried_again(
     assert "Too many open files" in first.link.last_error
     assert all("Too many open files" in peer.last_error for peer in first.link.peer_states() if not peer.dials)
     _, writer = await asyncio.open_connection(first.own.host, first.own.port)
-    await _until(lambda: Full.accepts == 3)  # each 0.1 s, not as often as the loop turns
+    await until(lambda: Full.accepts == 3)  # each 0.1 s, not as often as the loop turns
     asyncio.get_running_loop().remove_reader(listening)
     asyncio.get_running_loop().add_reader(listening, first.link._accept, listening)
     writer.close()
-    await _until(lambda: first.link.counts.dropped["foreign"] == 1)
+    await until(lambda: first.link.counts.dropped["foreign"] == 1)
 
 
 @pytest.mark.parametrize(
@@ -507,7 +487,7 @@ async def test_a_defect_is_told_and_counted_and_the_link_goes_on(
     members: list[Member], monkeypatch: pytest.MonkeyPatch, owner: Any, name: str
 ) -> None:
     first, second, third = members
-    await _until(lambda: first.link.state == "leading" and second.link.state == third.link.state == "following")
+    await until(lambda: first.link.state == "leading" and second.link.state == third.link.state == "following")
     does, defects = getattr(owner, name), [TypeError("'NoneType' object is not iterable")]
 
     def fail_once(*args: Any) -> Any:
@@ -520,11 +500,11 @@ async def test_a_defect_is_told_and_counted_and_the_link_goes_on(
         for task in list(second.link._inlets):
             task.cancel()  # so that outlets dial again
         second.link.report(b"r")
-        await _until(lambda: not defects)
-        await _until(lambda: all(one.is_dialled and one.dials for each in members for one in each.link.peer_states()))
-        await _until(lambda: [each.link.state for each in members].count("leading") == 1)
+        await until(lambda: not defects)
+        await until(lambda: all(one.is_dialled and one.dials for each in members for one in each.link.peer_states()))
+        await until(lambda: [each.link.state for each in members].count("leading") == 1)
         first.reports.clear()
-        await _until(lambda: second.link.report(b"r") and any(each.reports for each in members))
+        await until(lambda: second.link.report(b"r") and any(each.reports for each in members))
     (told,) = [line for line in logs if line["log_level"] == "error"]
     assert "defect of Sluice" in told["event"]
     assert told["error"] == "TypeError: 'NoneType' object is not iterable"

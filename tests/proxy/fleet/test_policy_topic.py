@@ -1,7 +1,7 @@
 """Members whose policies change by a topic, with a broker that misbehaves on demand."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import msgspec
@@ -35,6 +35,7 @@ from proxy.policies.topic_log import FOUNDED, MOST_CHANGE, founding, slot_of
 from proxy.tls.certificates import Certificates
 from tests.proxy.fleet.scripted_broker import ScriptedBroker
 from tests.proxy.policies.test_topic_log import SLOT, message
+from tests.waiting import until
 
 TOPIC = "persistent://public/sluice/front-policies"
 ANN = Principal("ann", "10.0.0.1")
@@ -81,12 +82,6 @@ class Broker(ScriptedBroker):
         said.uncompressed_size = len(sent)
         metadata = said.SerializeToString()
         self.publish(TOPIC, len(metadata).to_bytes(4) + metadata + sent)
-
-
-async def until(is_so: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
-        while not is_so():  # noqa: ASYNC110 - sockets' own time
-            await asyncio.sleep(0.01)
 
 
 class World:
@@ -232,7 +227,7 @@ async def test_the_first_member_gives_the_topic_its_policies_and_the_others_take
     await until(lambda: third.kept == first.kept)
 
 
-async def test_what_is_no_change_is_refused_and_counted_and_others_go_on(world: World) -> None:
+async def test_what_is_no_change_is_dropped_and_counted_and_others_go_on(world: World) -> None:
     first, second = await world.two()
     await first.set(KEY, rate(5))
     world.broker.forge(SLOT, message(v=2))
@@ -248,7 +243,7 @@ async def test_what_is_no_change_is_refused_and_counted_and_others_go_on(world: 
     await first.set(KEY, rate(6))
     await until(lambda: second.kept == {"acme": rate(6)})
     causes = {"version": 1, "malformed": 1, "key": 1, "oversized": 1, "foreign": 1, "body": 5}
-    assert second.topic.refused_messages() == causes
+    assert second.topic.dropped_messages() == causes
     assert await first.set(OTHER, rate(1)) == 1  # what could not be read is replaced
     await until(lambda: second.kept == {"acme": rate(6), "other": rate(1)})
 
@@ -370,7 +365,7 @@ async def test_what_is_shown(world: World) -> None:
     assert (shown["topic"], shown["state"], shown["policies"], shown["problem"]) == (TOPIC, "in_step", 1, "")
     assert (shown["last"]["policy"], shown["last"]["who"], shown["last"]["member"]) == (str(KEY), "ann", "a")
     world.broker.forge("nothing", b"x")
-    await until(lambda: second.topic.refused["key"])
+    await until(lambda: second.topic.dropped["key"])
     found = {
         (sample.name, *sample.labels.values()): sample.value
         for family in metrics._policy_topic(second.topic)
@@ -418,7 +413,7 @@ async def test_where_there_is_no_room_policies_are_taken_back_and_then_there_is(
     with capture_logs() as lines:
         for number, key in enumerate(junk):
             world.broker.forge(slot_of(key, f"{number:016x}"), message(body=rate(1)))
-        await until(lambda: first.topic.refused["full"] and len(second.kept) == 3)
+        await until(lambda: first.topic.dropped["full"] and len(second.kept) == 3)
     assert len([each for each in lines if "see who may write there" in each["event"]]) == len(world.members)
     with pytest.raises(BodyError, match="take policies back"):
         await first.set(KEY, rate(5))
@@ -457,7 +452,7 @@ async def test_what_cannot_be_read_here_is_told_and_does_not_fill_the_log(world:
         for number in range(50):
             slots.append(slot_of(KEY, f"{number:016x}"))
             world.broker.forge(slots[-1], message(version=number + 1, body=f"{number}"))
-            await until(lambda: first.topic.refused["body"] == len(slots))
+            await until(lambda: first.topic.dropped["body"] == len(slots))
     told = [each for each in lines if "cannot be read here" in each["event"]]
     assert [each["first"] for each in told] == [[str(KEY)]] * len(world.members)
 

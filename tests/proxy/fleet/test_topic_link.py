@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from itertools import product
 from random import Random
 from typing import Any
@@ -37,36 +37,28 @@ from proxy.brokers.dialing import BrokerDialer
 from proxy.brokers.targets import Targets
 from proxy.config.model import Config
 from proxy.fleet import pulsar_connection, topic_link
-from proxy.fleet.link import Callbacks, backoff
+from proxy.fleet.link import backoff
 from proxy.fleet.topic_link import Membership, TopicLink, topics
 from proxy.observe.counters import Counters
 from proxy.tls.certificates import Certificates
+from tests.proxy.fleet.heard import Heard
 from tests.proxy.fleet.scripted_broker import Peer, ScriptedBroker
+from tests.waiting import until
 
 LEASE_S = 0.2
 REPORTS, GRANTS = topics("public/sluice", "f")
 
 
-class Member:
+class Member(Heard):
     """A link that remembers what it was told, and grants as long as it leads and is not frozen."""
 
     def __init__(self, name: str, *brokers: Endpoint) -> None:
-        self.reports: list[bytes] = []
-        self.grants: list[bytes] = []
-        self.turns: list[str] = []
-        self.asked: list[int] = []
+        super().__init__()
         self.token = b"first"
-        callbacks = Callbacks(
-            self.reports.append,
-            self.grants.append,
-            lambda: self.turns.append("lead"),
-            lambda: self.turns.append("unlead"),
-            self.asked.append,
-        )
         certificates = Certificates(Config(broker=str(brokers[0])))
         dialer = BrokerDialer(Targets(brokers), certificates, Counters(), names_clients=False)
         membership = Membership("public/sluice", "f", name, LEASE_S)
-        self.link = TopicLink(brokers, dialer, membership, callbacks, ("token", lambda: self.token))
+        self.link = TopicLink(brokers, dialer, membership, self.callbacks, ("token", lambda: self.token))
         self.granting: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -89,12 +81,6 @@ class Member:
             await asyncio.sleep(LEASE_S / 10)
 
 
-async def _until(is_so: Callable[[], object], longest_s: float = 10) -> None:
-    async with asyncio.timeout(longest_s):
-        while not is_so():  # noqa: ASYNC110 - sockets' own time
-            await asyncio.sleep(0.01)
-
-
 class World:
     """Brokers and members, all of which are stopped in the end."""
 
@@ -115,12 +101,12 @@ class World:
         """A broker, who leads, and two in line."""
         broker, at = await self.broker()
         first = await self.join("a", at)
-        await _until(lambda: first.link.state == "leading")
+        await until(lambda: first.link.state == "leading")
         second = await self.join("b", at)
-        await _until(lambda: len(broker.topic(GRANTS).line) == 1)
+        await until(lambda: len(broker.topic(GRANTS).line) == 1)
         third = await self.join("c", at)
-        await _until(lambda: len(broker.topic(GRANTS).line) == 2)
-        await _until(lambda: all(each.link.state == "following" and each.grants for each in (second, third)))
+        await until(lambda: len(broker.topic(GRANTS).line) == 2)
+        await until(lambda: all(each.link.state == "following" and each.grants for each in (second, third)))
         return broker, first, second, third
 
     def leading(self) -> list[Member]:
@@ -135,18 +121,18 @@ async def world() -> AsyncIterator[World]:
         await member.stop()
     for broker in found.brokers:
         broker.stop()
-    await _until(lambda: asyncio.all_tasks() == {asyncio.current_task()})
+    await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})
 
 
 async def test_the_first_in_line_leads_and_reports_reach_it_only(world: World) -> None:
     broker, first, second, third = await world.three()
-    await _until(lambda: broker.topic(REPORTS).consumers)
+    await until(lambda: broker.topic(REPORTS).consumers)
     assert second.link.report(b"r")
-    await _until(lambda: first.reports == [b"r"])
+    await until(lambda: first.reports == [b"r"])
     assert not second.link.grant(b"not leading")
     assert second.reports == third.reports == []
     assert set(second.grants) == set(third.grants) == {b"g a"}
-    await _until(lambda: len(first.asked) > 2)
+    await until(lambda: len(first.asked) > 2)
     assert first.asked == sorted(set(first.asked))
     assert 0 < time.monotonic_ns() - first.asked[-1] < 5e9
     assert second.asked == third.asked == []
@@ -156,7 +142,7 @@ async def test_the_first_in_line_leads_and_reports_reach_it_only(world: World) -
 async def test_the_next_in_line_leads_when_the_connection_of_the_first_ends(world: World) -> None:
     broker, first, second, third = await world.three()
     await first.stop()
-    await _until(lambda: second.link.state == "leading")
+    await until(lambda: second.link.state == "leading")
     assert first.turns == ["lead", "unlead"]
     assert third.turns == []
     assert broker.topic(GRANTS).owner is not None
@@ -165,8 +151,8 @@ async def test_the_next_in_line_leads_when_the_connection_of_the_first_ends(worl
 async def test_one_leads_again_when_all_connections_end(world: World) -> None:
     broker, first, second, third = await world.three()
     broker.drop()
-    await _until(lambda: first.turns[:2] == ["lead", "unlead"])
-    await _until(lambda: len(world.leading()) == 1 and all(each.link.state != "connecting" for each in world.members))
+    await until(lambda: first.turns[:2] == ["lead", "unlead"])
+    await until(lambda: len(world.leading()) == 1 and all(each.link.state != "connecting" for each in world.members))
     assert sum(each.link.counts.takeovers for each in (first, second, third)) == 2
     assert all(each.link.counts.reconnects >= 3 for each in world.members)
 
@@ -174,9 +160,9 @@ async def test_one_leads_again_when_all_connections_end(world: World) -> None:
 async def test_a_coordinator_that_hears_nothing_of_its_own_gives_access_up(world: World) -> None:
     broker, first, second, third = await world.three()
     broker.topic(GRANTS).consumers.clear()  # nobody hears grants any more, and nobody is told
-    await _until(lambda: first.turns == ["lead", "unlead"])
-    await _until(lambda: broker.seen_of(CommandCloseProducer))
-    await _until(lambda: second.turns or third.turns)
+    await until(lambda: first.turns == ["lead", "unlead"])
+    await until(lambda: broker.seen_of(CommandCloseProducer))
+    await until(lambda: second.turns or third.turns)
 
 
 async def test_a_coordinator_that_is_fenced_out_untold_gives_access_up(world: World) -> None:
@@ -188,9 +174,9 @@ async def test_a_coordinator_that_is_fenced_out_untold_gives_access_up(world: Wo
     former.topics[theirs] = "elsewhere"  # its grants get receipts, and reach nobody
     topic.owner = peer, producer
     peer.admit(producer, request)
-    await _until(lambda: second.link.state == "leading")
+    await until(lambda: second.link.state == "leading")
     took = time.monotonic()
-    await _until(lambda: first.turns == ["lead", "unlead"])
+    await until(lambda: first.turns == ["lead", "unlead"])
     assert time.monotonic() - took < LEASE_S + 1
     assert world.leading() == [second]
 
@@ -203,12 +189,12 @@ async def test_a_silent_coordinator_is_fenced_out(world: World, monkeypatch: pyt
     monkeypatch.setattr(third.link._candidate, "silence_s", 60.0)  # the more patient one of the two
     first.freeze()
     began = time.monotonic()
-    await _until(lambda: second.link.state == "leading")
+    await until(lambda: second.link.state == "leading")
     assert time.monotonic() - began > topic_link.SILENT_LEASES * LEASE_S - 0.1
-    await _until(lambda: len(broker.topic(GRANTS).line) == 1)  # the third was fenced out of the line, and is back
+    await until(lambda: len(broker.topic(GRANTS).line) == 1)  # the third was fenced out of the line, and is back
     assert (first.turns, second.turns, third.turns) == (["lead"], ["lead"], [])
     assert first.link.grant(b"late")
-    await _until(lambda: first.turns == ["lead", "unlead"])
+    await until(lambda: first.turns == ["lead", "unlead"])
     assert not {b"late"} & {*second.grants, *third.grants}
 
 
@@ -217,7 +203,7 @@ async def test_topics_are_found_where_a_redirect_leads(world: World) -> None:
     server, there = await world.broker()
     broker.serves = there
     member = await world.join("a", at)
-    await _until(lambda: member.link.state == "leading" and member.grants)
+    await until(lambda: member.link.state == "leading" and member.grants)
     assert set(server.topics) == {REPORTS, GRANTS}
     assert broker.topics == {}
 
@@ -226,7 +212,7 @@ async def test_topics_are_reached_through_a_proxy_that_says_so(world: World) -> 
     proxy, at = await world.broker()
     proxy.serves, proxy.proxies = Endpoint("pulsar", "broker.example", 6650), True
     member = await world.join("a", at)
-    await _until(lambda: member.link.state == "leading" and member.grants)
+    await until(lambda: member.link.state == "leading" and member.grants)
     assert {each.proxy_to_broker_url for each in proxy.seen_of(CommandConnect)} == {"", "broker.example:6650"}
 
 
@@ -234,7 +220,7 @@ async def test_redirects_in_a_circle_end(world: World) -> None:
     broker, at = await world.broker()
     broker.serves = at
     member = await world.join("a", at)
-    await _until(lambda: "redirected 10 times" in member.link.client.last_error)
+    await until(lambda: "redirected 10 times" in member.link.client.last_error)
     assert member.link.state == "connecting"
     assert member.link.refused
 
@@ -243,11 +229,11 @@ async def test_a_challenge_is_answered_with_what_is_shown_now(world: World) -> N
     broker, at = await world.broker()
     broker.challenge = True
     member = await world.join("a", at)
-    await _until(lambda: member.link.state == "leading")
+    await until(lambda: member.link.state == "leading")
     assert broker.seen_of(CommandConnect)[0].auth_data == b"first"
     member.token = b"second"
     broker.drop()
-    await _until(lambda: member.turns[-2:] == ["unlead", "lead"])
+    await until(lambda: member.turns[-2:] == ["unlead", "lead"])
     responses = [each.response.auth_data for each in broker.seen_of(CommandAuthResponse)]
     assert (responses[0], responses[-1]) == (b"first", b"second")
 
@@ -259,21 +245,21 @@ async def test_garbage_for_a_greeting_is_an_error_and_tried_again(world: World, 
     broker, at = await world.broker()
     broker.greeting = greeting
     member = await world.join("a", at)
-    await _until(lambda: member.link.counts.reconnects >= 3)
+    await until(lambda: member.link.counts.reconnects >= 3)
     assert member.link.state == "connecting"
     assert member.link.client.last_error
     assert not member.link.report(b"r")
     assert member.link.counts.dropped["disconnected"] == 1
     broker.greeting = b""
-    await _until(lambda: member.link.state == "leading")
+    await until(lambda: member.link.state == "leading")
 
 
 async def test_garbage_on_the_way_ends_the_connection_and_the_lead(world: World) -> None:
     broker, first, *_ = await world.three()
     for each in list(broker.peers):
         each.transport.write(b"\0\0\0\x08\0\0\0\x04\xff\xff\xff\xff")
-    await _until(lambda: first.turns[:2] == ["lead", "unlead"])
-    await _until(lambda: len(world.leading()) == 1)
+    await until(lambda: first.turns[:2] == ["lead", "unlead"])
+    await until(lambda: len(world.leading()) == 1)
 
 
 async def test_a_silent_broker_is_left_and_is_not_one_that_refuses(
@@ -283,33 +269,33 @@ async def test_a_silent_broker_is_left_and_is_not_one_that_refuses(
     monkeypatch.setattr(pulsar_connection, "OPEN_S", 0.3)
     broker, at = await world.broker()
     member = await world.join("a", at)
-    await _until(lambda: member.link.state == "leading")
+    await until(lambda: member.link.state == "leading")
     broker.is_silent = True
-    await _until(lambda: member.turns == ["lead", "unlead"] and member.link.state == "connecting")
-    await _until(lambda: member.link.client.last_error == "no answer in time")
+    await until(lambda: member.turns == ["lead", "unlead"] and member.link.state == "connecting")
+    await until(lambda: member.link.client.last_error == "no answer in time")
     assert not member.link.refused
     broker.is_silent = False
-    await _until(lambda: member.link.state == "leading")
+    await until(lambda: member.link.state == "leading")
 
 
 async def test_a_broker_that_refuses_is_one_that_refuses(world: World) -> None:
     broker, at = await world.broker()
     broker.refuses_producers = "sluice is not authorized"
     member = await world.join("a", at)
-    await _until(lambda: "sluice is not authorized" in member.link.client.last_error and member.link.refused)
+    await until(lambda: "sluice is not authorized" in member.link.client.last_error and member.link.refused)
     assert member.turns == []
     assert "sluice is not authorized" in member.link.problem
     broker.refuses_producers = ""
-    await _until(lambda: member.link.state == "leading")
+    await until(lambda: member.link.state == "leading")
     assert member.link.problem == ""
 
 
 async def test_nobody_listens_where_the_broker_was(world: World) -> None:
     broker, at = await world.broker()
     member = await world.join("a", at)
-    await _until(lambda: member.link.state == "leading")
+    await until(lambda: member.link.state == "leading")
     broker.stop()
-    await _until(lambda: member.link.refused and member.turns == ["lead", "unlead"])
+    await until(lambda: member.link.refused and member.turns == ["lead", "unlead"])
 
 
 async def test_tries_are_never_further_apart_than_a_lease(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,7 +309,7 @@ async def test_tries_are_never_further_apart_than_a_lease(world: World, monkeypa
     broker, at = await world.broker()
     broker.stop()
     await world.join("a", at)
-    await _until(lambda: max(asked, default=(0, 0.0))[0] > 20)
+    await until(lambda: max(asked, default=(0, 0.0))[0] > 20)
     assert {most for _, most in asked} == {LEASE_S}
 
 
@@ -351,7 +337,7 @@ async def test_messages_that_are_none_of_the_fleets_are_dropped_and_counted(worl
     broker.publish(GRANTS, entry(b"good"))
     broker.publish(GRANTS, b"\x0e\x01\0\0\0\0" + entry(b"with a checksum"))
     broker.publish(GRANTS, b"\x0e\x02\0\0\0\x02\x01\x02" + entry(b"with the broker's header"))
-    await _until(lambda: b"with the broker's header" in second.grants)
+    await until(lambda: b"with the broker's header" in second.grants)
     assert {b"good", b"with a checksum"} <= set(second.grants)
     assert second.link.counts.dropped - before == {"foreign": 7, "oversized": 1}
 
@@ -383,9 +369,9 @@ async def test_a_broker_is_answered_when_it_pings_and_left_when_its_topics_migra
     owner = broker.topic(GRANTS).owner
     assert owner is not None
     owner[0].transport.write(encode(CommandPing()))
-    await _until(lambda: any(each.DESCRIPTOR.name == "CommandPong" for each in broker.seen))
+    await until(lambda: any(each.DESCRIPTOR.name == "CommandPong" for each in broker.seen))
     owner[0].say(CommandTopicMigrated(resource_id=1, resource_type=CommandTopicMigrated.Producer))
-    await _until(lambda: first.turns[:2] == ["lead", "unlead"])
+    await until(lambda: first.turns[:2] == ["lead", "unlead"])
 
 
 # ---- A broker that is broken, or has been taken over
@@ -416,10 +402,10 @@ async def test_an_answer_of_another_kind_is_an_error_and_tried_again(
 
     broker.takes = take
     member = await world.join("a", at)
-    await _until(lambda: member.link.counts.reconnects >= 3)
+    await until(lambda: member.link.counts.reconnects >= 3)
     assert f"answers {asked.DESCRIPTOR.name} by {answer.DESCRIPTOR.name}" in member.link.client.last_error
     broker.takes = lambda _peer, _command: False
-    await _until(lambda: member.link.state == "leading" and member.grants)
+    await until(lambda: member.link.state == "leading" and member.grants)
 
 
 async def test_redirects_to_ever_new_addresses_leave_few_connections(
@@ -440,9 +426,9 @@ async def test_redirects_to_ever_new_addresses_leave_few_connections(
 
     broker.takes = take
     member = await world.join("a", at)
-    await _until(lambda: len(broker.seen_of(CommandConnect)) > 150)
+    await until(lambda: len(broker.seen_of(CommandConnect)) > 150)
     assert len(member.link.client._connections) <= pulsar_connection.MOST_IDLE + 4
-    await _until(lambda: len(broker.peers) <= pulsar_connection.MOST_IDLE + 4)
+    await until(lambda: len(broker.peers) <= pulsar_connection.MOST_IDLE + 4)
 
 
 async def test_where_one_broker_answers_no_lookup_another_is_asked(
@@ -452,7 +438,7 @@ async def test_where_one_broker_answers_no_lookup_another_is_asked(
     (mute, at), (_, there) = await world.broker(), await world.broker()
     mute.takes = lambda _peer, command: isinstance(command, CommandLookupTopic)
     member = await world.join("a", at, there)
-    await _until(lambda: member.link.state == "leading" and member.grants)
+    await until(lambda: member.link.state == "leading" and member.grants)
 
 
 async def test_a_silent_broker_of_one_topic_keeps_nobody_from_the_other(world: World) -> None:
@@ -469,10 +455,10 @@ async def test_a_silent_broker_of_one_topic_keeps_nobody_from_the_other(world: W
 
     broker.takes = take
     member = await world.join("a", at)
-    await _until(lambda: member.link.state == "leading" and silent.peers)
+    await until(lambda: member.link.state == "leading" and silent.peers)
     began = time.monotonic()
     broker.drop()
-    await _until(lambda: member.turns == ["lead", "unlead", "lead"])
+    await until(lambda: member.turns == ["lead", "unlead", "lead"])
     assert time.monotonic() - began < pulsar_connection.OPEN_S / 2
 
 
@@ -493,7 +479,7 @@ async def test_access_that_is_given_to_a_producer_that_was_left_is_none(
 
     broker.takes = take
     member = await world.join("a", at)
-    await _until(lambda: len(asked) >= 4)
+    await until(lambda: len(asked) >= 4)
     assert asked[0][1].producer_access_mode == ProducerAccessMode.Value("WaitForExclusive")
     assert member.turns == []
     assert all(len(each.waiting) <= 1 for each in member.link.client._connections.values())
@@ -506,9 +492,9 @@ async def test_who_cannot_say_how_much_may_come_connects_anew(world: World, monk
         patched.setattr(pulsar_connection, "MOST_UNSENT", -1)  # as if the broker had read nothing for long
         for _ in range(600):
             broker.publish(GRANTS, b"\0")
-        await _until(lambda: second.link.counts.reconnects)
-    await _until(lambda: len(broker.seen_of(CommandConnect)) > peers)
-    await _until(lambda: len(world.leading()) == 1 and second.link.state != "connecting")
+        await until(lambda: second.link.counts.reconnects)
+    await until(lambda: len(broker.seen_of(CommandConnect)) > peers)
+    await until(lambda: len(world.leading()) == 1 and second.link.state != "connecting")
 
 
 async def test_a_consumer_that_a_broker_has_lost_is_made_anew(world: World) -> None:
@@ -516,13 +502,13 @@ async def test_a_consumer_that_a_broker_has_lost_is_made_anew(world: World) -> N
     broker.topic(GRANTS).consumers.clear()  # and nobody is told
     for each in members:
         each.grants.clear()
-    await _until(lambda: all(each.grants for each in members))
+    await until(lambda: all(each.grants for each in members))
     assert broker.seen_of(CommandCloseConsumer)
 
 
 async def test_a_coordinator_that_does_not_hear_its_own_reports_listens_anew(world: World) -> None:
     broker, first, second, _ = await world.three()
-    await _until(lambda: broker.topic(REPORTS).consumers)
+    await until(lambda: broker.topic(REPORTS).consumers)
     broker.topic(REPORTS).consumers.clear()  # and nobody is told
 
     async def report() -> None:
@@ -532,7 +518,7 @@ async def test_a_coordinator_that_does_not_hear_its_own_reports_listens_anew(wor
             await asyncio.sleep(LEASE_S / 10)
 
     reporting = asyncio.get_running_loop().create_task(report())
-    await _until(lambda: b"b" in first.reports)
+    await until(lambda: b"b" in first.reports)
     reporting.cancel()
     assert first.turns == ["lead"]
 
@@ -549,7 +535,7 @@ async def test_what_is_about_ids_of_nobody_changes_nothing(world: World) -> None
         peer.say(CommandError(request_id=number, error=ServerError.UnknownError, message="x"))
         peer.deliver(number % 2**63, b"\0" * 100, 1)
     before = len(second.grants)
-    await _until(lambda: len(second.grants) > before + 3)
+    await until(lambda: len(second.grants) > before + 3)
     assert [each.turns for each in (first, second, third)] == turns
     assert all(each.link.counts.reconnects == 0 for each in world.members)
 
@@ -559,15 +545,15 @@ async def test_frames_of_no_size_end_the_connection_and_no_more(world: World, fr
     broker, first, *_ = await world.three()
     for each in list(broker.peers):
         each.transport.write(frame)
-    await _until(lambda: first.turns[:2] == ["lead", "unlead"])
-    await _until(lambda: len(world.leading()) == 1)
+    await until(lambda: first.turns[:2] == ["lead", "unlead"])
+    await until(lambda: len(world.leading()) == 1)
 
 
 async def test_long_reasons_are_cut_and_long_metadata_is_not_read(world: World) -> None:
     broker, at = await world.broker()
     broker.refuses_producers = "\N{SNOWMAN}\x1b\n" * 1_000_000
     member = await world.join("a", at)
-    await _until(lambda: "refuses" in member.link.client.last_error)
+    await until(lambda: "refuses" in member.link.client.last_error)
     assert len(member.link.client.last_error) < 2000
     assert member.link.client.last_error.isprintable()
     for size, is_read in ((1000, True), (pulsar_connection.MOST_METADATA, False)):
@@ -646,8 +632,8 @@ async def test_whatever_a_broker_says_members_share_again_when_it_does_what_it_i
     for each in members:
         each.grants.clear()
     # Where other processes take the processor for longer than a lease, coordinators give up, and others begin.
-    await _until(lambda: len(world.leading()) == 1 and all(each.grants for each in members), 60)
-    await _until(lambda: all(each.link.state != "connecting" for each in members), 60)
+    await until(lambda: len(world.leading()) == 1 and all(each.grants for each in members), 60)
+    await until(lambda: all(each.link.state != "connecting" for each in members), 60)
     gc.collect()
     assert raised == []
 
@@ -676,12 +662,12 @@ async def test_a_defect_is_told_and_counted_and_the_link_goes_on(
     with capture_logs() as logs:
         member = await world.join("a", at)
         if name == "backoff":
-            await _until(lambda: member.link.state == "leading")
+            await until(lambda: member.link.state == "leading")
             broker.drop()
-        await _until(lambda: not defects)
+        await until(lambda: not defects)
         member.grants.clear()
-        await _until(lambda: member.link.state == "leading" and member.grants)
-    await _until(lambda: member.link.report(b"r") and member.reports)
+        await until(lambda: member.link.state == "leading" and member.grants)
+    await until(lambda: member.link.report(b"r") and member.reports)
     (told,) = [line for line in logs if line["log_level"] == "error"]
     assert "defect of Sluice" in told["event"]
     assert told["error"] == "TypeError: 'NoneType' object is not iterable"
@@ -701,7 +687,7 @@ async def test_a_defect_that_stays_is_tried_again_with_pauses_and_told_once(
     monkeypatch.setattr(pulsar_connection.BrokerStream, "_connect", fail)
     with capture_logs() as logs:
         member = await world.join("a", at)
-        await _until(lambda: member.link.counts.defects >= 9)  # of three streams
+        await until(lambda: member.link.counts.defects >= 9)  # of three streams
     assert len([line for line in logs if line["log_level"] == "error"]) == 1
     assert tries[8] - tries[0] >= 0.025 + 0.05
     assert member.link.state == "connecting"

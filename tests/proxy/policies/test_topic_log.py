@@ -231,10 +231,10 @@ def test_a_change_is_what_its_message_says() -> None:
     ],
 )
 def test_what_is_no_change_is_refused_and_counted(slot: str, sent: bytes, cause: str) -> None:
-    refused = Counter[str]()
-    log = PolicyLog(refused)
+    dropped = Counter[str]()
+    log = PolicyLog(dropped)
     assert log.take(slot, sent) is None
-    assert refused == {cause: 1}
+    assert dropped == {cause: 1}
     assert (log.changes, log.size, list(log.policies())) == (0, 0, [])
 
 
@@ -252,12 +252,12 @@ _BYTES = st.one_of(st.binary(max_size=100), st.builds(message, body=st.text(max_
 
 @given(st.lists(st.tuples(_SLOTS, _BYTES), max_size=20))
 def test_whatever_is_written_is_a_change_or_counted(sent: list[tuple[str, bytes]]) -> None:
-    refused = Counter[str]()
-    log = PolicyLog(refused)
+    dropped = Counter[str]()
+    log = PolicyLog(dropped)
     for slot, one in sent:
         log.take(slot, one)
-    assert sum(refused.values()) <= len(sent)
-    assert refused.keys() <= {"version", "malformed", "key", "value"}
+    assert sum(dropped.values()) <= len(sent)
+    assert dropped.keys() <= {"version", "malformed", "key", "value"}
     assert log.changes <= len(sent)
 
 
@@ -270,28 +270,28 @@ def test_what_is_refused_takes_the_place_of_what_its_slot_had_as_in_the_compacte
 
 def test_more_than_a_member_keeps_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_log, "MOST_CHANGES", 2)
-    refused = Counter[str]()
-    log = PolicyLog(refused)
+    dropped = Counter[str]()
+    log = PolicyLog(dropped)
     for number in range(4):
         log.take(slot_of(KEY, f"{number:016x}"), message(version=number + 1))
-    assert (log.changes, refused) == (2, {"full": 2})
+    assert (log.changes, dropped) == (2, {"full": 2})
     log.take(slot_of(KEY, f"{0:016x}"), b"")
     log.take(slot_of(KEY, f"{5:016x}"), message(version=9))
-    assert (log.changes, refused) == (2, {"full": 2})
+    assert (log.changes, dropped) == (2, {"full": 2})
     monkeypatch.setattr(topic_log, "MOST_BYTES", log.size + 100)
     monkeypatch.setattr(topic_log, "MOST_CHANGES", 3)
     log.take(slot_of(KEY, f"{6:016x}"), message(version=10))
-    assert (log.changes, refused) == (2, {"full": 3})
+    assert (log.changes, dropped) == (2, {"full": 3})
 
 
 def test_of_one_policy_the_greatest_are_kept_and_of_equal_ones_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_log, "MOST_OF_ONE", 3)
-    refused = Counter[str]()
-    log = PolicyLog(refused)
+    dropped = Counter[str]()
+    log = PolicyLog(dropped)
     slots = [slot_of(KEY, f"{number:016x}") for number in range(6)]
     for slot, version in zip(slots, (5, 2, 5, 1, 5, 7), strict=True):
         assert log.take(slot, message(version=version)) == (KEY, slot[-16:])
-    assert not refused
+    assert not dropped
     held = log.holds(KEY)
     assert held is not None
     assert (log.changes, held.version, log.superseded(KEY)) == (3, 7, [slots[0], slots[2]])
@@ -309,14 +309,14 @@ def test_what_nobody_would_take_is_not_sent() -> None:
 
 
 def test_marks_and_tombstones_of_nothing_mean_nothing_and_the_founding_lasts() -> None:
-    refused = Counter[str]()
-    log = PolicyLog(refused)
+    dropped = Counter[str]()
+    log = PolicyLog(dropped)
     assert log.take(new_mark(), b"") is None
     assert log.take(SLOT, b"") is None
     assert not log.is_founded
     log.take(FOUNDED, founding(5, "a"))
     assert log.is_founded
-    assert not refused
+    assert not dropped
     assert new_mark() != new_mark()
 
 

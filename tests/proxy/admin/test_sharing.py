@@ -1,0 +1,28 @@
+"""`GET /sluice/fleet`: what is listed has a bound."""
+
+from contextlib import closing
+
+import pytest
+
+from fleet.messages import Introduction, MemberReport, Quota, ShareKey
+from proxy.admin.routes import sharing
+from tests.proxy.fleet.proxies import SECOND, World
+
+
+def test_of_all_shares_so_many_are_shown_as_an_answer_can_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    with closing(world.loop):
+        one, _ = world.join(), world.join()
+        world.run(5)
+        coordinator = one.fleet.coordinator
+        assert coordinator is not None
+        quota = Quota(1, SECOND, 1)
+        for member in range(1, 11):
+            keys = [ShareKey.of(f"publish tenant t{number}", "bytes") for number in range(10)]
+            said = [Introduction(number, key, quota, 0) for number, key in enumerate(keys)]
+            coordinator.hear(MemberReport("front", "m", member, 1, 1, coordinator.epoch, introductions=said), 0)
+        monkeypatch.setattr(sharing, "MOST_HOLDERS", 35)
+        shown = sharing._shown(one.fleet, None, 1000)["fleet_limits"]
+        assert shown is not None
+        assert [len(limit["holders"]) for limit in shown[-3:]] == [10, 10, 10]
+        assert sum(len(limit["holders"]) for limit in shown) <= 35

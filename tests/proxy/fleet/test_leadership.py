@@ -1,0 +1,59 @@
+"""What a process does as the coordinator of its fleet: grants, epochs, and the warnings of what members report."""
+
+from itertools import pairwise
+from random import Random
+
+from structlog.testing import capture_logs
+
+from fleet.messages import MOST_EPOCH, Grants
+from tests.proxy.fleet.proxies import BURST, RATE, World, poisson
+
+
+def test_grants_that_take_long_to_make_come_the_less_often(world: World) -> None:
+    proxies = [world.join() for _ in range(4)]
+    for number, proxy in enumerate(proxies):
+        proxy.arrivals = poisson(300, Random(number))
+    proxies[0].offers = True
+    world.run(7)
+    world.hub.takes_s = 0.04
+    world.run(1)
+    begun = len(world.hub.granted_at)
+    world.run(3)
+    times = world.hub.granted_at[begun:]
+    assert len(times) >= 3 / 0.25
+    assert min(later - one for one, later in pairwise(times)) >= 0.1 * 1e9
+
+
+def test_a_coordinator_that_leaves_takes_no_share_from_the_others(world: World) -> None:
+    leaving, one, other = world.join(), world.join(), world.join()
+    world.run(5)
+    one.offers = other.offers = True
+    world.run(2)
+    leaving.stop()
+    assert one.fleet.state == "leading"
+    assert sum(world.run(4)) >= 0.99 * 4 * RATE
+
+
+def test_a_coordinator_goes_on_where_a_greater_epoch_was_forged_and_its_link_confirms_it(world: World) -> None:
+    one, other = world.join(), world.join()
+    world.run(5)
+    one.offers = other.offers = True
+    world.run(2)
+    forged = Grants("front", "forged", MOST_EPOCH, 2).encode()
+    world.loop.run(lambda: [link.callbacks.on_grant(forged) for link in world.hub.links])
+    for _ in range(28):  # a link between peers confirms without grants
+        world.run(0.5, most=BURST + RATE / 10)
+        world.run(0.01)
+        world.loop.run(lambda: world.hub.links[0].callbacks.on_confirmed(world.loop.clock()))
+    assert [proxy.fleet.member.coordinator for proxy in (one, other)] == ["sluice-0"] * 2
+    assert sum(world.run(2)) >= 0.99 * 2 * RATE
+
+
+def test_that_two_members_have_one_name_is_told_each_ten_seconds_at_most(world: World) -> None:
+    one, other = world.join(), world.join()
+    other.fleet.member.name = one.fleet.member.name
+    with capture_logs() as logs:
+        world.run(9)
+    said = [log for log in logs if log["log_level"] == "warning"]
+    assert [(log["member"], log["members"]) for log in said] == [("sluice-0", 2)]
+    assert "proxy_id of its own" in said[0]["event"]

@@ -1,0 +1,121 @@
+"""The shared limits of a process: both cores agree on values, and each change of a share in force is told."""
+
+from itertools import pairwise
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from fleet import shares
+from fleet.messages import Quota
+from limiter.policies import lowest
+from limiter.sharing import UNBOUNDED
+from limiter.token_bucket import WHOLE, Limit, Rate
+from tests.proxy.fleet.proxies import BURST, RATE, Proxy, World
+
+
+def test_the_two_cores_mean_the_same_by_what_they_tell_each_other() -> None:
+    assert (shares.WHOLE, shares.UNBOUNDED) == (WHOLE, UNBOUNDED)
+
+
+SMALL_RATES = st.builds(Rate, st.integers(1, 4), st.sampled_from([1, 2, 60]), st.integers(1, 3))
+
+
+@given(SMALL_RATES, SMALL_RATES, st.none() | SMALL_RATES, st.none() | SMALL_RATES)
+def test_the_two_cores_take_the_same_of_two_limits_for_the_lower_one(
+    one: Rate, other: Rate, peak: Rate | None, other_peak: Rate | None
+) -> None:
+    """The coordinator puts the lowest of members' quotas in force; a member lets a lower one of others hold."""
+    held = lowest(Limit(one, peak_messages=peak), Limit(other, peak_messages=other_peak))
+    assert held.messages is not None
+    quotas = [_quota(one, peak), _quota(other, other_peak)]
+    assert min(quotas, key=Quota.order).order() == _quota(held.messages, held.peak_messages).order()
+
+
+def _quota(one: Rate, peak: Rate | None) -> Quota:
+    of_peak = None if peak is None else (peak.tokens, peak.period_ns, peak.burst)
+    return Quota(one.tokens, one.period_ns, one.burst, of_peak)
+
+
+def test_changes_of_shares_are_told_once_each_with_their_cause(world: World) -> None:
+    one, other = world.join(), world.join()
+    world.run(5)
+    one.offers = other.offers = True
+    world.run(2)
+    world.hub.is_cut = True
+    world.run(3)
+    world.hub.is_cut = False
+    world.run(2, most=BURST + RATE / 10)
+    for proxy in world.proxies:
+        causes = [change.cause for change in proxy.told]
+        assert causes[0] == "granted"
+        assert causes.count("isolated") == causes.count("rejoined") == 1
+        assert causes.index("rejoined") == causes.index("isolated") + 1
+        assert len(causes) <= 8
+        changes = proxy.told
+        assert all(later.before == earlier.after for earlier, later in pairwise(changes))
+        assert all(change.before != change.after for change in changes if change.cause != "rejoined")
+        away = changes[causes.index("isolated")]
+        assert (away.fleet, away.limiter, away.unit) == ("front", "publish tenant acme", "messages")
+        assert (away.before, away.after, away.members) == (500_000, 25_000, 2)
+        assert changes[0].epoch == changes[-1].epoch > 0 == away.epoch
+        assert changes[-1].after == pytest.approx(500_000, rel=0.02)
+
+
+def test_that_a_member_is_cut_off_and_back_is_told_though_it_keeps_its_share(world: World) -> None:
+    one, other = world.join(), world.join()
+    world.run(5)
+    one.offers = other.offers = True
+    world.run(2)
+    for link in world.hub.links:
+        link.refused = True  # so others are cut off, too: each keeps an equal part
+    world.hub.is_cut = True
+    world.run(3)
+    world.hub.is_cut = False
+    world.run(1)
+    for proxy in world.proxies:
+        told = [(change.cause, change.before, change.after) for change in proxy.told if change.cause == "isolated"]
+        assert told == [("isolated", 500_000, 500_000)]
+        causes = [change.cause for change in proxy.told]
+        assert causes[causes.index("isolated") + 1] == "rejoined"
+        assert causes.count("rejoined") == 1
+
+
+def test_demand_that_goes_up_and_down_far_below_the_limit_changes_shares_seldom(world: World) -> None:
+    for _ in range(4):
+        world.join()
+    world.loop.advance(5)
+    random, told, seconds = Random(1), [len(proxy.told) for proxy in world.proxies], 10
+
+    def offer(proxy: Proxy) -> None:
+        for _ in range(sum(random.random() < 0.1 for _ in range(10))):
+            proxy.offer_one()
+
+    for _ in range(seconds * 100):
+        for proxy in world.proxies:
+            world.loop.run(offer, proxy)
+        world.loop.advance(0.01)
+    assert all(60 * seconds <= proxy.passed <= 140 * seconds for proxy in world.proxies)  # a tenth of the limit each
+    for proxy in world.proxies:
+        shown = {one.ppm for one in proxy.fleet.limits.granted()}
+        assert shown == {limiter.shares[0] for limiter in proxy.registry.limiters.values()}  # what is in force
+    changes = [len(proxy.told) - before for proxy, before in zip(world.proxies, told, strict=True)]
+    assert all(1 <= count <= 1.5 * seconds for count in changes)  # seven a second, if each grant were put in force
+
+
+def test_members_with_different_limits_are_named_at_both_ends_and_not_each_time(world: World) -> None:
+    one, other = world.join(), world.join(RATE // 10)
+    world.run(5)
+    one.offers = other.offers = True
+    with capture_logs() as logs:
+        world.run(3, most=BURST + RATE / 10)
+    said = [log for log in logs if log["log_level"] == "warning"]
+    assert {log["event"].split(":")[1] for log in said} == {
+        " another member has a lower limit, which holds",
+        " members have different limits, and the lowest holds",
+    }
+    assert len(said) == 2
+    assert all(log["limiter"] == "publish tenant acme" and log["in_force"] == "100/s, burst 100" for log in said)
+    assert next(log["own"] for log in said if "own" in log) == "1000/s, burst 100"
