@@ -66,7 +66,7 @@ class Leadership:
         self._warnings = ThrottledLog(clock)
 
     def dropped_messages(self) -> Counter[str]:
-        """Return how many reports, and parts of them, were not taken, by cause; of parts, those of this leadership."""
+        """Return how many reports, and parts of them, were not taken, by cause."""
         return self._dropped if self.coordinator is None else self._dropped + self.coordinator.dropped
 
     def turn(self) -> None:
@@ -93,6 +93,7 @@ class Leadership:
         epoch, heard = self._wall() // 1_000_000 << 20 | secrets.randbits(20), self._member.epoch_heard
         if heard < MOST_EPOCH:  # else no epoch is greater: members forget it two leases after their own has ended
             epoch = max(epoch, heard + 1)
+        self._end()
         self.coordinator = Coordinator(self._settings, self._member.name, epoch, self._clock())
         structlog.get_logger().info("fleet: coordinates from now on", fleet=self._settings.fleet, epoch=epoch)
         self._grant_soon()
@@ -101,7 +102,7 @@ class Leadership:
         """Coordinate no more."""
         if self.coordinator is not None:
             structlog.get_logger().info("fleet: does not coordinate any more", fleet=self._settings.fleet)
-        self.coordinator = None
+        self._end()
         self._grants.cancel()
 
     def confirmed(self, asked: int) -> None:
@@ -128,6 +129,11 @@ class Leadership:
             self._deposed_at = self._clock()
         if (found := coordinator.table.take_disagreement()) is not None:
             self._look_at_disagreement(found)
+
+    def _end(self) -> None:
+        if self.coordinator is not None:
+            self._dropped += self.coordinator.dropped
+        self.coordinator = None
 
     # ---- grants, and what is told of reports
 

@@ -371,6 +371,8 @@ class BrokerStream:
         self.id = 0
         self.connection: BrokerConnection | None = None
         """The connection on which it is opened; None while there is none."""
+        self._is_opened = False
+        """The broker has opened it on this connection. It ends a connection on which messages come before that."""
         self._ended = asyncio.Event()
 
     async def run(self) -> None:
@@ -394,11 +396,13 @@ class BrokerStream:
 
     async def _connect(self) -> None:
         self._ended.clear()
+        self._is_opened = False
         connection = await self.client.connection_for(self.topic)
         self.id = self.client.next_id()
         connection.streams[self.is_producer, self.id] = self
         self.connection = connection
         await self.open(connection)
+        self._is_opened = True
 
     async def open(self, connection: BrokerConnection) -> None:
         """Ask the broker to open it."""
@@ -427,7 +431,7 @@ class BrokerStream:
     @property
     def is_open(self) -> bool:
         """Whether messages can pass."""
-        return self.connection is not None and not self._ended.is_set()
+        return self._is_opened and self.connection is not None and not self._ended.is_set()
 
 
 class TopicProducer(BrokerStream):

@@ -127,7 +127,7 @@ class _Candidate(TopicProducer):
     def ready(self) -> None:
         """Called when the broker has given this producer exclusive access: this member coordinates."""
         if self.connection is not None and not self._ended.is_set():
-            self.is_leading = True
+            self.is_leading = self._is_opened = True
             self._sent.clear()
             self._heard_own_at = asyncio.get_running_loop().time()
             self._unheard_at = 0.0

@@ -34,6 +34,20 @@ def test_a_coordinator_that_leaves_takes_no_share_from_the_others(world: World) 
     assert sum(world.run(4)) >= 0.99 * 4 * RATE
 
 
+def test_what_was_dropped_stays_counted_though_the_leadership_ends(world: World) -> None:
+    leading = world.join()
+    world.run(5)
+    leadership = leading.fleet.leadership
+    assert leadership.coordinator is not None
+    leadership.coordinator.dropped["unknown"] += 2
+    before = leadership.dropped_messages()
+    world.loop.run(leadership.unlead)
+    assert leadership.dropped_messages() == before
+    for _ in range(2):
+        world.loop.run(leadership.lead)
+        assert leadership.dropped_messages() == before
+
+
 def test_a_coordinator_goes_on_where_a_greater_epoch_was_forged_and_its_link_confirms_it(world: World) -> None:
     one, other = world.join(), world.join()
     world.run(5)

@@ -290,6 +290,22 @@ async def test_a_broker_that_refuses_is_one_that_refuses(world: World) -> None:
     assert member.link.problem == ""
 
 
+async def test_nothing_is_sent_by_a_producer_that_the_broker_has_not_opened_yet(world: World) -> None:
+    broker, at = await world.broker()
+    asked: list[CommandProducer] = []
+
+    def take(_peer: Peer, command: Any) -> bool:
+        asked.extend([command] if isinstance(command, CommandProducer) else [])
+        return isinstance(command, CommandProducer)
+
+    broker.takes = take
+    member = await world.join("a", at)
+    await until(lambda: {one.topic for one in asked} == {REPORTS, GRANTS} and broker.topic(GRANTS).consumers)
+    assert member.link.state == "connecting"
+    assert not member.link.report(b"r")
+    assert member.link.counts.dropped["disconnected"] == 1
+
+
 async def test_nobody_listens_where_the_broker_was(world: World) -> None:
     broker, at = await world.broker()
     member = await world.join("a", at)
