@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from proxy.fleet.peer_link import Election, Ping
+from fleet.election import Election, Ping
 
 LEASE = 2_000
 ORDER = ("a", "b", "c", "d", "e")
