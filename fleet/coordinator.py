@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from fleet.member import FleetSettings
 from fleet.messages import FULL_MESSAGE, GRANT_BYTES, HELD_BYTES, SHARE_BYTES, Grant, Grants, MemberReport
 from fleet.rules import RuleComparison
+from fleet.settings import FleetSettings
 from fleet.share_table import MemberShares, ShareTable
 
 MOST_MEMBERS = 1000

@@ -15,9 +15,7 @@ Which shares are in force is told by `_InForce`.
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Literal
 
 from fleet.messages import (
     DEMAND_BYTES,
@@ -37,6 +35,7 @@ from fleet.messages import (
     ShareKey,
 )
 from fleet.rules import MemberRules, OwnRules
+from fleet.settings import FleetSettings
 from fleet.shares import MOST_WEIGHT, UNBOUNDED, WHOLE
 
 FOREVER = (1 << 63) - 1
@@ -55,30 +54,6 @@ _INTRODUCED = 1
 """Flag of a limiter: the coordinator knows its number, and its limit."""
 _GRANTED = 2
 """Flag of a limiter: a coordinator has granted a share of it. Without it `ppm` says nothing of what others hold."""
-
-
-@dataclass(frozen=True)
-class FleetSettings:
-    """The settings that all members of a fleet have in common, by their configuration.
-
-    Attributes:
-        fleet: The fleet's name.
-        cycle_ns: Nanoseconds between two reports, and between two grants, when nothing urgent is to be told.
-        lease_ns: Nanoseconds for which a member may use its shares, from the sending of a report that was answered.
-        isolated: What a member may use while it cannot reach a coordinator: of the lesser of its last share and an
-            equal part, all (`fair`), a twentieth (`floor`) or nothing (`none`). `auto` is `fair` where connections are
-            refused, since then those of other members are, too; and `floor` where nothing is heard.
-        weight: The weight of a member's claim to a scarce limit: the number of its waiting `streams`, or 1 for each
-            `proxy`.
-        expected: The number of members that there should be, if that is known beforehand; else 0.
-    """
-
-    fleet: str
-    cycle_ns: int = 250_000_000
-    lease_ns: int = 2_000_000_000
-    isolated: Literal["auto", "fair", "floor", "none"] = "auto"
-    weight: Literal["streams", "proxy"] = "streams"
-    expected: int = 0
 
 
 class _InForce(Enum):

@@ -15,8 +15,9 @@ from itertools import count
 from typing import Protocol
 
 from fleet.coordinator import Coordinator
-from fleet.member import FleetMember, FleetSettings
+from fleet.member import FleetMember
 from fleet.messages import Demand, Grants, MemberReport, Quota, ShareKey
+from fleet.settings import FleetSettings
 from fleet.shares import UNBOUNDED, WHOLE
 
 MS = 1_000_000

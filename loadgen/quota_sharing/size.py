@@ -17,8 +17,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from fleet.coordinator import Coordinator
-from fleet.member import FOREVER, FleetMember, FleetSettings
+from fleet.member import FOREVER, FleetMember
 from fleet.messages import Demand, Grants, MemberReport, Quota, ShareKey
+from fleet.settings import FleetSettings
 from fleet.shares import UNBOUNDED
 from limiter.limiter import Limiter, Scope
 from limiter.sharing import Demanded, SharedLimits, UnitKey

@@ -12,8 +12,8 @@ from typing import Final
 import structlog
 
 from fleet.coordinator import Coordinator
-from fleet.member import FleetSettings
 from fleet.rules import DifferingRule, MemberRules, target_of
+from fleet.settings import FleetSettings
 from limiter.policies import SharedRules, described
 from proxy.observe.operator_log import ThrottledLog
 

@@ -14,8 +14,9 @@ from typing import Final
 import structlog
 
 from fleet.coordinator import Coordinator
-from fleet.member import FleetMember, FleetSettings
+from fleet.member import FleetMember
 from fleet.messages import MOST_EPOCH, BadMessage, MemberReport, ShareKey
+from fleet.settings import FleetSettings
 from fleet.share_table import Disagreement
 from limiter.token_bucket import NANOS_PER_SECOND
 from proxy.fleet.member_limits import worded

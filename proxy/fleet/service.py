@@ -31,8 +31,9 @@ from typing import Final
 import structlog
 
 from fleet.coordinator import Coordinator
-from fleet.member import FOREVER, FleetMember, FleetSettings
+from fleet.member import FOREVER, FleetMember
 from fleet.messages import BadMessage, Grants, MemberReport, ShareKey
+from fleet.settings import FleetSettings
 from limiter.policies import SharedRules
 from limiter.sharing import LOOK_AGAIN_NS
 from limiter.token_bucket import NANOS_PER_SECOND

@@ -6,8 +6,9 @@ from random import Random
 import pytest
 
 from fleet.coordinator import MOST_MEMBERS, Coordinator
-from fleet.member import FOREVER, REFRESH_CYCLES, FleetMember, FleetSettings
+from fleet.member import FOREVER, REFRESH_CYCLES, FleetMember
 from fleet.messages import MOST_LIMITERS, Demand, Grant, Grants, Introduction, LimitShare, MemberReport, Quota, ShareKey
+from fleet.settings import FleetSettings
 from fleet.share_table import MOST_UNSEEN
 from fleet.shares import MOST_WEIGHT, UNBOUNDED, WHOLE, fill
 from tests.fleet.world import KEY, MS, RATE, SECOND, Clock, World

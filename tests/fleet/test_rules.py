@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from fleet.coordinator import Coordinator
-from fleet.member import FleetMember, FleetSettings
+from fleet.member import FleetMember
 from fleet.messages import MOST_MESSAGE, MOST_RULE, RULE_PAGE, BadMessage, Differing, Grants, MemberReport, RulesReport
 from fleet.rules import (
     MOST_DIFFERING,
@@ -18,6 +18,7 @@ from fleet.rules import (
     RuleComparison,
     digest_of,
 )
+from fleet.settings import FleetSettings
 from tests.fleet.world import MS, SECOND, Process, Rules, World
 
 ACME = "publish tenant acme\0messages=1000/1000000000/100"

@@ -8,9 +8,10 @@ from itertools import accumulate
 from random import Random
 
 from fleet.coordinator import Coordinator
-from fleet.member import FleetMember, FleetSettings
+from fleet.member import FleetMember
 from fleet.messages import Demand, Grants, LimitShare, MemberReport, Quota, ShareKey
 from fleet.rules import digest_of
+from fleet.settings import FleetSettings
 from fleet.shares import UNBOUNDED, WHOLE
 
 MS = 1_000_000
