@@ -94,6 +94,28 @@ def test_a_limiter_at_rest_that_is_not_full_wants_next_to_nothing_and_is_told_on
     assert not process.limiter.is_full(process.clock.now)
     process.clock.advance(0.5)
     assert process.limiter.is_full(process.clock.now)
+    told = process.shared.demands(process.clock.now)[0][process.messages]
+    assert (told.used, told.wanted, told.streams) == (0, 0, 0)
+    assert process.shared.demands(process.clock.now) == ({}, [])
+
+
+def test_a_limiter_that_is_used_or_forgotten_before_it_is_full_is_not_told_of_when_it_would_be() -> None:
+    used, forgotten = Process(Limit(messages=rate(1000))), Process(Limit(messages=rate(1000)))
+    for process in used, forgotten:
+        process.offer(process.stream())
+        for _ in range(2):
+            process.clock.advance(0.25)
+            process.shared.demands(process.clock.now)
+        process.shared.assign(process.messages, WHOLE, None, process.clock.now)
+        process.shared.renew(process.clock.now + SECOND, process.clock.now)
+    used.clock.advance(0.01)
+    used.offer(used.stream(2))
+    used.clock.advance(0.5)
+    assert used.limiter.is_full(used.clock.now)
+    assert used.shared.demands(used.clock.now)[0][used.messages].used == 2000
+    forgotten.shared.forgotten(forgotten.limiter)
+    forgotten.clock.advance(0.5)
+    assert forgotten.shared.demands(forgotten.clock.now) == ({}, [forgotten.messages])
 
 
 def test_a_limiter_without_streams_wants_nothing_at_once_and_what_it_used_when_one_comes_back() -> None:

@@ -202,6 +202,21 @@ def test_all_members_together_pass_one_limit_and_share_it_equally(world: World) 
     assert abs(first - second) <= 0.02 * RATE
 
 
+def test_a_low_limit_that_one_member_uses_alone_is_wholly_its_own_though_others_have_used_it_before(world) -> None:
+    proxies = [world.join(per_second=0) for _ in range(4)]
+    world.run(5)
+    for proxy in proxies:
+        proxy.policies.put("publish", Setting.TENANT, "acme", Value(Limit(Rate(1, 60 * 10**9, 1)), "file"))
+        world.loop.run(lambda proxy=proxy: proxy.changed([Change("publish", Setting.TENANT, "acme")]))
+        world.loop.run(proxy.offer_one)
+    world.loop.advance(300)
+    proxies[0].offers = True
+    world.run(1)
+    key = ShareKey.of("publish tenant acme", "messages")
+    shares = [proxy.fleet.member.shares()[key].ppm for proxy in proxies]
+    assert shares == [WHOLE, 0, 0, 0]
+
+
 def steady(rate: float, _random: Random) -> Iterator[float]:
     """Seconds at which a message comes: evenly."""
     return (1005 + number / rate for number in count())
