@@ -289,6 +289,9 @@ class SharedLimits:
     def demands(self, now: int) -> tuple[dict[UnitKey, Demanded], list[UnitKey]]:
         """Return the demands for limiters that were used or waited on since the last call, and the units that are gone.
 
+        The share of a unit that is gone is void: others may have it. A unit may be gone and have a demand, too, as its
+        limiter was forgotten and made anew since. That one has no share yet.
+
         A limiter that comes to rest is told of once more, with nothing used. It wants nothing then. Where its bucket is
         not full, it wants next to nothing instead: without any share the bucket would never fill, and the limiter could
         never be forgotten. It is told of again when the bucket is full, and wants nothing: else it would keep a part of
@@ -322,7 +325,9 @@ class SharedLimits:
                 self._active[limiter] = after
         if not self._active:
             self._active = {}  # a dict that was emptied keeps the room of all that it held
-        gone, self._gone = [key for key in self._gone if key not in demanded], {}
+        gone, self._gone = list(self._gone), {}
+        for key in gone:
+            self.assign(key, 0, None, now)
         return demanded, gone
 
     # ---- called by the registry

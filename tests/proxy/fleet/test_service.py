@@ -20,7 +20,7 @@ from limiter.activity import ActivitySet
 from limiter.levels import SHAREABLE, Setting
 from limiter.limiter import Entry, Limiter, Scope, Stream, StreamName
 from limiter.policies import Change, Policies, PutRules, RuleTally, SharedRules, Value, lowest
-from limiter.registry import Registry
+from limiter.registry import KEPT, Registry
 from limiter.scheduler import Scheduler
 from limiter.shadow import ShadowLimiter
 from limiter.sharing import UNBOUNDED, key_of
@@ -215,6 +215,56 @@ def test_a_low_limit_that_one_member_uses_alone_is_wholly_its_own_though_others_
     key = ShareKey.of("publish tenant acme", "messages")
     shares = [proxy.fleet.member.shares()[key].ppm for proxy in proxies]
     assert shares == [WHOLE, 0, 0, 0]
+
+
+def test_a_limiter_that_was_forgotten_and_made_anew_between_two_reports_has_a_share_again(world: World) -> None:
+    one, _ = world.join(), world.join()
+    world.run(5)
+    one.offers = True
+    world.run(1)
+    one.offers = False
+    world.run(1)
+
+    def reconnect() -> None:
+        now = world.loop.clock()
+        one.registry.close(one.stream, now)
+        for number in range(KEPT + 1):  # each rests, and the oldest ones are forgotten
+            topic = parse_topic(f"persistent://other/n/t{number}")
+            name = StreamName("publish", "other", "n", topic.full, 1)
+            stream = Stream(name, (), lambda _stream, _entry: None)
+            one.registry.open(stream, topic, now)
+            one.registry.close(stream, now)
+        one.stream = Stream(StreamName("publish", "acme", "shop", TOPIC.full, 1), (), lambda _stream, _entry: None)
+        one.registry.open(one.stream, TOPIC, now)
+
+    one.policies.put("publish", Setting.TOPIC_OF_NAMESPACE, "other/n", Value(Limit(rate(1)), "file"))
+    world.loop.run(reconnect)
+    one.offers = True
+    world.run(1)
+    assert world.run(1)[0] >= 0.99 * RATE
+
+
+def test_a_unit_whose_limit_was_taken_back_and_set_again_has_no_share_but_what_is_granted_anew(world: World) -> None:
+    one, other = world.join(), world.join()
+    key = ShareKey.of("publish tenant acme", "bytes")
+
+    def put(size: Rate | None) -> None:
+        for proxy in (one, other):
+            value = Value(Limit(rate(RATE, burst=BURST), size=size), "file")
+            proxy.policies.put("publish", Setting.TENANT, "acme", value)
+            world.loop.run(lambda proxy=proxy: proxy.changed([Change("publish", Setting.TENANT, "acme")]))
+
+    put(rate(10**6))
+    world.run(5)
+    one.offers = True
+    world.run(2)
+    assert one.fleet.shared.share_in_force(key) == WHOLE
+    put(None)
+    world.run(1)
+    assert one.fleet.shared.share_in_force(key) == 0
+    put(rate(10**6))
+    world.run(1)
+    assert one.fleet.shared.share_in_force(key) == WHOLE
 
 
 def steady(rate: float, _random: Random) -> Iterator[float]:
