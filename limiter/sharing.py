@@ -225,12 +225,16 @@ class SharedLimits:
                 self._overlent[limiter] = now + LOAN_NS
 
     def _may_be_put_off(self, limiter: Limiter, unit: Unit, ppm: int) -> bool:
-        """Return whether a share is a raise that no stream needs now: half of the rate and burst in force is enough."""
+        """Return whether a share is a raise that no stream needs now: half of the rate and burst in force is enough.
+
+        A limiter that streams wait for in each span between reports needs it, too: none of these waits would be told.
+        """
         of = UNITS.index(unit)
         share, counted, (rate, _) = limiter.shares[of], self._active.get(limiter), _own_rates(limiter)[of]
         if not share < ppm <= 2 * share or rate is None:
             return False
-        if limiter.waiters or limiter.is_rejecting or any(meter.asking for meter in limiter.meters):
+        waits = limiter.waiters or not limiter.is_calm  # now, or since the report before
+        if waits or limiter.is_rejecting or any(meter.asking for meter in limiter.meters):
             return False
         return counted is None or 2 * counted.used[of] * WHOLE <= rate.per_second * 1000 * share
 

@@ -475,6 +475,24 @@ def test_a_raise_is_in_force_with_the_first_report_behind_somebody_who_waits_and
     assert process.limiter.shares[0] == WHOLE
 
 
+def test_a_raise_is_in_force_at_once_where_somebody_has_waited_since_the_report_before() -> None:
+    process = Process(Limit(messages=rate(1000, burst=10)))
+    process.shared.renew(60 * SECOND, 0)
+    process.shared.assign(process.messages, WHOLE // 5, None, 0)
+    stream = process.stream()
+    for _ in range(10):
+        process.offer(stream)
+    assert stream.held
+    for _ in range(25):
+        process.clock.advance(0.01)
+        process.scheduler.serve(process.limiter, process.clock.now)
+    told = process.shared.demands(process.clock.now)[0][process.messages]
+    assert not stream.held
+    assert 2 * told.used < 1000 * 200
+    process.shared.assign(process.messages, 2 * WHOLE // 5, None, process.clock.now)
+    assert process.limiter.shares[0] == 2 * WHOLE // 5
+
+
 def test_a_limit_that_refuses_has_its_share_at_once() -> None:
     process = Process(Limit(messages=rate(1000), mode="reject"))
     for ppm in (200_000, 300_000):
