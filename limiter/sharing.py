@@ -169,6 +169,8 @@ class SharedLimits:
         self._active: dict[Limiter, _Counted] = {}
         self._filling: dict[Limiter, None] = {}
         """Limiters at rest whose buckets are not full: the one that was not looked at for longest comes first."""
+        self._outdated: dict[Limiter, None] = {}
+        """Limiters that no stream was within when policies changed, see `outdated`."""
         self._gone: dict[UnitKey, None] = {}
         self._left: dict[Limiter, None] = {}
         """Active limiters that have lost their last stream since the last report."""
@@ -304,6 +306,7 @@ class SharedLimits:
         """
         self._raise(now)
         demanded = dict[UnitKey, Demanded]()
+        self._look_at_outdated()
         self._look_at_filling(now, demanded)
         left, self._left = self._left, {}
         self.turned = False
@@ -371,6 +374,16 @@ class SharedLimits:
             self._left[limiter] = None
             self._wants_now()
 
+    def outdated(self, limiter: Limiter) -> None:
+        """Note that a limiter without streams may have another value by the policies, which it gets with the next one.
+
+        Until then it has no part of the limit: of different values the lowest holds in all processes, so its own one,
+        though it is over, would hold in others for as long as no stream comes.
+        """
+        if limiter.shared_units:
+            self._outdated[limiter] = None
+            self._wants_now()
+
     def retuned(self, limiter: Limiter, in_force: LimitRates, now: int) -> None:
         """Note that a limiter has another value. A higher one holds only when the decider has answered.
 
@@ -402,6 +415,7 @@ class SharedLimits:
         self._active.pop(limiter, None)
         self._filling.pop(limiter, None)
         self._left.pop(limiter, None)
+        self._outdated.pop(limiter, None)
 
     def _used(self, limiter: Limiter) -> None:
         if not limiter.is_quiet:  # it is in use already, and waited on only now
@@ -431,6 +445,16 @@ class SharedLimits:
             one = demanded.get(key)
             if one is not None and one.wanted == 0:
                 demanded[key] = one._replace(wanted=1, streams=1)
+
+    def _look_at_outdated(self) -> None:
+        outdated, self._outdated = self._outdated, {}
+        for limiter in outdated:
+            if limiter.borrowers:  # its share is free when workers have given back what they were lent of it
+                self._outdated[limiter] = None
+            elif not limiter.streams:
+                self._forget(limiter)
+                limiter.is_quiet = limiter.is_calm = True
+                self._tell_units(limiter, set())
 
     def _look_at_filling(self, now: int, demanded: dict[UnitKey, Demanded]) -> None:
         for limiter in list(islice(self._filling, _FILLING_LOOKED_AT)):

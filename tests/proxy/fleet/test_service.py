@@ -267,6 +267,32 @@ def test_a_unit_whose_limit_was_taken_back_and_set_again_has_no_share_but_what_i
     assert one.fleet.shared.share_in_force(key) == WHOLE
 
 
+def test_a_raised_limit_holds_although_the_clients_of_a_member_have_left_while_it_was_lower(world: World) -> None:
+    one, other = world.join(RATE // 4), world.join(RATE // 4)
+    world.run(5)
+    one.offers = other.offers = True
+    world.run(1)
+    other.offers = False
+    world.loop.run(lambda: other.registry.close(other.stream, world.loop.clock()))
+    world.run(1)
+    for proxy in (one, other):
+        world.loop.run(lambda proxy=proxy: proxy.reload(RATE))
+    world.run(1)
+    assert world.run(1)[0] >= 0.99 * RATE
+
+
+def test_a_limit_that_is_taken_back_has_no_shares_any_more(world: World) -> None:
+    one, other = world.join(), world.join()
+    world.run(5)
+    one.offers = other.offers = True
+    world.run(1)
+    one.offers = other.offers = False
+    for proxy in (one, other):
+        world.loop.run(lambda proxy=proxy: proxy.reload(0))
+    world.loop.advance(1)
+    assert [proxy.fleet.member.shares() for proxy in (one, other)] == [{}, {}]
+
+
 def steady(rate: float, _random: Random) -> Iterator[float]:
     """Seconds at which a message comes: evenly."""
     return (1005 + number / rate for number in count())
