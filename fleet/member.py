@@ -23,7 +23,6 @@ from fleet.messages import (
     GONE_BYTES,
     INTRODUCTION_BYTES,
     MOST_LIMITERS,
-    MOST_NAME,
     Demand,
     Grant,
     Grants,
@@ -447,8 +446,7 @@ class FleetMember:
 
     def _add(self, key: ShareKey, demand: Demand) -> None:
         limits = self._limits
-        full = not limits.free and len(limits.keys) == MOST_LIMITERS
-        if full or len(key.limiter.encode()) > MOST_NAME["limiter"]:
+        if not limits.free and len(limits.keys) == MOST_LIMITERS:
             self.dropped["limiters"] += 1
             return
         id_ = limits.add(key, demand)
@@ -480,7 +478,7 @@ class FleetMember:
             is_introduced = limits.flags[id_] & _INTRODUCED
             key = limits.keys[id_]
             assert key is not None
-            left -= DEMAND_BYTES if is_introduced else INTRODUCTION_BYTES + len(key.limiter.encode())
+            left -= DEMAND_BYTES if is_introduced else INTRODUCTION_BYTES + len(key.told_as.encode())
             if left < 0:
                 is_complete = False
                 break

@@ -16,6 +16,7 @@ from then on. The numbers are the member's own, so it can use them before an ans
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from itertools import accumulate
 from math import inf
 from sys import intern
@@ -107,6 +108,15 @@ class ShareKey(NamedTuple):
     def limiter(self) -> str:
         """The limiter's whole name."""
         return f"{self.kind} {self.name}" if self.kind else self.name
+
+    @property
+    def told_as(self) -> str:
+        """The limiter's name in messages: of one that is too long the beginning, and a digest of the whole."""
+        name = self.limiter.encode()
+        if len(name) <= MOST_NAME["limiter"]:
+            return self.limiter
+        digest = f"…{sha256(name).hexdigest()}"
+        return name[: MOST_NAME["limiter"] - len(digest.encode())].decode(errors="ignore") + digest
 
 
 class Quota(NamedTuple):
@@ -268,7 +278,7 @@ class MemberReport:
         body.SetInParent()
         for id_, key, quota, ppm in self.introductions:
             unit = wire.BYTES if key.unit == "bytes" else wire.MESSAGES
-            body.introductions.add(id=id_, limiter=key.limiter, unit=unit, quota=_pack(quota), ppm=ppm)
+            body.introductions.add(id=id_, limiter=key.told_as, unit=unit, quota=_pack(quota), ppm=ppm)
         body.ids.extend(_steps(self.ids))
         body.used.extend(self.used)
         pairs = zip(self.wanted, self.used, strict=True)

@@ -1,7 +1,7 @@
 """Streams and the limits that they are within: found by what is limited, never by connection."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -174,6 +174,19 @@ class LimiterCache:
             limiter.retune(limits[limiter.scope], limiter.source, now)
             limiter.meters = _meters(limiter)
         return changed
+
+    def outdate(self, kinds: Collection[tuple[str, str]]) -> None:
+        """Let other processes not hear any more of limiters without streams whose values may be over.
+
+        Args:
+            kinds: The directions and levels of values that have changed. Which names they are about is not looked at:
+                there may be many, and many such limiters.
+        """
+        if self._shared is not None and kinds:
+            for scope in self._resting:
+                limiter = self.by_scope[scope]
+                if limiter.lease is not None and (scope.direction, scope.level) in kinds:
+                    self._shared.outdated(limiter)
 
     def _tell_shared(self, limiter: Limiter, in_force: LimitRates, now: int) -> None:
         if limiter.lease is not None and self._shared is not None:
@@ -352,6 +365,8 @@ class Registry:
         self._live = StreamIndex()
         self._to_tune: dict[Limiter, None] = {}
         self._to_rewire: dict[Stream, None] = {}
+        self._changed: set[tuple[str, str]] = set()
+        """Directions and levels of the values that have changed since all changes were in force."""
         self._rules = rules
         self.relative = RelativeLimits(by_entry=rules.by_entry, on_first=on_relative)
         self._limiters = LimiterCache(self.relative, scheduler.journal.retuned, kept, most_debts, shared)
@@ -466,6 +481,7 @@ class Registry:
         """
         self._begin_change()
         for change in changes:
+            self._changed.add((change.about, change.setting.level.word))
             if change.only_tunes:
                 self._to_tune.update(dict.fromkeys(self._tuned_by(change)))
             else:
@@ -488,9 +504,11 @@ class Registry:
     def apply(self, now: int) -> None:
         """Put other policies in force on all live streams, in one go."""
         self._begin_change()
+        self._changed.update((scope.direction, scope.level) for scope in self.limiters)
         self._to_rewire.update(dict.fromkeys(self._live))
         while self.is_changing:
             self.go_on(now)
+        self._outdate()
 
     def published(self, active: Iterable[Stream], now: int) -> None:
         """Measure these streams later: `measure` will not be told of them any more; see `RelativeLimits.wake`."""
@@ -552,9 +570,14 @@ class Registry:
     def _end_change(self) -> None:
         self._is_settled = True
         self.revision += 1
+        self._outdate()
         for scope in self.relative.scopes:
             if not self.limiters[scope].streams:
                 self.relative.forget(scope)
+
+    def _outdate(self) -> None:
+        self._limiters.outdate(self._changed)
+        self._changed.clear()
 
     def _rest(self, left: Iterable[Limiter], now: int) -> None:
         """A stream has left these limiters."""

@@ -11,10 +11,12 @@ A limiter that no stream uses costs nothing here. It tells of its first use afte
 each `demands` looks at it until one has said that it is at rest:
 
     at rest ─first use─▶ active: looked at by each `demands` ─nothing used, nothing waits─▶ told of once more, at rest
+
+One whose bucket is not full then is *filling*: it is told of once again when the bucket is full.
 """
 
 from collections.abc import Callable
-from itertools import takewhile
+from itertools import islice, takewhile
 from sys import intern
 from typing import NamedTuple
 
@@ -52,6 +54,8 @@ RAISE_NS = 5_000_000_000
 """A raise that nobody waits for comes into force so much later; a lowering before that cancels it. Else shares would
 change several times a second where demand goes up and down far below the limit, and each change ends lines of the log.
 """
+_FILLING_LOOKED_AT = 200
+"""Filling limiters that each `demands` looks at, at most, as there may be many."""
 LOAN_NS = 1_000_000_000
 """A worker's loan of a shared limit ends after this time, if no more is lent."""
 
@@ -163,6 +167,10 @@ class SharedLimits:
         self._known: dict[str, dict[str, Limiter]] = {}
         """Limiters by direction and level, and by name."""
         self._active: dict[Limiter, _Counted] = {}
+        self._filling: dict[Limiter, None] = {}
+        """Limiters at rest whose buckets are not full: the one that was not looked at for longest comes first."""
+        self._outdated: dict[Limiter, None] = {}
+        """Limiters that no stream was within when policies changed, see `outdated`."""
         self._gone: dict[UnitKey, None] = {}
         self._left: dict[Limiter, None] = {}
         """Active limiters that have lost their last stream since the last report."""
@@ -219,12 +227,16 @@ class SharedLimits:
                 self._overlent[limiter] = now + LOAN_NS
 
     def _may_be_put_off(self, limiter: Limiter, unit: Unit, ppm: int) -> bool:
-        """Return whether a share is a raise that no stream needs now: half of the rate and burst in force is enough."""
+        """Return whether a share is a raise that no stream needs now: half of the rate and burst in force is enough.
+
+        A limiter that streams wait for in each span between reports needs it, too: none of these waits would be told.
+        """
         of = UNITS.index(unit)
         share, counted, (rate, _) = limiter.shares[of], self._active.get(limiter), _own_rates(limiter)[of]
         if not share < ppm <= 2 * share or rate is None:
             return False
-        if limiter.waiters or limiter.is_rejecting or any(meter.asking for meter in limiter.meters):
+        waits = limiter.waiters or not limiter.is_calm  # now, or since the report before
+        if waits or limiter.is_rejecting or any(meter.asking for meter in limiter.meters):
             return False
         return counted is None or 2 * counted.used[of] * WHOLE <= rate.per_second * 1000 * share
 
@@ -283,12 +295,19 @@ class SharedLimits:
     def demands(self, now: int) -> tuple[dict[UnitKey, Demanded], list[UnitKey]]:
         """Return the demands for limiters that were used or waited on since the last call, and the units that are gone.
 
+        The share of a unit that is gone is void: others may have it. A unit may be gone and have a demand, too, as its
+        limiter was forgotten and made anew since. That one has no share yet.
+
         A limiter that comes to rest is told of once more, with nothing used. It wants nothing then. Where its bucket is
         not full, it wants next to nothing instead: without any share the bucket would never fill, and the limiter could
-        never be forgotten. A limiter whose last stream has left is at rest at once, whatever it used until then.
+        never be forgotten. It is told of again when the bucket is full, and wants nothing: else it would keep a part of
+        the burst for ever, and of a very low limit much of the rate. A limiter whose last stream has left is at rest at
+        once, whatever it used until then.
         """
         self._raise(now)
         demanded = dict[UnitKey, Demanded]()
+        self._look_at_outdated()
+        self._look_at_filling(now, demanded)
         left, self._left = self._left, {}
         self.turned = False
         for limiter, before in list(self._active.items()):
@@ -305,7 +324,7 @@ class SharedLimits:
             limiter.is_quiet = limiter.is_calm = waited == 0
             if waited == 0 and after.passed == before.passed and after.refused == before.refused:
                 if not limiter.is_full(now):
-                    _want_a_little(limiter, demanded)
+                    self._want_a_little(limiter, demanded)
                 del self._active[limiter]
             else:
                 limiter.is_quiet = False
@@ -313,7 +332,9 @@ class SharedLimits:
                 self._active[limiter] = after
         if not self._active:
             self._active = {}  # a dict that was emptied keeps the room of all that it held
-        gone, self._gone = [key for key in self._gone if key not in demanded], {}
+        gone, self._gone = list(self._gone), {}
+        for key in gone:
+            self.assign(key, 0, None, now)
         return demanded, gone
 
     # ---- called by the registry
@@ -353,6 +374,16 @@ class SharedLimits:
             self._left[limiter] = None
             self._wants_now()
 
+    def outdated(self, limiter: Limiter) -> None:
+        """Note that a limiter without streams may have another value by the policies, which it gets with the next one.
+
+        Until then it has no part of the limit: of different values the lowest holds in all processes, so its own one,
+        though it is over, would hold in others for as long as no stream comes.
+        """
+        if limiter.shared_units:
+            self._outdated[limiter] = None
+            self._wants_now()
+
     def retuned(self, limiter: Limiter, in_force: LimitRates, now: int) -> None:
         """Note that a limiter has another value. A higher one holds only when the decider has answered.
 
@@ -382,7 +413,9 @@ class SharedLimits:
     def _forget(self, limiter: Limiter) -> None:
         limiter.is_quiet = limiter.is_calm = False
         self._active.pop(limiter, None)
+        self._filling.pop(limiter, None)
         self._left.pop(limiter, None)
+        self._outdated.pop(limiter, None)
 
     def _used(self, limiter: Limiter) -> None:
         if not limiter.is_quiet:  # it is in use already, and waited on only now
@@ -395,19 +428,43 @@ class SharedLimits:
     def _look_at(self, limiter: Limiter, now: int) -> None:
         limiter.is_quiet = False
         if limiter not in self._active:
+            self._filling.pop(limiter, None)
             self._active[limiter] = _Counted(limiter, now, is_first=True)
 
     def _rest_of(self, limiter: Limiter, now: int, demanded: dict[UnitKey, Demanded]) -> None:
-        units = set[Unit]()
-        for unit, (rate, peak) in zip(UNITS, _own_rates(limiter), strict=True):
-            if rate is not None:
-                units.add(unit)
-                demanded[key_of(limiter.scope, unit)] = Demanded(0, 0, 0, _told(rate, peak))
-        self._tell_units(limiter, units)
+        self._tell_units(limiter, _want_nothing(limiter, demanded))
         if not limiter.is_full(now):
-            _want_a_little(limiter, demanded)
+            self._want_a_little(limiter, demanded)
         limiter.is_quiet = limiter.is_calm = True
         del self._active[limiter]
+
+    def _want_a_little(self, limiter: Limiter, demanded: dict[UnitKey, Demanded]) -> None:
+        self._filling[limiter] = None
+        for unit in UNITS:
+            key = key_of(limiter.scope, unit)
+            one = demanded.get(key)
+            if one is not None and one.wanted == 0:
+                demanded[key] = one._replace(wanted=1, streams=1)
+
+    def _look_at_outdated(self) -> None:
+        outdated, self._outdated = self._outdated, {}
+        for limiter in outdated:
+            if limiter.borrowers:  # its share is free when workers have given back what they were lent of it
+                self._outdated[limiter] = None
+            elif not limiter.streams:
+                self._forget(limiter)
+                limiter.is_quiet = limiter.is_calm = True
+                self._tell_units(limiter, set())
+
+    def _look_at_filling(self, now: int, demanded: dict[UnitKey, Demanded]) -> None:
+        for limiter in list(islice(self._filling, _FILLING_LOOKED_AT)):
+            del self._filling[limiter]
+            if limiter.is_full(now):
+                self._tell_units(limiter, _want_nothing(limiter, demanded))
+            else:
+                self._filling[limiter] = None
+        if not self._filling:
+            self._filling = {}
 
     def _demand_of(
         self,
@@ -488,12 +545,14 @@ def _own_rates(limiter: Limiter) -> tuple[tuple[Rate | None, Rate | None], tuple
     return (limit.messages, limit.peak_messages), (limit.size, limit.peak_size)
 
 
-def _want_a_little(limiter: Limiter, demanded: dict[UnitKey, Demanded]) -> None:
-    for unit in UNITS:
-        key = key_of(limiter.scope, unit)
-        one = demanded.get(key)
-        if one is not None and one.wanted == 0:
-            demanded[key] = one._replace(wanted=1, streams=1)
+def _want_nothing(limiter: Limiter, demanded: dict[UnitKey, Demanded]) -> set[Unit]:
+    """Put into `demanded` that a limiter wants nothing of its units, and return them."""
+    units = set[Unit]()
+    for unit, (rate, peak) in zip(UNITS, _own_rates(limiter), strict=True):
+        if rate is not None:
+            units.add(unit)
+            demanded[key_of(limiter.scope, unit)] = Demanded(0, 0, 0, _told(rate, peak))
+    return units
 
 
 def _per_second(tokens: int, span_ns: int) -> int:

@@ -16,6 +16,7 @@ from fleet.messages import (
     MOST,
     MOST_LIMITERS,
     MOST_MESSAGE,
+    MOST_NAME,
     MOST_RULE,
     SHARE_BYTES,
     BadMessage,
@@ -220,3 +221,16 @@ def test_keys_of_one_direction_and_level_have_their_words_once() -> None:
     one, other = (ShareKey.of(f"publish topic persistent://t/n/{name}", "messages") for name in "xy")
     assert (one.kind, one.name) == ("publish topic", "persistent://t/n/x")
     assert one.kind is other.kind
+
+
+def test_names_of_limiters_that_are_too_long_are_told_by_their_beginning_and_a_digest() -> None:
+    names = [f"dispatch subscription {'ü' * 2100}@{end}" for end in "ab"]
+    names += [f"publish topic {'x' * size}" for size in (4082, 4083)]
+    quota = Quota(1, 1, 1)
+    own = [Introduction(id_, ShareKey.of(name, "messages"), quota, 0) for id_, name in enumerate(names)]
+    heard = MemberReport.decode(MemberReport("f", "m", 1, 1, 1, 1, introductions=own).encode()).introductions
+    told = [one.key.limiter for one in heard]
+    assert len(set(told)) == len(names)
+    assert all(len(name.encode()) <= MOST_NAME["limiter"] for name in told)
+    assert [name == whole for name, whole in zip(told, names, strict=True)] == [False, False, True, False]
+    assert all(name.split("…")[0] in whole for name, whole in zip(told, names, strict=True))

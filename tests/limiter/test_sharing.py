@@ -94,6 +94,28 @@ def test_a_limiter_at_rest_that_is_not_full_wants_next_to_nothing_and_is_told_on
     assert not process.limiter.is_full(process.clock.now)
     process.clock.advance(0.5)
     assert process.limiter.is_full(process.clock.now)
+    told = process.shared.demands(process.clock.now)[0][process.messages]
+    assert (told.used, told.wanted, told.streams) == (0, 0, 0)
+    assert process.shared.demands(process.clock.now) == ({}, [])
+
+
+def test_a_limiter_that_is_used_or_forgotten_before_it_is_full_is_not_told_of_when_it_would_be() -> None:
+    used, forgotten = Process(Limit(messages=rate(1000))), Process(Limit(messages=rate(1000)))
+    for process in used, forgotten:
+        process.offer(process.stream())
+        for _ in range(2):
+            process.clock.advance(0.25)
+            process.shared.demands(process.clock.now)
+        process.shared.assign(process.messages, WHOLE, None, process.clock.now)
+        process.shared.renew(process.clock.now + SECOND, process.clock.now)
+    used.clock.advance(0.01)
+    used.offer(used.stream(2))
+    used.clock.advance(0.5)
+    assert used.limiter.is_full(used.clock.now)
+    assert used.shared.demands(used.clock.now)[0][used.messages].used == 2000
+    forgotten.shared.forgotten(forgotten.limiter)
+    forgotten.clock.advance(0.5)
+    assert forgotten.shared.demands(forgotten.clock.now) == ({}, [forgotten.messages])
 
 
 def test_a_limiter_without_streams_wants_nothing_at_once_and_what_it_used_when_one_comes_back() -> None:
@@ -451,6 +473,24 @@ def test_a_raise_is_in_force_with_the_first_report_behind_somebody_who_waits_and
     process.shared.assign(process.messages, WHOLE // 2, None, process.clock.now)
     process.shared.assign(process.messages, WHOLE, None, process.clock.now)
     assert process.limiter.shares[0] == WHOLE
+
+
+def test_a_raise_is_in_force_at_once_where_somebody_has_waited_since_the_report_before() -> None:
+    process = Process(Limit(messages=rate(1000, burst=10)))
+    process.shared.renew(60 * SECOND, 0)
+    process.shared.assign(process.messages, WHOLE // 5, None, 0)
+    stream = process.stream()
+    for _ in range(10):
+        process.offer(stream)
+    assert stream.held
+    for _ in range(25):
+        process.clock.advance(0.01)
+        process.scheduler.serve(process.limiter, process.clock.now)
+    told = process.shared.demands(process.clock.now)[0][process.messages]
+    assert not stream.held
+    assert 2 * told.used < 1000 * 200
+    process.shared.assign(process.messages, 2 * WHOLE // 5, None, process.clock.now)
+    assert process.limiter.shares[0] == 2 * WHOLE // 5
 
 
 def test_a_limit_that_refuses_has_its_share_at_once() -> None:
