@@ -207,7 +207,7 @@ def member_bytes(limits: int) -> int:
         for limiter in limiters:
             shared.made(limiter, now)
             limiter.charge(1, 100, now)
-        for _ in range(24):
+        for _ in range(80):
             now += SETTINGS.cycle_ns
             coordinator.confirmed(now)
             demanded, gone = shared.demands(now)
