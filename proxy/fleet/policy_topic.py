@@ -22,7 +22,7 @@ from typing import Final, Literal, NamedTuple
 import structlog
 
 from protocol.endpoint import Endpoint
-from protocol.pulsar_pb2 import CommandCloseConsumer, CommandSubscribe, CommandSuccess, ServerError
+from protocol.pulsar_pb2 import CommandCloseConsumer, CommandSubscribe, CommandSuccess
 from proxy.brokers.dialing import BrokerDialer
 from proxy.fleet.link import LinkCounts
 from proxy.fleet.pulsar_connection import Auth, BrokerClient, BrokerConnection, TopicConsumer, TopicEntry, TopicProducer
@@ -581,9 +581,7 @@ class PolicyTopic:
                     self._read_anew()
 
     def _failed(self) -> None:
-        remedy = _REMEDIES.get(self._client.last_code or -1, "")
-        namespace = self.topic.partition("://")[2].rpartition("/")[0]
-        self.problem = self._client.last_error + remedy.format(topic=self.topic, namespace=namespace)
+        self.problem = self._client.problem(self.topic)
         now = time.monotonic()
         if now - self._logged_at >= _LOG_EACH_S:
             self._logged_at = now
@@ -592,14 +590,3 @@ class PolicyTopic:
                 topic=self.topic,
                 error=self.problem,
             )
-
-
-_REMEDIES: dict[int, str] = {
-    ServerError.AuthorizationError: "; let the role that Sluice shows produce and consume: pulsar-admin namespaces "
-    "grant-permission {namespace} --role ROLE --actions produce,consume",
-    ServerError.AuthenticationError: "; name a token that the brokers know: fleet.token_file, or authentication.broker",
-    ServerError.TopicNotFound: "; make what is not there: pulsar-admin namespaces create {namespace}, and where "
-    "brokers make no topics, pulsar-admin topics create {topic}",
-    ServerError.TopicTerminatedError: "; it is terminated: delete it, and members write what they have anew",
-    ServerError.NotAllowedError: "; it is no partitioned topic, and its namespace allows topics and subscriptions",
-}

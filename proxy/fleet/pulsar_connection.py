@@ -39,6 +39,7 @@ from protocol.pulsar_pb2 import (
     CommandSuccess,
     MessageIdData,
     MessageMetadata,
+    ServerError,
 )
 from proxy.brokers.dialing import MOST_REDIRECTS, BrokerDialer, broker_in
 from proxy.brokers.targets import TargetRefusedError
@@ -71,6 +72,15 @@ _U16, _U32 = Struct(">H"), Struct(">I")
 _CHECKSUM, _BROKER_ENTRY = 0x0E01, 0x0E02
 _FAILURES = (OSError, ProtocolError, EndpointError, TargetRefusedError)
 Answer = TypeVar("Answer", bound=Message)
+_REMEDIES: dict[int, str] = {
+    ServerError.AuthorizationError: "; let the role that Sluice shows produce and consume: pulsar-admin namespaces "
+    "grant-permission {namespace} --role ROLE --actions produce,consume",
+    ServerError.AuthenticationError: "; name a token that the brokers know: fleet.token_file, or authentication.broker",
+    ServerError.TopicNotFound: "; make what is not there: pulsar-admin namespaces create {namespace}, and where "
+    "brokers make no topics, pulsar-admin topics create {topic}",
+    ServerError.TopicTerminatedError: "; it is terminated: delete it, and members write what they have anew",
+    ServerError.NotAllowedError: "; it is no partitioned topic, and its namespace allows topics and subscriptions",
+}
 _EARLIEST = MessageIdData(ledger_id=2**64 - 1, entry_id=2**64 - 1)  # -1 and -1
 
 
@@ -621,7 +631,7 @@ class BrokerClient:
         """Whether brokers refused at once the last time, rather than being silent."""
         self.last_error = ""
         """Why a producer or consumer could not be opened the last time; empty before."""
-        self.last_code: int | None = None
+        self._last_code: int | None = None
         """The `ServerError` by which a broker refused that, if one did."""
         self._rotation = BrokerRotation(brokers)
         self._dialer = dialer
@@ -652,7 +662,12 @@ class BrokerClient:
         """Called when a producer or consumer could not be opened, or has ended by an error."""
         self.is_refused = isinstance(error, BrokerRefusedError | ConnectionRefusedError)
         self.last_error = str(error) or "no answer in time"
-        self.last_code = error.code if isinstance(error, BrokerRefusedError) else None
+        self._last_code = error.code if isinstance(error, BrokerRefusedError) else None
+
+    def problem(self, topic: str) -> str:
+        """Return why something could not be opened the last time, and what to do about it if it was of this topic."""
+        namespace = topic.partition("://")[2].rpartition("/")[0]
+        return self.last_error + _REMEDIES.get(self._last_code or -1, "").format(topic=topic, namespace=namespace)
 
     async def connection_for(self, topic: str) -> BrokerConnection:
         """Return a connection with the broker that serves a topic.

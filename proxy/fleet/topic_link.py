@@ -250,7 +250,7 @@ class TopicLink:
     @property
     def problem(self) -> str:
         """Why the topics are not reached; empty if they are."""
-        return self.client.last_error if self.state == "connecting" else ""
+        return self.client.problem(self._reporter.topic) if self.state == "connecting" else ""
 
     async def start(self) -> None:
         """Begin to connect. Return before anything is connected."""

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from limiter.levels import Setting
 from limiter.policies import Policies
 from protocol.endpoint import Endpoint
-from protocol.pulsar_pb2 import CommandSubscribe, MessageMetadata, ServerError
+from protocol.pulsar_pb2 import CommandSubscribe, MessageMetadata
 from proxy.admin import metrics
 from proxy.admin.routes import sharing
 from proxy.blocking.blocklist import Blocklist
@@ -263,7 +263,6 @@ async def test_without_the_topic_nothing_changes_and_the_remedy_is_named(
     with pytest.raises(NotCarriedError):  # at once
         await member.set(KEY, rate(6))
     assert (member.topic.state, member.kept) == ("away", {"acme": rate(5)})
-    assert ServerError.AuthorizationError in policy_topic._REMEDIES
     world.broker.refuses_producers = ""
     await world.in_step()
 

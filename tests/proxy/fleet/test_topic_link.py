@@ -285,6 +285,7 @@ async def test_a_broker_that_refuses_is_one_that_refuses(world: World) -> None:
     await until(lambda: "sluice is not authorized" in member.link.client.last_error and member.link.refused)
     assert member.turns == []
     assert "sluice is not authorized" in member.link.problem
+    assert "pulsar-admin namespaces grant-permission public/sluice --role ROLE" in member.link.problem
     broker.refuses_producers = ""
     await until(lambda: member.link.state == "leading")
     assert member.link.problem == ""
