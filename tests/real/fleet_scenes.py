@@ -339,23 +339,29 @@ def _one_way(direction: Direction, *, of_coordinator: bool) -> Play:
     return play
 
 
+AWAY_S = 1.2
+"""A member that ends by itself stays away for so long. Else it has its share before others are seen to have it."""
+
+
 def _restart(front: Front, traffic: Traffic, rate: float) -> Sample:
-    """One member comes and goes under the same name, by turns killed and told to end."""
-    again, left = NAMES[-1], []
+    """One member comes and goes under the same name, by turns killed and told to end. It does not coordinate."""
+    left: list[float] = []
     with traffic.probing(front):
-        _loaded(front, traffic)
-        began = time.time()
-        load = traffic.loads[-1]
+        loads = dict(zip(NAMES, _loaded(front, traffic), strict=True))
+        began, again = time.time(), front.others()[-1]
+        load = loads[again]
         for turn in range(20):
             left.append(front.leave(again) if turn % 2 else front.kill(again))
             traffic.close(load, patience_s=0)
+            if turn % 2:
+                time.sleep(AWAY_S)
             front.start(again)
             load = traffic.load(front, again)
             time.sleep(1)
         ended = time.time()
         time.sleep(FIRST_S + 3)
     record = traffic.record()
-    rest = record.of(*NAMES[:-1])
+    rest = record.of(*[name for name in NAMES if name != again])
     return {
         **_found(Held.always(rate, len(NAMES)), record),
         "kept": _used(record, rest, began, ended - began, rate * 3 / 4),
