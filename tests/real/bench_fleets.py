@@ -42,8 +42,9 @@ How it is measured:
   waited for a processor, as the kernel counts it. The bound is kept if the entries can have been
   passed within it. A member that is stopped by a signal waits for nothing. The same if no entry was
   late tells how much the machine was credited with.
-- **Violations that `sluice report` finds**: it gets the access logs of all members, and judges what they passed
-  together, by lines of a second, after the clocks are compared. It knows nothing of what brokers took.
+- **Violations that `sluice report` finds**: it gets the access logs of all members, and judges
+  what they passed together, by lines of a second, after their clocks are compared. It knows nothing
+  of what brokers took.
 - **While members are cut off** in silence, 5 % of their equal parts are allowed besides (`isolated:
   auto`).
 - **Used** is what passed, of the limit. Standstills of a broker or of a member's process are made
