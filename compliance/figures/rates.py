@@ -337,10 +337,15 @@ def tenant_day_facts(interval_lines: DataFrame) -> DataFrame:
     return minutes.groupBy("day", "tenant", "direction").agg(*_totals_of(*_PASSED), *peaks, throttled)
 
 
+def whole_limit(unit: str) -> Column:
+    """Return the limit of one unit in a limiter's line; of a share, that of the whole fleet."""
+    return F.coalesce(f"shared_{unit}", f"limit_{unit}")
+
+
 def _configured(unit: str) -> Column:
     """The limit without the publish rate that it is relative to; of a share, that of the whole fleet."""
     published = F.coalesce(F.col(f"published_{unit}"), F.lit(0.0))
-    return F.round(F.coalesce(f"shared_{unit}", f"limit_{unit}") - published, 6)
+    return F.round(whole_limit(unit) - published, 6)
 
 
 def _totals_of(*names: str) -> list[Column]:

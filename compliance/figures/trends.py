@@ -5,7 +5,7 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from compliance.figures.rates import LIMIT_KEY, spread
+from compliance.figures.rates import LIMIT_KEY, spread, whole_limit
 from compliance.schema import LIMITER, OBSERVED, rfc3339
 
 _SHOWN = 500
@@ -51,7 +51,7 @@ def _values(limit_lines: DataFrame) -> DataFrame:
 def _limit() -> Column:
     def one(unit: str) -> Column:
         # A share that a fleet's coordinator grants is no other limit.
-        limit = F.coalesce(f"shared_{unit}", f"limit_{unit}")
+        limit = whole_limit(unit)
         # 1000.5 is "1,000.5".
         number = F.regexp_replace(F.format_number(limit, 3), r"\.?0+$", "")
         return F.concat(number, F.lit(f" {unit}/s"))
@@ -123,7 +123,7 @@ def step_use(limit_lines: DataFrame) -> DataFrame:
         limit_lines: As in `headroom_facts`.
     """
     has_fleets = "fleet" in limit_lines.columns
-    in_force = limit_lines.where((F.col("mode") != OBSERVED) & F.coalesce(*map(_whole, _UNITS)).isNotNull())
+    in_force = limit_lines.where((F.col("mode") != OBSERVED) & F.coalesce(*map(whole_limit, _UNITS)).isNotNull())
     lines = in_force.withColumn("step_s", F.lit(USE_STEP_S))
     touched = spread(lines, tuple(f"passed_{unit}" for unit in _UNITS))
     # The end of a line is a little behind the step's.
@@ -132,7 +132,7 @@ def step_use(limit_lines: DataFrame) -> DataFrame:
         amount
         for unit in _UNITS
         for amount in (
-            F.sum(F.try_divide(F.col(f"passed_{unit}"), _whole(unit))).alias(f"served_s_{unit}"),
+            F.sum(F.try_divide(F.col(f"passed_{unit}"), whole_limit(unit))).alias(f"served_s_{unit}"),
             F.sum(f"passed_{unit}").alias(f"passed_{unit}"),
             F.max(f"largest_entry_{unit}").alias(f"entries_{unit}"),
         )
@@ -158,11 +158,6 @@ def _used() -> Column:
         return F.when(of_limit.isNotNull(), F.least(of_limit, of_entries))
 
     return F.greatest(*map(one, _UNITS)).alias("used")
-
-
-def _whole(unit: str) -> Column:
-    """Return the limit of one unit; of a share, that of the whole fleet."""
-    return F.coalesce(f"shared_{unit}", f"limit_{unit}")
 
 
 def _slope_error(x: Column, y: Column) -> Column:

@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.window import WindowSpec
 
-from compliance.figures.rates import LEVEL_WORDS, LIMIT_KEY, SCOPED_BY, scoped, spread
+from compliance.figures.rates import LEVEL_WORDS, LIMIT_KEY, SCOPED_BY, scoped, spread, whole_limit
 from compliance.schema import OBSERVED, rfc3339, seconds
 from compliance.session import local_frame
 from limiter.levels import SHAREABLE
@@ -249,7 +249,7 @@ def _fleet_arrivals(fitting: DataFrame, limit_lines: DataFrame) -> DataFrame:
 
 def _lowest_limits(fitting: DataFrame, limit_lines: DataFrame) -> DataFrame:
     """The lowest limit that the streams of each name of a fleet were under; streams' lines have shares only."""
-    whole = (F.min(F.coalesce(f"shared_{unit}", f"limit_{unit}")).alias(f"limit_now_{unit}") for unit in _UNITS)
+    whole = (F.min(whole_limit(unit)).alias(f"limit_now_{unit}") for unit in _UNITS)
     limiter = ["fleet", *LIMIT_KEY[1:]]
     limits = limit_lines.where((F.col("mode") != OBSERVED) & F.col("fleet").isNotNull()).groupBy(*limiter).agg(*whole)
     renamed = {"level": "of_level", "name": "of_name"}
