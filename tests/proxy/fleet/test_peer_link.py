@@ -23,6 +23,7 @@ from proxy.fleet import peer_link
 from proxy.fleet.link import MOST_ERROR, PeerStatus
 from proxy.fleet.peer_link import FleetPeers, PeerLink, PeerTls
 from proxy.tls.certificates import PeerCertificates
+from tests.proxy.fleet.defect import Defect, errors_told
 from tests.proxy.fleet.heard import Heard
 from tests.waiting import until
 
@@ -488,24 +489,17 @@ async def test_a_defect_is_told_and_counted_and_the_link_goes_on(
 ) -> None:
     first, second, third = members
     await until(lambda: first.link.state == "leading" and second.link.state == third.link.state == "following")
-    does, defects = getattr(owner, name), [TypeError("'NoneType' object is not iterable")]
-
-    def fail_once(*args: Any) -> Any:
-        if defects:
-            raise defects.pop()
-        return does(*args)
-
-    monkeypatch.setattr(owner, name, fail_once)
+    defect = Defect(owner, name)
+    defect.plant(monkeypatch)
     with capture_logs() as logs:
         for task in list(second.link._inlets):
             task.cancel()  # so that outlets dial again
         second.link.report(b"r")
-        await until(lambda: not defects)
+        await until(lambda: defect.is_over)
         await until(lambda: all(one.is_dialled and one.dials for each in members for one in each.link.peer_states()))
         await until(lambda: [each.link.state for each in members].count("leading") == 1)
         first.reports.clear()
         await until(lambda: second.link.report(b"r") and any(each.reports for each in members))
-    (told,) = [line for line in logs if line["log_level"] == "error"]
-    assert "defect of Sluice" in told["event"]
-    assert told["error"] == "TypeError: 'NoneType' object is not iterable"
+    (told,) = errors_told(logs)
+    assert "defect of Sluice" in told
     assert sum(each.link.counts.defects for each in members) == 1

@@ -33,6 +33,7 @@ from proxy.policies.service import Around, Expected, NotAsExpectedError, NotCarr
 from proxy.policies.store import Store, StoredChange, StoreError
 from proxy.policies.topic_log import FOUNDED, MOST_CHANGE, founding, slot_of
 from proxy.tls.certificates import Certificates
+from tests.proxy.fleet.defect import Defect, errors_told
 from tests.proxy.fleet.scripted_broker import ScriptedBroker
 from tests.proxy.policies.test_topic_log import SLOT, message
 from tests.waiting import until
@@ -304,23 +305,16 @@ async def test_a_defect_is_told_and_what_it_kept_from_coming_into_force_does_so_
     world: World, monkeypatch: pytest.MonkeyPatch, owner: Any
 ) -> None:
     name = "take" if owner is PolicyService else "_mark"
-    does, defects = getattr(owner, name), [TypeError("'NoneType' object is not iterable")]
-
-    async def fail_once(*args: Any) -> Any:
-        if defects:
-            raise defects.pop()
-        return await does(*args)
-
+    defect = Defect(owner, name)
     with capture_logs() as lines:
         if owner is PolicyTopic:
-            monkeypatch.setattr(owner, name, fail_once)
+            defect.plant(monkeypatch)
         first, second = await world.two()
-        monkeypatch.setattr(owner, name, fail_once)
+        defect.plant(monkeypatch)
         await first.set(KEY, rate(6))
         await until(lambda: second.kept == first.kept == {"acme": rate(6)})
-    assert not defects
-    (told,) = [line for line in lines if line["log_level"] == "error"]
-    assert told["error"] == "TypeError: 'NoneType' object is not iterable"
+    assert defect.is_over
+    assert len(errors_told(lines)) == 1
     assert first.topic.counts.defects + second.topic.counts.defects == 1
 
 

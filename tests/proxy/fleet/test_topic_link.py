@@ -41,6 +41,7 @@ from proxy.fleet.link import backoff
 from proxy.fleet.topic_link import Membership, TopicLink, topics
 from proxy.observe.counters import Counters
 from proxy.tls.certificates import Certificates
+from tests.proxy.fleet.defect import Defect, errors_told
 from tests.proxy.fleet.heard import Heard
 from tests.proxy.fleet.scripted_broker import Peer, ScriptedBroker
 from tests.waiting import until
@@ -668,26 +669,19 @@ async def test_a_defect_is_told_and_counted_and_the_link_goes_on(
     world: World, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str
 ) -> None:
     broker, at = await world.broker()
-    does, defects = getattr(owner, name), [TypeError("'NoneType' object is not iterable")]
-
-    def fail_once(*args: Any) -> Any:
-        if defects:
-            raise defects.pop()
-        return does(*args)
-
-    monkeypatch.setattr(owner, name, fail_once)
+    defect = Defect(owner, name)
+    defect.plant(monkeypatch)
     with capture_logs() as logs:
         member = await world.join("a", at)
         if name == "backoff":
             await until(lambda: member.link.state == "leading")
             broker.drop()
-        await until(lambda: not defects)
+        await until(lambda: defect.is_over)
         member.grants.clear()
         await until(lambda: member.link.state == "leading" and member.grants)
     await until(lambda: member.link.report(b"r") and member.reports)
-    (told,) = [line for line in logs if line["log_level"] == "error"]
-    assert "defect of Sluice" in told["event"]
-    assert told["error"] == "TypeError: 'NoneType' object is not iterable"
+    (told,) = errors_told(logs)
+    assert "defect of Sluice" in told
     assert member.link.counts.defects == 1
 
 
