@@ -437,6 +437,11 @@ def _of_decoder(line: bytes) -> str:
     return "not a record"
 
 
+def has_share() -> Column:
+    """Return whether a limiter's line has a share of a limit that a fleet holds together."""
+    return F.coalesce("share_messages", "share_bytes").isNotNull()
+
+
 def seconds(time: Column) -> Column:
     """Return a timestamp as seconds since 1970, microseconds behind the point."""
     return F.unix_micros(time) / 1e6

@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from compliance.judging.clocks import STEP_S
-from compliance.schema import BOOT, LIMITER, OBSERVED, rfc3339, seconds
+from compliance.schema import BOOT, LIMITER, OBSERVED, has_share, rfc3339, seconds
 from limiter import levels as limiting
 
 _OF_ONE = {limiting.SUBSCRIPTION, limiting.PRODUCER}
@@ -273,9 +273,8 @@ def limiter_facts(limit_lines: DataFrame) -> DataFrame:
     is_in_force = F.col("mode") != OBSERVED
     is_limited = F.col("limit_messages").isNotNull() | F.col("limit_bytes").isNotNull()
     is_relative = F.coalesce(*(F.col(name) for name in _PUBLISHED)).isNotNull()
-    is_shared = F.coalesce(*(F.col(f"share_{unit}") for unit in _FLOWS)).isNotNull()
     sums = limit_lines.groupBy(*LIMITER).agg(
-        F.bool_or(is_shared).alias("is_shared"),
+        F.bool_or(has_share()).alias("is_shared"),
         F.max_by(F.struct(*_IN_FORCE, is_relative.alias("is_relative")), "seq").alias("in_force"),
         F.count_distinct(F.struct(_configured("messages"), _configured("bytes"))).alias("values"),
         F.bool_or(is_in_force & is_limited).alias("was_limited"),

@@ -32,7 +32,7 @@ from pyspark.sql import functions as F
 from compliance.judging.facts import CutOffMember, FleetGapFacts, FleetSumFacts, LinePlace, OutsideProxy, RunFacts
 from compliance.judging.judge import moment
 from compliance.judging.lines import CLOCKS_APART_S, excess_tolerance
-from compliance.schema import BOOT, OBSERVED, rfc3339
+from compliance.schema import BOOT, OBSERVED, has_share, rfc3339
 from compliance.session import local_frame
 
 BACK_US = 2_000_000
@@ -421,7 +421,7 @@ def in_fleets(limits: DataFrame, notes: FleetNotes) -> DataFrame:
         limits: All lines of limiters, on the axis of `clocks.with_axis`.
         notes: As `fleet_notes`.
     """
-    return _of_fleets(limits, notes, _is_shared())
+    return _of_fleets(limits, notes, has_share())
 
 
 def of_members(lines: DataFrame, notes: FleetNotes) -> DataFrame:
@@ -436,7 +436,7 @@ def of_members(lines: DataFrame, notes: FleetNotes) -> DataFrame:
 
 def sharing_runs(limits: DataFrame) -> DataFrame:
     """Select the runs that had a share of any limit."""
-    return limits.where(_is_shared()).select(*BOOT).distinct()
+    return limits.where(has_share()).select(*BOOT).distinct()
 
 
 def _of_fleets(lines: DataFrame, notes: FleetNotes, is_of_fleet: Column) -> DataFrame:
@@ -462,16 +462,12 @@ def fleet_sums(limits: DataFrame, notes: FleetNotes) -> DataFrame:
         limits: All lines of limiters, on the axis of `clocks.with_axis`.
         notes: As `fleet_notes`.
     """
-    shared = limits.where(_is_shared()).select(*_LIMIT).distinct()
+    shared = limits.where(has_share()).select(*_LIMIT).distinct()
     mine = limits.where(F.col("mode") != OBSERVED).join(F.broadcast(shared), on=list(_LIMIT), how="left_semi")
     picked = mine.select(*_LIMIT, *BOOT, *_columns())
     in_order = picked.repartition(*_LIMIT).sortWithinPartitions(*_LIMIT, "start_us", "proxy_id", "seq")
     schema = ", ".join(f"{name} string" for name in (*_LIMIT, "unit"))
     return in_order.mapInArrow(_worker(notes), f"{schema}, score double, facts binary")
-
-
-def _is_shared() -> Column:
-    return F.coalesce(*(F.col(f"share_{unit}") for unit in _UNITS)).isNotNull()
 
 
 _OF_UNIT = ("limit", "share", "shared", "shared_burst", "passed", "largest_entry", "lent", "unforeseen")
