@@ -20,7 +20,7 @@ PIP    := --quiet --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help env check demo bench bench-short bench-limits bench-fleets bench-compliance quota-sharing test lint format \
-        types imports quick unit beside locks proto references clean
+        types imports quick unit beside fuzz locks proto references clean
 
 help: ## List what can be made
 	@grep -E '^[a-z-]+:.*## ' Makefile | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -109,6 +109,14 @@ SIMULATIONS := $(addprefix --ignore=tests/limiter/,test_backfilling.py test_fair
                test_scheduler_machine.py workers/test_counts.py)
 
 INTERPRETED := -q $(TWO) -p tests.interpreted -m "$(QUICK)" $(SIMULATIONS) $(COMPILED)
+
+MINUTES ?= 30
+# Workers are known to refuse some entries that one process passes.
+FUZZED  := -m hypothesis --hypothesis-profile=fuzz --ignore=tests/limiter/workers/test_reject.py
+
+fuzz: env ## Look for MINUTES (30) for examples that fail; the tests themselves try the same ones each time
+	@until=$$(($$(date +%s) + 60 * $(MINUTES))); while [ $$(date +%s) -lt $$until ]; do \
+	$(BIN)/pytest -q $(TWO) $(FUZZED) || exit 1; done
 
 unit:
 	@echo "what is compiled, interpreted; then everything"

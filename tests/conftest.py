@@ -10,14 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
 
+import tests.examples  # noqa: F401 - sets how many examples are tried, and which
 from loadgen.bench.proxies import haproxy_missing
 from loadgen.real.jars import OLDEST_JAVA, available, find_java
-
-# Processes share the machine: how long one example takes says nothing (CI's own profile has no deadline either).
-settings.register_profile("untimed", settings.get_profile(settings.get_current_profile_name()), deadline=None)
-settings.load_profile("untimed")
 
 
 def _prometheus() -> str | None:

@@ -156,12 +156,13 @@ def wait_until(is_so: Callable[[], object], longest_s: float, pause_s: float = 0
 
 
 def is_healthy(web_port: int, token: str = "") -> bool:
-    """Return whether the broker behind this port of its admin REST says that it can publish and consume.
+    """Return whether the broker at this port of its admin REST can publish and consume, and has its first namespace.
 
-    With authentication it says so to who has the token of a superuser.
+    A standalone broker is healthy before it makes that: until then no tenant can be made. With authentication the
+    broker answers to a superuser's token only.
     """
     client = AdminClient(f"http://127.0.0.1:{web_port}", AdminCredentials(token), timeout_s=_HEALTH_TIMEOUT_S)
-    return client.is_ready("/admin/v2/brokers/health")
+    return client.is_ready("/admin/v2/brokers/health") and client.is_ready("/admin/v2/namespaces/public/default")
 
 
 def is_listening(port: int) -> bool:

@@ -124,18 +124,22 @@ def test_a_taken_port_is_an_error_that_leaves_the_others_free() -> None:
 
 
 class Unwell(BaseHTTPRequestHandler):
-    status = 500
+    well_at: tuple[str, ...] = ("/admin/v2/namespaces/public/default",)
 
     def do_GET(self) -> None:
-        self.send_response(self.status if self.path == "/admin/v2/brokers/health" else 404)
+        self.send_response(200 if self.path in self.well_at else 404)
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
         pass
 
 
+class Starting(Unwell):
+    well_at = ("/admin/v2/brokers/health",)
+
+
 class Well(Unwell):
-    status = 200
+    well_at = (*Unwell.well_at, *Starting.well_at)
 
 
 @pytest.fixture
@@ -148,7 +152,7 @@ def port(request: pytest.FixtureRequest) -> Iterator[int]:
         thread.join()
 
 
-@pytest.mark.parametrize(("port", "healthy"), [(Well, True), (Unwell, False)], indirect=["port"])
+@pytest.mark.parametrize(("port", "healthy"), [(Well, True), (Unwell, False), (Starting, False)], indirect=["port"])
 def test_only_a_broker_that_says_so_is_healthy(port: int, *, healthy: bool) -> None:
     assert is_healthy(port) is healthy
     assert is_listening(port)

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.proxy.live_admin import UNHURRIED, live_admin
 
@@ -21,14 +22,16 @@ _LIMITS = {
 
 
 @pytest.mark.slow
+@pytest.mark.hypothesis  # Schemathesis is built on it: `make fuzz` runs this, too
 def test_every_answer_is_one_that_the_page_tells(tmp_path: Path) -> None:
     """No 5xx, no status, header or body that is not on the page, and nothing wrong that is taken for right."""
     blocks = [{"address": "10.0.0.0/8"}]
+    chosen = ["--generation-deterministic"] if settings().derandomize else []
     with live_admin(tmp_path / "policies.db", admin_access=UNHURRIED, limits=_LIMITS, blocks=blocks) as live:
         found = subprocess.run(
             [
                 *(sys.executable, "-m", "schemathesis.cli", "--config-file", _SETTINGS, "run"),
-                *(f"{live.url}/sluice/openapi.json", "--max-examples", str(_EXAMPLES), "--generation-deterministic"),
+                *(f"{live.url}/sluice/openapi.json", "--max-examples", str(_EXAMPLES), *chosen),
                 *("--no-color", "--warnings", "off"),
             ],
             cwd=tmp_path,

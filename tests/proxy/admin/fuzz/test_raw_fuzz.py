@@ -20,9 +20,6 @@ from tests.proxy.live_admin import UNHURRIED, Answer, LiveAdmin, live_admin
 
 FUZZ = settings(
     max_examples=150,
-    derandomize=True,
-    database=None,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 _JSON = {"Content-Type": "application/json"}

@@ -1,0 +1,11 @@
+"""The examples that hypothesis tries: the same ones in each run of the tests, anywhere; others in `make fuzz`."""
+
+from hypothesis import HealthCheck, settings
+from hypothesis.database import DirectoryBasedExampleDatabase
+
+# Processes share the machine: how long one example takes says nothing.
+_UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.register_profile("same", _UNTIMED, derandomize=True, database=None)
+_FAILED = DirectoryBasedExampleDatabase(".hypothesis/examples")
+settings.register_profile("fuzz", _UNTIMED, derandomize=False, database=_FAILED, max_examples=1000)
+settings.load_profile("same")
