@@ -1,7 +1,7 @@
 """Prometheus metrics: a collector that reads the integers of the data path at each scrape."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import NamedTuple, get_args
 
@@ -18,8 +18,9 @@ from proxy.fleet.policy_topic import PolicyTopic, TopicState
 from proxy.fleet.service import FleetService
 from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog
-from proxy.observe.counters import LATENESS_NS, Counters, DirectionTotals, NamespaceTotals
+from proxy.observe.counters import LATENESS_NS, OTHER_WORK, Counters, DirectionTotals, NamespaceTotals
 from proxy.proxy_headers import HeaderResult
+from proxy.slices import Slices, Work
 from proxy.tls.certificates import Expiry
 
 _LABELS = ("tenant", "namespace", "direction")
@@ -118,6 +119,12 @@ OF_COUNTERS = (
         "sluice_lures_removed", "Former name of sluice_broker_urls_stripped_total", field="broker_urls_stripped"
     ),
     _OfCounters("sluice_loop_timers", "Timers that fired", field="timers_fired"),
+    _OfCounters(
+        "sluice_late_timers",
+        "Timers that fired 10 ms late or later, by the work that held the loop; `other`: messages, or the machine",
+        ("work",),
+        (*Work, OTHER_WORK),
+    ),
     _OfCounters("sluice_blocked", "Connections, producers and consumers that blocks refused or ended", ("kind",), Kind),
     _OfCounters(
         "sluice_admission_refused",
@@ -207,7 +214,7 @@ class SluiceCollector(Collector):
         yield from self._by_level()
         yield from self._held()
         yield from _of_counters(self._engine.counters)
-        yield from _loop(self._engine.counters)
+        yield from _loop(self._engine.counters, self._engine.slices)
         yield _labelled(
             GaugeMetricFamily, "sluice_blocks", "Blocks in force", ("kind",), self._engine.blocklist.rules.by_kind()
         )
@@ -420,7 +427,7 @@ def _policy_topic(topic: PolicyTopic | None) -> Iterator[Metric]:
     )
 
 
-def _loop(counters: Counters) -> Iterator[Metric]:
+def _loop(counters: Counters, slices: Slices) -> Iterator[Metric]:
     yield _counter("sluice_loop_lag_seconds", "How late timers fired, summed", counters.loop_lag_ns / 1e9)
     yield _gauge(
         "sluice_loop_lag_max_seconds", "Latest that a timer fired since the last scrape", counters.loop_lag_max_ns / 1e9
@@ -432,6 +439,28 @@ def _loop(counters: Counters) -> Iterator[Metric]:
         "How late timers fired",
         buckets=list(zip(bounds, accumulate(counters.timers_by_lateness), strict=True)),
         sum_value=counters.loop_lag_ns / 1e9,
+    )
+    yield _labelled(
+        CounterMetricFamily,
+        "sluice_loop_work_seconds",
+        "Time of the loop by kind of work",
+        ("work",),
+        {work: counters.work_ns[work] / 1e9 for work in Work},
+    )
+    yield _labelled(
+        GaugeMetricFamily,
+        "sluice_loop_work_max_seconds",
+        "Longest time that a kind of work took in one turn of the loop since the last scrape",
+        ("work",),
+        {work: slices.longest_ns.get(work, 0) / 1e9 for work in Work},
+    )
+    slices.longest_ns.clear()
+    yield _labelled(
+        GaugeMetricFamily,
+        "sluice_loop_work_waiting",
+        "Pieces of work that are done in slices and are not over",
+        ("work",),
+        {work: slices.waiting(work) for work in Work},
     )
 
 
@@ -448,7 +477,7 @@ def _labelled(
     name: str,
     text: str,
     labels: tuple[str, ...],
-    values: dict[str, int],
+    values: Mapping[str, float],
 ) -> Metric:
     """Return a family whose keys are fixed words, one for each label, separated by blanks."""
     family = kind(name, text, labels=labels)

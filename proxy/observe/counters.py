@@ -29,14 +29,20 @@ class Words(Counter[str]):
 
 STANDSTILL_NS = 500_000_000
 """Lateness of a timer, in nanoseconds, from which on the process counts as having stood still."""
+LATE_NS = 10_000_000
+"""Lateness of a timer from which on the work is named that held the loop."""
+OTHER_WORK = "other"
+"""The work of a late timer to which no kind of work is due: messages, or the machine."""
 
 
 class _Told:
-    """The callback that is called at once, instead of being counted."""
+    """The callbacks that are called at once, instead of being counted."""
 
-    __slots__ = ("stood_still",)
+    __slots__ = ("culprit", "stood_still")
     stood_still: Callable[[int], None]
     """Called with the lateness of a timer in nanoseconds, where that is a standstill."""
+    culprit: Callable[[int], str]
+    """Returns the kind of work to which such a lateness is due."""
 
 
 @dataclass(slots=True)
@@ -95,18 +101,25 @@ class Counters(_Told):
     loop_lag_ns: int = 0
     """Sum of the lateness of all timers, in nanoseconds."""
     loop_lag_max_ns: int = 0
+    work_ns: Words = field(default_factory=Words)
+    """Nanoseconds of the loop by kind of work (`proxy.slices.Work`)."""
+    late_timers: Words = field(default_factory=Words)
+    """Timers that fired later than `LATE_NS`, by the kind of work that held the loop."""
     timers_fired: int = 0
     timers_by_lateness: list[int] = field(default_factory=lambda: [0] * (len(LATENESS_NS) + 1))
     """Timers that fired no later than each bound and later than the one before; the last: later than all."""
 
     def __post_init__(self) -> None:
         self.stood_still = _nobody_listens
+        self.culprit = _unknown_work
 
     def timer_fired(self, late_ns: int) -> None:
         """Count a timer that fired `late_ns` nanoseconds late."""
         late_ns = max(0, late_ns)
         if late_ns >= STANDSTILL_NS:
             self.stood_still(late_ns)
+        if late_ns >= LATE_NS:
+            self.late_timers[self.culprit(late_ns)] += 1
         self.timers_fired += 1
         self.loop_lag_ns += late_ns
         self.loop_lag_max_ns = max(self.loop_lag_max_ns, late_ns)
@@ -115,6 +128,10 @@ class Counters(_Told):
 
 def _nobody_listens(_late_ns: int) -> None:
     """Ignore a standstill: there is no access log."""
+
+
+def _unknown_work(_late_ns: int) -> str:
+    return OTHER_WORK
 
 
 MOST_NAMESPACES = 1000

@@ -25,6 +25,7 @@ from proxy.proxy_headers import ProxyHeaders
 from proxy.session.broker_connector import BrokerConnector
 from proxy.session.session_admission import SessionAdmission
 from proxy.session.transport import PeerTransport, TransportContext
+from proxy.slices import Slices
 from proxy.tls.certificates import Certificates
 
 
@@ -69,6 +70,7 @@ class Engine:
         rate_limiter: Decides which of their entries pass; a subclass sets it, and the next.
         registry: Told of their streams.
         proxy_headers: The rules for PROXY protocol headers; None where connections begin without.
+        slices: Does what is too much for one turn of the loop.
         names_clients: Connections to brokers begin with such a header.
     """
 
@@ -79,6 +81,7 @@ class Engine:
         self.config = config
         self.clock = clock
         self.counters = counters
+        self.slices = Slices(counters, clock)
         self.oversized_batches = OversizedBatchLog(counters, clock)
         self.dispatch_rules = config.dispatch.rules()
         self.shared = TransportContext(counters)

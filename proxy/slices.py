@@ -1,0 +1,271 @@
+"""Slices of large work on the event loop, and the time that each kind of work takes of it.
+
+A peer, a caller or a policy can cause work that is as large as it likes: 20,000 streams that end, 3,000 lines, 100,000
+policies. Such work is an iterator of small units. Each turn of the loop does units until its budget is spent, and the
+rest waits for the next turns:
+
+    run(ENDINGS, units) ─▶ budget left? ─▶ units now, in the caller's turn ─▶ all done
+                               └─▶ in line with its kind ─▶ next turn: kinds by turns, within a kind work by turns
+
+So little work is done at once, and much work makes no turn longer than a slice. The budget counts units and asks no
+clock. One kind that never ends leaves each other kind its part of every turn.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from types import TracebackType
+from typing import Final
+
+from proxy.observe.counters import OTHER_WORK, Counters
+
+
+class Work(StrEnum):
+    """A kind of work on the loop; each is a label of `sluice_loop_work_seconds_total`."""
+
+    __hash__ = str.__hash__  # an enumeration's own is a call of Python
+
+    LINES = "lines"
+    """Lines of the access log for the streams and limiters of an interval."""
+    POLICIES = "policies"
+    """Changed limits on live streams and limiters."""
+    ENDINGS = "endings"
+    """Sessions that end, and their streams."""
+    BLOCKS = "blocks"
+    """A new rule of the blocklist on the sessions that are connected."""
+    COMMANDS = "commands"
+    """Commands of clients and brokers, but for those that belong to messages."""
+    RELEASES = "releases"
+    """Held entries whose limiter has tokens again."""
+    REQUESTS = "requests"
+    """Requests to the admin address."""
+    SCRAPES = "scrapes"
+    """The text of `/metrics`."""
+    CREDENTIALS = "credentials"
+    """Credentials that are verified."""
+    FLEET = "fleet"
+    """Reports and grants of a fleet."""
+    FILES = "files"
+    """Files that are read again."""
+    MEMORY = "memory"
+    """Garbage collection, and memory that is given back to the system."""
+
+
+AT_ONCE: Final = {
+    Work.LINES: 50,
+    Work.POLICIES: 50,
+    Work.ENDINGS: 50,
+    Work.BLOCKS: 200,
+    Work.COMMANDS: 100,
+    Work.RELEASES: 100,
+    Work.REQUESTS: 50,
+    Work.SCRAPES: 50,
+    Work.CREDENTIALS: 4,
+    Work.FLEET: 100,
+    Work.FILES: 50,
+    Work.MEMORY: 1,
+}
+"""Units of each kind that fill a turn: 1 to 2 ms of work. Units of several kinds share the turn."""
+_BUDGET: Final = 1_000_000
+"""What the units of a turn may cost; a unit of a kind costs its part of `AT_ONCE`."""
+_ROUNDS: Final = 4
+"""A piece of work does a fourth of a turn's units before the next piece has its turn."""
+_OVER: Final = object()
+
+
+def _nothing() -> None:
+    pass
+
+
+class _Piece:
+    """A piece of work: the units still to be done, and what follows the last one."""
+
+    __slots__ = ("failed", "then", "units")
+
+    def __init__(self, units: Iterator[object], then: Callable[[], None], failed: Callable[[Exception], None]) -> None:
+        self.units = units
+        self.then = then
+        self.failed = failed
+
+
+class Slices:
+    """Does large work in slices, and measures how long each kind of work holds the loop.
+
+    There is one in a process.
+
+    Args:
+        counters: Get the time of each kind of work, and name the kind to which a late timer is due.
+        clock: Monotonic nanoseconds.
+
+    Attributes:
+        longest_ns: The longest time that each kind of work took in one turn of the loop since the last scrape.
+    """
+
+    def __init__(self, counters: Counters, clock: Callable[[], int] = time.monotonic_ns) -> None:
+        self.longest_ns: dict[Work, int] = {}
+        self._counters = counters
+        self._clock = clock
+        self._queues: dict[Work, deque[_Piece]] = {}
+        """Pieces of work that are not over, by kind; the kind that is next comes first."""
+        self._left = _BUDGET
+        self._is_armed = False
+        self._now: Work | None = None
+        """The kind of the work that runs."""
+        self._since = 0
+        self._spent: dict[Work, int] = {}
+        """Nanoseconds in this turn, and in the one before, by kind."""
+        self._spent_before: dict[Work, int] = {}
+        counters.culprit = self._culprit
+
+    def run(self, work: Work, units: Iterator[object], then: Callable[[], None] = _nothing) -> None:
+        """Do the units of a piece of work: those for which this turn has budget at once, the rest in the next turns.
+
+        Pieces of one kind that begin later may end earlier. A unit that fails ends its piece; the loop reports it.
+
+        Args:
+            work: The kind of work.
+            units: Each step does one unit; what it yields is ignored.
+            then: Called after the last unit.
+        """
+        self._add(work, _Piece(units, then, self._report))
+
+    async def done(self, work: Work, units: Iterator[object]) -> None:
+        """Do the units as `run` does, and return after the last one.
+
+        Raises:
+            Exception: What a unit raises, which ends the piece.
+        """
+        over = asyncio.get_running_loop().create_future()
+
+        def end(error: Exception | None = None) -> None:
+            if over.done():
+                return
+            if error is None:
+                over.set_result(None)
+            else:
+                over.set_exception(error)
+
+        self._add(work, _Piece(_until(over.done, units), end, end))
+        await over
+
+    def finish(self, *works: Work) -> None:
+        """Do all that is left of these kinds of work at once: the process ends."""
+        for work in works:
+            while self._queues.get(work):
+                self._do(work, AT_ONCE[work])
+
+    def measure(self, work: Work) -> "_Measured":
+        """Measure what runs in the block as work of this kind; the block must not await.
+
+        Work of another kind inside the block counts as that kind alone.
+        """
+        return _Measured(self, work)
+
+    def waiting(self, work: Work) -> int:
+        """Return the number of pieces of work of this kind that are not over."""
+        return len(self._queues.get(work, ()))
+
+    def begin(self, work: Work | None) -> Work | None:
+        """Measure another kind of work from now on, None for none that is named; return the kind before."""
+        now = self._clock()
+        before = self._now
+        if before is not None:
+            self._charge(before, now - self._since)
+        self._now, self._since = work, now
+        return before
+
+    def _charge(self, work: Work, spent: int) -> None:
+        in_turn = self._spent.get(work, 0) + spent
+        self._spent[work] = in_turn
+        self._counters.work_ns[work] += spent
+        self.longest_ns[work] = max(self.longest_ns.get(work, 0), in_turn)
+        self._arm()
+
+    def _culprit(self, late_ns: int) -> str:
+        """Return the kind of work that took at least half of the time for which a timer is late."""
+        spent = self._spent_before | self._spent
+        work = max(spent, key=lambda each: spent[each], default=None)
+        return OTHER_WORK if work is None or 2 * spent[work] < late_ns else work
+
+    def _add(self, work: Work, piece: _Piece) -> None:
+        queue = self._queues.setdefault(work, deque())
+        queue.append(piece)
+        if len(queue) == 1 and self._left > 0:
+            self._do(work, AT_ONCE[work])
+        self._arm()
+
+    def _arm(self) -> None:
+        if not self._is_armed:
+            self._is_armed = True
+            asyncio.get_running_loop().call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._is_armed = False
+        self._spent_before, self._spent = self._spent, {}
+        self._left = _BUDGET
+        while self._queues and self._left > 0:
+            work, queue = next(iter(self._queues.items()))
+            del self._queues[work]
+            self._queues[work] = queue
+            self._do(work, max(1, AT_ONCE[work] // _ROUNDS))
+        if self._queues:
+            self._arm()
+
+    def _do(self, work: Work, most: int) -> None:
+        """Do up to `most` units of the first piece of a kind, which then goes to the end of its line."""
+        queue, cost = self._queues[work], _BUDGET // AT_ONCE[work]
+        piece = queue[0]
+        before = self.begin(work)
+        try:
+            for _ in range(most):
+                self._left -= cost
+                if next(piece.units, _OVER) is _OVER:
+                    queue.popleft()
+                    piece.then()
+                    break
+                if self._left <= 0:
+                    queue.rotate(-1)
+                    break
+            else:
+                queue.rotate(-1)
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with one piece, the others go on
+            if queue and queue[0] is piece:
+                queue.popleft()
+            piece.failed(error)
+        finally:
+            if not queue:
+                self._queues.pop(work, None)
+            self.begin(before)
+
+    @staticmethod
+    def _report(error: Exception) -> None:
+        asyncio.get_running_loop().call_exception_handler({"message": "a unit of work failed", "exception": error})
+
+
+class _Measured:
+    """The block of `Slices.measure`."""
+
+    __slots__ = ("_before", "_slices", "_work")
+
+    def __init__(self, slices: Slices, work: Work) -> None:
+        self._slices = slices
+        self._work = work
+        self._before: Work | None = None
+
+    def __enter__(self) -> None:
+        self._before = self._slices.begin(self._work)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._slices.begin(self._before)
+
+
+def _until(is_over: Callable[[], bool], units: Iterator[object]) -> Iterator[object]:
+    """Yield the units, but no more when the caller has gone."""
+    for unit in units:
+        yield unit
+        if is_over():
+            return

@@ -1,0 +1,173 @@
+"""Large work is done in slices: a bounded number of units in a turn of the loop, of whatever kind and by whomever."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from proxy.observe.counters import Counters
+from proxy.slices import AT_ONCE, Slices, Work
+from tests.manual_clock import ManualClock
+from tests.proxy.manual_loop import ManualLoop
+
+LINES = AT_ONCE[Work.LINES]
+
+
+class Desk:
+    """Slices on a loop that turns when a test says so, and what was done in each turn."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.loop = ManualLoop(self.clock)
+        self.counters = Counters()
+        self.slices = Slices(self.counters, self.clock)
+        self.did: list[str] = []
+        self.turns: list[int] = []
+        self.turned = 0
+
+    def units(self, name: str, count: int, takes_ns: int = 0) -> Iterator[None]:
+        for _ in range(count):
+            self.clock.now += takes_ns
+            self.did.append(name)
+            yield
+
+    def begin(self, work: Work, name: str, count: int, takes_ns: int = 0) -> None:
+        self.slices.run(work, self.units(name, count, takes_ns), lambda: self.did.append(f"{name} over"))
+
+    def run(self, *begun: tuple[Work, str, int]) -> list[list[str]]:
+        """Begin pieces of work in one turn; return what is done in it and in each later one."""
+
+        def begin() -> None:
+            for each in begun:
+                self.begin(*each)
+
+        self.loop.call_soon(begin)
+        turns = list[list[str]]()
+        while self.loop.__dict__["_ready"]:
+            self.did.clear()
+            self.loop.stop()
+            self.loop.run_forever()
+            turns.append(list(self.did))
+        return turns
+
+
+def all_of(turns: list[list[str]]) -> list[str]:
+    return [each for turn in turns for each in turn]
+
+
+@pytest.fixture
+def desk() -> Iterator[Desk]:
+    made = Desk()
+    yield made
+    made.loop.close()
+
+
+def test_little_work_is_done_in_the_turn_of_its_caller(desk: Desk) -> None:
+    first, *later = desk.run((Work.LINES, "a", 3))
+    assert first == ["a", "a", "a", "a over"]
+    assert not any(later)
+
+
+def test_much_work_is_done_in_slices(desk: Desk) -> None:
+    turns = desk.run((Work.LINES, "a", 10 * LINES))
+    assert max(map(len, turns)) == LINES
+    assert all_of(turns).count("a") == 10 * LINES
+    assert all_of(turns)[-1] == "a over"
+
+
+def test_many_small_pieces_fill_a_turn_as_one_large_does(desk: Desk) -> None:
+    turns = desk.run(*[(Work.LINES, "a", 1)] * 10 * LINES)
+    assert max(turn.count("a") for turn in turns) <= LINES
+    assert all_of(turns).count("a over") == 10 * LINES
+
+
+def test_kinds_share_the_units_of_a_turn(desk: Desk) -> None:
+    turns = desk.run((Work.LINES, "a", 10 * LINES), (Work.ENDINGS, "b", 10 * LINES))
+    parts = [turn.count("a") / LINES + turn.count("b") / AT_ONCE[Work.ENDINGS] for turn in turns]
+    assert max(parts) <= 1.05
+    assert min(turn.count("b") for turn in turns[1:6]) > 0, "the second kind waits for no end of the first"
+
+
+def test_a_small_piece_ends_before_a_large_one_that_came_first(desk: Desk) -> None:
+    turns = desk.run((Work.ENDINGS, "a", 1000), (Work.ENDINGS, "b", 3))
+    assert "b over" in all_of(turns[:3])
+    assert "a over" in turns[-2]
+
+
+def test_a_unit_that_fails_ends_its_piece_alone(desk: Desk) -> None:
+    def failing() -> Iterator[None]:
+        yield
+        raise ValueError("broken")
+
+    desk.loop.call_soon(desk.slices.run, Work.LINES, failing())
+    turns = desk.run((Work.LINES, "a", 2 * LINES))
+    assert "a over" in all_of(turns)
+    assert "broken" in desk.loop.trouble[0]
+
+
+def test_what_is_left_is_done_at_once_when_the_process_ends(desk: Desk) -> None:
+    def begin_and_end() -> None:
+        for name in "abc":
+            desk.begin(Work.LINES, name, 3 * LINES)
+        assert desk.slices.waiting(Work.LINES) == 3
+        desk.slices.finish(Work.LINES)
+
+    desk.loop.run(begin_and_end)
+    assert len(desk.did) == 3 * (3 * LINES + 1)
+    assert desk.slices.waiting(Work.LINES) == 0
+
+
+def test_a_caller_awaits_the_last_unit_and_gets_its_error(desk: Desk) -> None:
+    async def ask() -> None:
+        await desk.slices.done(Work.SCRAPES, desk.units("a", 500))
+        assert desk.did.count("a") == 500
+        with pytest.raises(ZeroDivisionError):
+            await desk.slices.done(Work.SCRAPES, (1 / part for part in (1, 0)))
+
+    asked = desk.loop.create_task(ask())
+    desk.loop.settle()
+    asked.result()
+
+
+def test_no_unit_is_done_for_a_caller_that_is_gone(desk: Desk) -> None:
+    asked = desk.loop.create_task(desk.slices.done(Work.SCRAPES, desk.units("a", 10_000)))
+    desk.loop.call_soon(asked.cancel)
+    desk.loop.settle()
+    assert len(desk.did) <= 3 * AT_ONCE[Work.SCRAPES]
+    assert desk.slices.waiting(Work.SCRAPES) == 0
+
+
+def test_nothing_is_scheduled_when_all_is_done(desk: Desk) -> None:
+    desk.run((Work.LINES, "a", 10 * LINES))
+    assert not desk.loop.timers
+    assert not desk.loop.__dict__["_ready"]
+
+
+def test_work_is_measured_by_kind_and_its_longest_turn_kept(desk: Desk) -> None:
+    desk.loop.call_soon(desk.begin, Work.LINES, "a", 2 * LINES, 1000)
+    desk.loop.settle()
+    assert desk.counters.work_ns == {Work.LINES: 2 * LINES * 1000}
+    assert desk.slices.longest_ns == {Work.LINES: LINES * 1000}
+
+
+def test_work_inside_other_work_counts_once(desk: Desk) -> None:
+    def outer() -> None:
+        with desk.slices.measure(Work.COMMANDS):
+            desk.clock.now += 5
+            with desk.slices.measure(Work.ENDINGS):
+                desk.clock.now += 70
+            desk.clock.now += 2
+
+    desk.loop.run(outer)
+    assert desk.counters.work_ns == {Work.COMMANDS: 7, Work.ENDINGS: 70}
+
+
+@pytest.mark.parametrize(("late_ms", "work"), [(20, "requests"), (90, "other")])
+def test_a_late_timer_names_the_work_that_held_the_loop(desk: Desk, late_ms: int, work: str) -> None:
+    def hold() -> None:
+        with desk.slices.measure(Work.REQUESTS):
+            desk.clock.now += 20_000_000
+
+    desk.loop.call_soon(hold)
+    desk.loop.call_soon(desk.counters.timer_fired, late_ms * 1_000_000)
+    desk.loop.settle()
+    assert desk.counters.late_timers == {work: 1}
