@@ -27,6 +27,13 @@ def broker(  # noqa: PLR0913 - each parameter is an option of the command line
         list[str] | None,
         typer.Option(metavar="TOPIC=N", help="A topic with N partitions; may be given several times."),
     ] = None,
+    missing_namespace: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TENANT/NAMESPACE",
+            help="A namespace that is not there: its topics are refused. May be given several times.",
+        ),
+    ] = None,
     topic_mb: Annotated[
         int,
         typer.Option(metavar="MB", min=16, help="Most megabytes kept per topic; above it its producers have to wait."),
@@ -52,6 +59,7 @@ def broker(  # noqa: PLR0913 - each parameter is an option of the command line
             topic_bytes=topic_mb * MB,
             retention_bytes=retention_mb * MB,
             first_ledger=time.time_ns() // 1_000_000,
+            missing_namespaces=frozenset(missing_namespace or ()),
         )
         endpoint = LISTEN.parse(listen)
         run(options, endpoint, counts, context_of(endpoint, certificate, key))

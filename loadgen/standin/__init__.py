@@ -1,4 +1,4 @@
-"""A stand-in for a Pulsar broker: in memory, the real binary protocol, enough for the official clients.
+"""A stand-in for a Pulsar broker: in memory, the real binary protocol, enough for the official clients and for fleets.
 
 The way of a message through the files:
 
@@ -7,6 +7,9 @@ The way of a message through the files:
     broker.py        topic names → topics, their counts and schemas; the subscriptions that have something to do
     subscription.py  who gets which entry: a selection for each subscription type
     entry_log.py     the entries that a topic keeps, and the cursor that knows what is acknowledged
+
+A fleet needs exclusive producers, non-persistent topics and compacted reading: `tests/loadgen/standin/test_access.py`
+says what of each is as at a real broker. A command that is not served is answered by NotAllowedError, which names it.
 
 All but `server.py` is free of sockets, clocks and tasks.
 """

@@ -1,17 +1,17 @@
 """The broker as a whole: its options, topics, schemas and counts, and the subscriptions that have something to do."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from struct import Struct
-from typing import Any
+from typing import Any, Protocol
 
 from loadgen.standin.entry_log import EntryLog, StandinRefusal, StoredEntry
 from loadgen.standin.subscription import Consumer, Subscription
 from protocol.endpoint import EndpointForm
 from protocol.frames import DEFAULT_MAX_MESSAGE_SIZE
-from protocol.pulsar_pb2 import CommandSubscribe, Schema, ServerError
+from protocol.pulsar_pb2 import CommandSubscribe, ProducerAccessMode, Schema, ServerError
 from protocol.topic_name import TopicName, parse_topic
 
 MB = 1024 * 1024
@@ -25,7 +25,8 @@ class BrokerOptions:
     `partitions` are the partitioned topics by full name. `topic_bytes` is the most that one topic keeps,
     `retention_bytes` how much of it although everybody has acknowledged it. `first_ledger` numbers the
     ledgers and the generated producer names: above those of an earlier run, or clients that outlive a
-    restart would mistake new entries for old ones.
+    restart would mistake new entries for old ones. Topics of `missing_namespaces` are refused, as those of
+    a namespace that was never created; all other namespaces exist.
     """
 
     partitions: Mapping[str, int] = field(default_factory=dict)
@@ -33,6 +34,7 @@ class BrokerOptions:
     retention_bytes: int = 0
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
     first_ledger: int = 1
+    missing_namespaces: frozenset[str] = frozenset()
 
 
 LISTEN = EndpointForm(("pulsar", "pulsar+ssl"), "127.0.0.1:6650", is_listened_on=True)
@@ -119,13 +121,41 @@ class SchemaRegistry:
         return versions[index], _VERSION.pack(index)
 
 
-@dataclass(frozen=True, slots=True)
+class ProducerOutlet(Protocol):
+    """The connection of a producer."""
+
+    def admit(self, producer: "Producer") -> None:
+        """The producer has the exclusive access that it has waited for."""
+        ...
+
+    def refuse_waiting(self, producer: "Producer") -> None:
+        """The producer waits no more: another one has taken access."""
+        ...
+
+    def fence_out(self, producer: "Producer") -> None:
+        """The producer is closed, as another one has taken access. Its client is not told, as by the real broker."""
+        ...
+
+
+_SHARED, _EXCLUSIVE, _FENCING, _WAITING = map(
+    ProducerAccessMode.Value, ("Shared", "Exclusive", "ExclusiveWithFencing", "WaitForExclusive")
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Producer:
-    """A producer of a topic; `epoch` counts its reconnections where it has a generated name."""
+    """A producer of a topic.
+
+    `epoch` counts its reconnections where it has a generated name. `topic_epoch` is the epoch of the topic in which a
+    producer that connects again had exclusive access.
+    """
 
     name: str
     epoch: int
     is_named_by_client: bool
+    mode: int = _SHARED
+    topic_epoch: int | None = None
+    outlet: ProducerOutlet | None = None
 
 
 class StandinTopic:
@@ -141,19 +171,24 @@ class StandinTopic:
         self.name = name
         self.log = log
         self.counts = TopicCounts()
+        self.is_persistent = name.domain == "persistent"
         self._wake = wake
+        self.epoch = -1
+        """How often exclusive access was given, from 0; as the real broker's of non-persistent topics, in memory."""
         self._producers: dict[str, Producer] = {}
+        self._waiting: deque[Producer] = deque()
         self._subscriptions: dict[str, Subscription] = {}
         self._readers: set[str] = set()
 
     # ---- Producing
 
-    def add_producer(self, producer: Producer) -> None:
-        """Let a producer in.
+    def add_producer(self, producer: Producer) -> bool:
+        """Let a producer in, or have it wait for exclusive access; return whether it is in.
 
         Raises:
-            Refused: If the topic is full; ProducerBusy if another producer has the name. One that reconnects
-                with a generated name takes its own place.
+            Refused: If the topic is full; ProducerBusy if another producer has the name, or exclusive access;
+                ProducerFenced if it cannot have the access that it asks for. One that reconnects with a generated
+                name takes its own place.
         """
         self.log.check_room()
         former = self._producers.get(producer.name)
@@ -161,25 +196,71 @@ class StandinTopic:
             replaces = not (former.is_named_by_client or producer.is_named_by_client)
             if not replaces or producer.epoch <= former.epoch:
                 raise StandinRefusal(ServerError.ProducerBusy, f"producer {producer.name!r} is connected already")
+        if producer.mode == _WAITING and self._producers:
+            self._waiting.append(producer)
+            return False
+        self._make_way(producer)
+        if producer.mode != _SHARED:
+            self._begin_epoch(producer)
         self._producers[producer.name] = producer
+        return True
+
+    def _make_way(self, producer: Producer) -> None:
+        """Have no producer connected beside one that asks for exclusive access, nor one beside a producer that has it.
+
+        Source: org.apache.pulsar.broker.service.AbstractTopic.incrementTopicEpochIfNeeded (4.0.8)
+        """
+        holder = next((one for one in self._producers.values() if one.mode != _SHARED), None)
+        if producer.mode == _SHARED and (holder or self._waiting):
+            text = f"the topic has an exclusive producer: {holder.name if holder else 'one waits for access'}"
+            raise StandinRefusal(ServerError.ProducerBusy, text)
+        if producer.mode == _EXCLUSIVE and (self._producers or self._waiting):
+            raise StandinRefusal(ServerError.ProducerFenced, "the topic has a producer already")
+        if producer.mode == _FENCING:
+            waiting, self._waiting = self._waiting, deque()
+            fenced, self._producers = self._producers, {}
+            for each in waiting:
+                _outlet(each).refuse_waiting(each)
+            for each in fenced.values():
+                _outlet(each).fence_out(each)
+
+    def _begin_epoch(self, producer: Producer) -> None:
+        if producer.topic_epoch is None:
+            self.epoch += 1
+        elif producer.topic_epoch < self.epoch:
+            text = f"the topic's epoch has moved on: it is {self.epoch}, the producer's is {producer.topic_epoch}"
+            raise StandinRefusal(ServerError.ProducerFenced, text)
+        else:
+            self.epoch = producer.topic_epoch
 
     def remove_producer(self, producer: Producer) -> None:
-        """A producer is gone; one that has taken its place stays."""
-        if self._producers.get(producer.name) is producer:
+        """A producer is gone, or waits no more; one that has taken its place stays. The next in line has access."""
+        if producer in self._waiting:
+            self._waiting.remove(producer)
+        elif self._producers.get(producer.name) is producer:
             del self._producers[producer.name]
+            if self._waiting and not self._producers:
+                following = self._waiting.popleft()
+                self.epoch += 1
+                self._producers[following.name] = following
+                _outlet(following).admit(following)
 
     def publish(self, messages: int, data: bytes) -> StoredEntry:
-        """Keep what one SEND carried.
+        """Keep what one SEND carried. A non-persistent topic hands it on, and what nobody takes now is lost.
 
         Raises:
             Refused: If the topic is full.
         """
         entry = self.log.append(messages, data)
         self.counts.receive(messages, len(data))
-        if not self._subscriptions:
-            self.trim()
         for subscription in self._subscriptions.values():
-            subscription.wake()
+            if self.is_persistent:
+                subscription.wake()
+            else:
+                subscription.dispatch()
+                subscription.acknowledge_up_to(entry.entry_id)
+        if not (self._subscriptions and self.is_persistent):
+            self.trim()
         return entry
 
     # ---- Consuming
@@ -191,10 +272,15 @@ class StandinTopic:
             Refused: If the subscription does not take it.
         """
         name = request.subscription
+        if request.read_compacted and not (self.is_persistent and request.sub_type in _COMPACTED):
+            text = "readCompacted is for Exclusive and Failover subscriptions of persistent topics"
+            raise StandinRefusal(ServerError.NotAllowedError, text)
         subscription = self._subscriptions.get(name)
         if subscription is None:
             subscription = Subscription(self.log, self._start(request), self.name.partition, self._wake)
             self._subscriptions[name] = subscription
+            for entry_id in self.log.superseded() if request.read_compacted else ():
+                subscription.acknowledge(entry_id)
             if not request.durable:
                 self._readers.add(name)
         subscription.add(consumer, request.sub_type)
@@ -228,6 +314,12 @@ class StandinTopic:
         self.log.trim(min(positions, default=self.log.next_id))
 
 
+def _outlet(producer: Producer) -> ProducerOutlet:
+    assert producer.outlet is not None, "a producer that others can fence out has a connection"
+    return producer.outlet
+
+
+_COMPACTED = (CommandSubscribe.Exclusive, CommandSubscribe.Failover)
 MOST_TOPICS = 100_000
 
 
@@ -250,17 +342,29 @@ class StandinBroker:
         """The topic of that name, made if need be.
 
         Raises:
-            Refused: If the name is no topic's, or there are MOST_TOPICS already.
+            Refused: If the name is no topic's, its namespace is not there, or there are MOST_TOPICS already.
         """
         known = self._topics.get(name)
-        return known if known is not None else self._topic_of(parse_name(name))
+        return known if known is not None else self._topic_of(self.existing(name))
+
+    def existing(self, name: str) -> TopicName:
+        """Return the parts of a name whose namespace is there.
+
+        Raises:
+            Refused: If the name is no topic's, or its namespace is not there.
+        """
+        topic = parse_name(name)
+        if topic.namespace_name in self.options.missing_namespaces:
+            raise StandinRefusal(ServerError.TopicNotFound, f"Namespace not found: {topic.namespace_name}")
+        return topic
 
     def _topic_of(self, name: TopicName) -> StandinTopic:
         topic = self._topics.get(name.full)
         if topic is None:
             if len(self._topics) >= MOST_TOPICS:
                 raise StandinRefusal(ServerError.NotAllowedError, f"the broker has {MOST_TOPICS} topics already")
-            log = EntryLog(next(self._ledgers), self.options.topic_bytes, self.options.retention_bytes)
+            retention = self.options.retention_bytes if name.domain == "persistent" else 0
+            log = EntryLog(next(self._ledgers), self.options.topic_bytes, retention)
             topic = self._topics[name.full] = StandinTopic(name, log, self._wake)
         return topic
 

@@ -2,7 +2,7 @@
 
 import zlib
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from struct import Struct
@@ -148,6 +148,25 @@ class EntryLog:
             self.first_id += 1
         if self.kept_bytes <= self._capacity // 2:
             self._is_full = False
+
+    def superseded(self) -> Iterator[int]:
+        """Yield the entries that a compaction would remove.
+
+        It removes entries without a key, entries whose key has a later one, and entries without content, which clear
+        their key. Batches are kept whole: the stand-in broker does not open them.
+        """
+        latest: dict[str, int] = {}
+        for entry_id in range(self.first_id, self.next_id):
+            metadata = metadata_of(self._entries[entry_id].data)
+            if metadata.HasField("num_messages_in_batch"):
+                continue
+            former = latest.pop(metadata.partition_key, None)
+            if former is not None:
+                yield former
+            if metadata.partition_key and metadata.uncompressed_size:
+                latest[metadata.partition_key] = entry_id
+            else:
+                yield entry_id
 
     def position_of(self, message_id: MessageIdData) -> int:
         """The entry id to start reading at, within what is kept."""

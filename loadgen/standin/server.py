@@ -133,7 +133,7 @@ class Lookups:
         """
         answer = CommandLookupTopicResponse(request_id=request.request_id)
         try:
-            parse_name(request.topic)
+            self._broker.existing(request.topic)
             answer.response = CommandLookupTopicResponse.Connect
             if self._service_url.startswith("pulsar+ssl:"):
                 answer.broker_service_url_tls = self._service_url

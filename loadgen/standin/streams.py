@@ -10,6 +10,7 @@ from loadgen.standin.broker import Producer, StandinBroker, StandinTopic
 from loadgen.standin.entry_log import UNASKED, StandinRefusal
 from loadgen.standin.subscription import Consumer, Delivery, Subscription
 from protocol.commands import SIZES, encode
+from protocol.frames import MalformedFrame
 from protocol.pulsar_pb2 import (
     BaseCommand,
     CommandAck,
@@ -17,6 +18,7 @@ from protocol.pulsar_pb2 import (
     CommandActiveConsumerChange,
     CommandCloseConsumer,
     CommandCloseProducer,
+    CommandError,
     CommandFlow,
     CommandGetLastMessageId,
     CommandGetLastMessageIdResponse,
@@ -29,7 +31,6 @@ from protocol.pulsar_pb2 import (
     CommandSuccess,
     CommandUnsubscribe,
     MessageIdData,
-    ProducerAccessMode,
     ServerError,
 )
 
@@ -163,15 +164,17 @@ class MessageFrames:
 SEND_WITHOUT_PRODUCER = "SEND without its producer"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _AttachedProducer:
+    request: CommandProducer
     producer: Producer
     topic: StandinTopic
     receipts: ReceiptFrames
+    has_access: bool = True
 
 
 class Producing:
-    """The producers of one connection.
+    """The producers of one connection; the outlet of each of them.
 
     Args:
         broker: Whose topics they publish to.
@@ -182,14 +185,22 @@ class Producing:
         self._broker = broker
         self._outbox = outbox
         self._producers: dict[int, _AttachedProducer] = {}
+        self._fenced: set[int] = set()
 
     def open(self, request: CommandProducer, _: bytes) -> None:
-        """Let a producer in. Asked again for one that is in, answer again."""
-        if request.producer_access_mode != ProducerAccessMode.Value("Shared"):
-            raise StandinRefusal(ServerError.NotAllowedError, "the stand-in broker has Shared producers only")
+        """Let a producer in. Asked again for one that is in, answer again.
+
+        A producer that has to wait for exclusive access is answered twice: the first answer says that it is not ready.
+        """
         attached = self._producers.get(request.producer_id) or self._attach(request)
+        self._answer(attached, request)
+
+    def _answer(self, attached: _AttachedProducer, request: CommandProducer) -> None:
         answer = CommandProducerSuccess(request_id=request.request_id, producer_name=attached.producer.name)
         answer.schema_version = b""
+        answer.producer_ready = attached.has_access
+        if attached.has_access and attached.topic.epoch >= 0:
+            answer.topic_epoch = attached.topic.epoch
         if request.HasField("schema"):
             answer.schema_version = self._broker.schemas.register(attached.topic.name, request.schema)
         self._outbox.send(answer)
@@ -200,20 +211,52 @@ class Producing:
             name=request.producer_name or self._broker.producer_name(),
             epoch=request.epoch,
             is_named_by_client=bool(request.producer_name) and request.user_provided_producer_name,
+            mode=request.producer_access_mode,
+            topic_epoch=request.topic_epoch if request.HasField("topic_epoch") else None,
+            outlet=self,
         )
-        topic.add_producer(producer)
         receipts = ReceiptFrames(request.producer_id, topic.log.ledger_id, topic.name.partition)
-        attached = self._producers[request.producer_id] = _AttachedProducer(producer, topic, receipts)
+        attached = _AttachedProducer(request, producer, topic, receipts, topic.add_producer(producer))
+        self._producers[request.producer_id] = attached
+        self._fenced.discard(request.producer_id)
         return attached
 
+    # ---- The ProducerOutlet
+
+    def admit(self, producer: Producer) -> None:
+        """Send the second answer."""
+        attached = self._attached(producer)
+        attached.has_access = True
+        self._answer(attached, attached.request)
+
+    def refuse_waiting(self, producer: Producer) -> None:
+        """Send an ERROR for the request that waits."""
+        request = self._attached(producer).request
+        del self._producers[request.producer_id]
+        refusal = CommandError(request_id=request.request_id, error=ServerError.ProducerFenced, message="fenced out")
+        self._outbox.send(refusal)
+
+    def fence_out(self, producer: Producer) -> None:
+        """Send nothing; a SEND of this producer ends the connection from now on."""
+        producer_id = self._attached(producer).request.producer_id
+        del self._producers[producer_id]
+        self._fenced.add(producer_id)
+
+    def _attached(self, producer: Producer) -> _AttachedProducer:
+        return next(attached for attached in self._producers.values() if attached.producer is producer)
+
+    # ---- Messages
+
     def publish(self, send: CommandSend, data: bytes) -> None:
-        """Keep what a SEND carries and give the receipt.
+        """Keep what a SEND carries and give the receipt. One by a producer without access ends the connection.
 
         A full topic closes the producer, which keeps its messages and comes again until it is let in: as
         the real broker does at its backlog quota. (A SEND_ERROR would end the whole connection of a
         C++ client.) What was sent in the meantime is dropped; the client sends it again.
         """
         attached = self._producers.get(send.producer_id)
+        if send.producer_id in self._fenced or (attached and not attached.has_access):
+            raise MalformedFrame("SEND by a producer that waits for exclusive access, or has lost it")
         if attached is None:
             self._broker.ignored_commands[SEND_WITHOUT_PRODUCER] += 1
             return

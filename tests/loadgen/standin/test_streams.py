@@ -32,7 +32,6 @@ from protocol.pulsar_pb2 import (
     CommandSubscribe,
     CommandSuccess,
     CommandUnsubscribe,
-    ProducerAccessMode,
     Schema,
     ServerError,
 )
@@ -175,11 +174,6 @@ def test_a_schema_gets_its_version(peer):
     schema = Schema(name="a", schema_data=b"{}", type=Schema.Json)
     assert peer.open_producer(1, schema=schema).schema_version == b"\0" * 8
     assert peer.open_producer(2).schema_version == b""
-
-
-def test_exclusive_access_is_refused_rather_than_promised(peer):
-    refused = peer.open_producer(1, producer_access_mode=ProducerAccessMode.Value("Exclusive"))
-    assert refused.error == ServerError.NotAllowedError
 
 
 Individual, Cumulative = CommandAck.Individual, CommandAck.Cumulative
