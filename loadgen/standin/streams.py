@@ -170,6 +170,7 @@ class _AttachedProducer:
     producer: Producer
     topic: StandinTopic
     receipts: ReceiptFrames
+    schema_version: bytes
     has_access: bool = True
 
 
@@ -188,7 +189,7 @@ class Producing:
         self._fenced: set[int] = set()
 
     def open(self, request: CommandProducer, _: bytes) -> None:
-        """Let a producer in. Asked again for one that is in, answer again.
+        """Let a producer in. Asked again for one that is in, answer again, whatever the second command says.
 
         A producer that has to wait for exclusive access is answered twice: the first answer says that it is not ready.
         """
@@ -197,12 +198,10 @@ class Producing:
 
     def _answer(self, attached: _AttachedProducer, request: CommandProducer) -> None:
         answer = CommandProducerSuccess(request_id=request.request_id, producer_name=attached.producer.name)
-        answer.schema_version = b""
+        answer.schema_version = attached.schema_version
         answer.producer_ready = attached.has_access
         if attached.has_access and attached.topic.epoch >= 0:
             answer.topic_epoch = attached.topic.epoch
-        if request.HasField("schema"):
-            answer.schema_version = self._broker.schemas.register(attached.topic.name, request.schema)
         self._outbox.send(answer)
 
     def _attach(self, request: CommandProducer) -> _AttachedProducer:
@@ -216,7 +215,10 @@ class Producing:
             outlet=self,
         )
         receipts = ReceiptFrames(request.producer_id, topic.log.ledger_id, topic.name.partition)
-        attached = _AttachedProducer(request, producer, topic, receipts, topic.add_producer(producer))
+        schema = b""
+        if request.HasField("schema"):
+            schema = self._broker.schemas.register(topic.name, request.schema)
+        attached = _AttachedProducer(request, producer, topic, receipts, schema, topic.add_producer(producer))
         self._producers[request.producer_id] = attached
         self._fenced.discard(request.producer_id)
         return attached
@@ -309,7 +311,7 @@ class Consuming:
     # ---- Coming and going
 
     def subscribe(self, request: CommandSubscribe, _: bytes) -> None:
-        """Let a consumer in. Asked again for one that is in, answer again."""
+        """Let a consumer in. Asked again for one that is in, answer again, whatever the second command says."""
         if request.consumer_id not in self._consumers:
             topic = self._broker.topic(request.topic)
             if request.HasField("schema"):

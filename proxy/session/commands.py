@@ -220,6 +220,9 @@ class ClientCommands:
     def _open(self, command: CommandProducer | CommandSubscribe, if_blocked: ServerError) -> bytes:
         name, topic = self._streams.name_of(command)
         self._blocks.check(name, topic, if_blocked, has_schema=command.HasField("schema"))
+        opened = self._streams.opened_before(name)
+        if opened is not None:
+            return self._open_again(command, opened)
         client_id, stream = command.request_id, self._streams.open(name, topic)
         try:
             frame = self._requests.forward(command, partial(self._opened, stream))
@@ -227,6 +230,19 @@ class ClientCommands:
             self._streams.close(stream)
             raise
         self._streams.asked(stream, self._requests.last_id, client_id)
+        return frame
+
+    def _open_again(self, command: CommandProducer | CommandSubscribe, stream: Stream) -> bytes:
+        """Ask for an open stream once more.
+
+        The broker may have closed the stream meanwhile, and open another one: under the same name, and not under one of
+        its own choice, which Sluice would learn too late.
+        """
+        client_id = command.request_id
+        if isinstance(command, CommandProducer) and not command.producer_name:
+            command.producer_name, command.user_provided_producer_name = stream.name.producer_name, False
+        frame = self._requests.forward(command, self._when_answered(self._streams.answered_again, stream))
+        self._streams.asked_again(stream, self._requests.last_id, client_id)
         return frame
 
     def _opened(self, stream: Stream, answer: Message) -> Message:

@@ -7,9 +7,10 @@ The state of an id here must equal its state at the broker, or a client could be
                                        ├──ERROR──▶ (free)  │
                                        └─ the broker's CLOSE, a block ──▶ the proxy's own CLOSE ──SUCCESS──▶ (free)
 
-A command for an id that is not free is refused. Only open streams pass entries. A broker's CLOSE may be of the stream
-that had the id before, written late: so the proxy closes the stream that may be there. It does so, too, where the
-broker accepts a PRODUCER whose CLOSE has been answered before (`GivenUp`).
+A command for an id that is not free is refused, unless it names the open stream of that id: clients that reconnect
+within a connection open their stream once more, and brokers accept that. Only open streams pass entries. A broker's
+CLOSE may be of the stream that had the id before, written late: so the proxy closes the stream that may be there. It
+does so, too, where the broker accepts a PRODUCER whose CLOSE has been answered before (`GivenUp`).
 
 Source: org.apache.pulsar.broker.service.ServerCnx
 """
@@ -149,6 +150,7 @@ class Streams:
         "_given_up",
         "_memory",
         "_opening",
+        "_reopening",
         "_reply",
         "_requests",
         "_to_broker",
@@ -178,6 +180,8 @@ class Streams:
         # As sets they would be three times as large in a connection that has none.
         self._opening: dict[Stream, tuple[int, int]] = {}
         """The request ids, the proxy's and the client's, of openings that the broker has not answered."""
+        self._reopening: dict[Stream, tuple[int, int]] | None = None
+        """The same of open streams that the client opens once more; None before the first one."""
         self._closing: dict[Stream, None] = {}
         self._expelled: dict[tuple[str, int], None] = {}
         """The ids that the proxy itself closes at the broker, which has not answered yet."""
@@ -222,7 +226,7 @@ class Streams:
             RefusedError: If the id is not free, or there are too many streams for the connection, the memory of the
                 client, or a bound of `admission`.
         """
-        path = self._to_broker if name.direction == "publish" else self._to_client
+        path = self._path_to(name)
         if name.stream_id in path.streams or not self._is_free(name):
             kind = "producer" if name.direction == "publish" else "consumer"
             raise RefusedError(ServiceNotReady, f"{kind} id {name.stream_id} of this connection is in use")
@@ -254,6 +258,32 @@ class Streams:
     def asked(self, stream: Stream, request_id: int, client_id: int) -> None:
         """Record that the broker is asked for the stream, under the proxy's request id and the client's."""
         self._opening[stream] = request_id, client_id
+
+    def opened_before(self, name: StreamName) -> Stream | None:
+        """Return the open stream that a PRODUCER or SUBSCRIBE of this name would open once more, or None.
+
+        A broker answers such a command with success, and changes nothing. A PRODUCER without a name is one of the
+        producer that the broker has named. While a stream is opened, once more or for the first time, it is refused.
+        """
+        stream = self._path_to(name).streams.get(name.stream_id)
+        if stream is None or stream in self._opening or stream in self._closing or stream in (self._reopening or ()):
+            return None
+        return stream if _is_named(stream.name, name) else None
+
+    def asked_again(self, stream: Stream, request_id: int, client_id: int) -> None:
+        """Record that the broker is asked once more for an open stream, by this request id and the client's."""
+        self._reopening = self._reopening or {}
+        self._reopening[stream] = request_id, client_id
+
+    def answered_again(self, answer: Message, stream: Stream) -> None:
+        """Handle the broker's answer to a stream that was opened once more.
+
+        An error leaves the stream as it is. So does a success, even if the broker had closed the stream and opened
+        another one, whose names are the same: that CLOSE ends both.
+        """
+        is_last = not isinstance(answer, CommandProducerSuccess) or answer.producer_ready
+        if self._reopening is not None and is_last:
+            self._reopening.pop(stream, None)
 
     def is_closing(self, stream: Stream) -> bool:
         """Return whether the client asked to close the stream, and has no answer yet."""
@@ -307,6 +337,9 @@ class Streams:
         A consumer's opening will not be answered: its id is taken before it is authorized. A producer's may be.
         """
         name, opening = stream.name, self._opening.pop(stream, None)
+        if self._reopening is not None and stream in self._reopening:
+            opening = self._reopening.pop(stream)
+            self._reply(request_refused(opening[1], ServiceNotReady, "it was closed while it was opened once more"))
         if opening is None:
             return
         request_id, _client_id = opening
@@ -344,8 +377,9 @@ class Streams:
         """
         opening = self._opening.get(stream)
         if opening is None:
+            is_reopening = stream in (self._reopening or ())
             self.close(stream)
-            self._close_at_broker(stream.name, or_is_gone=True)
+            self._close_at_broker(stream.name, or_is_gone=not is_reopening)
             return
         self.expel(stream)
         self._reply(request_refused(opening[1], ServiceNotReady, "the broker closed it while it was being opened"))
@@ -504,6 +538,7 @@ class Streams:
 
         First all permits are given up: else each closed consumer would make room that the next one takes.
         """
+        self._reopening = None
         for consumer in self._to_client.streams.values():
             self._forgo(consumer)
         for path in (self._to_broker, self._to_client):
@@ -517,7 +552,10 @@ class Streams:
             consumer.permits.forgo()
 
     def _path_of(self, stream: Stream) -> DataPath:
-        return self._to_broker if stream.name.direction == "publish" else self._to_client
+        return self._path_to(stream.name)
+
+    def _path_to(self, name: StreamName) -> DataPath:
+        return self._to_broker if name.direction == "publish" else self._to_client
 
 
 def _bounded(what: str, name: str | bytes) -> str:
@@ -532,6 +570,15 @@ def _bounded(what: str, name: str | bytes) -> str:
     if size > MOST_NAME_BYTES:
         raise RefusedError(NotAllowedError, f"the {what}'s name has {size} bytes, {MOST_NAME_BYTES} are allowed")
     return name
+
+
+def _is_named(opened: StreamName, name: StreamName) -> bool:
+    """Return whether a command of this name means the stream that is open under its id."""
+    return (opened.topic, opened.subscription, opened.consumer_name) == (
+        name.topic,
+        name.subscription,
+        name.consumer_name,
+    ) and name.producer_name in {"", opened.producer_name}
 
 
 def _memory_of(name: StreamName) -> int:

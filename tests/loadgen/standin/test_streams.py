@@ -174,6 +174,7 @@ def test_a_schema_gets_its_version(peer):
     schema = Schema(name="a", schema_data=b"{}", type=Schema.Json)
     assert peer.open_producer(1, schema=schema).schema_version == b"\0" * 8
     assert peer.open_producer(2).schema_version == b""
+    assert peer.open_producer(1).schema_version == b"\0" * 8, "the version of the producer that is open"
 
 
 Individual, Cumulative = CommandAck.Individual, CommandAck.Cumulative

@@ -14,6 +14,11 @@ def accepted(session: Session) -> tuple[dict[int, Stream], dict[int, Stream]]:
     return _by_number(streams, "publish"), _by_number(streams, "dispatch")
 
 
+def reopening(session: Session) -> int:
+    """How many open streams the client has opened once more, and awaits the answer."""
+    return 0 if session.forwarding is None else len(session.forwarding._streams._reopening or ())
+
+
 def _by_number(streams: list[Stream], direction: str) -> dict[int, Stream]:
     return {stream.name.stream_id: stream for stream in streams if stream.name.direction == direction}
 

@@ -1,6 +1,7 @@
 """What a client may try to get past its limit."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -35,12 +36,12 @@ def test_a_send_of_a_producer_that_nobody_opened_goes_nowhere(world: World) -> N
     assert world.counters.entries_ignored == 1
 
 
-@pytest.mark.parametrize("topic", [TOPIC, OTHER_TOPIC])
-def test_a_producer_id_in_use_keeps_its_limit(make_world: Make, topic: str) -> None:
+@pytest.mark.parametrize("other", [{"topic": OTHER_TOPIC}, {"producer_name": "other"}], ids=["topic", "name"])
+def test_a_producer_id_in_use_keeps_its_limit(make_world: Make, other: dict[str, Any]) -> None:
     """The broker would answer with the first producer's success: a free topic's name would lift its limit."""
     world = make_world(limits=ONE_A_SECOND)
     client, broker = publisher(world)
-    client >> [producer(topic=topic, request_id=50), *sends(3)]
+    client >> [producer(request_id=50, **other), *sends(3)]
     broker << send(0)
     client << error(50, ServiceNotReady, "producer id 1 of this connection is in use")
     client >> sends(2, start=3)

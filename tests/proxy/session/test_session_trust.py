@@ -5,7 +5,7 @@ from collections.abc import Callable
 from protocol.commands import encode_with_payload
 from protocol.pulsar_pb2 import CommandAck, CommandProducerSuccess
 from tests.proxy.conversation import World, publisher
-from tests.proxy.wire import TOPIC, close_producer, error, producer, send, sends
+from tests.proxy.wire import OTHER_TOPIC, TOPIC, close_producer, error, producer, send, sends
 
 Make = Callable[..., World]
 ONE_A_SECOND = {"topics": {TOPIC: {"publish": {"messages": 1}}}}
@@ -29,7 +29,7 @@ def test_a_close_that_the_broker_refuses_leaves_the_producer_as_it_was(make_worl
     client >> close_producer()
     broker << close_producer()
     broker >> error(201)
-    client >> [producer(request_id=9), *sends(2)]
+    client >> [producer(topic=OTHER_TOPIC, request_id=9), *sends(2)]
     broker << send(0)
 
 
