@@ -127,6 +127,7 @@ class AdminClient:
         access: The credentials for it.
         timeout_s: For connecting, and for each part of an answer.
         most_redirects: How many are followed, within the scheme or to `https`; with a token, at the same address only.
+        most_bytes: Bytes of an answer, at most.
     """
 
     def __init__(
@@ -136,11 +137,13 @@ class AdminClient:
         *,
         timeout_s: float = TIMEOUT_S,
         most_redirects: int = MOST_REDIRECTS,
+        most_bytes: int = MOST_BYTES,
     ) -> None:
         self.url = url.rstrip("/")
         self._access = access
         self._timeout_s = timeout_s
         self._most_redirects = most_redirects
+        self._most_bytes = most_bytes
         self._keeps = False
         self._idle: defaultdict[Endpoint, list[http.client.HTTPConnection]] = defaultdict(list)
         """Connections between two requests."""
@@ -273,9 +276,9 @@ class AdminClient:
         try:
             connection.request(method, target or "/", body, headers)
             answer = connection.getresponse()
-            content = answer.read(MOST_BYTES + 1)
-            if len(content) > MOST_BYTES:
-                raise ValueError(f"it has more than {MOST_BYTES} bytes")
+            content = answer.read(self._most_bytes + 1)
+            if len(content) > self._most_bytes:
+                raise ValueError(f"it has more than {self._most_bytes} bytes")
             if answer.length:  # a read with a bound takes what breaks off for whole
                 raise http.client.IncompleteRead(content, answer.length)
             is_kept = self._keeps and not answer.will_close

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,7 +79,7 @@ class Proxy:
         ConfigError: If a file of tokens, certificates or keys cannot be used.
     """
 
-    def __init__(self, source: ConfigSource) -> None:  # noqa: PLR0915 - a statement for each part
+    def __init__(self, source: ConfigSource) -> None:
         self.read_files = fingerprints([source.file] if source.file else [])
         """Files whose changes are a reason to read the configuration anew, as they were before they were read."""
         config = source.read()
@@ -92,6 +93,12 @@ class Proxy:
         self.authenticator = Authenticator(config.admin_access, self._refused, config.admin.host)
         self._forwarder = Forwarder.of(config, counters, self._refused)
         self.access = _open_access_log(config)
+        with ExitStack() as unless_made:  # else the next run would take this one for killed
+            unless_made.callback(self.access.close)
+            self._make_parts(config, file, counters)
+            unless_made.pop_all()
+
+    def _make_parts(self, config: Config, file: FilePolicies, counters: Counters) -> None:
         self.totals = NamespaceTotals()
         self.intervals = Intervals(self.access, self.totals, counters, config.access_log.interval)
         self._changes = ChangeLog(self.access)
@@ -113,7 +120,7 @@ class Proxy:
         self.engine.tls.warn()
         _warn_of_one(config)
         self._expiry_log = ExpiryLog(self._expiries)
-        self.reloader = Reloader(config, source.read, self._read_files_again, self._prepare, counters)
+        self.reloader = Reloader(config, self._source.read, self._read_files_again, self._prepare, counters)
         self.server = self._server(counters)
         self.readiness = Readiness(self.engine)
         self.metrics_address: str | None = None
@@ -346,10 +353,14 @@ def _file_policies(config: Config) -> FilePolicies:
 
 
 def _open_store(config: Config) -> Store:
+    path = config.policies.store
     try:
-        return Store(config.policies.store, config.policies.audit_changes)
+        store = Store(path, config.policies.audit_changes)
     except StoreError as error:
         raise StartError(str(error)) from None
+    if path is not None and store.is_new:
+        structlog.get_logger().info("policies: a new store was made; nothing is set at run time", store=str(path))
+    return store
 
 
 def _open_access_log(config: Config) -> AccessLog:
@@ -385,14 +396,14 @@ async def _serve_until_told(source: ConfigSource) -> None:
         proxy = Proxy(source)
         keep_for_ever()
     config, ending, tasks = proxy.config, asyncio.Event(), Tasks()
-    problem = be_scheduled(config.scheduling)
-    if problem is not None:
-        log.warning("not scheduled as configured", scheduling=config.scheduling, error=problem)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, ending.set)
-    loop.add_signal_handler(signal.SIGHUP, lambda: tasks.start(_reload(proxy, "SIGHUP"), "reload"))
     try:
+        problem = be_scheduled(config.scheduling)
+        if problem is not None:
+            log.warning("not scheduled as configured", scheduling=config.scheduling, error=problem)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, ending.set)
+        loop.add_signal_handler(signal.SIGHUP, lambda: tasks.start(_reload(proxy, "SIGHUP"), "reload"))
         listen, admin = await proxy.start()
         addresses = {"listen": listen, "admin": admin, "metrics": proxy.metrics_address}
         files = {"access_log": str(config.access_log.dir), "policies": str(config.policies.store)}

@@ -7,6 +7,7 @@ import typer
 import compliance.commands
 import loadgen.commands
 import protocol.scanner
+import proxy.cli.backup
 import proxy.cli.doctor
 import proxy.cli.importing
 import proxy.cli.policies
@@ -33,6 +34,8 @@ app.command()(proxy.cli.policies.export)
 app.command()(proxy.cli.policies.apply)
 app.command()(proxy.cli.policies.diff)
 app.command()(proxy.cli.policies.audit)
+app.command()(proxy.cli.backup.backup)
+app.command()(proxy.cli.backup.restore)
 app.command("import")(proxy.cli.importing.import_limits)
 app.command()(loadgen.commands.broker)
 app.command()(loadgen.commands.load)

@@ -21,7 +21,7 @@ from proxy.admin.openapi import OpenApiRest
 from proxy.admin.refusals import refusal
 from proxy.admin.routes.blocks import BlockRest
 from proxy.admin.routes.limits import ExplainRest, LimitsRest
-from proxy.admin.routes.policies import AuditRest, PoliciesRest
+from proxy.admin.routes.policies import AuditRest, BackupRest, PoliciesRest
 from proxy.admin.routes.pulsar import pulsar_routes
 from proxy.admin.routes.sharing import FleetRest
 from proxy.admin.routes.status import Counts, Run, StatusRest
@@ -84,13 +84,14 @@ class Readiness:
             return await reader.read(_MOST_ANSWER)
 
 
-def own_routes(service: PolicyService) -> list[web.RouteDef]:
+def own_routes(service: PolicyService, desk: BlockDesk) -> list[web.RouteDef]:
     """Return the routes under `/sluice/` about policies, for aiohttp."""
     return [
         *ExplainRest(service).routes(),
         *LimitsRest(service).routes(),
-        *PoliciesRest(service).routes(),
+        *PoliciesRest(service, desk).routes(),
         *AuditRest(service.store).routes(),
+        *BackupRest(service.store).routes(),
     ]
 
 
@@ -174,7 +175,7 @@ def admin_app(
             web.get("/readyz", show_readiness),
             *StreamRest(engine).routes(),
             *pulsar_routes(parts.service),
-            *own_routes(parts.service),
+            *own_routes(parts.service, parts.blocks),
             *OpenApiRest(parts.run.version).routes(),
             *StatusRest(parts.run, parts.reloader, lambda: _counts(engine)).routes(),
             *FleetRest(parts.fleet, parts.policy_topic).routes(),

@@ -92,15 +92,21 @@ class Blocklist:
         """Return the keys that orders lift although the file does not have them any more."""
         return [key for key, order in self._orders.items() if order.lifts and key not in self._file]
 
-    def order_to_block(self, key: Key, reason: str) -> Order | None:
+    def order_to_block(self, key: Key, reason: str, *, is_room_made: bool = False) -> Order | None:
         """Return the order that is needed to block `key`; None if the file blocks it already.
 
         A key that is blocked keeps its age, and its reason if none is given.
 
+        Args:
+            key: The subject of the block.
+            reason: Why the key is blocked.
+            is_room_made: Whether the caller makes room before the order is put in force.
+
         Raises:
             TooManyRulesError: If there is no room.
         """
-        self.rules.check_room(key)
+        if not is_room_made:
+            self.rules.check_room(key)
         file, rule = self._file.get(key), self.rules.get(key)
         if file is not None and reason in {"", file.reason} and (rule is None or rule.origin == "file" or reason):
             return None

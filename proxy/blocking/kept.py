@@ -12,6 +12,7 @@ from proxy.blocking.blocklist import NOTHING_ENDED, Blocklist, EndedByRule, Orde
 from proxy.blocking.rules import Key, Rule, read_key, read_reason
 from proxy.policies.bodies import BodyError, read_body
 from proxy.policies.keys import PolicyKey, PolicyKind, Principal
+from proxy.policies.policy_set import is_kept
 from proxy.policies.service import PolicyService
 
 FILE = Principal("file", "")
@@ -143,6 +144,19 @@ class BlockDesk:
 
         await self._service.rework(plan, who)
         return outcome
+
+    def plan(self, wanted: Mapping[Key, Rule]) -> dict[PolicyKey, str | None]:
+        """Return the changes after which these rules are in force, and no others; first those that make room."""
+        rules, changes = self.blocklist.rules, dict[PolicyKey, str | None]()
+        for rule in rules.all():
+            if rule.key not in wanted:
+                order = self.blocklist.order_to_unblock(rule.key)
+                changes[kept_key(rule.key)] = None if order is None else body(rule.key, order)
+        for key, rule in wanted.items():
+            if not is_kept(rule, rules.get(key)):
+                order = self.blocklist.order_to_block(key, rule.reason, is_room_made=True)
+                changes[kept_key(key)] = None if order is None else body(key, order)
+        return changes
 
     async def forget_needless(self) -> None:
         """Remove orders that lift keys which the file does not have any more.

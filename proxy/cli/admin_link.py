@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from http import HTTPStatus
 from pathlib import Path
 
-from adminrest.client import AdminClient, AdminCredentials, AdminError, RequestFailure, trusting
+from adminrest.client import MOST_BYTES, AdminClient, AdminCredentials, AdminError, RequestFailure, trusting
 from protocol.endpoint import Endpoint, EndpointError, EndpointForm
 from proxy.cli.options import AdminLinkError, AdminOptions
 from proxy.files import reopenable, token_in
@@ -35,12 +35,13 @@ class AdminLink(AdminClient):
     Args:
         options: Where it is, and what opens it.
         patience_s: For connecting, and for each part of an answer.
+        most_bytes: Bytes of an answer, at most.
 
     Raises:
         AdminLinkError: If the options contradict each other, or a file cannot be used.
     """
 
-    def __init__(self, options: AdminOptions, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, options: AdminOptions, patience_s: float = PATIENCE_S, most_bytes: int = MOST_BYTES) -> None:
         self.address = options.admin
         """The admin address as it was given."""
         self._token_file = options.token_file
@@ -48,7 +49,7 @@ class AdminLink(AdminClient):
         tls = _context(options) if endpoint.scheme == "https" else None
         token = read_token(options.token_file) if options.token_file else ""
         access = AdminCredentials(token, tls, options.plain_http)
-        super().__init__(str(endpoint), access, timeout_s=patience_s, most_redirects=0)
+        super().__init__(str(endpoint), access, timeout_s=patience_s, most_redirects=0, most_bytes=most_bytes)
 
     def failed(self, error: AdminError) -> AdminLinkError:
         """Return the error in the words of the command line."""

@@ -50,7 +50,7 @@ def explain(topic: Topic, *, admin: AdminOptions, **client: str) -> None:
 
 @asks_proxy
 def export(*, admin: AdminOptions, output: Output = None) -> None:
-    """Write the limits in force, of file and run time together, as a configuration that `sluice check` accepts."""
+    """Write the limits and blocks in force, of file and run time, as a configuration that `sluice check` accepts."""
     text = _link(admin).get("/sluice/policies").decode()
     if output is None:
         typer.echo(text, nl=False)
@@ -66,13 +66,14 @@ def export(*, admin: AdminOptions, output: Output = None) -> None:
 def apply(file: File, *, admin: AdminOptions, dry_run: DryRun = False) -> None:
     """Make the limits of a file hold in a running proxy, and no others: all or nothing, live.
 
-    A limit of the proxy's own file that is not in this one is hidden by a value that limits nothing.
+    Its blocks hold likewise, if it has the key `blocks`. A limit of the proxy's own file that is not in this one is
+    hidden by a value that limits nothing.
     """
     from proxy.cli.policy_tables import applied
     from proxy.policies.policy_set import as_tree
 
     tree = as_tree(_read(file, 1, needs_limits=True))
-    body = {"limits": tree.get("limits", {}), "admission": tree.get("admission", {})}
+    body = {"limits": tree.get("limits", {}), "admission": tree.get("admission", {}), "blocks": tree.get("blocks")}
     answer = _link(admin).call("PUT", "/sluice/policies", body, {"dry_run": "1" if dry_run else "0"})
     for line in applied(answer):
         typer.echo(line)
@@ -140,7 +141,8 @@ def _read(file: Path, code: int, *, needs_limits: bool = False) -> "PolicySet":
     if needs_limits and "limits" not in config.model_fields_set:
         typer.echo(f"sluice: {file}: has no limits; to take all away write `limits: {{}}`", err=True)
         raise typer.Exit(code)
-    return of_file(config.limits, config.admission.subscribe_rate_per_consumer)
+    blocks = config.blocks if "blocks" in config.model_fields_set else None
+    return of_file(config.limits, config.admission.subscribe_rate_per_consumer, blocks)
 
 
 Kind = Annotated[str, typer.Argument(help="address, role, producer, consumer, subscription or topic.")]

@@ -531,7 +531,11 @@ class LogWriter:
         self._file_since = 0.0
         self._files_made = 0
         self._unnamed: list[LogFile] = []
-        self.retention.find(OwnFiles(folder, self._proxy_id))
+        try:
+            self.retention.find(OwnFiles(folder, self._proxy_id))
+        except OSError:
+            self._alive.end()
+            raise
 
     def end(self) -> None:
         """Close the last file and end the run."""

@@ -1,11 +1,11 @@
-"""The limits that are in force, or that a file has, as values: to export, compare and apply.
+"""The limits and blocks that are in force, or that a file has, as values: to export, compare and apply.
 
 To apply a set is to write, at run time, what makes the limits in force equal to it. Where the proxy's own file says
 otherwise, only a run-time value can hide it. Where nothing is to be limited although the file limits, that is a value
 that limits nothing: it stays until the file says the same and it is taken back.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
@@ -14,6 +14,7 @@ import msgspec
 from limiter.levels import ABOUTS, NAME, About, Setting
 from limiter.policies import Value
 from limiter.token_bucket import DIRECTIONS, Direction, Limit
+from proxy.blocking.rules import Block, Key, Kind, Rule
 from proxy.config.limits import Limits
 from proxy.config.showing import TakenValue, yaml_text
 from proxy.policies.bodies import (
@@ -51,12 +52,14 @@ class PolicySet:
         attached: Resource groups, by tenant or namespace and its name.
         groups: The names of all resource groups.
         lasting: The groups that the proxy's own file names: they cannot be ended at run time, only be made idle.
+        blocks: The blocks, by what they block; None: nothing is said of them.
     """
 
     values: Mapping[PolicyTarget, Value] = field(default_factory=dict)
     attached: Mapping[tuple[MemberKind, str], Attached] = field(default_factory=dict)
     groups: frozenset[str] = frozenset()
     lasting: frozenset[str] = frozenset()
+    blocks: Mapping[Key, Rule] | None = None
 
     def used_groups(self) -> set[str]:
         """Groups that limit something or that something is attached to."""
@@ -82,15 +85,22 @@ def in_force(state: PolicyState) -> PolicySet:
     return replace(_limiting(values, attached, state.groups()), lasting=state.groups_of_file())
 
 
-def of_file(limits: Limits, subscribe: tuple[int, int] | None) -> PolicySet:
+def of_file(limits: Limits, subscribe: tuple[int, int] | None, blocks: tuple[Block, ...] | None = None) -> PolicySet:
     """Return the set of a configuration.
 
     Args:
         limits: Its `limits`.
         subscribe: Its `admission.subscribe_rate_per_consumer`.
+        blocks: Its `blocks`; None if it has no such key.
     """
     file = file_policies(limits, subscribe)
-    return _limiting(file.values, attached_by(file), {*limits.resource_groups})
+    found = _limiting(file.values, attached_by(file), {*limits.resource_groups})
+    return found if blocks is None else replace(found, blocks=rules_by_key(block.rule() for block in blocks))
+
+
+def rules_by_key(rules: Iterable[Rule]) -> dict[Key, Rule]:
+    """Return blocks as a `PolicySet` has them."""
+    return {rule.key: rule for rule in rules}
 
 
 def attached_by(file: FilePolicies) -> dict[tuple[MemberKind, str], Attached]:
@@ -131,6 +141,17 @@ def written(policies: PolicySet) -> Iterator[TakenValue]:
         for key, part in section_of(place[0], value.limit).items():
             yield TakenValue((*path, key), part, value.origin)
     yield from _groups(policies)
+    if policies.blocks is not None:
+        rules = [policies.blocks[key] for key in sorted(policies.blocks)]
+        origin = ", ".join(sorted({rule.origin for rule in rules})) or "nothing is blocked"
+        yield TakenValue(("blocks",), tuple(_block(rule) for rule in rules), origin)
+
+
+def _block(rule: Rule) -> dict[str, str]:
+    """Return a rule as an entry of the configuration's list."""
+    kind, name, within = rule.key
+    place = {"topic" if "://" in within else "namespace": within} if within else {}
+    return {kind.value: name, **place, **({"reason": rule.reason} if rule.reason else {})}
 
 
 def _groups(policies: PolicySet) -> Iterator[TakenValue]:
@@ -202,6 +223,23 @@ def differences(wanted: PolicySet, held: PolicySet) -> Iterator[Difference]:
         if group not in used:
             there, here = ("there", "") if group in wanted.groups else ("", "there")
             yield Difference(f"limits.resource_groups.{group}", there, here, "")
+    if wanted.blocks is not None and held.blocks is not None:
+        yield from _block_differences(wanted.blocks, held.blocks)
+
+
+def _block_differences(wanted: Mapping[Key, Rule], held: Mapping[Key, Rule]) -> Iterator[Difference]:
+    for key in sorted(wanted.keys() | held.keys()):
+        rule, there = wanted.get(key), held.get(key)
+        if not is_kept(rule, there):
+            wants, holds = (f"blocked {each.reason}".strip() if each else "" for each in (rule, there))
+            yield Difference(f"block of {key}", wants, holds, there.origin if there else "")
+
+
+def is_kept(wanted: Rule | None, held: Rule | None) -> bool:
+    """Return whether a block is as wanted; a wanted one without a reason may have any."""
+    if wanted is None or held is None:
+        return wanted is held
+    return wanted.reason in {"", held.reason}
 
 
 def _text(place: PolicyTarget, value: Value | None) -> str:
@@ -227,6 +265,16 @@ class SetAttachment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     origin: str
 
 
+class SetBlock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A block; `within` is a topic or a namespace, empty for everywhere."""
+
+    kind: Kind
+    name: str
+    within: str
+    reason: str
+    origin: str
+
+
 class Exchanged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The JSON form of a set."""
 
@@ -234,6 +282,7 @@ class Exchanged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     attached: tuple[SetAttachment, ...]
     groups: tuple[str, ...]
     lasting: tuple[str, ...] = ()
+    blocks: tuple[SetBlock, ...] | None = None
 
 
 def encoded(policies: PolicySet) -> bytes:
@@ -243,7 +292,10 @@ def encoded(policies: PolicySet) -> bytes:
         for place, value in policies.values.items()
     )
     attached = tuple(SetAttachment(*name, one.group, one.origin) for name, one in policies.attached.items())
-    return msgspec.json.encode(Exchanged(limits, attached, (*policies.groups,), (*policies.lasting,)))
+    blocks = None
+    if policies.blocks is not None:
+        blocks = tuple(SetBlock(*one.key, one.reason, one.origin) for one in policies.blocks.values())
+    return msgspec.json.encode(Exchanged(limits, attached, (*policies.groups,), (*policies.lasting,), blocks))
 
 
 def decoded(text: bytes) -> PolicySet:
@@ -261,12 +313,17 @@ def decoded(text: bytes) -> PolicySet:
         for one in said.limits
     }
     attached = {(one.member, one.name): Attached(one.group, one.origin) for one in said.attached}
-    return PolicySet(values, attached, frozenset(said.groups), frozenset(said.lasting))
+    blocks = None if said.blocks is None else rules_by_key(map(_rule, said.blocks))
+    return PolicySet(values, attached, frozenset(said.groups), frozenset(said.lasting), blocks)
+
+
+def _rule(block: SetBlock) -> Rule:
+    return Rule(Key(block.kind, block.name, block.within), block.reason, origin=block.origin)
 
 
 _HEADING = """\
-Made by `sluice export`: the limits that were in force, each with the layer that it was written in.
-Limits only: listen, broker and admin are not in it."""
+Made by `sluice export`: the limits and blocks that were in force, with the layer that they were written in.
+Nothing else is in it: no listen, broker and admin."""
 
 
 def as_yaml(policies: PolicySet) -> str:

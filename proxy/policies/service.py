@@ -403,10 +403,13 @@ class PolicyService(PolicyState):
     def _kept(self) -> Iterator[Meaning]:
         for key, kept in self.store.policies():
             handler = self._around.handlers.get(key.kind)
-            if handler is None:
-                yield self.meaning(key, kept)
-            else:
-                handler.load(key, kept)
+            try:
+                if handler is None:
+                    yield self.meaning(key, kept)
+                else:
+                    handler.load(key, kept)
+            except (BodyError, ValueError) as error:
+                raise StoreError(self.store.damaged(f"{key}: {error}")) from None
 
     def _readable(self, changes: Mapping[PolicyKey, str | None]) -> dict[PolicyKey, str | None]:
         found = dict[PolicyKey, str | None]()

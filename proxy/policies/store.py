@@ -1,7 +1,10 @@
 """The store of policies that are set at run time: a SQLite file that survives kill -9 at any moment.
 
-A change and its line of the audit log are one transaction, and on disk before anybody is told of success. Without a
-file the same is kept in memory, and ends with the process.
+A change and its line of the audit log are one transaction, and on disk before anybody is told of success. Each change
+is in the file itself then, and not in its `-wal` alone, so that a plain copy of the file is whole. Without a file the
+same is kept in memory, and ends with the process.
+
+A file that is there must be a store. An empty one is a copy that went wrong: a proxy would serve without limits.
 
 Reads have a connection of their own, as one that waits for the disk would let its readers wait too: they read on the
 event loop, writes run in a thread. SQLite must not be closed under either.
@@ -20,18 +23,24 @@ from pathlib import Path
 from proxy.files import check_regular, open_regular
 from proxy.policies.keys import PolicyKey, PolicyKind
 
-_VERSION = 1
-_TABLES = """
+_VERSION = 2
+_APPLICATION = int.from_bytes(b"SLUC")
+"""The application id in the header of the file."""
+_TABLES = f"""
 CREATE TABLE policies (
-    kind TEXT NOT NULL, setting TEXT NOT NULL, name TEXT NOT NULL, body TEXT NOT NULL,
+    kind TEXT NOT NULL, setting TEXT NOT NULL, name TEXT NOT NULL, body TEXT NOT NULL, who TEXT NOT NULL,
     PRIMARY KEY (kind, setting, name)
 ) WITHOUT ROWID;
 CREATE TABLE audit (
     id INTEGER PRIMARY KEY AUTOINCREMENT, at_ns INTEGER NOT NULL, who TEXT NOT NULL, address TEXT NOT NULL,
     kind TEXT NOT NULL, setting TEXT NOT NULL, name TEXT NOT NULL, before TEXT, after TEXT
 );
+PRAGMA application_id = {_APPLICATION};
+PRAGMA user_version = {_VERSION};
 """
 _PATIENCE_S = 2.0
+_OF_OTHERS = "is not a policy store; name another file, or take this one away"
+_RESTORE = "put a backup in its place (`sluice restore`), or remove it to begin without policies"
 _IN_USE = "another process uses it; give each proxy a file of its own"
 _NO_FOLDER = "cannot be opened; its folder must exist and be writable"
 _GONE = (
@@ -71,8 +80,11 @@ class Store:
         path: The file; it, its `-wal`, `-shm` and `.lock` belong to one process at a time. None: memory.
         audit_rows: Changes that the audit log remembers; older ones go.
 
+    Attributes:
+        is_new: Whether the file was not there before.
+
     Raises:
-        StoreError: If the file cannot be opened, belongs to another process, or is not a store of this version.
+        StoreError: If the file cannot be opened, belongs to another process, or is not a whole store of this version.
     """
 
     def __init__(self, path: Path | None, audit_rows: int = 100_000) -> None:
@@ -80,13 +92,20 @@ class Store:
         self._audit_rows = audit_rows
         self._opened = ExitStack()
         self._is_open = True
+        self.is_new = True
         self._in_use = {"read": threading.Lock(), "write": threading.Lock()}
-        self._take_lock()
         try:
-            self._base = self._reading = self._connect()
-            self._set_up()
-            if path is not None:
-                self._reading = self._connect()
+            if self._path is not None:
+                _lock(self._path, self._opened)
+                self.is_new = not os.path.lexists(self._path)
+                if self.is_new:
+                    _make(self._path)
+            self._base = self._reading = self._connect(self._path or ":memory:")
+            if self._path is None:
+                self._base.executescript(_TABLES)
+            else:
+                self._set_up()
+                self._reading = self._connect(self._path)
             self._file = self._file_now()
         except (sqlite3.Error, OSError) as error:
             self.close()
@@ -121,6 +140,40 @@ class Store:
                 "SELECT body FROM policies WHERE kind = ? AND setting = ? AND name = ?", _parts(key)
             ).fetchone()
         return found[0] if found else None
+
+    def author(self, key: PolicyKey) -> str:
+        """Return the name of the principal who set a policy; empty if it is not set.
+
+        Raises:
+            StoreError: If it cannot be read.
+        """
+        with self._using("read"):
+            found = self._reading.execute(
+                "SELECT who FROM policies WHERE kind = ? AND setting = ? AND name = ?", _parts(key)
+            ).fetchone()
+        return found[0] if found else ""
+
+    def backup(self) -> bytes:
+        """Return a store file with all that this one has at one moment, the audit log included.
+
+        Raises:
+            StoreError: If it cannot be read.
+        """
+        try:
+            with closing(sqlite3.connect(":memory:")) as copy:
+                if self._path is None:
+                    with self._using("write"):
+                        self._base.backup(copy)
+                else:  # from a connection of its own: neither reads nor writes wait for it
+                    with closing(sqlite3.connect(self._path, timeout=_PATIENCE_S)) as base:
+                        base.backup(copy)
+                return copy.serialize()
+        except sqlite3.Error as error:
+            raise StoreError(self._explain(error)) from None
+
+    def damaged(self, trouble: str) -> str:
+        """Return the error for a store in which something cannot be read, with the remedy."""
+        return self._explain(f"malformed: {trouble}")
 
     def write(self, changes: Sequence[StoredChange], at_ns: int, who: str, address: str) -> None:
         """Write all changes and their audit lines, or nothing; they are on disk when this returns.
@@ -186,50 +239,19 @@ class Store:
             return None
         return found.st_dev, found.st_ino
 
-    def _take_lock(self) -> None:
-        """Keep other processes out; SQLite's own lock would keep our readers out too."""
-        if self._path is None:
-            return
-        lock_file = self._path.with_name(self._path.name + ".lock")
-        try:
-            lock = open_regular(lock_file, os.O_WRONLY | os.O_CREAT)
-            self._opened.callback(os.close, lock)
-            self._check_kinds()
-        except OSError as error:
-            self.close()
-            special = f"{error.filename}: {error.strerror}" if error.errno == errno.EINVAL else _NO_FOLDER
-            raise StoreError(self._explain(special)) from None
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self.close()
-            raise StoreError(self._explain(_IN_USE)) from None
-
-    def _check_kinds(self) -> None:
-        """SQLite would wait for the other end of a FIFO, and write into a device."""
-        for beside in ("", "-wal", "-shm"):
-            with suppress(FileNotFoundError):
-                path = Path(f"{self._path}{beside}")
-                check_regular(path.stat(), path)
-
-    def _connect(self) -> sqlite3.Connection:
-        where = self._path or ":memory:"
+    def _connect(self, where: Path | str) -> sqlite3.Connection:
         opened = sqlite3.connect(where, timeout=_PATIENCE_S, isolation_level=None, check_same_thread=False)
         return self._opened.enter_context(closing(opened))
 
     def _set_up(self) -> None:
-        version = self._base.execute("PRAGMA user_version").fetchone()[0]
-        known = self._base.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
-        if version not in {0, _VERSION} or (version == 0 and known):
-            raise sqlite3.DatabaseError(f"it is not a policy store of version {_VERSION}")
+        assert self._path is not None, "in memory there is nothing to check"
+        _check(self._path, self._base)
         self._base.execute("PRAGMA journal_mode = WAL")
         self._base.execute("PRAGMA synchronous = FULL")
-        self._base.execute("BEGIN IMMEDIATE")
-        if version == 0:
-            for statement in _TABLES.split(";"):
-                self._base.execute(statement)
-            self._base.execute(f"PRAGMA user_version = {_VERSION}")
+        self._base.execute("PRAGMA wal_autocheckpoint = 1")  # each change: a copy of the file alone has it
+        self._base.execute("BEGIN IMMEDIATE")  # another process may have the file, without our lock
         self._base.execute("COMMIT")
+        self._base.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # what a process that was killed has left
 
     def _write(self, changes: Sequence[StoredChange], at_ns: int, who: str, address: str) -> None:
         for change in changes:
@@ -237,7 +259,9 @@ class Store:
             if change.after is None:
                 self._base.execute("DELETE FROM policies WHERE kind = ? AND setting = ? AND name = ?", parts)
             else:
-                self._base.execute("INSERT OR REPLACE INTO policies VALUES (?, ?, ?, ?)", (*parts, change.after))
+                self._base.execute(
+                    "INSERT OR REPLACE INTO policies VALUES (?, ?, ?, ?, ?)", (*parts, change.after, who)
+                )
             self._base.execute(
                 "INSERT INTO audit (at_ns, who, address, kind, setting, name, before, after) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -246,15 +270,180 @@ class Store:
         self._base.execute("DELETE FROM audit WHERE id <= (SELECT max(id) FROM audit) - ?", (self._audit_rows,))
 
     def _explain(self, error: Exception | str) -> str:
-        trouble = str(error)
-        if "locked" in trouble:
-            trouble = _IN_USE
-        elif "unable to open" in trouble:
-            trouble = _NO_FOLDER
-        elif "not a database" in trouble:
-            trouble = "is not a policy store; name another file, or take this one away"
-        return f"policies.store: {self._path or 'in memory'}: {trouble}"
+        return f"policies.store: {_explained(self._path or 'in memory', error)}"
+
+
+def _explained(path: Path | str, error: Exception | str) -> str:
+    trouble = str(error)
+    if "locked" in trouble:
+        trouble = _IN_USE
+    elif "unable to open" in trouble:
+        trouble = _NO_FOLDER
+    elif "not a database" in trouble:
+        trouble = _OF_OTHERS
+    elif "malformed" in trouble:
+        trouble = f"is damaged: {trouble}; {_RESTORE}"
+    return f"{path}: {trouble}"
+
+
+def _lock(path: Path, opened: ExitStack) -> None:
+    """Keep other processes out until `opened` closes; SQLite's own lock would keep our readers out, too.
+
+    Raises:
+        sqlite3.Error: If that cannot be; the text says why.
+    """
+    try:
+        lock = open_regular(path.with_name(f"{path.name}.lock"), os.O_WRONLY | os.O_CREAT)
+        opened.callback(os.close, lock)
+        for beside in ("", "-wal", "-shm"):  # SQLite would wait for the other end of a FIFO, and write into a device
+            with suppress(FileNotFoundError):
+                each = Path(f"{path}{beside}")
+                check_regular(each.stat(), each)
+    except OSError as error:
+        special = f"{error.filename}: {error.strerror}" if error.errno == errno.EINVAL else _NO_FOLDER
+        raise sqlite3.OperationalError(special) from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise sqlite3.OperationalError(_IN_USE) from None
+
+
+def _make(path: Path) -> None:
+    """Make a store under a name that is new: whole, or not at all, whenever the process is killed."""
+    log = path.with_name(f"{path.name}-wal")
+    if log.exists() and log.stat().st_size:
+        raise sqlite3.OperationalError(
+            f"is not there, but {log.name}, which belongs to it, is: put the file back, or remove that, too"
+        )
+    made = path.with_name(f"{path.name}.new")
+    made.unlink(missing_ok=True)
+    with closing(sqlite3.connect(made)) as base:
+        base.executescript(f"BEGIN; {_TABLES} COMMIT;")
+    _put_in_place(made, path)
+
+
+def _put_in_place(made: Path, path: Path) -> None:
+    """Give a finished file its name, on disk too."""
+    for each, flags in ((made, os.O_RDONLY), (path.parent, os.O_RDONLY | os.O_DIRECTORY)):
+        descriptor = os.open(each, flags)
+        try:
+            os.fsync(descriptor)
+            if each == made:
+                made.replace(path)
+        finally:
+            os.close(descriptor)
+
+
+def _check(path: Path, base: sqlite3.Connection) -> None:
+    """Check that a file is a whole store of this version.
+
+    Raises:
+        sqlite3.Error: If it is not; the text names the remedy.
+    """
+    if path.stat().st_size == 0:
+        raise sqlite3.OperationalError(f"is empty, and so no policy store: a copy may have gone wrong; {_RESTORE}")
+    application, version = (base.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
+    if application == _APPLICATION and version != _VERSION:
+        raise sqlite3.OperationalError(
+            f"was written by another version of Sluice: it is of version {version}, and this Sluice reads version "
+            f"{_VERSION}; start that Sluice, or put a backup in its place that this one has made"
+        )
+    tables = {name for (name,) in base.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    if tables and application != _APPLICATION:
+        raise sqlite3.OperationalError(_OF_OTHERS)
+    if not tables >= {"policies", "audit"}:
+        raise sqlite3.OperationalError(f"has no policies' tables: a copy may have gone wrong; {_RESTORE}")
+    (found,) = base.execute("PRAGMA quick_check(1)").fetchone()
+    if found != "ok":
+        raise sqlite3.OperationalError(f"is malformed: {found}")
 
 
 def _parts(key: PolicyKey) -> tuple[str, str, str]:
     return key.kind.value, key.setting, key.name
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """The content of a store that was checked: how many policies, and how many changes of the audit log."""
+
+    policies: int
+    changes: int
+
+
+def write_backup(path: Path, backup: bytes) -> Restored:
+    """Write what `Store.backup` returned into a file, which appears whole or not at all.
+
+    Raises:
+        StoreError: If it cannot be written, or is not whole.
+    """
+    made = path.with_name(f"{path.name}.part")
+    try:
+        made.unlink(missing_ok=True)
+        made.touch(0o600)
+        made.write_bytes(backup)
+        with closing(sqlite3.connect(made, isolation_level=None)) as base:
+            base.execute("PRAGMA journal_mode = DELETE")  # one file, which can be read where nothing can be written
+            found = _content(made, base)
+        _put_in_place(made, path)
+    except (sqlite3.Error, OSError) as error:
+        raise StoreError(_explained(path, error)) from None
+    return found
+
+
+def read_backup(store: Path) -> bytes:
+    """Return the same of a store that a proxy may use or not, without changing anything.
+
+    Raises:
+        StoreError: If it is not a store, or cannot be read.
+    """
+    try:
+        with _reading(store) as base, closing(sqlite3.connect(":memory:")) as copy:
+            base.backup(copy)
+            return copy.serialize()
+    except (sqlite3.Error, OSError) as error:
+        raise StoreError(_explained(store, error)) from None
+
+
+def restore(backup: Path, store: Path) -> Restored:
+    """Put the content of a backup in a store's place. A store that is there is replaced, with its `-wal`.
+
+    Raises:
+        StoreError: If the backup is not whole, or a proxy uses the store. Nothing has changed then.
+    """
+    try:
+        with _reading(backup) as base, closing(sqlite3.connect(":memory:")) as copy:
+            found = _content(backup, base)
+            base.backup(copy)
+            content = copy.serialize()
+    except (sqlite3.Error, OSError) as error:
+        raise StoreError(_explained(backup, error)) from None
+    store = Path(os.path.realpath(store))
+    try:
+        with ExitStack() as opened:
+            _lock(store, opened)
+            for beside in ("-wal", "-shm"):  # first: SQLite would lay them over another store
+                Path(f"{store}{beside}").unlink(missing_ok=True)
+            made = store.with_name(f"{store.name}.new")
+            made.unlink(missing_ok=True)
+            made.write_bytes(content)
+            if store.exists():  # its owner can open it later, too
+                there = store.stat()
+                os.chown(made, there.st_uid, there.st_gid)
+                made.chmod(there.st_mode)
+            _put_in_place(made, store)
+    except (sqlite3.Error, OSError) as error:
+        raise StoreError(_explained(store, error)) from None
+    return found
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[sqlite3.Connection]:
+    check_regular(path.stat(), path)
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=_PATIENCE_S)) as base:
+        yield base
+
+
+def _content(path: Path, base: sqlite3.Connection) -> Restored:
+    _check(path, base)
+    counts = base.execute("SELECT (SELECT count(*) FROM policies), (SELECT count(*) FROM audit)").fetchone()
+    return Restored(*counts)

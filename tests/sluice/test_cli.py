@@ -65,6 +65,8 @@ def test_help_names_every_command_with_what_it_does() -> None:
         "apply",
         "diff",
         "audit",
+        "backup",
+        "restore",
         "import",
         "broker",
         "load",

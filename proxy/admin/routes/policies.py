@@ -1,19 +1,24 @@
-"""`/sluice/policies`: return all limits in force as one set, and apply another set, all or nothing.
+"""`/sluice/policies`: return all limits and blocks in force as one set, and apply another set, all or nothing.
+
+`GET /sluice/backup`: return the policy store as a file.
 
 `GET /sluice/audit?limit=100`: return the audit log: each change with its principal, old and new value, the newest
 first.
 """
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, TypedDict
 
 import msgspec
 from aiohttp import web
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from proxy.admin.handlers import JSON, Either, Number, asked, caller_of, described, explaining, json_text
+from proxy.blocking.kept import BlockDesk
+from proxy.blocking.rules import Block, each_once
 from proxy.config.limits import Limits
 from proxy.config.sections import AdmissionBounds
 from proxy.config.sources import all_told
@@ -30,8 +35,10 @@ from proxy.policies.policy_set import (
     in_force,
     of_file,
     plan,
+    rules_by_key,
 )
 from proxy.policies.service import PolicyService
+from proxy.policies.state import PolicyState
 from proxy.policies.store import Audited, Store
 from proxy.runtime import let_go, paused_collector
 
@@ -46,12 +53,21 @@ MOST_TOLD = 1000
 
 
 class WantedPolicies(BaseModel):
-    """The limits of a configuration; `limits` is required, so that nothing is taken away by mistake."""
+    """The limits of a configuration; `limits` is required, so that nothing is taken away by mistake.
+
+    Without `blocks`, these stay as they are.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     limits: Limits
     admission: AdmissionBounds = AdmissionBounds()
+    blocks: tuple[Block, ...] | None = None
+
+    @field_validator("blocks")
+    @classmethod
+    def _each_once(cls, blocks: tuple[Block, ...] | None) -> tuple[Block, ...] | None:
+        return None if blocks is None else each_once(blocks)
 
 
 class ToldDifferences(TypedDict):
@@ -69,14 +85,16 @@ class Applied(ToldDifferences):
 
 
 class PoliciesRest:
-    """Serves all limits as one set.
+    """Serves all limits and blocks as one set.
 
     Args:
         service: The policies.
+        desk: The blocks.
     """
 
-    def __init__(self, service: PolicyService) -> None:
+    def __init__(self, service: PolicyService, desk: BlockDesk) -> None:
         self._service = service
+        self._desk = desk
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes, for aiohttp."""
@@ -86,7 +104,7 @@ class PoliciesRest:
     async def get(self, request: web.Request) -> web.Response:
         """Show all in force: YAML that `sluice check` accepts, or (format=json) `proxy.policies.policy_set`'s form."""
         form = _FORMAT.read(asked(request, (_FORMAT,)))
-        held = await self._service.look(in_force)
+        held = await self._service.look(self._held)
         if form == "json":
             return web.Response(body=await asyncio.to_thread(encoded, held), content_type=JSON)
         text = await asyncio.to_thread(as_yaml, held)
@@ -94,19 +112,19 @@ class PoliciesRest:
 
     @described({200: Applied}, query=(_DRY_RUN,), body=WantedPolicies, refuses=(415, 503))
     async def put(self, request: web.Request) -> web.Response:
-        """Put the body's limits in force, and no others; with dry_run=1, only return what would change."""
+        """Put the body's limits in force, and no others, and its blocks, if it has any; dry_run=1 only compares."""
         dry_run = _DRY_RUN.read(asked(request, (_DRY_RUN,))) == "1"
         text, made, told = await json_text(request), ApplyPlan(), ToldDifferences(changes=[], more_changes=0)
 
         async def think() -> dict[PolicyKey, str | None]:
             nonlocal made, told
-            made, told = await asyncio.to_thread(_planned, self._service, wanted)
+            made, told = await asyncio.to_thread(self._planned, wanted)
             return made.wanted
 
         with paused_collector():
             wanted = await asyncio.to_thread(read_set, text)
             if dry_run:
-                made, told = await self._service.look(lambda _: _planned(self._service, wanted))
+                made, told = await self._service.look(lambda _: self._planned(wanted))
             else:
                 await self._service.rework_slowly(think, caller_of(request))
             for needless in (wanted.values, made.wanted):
@@ -114,10 +132,15 @@ class PoliciesRest:
         answer: Applied = {"applied": not dry_run, **told, "hidden": made.hidden[:MOST_TOLD]}
         return web.Response(body=msgspec.json.encode(answer), content_type=JSON)
 
+    def _held(self, state: PolicyState) -> PolicySet:
+        return replace(in_force(state), blocks=rules_by_key(self._desk.blocklist.rules.all()))
 
-def _planned(service: PolicyService, wanted: PolicySet) -> tuple[ApplyPlan, ToldDifferences]:
-    held = in_force(service)
-    return plan(service, wanted, held), _told(wanted, held)
+    def _planned(self, wanted: PolicySet) -> tuple[ApplyPlan, ToldDifferences]:
+        held = self._held(self._service)
+        made = plan(self._service, wanted, held)
+        if wanted.blocks is not None:
+            made.wanted.update(self._desk.plan(wanted.blocks))
+        return made, _told(wanted, held)
 
 
 def _told(wanted: PolicySet, held: PolicySet) -> ToldDifferences:
@@ -139,10 +162,35 @@ def read_set(text: bytes) -> PolicySet:
         raise BodyError('the body is not JSON as {"limits": {"namespaces": …}}') from None
     except ValidationError as error:
         raise BodyError(all_told(error)) from None
-    wanted = of_file(body.limits, body.admission.subscribe_rate_per_consumer)
+    wanted = of_file(body.limits, body.admission.subscribe_rate_per_consumer, body.blocks)
     for section in (written, *vars(body.limits).values()):
         let_go(section)
     return wanted
+
+
+BACKUP = "application/vnd.sqlite3"
+
+
+class BackupRest:
+    """Serves the policy store as a file.
+
+    Args:
+        store: The store.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._turn = asyncio.Lock()
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the routes, for aiohttp."""
+        return [web.get("/sluice/backup", explaining(self.get))]
+
+    @described({200: {BACKUP: bytes}})
+    async def get(self, _request: web.Request) -> web.Response:
+        """Return all that was set at run time, and the audit log, as `sluice restore` takes it: a SQLite file."""
+        async with self._turn:  # each takes the memory of a store
+            return web.Response(body=await asyncio.to_thread(self._store.backup), content_type=BACKUP)
 
 
 LIMIT = Number(name="limit", meaning="how many of them", default=100, most=10_000)

@@ -1,10 +1,12 @@
+from unittest.mock import Mock
+
 from proxy.admin.app import own_routes
 from proxy.policies.layers import FilePolicies
 from tests.proxy.policies.layered import a_service
 
 
 def test_each_path_is_served_and_only_where_it_changes_something_by_more_than_get() -> None:
-    served = {(route.method, route.path) for route in own_routes(a_service(FilePolicies({}, {}, {}), {}))}
+    served = {(route.method, route.path) for route in own_routes(a_service(FilePolicies({}, {}, {}), {}), Mock())}
     assert served == {
         ("GET", "/sluice/explain"),
         ("GET", "/sluice/limits"),
@@ -13,4 +15,5 @@ def test_each_path_is_served_and_only_where_it_changes_something_by_more_than_ge
         ("GET", "/sluice/policies"),
         ("PUT", "/sluice/policies"),
         ("GET", "/sluice/audit"),
+        ("GET", "/sluice/backup"),
     }

@@ -138,7 +138,8 @@ async def test_a_group_of_which_only_the_name_is_said_is_exported_compared_and_a
     other: Admin = await make_admin()
     file = tmp_path / "limits.yaml"
     assert (await sluice(admin, "export", "--output", file)).exit_code == 0
-    assert yaml.safe_load(file.read_text()) == {"limits": {"resource_groups": {"gold": {"namespaces": []}}}}
+    groups: dict[str, object] = {"resource_groups": {"gold": {"namespaces": []}}}
+    assert yaml.safe_load(file.read_text()) == {"limits": groups, "blocks": []}
     assert (await sluice(admin, "diff", file)).exit_code == 0
     told = await sluice(other, "diff", file)
     assert told.stdout.splitlines() == ["limits.resource_groups.gold", "  file:     there", "  in force: -"]
@@ -173,3 +174,55 @@ async def test_a_set_over_the_bound_is_refused_with_the_key_that_widens_it(make_
     reason = "PUT /sluice/policies: a body of more than 100 bytes (admin_access.max_policies_body)"
     assert (refused.exit_code, refused.stderr) == (1, f"sluice: {reason}\n")
     assert admin.engine.registry.policies.put_under("publish", Setting.ROLE) == {}
+
+
+async def test_blocks_are_exported_and_block_the_same_elsewhere(make_admin, tmp_path) -> None:
+    admin: Admin = await make_admin(blocks=[{"address": "192.0.2.0/24", "reason": "scans"}])
+    other: Admin = await make_admin(blocks=[{"role": "billing"}])
+    narrow = {
+        "kind": "producer",
+        "name": "a, [b]: 'c'",
+        "topic": "persistent://acme/shop/orders",
+        "reason": "floods: 5",
+    }
+    await admin.ask("POST", "/sluice/blocks", json=narrow)
+    await admin.ask("POST", "/sluice/blocks", json={"kind": "topic", "name": "persistent://acme/shop/odd"})
+    file = tmp_path / "exported.yaml"
+    assert (await sluice(admin, "export", "--output", file)).exit_code == 0
+    assert (await asyncio.to_thread(CliRunner().invoke, app, ["check", "--config", str(file)])).exit_code == 0
+    assert (await sluice(admin, "diff", file)).exit_code == 0
+    assert (
+        "block of role 'billing'\n  file:     -\n  in force: blocked (file)"
+        in (await sluice(other, "diff", file)).stdout
+    )
+    assert (await sluice(other, "apply", file)).exit_code == 0
+    assert (await sluice(other, "diff", file)).exit_code == 0
+    keys = [[rule.key for rule in each.engine.blocklist.rules.all()] for each in (admin, other)]
+    assert keys[0] == keys[1]
+    assert len(keys[0]) == 3
+    assert (await sluice(other, "apply", file)).stdout == "nothing to change: these limits are in force\n"
+
+
+async def test_a_file_without_blocks_leaves_them_as_they_are(make_admin, tmp_path) -> None:
+    admin: Admin = await make_admin(blocks=[{"role": "billing"}])
+    file = tmp_path / "limits.yaml"
+    file.write_text("limits: {}\n")
+    assert (await sluice(admin, "diff", file)).exit_code == 0
+    assert (await sluice(admin, "apply", file)).exit_code == 0
+    assert len(admin.engine.blocklist.rules) == 1
+    file.write_text("limits: {}\nblocks: []\n")
+    assert (
+        await sluice(admin, "apply", "--dry-run", file)
+    ).stdout == "would change: block of role 'billing': blocked -> -\n"
+    assert len(admin.engine.blocklist.rules) == 1
+    assert (await sluice(admin, "apply", file)).exit_code == 0
+    assert len(admin.engine.blocklist.rules) == 0
+
+
+async def test_as_many_blocks_as_can_be_are_exchanged_for_as_many_others(make_admin, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("proxy.blocking.rules.MOST_RULES", 2)
+    admin: Admin = await make_admin(blocks=[{"role": "a"}, {"role": "b"}])
+    file = tmp_path / "limits.yaml"
+    file.write_text("limits: {}\nblocks: [{role: c}, {role: b, reason: late}]\n")
+    assert (await sluice(admin, "apply", file)).exit_code == 0
+    assert [(rule.key.name, rule.reason) for rule in admin.engine.blocklist.rules.all()] == [("b", "late"), ("c", "")]

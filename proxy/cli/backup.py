@@ -1,0 +1,57 @@
+"""`sluice backup` and `sluice restore`; what they need is imported when they run."""
+
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from proxy.cli.options import AdminOptions, asks_proxy
+
+Target = Annotated[Path, typer.Argument(metavar="FILE", help="File for the backup; one that is there is replaced.")]
+OfStore = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="STORE",
+        help="policies.store, to be read itself, whether a proxy runs on it or not. Default: the proxy at --admin is "
+        "asked.",
+    ),
+]
+Source = Annotated[Path, typer.Argument(metavar="BACKUP", help="The backup.")]
+Store = Annotated[Path, typer.Argument(metavar="STORE", help="policies.store of a proxy that does not run.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Replace a store that is there.")]
+_PATIENCE_S = 120.0
+_MOST_BYTES = 4 << 30
+
+
+@asks_proxy
+def backup(file: Target, *, admin: AdminOptions, store: OfStore = None) -> None:
+    """Write all that was set at run time into a file, with the audit log: of one moment, while the proxy runs."""
+    from proxy.cli.admin_link import AdminLink
+    from proxy.policies.store import StoreError, read_backup, write_backup
+
+    try:
+        link = AdminLink(admin, _PATIENCE_S, _MOST_BYTES) if store is None else None
+        content = link.get("/sluice/backup") if link else read_backup(store or file)
+        found = write_backup(file, content)
+    except StoreError as error:
+        _fail(error)
+    typer.echo(f"{file}: {found.policies} policies, {found.changes} changes of the audit log")
+
+
+def restore(backup: Source, store: Store, *, replace: Replace = False) -> None:
+    """Put a backup in the place of a policy store; the proxy that serves with it must not run."""
+    from proxy.policies.store import StoreError
+    from proxy.policies.store import restore as put_in_place
+
+    if store.exists() and not replace:
+        _fail(f"{store}: is there already: --replace puts the backup in its place; `sluice backup --store` keeps it")
+    try:
+        found = put_in_place(backup, store)
+    except StoreError as error:
+        _fail(error)
+    typer.echo(f"{store}: {found.policies} policies, {found.changes} changes of the audit log")
+
+
+def _fail(problem: object) -> NoReturn:
+    typer.echo(f"sluice: {problem}", err=True)
+    raise typer.Exit(1)
