@@ -264,12 +264,12 @@ class Proxy:
         fresh = self.server.settle if isinstance(self.server, Supervisor) else None
         parts = Parts(self.service, self._blocks, self._run(), self.reloader, self._forwarder, fresh, *fleet)
         app = admin_app(self.engine, metrics, self.readiness, parts, Guards(bounds, self.authenticator))
+        keep_alive = self.config.keep_alive
         if self.config.metrics is not None:
-            alone = Listener(metrics_app(metrics, bounds, fresh), self._connections())
+            alone = Listener(metrics_app(metrics, bounds, fresh), self._connections(), keep_alive=keep_alive)
             self.metrics_address = await self._listen("metrics", alone, self.config.metrics)
-        return await self._listen(
-            "admin", Listener(app, self._connections(), self.authenticator.context), self.config.admin
-        )
+        locked = Listener(app, self._connections(), self.authenticator.context, keep_alive)
+        return await self._listen("admin", locked, self.config.admin)
 
     def _run(self) -> Run:
         file, store = self._source.file, self.config.policies.store

@@ -12,6 +12,7 @@ from typing import Any
 from protocol.endpoint import Endpoint
 from proxy.session.engine import Engine
 from proxy.session.events import SessionLog
+from proxy.session.keep_alive import set_options
 from proxy.session.session import Session
 
 LISTENERS = 4
@@ -76,6 +77,8 @@ class Server:
     async def _listen(self, endpoint: Endpoint) -> str:
         first = await self._bind(endpoint)
         self._listening.append(first)
+        for listener in first.sockets:
+            set_options(listener, self._engine.config.keep_alive)
         endpoint = endpoint._replace(port=first.sockets[0].getsockname()[1])
         for listener in first.sockets:
             for _ in range(LISTENERS - 1):

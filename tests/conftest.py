@@ -14,6 +14,7 @@ import pytest
 import tests.examples  # noqa: F401 - sets how many examples are tried, and which
 from loadgen.bench.proxies import haproxy_missing
 from loadgen.real.jars import OLDEST_JAVA, available, find_java
+from tests.netns.hosts import missing as namespaces_missing
 
 
 def _prometheus() -> str | None:
@@ -34,6 +35,7 @@ NEEDS: dict[str, tuple[str, Callable[[], str | None]]] = {
     "haproxy": ("a real HAProxy", haproxy_missing),
     "real": ("a real Pulsar broker", available),
     "jdk": ("a Java client of its own", _compiler),
+    "netns": ("a network namespace", namespaces_missing),
     "prometheus": ("a real Prometheus", _prometheus),
 }
 """By marker: what such tests need, and who says what to do to have it (None: it is there)."""
@@ -42,7 +44,7 @@ WHOLE_ONLY = (
     # processes of their own, measured or killed
     "compliance/bench", "compliance/stream", "compliance/test_chaos.py", "compliance/test_commands.py",
     "compliance/test_java.py", "compliance/test_job.py", "demo", "deploy", "docs/test_examples.py",
-    "haproxy",
+    "haproxy", "netns",
     "loadgen/bench", "loadgen/bench_limits", "loadgen/hostile", "loadgen/load/test_clients.py", "loadgen/real",
     "loadgen/standin/official", "loadgen/standin/test_server.py",
     "proxy/blocking/test_kept.py", "proxy/observe/test_real_disks.py", "proxy/test_running.py", "proxy/test_runtime.py",

@@ -24,6 +24,7 @@ from proxy.admin.refusals import RefusalCause, RefusalLog, refusal
 from proxy.config.sections import AdminAccess
 from proxy.observe.operator_log import admin_logger
 from proxy.runtime import Tasks
+from proxy.session.keep_alive import set_options
 
 GRACE_S = 1.0
 """Seconds beyond the time of a request, in which a client that took too long can be told."""
@@ -244,6 +245,7 @@ class Listener:
         app: The application.
         connections: Bounds the connections.
         context: Returns the TLS context of a new connection, or None.
+        keep_alive: Half of the seconds after which the kernel ends a connection whose caller is gone.
     """
 
     def __init__(
@@ -251,7 +253,9 @@ class Listener:
         app: web.Application,
         connections: Connections,
         context: Callable[[], ssl.SSLContext | None] = lambda: None,
+        keep_alive: float = 30.0,
     ) -> None:
+        self._keep_alive = keep_alive
         self._connections = connections
         self._context = context
         self._runner = web.AppRunner(
@@ -276,6 +280,7 @@ class Listener:
         await self._runner.setup()
         self._sockets = await _listening(endpoint.host, endpoint.port)
         for each in self._sockets:
+            set_options(each, self._keep_alive)
             self._tasks.start(self._accept(each), f"admin {endpoint}")
         return endpoint._replace(port=self._sockets[0].getsockname()[1]).address
 

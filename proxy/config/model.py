@@ -155,6 +155,13 @@ class Config(_Section):
     write_timeout: Seconds = Field(
         30.0, gt=0, description="how long a client may take nothing of what is sent to it; then its connection ends"
     )
+    keep_alive: Seconds = Field(
+        30.0,
+        ge=3,
+        le=3600,
+        description="keep-alive of clients and brokers (keepAliveIntervalSeconds; where they differ, the shortest): of "
+        "a client or broker that is gone without a word, the other side hears within twice as long",
+    )
     linger: Seconds = Field(10.0, gt=0, description="how long an ending connection may take to send what is left")
     max_connections: Whole = Field(
         10_000, gt=0, description="client connections at once; the last tenth is for addresses that have fewer than 10"

@@ -1,5 +1,6 @@
 """Close reasons of a session, and its reports: counters, access log, operator's log."""
 
+import errno
 import time
 from collections.abc import Callable
 from enum import StrEnum
@@ -26,6 +27,10 @@ class CloseReason(StrEnum):
     CLIENT_RESET = "client_reset"
     BROKER_CLOSED = "broker_closed"
     BROKER_RESET = "broker_reset"
+    CLIENT_GONE = "client_gone"
+    """No sign of life came from the client for twice `keep_alive`: its host, or the way to it, is gone."""
+    BROKER_GONE = "broker_gone"
+    """The same of the broker."""
     SHUTDOWN = "shutdown"
     """The process ends."""
     FRAME_ERROR = "frame_error"
@@ -117,11 +122,17 @@ class SessionEnd:
 
 _CLOSED = {"client": CloseReason.CLIENT_CLOSED, "broker": CloseReason.BROKER_CLOSED}
 _RESET = {"client": CloseReason.CLIENT_RESET, "broker": CloseReason.BROKER_RESET}
+_GONE = {"client": CloseReason.CLIENT_GONE, "broker": CloseReason.BROKER_GONE}
+_UNREACHABLE = frozenset({errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH})
+"""The kernel's errors of a connection whose peer does not answer."""
 
 
 def end_by_peer(side: str, error: Exception | None) -> SessionEnd:
     """Return the end for a lost connection to the `client` or the `broker`, with or without an error."""
-    return SessionEnd(_CLOSED[side]) if error is None else SessionEnd(_RESET[side], str(error))
+    if error is None:
+        return SessionEnd(_CLOSED[side])
+    is_gone = isinstance(error, OSError) and error.errno in _UNREACHABLE
+    return SessionEnd((_GONE if is_gone else _RESET)[side], str(error))
 
 
 SHORTEST_LINE_NS = 50_000_000

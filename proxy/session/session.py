@@ -40,6 +40,7 @@ from proxy.session.engine import Engine
 from proxy.session.events import CloseReason, SessionEnd, SessionLog, end_by_peer
 from proxy.session.handshake import GREETINGS, LONGEST_KNOWN, WELCOMES, Greeting, read_greeting
 from proxy.session.identity import SessionIdentity
+from proxy.session.keep_alive import KeepAlive, PeerProbe
 from proxy.session.lookups import SessionLookups
 from proxy.session.responses import Rejections, Requests, error_for
 from proxy.session.session_admission import SessionAdmission
@@ -47,8 +48,9 @@ from proxy.session.streams import Streams
 from proxy.session.transport import Cause, PeerTransport, TransportOwner
 from proxy.tls.transport import TlsFailure
 
+_PING = encode(CommandPing())
 _PONG = encode(CommandPong())
-_SIGNS_OF_LIFE = frozenset({encode(CommandPing()), _PONG})
+_SIGNS_OF_LIFE = frozenset({_PING, _PONG})
 """Clients and brokers of idle connections send them in turns, each 30 to 60 s."""
 _MAX_FRAME = max_frame_size(DEFAULT_MAX_MESSAGE_SIZE)
 """Most bytes of a frame until the broker names its largest message."""
@@ -87,77 +89,6 @@ _BORROWED: Final = (
     "the client shows auth method 'tls', and the broker would take Sluice's certificate (broker_tls.certificate) for "
     "the client's; authentication: {mode: terminate, tls: true} verifies certificates of clients"
 )
-
-
-def _nothing() -> None:
-    pass
-
-
-def _nothing_held() -> bool:
-    return False
-
-
-INTERVAL_S = 5.0
-"""Seconds between two signs while something is held. Clients need one in 30 s. A client that was killed with bytes
-under way cannot even report that it has gone, until something is written to it."""
-SELDOM_S = 20.0
-"""Seconds between two signs while nothing is held: a client that has closed its connection, and whose last bytes are
-still under way, answers a sign with a reset, which discards them; and nothing of it takes up memory here."""
-LOOK_S = 0.5
-"""Seconds between two checks whether a peer that is not read has left: its held memory is to be given back soon."""
-
-
-class KeepAlive:
-    """Sends signs of life to both peers while one of them is not read: its PINGs and PONGs lie unread in the socket.
-
-    A timer sends and looks while this is switched on; none runs while it is off. Measured: C++ and Python clients close
-    a connection that sends them nothing but PINGs for 60 s. Every client and the broker accept a PONG that they did not
-    ask for.
-
-    Args:
-        send: Sends a PONG to both peers.
-        look: Checks whether the client has left; called while something is held.
-        holds: Returns whether something is held.
-    """
-
-    __slots__ = ("_holds", "_look", "_looks", "_send", "_timer")
-
-    def __init__(self, send: Callable[[], None], look: Callable[[], None], holds: Callable[[], bool]) -> None:
-        self._send = send
-        self._look = look
-        self._holds = holds
-        self._looks = 0
-        self._timer: asyncio.TimerHandle | None = None
-
-    def start(self) -> None:
-        """Begin to send signs of life: a peer is no longer read."""
-        if self._timer is None:
-            self._looks = 0
-            self._set_timer()
-
-    def stop(self) -> None:
-        """Stop sending signs of life: both peers are read again, or gone."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def let_go(self) -> None:
-        """Drop the callbacks, so that no reference cycle remains: both peers are gone."""
-        self._send = self._look = _nothing
-        self._holds = _nothing_held
-
-    def _set_timer(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._tick)
-
-    def _tick(self) -> None:
-        self._set_timer()
-        self._looks += 1
-        holds = self._holds()
-        if self._looks * LOOK_S >= (INTERVAL_S if holds else SELDOM_S):
-            self._looks = 0
-            self._send()
-        if holds:
-            self._look()
 
 
 class GracefulClose:
@@ -233,11 +164,15 @@ class Forwarding:
     """
 
     __slots__ = (
+        "_broker",
         "_client",
+        "_config",
         "_counters",
         "_from_broker",
         "_from_client",
         "_heap",
+        "_lost",
+        "_probes",
         "_publishes",
         "_requests",
         "_slots",
@@ -261,8 +196,8 @@ class Forwarding:
     ) -> None:
         client, broker, connection = session.client, session.broker, session.connection
         counters, publish = engine.counters, engine.config.publish
-        self._client = client
-        self._counters = counters
+        self._client, self._broker = client, broker
+        self._counters, self._config = counters, engine.config
         self._heap = engine.shared.heap
         self._tasks = Tasks()
         self._slots = engine.lookup_slots_of(connection)
@@ -270,7 +205,10 @@ class Forwarding:
         self._publishes: PendingPublishes | None = None
         if publish.max_pending > 0:
             self._publishes = PendingPublishes(publish.max_pending, client.throttled_for(Cause.PENDING_PUBLISHES))
-        self.keep_alive = KeepAlive(self._send_pongs, self._look_for_client, self._holds_any)
+        self.keep_alive = KeepAlive(
+            engine.config.keep_alive, self._send_pongs, self._look_for_client, self._holds_any, self._look_for_peers
+        )
+        self._lost: Callable[[PeerTransport, str], None] = session.lost_silently
 
         def oversized(messages: int) -> None:
             engine.oversized_batches.met(messages, connection.client_address)
@@ -311,6 +249,8 @@ class Forwarding:
             publishes=self._publishes,
             most_messages=publish.max_batch_messages,
         )
+        self._probes: tuple[tuple[PeerTransport, PeerProbe], ...] = ()
+        """Made when a pause lasts: most sessions have none."""
         paths, reply = (self.to_broker, self.to_client), to_client.reply
         self._streams = streams = Streams(engine, connection, admission, paths, self._requests, memory, reply)
         self.graceful_close = GracefulClose(
@@ -336,6 +276,7 @@ class Forwarding:
     def let_go(self) -> None:
         """Drop the references between the parts, so that no reference cycle remains: both connections are gone."""
         self.keep_alive.let_go()
+        self._lost, self._probes = _not_lost, ()
         self._requests.let_go()
         self.to_broker.let_go()
         self.to_client.let_go()
@@ -375,8 +316,37 @@ class Forwarding:
         if self._client.is_stopped() and self._client.has_left():
             self._streams.close_all()
 
+    def _look_for_peers(self) -> None:
+        """End the session if one of both peers is gone, which the other one does not find out: it gets PONGs."""
+        if not self._probes:
+            self._probes = (
+                (self._client, self._probe(self._client, self.to_client.writer, may_not_read=True)),
+                (self._broker, self._probe(self._broker, self.to_broker.writer, may_not_read=False)),
+            )
+        now = asyncio.get_running_loop().time()
+        for peer, probe in self._probes:
+            problem = probe.look(now)
+            if problem:
+                self._lost(peer, problem)
+                return
+
+    def _probe(self, peer: PeerTransport, writer: FrameWriter, *, may_not_read: bool) -> PeerProbe:
+        return PeerProbe(self._config.keep_alive, peer.vitals, partial(_ping, writer), may_not_read=may_not_read)
+
     def _holds_any(self) -> bool:
         return self.to_broker.holds_any() or self.to_client.holds_any()
+
+
+def _ping(writer: FrameWriter) -> bool:
+    """Send a PING, unless frames wait for the end of another one; return whether it was sent."""
+    if writer.mid_frame:
+        return False
+    writer.insert(_PING)
+    return True
+
+
+def _not_lost(_peer: PeerTransport, _problem: str) -> None:
+    pass
 
 
 def _held_memory(engine: Engine, source: PeerTransport, memory: Claim) -> HeldMemory:
@@ -445,6 +415,7 @@ class Session(TransportOwner):
     def opened(self, transport: PeerTransport) -> None:
         """Handle a transport that is connected."""
         if transport is self.broker:
+            transport.keep_alive(self._engine.config.keep_alive)
             if self._engine.names_clients:
                 transport.writer.write(self.client_header())
             transport.join(self.client.group)
@@ -586,6 +557,17 @@ class Session(TransportOwner):
         else:
             self.finish(end)
         self._look_whether_it_is_over()
+
+    def lost_silently(self, transport: PeerTransport, problem: str) -> None:
+        """Handle a peer that is gone without an end of its connection."""
+        address = self._address(transport)
+        if transport is self.client:
+            end = SessionEnd(CloseReason.CLIENT_GONE, f"client {address}: {problem}")
+            if self.forwarding is not None:
+                self.forwarding.graceful_close.lost(end)
+        else:
+            end = SessionEnd(CloseReason.BROKER_GONE, f"broker {address}: {problem}")
+            self.finish(end)
 
     def writable(self, transport: PeerTransport, is_writable: bool) -> None:  # noqa: FBT001 - the new state
         """Apply backpressure: while a peer takes no bytes, the other one is not read."""

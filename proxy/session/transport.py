@@ -25,6 +25,7 @@ from protocol.endpoint import host_port
 from protocol.frames import ProtocolError
 from proxy.observe.counters import Counters
 from proxy.runtime import Heap
+from proxy.session.keep_alive import Vitals, set_options, vitals_of
 from proxy.session.read_scheduler import AddressGroup, ReadScheduler, ResumeQueue
 from proxy.tls.transport import MOST_RECORDS, TlsBuffers, TlsFailure, TlsTransport
 
@@ -834,6 +835,16 @@ class PeerTransport(Throttled):
     def has_left(self) -> bool:
         """Return whether the peer has closed or reset the connection; without reading, only this tells."""
         return self._transport is not None and has_left(self._transport)
+
+    def keep_alive(self, seconds: float) -> None:
+        """Have the kernel find out that the peer is gone, as `set_options` says; clients have it of their listener."""
+        connection = None if self._transport is None else self._transport.get_extra_info("socket")
+        if connection is not None:
+            set_options(connection, seconds)
+
+    def vitals(self) -> Vitals | None:
+        """Return the kernel's account of the connection; None where there is none."""
+        return vitals_of(self._transport.get_extra_info("socket")) if self._transport is not None else None
 
     def resume_reading(self) -> None:
         """Read again, if there is still no reason not to; at the end of the stream, the loop reports it again."""

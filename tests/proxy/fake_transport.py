@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import struct
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -27,7 +28,10 @@ class _Kernel:
         return self._transport.descriptor
 
     def getsockopt(self, _level: int, _option: int, _size: int) -> bytes:
-        return bytes([self._transport.state])
+        return self._transport.tcp_info()
+
+    def setsockopt(self, _level: int, option: int, value: int) -> None:
+        self._transport.options[option] = value
 
 
 class FakeTransport(asyncio.Transport):
@@ -38,6 +42,10 @@ class FakeTransport(asyncio.Transport):
     Attributes:
         descriptor: Where the kernel takes bytes from others than the transport; -1 for nowhere.
         state: The connection's, as Linux numbers it: established, or left by the peer (8).
+        options: The socket's options that were set.
+        silent_since: When the peer's host ceased to send anything, acknowledgements included; None: it is there.
+        is_stopped: The peer's process stands still, while its host acknowledges what comes.
+        room: What the peer may send before it is read.
         unsent: What has found no room on its way to the peer.
         peer_reads: Whether the peer takes whatever comes; else it takes what `take` and `take_all` say.
         is_eof_sent: Whether the peer has been told that no more comes.
@@ -46,6 +54,10 @@ class FakeTransport(asyncio.Transport):
     def __init__(self, loop: asyncio.BaseEventLoop, address: tuple[str, int]) -> None:
         self.state = 1
         self.descriptor = -1
+        self.options: dict[int, int] = {}
+        self.silent_since: float | None = None
+        self.is_stopped = False
+        self.room = 64 * 1024
         super().__init__({"peername": address, "sockname": OWN_ADDRESS, "socket": _Kernel(self)})
         self.unsent = bytearray()
         self.is_eof_sent = self.was_aborted = self.is_lost = False
@@ -59,6 +71,25 @@ class FakeTransport(asyncio.Transport):
         self._high, self._low = 64 * 1024, 16 * 1024
         self._incoming: deque[Callable[[], None]] = deque()
 
+    # ---- for the kernel
+
+    def tcp_info(self) -> bytes:
+        """A peer that says nothing is taken to have just sent something, unless it has fallen silent."""
+        if self.silent_since is None:
+            return bytes([self.state])
+        silent_ms = round((self._loop.time() - self.silent_since) * 1000)
+        info = bytearray(240)
+        info[0] = self.state
+        info[2] = 0 if self.is_stopped else min(255, silent_ms // 1000)
+        struct.pack_into("=II", info, 52, silent_ms, 0 if self.is_stopped else silent_ms)
+        struct.pack_into("=I", info, 144, len(self.unsent))
+        struct.pack_into("=I", info, 232, self.room)
+        return bytes(info)
+
+    def fall_silent(self, *, acknowledges: bool = False) -> None:
+        """Nothing comes of the peer from now on; `acknowledges`: but its host acknowledges what is sent to it."""
+        self.silent_since, self.is_stopped = self._loop.time(), acknowledges
+
     # ---- for the peer
 
     def connect(self, protocol: AnyProtocol) -> None:
@@ -69,6 +100,8 @@ class FakeTransport(asyncio.Transport):
 
     def receive(self, data: bytes) -> None:
         """The peer sends; it arrives once the proxy reads."""
+        if self.silent_since is not None:
+            self.silent_since = self._loop.time()
         self._arrive(partial(self._fill, data))
 
     def receive_eof(self) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from accesslog.record import ThrottleLine
 from proxy.budgets import ENTRY_OVERHEAD
-from proxy.session.session import INTERVAL_S
+from proxy.session.keep_alive import OFTEN
 from tests.proxy.conversation import NOTHING, World, publisher
 from tests.proxy.wire import (
     OTHER_TOPIC,
@@ -108,7 +108,7 @@ def test_while_paused_the_broker_hears_at_once_that_the_client_lives_and_the_cli
     broker << send(0)
     broker >> PING
     broker << PONG
-    world.advance(2 * INTERVAL_S + 1)
+    world.advance(2 * OFTEN * 30 + 1)
     client << [PONG, PONG]
     broker << [PONG, PONG]
 

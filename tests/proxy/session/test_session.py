@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from proxy.session.session import SELDOM_S, Session
+from proxy.session.keep_alive import SELDOM
+from proxy.session.session import Session
 from proxy.session.transport import PeerTransport, TransportContext
 from tests.proxy.conversation import NOTHING, World, consumer, publisher
 from tests.proxy.kernel_transport import ROOM
@@ -31,6 +32,8 @@ from tests.proxy.wire import (
 LIMITED = {"topics": {TOPIC: {"publish": {"messages": "1/h"}}}}
 
 Make = Callable[..., World]
+
+KEEP_ALIVE = 30.0
 
 
 def test_a_session_tells_a_client_and_its_broker_of_each_other(world: World) -> None:
@@ -161,7 +164,7 @@ def test_nothing_is_written_to_a_broker_behind_the_end_of_the_client(make_world)
     for number in range(8):
         broker >> send(number, size=100_000)
     assert not broker.is_read
-    world.advance(SELDOM_S + 1)
+    world.advance(SELDOM * KEEP_ALIVE + 1)
     assert world.counters.keep_alives == 1
     assert not world.loop.trouble
     broker << NOTHING

@@ -7,7 +7,7 @@ import pytest
 
 from accesslog.record import ThrottleLine
 from proxy.budgets import ENTRY_OVERHEAD
-from proxy.session.session import INTERVAL_S, SELDOM_S
+from proxy.session.keep_alive import OFTEN, SELDOM
 from proxy.session.transport import WRITE_BUFFER_HIGH
 from tests.proxy.conversation import NOTHING, World, consumer, publisher
 from tests.proxy.kernel_transport import ROOM
@@ -31,6 +31,8 @@ HELD = FRAME + ENTRY_OVERHEAD
 TOO_MUCH = WRITE_BUFFER_HIGH + ROOM
 """Bytes for a peer that does not read."""
 TEN_FRAMES = {"publish": {"hold_connection": str(10 * HELD)}}
+
+KEEP_ALIVE = 30.0
 
 
 def limited(**settings: Any) -> dict[str, Any]:
@@ -134,11 +136,11 @@ def test_while_paused_both_sides_get_a_pong_at_intervals(make_world: Make) -> No
     broker.stop_reading()
     client >> send(0, size=TOO_MUCH)
     assert not client.is_read
-    world.advance(SELDOM_S - 0.1)
+    world.advance(SELDOM * KEEP_ALIVE - 0.1)
     client << NOTHING
     world.advance(0.2)
     client << PONG
-    world.advance(2 * SELDOM_S)
+    world.advance(2 * SELDOM * KEEP_ALIVE)
     client << [PONG, PONG]
     broker.read_on()
     broker << [send(0, size=TOO_MUCH), PONG, PONG, PONG]
@@ -153,7 +155,7 @@ def test_a_pong_never_lands_inside_a_frame_to_the_broker(world: World) -> None:
     large = send(0, size=2 * TOO_MUCH)
     client.send_bytes(large[:TOO_MUCH])
     assert not client.is_read
-    world.advance(SELDOM_S + 1)
+    world.advance(SELDOM * KEEP_ALIVE + 1)
     client << PONG
     broker.read_on()
     broker << NOTHING
@@ -168,7 +170,7 @@ def test_a_pong_never_lands_inside_a_frame_to_the_client(make_world: Make) -> No
     assert not client.is_read
     large = receipt(0) + message(1, size=3000)
     broker.send_bytes(large[:1000])
-    world.advance(INTERVAL_S + 0.1)
+    world.advance(OFTEN * KEEP_ALIVE + 0.1)
     client << receipt(0)
     broker.send_bytes(large[1000:])
     client << [message(1, size=3000), PONG]
@@ -239,7 +241,7 @@ def test_held_deliveries_pause_the_reading_of_the_broker_and_the_client_stays_al
     assert not broker.is_read
     assert client.is_read
     client.heard()
-    world.advance(2 * INTERVAL_S + 1)
+    world.advance(2 * OFTEN * KEEP_ALIVE + 1)
     assert client.heard_names() == ["PONG", "PONG"]
 
 

@@ -4,12 +4,14 @@ import select
 from collections.abc import Callable
 
 from protocol.scanner import MOST_PIECES
-from proxy.session.session import LOOK_S, SELDOM_S
+from proxy.session.keep_alive import LOOK_S, SELDOM
 from proxy.session.transport import Cause
 from tests.proxy.conversation import NOTHING, Broker, Peer, World, consumer, publisher
 from tests.proxy.wire import PING, PONG, connect, connected, flow, message, producer, producer_success, send, sends
 
 Make = Callable[..., World]
+
+KEEP_ALIVE = 30.0
 
 
 def test_many_small_commands_are_handled_in_turns_and_in_order(world: World) -> None:
@@ -103,7 +105,7 @@ def test_who_closes_while_only_its_broker_is_slow_is_sent_nothing_that_would_res
     broker.stop_reading()
     client >> sends(10, size=100_000)
     assert not client.is_read
-    world.advance(SELDOM_S - 1)
+    world.advance(SELDOM * KEEP_ALIVE - 1)
     client << NOTHING
     world.advance(2)
     client << PONG

@@ -1,0 +1,250 @@
+"""Hosts that die without a FIN or RST, while Sluice vouches for them: real kernels, with a keep-alive of 5 s."""
+
+import json
+import ssl
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+import yaml
+
+from loadgen.real.process import TetheredProcess, wait_until
+from protocol.frames import FrameCutter
+from tests.netns.hosts import BROKER, SLUICE_FOR_CLIENTS, Hosts
+from tests.proxy.wire import (
+    PING,
+    PONG,
+    TOPIC,
+    body,
+    connect,
+    connected,
+    message,
+    name_of,
+    producer,
+    producer_success,
+    send,
+    subscribe,
+    success,
+)
+
+pytestmark = pytest.mark.netns
+
+KEEP_ALIVE_S = 5.0
+SLOW_S = 5.0
+"""By how much a busy machine may be late. Before there were probes it took two minutes and more."""
+_PORT = 6650
+
+
+class RawPeer:
+    """One end of a connection; its thread hears all frames, and answers PINGs, while its process is not stopped."""
+
+    def __init__(self, connection: Any, *, reads: bool = True) -> None:
+        self.connection = connection
+        connection.settimeout(None)
+        self.heard: list[bytes] = []
+        self.ended_at: float | None = None
+        self._cutter = FrameCutter(2**31)
+        self._goes_on = threading.Event()
+        self._sends = threading.Lock()
+        if reads:
+            self._goes_on.set()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def say(self, *frames: bytes) -> None:
+        with self._sends:
+            self.connection.sendall(b"".join(frames))
+
+    def stops(self) -> None:
+        """As by SIGSTOP: its kernel goes on, and it does not."""
+        self._goes_on.clear()
+
+    def waits_for(self, name: str) -> bytes:
+        assert wait_until(lambda: name in map(name_of, self.heard), 10), list(map(name_of, self.heard))
+        return next(frame for frame in self.heard if name_of(frame) == name)
+
+    def _read(self) -> None:
+        try:
+            while self._goes_on.wait() and (data := self.connection.recv(65536)):
+                for frame in self._cutter.feed(data):
+                    self.heard.append(frame)
+                    if frame == PING:
+                        self.say(PONG)
+        except OSError:
+            pass
+        self.ended_at = time.monotonic()
+
+
+class Stage:
+    """Sluice between a client and a broker, which both are what a test makes of them."""
+
+    def __init__(self, hosts: Hosts, folder: Path, *, is_tls: bool) -> None:
+        self.hosts = hosts
+        self._folder = folder
+        self._is_tls = is_tls
+        self._listener = hosts.listening()
+        self._authority = trustme.CA()
+        self.process = self._start(self._listener.getsockname()[1])
+        self._peers: list[RawPeer] = []
+
+    def pair(self) -> tuple[RawPeer, RawPeer]:
+        """A client and its broker, past the handshake."""
+        raw = self.hosts.connected(_PORT)
+        client = RawPeer(self._as_client(raw) if self._is_tls else raw)
+        client.say(connect())
+        accepted, _ = self._listener.accept()
+        broker = RawPeer(self._as_broker(accepted) if self._is_tls else accepted)
+        broker.waits_for("CONNECT")
+        broker.say(connected())
+        client.waits_for("CONNECTED")
+        self._peers += [client, broker]
+        return client, broker
+
+    def publisher(self) -> tuple[RawPeer, RawPeer]:
+        """A client that is not read: it published more than may be held."""
+        client, broker = self.pair()
+        client.say(producer())
+        broker.say(producer_success(request_id=body(broker.waits_for("PRODUCER")).request_id))
+        client.waits_for("PRODUCER_SUCCESS")
+        client.say(*(send(number) for number in range(100)))
+        broker.waits_for("SEND")
+        return client, broker
+
+    def consumer(self) -> tuple[RawPeer, RawPeer]:
+        """A consumer whose broker is not read: it sent more than may be held."""
+        client, broker = self.pair()
+        client.say(subscribe())
+        broker.say(success(body(broker.waits_for("SUBSCRIBE")).request_id))
+        client.waits_for("SUCCESS")
+        broker.say(*(message(number, size=3000) for number in range(100)))
+        client.waits_for("MESSAGE")
+        return client, broker
+
+    def end_cause(self) -> str:
+        """Why the one connection ended, by the access log."""
+        self.process.stop()
+        lines = [
+            json.loads(line) for file in self._folder.glob("log/*.jsonl") for line in file.read_text().splitlines()
+        ]
+        (line,) = [line for line in lines if line["kind"] == "connection" and line["role"] != "handshake"]
+        return f"{line['end_cause']}: {line['detail']}"
+
+    def close(self) -> None:
+        self.process.kill()
+        self._listener.close()
+        for peer in self._peers:
+            peer.connection.close()
+
+    def _start(self, broker_port: int) -> TetheredProcess:
+        scheme = "pulsar+ssl" if self._is_tls else "pulsar"
+        certificate = self._authority.issue_cert(BROKER, SLUICE_FOR_CLIENTS)
+        certificate.private_key_and_cert_chain_pem.write_to_path(self._folder / "both.pem")
+        (self._folder / "both.pem").chmod(0o600)
+        self._authority.cert_pem.write_to_path(self._folder / "ca.pem")
+        config: dict[str, Any] = {
+            "listen": f"{scheme}://{SLUICE_FOR_CLIENTS}:{_PORT}",
+            "broker": f"{scheme}://{BROKER}:{broker_port}",
+            "keep_alive": f"{KEEP_ALIVE_S}s",
+            "publish": {"hold_connection": "4KiB"},
+            "limits": {"topics": {TOPIC: {"publish": {"messages": "1/min"}, "dispatch": {"messages": "1/min"}}}},
+            "dispatch": {"preciseDispatcherFlowControl": False},
+            "access_log": {"dir": str(self._folder / "log")},
+        }
+        if self._is_tls:
+            both = str(self._folder / "both.pem")
+            config |= {"tls": {"certificate": both, "key": both}, "broker_tls": {"ca": str(self._folder / "ca.pem")}}
+        (self._folder / "sluice.yaml").write_text(yaml.safe_dump(config))
+        command = [sys.executable, "-m", "sluice", "serve", "--config", str(self._folder / "sluice.yaml")]
+        process = TetheredProcess(self.hosts.command("sluice", *command), self._folder / "sluice.log")
+        assert wait_until(self._is_listening, 60), process.last_lines()
+        return process
+
+    def _is_listening(self) -> bool:
+        try:
+            self.hosts.connected(_PORT).close()
+        except OSError:
+            return False
+        return True
+
+    def _as_client(self, connection: Any) -> ssl.SSLSocket:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self._authority.configure_trust(context)
+        return context.wrap_socket(connection, server_hostname=SLUICE_FOR_CLIENTS)
+
+    def _as_broker(self, connection: Any) -> ssl.SSLSocket:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self._folder / "both.pem")
+        return context.wrap_socket(connection, server_side=True)
+
+
+@pytest.fixture
+def hosts() -> Iterator[Hosts]:
+    hosts = Hosts()
+    try:
+        hosts.set_up()
+        yield hosts
+    finally:
+        hosts.tear_down()
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "tls"])
+def stage(hosts: Hosts, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Stage]:
+    stage = Stage(hosts, tmp_path, is_tls=request.param)
+    try:
+        yield stage
+    finally:
+        stage.close()
+
+
+@pytest.mark.parametrize("kind", ["publisher", "consumer", "pair"])
+@pytest.mark.parametrize("side", ["client", "broker"])
+def test_the_other_side_hears_within_two_intervals(stage: Stage, side: str, kind: str) -> None:
+    """`pair`: nothing is paused, and neither side probes the other."""
+    client, broker = getattr(stage, kind)()
+    other = broker if side == "client" else client
+    time.sleep(1)  # what is under way arrives
+    stage.hosts.dies(side)
+    died_at = time.monotonic()
+    ended = wait_until(lambda: other.ended_at is not None, 30 * KEEP_ALIVE_S)
+    took = time.monotonic() - died_at
+    sys.stderr.write(f"{kind}, {side} dead: the other side heard after {took:.1f} s\n")
+    assert ended
+    assert took <= 2 * KEEP_ALIVE_S + SLOW_S
+    assert stage.end_cause().startswith(f"{side}_gone")
+
+
+@pytest.mark.parametrize("side", ["client", "broker"])
+def test_a_process_that_is_stopped_is_found_too(stage: Stage, side: str) -> None:
+    client, broker = stage.publisher()
+    stopped, other = (client, broker) if side == "client" else (broker, client)
+    stopped.stops()
+    assert wait_until(lambda: other.ended_at is not None, 2 * KEEP_ALIVE_S + SLOW_S)
+    assert stage.end_cause().startswith(f"{side}_gone")
+
+
+def test_a_broker_that_throttles_keeps_its_clients(stage: Stage) -> None:
+    """It reads nothing for long, so there is no room on the way to it, but sends its own PINGs."""
+    client, broker = stage.pair()
+    client.say(producer(topic=f"{TOPIC}-free"))
+    broker.say(producer_success(request_id=body(broker.waits_for("PRODUCER")).request_id))
+    client.waits_for("PRODUCER_SUCCESS")
+    broker.stops()
+    threading.Thread(target=_publish, args=(client, 16 * 1024**2), daemon=True).start()
+    for _ in range(6):
+        time.sleep(KEEP_ALIVE_S)
+        broker.say(PING)
+    assert client.ended_at is None
+    assert client.heard.count(PONG)
+    stage.process.check_running()
+
+
+def _publish(client: RawPeer, size: int) -> None:
+    try:
+        for number in range(size // 65536):
+            client.say(send(number, size=65536))
+    except OSError:
+        return
