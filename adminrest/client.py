@@ -17,7 +17,7 @@ from enum import Enum, auto
 from http import HTTPStatus
 from ipaddress import ip_address
 from typing import Any, NamedTuple, Self
-from urllib.parse import urlencode, urljoin
+from urllib.parse import quote, urlencode, urljoin
 
 import msgspec
 
@@ -360,5 +360,8 @@ def _as_named(endpoint: Endpoint) -> Endpoint:
 
 
 def topic_path(topic: str) -> str:
-    """Return a topic as paths name it: `persistent://tenant/namespace/topic` is `persistent/tenant/namespace/topic`."""
-    return topic.replace("://", "/", 1)
+    """Return a topic as paths name it: `persistent://tenant/shop/a+b c` is `persistent/tenant/shop/a%2Bb%20c`.
+
+    A broker and Sluice take a `+` in the name of a topic for a space.
+    """
+    return "/".join(quote(part, safe="") for part in topic.replace("://", "/", 1).split("/", 3))

@@ -240,6 +240,22 @@ def read_body(text: bytes | str, kind: type[T]) -> T:
         raise BodyError(f"the body is not a {kind.__name__}: {error}") from None
 
 
+NO_RATE = -1
+"""Pulsar's number for no limit. Below it no number means anything: a broker takes such a one for no limit, too, and a
+slip would take the configuration file's limit out of force."""
+
+
+def check_numbers(body: msgspec.Struct) -> None:
+    """Check the numbers of a body of Pulsar's that is to be set.
+
+    Raises:
+        BodyError: If one is below -1.
+    """
+    for name, value in msgspec.structs.asdict(body).items():
+        if isinstance(value, int) and value < NO_RATE:
+            raise BodyError(f"{name}: {value} is no rate: write -1 for no limit, or delete the rate that is set here")
+
+
 def kept_as_pulsar_s(body: msgspec.Struct) -> str:
     """Return a body of Pulsar's, as the store keeps it."""
     return msgspec.json.encode(KeptRate("pulsar", msgspec.Raw(msgspec.json.encode(body)))).decode()

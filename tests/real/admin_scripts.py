@@ -1,5 +1,6 @@
 """Calls of pulsar-admin, in an order in which each has something to show, that leave nothing set behind."""
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -8,6 +9,8 @@ from tests.real.pulsar_rest import TENANT, topic_name
 NAMESPACE = f"{TENANT}/pulsar-admin"
 TOPIC, IN_PARTS = topic_name("pulsar-admin", "t"), topic_name("pulsar-admin", "parts")
 SUBSCRIPTION = "s1"
+ODD_NAMES = ("a b", "a+b", "a%b", "a%20b", "a%2Bb", "\u00e9", "a;b", "a?b#c", "a&b=c", "a~!*'(),:@$b")
+"""Of topics and subscriptions; each could be taken for another one."""
 NO_TOPIC = topic_name("pulsar-admin", "not-there")
 
 RATES = {
@@ -76,6 +79,19 @@ def of_subscription(subscription: str) -> Iterator[str]:
     yield from (get, f"{get} -ap", own, get, get_each, f"{get} -ap", each, get, get_each, f"{get} --applied")
     yield from (f"{commands.format('remove')} -s {subscription}", get, f"{get} -ap", f"{own} -g", get, f"{get} -g")
     yield from (f"{commands.format('remove')} -s {subscription} -g", f"{get} -g", commands.format("remove"), get_each)
+
+
+def of_odd_names() -> Iterator[str]:
+    """Rates of topics and subscriptions with odd names, each of them another number."""
+    topics = [shlex.quote(topic_name("pulsar-admin", name)) for name in ODD_NAMES]
+    places = [f"{{}}-publish-rate {topic}" for topic in topics]
+    places += [f"{{}}-subscription-dispatch-rate {TOPIC} -s {shlex.quote(name)}" for name in ODD_NAMES]
+    for number, place in enumerate(places, start=100):
+        flag = "-m" if "publish" in place else "-md"
+        yield f"topicPolicies {place.format('set')} {flag} {number}"
+    for place in places:
+        yield f"topicPolicies {place.format('get')}"
+        yield f"topicPolicies {place.format('remove')}"
 
 
 def precedence(kind: str, key: str, flags: str) -> Iterator[str]:
@@ -240,9 +256,32 @@ DIFFERENCES = (
     Difference(
         "no limit of the broker's own configuration is 0",
         _GET_APPLIED,
-        _IN_MSG.format(-5),
+        _IN_MSG.format(-1),
         _IN_MSG.format(0),
-        before=(f"brokers update-dynamic-config -c {_KEY} -v -5",),
+        before=(f"brokers update-dynamic-config -c {_KEY} -v -1",),
         after=(f"brokers delete-dynamic-config -c {_KEY}",),
+    ),
+    Difference(
+        "a broker takes any number below 0 for no limit, and a slip of the pen, too",
+        f"brokers update-dynamic-config -c {_KEY} -v -5",
+        "0 ",
+        f"{_KEY}: -5 is no rate: write 0 or -1 for no limit",
+        after=(f"brokers delete-dynamic-config -c {_KEY}",),
+    ),
+    *(
+        Difference(
+            "the same of rates",
+            f"{command} -5",
+            "0 ",
+            "-5 is no rate: write -1 for no limit",
+            after=(after,),
+        )
+        for command, after in (
+            (f"namespaces set-publish-rate {NAMESPACE} -m", f"namespaces remove-publish-rate {NAMESPACE}"),
+            (f"topicPolicies set-publish-rate {TOPIC} -b", f"topicPolicies remove-publish-rate {TOPIC}"),
+            (f"{_DISPATCH.format('set')} -md", _DISPATCH.format("remove")),
+            (f"topicPolicies set-subscribe-rate {TOPIC} -sr", f"topicPolicies remove-subscribe-rate {TOPIC}"),
+            (f"resourcegroups create {TENANT}-low -bd", f"resourcegroups delete {TENANT}-low"),
+        )
     ),
 )

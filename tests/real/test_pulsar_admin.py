@@ -15,6 +15,7 @@ from tests.real.admin_scripts import (
     DIFFERENCES,
     GROUPS_OF_COMMANDS,
     IN_PARTS,
+    ODD_NAMES,
     RATES,
     SUBSCRIPTION,
     TOPIC,
@@ -22,6 +23,7 @@ from tests.real.admin_scripts import (
     of_dynamic_configuration,
     of_mistakes,
     of_namespace,
+    of_odd_names,
     of_resource_groups,
     of_subscription,
     of_topic,
@@ -96,6 +98,8 @@ def both(calls: AdminCalls, real_broker: StandaloneBroker, sluice_proxy: SluiceP
     rest.ensure_namespace("pulsar-admin")
     rest.create_topic(TOPIC)
     rest.create_partitioned_topic(IN_PARTS, 2)
+    for name in ODD_NAMES:
+        rest.create_topic(topic_name("pulsar-admin", name))
     rest.call("PUT", f"/admin/v2/{TOPIC.replace('://', '/')}/subscription/{SUBSCRIPTION}")
     return Both(calls, real_broker, sluice_proxy)
 
@@ -111,6 +115,11 @@ def test_rates_of_a_namespace_are_answered_as_by_a_broker(both: Both, kind: str)
 @pytest.mark.parametrize("group", GROUPS_OF_COMMANDS)
 def test_rates_of_a_topic_are_answered_as_by_a_broker(both: Both, group: str, kind: str) -> None:
     both.assert_alike(of_topic(group, kind))
+
+
+@pytest.mark.jdk
+def test_rates_of_odd_names_are_answered_as_by_a_broker(both: Both) -> None:
+    both.assert_alike(of_odd_names())
 
 
 @pytest.mark.jdk

@@ -9,6 +9,7 @@ Source: org.apache.pulsar.common.naming.NamedEntity, NamespaceName, TopicName
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from urllib.parse import unquote_plus
 
 import msgspec
 from aiohttp import web
@@ -32,10 +33,12 @@ from proxy.admin.handlers import (
 from proxy.blocking.rules import MOST_NAME
 from proxy.config.values import LONGEST_PART
 from proxy.policies.bodies import (
+    NO_RATE,
     DispatchRate,
     PublishRate,
     ResourceGroup,
     SubscribeRate,
+    check_numbers,
     kept_as_pulsar_s,
     own_group,
     pulsar_body,
@@ -95,7 +98,7 @@ def topic_in(request: web.Request) -> TopicName:
     Raises:
         RequestRefusedError: If the name is invalid, or that of a partition.
     """
-    namespace, local = namespace_in(request), request.match_info["topic"]
+    namespace, local = namespace_in(request), _form_decoded(request, _TOPIC_PART)
     _check_line("Topic", local)
     try:
         topic = parse_topic(f"{request.match_info['domain']}://{namespace}/{local}")
@@ -112,7 +115,7 @@ def subscription_in(request: web.Request) -> str:
     Raises:
         RequestRefusedError: If the name is invalid.
     """
-    return _check_line("Subscription", request.match_info["subscription"], MOST_NAME)
+    return _check_line("Subscription", _form_decoded(request, _TOPIC_PART + 1), MOST_NAME)
 
 
 def group_in(request: web.Request) -> str:
@@ -122,6 +125,29 @@ def group_in(request: web.Request) -> str:
         RequestRefusedError: If the name is invalid.
     """
     return _check_line("ResourceGroup", request.match_info["group"], MOST_NAME)
+
+
+_TOPIC_PART = 6
+"""The place of a topic's name among the parts of a path; a subscription's name is the next one."""
+
+
+def _form_decoded(request: web.Request, place: int) -> str:
+    """Return a part of the path as a broker reads names of topics and subscriptions: a `+` is a space.
+
+    pulsar-admin encodes these names as forms are encoded. A broker reads all other parts of a path as HTTP has it.
+
+    Raises:
+        RequestRefusedError: If the part has a `;`, or is not UTF-8 in percent encoding.
+
+    Source: org.apache.pulsar.common.util.Codec, and @Encoded in org.apache.pulsar.broker.admin
+    """
+    part = request.rel_url.raw_path.split("/")[place]
+    if ";" in part:  # a broker cuts it off: for `orders;a` it would set the limit of `orders`
+        raise RequestRefusedError(412, "write ; in the path as %3B")
+    try:
+        return unquote_plus(part, errors="strict")
+    except UnicodeError:
+        raise RequestRefusedError(412, "the name is not UTF-8 in percent encoding") from None
 
 
 def _check_line(what: str, name: str, most: int = LONGEST_PART) -> str:
@@ -257,8 +283,11 @@ class RateRest:
     async def post(self, request: web.Request) -> web.Response:
         """Set the rate, live; an empty body removes it, as with Pulsar."""
         place, text = self._resource.candidates(request)[0], await json_text(request)
-        kept = kept_as_pulsar_s(read_body(text, _BODIES[self._resource.about])) if text else None
-        return await self._change(request, place, kept)
+        if not text:
+            return await self._change(request, place, None)
+        body = read_body(text, _BODIES[self._resource.about])
+        check_numbers(body)
+        return await self._change(request, place, kept_as_pulsar_s(body))
 
     async def delete(self, request: web.Request) -> web.Response:
         """Remove the rate that was set here; the file's value, if there is one, holds again."""
@@ -377,6 +406,7 @@ class ResourceGroupRest:
         """Make a group or change it; rates that the body leaves out stay as they are."""
         name = group_in(request)
         body = read_body(await json_text(request) or b"{}", ResourceGroup)
+        check_numbers(body)
         expected = expected_by(request, _group(name))
         await self._service.rework(lambda: to_set_numbers(self._service, name, body), caller_of(request), expected)
         return tagged(web.Response(status=204), self._service.read(_group(name)))
@@ -498,9 +528,12 @@ class DynamicConfigRest:
         if name not in DYNAMIC_KEYS:
             raise RequestRefusedError(412, "Can't update non-dynamic configuration")
         try:
-            read_dynamic(name, value)
+            number = read_dynamic(name, value)
         except ValueError as error:
             raise RequestRefusedError(412, str(error)) from None
+        if number < NO_RATE:
+            reason = f"{name}: {value} is no rate: write 0 or -1 for no limit, or delete the key"
+            raise RequestRefusedError(412, reason)
         return await self._change(request, name, value)
 
     @described({200: NOTHING}, refuses=(412,))

@@ -34,6 +34,13 @@ async def test_a_value_that_is_no_number_is_refused_where_a_broker_takes_it_sile
         assert await pulsar.ask("GET", "/brokers/configuration/values") == (200, {})
 
 
+async def test_a_number_below_minus_1_is_refused() -> None:
+    async with serving() as pulsar:
+        status, said = await pulsar.ask("POST", f"{_KEY}/-2")
+        assert (status, "-2 is no rate: write 0 or -1" in said["reason"]) == (412, True)
+        assert await pulsar.ask("POST", f"{_KEY}/-1") == (200, "")
+
+
 async def test_every_key_that_means_something_here_is_listed() -> None:
     async with serving() as pulsar:
         status, names = await pulsar.ask("GET", "/brokers/configuration")

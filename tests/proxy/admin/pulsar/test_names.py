@@ -1,4 +1,5 @@
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from aiohttp.test_utils import make_mocked_request
@@ -17,7 +18,9 @@ _GIVEN = {
 
 
 def request(**names: str) -> Any:
-    return make_mocked_request("GET", "/", match_info=_GIVEN | names)
+    given = _GIVEN | names
+    parts = (quote(given[name], safe="") for name in ("domain", "tenant", "namespace", "topic", "subscription"))
+    return make_mocked_request("GET", f"/admin/v2/{'/'.join(parts)}", match_info=given)
 
 
 def test_names_are_put_together() -> None:

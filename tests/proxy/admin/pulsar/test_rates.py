@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from yarl import URL
 
 from limiter.levels import Setting
 from limiter.policies import Value
@@ -64,6 +65,45 @@ async def test_no_body_takes_it_back(text: str) -> None:
         assert await pulsar.ask("POST", path, data=text, headers=headers) == (204, "")
 
         assert await pulsar.ask("GET", path) == (200, "")
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        *(("a+b", "a b"), ("a%20b", "a b"), ("a%2Bb", "a+b"), ("a%252Bb", "a%2Bb"), ("a%2520b", "a%20b")),
+        *(("%C3%A9", "é"), ("a%25b", "a%b"), ("a%3Bb", "a;b"), ("a%3Fb", "a?b"), ("a%23b", "a#b"), ("a&b=c", "a&b=c")),
+    ],
+)
+async def test_a_plus_in_a_path_is_a_space(written: str, name: str) -> None:
+    """In names of topics and subscriptions: so pulsar-admin encodes them, and a broker decodes them."""
+    topic, subscription = f"persistent://acme/shop/{name}", f"{name}@persistent://acme/shop/{name}"
+    async with serving() as pulsar:
+        for place in f"persistent/acme/shop/{written}", f"persistent/acme/shop/{written}/{written}":
+            url = URL(f"/admin/v2/{place}/dispatchRate", encoded=True)
+            async with pulsar.client.post(url, json={"dispatchThrottlingRateInMsg": 7}) as response:
+                assert response.status == 204
+        assert pulsar.messages("dispatch", Setting.TOPIC, topic) == 7
+        assert pulsar.messages("dispatch", Setting.SUBSCRIPTION, subscription) == 7
+
+
+@pytest.mark.parametrize("written", ["a;b", "%FF"])
+@pytest.mark.parametrize("path", ["{}/publishRate", "orders/{}/dispatchRate"])
+async def test_a_name_that_is_read_in_two_ways_is_refused(path: str, written: str) -> None:
+    async with serving() as pulsar:
+        url = URL(f"/admin/v2/persistent/acme/shop/{path.format(written)}", encoded=True)
+        async with pulsar.client.post(url, json=_PUBLISH) as response:
+            assert response.status == 412
+            assert "percent encoding" in (text := await response.text()) or "%3B" in text
+
+
+@pytest.mark.parametrize(("path", "body", "_unset"), _PATHS)
+async def test_a_number_below_minus_1_is_refused(path: str, body: dict[str, Any], _unset: tuple[int, str]) -> None:
+    """A broker takes it for no limit; here it would take the configuration file's limit out of force."""
+    async with serving() as pulsar:
+        for field in [name for name, value in body.items() if value is not False]:
+            status, answer = await pulsar.ask("POST", path, {field: -2})
+            assert (status, f"{field}: -2 is no rate: write -1" in answer["reason"]) == (400, True)
+        assert await pulsar.ask("GET", path) == _unset
 
 
 async def test_what_a_dispatch_rate_leaves_out_is_0() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from yarl import URL
 
 from limiter.levels import Client, Setting
 from limiter.policies import Value
@@ -50,6 +51,32 @@ async def test_a_namespace_is_attached_and_detached() -> None:
         assert await pulsar.ask("DELETE", _OF_NAMESPACE) == (204, "")
         assert await pulsar.ask("GET", _OF_NAMESPACE) == (200, "")
         assert await pulsar.ask("DELETE", "/resourcegroups/g1") == (204, "")
+
+
+async def test_a_plus_in_the_path_of_a_group_is_a_plus() -> None:
+    """A broker decodes it so, although pulsar-admin writes + for a space when it attaches a namespace."""
+    async with serving() as pulsar:
+        for written in "gold+tier", "gold%20tier", "silver%20tier":
+            url = URL(f"/admin/v2/resourcegroups/{written}", encoded=True)
+            async with pulsar.client.put(url, json={}) as response:
+                assert response.status == 204
+        assert await pulsar.ask("GET", "/resourcegroups") == (200, ["gold tier", "gold+tier", "silver tier"])
+        for written, said in ("gold+tier", "gold+tier"), ("gold%20tier", "gold tier"), ("gold%2Btier", "gold+tier"):
+            await pulsar.client.post(URL(f"/admin/v2{_OF_NAMESPACE}/{written}", encoded=True))
+            assert await pulsar.ask("GET", _OF_NAMESPACE) == (200, said)
+        async with pulsar.client.post(URL(f"/admin/v2{_OF_NAMESPACE}/silver+tier", encoded=True)) as response:
+            assert response.status == 412, "of pulsar-admin, which writes + for the space"
+
+
+@pytest.mark.parametrize(
+    "field", ["publishRateInMsgs", "publishRateInBytes", "dispatchRateInMsgs", "dispatchRateInBytes"]
+)
+async def test_a_number_below_minus_1_is_refused(field: str) -> None:
+    async with serving() as pulsar:
+        status, answer = await pulsar.ask("PUT", "/resourcegroups/g1", {field: -2})
+        assert (status, "-2 is no rate: write -1" in answer["reason"]) == (400, True)
+        assert await pulsar.ask("GET", "/resourcegroups") == (200, [])
+        assert await pulsar.ask("PUT", "/resourcegroups/g1", {field: -1}) == (204, "")
 
 
 async def test_a_tenant_is_attached_and_detached_by_a_path_of_sluices_own() -> None:
