@@ -8,9 +8,10 @@ followed in the folder of the access log, where a link was not made by the proxy
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import structlog
 
@@ -30,6 +31,19 @@ _KINDS = {
     stat.S_IFDIR: "a directory",
 }
 _ASIDE = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+
+
+class FileReader(NamedTuple):
+    """Reads the files of one key of the configuration again, apart from those of all others.
+
+    Attributes:
+        key: The key: `tls`, `authentication.token.jwks`.
+        read: Reads the files, in a thread. Returns the function that puts them in force, and cannot fail. Raises
+            ConfigError if they cannot be used; those that were read before then stay in force.
+    """
+
+    key: str
+    read: Callable[[], Callable[[], None]]
 
 
 def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:

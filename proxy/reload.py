@@ -1,8 +1,10 @@
-"""Reload the configuration while the proxy runs: all that can change, at once, or nothing.
+"""Reload the configuration and its files while the proxy runs.
 
-A reload changes `limits`, `blocks`, the subscribe rate of `admission`, and takes the content of the files that
-`admin_access`, `admin_forward`, `authentication`, `tls` and `broker_tls` name. All other keys whose values differ from
-those at the start are reported as taking a restart.
+A reload changes `limits`, `blocks` and the subscribe rate of `admission`: all of them, or none. It also takes the
+content of the files that `admin_access`, `admin_forward`, `authentication`, `tls` and `broker_tls` name. The files of
+each key are taken or not for themselves, and before the configuration is read: a mistake in one of them keeps no
+certificate from being renewed. All other keys whose values differ from those at the start are reported as taking a
+restart.
 
 `changes_of` notices that files change: rewritten, replaced, or (Kubernetes) behind a symlink that is swapped. Nothing
 wakes the process up until the kernel tells of a change: a watch that polls would be most of what an idle proxy does.
@@ -23,6 +25,7 @@ import structlog
 
 from proxy.config.limits import Limits
 from proxy.config.model import Config, ConfigError
+from proxy.files import FileReader
 from proxy.observe.counters import Counters
 from proxy.policies.keys import Principal
 from proxy.policies.store import StoreError
@@ -40,7 +43,8 @@ class Outcome:
         at_ns: The time of the reload, nanoseconds since 1970.
         cause: The cause of the reload: `rest`, `SIGHUP`, `file changed`.
         who: The principal that asked for it by REST; None for the other causes.
-        problems: Errors of the new configuration, each with file, key, value and remedy. Empty: it is in force.
+        problems: Errors of the new configuration and its files, each with file, key, value and remedy. What they name
+            stays as it was, all else is in force.
         needs_restart: Keys whose values differ from those that the process started with.
     """
 
@@ -55,7 +59,10 @@ class Outcome:
 class _Ready:
     config: Config
     take: Callable[[Principal], Awaitable[bool]]
-    take_beside: Callable[[], None]
+
+
+CONFIG = "config"
+"""The key under which reloads of the configuration itself are counted."""
 
 
 class Reloader:
@@ -64,57 +71,86 @@ class Reloader:
     Args:
         config: The configuration that the process started with.
         read: Reads the new configuration; runs in a thread. Raises ConfigError.
-        read_beside: Reads the other files, in that thread, too. Returns the function that puts them in force, and
-            cannot fail. Raises ConfigError.
+        files: Read the other files, each in a thread, too.
         prepare: Prepares the new configuration, in that thread, too. Returns the function that puts it in force, called
             with the principal; that one returns whether anything changes. It raises StoreError if nothing could be
             changed.
         counters: Count reloads by result.
+        on_files: Called when files have been put in force.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
         self,
         config: Config,
         read: Callable[[], Config],
-        read_beside: Callable[[], Callable[[], None]],
+        files: Iterable[FileReader],
         prepare: Callable[[Config], Callable[[Principal], Awaitable[bool]]],
         counters: Counters,
+        on_files: Callable[[], None] = lambda: None,
     ) -> None:
         self.config = config
         self.last: Outcome | None = None
         self._at_start = config
-        self._read, self._read_beside, self._prepare = read, read_beside, prepare
+        self._read, self._prepare = read, prepare
+        self._files = tuple(files)
+        self._on_files = on_files
         self._counters = counters
         self._turn = asyncio.Lock()
+        for key in (CONFIG, *(reader.key for reader in self._files)):
+            self._count(key, ())
 
     async def reload(self, cause: str, who: Principal | None = None) -> Outcome:
-        """Reload the configuration; a broken one changes nothing. Every error is a problem of the outcome."""
+        """Reload; what is broken stays as it was, all else is taken. Every error is a problem of the outcome."""
         async with self._turn:
+            problems = await self._take_files()
+            of_config: tuple[str, ...] = ()
+            has_changed = False
             try:
                 has_changed = await self._take(who or Principal(cause, ""))
             except Exception as error:  # noqa: BLE001 - whoever asks, and who waits for the next, must be told
-                self.last = Outcome(time.time_ns(), cause, who, _problems(error), self._other_keys(self.config))
-                self._tell("refused")
-            else:
-                self.last = Outcome(time.time_ns(), cause, who, (), self._other_keys(self.config))
-                self._tell("taken" if has_changed else "unchanged")
+                of_config = _problems(error)
+            self._count(CONFIG, of_config)
+            found = (*problems, *of_config)
+            self.last = Outcome(time.time_ns(), cause, who, found, self._other_keys(self.config))
+            self._tell("refused" if found else "taken" if has_changed else "unchanged")
             return self.last
+
+    async def _take_files(self) -> tuple[str, ...]:
+        """Put the files of each key in force that can be used; return the problems of the others."""
+        problems: list[str] = []
+        for reader in self._files:
+            try:
+                take = await asyncio.to_thread(reader.read)
+            except Exception as error:  # noqa: BLE001 - one broken file must keep no other from being taken
+                found = _problems(error)
+                problems += found
+                self._count(reader.key, found)
+            else:
+                take()
+                self._count(reader.key, ())
+        self._on_files()
+        return tuple(problems)
+
+    def _count(self, key: str, problems: tuple[str, ...]) -> None:
+        self._counters.reload_successful[key] = int(not problems)
+        self._counters.reload_failures[key] += bool(problems)
+        if not problems:
+            self._counters.reload_success_at[key] = int(time.time())
 
     async def _take(self, who: Principal) -> bool:
         ready = await asyncio.to_thread(self._read_and_prepare)
         has_changed = await ready.take(who)
-        ready.take_beside()
         self.config = ready.config
         return has_changed
 
     def _read_and_prepare(self) -> _Ready:
         with paused_collector():
             config = self._read()
-            take_beside, take = self._read_beside(), self._prepare(config)
+            take = self._prepare(config)
             limits, config = config.limits, config.model_copy(update={"limits": Limits()})
             for section in vars(limits).values():
                 let_go(section)  # before it is searched for garbage
-            return _Ready(config, take, take_beside)
+            return _Ready(config, take)
 
     def _other_keys(self, config: Config) -> tuple[str, ...]:
         keys = sorted(set(type(config).model_fields) - LIVE)

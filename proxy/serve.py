@@ -26,7 +26,8 @@ from proxy.admin.routes.status import Run
 from proxy.blocking.kept import BlockDesk, KeptBlocks
 from proxy.change_log import ChangeLog, FileDifference, FileSays, difference
 from proxy.config.limits import Limits
-from proxy.config.model import Config, ConfigError
+from proxy.config.model import Config
+from proxy.files import FileReader
 from proxy.fleet.configured_link import link_of, own_auth
 from proxy.fleet.policy_topic import PolicyTopic
 from proxy.fleet.service import FleetService
@@ -120,7 +121,10 @@ class Proxy:
         self.engine.tls.warn()
         _warn_of_one(config)
         self._expiry_log = ExpiryLog(self._expiries)
-        self.reloader = Reloader(config, self._source.read, self._read_files_again, self._prepare, counters)
+        self._known_expiries = frozenset(self._expiries())
+        self.reloader = Reloader(
+            config, self._source.read, self._file_readers(), self._prepare, counters, on_files=self._files_taken
+        )
         self.server = self._server(counters)
         self.readiness = Readiness(self.engine)
         self.metrics_address: str | None = None
@@ -178,30 +182,15 @@ class Proxy:
         of_peers = self._peer_tls.expiries() if self._peer_tls else ()
         return *self.engine.tls.expiries(), *self.authenticator.expiries(), *of_forwarding, *of_peers
 
-    def _read_files_again(self) -> Callable[[], None]:
-        """Read tokens, certificates and keys again; all of them are put in force, or none."""
-        takes, problems = [], []
+    def _file_readers(self) -> list[FileReader]:
         broker = self._forwarder.broker if self._forwarder else None
-        for reader in (self.authenticator, self.engine.tls, self.engine.identity, broker, self._peer_tls):
-            try:
-                if reader is not None:
-                    takes.append(reader.read_again())
-            except ConfigError as error:
-                problems += error.problems
-        if problems:
-            raise ConfigError(problems)
+        owners = (self.engine.tls, self.authenticator, self._peer_tls, self.engine.identity, broker)
+        return [reader for owner in owners if owner is not None for reader in owner.readers()]
 
-        def take() -> None:
-            before = frozenset(self._expiries())
-            for each in takes:
-                each()
-            self._certificates_taken(before)
-
-        return take
-
-    def _certificates_taken(self, before: frozenset[Expiry]) -> None:
+    def _files_taken(self) -> None:
         if isinstance(self.server, Supervisor):
             self.server.certificates_changed()
+        before, self._known_expiries = self._known_expiries, frozenset(self._expiries())
         for now in self._expiries():
             if now not in before:
                 structlog.get_logger().info("certificate taken for new connections", certificate=str(now))

@@ -26,7 +26,7 @@ from proxy.admin.tenant_scope import why_outside
 from proxy.config.model import ConfigError
 from proxy.config.sections import AdminAccess
 from proxy.config.sources import parse_yaml
-from proxy.files import read_file, warn_if_others_read
+from proxy.files import FileReader, read_file, warn_if_others_read
 from proxy.tls.certificates import Expiry, LoadedContext, admin_context
 
 LONGEST_NAME = 100
@@ -216,7 +216,10 @@ class Authenticator:
     def __init__(self, access: AdminAccess, refused: RefusalLog, name: str = "localhost") -> None:
         self._access = access
         self._refused = refused
-        self._context, self._tokens = _read_files(access)
+        self._context: LoadedContext | None = None
+        self._tokens: Tokens | None = None
+        for reader in self.readers():
+            reader.read()()
         is_open = access.tokens is None and access.tls is None
         self._browser_guard = BrowserGuard((name.lower(), *access.hosts) if is_open else None)
         self._needs_certificate = access.tls is not None and access.tls.client_ca is not None
@@ -231,19 +234,28 @@ class Authenticator:
         """Return when the certificates in force expire, one for each file."""
         return self._context.expiries if self._context else ()
 
-    def read_again(self) -> Callable[[], None]:
-        """Read tokens and certificates again; to be called in a thread, as many take a while.
+    def readers(self) -> tuple[FileReader, ...]:
+        """Return what reads certificates and tokens again, for the next connection and the next request."""
+        of_tls = (FileReader("admin_access.tls", self._read_tls),) if self._access.tls else ()
+        of_tokens = (FileReader("admin_access.tokens", self._read_tokens),) if self._access.tokens else ()
+        return *of_tls, *of_tokens
 
-        Returns:
-            The function that puts them in force, for the next request and the next connection.
-
-        Raises:
-            ConfigError: If a file cannot be used.
-        """
-        context, tokens = _read_files(self._access)
+    def _read_tls(self) -> Callable[[], None]:
+        assert self._access.tls is not None, "readers() has it then only"
+        context = admin_context(self._access.tls)
+        warn_if_others_read(self._access.tls.key, "admin_access.tls.key")
 
         def take() -> None:
-            self._context, self._tokens = context, tokens
+            self._context = context
+
+        return take
+
+    def _read_tokens(self) -> Callable[[], None]:
+        assert self._access.tokens is not None, "readers() has it then only"
+        tokens = Tokens(self._access.tokens)
+
+        def take() -> None:
+            self._tokens = tokens
 
         return take
 
@@ -297,13 +309,6 @@ class Authenticator:
             )
         may_write = name not in self._read_only if self._write is None else name in self._write
         return name, "write" if may_write else "read"
-
-
-def _read_files(access: AdminAccess) -> tuple[LoadedContext | None, Tokens | None]:
-    context = admin_context(access.tls) if access.tls else None
-    if access.tls is not None:
-        warn_if_others_read(access.tls.key, "admin_access.tls.key")
-    return context, Tokens(access.tokens) if access.tokens else None
 
 
 def _by_token(request: web.Request, tokens: Tokens) -> Holder:

@@ -267,6 +267,7 @@ class Listener:
             lingering_time=_ENDING_PATIENCE_S,
             max_headers=_MOST_HEADERS,
             max_field_size=_LONGEST_HEADER,
+            auto_decompress=False,  # the parser would inflate a body before any handler could refuse it
         )
         self._sockets: list[socket.socket] = []
         self._tasks = Tasks()
@@ -330,11 +331,18 @@ WHOLE_SETS = "/sluice/policies"
 """The path that takes whole sets of policies: 100,000 topics in one body."""
 RETRY_WHOLE_SET_S = 5
 
-_STATUSES = {RefusalCause.TIME: 408, RefusalCause.SIZE: 413, RefusalCause.BUSY: 503}
+_STATUSES = {RefusalCause.TIME: 408, RefusalCause.SIZE: 413, RefusalCause.ENCODING: 415, RefusalCause.BUSY: 503}
+_IDENTITY = "identity"
+
+
+def _is_encoded(request: web.Request) -> bool:
+    """Return whether a body is compressed, or encoded in any other way, as its headers say."""
+    codings = ",".join(request.headers.getall("Content-Encoding", []))
+    return any(coding.strip().lower() not in {"", _IDENTITY} for coding in codings.split(","))
 
 
 class RequestLimits:
-    """Two middlewares: the rate is asked first, the body is read once it is known that the caller may call.
+    """Two middlewares: rate and encoding come first, the body is read once it is known that the caller may call.
 
     A body that is larger than most may be is taken for a whole policy set only, and one at a time.
 
@@ -358,7 +366,7 @@ class RequestLimits:
 
     @web.middleware
     async def rate(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """429 for an address that asks too often."""
+        """429 for an address that asks too often; 415 for a body with a content coding."""
         try:
             return await self._at_rate(request, handler)
         finally:
@@ -370,7 +378,7 @@ class RequestLimits:
         key, now = counted_as(caller), self._clock()
         if self._callers.admits(key, now):
             self._callers.take(key, now)
-            return await handler(request)
+            return self._refuse_encoded(request) if _is_encoded(request) else await handler(request)
         self._refused.count(RefusalCause.RATE, self._said, caller)
         answer = refusal(429, f"too many requests from {caller}: {self._said}")
         answer.headers["Retry-After"] = str(self._retry_after_s)
@@ -378,7 +386,10 @@ class RequestLimits:
 
     @web.middleware
     async def body(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """408 for a body that does not come in time, 413 for one that is too large; handlers find it read."""
+        """408 for a body that does not come in time, 413 for one that is too large; handlers find it read.
+
+        A body that says that it is too large is not read at all.
+        """
         if not self._may_be_large(request):
             return await self._with_body(request, handler, "max_body")
         if self._whole_set.locked():
@@ -390,6 +401,9 @@ class RequestLimits:
     async def _with_body(self, request: web.Request, handler: Handler, key: str) -> web.StreamResponse:
         connection = connection_of(request)
         due = connection.due if connection else asyncio.get_running_loop().time() + self._patience_s
+        too_large = f"a body of more than {request.client_max_size} bytes"
+        if (request.content_length or 0) > request.client_max_size:
+            return self._refuse(request, RefusalCause.SIZE, too_large, key)
         try:
             async with asyncio.timeout_at(due):
                 await request.read()
@@ -398,7 +412,7 @@ class RequestLimits:
                 request, RefusalCause.TIME, f"no request within {self._patience_s:g} s", "request_timeout"
             )
         except web.HTTPRequestEntityTooLarge:
-            return self._refuse(request, RefusalCause.SIZE, f"a body of more than {request.client_max_size} bytes", key)
+            return self._refuse(request, RefusalCause.SIZE, too_large, key)
         if connection:
             connection.request_is_there()
         return await handler(request)
@@ -407,7 +421,13 @@ class RequestLimits:
         resource, length = request.match_info.route.resource, request.content_length
         if resource is None or resource.canonical != WHOLE_SETS or request.method != "PUT":
             return False
-        return length is None or length > self.most_bytes or "Content-Encoding" in request.headers
+        return length is None or length > self.most_bytes
+
+    def _refuse_encoded(self, request: web.Request) -> web.Response:
+        """Return a 415, whoever asks: a few bytes of gzip may stand for a thousand times as many."""
+        answer = self._refuse(request, RefusalCause.ENCODING, "send the body without Content-Encoding: none is decoded")
+        answer.headers["Accept-Encoding"] = _IDENTITY
+        return answer
 
     def _refuse_second(self, request: web.Request) -> web.Response:
         answer = self._refuse(

@@ -148,10 +148,28 @@ OF_COUNTERS = (
     ),
     _OfCounters(
         "sluice_config_reloads",
-        "Times that the configuration was read anew: taken, unchanged, or refused because it is broken",
+        "Times that the configuration and its files were read anew: taken, unchanged, or refused in whole or in part",
         ("outcome",),
         ("taken", "unchanged", "refused"),
         field="reloads",
+    ),
+    _OfCounters(
+        "sluice_reload_successful",
+        "1 while the files of this key (`config`: the configuration itself) are in force as last read, else 0",
+        ("key",),
+        kind=GaugeMetricFamily,
+    ),
+    _OfCounters(
+        "sluice_reload_success_timestamp_seconds",
+        "When the files of this key were last read and could be used, in seconds since 1970",
+        ("key",),
+        field="reload_success_at",
+        kind=GaugeMetricFamily,
+    ),
+    _OfCounters(
+        "sluice_reload_failures",
+        "Times that the files of this key were read anew and could not be used",
+        ("key",),
     ),
     _OfCounters("sluice_workers_lost", "Worker processes that ended by themselves"),
     _OfCounters(

@@ -69,7 +69,7 @@ def first_paragraph(text: str) -> str:
     return " ".join(cleandoc(text).partition("\n\n")[0].split())
 
 
-_OF_EVERY_REQUEST = frozenset({400, 408, 413, 429, 500})
+_OF_EVERY_REQUEST = frozenset({400, 408, 413, 415, 429, 500})
 _OF_AUTHENTICATION = frozenset({401, 403})
 _OF_CHANGES = frozenset({503, 504})
 _HEADERS: dict[int, dict[str, Any]] = {

@@ -37,6 +37,8 @@ class RefusalCause(StrEnum):
     """A token for some tenants, and a request that is not about them."""
     RATE = "rate"
     SIZE = "size"
+    ENCODING = "encoding"
+    """A body with a `Content-Encoding`, which would be larger than it says."""
     TIME = "time"
     BUSY = "busy"
     """A second large policy set while there is one."""

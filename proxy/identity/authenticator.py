@@ -6,13 +6,15 @@ import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
+import structlog
+
 from proxy.config.model import ConfigError
-from proxy.config.sections import Authentication, TokenAuthentication, path_in
-from proxy.files import MOST_PEM, read_file, warn_if_others_read
+from proxy.config.sections import Authentication, path_in
+from proxy.files import MOST_PEM, FileReader, read_file, warn_if_others_read
 from proxy.identity.evidence import Credentials, Decided, Evidence, Identity, NotProved, is_principal, token_credentials
 from proxy.identity.passwords import (
     OneThread,
@@ -36,20 +38,14 @@ MOST_PROVED = 10_000
 """Verified tokens that are remembered: to look one up takes 1 % of the time of a signature."""
 _MOST_HTPASSWD = 16 * 1024**2
 _KEY = "authentication"
-_READERS: dict[str, Callable[[bytes], tuple[VerifyingKey, ...]]] = {
-    "secret_key": secret_keys,
-    "public_key": public_keys,
+_READERS: dict[str, Callable[[bytes, Callable[[str], None]], tuple[VerifyingKey, ...]]] = {
+    "secret_key": lambda content, _: secret_keys(content),
+    "public_key": lambda content, _: public_keys(content),
     "jwks": jwks_keys,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """The content of the files."""
-
-    tokens: TokenVerifier | None
-    users: dict[str, str] | None
-    own: Credentials | None
+"""Readers of keys; each calls its second argument for a key that is passed over."""
+_MOST_TOLD = 20
+"""Keys of one file that are passed over with a line of the log each."""
 
 
 class ClientAuthenticator:
@@ -79,8 +75,19 @@ class ClientAuthenticator:
         self._nothing_shown = Credentials("tls" if shows_certificate else "", b"")
         self.now = now
         self._proved: OrderedDict[bytes, Identity] = OrderedDict()
-        self._read = found = _read_all(section)
-        self._passwords = Passwords(found.users or {}, worker or OneThread(), clock)
+        self._keys: dict[str, tuple[VerifyingKey, ...]] = {}
+        """The keys in force, by the key of the configuration that names their file."""
+        self._tokens: TokenVerifier | None = None
+        self._own: Credentials | None = None
+        self._passwords = Passwords({}, worker or OneThread(), clock)
+        problems: list[str] = []
+        for reader in self.readers():
+            try:
+                reader.read()()
+            except ConfigError as error:
+                problems += error.problems
+        if problems:
+            raise ConfigError(problems)
         self._methods = [name for name in ("token", "basic", "tls") if getattr(section, name)]
         self.forwards = section.forward_credentials
         """Whether brokers get what clients showed, too."""
@@ -88,28 +95,49 @@ class ClientAuthenticator:
     @property
     def own(self) -> Credentials:
         """The credentials that Sluice shows brokers now."""
-        return self._read.own or self._nothing_shown
+        return self._own or self._nothing_shown
 
     @property
     def waiting(self) -> int:
         """Passwords that wait to be checked."""
         return self._passwords.waiting
 
-    def read_again(self) -> Callable[[], None]:
-        """Read all files again; to be called in a thread.
+    def readers(self) -> tuple[FileReader, ...]:
+        """Return what reads each file again, for whoever connects from then on."""
+        token, basic, own = self._section.token, self._section.basic, self._section.broker.token_file
+        sources = [(name, getattr(token, name)) for name in _READERS] if token else []
+        of_tokens = (
+            FileReader(f"{_KEY}.token.{name}", partial(self._read_keys, name, at)) for name, at in sources if at
+        )
+        of_users = (FileReader(f"{_KEY}.basic.htpasswd", partial(self._read_users, basic.htpasswd)),) if basic else ()
+        of_own = (FileReader(f"{_KEY}.broker.token_file", partial(self._read_own, own)),) if own else ()
+        return *of_tokens, *of_users, *of_own
 
-        Returns:
-            The function that puts them in force for whoever connects from then on.
-
-        Raises:
-            ConfigError: If a file cannot be used.
-        """
-        found = _read_all(self._section)
+    def _read_keys(self, name: str, source: str) -> Callable[[], None]:
+        keys, section = _keys(name, source), self._section.token
+        assert section is not None, "readers() has it then only"
 
         def take() -> None:
-            self._read = found
+            self._keys[name] = keys
+            every = [key for name in _READERS for key in self._keys.get(name, ())]
+            self._tokens = TokenVerifier(every, section.token_claim, section.audience)
             self._proved.clear()
-            self._passwords.users = found.users or {}
+
+        return take
+
+    def _read_users(self, path: Path) -> Callable[[], None]:
+        users = _users(path)
+
+        def take() -> None:
+            self._passwords.users = users
+
+        return take
+
+    def _read_own(self, path: Path) -> Callable[[], None]:
+        own = token_credentials(path, f"{_KEY}.broker.token_file")
+
+        def take() -> None:
+            self._own = own
 
         return take
 
@@ -132,10 +160,10 @@ class ClientAuthenticator:
         known = self._proved.get(digest)
         if known is not None and (known.expires_at is None or known.expires_at > now):
             return known
-        if self._read.tokens is None:
+        if self._tokens is None:
             return NotProved("this proxy takes no tokens")
         try:
-            identity = self._read.tokens.verify(token, now)
+            identity = self._tokens.verify(token, now)
         except RefusedTokenError as error:
             return NotProved(str(error))
         if len(self._proved) >= MOST_PROVED:
@@ -166,51 +194,21 @@ def _by_certificate(name: str | None) -> Identity | NotProved:
     return Identity(name, "tls")
 
 
-def _read_all(section: Authentication) -> _Read:
-    problems: list[str] = []
-    tokens, users, own = None, None, None
-    try:
-        tokens = _verifier(section.token) if section.token else None
-    except ConfigError as error:
-        problems += error.problems
-    try:
-        users = _users(section.basic.htpasswd) if section.basic else None
-    except ConfigError as error:
-        problems += error.problems
-    try:
-        file = section.broker.token_file
-        own = token_credentials(file, f"{_KEY}.broker.token_file") if file else None
-    except ConfigError as error:
-        problems += error.problems
-    if problems:
-        raise ConfigError(problems)
-    return _Read(tokens, users, own)
-
-
-def _verifier(section: TokenAuthentication) -> TokenVerifier:
-    """Return a verifier of tokens that takes those which any of the given keys has signed."""
-    keys: list[VerifyingKey] = []
-    problems: list[str] = []
-    for name in _READERS:
-        source = getattr(section, name)
-        try:
-            keys += _keys(name, source) if source else []
-        except ConfigError as error:
-            problems += error.problems
-    if problems:
-        raise ConfigError(problems)
-    return TokenVerifier(keys, section.token_claim, section.audience)
-
-
 def _keys(name: str, source: str) -> tuple[VerifyingKey, ...]:
     path = path_in(source)
     key = f"{_KEY}.token.{name}"
+    unusable: list[str] = []
     try:
-        keys = _READERS[name](_data_in(source) if path is None else read_file(path, MOST_PEM))
+        keys = _READERS[name](_data_in(source) if path is None else read_file(path, MOST_PEM), unusable.append)
     except OSError as error:
         raise ConfigError([f"{key}: {path}: cannot be read: {error.strerror}"]) from None
     except KeyFileError as error:
         raise ConfigError([f"{key}: {path or 'data:'}: {error}"]) from None
+    log = structlog.get_logger().bind(key=key, file=str(path or "data:"))
+    for reason in unusable[:_MOST_TOLD]:
+        log.warning("a key is passed over: no token is verified by it", reason=reason)
+    if len(unusable) > _MOST_TOLD:
+        log.warning("more keys are passed over", keys=len(unusable) - _MOST_TOLD)
     if path is not None and any(isinstance(each.key, bytes) for each in keys):
         warn_if_others_read(path, key)
     return keys

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from proxy.blocking.rules import MOST_ROLE
 from proxy.config.model import ConfigError
-from proxy.files import token_in, warn_if_others_read
+from proxy.files import FileReader, token_in, warn_if_others_read
 
 
 def is_role(name: object) -> bool:
@@ -115,9 +115,5 @@ class Verifier(Protocol):
     def by_token(self, token: bytes) -> Identity | NotProved:
         """Return whose token this is, or why it proves nothing now."""
 
-    def read_again(self) -> Callable[[], None]:
-        """Read all files again, in a thread; return what puts them in force, for whoever connects from then on.
-
-        Raises:
-            ConfigError: If a file cannot be used.
-        """
+    def readers(self) -> tuple[FileReader, ...]:
+        """Return what reads the files again, for whoever connects from then on."""

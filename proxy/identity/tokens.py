@@ -9,7 +9,7 @@ Source: org.apache.pulsar.broker.authentication.AuthenticationProviderToken and 
 import base64
 import binascii
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -27,7 +27,7 @@ from proxy.identity.evidence import Identity, is_principal
 MOST_TOKEN = 16 * 1024
 """Bytes of a token: those with the groups of a large directory have 8 KiB."""
 MOST_KEYS = 100
-"""Keys of a JWKS file: without a key id, a token may be tried with each."""
+"""Keys of a JWKS file that can be used."""
 _MOST_HEADER = 2048
 """Bytes of a token's first part, which is parsed before any signature is checked."""
 _LEAST_SECRET = 32
@@ -40,6 +40,8 @@ _HMAC = (("HS256", 32), ("HS384", 48), ("HS512", 64))
 _RSA = ("RS256", "RS384", "RS512")
 _CURVES = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 _KINDS = ("RSA", "EC", "oct")
+_MOST_REASONS, _LONGEST_SHOWN = 5, 60
+"""Keys whose reasons an error names; characters of a key's `kid` that are shown."""
 _WHITE = b" \t\r\n"
 
 KeyMaterial = bytes | RSAPublicKey | EllipticCurvePublicKey
@@ -110,34 +112,52 @@ def public_keys(content: bytes) -> tuple[VerifyingKey, ...]:
     return (_public(key, ""),)
 
 
-def jwks_keys(content: bytes) -> tuple[VerifyingKey, ...]:
-    """Return the keys of a JSON Web Key Set that verify signatures; keys for anything else are passed over.
+def jwks_keys(content: bytes, on_unusable: Callable[[str], None] = lambda _: None) -> tuple[VerifyingKey, ...]:
+    """Return the keys of a JSON Web Key Set that verify signatures; other keys are passed over.
+
+    Source: https://www.rfc-editor.org/rfc/rfc7517#section-5
+
+    Args:
+        content: The set.
+        on_unusable: Called for each key that is passed over, with its place, its `kid` and the reason.
 
     Raises:
-        KeyFileError: If the set cannot be read, or one of its keys not be used.
+        KeyFileError: If the set cannot be read, or none of its keys can be used.
     """
     try:
         entries = json.loads(content)["keys"]
     except (ValueError, TypeError, KeyError, RecursionError):
         raise KeyFileError('is no JSON Web Key Set: {"keys": [{"kty": …}, …]} belongs there') from None
-    if not isinstance(entries, list) or len(entries) > MOST_KEYS:
-        raise KeyFileError(f"`keys` must be a list of at most {MOST_KEYS} keys")
-    keys = tuple(_of_jwk(at, entry) for at, entry in enumerate(entries, 1) if _is_for_signatures(entry))
+    if not isinstance(entries, list):
+        raise KeyFileError("`keys` must be a list of keys")
+    keys: list[VerifyingKey] = []
+    unusable: list[str] = []
+    for at, entry in enumerate(entries, 1):
+        try:
+            keys.append(_of_jwk(entry))
+        except KeyFileError as error:
+            unusable.append(f"key {at}{_named(entry)}: {error}")
+            on_unusable(unusable[-1])
     if not keys:
-        raise KeyFileError("has no key for signatures")
-    return keys
+        raise KeyFileError("; ".join(["has no key that can be used", *unusable[:_MOST_REASONS]]))
+    if len(keys) > MOST_KEYS:
+        raise KeyFileError(f"has {len(keys)} keys for signatures, at most {MOST_KEYS} are served")
+    return tuple(keys)
 
 
-def _is_for_signatures(entry: object) -> bool:
-    if not isinstance(entry, dict):
-        return True  # what reads it refuses it
-    return entry.get("use", "sig") == "sig" and entry.get("kty") in _KINDS
+def _named(entry: object) -> str:
+    key_id = entry.get("kid") if isinstance(entry, dict) else None
+    return f" (kid {str(key_id)[:_LONGEST_SHOWN]!r})" if key_id else ""
 
 
-def _of_jwk(at: int, entry: Any) -> VerifyingKey:
+def _of_jwk(entry: Any) -> VerifyingKey:
     if not isinstance(entry, dict) or not isinstance(entry.get("kid", ""), str):
-        raise KeyFileError(f"key {at} is not written as a JSON Web Key")
-    key_id, kind = entry.get("kid", ""), entry["kty"]
+        raise KeyFileError("is not written as a JSON Web Key")
+    key_id, kind, use, uses = entry.get("kid", ""), entry.get("kty"), entry.get("use", "sig"), entry.get("key_ops")
+    if use != "sig" or (isinstance(uses, list) and not {"verify", "sign"}.intersection(map(str, uses))):
+        raise KeyFileError("is not for signatures, as its use or key_ops says")
+    if kind not in _KINDS:
+        raise KeyFileError(f"kty {str(kind)[:20]!r} is not served here; {', '.join(_KINDS)} are")
     try:
         if kind == "oct":
             found = _secret(jwt.algorithms.HMACAlgorithm.from_jwk(entry), key_id)
@@ -145,15 +165,13 @@ def _of_jwk(at: int, entry: Any) -> VerifyingKey:
             algorithm = jwt.algorithms.RSAAlgorithm if kind == "RSA" else jwt.algorithms.ECAlgorithm
             key: Any = algorithm.from_jwk(entry)
             found = _public(key.public_key() if hasattr(key, "private_numbers") else key, key_id)
-    except KeyFileError as error:
-        raise KeyFileError(f"key {at}: {error}") from None
     except (jwt.PyJWTError, ValueError, TypeError, KeyError, AttributeError, UnsupportedAlgorithm):
-        raise KeyFileError(f"key {at} ({kind}) cannot be used as a JSON Web Key") from None
+        raise KeyFileError(f"cannot be used as a JSON Web Key of kty {kind}") from None
     named = entry.get("alg")
     if named is None:
         return found
     if named not in found.algorithms:
-        raise KeyFileError(f"key {at}: alg {str(named)[:20]!r} does not fit it; {', '.join(found.algorithms)} would")
+        raise KeyFileError(f"alg {str(named)[:20]!r} does not fit it; {', '.join(found.algorithms)} would")
     return VerifyingKey(found.key, (named,), key_id)
 
 

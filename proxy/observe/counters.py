@@ -91,7 +91,13 @@ class Counters(_Told):
     batches_not_believed: int = 0
     """Delivered batches that say they hold more than `publish.max_batch_messages`."""
     reloads: Words = field(default_factory=Words)
-    """Times that the configuration was read anew: `taken`, `unchanged`, or `refused` because it is broken."""
+    """Times that the configuration was read anew: `taken`, `unchanged`, or `refused` in whole or in part."""
+    reload_failures: Words = field(default_factory=Words)
+    """Times that files could not be used when they were read again, by the key that names them."""
+    reload_successful: Words = field(default_factory=Words)
+    """1 where the files are in force as they were last read, else 0, by the key that names them."""
+    reload_success_at: Words = field(default_factory=Words)
+    """When files were last read and could be used, in seconds since 1970, by the key that names them."""
     workers_running: int = 0
     """Worker processes that listen."""
     workers_lost: int = 0

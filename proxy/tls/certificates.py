@@ -3,7 +3,7 @@
     engine.tls = Certificates(config)       raises ConfigError
     engine.tls.listener()                   the context of the next client
     engine.tls.broker()                     the context of the next dial
-    take = engine.tls.read_again()          in a thread; raises ConfigError, and all stays as it was
+    take = reader.read()                    for each of engine.tls.readers(), in a thread; raises ConfigError
     take()                                  new handshakes use the files' new content; open connections go on
 
 The keys of TLS connections are never written to a file: `ssl.create_default_context` would, where SSLKEYLOGFILE is set
@@ -27,7 +27,7 @@ from protocol.endpoint import Endpoint
 from proxy.brokers.targets import TLS
 from proxy.config.model import Config, ConfigError
 from proxy.config.sections import AdminTls, BrokerTls, FleetTls, ListenerTls
-from proxy.files import reopenable, warn_if_others_read
+from proxy.files import FileReader, reopenable, warn_if_others_read
 
 _CLIENT_AUTH = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
@@ -91,7 +91,16 @@ class Certificates:
         self._tls = config.tls
         self._broker_tls = config.broker_tls if config.broker[0].scheme == TLS else None
         self.shows_certificate = self._broker_tls is not None and self._broker_tls.certificate is not None
-        self._listener, self._broker = self._read()
+        self._listener: LoadedContext | None = None
+        self._broker: LoadedContext | None = None
+        problems: list[str] = []
+        for reader in self.readers():
+            try:
+                reader.read()()
+            except ConfigError as error:
+                problems += error.problems
+        if problems:
+            raise ConfigError(problems)
 
     def listener(self) -> ssl.SSLContext:
         """Return the context of the next client's handshake; only where an address that is listened on has TLS."""
@@ -120,36 +129,29 @@ class Certificates:
         loaded = (each for each in (self._listener, self._broker) if each is not None)
         return tuple(expiry for each in loaded for expiry in each.expiries)
 
-    def read_again(self) -> Callable[[], None]:
-        """Read all files again; to be called in a thread, as many certificates take a while.
+    def readers(self) -> tuple[FileReader, ...]:
+        """Return what reads the files again: those for clients and those for brokers, each for the next handshake."""
+        of_listener = (FileReader("tls", self._read_listener),) if self._tls else ()
+        of_broker = (FileReader("broker_tls", self._read_broker),) if self._broker_tls else ()
+        return *of_listener, *of_broker
 
-        Returns:
-            The function that puts them in force, for the next handshake.
-
-        Raises:
-            ConfigError: If a file cannot be used.
-        """
-        listener, broker = self._read()
+    def _read_listener(self) -> Callable[[], None]:
+        assert self._tls is not None, "readers() has it then only"
+        context = _listener(self._tls)
 
         def take() -> None:
-            self._listener, self._broker = listener, broker
+            self._listener = context
 
         return take
 
-    def _read(self) -> tuple[LoadedContext | None, LoadedContext | None]:
-        problems: list[str] = []
-        listener = broker = None
-        try:
-            listener = _listener(self._tls) if self._tls else None
-        except ConfigError as error:
-            problems += error.problems
-        try:
-            broker = _broker(self._broker_tls) if self._broker_tls else None
-        except ConfigError as error:
-            problems += error.problems
-        if problems:
-            raise ConfigError(problems)
-        return listener, broker
+    def _read_broker(self) -> Callable[[], None]:
+        assert self._broker_tls is not None, "readers() has it then only"
+        context = _broker(self._broker_tls)
+
+        def take() -> None:
+            self._broker = context
+
+        return take
 
 
 SOON_S = 30 * 86_400
@@ -269,8 +271,11 @@ class PeerCertificates:
         """Return the expiries of the certificates in force, one for each file."""
         return self._server.expiries
 
-    def read_again(self) -> Callable[[], None]:
-        """Read all files again, as `Certificates.read_again` does."""
+    def readers(self) -> tuple[FileReader, ...]:
+        """Return what reads the files again."""
+        return (FileReader("fleet.tls", self._read),)
+
+    def _read(self) -> Callable[[], None]:
         server, client = _of_peers(self._tls)
 
         def take() -> None:

@@ -306,20 +306,17 @@ class Worker:
             self._block(message)
 
     async def _read_certificates(self) -> None:
-        """Put in force what the supervisor could read; what cannot be read here waits for the next change."""
-        async with self._reading:
-            try:
-                takes = await asyncio.to_thread(self._read_again)
-            except ConfigError as error:
-                for problem in error.problems:
-                    structlog.get_logger().error("certificates not reloaded", problem=problem)
-            else:
-                for take in takes:
-                    take()
-
-    def _read_again(self) -> list[Callable[[], None]]:
+        """Put in force what can be read; what cannot be read here waits for the next change."""
         verifier = self._engine.identity
-        return [self._engine.tls.read_again(), *([] if verifier is None else [verifier.read_again()])]
+        async with self._reading:
+            for reader in (*self._engine.tls.readers(), *(verifier.readers() if verifier else ())):
+                try:
+                    take = await asyncio.to_thread(reader.read)
+                except ConfigError as error:
+                    for problem in error.problems:
+                        structlog.get_logger().error("certificates not reloaded", problem=problem)
+                else:
+                    take()
 
     def _block(self, message: BlockAdded | BlockRemoved) -> None:
         kind, name, within = message.key

@@ -19,6 +19,7 @@ from proxy.admin.refusals import RefusalLog
 from proxy.admin.routes.status import Run
 from proxy.blocking.kept import BlockDesk, KeptBlocks
 from proxy.config.model import Config, ConfigError
+from proxy.files import FileReader
 from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import Counters, NamespaceTotals
@@ -57,7 +58,8 @@ class Admin:
         self.authenticator = Authenticator(config.admin_access, self.refused, config.admin.host)
         guards = Guards(RequestLimits(config.admin_access, self.refused, self.clock), self.authenticator)
         self.problems: list[str] = []
-        self.reloader = Reloader(config, lambda: config, self._read_beside, lambda _: _take, self.engine.counters)
+        files = (FileReader("tokens", self._read_file),)
+        self.reloader = Reloader(config, lambda: config, files, lambda _: _take, self.engine.counters)
         run = Run("p", "boot", 0, "0", None, None)
         self.forwarder = Forwarder.of(config, self.engine.counters, self.refused)
         parts = Parts(self.service, BlockDesk(self.service, kept), run, self.reloader, self.forwarder)
@@ -81,7 +83,7 @@ class Admin:
                 return response.status, await response.json()
             return response.status, await response.text() or None
 
-    def _read_beside(self) -> Callable[[], None]:
+    def _read_file(self) -> Callable[[], None]:
         if self.problems:
             raise ConfigError(self.problems)
         return lambda: None

@@ -1,5 +1,6 @@
 import threading
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ from structlog.testing import capture_logs
 
 from proxy.config.limits import Limits
 from proxy.config.model import Config, ConfigError
+from proxy.files import FileReader
 from proxy.observe.counters import Counters
 from proxy.policies.keys import Principal
 from proxy.policies.store import StoreError
@@ -18,14 +20,16 @@ class Desk:
 
     def __init__(self, **at_start: Any) -> None:
         self.written: Callable[[], Config] = lambda: Config.model_validate(at_start)
-        self.other_problem = ""
+        self.broken: dict[str, Exception] = {}
+        """What is wrong with files, by their key."""
         self.fails: Exception | None = None
         self.read_by: list[threading.Thread] = []
-        self.taken_beside = 0
+        self.files_taken: list[str] = []
         self.taken: list[Config] = []
         self.takers: list[Principal] = []
         self.counters = Counters()
-        self.reloader = Reloader(self.written(), self._read, self._read_beside, self._prepare, self.counters)
+        files = [FileReader(key, partial(self._read_file, key)) for key in ("tls", "tokens", "jwks")]
+        self.reloader = Reloader(self.written(), self._read, files, self._prepare, self.counters)
 
     def _read(self) -> Config:
         return self.written()
@@ -39,15 +43,11 @@ class Desk:
 
         self.written = read
 
-    def _read_beside(self) -> Callable[[], None]:
+    def _read_file(self, key: str) -> Callable[[], None]:
         self.read_by.append(threading.current_thread())
-        if self.other_problem:
-            raise ConfigError([self.other_problem])
-
-        def take() -> None:
-            self.taken_beside += 1
-
-        return take
+        if key in self.broken:
+            raise self.broken[key]
+        return lambda: self.files_taken.append(key)
 
     def _prepare(self, config: Config) -> Callable[[Principal], Awaitable[bool]]:
         async def take(who: Principal) -> bool:
@@ -111,20 +111,48 @@ async def test_who_asked_is_told_with_the_outcome_in_the_log_and_to_what_takes_i
     ]
 
 
-async def test_a_good_one_with_a_broken_file_beside_it_changes_nothing() -> None:
+@pytest.mark.parametrize(
+    "error", [ConfigError(["jwks: no keys"]), OSError(5, "I/O error"), ValueError("a mistake of a library")]
+)
+@pytest.mark.parametrize("broken", ["tls", "tokens", "jwks", "config"])
+async def test_broken_file_keeps_no_other_from_being_taken(broken: str, error: Exception) -> None:
     desk = Desk()
     desk.write(limits=_LIMITED)
-    desk.other_problem = "tokens.yaml: is not YAML"
+    if broken == "config":
+        desk.break_it("f: listen: no port")
+    else:
+        desk.broken[broken] = error
+    outcome = await desk.reloader.reload("SIGHUP")
+    assert len(outcome.problems) == 1
+    assert desk.files_taken == [key for key in ("tls", "tokens", "jwks") if key != broken]
+    assert len(desk.taken) == (broken != "config")
+    keys = ("config", "tls", "tokens", "jwks")
+    assert desk.counters.reload_successful == {key: int(key != broken) for key in keys}
+    assert +desk.counters.reload_failures == {broken: 1}
+    assert desk.counters.reloads == {"refused": 1}
 
-    assert (await desk.reloader.reload("SIGHUP")).problems == ("tokens.yaml: is not YAML",)
-    assert desk.taken == []
+    desk.broken.clear()
+    desk.write(limits=_LIMITED)
+    assert (await desk.reloader.reload("SIGHUP")).problems == ()
+    assert desk.counters.reload_successful == dict.fromkeys(keys, 1)
+    assert +desk.counters.reload_failures == {broken: 1}
+
+
+async def test_last_good_reload_of_each_file_has_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1_000.0]
+    monkeypatch.setattr("proxy.reload.time.time", lambda: now[0])
+    desk = Desk()
+    desk.broken["tls"] = ConfigError(["tls: broken"])
+    now[0] += 60
+    await desk.reloader.reload("SIGHUP")
+    assert desk.counters.reload_success_at == {"config": 1060, "tls": 1000, "tokens": 1060, "jwks": 1060}
 
 
 async def test_files_beside_it_are_read_by_a_thread_and_count_with_it() -> None:
     desk = Desk()
     await desk.reloader.reload("SIGHUP")
     assert threading.current_thread() not in desk.read_by
-    assert (len(desk.read_by), desk.taken_beside) == (1, 1)
+    assert (len(desk.read_by), desk.files_taken) == (3, ["tls", "tokens", "jwks"])
 
 
 @pytest.mark.parametrize(
@@ -149,7 +177,7 @@ async def test_one_that_fails_in_the_end_is_told_as_any_other_and_the_next_one_c
 
     assert outcome.problems == (problem,)
     assert desk.reloader.last == outcome
-    assert (desk.taken_beside, desk.reloader.config.proxy_id) == (0, "kept")
+    assert desk.reloader.config.proxy_id == "kept"
     assert [line["event"] for line in logs if line.get("exc_info") is error] == logged
     assert [line["problem"] for line in logs if line["event"] == "configuration not reloaded"] == [problem]
 

@@ -22,6 +22,7 @@ from proxy.config.sections import AdminAccess
 from proxy.tls.certificates import Certificates, Expiry, ExpiryLog
 from tests.proxy.certificates import Authority
 from tests.proxy.odd_files import ODD
+from tests.proxy.rereading import read_again
 
 Files = Mapping[str, object]
 
@@ -208,7 +209,7 @@ def test_what_is_read_again_is_in_force_once_it_is_taken(
     context = read.listener if section == "tls" else read.broker
     before, (expiry,) = context(), read.expiries()
     swap(files, *authority.sign("renewed"))
-    take = read.read_again()
+    take = read_again(read)
     assert context() is before
     take()
     assert context() is not before
@@ -227,7 +228,7 @@ def test_a_file_that_is_broken_when_it_is_read_again_changes_nothing(
     before = context()
     Path(files[broken]).write_text("half of it")
     with pytest.raises(ConfigError, match=rf"{section}\.{broken}: .* holds no "):
-        read.read_again()
+        read_again(read)
     assert context() is before
 
 

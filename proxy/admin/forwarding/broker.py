@@ -25,7 +25,7 @@ from proxy.admin.handlers import RequestRefusedError
 from proxy.admin.listener import connection_of
 from proxy.brokers.targets import TargetRefusedError, Targets
 from proxy.config.model import Config, ConfigError
-from proxy.files import token_in
+from proxy.files import FileReader, token_in
 from proxy.tls.certificates import Expiry, forward_context
 
 
@@ -345,16 +345,12 @@ class BrokerAdmin:
         """Return when the authorities in force expire."""
         return self._context.expiries if self._context else ()
 
-    def read_again(self) -> Callable[[], None]:
-        """Read the authorities again; to be called in a thread. The token is read for each request.
+    def readers(self) -> tuple[FileReader, ...]:
+        """Return what reads the authorities again, for the next request. The token is read for each request."""
+        return (FileReader("admin_forward.ca", self._read_authorities),) if self._section.has_tls else ()
 
-        Returns:
-            The function that puts them in force, for the next request.
-
-        Raises:
-            ConfigError: If the file cannot be used.
-        """
-        context = forward_context(self._section.ca) if self._section.has_tls else None
+    def _read_authorities(self) -> Callable[[], None]:
+        context = forward_context(self._section.ca)
 
         def take() -> None:
             self._context = context

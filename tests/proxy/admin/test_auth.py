@@ -15,6 +15,7 @@ from proxy.config.model import ConfigError
 from proxy.config.sections import AdminAccess
 from tests.proxy.admin_client import Admin
 from tests.proxy.certificates import Authority
+from tests.proxy.rereading import read_again
 
 BLOCKS = "/sluice/blocks"
 BLOCK = {"kind": "address", "name": "192.0.2.7"}
@@ -182,7 +183,7 @@ async def test_new_tokens_count_once_they_are_read_again(make_admin, tokens: Pat
     admin: Admin = await make_admin(admin_access={"tokens": tokens})
     rewrite(tokens, "another-012345678")
     assert (await admin.ask("GET", BLOCKS, headers=bearer(WRITE)))[0] == 200
-    take = admin.authenticator.read_again()
+    take = read_again(admin.authenticator)
     assert (await admin.ask("GET", BLOCKS, headers=bearer(WRITE)))[0] == 200
     take()
     assert (await admin.ask("GET", BLOCKS, headers=bearer(WRITE)))[0] == 401
@@ -202,11 +203,11 @@ def test_a_broken_file_leaves_tokens_and_certificates_as_they_were(
     own["key"].write_text("broken")
     rewrite(tokens, "another-012345678")
     with pytest.raises(ConfigError, match=r"admin_access\.tls"):
-        authenticator.read_again()
+        read_again(authenticator)
     own["key"].write_bytes(good["key"])
     tokens.write_text("broken")
     with pytest.raises(ConfigError, match=r"admin_access\.tokens"):
-        authenticator.read_again()
+        read_again(authenticator)
     assert authenticator.context() is context
     assert authenticator._tokens is not None
     assert authenticator._tokens.find(WRITE) is not None
@@ -215,7 +216,7 @@ def test_a_broken_file_leaves_tokens_and_certificates_as_they_were(
 def test_new_certificates_are_for_new_connections(make_doors) -> None:
     authenticator: Authenticator = make_doors()
     before = authenticator.context()
-    authenticator.read_again()()
+    read_again(authenticator)()
     assert before is not None
     assert authenticator.context() is not before
 

@@ -16,6 +16,7 @@ from proxy.session.engine import verifier_of
 from proxy.workers.supervisor import told
 from tests.proxy.authentication.keys import NOW, OTHER_SECRET, RSA, SECRET, public, signed, token_files
 from tests.proxy.authentication.test_passwords import HASHES
+from tests.proxy.rereading import read_again
 
 
 def authenticator(section: dict[str, Any], **more: Any) -> ClientAuthenticator:
@@ -61,7 +62,7 @@ def test_a_broken_file_changes_nothing_and_says_why(tmp_path: Path) -> None:
     (tmp_path / "secret.key").write_bytes(b"short")
     (tmp_path / "sluice.token").unlink()
     with pytest.raises(ConfigError) as refused:
-        found.read_again()
+        read_again(found)
     assert [problem.partition(": ")[0] for problem in refused.value.problems] == [
         "authentication.token.secret_key",
         "authentication.broker.token_file",
@@ -75,7 +76,7 @@ def test_changed_files_are_in_force_when_they_are_taken_and_what_was_proved_is_f
     token = signed({"sub": "billing"})
     assert found.by_token(token) == Identity("billing", "token")
     token_files(tmp_path, OTHER_SECRET)
-    take = found.read_again()
+    take = read_again(found)
     assert found.by_token(token) == Identity("billing", "token")
     take()
     assert isinstance(found.by_token(token), NotProved)

@@ -25,6 +25,7 @@ from proxy.fleet.peer_link import FleetPeers, PeerLink, PeerTls
 from proxy.tls.certificates import PeerCertificates
 from tests.proxy.fleet.defect import Defect, errors_told
 from tests.proxy.fleet.heard import Heard
+from tests.proxy.rereading import read_again
 from tests.waiting import until
 
 LEASE_S = 0.4
@@ -370,7 +371,7 @@ async def test_new_certificates_and_another_authority_are_for_new_connections(
         await each.link.start()
     await until(lambda: first.link.state == "leading" and second.link.state == "following")
     _written(tmp_path, newer)
-    tls.read_again()()
+    read_again(tls)()
     (now, *others) = tls.expiries()
     assert (now.key, now.serial != before.serial) == ("fleet.tls.certificate", True)
     assert [each.key for each in others] == ["fleet.tls.ca"]
@@ -381,7 +382,7 @@ async def test_new_certificates_and_another_authority_are_for_new_connections(
     await until(lambda: first.link.state == "leading" and second.link.state == "following")
     (tmp_path / "own.pem").write_text("half of one")
     with pytest.raises(ConfigError, match=r"fleet\.tls\.certificate"):
-        tls.read_again()
+        read_again(tls)
     assert tls.expiries()[0] == now
 
 

@@ -28,6 +28,7 @@ from tests.proxy.authentication.keys import NOW, OTHER_SECRET, token_files
 from tests.proxy.authentication.keys import signed as signed_by
 from tests.proxy.authentication.test_passwords import HASHES, Pending
 from tests.proxy.conversation import NOTHING, Broker, Peer, World
+from tests.proxy.rereading import read_again
 from tests.proxy.wire import (
     NO_REQUEST,
     PING,
@@ -349,7 +350,7 @@ def test_a_broker_that_challenges_gets_sluices_credentials_of_that_moment(make: 
     client, broker = let_in(world, signed())
     newer = signed_by({"sub": "sluice", "exp": NOW * 2})
     (tmp_path / "sluice.token").write_bytes(newer)
-    verifier_of(world).read_again()()
+    read_again(verifier_of(world))()
     broker >> challenge()
     (frame,) = broker.heard()
     assert name_of(frame) == "AUTH_RESPONSE"
@@ -524,7 +525,7 @@ def test_changed_files_hold_for_whoever_comes_then_and_open_sessions_go_on(make:
     world = make()
     client, broker = let_in(world, signed())
     token_files(tmp_path, OTHER_SECRET)
-    verifier_of(world).read_again()()
+    read_again(verifier_of(world))()
     client >> PING
     broker << PING
     newcomer, other = world.client(), world.client()
@@ -539,6 +540,6 @@ def test_a_redirected_lookup_is_followed_with_sluices_credentials_of_that_moment
     let_in(world, signed())
     newer = signed_by({"sub": "sluice", "exp": NOW * 2})
     (tmp_path / "sluice.token").write_bytes(newer)
-    verifier_of(world).read_again()()
+    read_again(verifier_of(world))()
     told: CommandConnect = body(world.sessions[0]._connect_again())
     assert (told.auth_data, told.original_principal) == (newer, "billing")

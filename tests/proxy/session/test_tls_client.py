@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 
 from proxy.session.session import SessionState
 from tests.proxy.conversation import BROKER, NOTHING, Broker, TlsClient, World
+from tests.proxy.rereading import read_again
 from tests.proxy.session.test_handshake_leaves_nothing import assert_nothing_stays
 from tests.proxy.tls import Authorities, stranger
 from tests.proxy.wire import PING, connect, connected, producer, producer_success, receipt, send
@@ -356,11 +357,11 @@ def test_a_new_certificate_is_for_new_handshakes_and_open_sessions_go_on(
 ) -> None:
     client, broker = paired(tls_world, authorities)
     authorities.renew("127.0.0.1")
-    tls_world.engine.tls.read_again()()
+    read_again(tls_world.engine.tls)()
     with pytest.raises(ssl.SSLCertVerificationError, match="localhost"):
         secured(tls_world, authorities)
     authorities.renew()
-    tls_world.engine.tls.read_again()()
+    read_again(tls_world.engine.tls)()
     secured(tls_world, authorities)
     client >> PING
     broker << PING
@@ -385,7 +386,7 @@ def test_who_is_revoked_by_a_new_authority_of_clients_comes_no_more_and_open_ses
     before = client.ssl.session
     new = trustme.CA()
     new.cert_pem.write_to_path(tmp_path / "clients.pem")
-    world.engine.tls.read_again()()
+    read_again(world.engine.tls)()
     with capture_logs() as logs:
         again = world.tls_client(context)
         again.ssl = context.wrap_bio(again._incoming, again._outgoing, server_hostname="localhost", session=before)

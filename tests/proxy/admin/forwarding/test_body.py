@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import gzip
 import io
 from typing import Any
 
@@ -44,14 +43,6 @@ async def test_it_may_be_larger_than_those_of_sluices_own_paths_which_stay_as_sm
         own = "/admin/v2/namespaces/acme/shop/publishRate"
         status, reason = await sluice.reason("POST", own, data=b" " * 101, headers={"Content-Type": "application/json"})
         assert (status, "admin_access.max_body" in reason) == (413, True)
-
-
-async def test_what_is_packed_small_is_measured_unpacked() -> None:
-    packed = gzip.compress(bytes(20 * PART))
-    async with fake_broker() as broker, front(broker.url, max_body=10 * PART) as sluice:
-        headers = {"Content-Encoding": "gzip"}
-        assert (await sluice.ask("PUT", PACKAGES, data=packed, headers=headers))[0] == 413
-        assert broker.asked == []
 
 
 async def test_one_that_turns_out_too_large_under_way_ends_at_the_broker_too() -> None:

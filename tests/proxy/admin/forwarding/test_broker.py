@@ -18,6 +18,7 @@ from proxy.config.model import ConfigError
 from tests.proxy.admin.forwarding.fake_broker import FakeBroker, fake_broker, front, raw_broker
 from tests.proxy.certificates import Authority
 from tests.proxy.loop_time import later
+from tests.proxy.rereading import read_again
 
 new_event_loop = asyncio.new_event_loop
 """Its clock can be moved by hand."""
@@ -282,14 +283,14 @@ async def test_an_authority_that_is_read_again_is_in_force_once_it_is_taken(
         broker = sluice.admin.forwarder.broker
         statuses, expiries = [(await sluice.ask("GET", TENANTS))[0]], [*broker.expiries()]
         file.write_bytes(authority.certificate.read_bytes())
-        take = broker.read_again()
+        take = read_again(broker)
         statuses.append((await sluice.ask("GET", TENANTS))[0])
         take()
         statuses.append((await sluice.ask("GET", TENANTS))[0])
         expiries += broker.expiries()
         file.write_text("broken")
         with pytest.raises(ConfigError, match=r"admin_forward\.ca: .*: holds no certificate in PEM"):
-            broker.read_again()
+            read_again(broker)
         statuses.append((await sluice.ask("GET", TENANTS))[0])
     assert statuses == [502, 502, 200, 200]
     assert [(each.key, each.subject) for each in expiries] == [
