@@ -460,7 +460,8 @@ class RejectLine(LineHead, kw_only=True, tag="reject"):
     topic: str
     """Full name of the topic of the last such request; empty where none is named."""
     reason: str
-    """The bound that refused, by its key in the configuration's `admission`; or `blocked`."""
+    """The bound that refused, by its key in the configuration's `admission`; `blocked`; or `fleet_topic`, a topic by
+    which proxies tell each other limits and shares."""
     detail: str
     """The text that the client got the last time, at most 1,000 characters."""
     rejected: int

@@ -105,7 +105,7 @@ class RefusalFacts(Struct, frozen=True, kw_only=True):
     """Lookups, producers and consumers that were refused for one reason."""
 
     reason: str
-    """The bound that refused, by its key in the configuration's `admission`; or `blocked`."""
+    """The bound that refused, by its key in the configuration's `admission`; `blocked`; or `fleet_topic`."""
     rejected: int
     connections: int
     """On how many connections; those without a line of their own are counted as one."""

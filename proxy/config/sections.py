@@ -461,7 +461,9 @@ class Fleet(BaseModel):
 
     name: ProxyId = Field(description="name of the fleet, the same in all its members")
     namespace: NamespaceName = Field(
-        "public/sluice", description="where the fleet's own topics are, which members reach through `broker`"
+        "public/sluice",
+        description="where the fleet's own topics are, which members reach through `broker`; clients may use no topic "
+        "there, see [Who can write there](fleet.md#who-can-write-there)",
     )
     peers: tuple[PeerAddress, ...] = Field(
         (),

@@ -43,6 +43,7 @@ from protocol.pulsar_pb2 import (
     ServiceNotReady,
 )
 from protocol.walk import read_command, schema_data_in
+from proxy.fleet_topics import WHY
 from proxy.observe.counters import Counters
 from proxy.refusals import (
     RefusedError,
@@ -90,8 +91,10 @@ them name brokers' own addresses, and Sluice does not know their consumers. A CO
 offer them, so clients do without.
 
 Source: CommandScalableTopicLookup, CommandWatchTcAssignments of PulsarApi.proto 5.0.0-M1"""
-_LOOKED_AT = BETWEEN_BROKERS | NOT_OFFERED | {BaseCommand.CONNECT, BaseCommand.AUTH_RESPONSE}
-"""Types that are no requests and do not simply pass. To broker and client the last two say who the client is."""
+_OF_TRANSACTIONS = frozenset({BaseCommand.ADD_PARTITION_TO_TXN, BaseCommand.ADD_SUBSCRIPTION_TO_TXN})
+"""Types of the commands that name topics of a transaction; at its end the broker writes a marker into each."""
+_LOOKED_AT = BETWEEN_BROKERS | NOT_OFFERED | _OF_TRANSACTIONS | {BaseCommand.CONNECT, BaseCommand.AUTH_RESPONSE}
+"""Types that are not read and do not simply pass. To broker and client the last two say who the client is."""
 _PONG = encode(CommandPong())
 MOST_READ = 64 * 1024
 """Bytes of a command that is read, without that: of names, and what a proxy in front says of its client."""
@@ -104,6 +107,12 @@ class BrokersCommandError(ProtocolError):
     """A client says what only a broker says to another one."""
 
     cause = "brokers_command"
+
+
+class FleetTopicError(ProtocolError):
+    """A client's transaction is to have a topic of a fleet, which no client can have a producer or consumer of."""
+
+    cause = "fleet_topic"
 
 
 class NotOfferedError(ProtocolError):
@@ -157,6 +166,7 @@ class ClientCommands:
         Raises:
             FrameTooLarge: If it has more bytes than any client needs; to read them takes time.
             BrokersCommandError: If it is a broker's to another one.
+            FleetTopicError: If it names a topic of a fleet in a transaction.
             NotOfferedError: If Sluice keeps its client from being offered it.
             SecondConnectError: If it is CONNECT, where Sluice verifies clients.
             UnaskedAuthError: If it is an AUTH_RESPONSE that Sluice has not asked for.
@@ -180,6 +190,10 @@ class ClientCommands:
             raise BrokersCommandError(f"a client sent {name}, which only brokers send to each other")
         if kind in NOT_OFFERED:
             raise NotOfferedError(f"a client sent {name}, which its CONNECTED did not offer")
+        if kind in _OF_TRANSACTIONS:
+            if self._lookups.names_fleet(command):
+                raise FleetTopicError(f"a client sent {name} with a topic that {WHY}")
+            return frame
         if self._identity is None:
             return frame
         if kind == BaseCommand.CONNECT:
@@ -219,6 +233,7 @@ class ClientCommands:
 
     def _open(self, command: CommandProducer | CommandSubscribe, if_blocked: ServerError) -> bytes:
         name, topic = self._streams.name_of(command)
+        self._streams.check(topic)
         self._blocks.check(name, topic, if_blocked, has_schema=command.HasField("schema"))
         opened = self._streams.opened_before(name)
         if opened is not None:

@@ -17,6 +17,7 @@ from proxy.brokers.dialing import BrokerDialer
 from proxy.brokers.targets import Targets
 from proxy.budgets import Claim, Pool, SharedBudget
 from proxy.config.model import Config
+from proxy.fleet_topics import FleetTopics
 from proxy.identity.evidence import Verifier
 from proxy.observe.connection import Connection
 from proxy.observe.counters import Counters, Refusals
@@ -69,6 +70,7 @@ class Engine:
     Attributes:
         rate_limiter: Decides which of their entries pass; a subclass sets it, and the next.
         registry: Told of their streams.
+        fleet_topics: The topics that no client may use.
         proxy_headers: The rules for PROXY protocol headers; None where connections begin without.
         slices: Does what is too much for one turn of the loop.
         names_clients: Connections to brokers begin with such a header.
@@ -94,6 +96,7 @@ class Engine:
             most = config.max_connections // 10 // config.workers
             self.proxy_headers = ProxyHeaders(config.proxy_protocol, most, counters)
         self.names_clients = config.broker_proxy_protocol
+        self.fleet_topics = FleetTopics(config)
         self.targets = Targets(config.broker, config.allowed_brokers, config.allowed_broker_networks)
         self.tls = Certificates(config)
         self.dialer = BrokerDialer(self.targets, self.tls, counters, names_clients=config.broker_proxy_protocol)

@@ -212,7 +212,12 @@ class SessionLookups:
             self._watchers.accepted(watcher_id)
         return self._answered(answer)
 
+    def names_fleet(self, command: bytes) -> bool:
+        """Return whether a command that is not read names a topic of a fleet."""
+        return self._engine.fleet_topics.are_in(command)
+
     def _ask(self, command: Any, name: str | bytes, act: Any, keeps: int) -> bytes:
+        self._engine.fleet_topics.check_name(name)
         if len(name) > MOST_NAME_BYTES:
             raise RefusedError(InvalidTopicName, f"a name of {len(name)} bytes, {MOST_NAME_BYTES} are allowed")
         if not self._slots.take(1):

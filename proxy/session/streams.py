@@ -219,6 +219,18 @@ class Streams:
             )
         return name, topic
 
+    def check(self, topic: TopicName) -> None:
+        """Check that clients may produce to and consume from a topic at all.
+
+        Raises:
+            RefusedError: If it is a fleet's.
+        """
+        try:
+            self._engine.fleet_topics.check(topic)
+        except RefusedError as error:
+            self.refusals.note(self.connection, "fleet_topic", topic.full, str(error))
+            raise
+
     def open(self, name: StreamName, topic: TopicName) -> Stream:
         """Return a new stream, which the broker is about to be asked for; `asked` follows.
 

@@ -44,6 +44,7 @@ from proxy.admin.listener import connection_of
 from proxy.admin.refusals import RefusalCause, RefusalLog, refusal
 from proxy.admin.tenant_scope import why_not_at_broker
 from proxy.config.model import Config
+from proxy.fleet_topics import FleetTopics
 from proxy.observe.counters import Counters
 
 VIA = "Via"
@@ -184,6 +185,7 @@ class Forwarder:
         self.broker = BrokerAdmin(config)
         self._counters = counters
         self._refused = refused
+        self._fleet_topics = FleetTopics(config)
         self._in_flight = 0
         self._name = f"1.1 sluice-{uuid.uuid4().hex}"
 
@@ -288,6 +290,8 @@ class Forwarder:
     async def _why_refused(self, request: web.Request) -> web.Response | None:
         caller, wrong = request[CALLER], why_not(request.raw_path)
         outside = None if caller.tenants is None else why_not_at_broker(request, caller.tenants)
+        if caller.tenants is not None and self._fleet_topics.are_at(request.raw_path):
+            outside = "this namespace is a fleet's: it takes a token for all tenants"
         if outside is not None:
             self._refused.count(RefusalCause.TENANT, outside, caller.address)
             return _refusal(request, 403, outside)

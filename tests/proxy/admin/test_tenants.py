@@ -283,6 +283,20 @@ def _headers(kind: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {ACME}", "Content-Type": kind}
 
 
+@pytest.mark.parametrize("method", ["GET", "DELETE", "POST"])
+async def test_a_tenants_token_reaches_no_namespace_of_a_fleet(tokens: Path, fake: FakeBroker, method: str) -> None:
+    """What is done to the topic there changes the limits of all tenants; a token for all tenants may do it."""
+    fleet = {"fleet": {"name": "front", "namespace": "acme/fleet"}}
+    admin = Admin(admin_access={"tokens": str(tokens)}, admin_forward={"url": fake.url}, **fleet)
+    async with admin.client:
+        for path in ("persistent/acme/fleet/front-policies", "namespaces/acme/fleet/permissions/stranger"):
+            assert await asked(admin, ACME, method, f"/admin/v2/{path}") == 403
+            assert not fake.asked
+            assert await asked(admin, ALL, method, f"/admin/v2/{path}") == 200
+            fake.asked.clear()
+        assert await asked(admin, ACME, method, "/admin/v2/persistent/acme/shop/orders") == 200
+
+
 async def test_the_broker_hears_of_the_caller_as_configured(tokens: Path, tmp_path: Path, fake: FakeBroker) -> None:
     own = tmp_path / "sluice.token"
     own.write_text("sluices-token\n")
