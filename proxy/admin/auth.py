@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import yaml
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
@@ -25,7 +24,7 @@ from proxy.admin.refusals import CallerRefusedError, RefusalCause, RefusalLog, r
 from proxy.admin.tenant_scope import why_outside
 from proxy.config.model import ConfigError
 from proxy.config.sections import AdminAccess
-from proxy.config.sources import parse_yaml
+from proxy.config.yaml_reader import YamlError, parse_yaml
 from proxy.files import FileReader, read_file, warn_if_others_read
 from proxy.tls.certificates import Expiry, LoadedContext, admin_context
 
@@ -107,15 +106,8 @@ def _parsed(path: Path) -> Any:
     warn_if_others_read(path, _TOKENS_KEY)
     try:
         return parse_yaml(text)
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError([f"{_TOKENS_KEY}: {path}: {_without_content(error)}"]) from None
-
-
-def _without_content(error: Exception) -> str:
-    """Return the place of a YAML error; PyYAML's own message shows the text around it, here a secret."""
-    mark = getattr(error, "problem_mark", None)
-    where = f" at line {mark.line + 1}" if mark else ""
-    return f"is not YAML{where}, or a name stands there twice"
+    except YamlError as error:  # without keys and values: what is written wrongly may be a secret
+        raise ConfigError([f"{_TOKENS_KEY}: {path}:{each.line}: {each.text}" for each in error.problems]) from None
 
 
 def _problems(values: Any) -> Iterator[str]:

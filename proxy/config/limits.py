@@ -23,6 +23,7 @@ from protocol.topic_name import parse_topic
 from proxy.config.values import (
     Count,
     CountPerPeriod,
+    Flag,
     Name,
     NamespaceName,
     NetworkName,
@@ -100,7 +101,7 @@ class DispatchLimit(RateLimit):
 class TopicDispatchLimit(DispatchLimit):
     """The dispatch rate of the consumers of one topic or of one subscription."""
 
-    relativeToPublishRate: bool = Field(  # noqa: N815 - Pulsar's name
+    relativeToPublishRate: Flag = Field(  # noqa: N815 - Pulsar's name
         default=False, description="dispatch of a topic or subscription only: the topic's publish rate comes on top"
     )
 

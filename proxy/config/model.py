@@ -1,12 +1,11 @@
 """The configuration: one YAML file, under the environment, under flags; every error at once, each with its remedy."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from protocol.endpoint import Endpoint
@@ -31,15 +30,16 @@ from proxy.config.sources import (
     Sources,
     explain,
     given_by_flags,
+    key_of,
     kind_of,
     laid_over,
-    parse_yaml,
     read_environment,
-    why_not_yaml,
+    told_of_yaml,
 )
 from proxy.config.values import (
     AdminAddress,
     BrokerAddress,
+    Flag,
     ListenAddresses,
     Network,
     ProxyId,
@@ -48,6 +48,7 @@ from proxy.config.values import (
     Size,
     Whole,
 )
+from proxy.config.yaml_reader import KeyPath, YamlError, YamlProblem, parse_yaml
 from proxy.files import MOST_CONFIG, read_file
 
 
@@ -141,7 +142,7 @@ class Config(_Section):
         "no `.` or `_`, for readers pass over such files",
     )
     proxy_protocol: ProxyProtocol = ProxyProtocol()
-    broker_proxy_protocol: bool = Field(
+    broker_proxy_protocol: Flag = Field(
         default=False,
         description="connections to brokers begin with a header of version 2 that names the client: for brokers with "
         "haProxyProtocolEnabled=true; see [PROXY protocol](proxy-protocol.md)",
@@ -350,37 +351,71 @@ def load(path: Path | None, flags: dict[str, Any], environment: Mapping[str, str
     """
     over, problems = read_environment(Config, environment)
     over += given_by_flags(flags)
-    values: dict[str, Any] = {}
-    is_readable = True
+    file = _File(path)
+    problems = [*file.problems, *problems]
+    sources = Sources(str(path) if path else "defaults", file.values, over, file.text)
     try:
-        values = _read_yaml(path) if path else {}
-    except ConfigError as error:
-        is_readable = False
-        problems = error.problems + problems
-    sources = Sources(str(path) if path else "defaults", values, over)
-    try:
-        given = laid_over(values, over)
+        given = laid_over(file.values, over)
         config = Config.model_validate(given)
     except ValidationError as error:
-        found = [problem for problem in error.errors() if is_readable or sources.is_given_over(problem["loc"])]
-        raise ConfigError([explain(sources, problem) for problem in found] + problems) from None
-    problem = open_to_all(config.admin, config.admin_access) if is_readable else None
+        found = [each for each in error.errors() if sources.is_given_over(each["loc"]) or file.is_read_at(key_of(each))]
+        sources.find_lines(key_of(each) for each in found)
+        raise ConfigError([explain(sources, each, Config) for each in found] + problems) from None
+    problem = open_to_all(config.admin, config.admin_access) if file.is_read_at(("admin",)) else None
     if problem is not None:
-        problems.append(f"{sources.of(('admin',))}: {problem}")
+        sources.find_lines([("admin",)])
+        problems.append(f"{sources.place(('admin',))}: {problem}")
     if problems:
         raise ConfigError(problems)
     return Loaded(config, given, sources)
 
 
-def _read_yaml(path: Path) -> dict[str, Any]:
-    try:
-        values = parse_yaml(read_file(path, MOST_CONFIG).decode())
-    except OSError as error:
-        raise ConfigError([f"{path}: cannot be read: {error.strerror}"]) from None
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError([f"{path}: {why_not_yaml(error)}"]) from None
-    if values is None:
-        return {}
-    if not isinstance(values, dict):
-        raise ConfigError([f"{path}: holds {kind_of(values)}, not keys with values"])
-    return values
+class _File:
+    """The configuration's file, as far as it can be read; without a path there is nothing in it."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.text = ""
+        self.values: dict[str, Any] = {}
+        self.problems: list[str] = []
+        self._mistakes: tuple[YamlProblem, ...] = ()
+        self._is_read = True
+        if path is None:
+            return
+        try:
+            self.text = read_file(path, MOST_CONFIG).decode("utf-8-sig")
+            self._take(path, parse_yaml(self.text))
+        except OSError as error:
+            self._cannot_be_read(f"{path}: cannot be read: {error.strerror}")
+        except UnicodeDecodeError:
+            self._cannot_be_read(f"{path}: is no UTF-8; save the file as UTF-8")
+        except YamlError as error:
+            self._mistakes = error.problems
+            self._is_read = not error.is_of_syntax
+            self.problems = [f"{path}:{_place(problem)}: {told_of_yaml(problem)}" for problem in error.problems]
+            self._take(path, error.values)
+
+    def is_read_at(self, key: Sequence[object]) -> bool:
+        """Return whether everything at a key, and around it, was read: else what is said of it may be untrue."""
+        path = tuple(map(str, key))
+        return self._is_read and not any(_is_within(path, each.key) for each in self._mistakes)
+
+    def _take(self, path: Path, values: Any) -> None:
+        if isinstance(values, dict):
+            self.values = values
+        elif values is not None:
+            self._cannot_be_read(f"{path}: holds {kind_of(values)}, not keys with values as KEY: VALUE")
+
+    def _cannot_be_read(self, problem: str) -> None:
+        self.problems.append(problem)
+        self._is_read = False
+
+
+def _place(problem: YamlProblem) -> str:
+    """The line, and the column where no key says more."""
+    return f"{problem.line}:{problem.column}" if problem.is_of_syntax else str(problem.line)
+
+
+def _is_within(one: KeyPath, other: KeyPath) -> bool:
+    """Whether one of two places is in the other."""
+    length = min(len(one), len(other))
+    return one[:length] == other[:length]

@@ -23,7 +23,7 @@ from limiter.token_bucket import NANOS_PER_SECOND
 from protocol.endpoint import Endpoint
 from proxy.config.limits import RateLimit, TopicDispatchLimit
 from proxy.config.model import Config
-from proxy.config.sources import parse_yaml, section_of
+from proxy.config.sources import section_of
 from proxy.config.values import (
     AdminAddress,
     BrokerAddress,
@@ -278,7 +278,7 @@ def _value(name: str, field: FieldInfo) -> Iterator[str]:
     if default is None:
         example = example_of(name, field)
     else:
-        example = default if isinstance(field.default, str) else parse_yaml(default)
+        example = default if isinstance(field.default, str) else yaml.safe_load(default)
     yield f"{name}: {_written(example)}"
 
 
@@ -315,6 +315,25 @@ One YAML file, given as `sluice serve --config FILE` or in `SLUICE_CONFIG`; [slu
 key, commented out. `sluice check --config FILE` names every mistake, in the environment too. Sizes are written `4096`,
 `64KB`, `10MB`, `1GiB`; durations `500ms`, `1s`, `5min`; rates `500` (a second), `500/s`, `30/min`, `5/30s`, `10MB/s`.
 This page is made from the model in `proxy/config/model.py`.
+
+## Names and values
+
+Names and values are the text that is written, with or without quotes: YAML turns nothing into something else.
+`007`, `no`, `1_000`, `12:30` and `null` are tenants of these very names.
+
+- YAML's syntax needs quotes for `"*"`, and for text that holds a colon and a blank, or a blank and `#`.
+- Numbers are decimal digits, and nothing stands before them: `010`, `0x1F`, `1_000`, `1,000`, `5:30` and `+5` are
+  refused.
+- Truth values are `true` and `false`; `yes`, `no`, `on` and `off` are refused where one belongs.
+- A key holds something: an empty value, `null` and `~` are refused. Leave the key out for its default.
+- A key stands once. `&name`, `*name` and `<<` work as in YAML; tags as `!!int` are refused.
+
+The same holds for YAML in variables and in `admin_access.tokens`. An error names file and line, key, value and remedy:
+
+```
+sluice: sluice.yaml:7: limits.tenants.acme.publish.messages: '010': write a rate of what is counted as 500, …
+sluice: sluice.yaml:12: max_connection: this key is not known here; did you mean max_connections?
+```
 
 ## The environment
 

@@ -4,7 +4,7 @@ import ipaddress
 import socket
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 from urllib.parse import unquote
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model, field_validator, model_validator
@@ -17,6 +17,7 @@ from protocol.topic_name import parse_topic
 from proxy.config.values import (
     AdminAddress,
     CountPerPeriod,
+    Flag,
     HostName,
     Name,
     NamespaceName,
@@ -125,7 +126,7 @@ class BrokerTls(BaseModel):
         None, description="PEM file: the certificate that Sluice shows to brokers, and those that lead to its root"
     )
     key: Path | None = Field(None, description="PEM file: its private key, without a password")
-    verify_hostname: bool = Field(
+    verify_hostname: Flag = Field(
         default=True, description="the certificate must be for the broker's name, as `broker` and lookups write it"
     )
     server_name: HostName | None = Field(
@@ -335,12 +336,6 @@ class _ProxyProtocolMode(BaseModel):
         "balancer that always sends one makes safe; off: none may",
     )
 
-    @field_validator("mode", mode="before")
-    @classmethod
-    def _off_is_a_word(cls, value: Any) -> Any:
-        """YAML 1.1 reads `off` as false."""
-        return "off" if value is False else value
-
 
 _NETWORKS = "from"
 """A word of Python's, which a class body cannot have as a field."""
@@ -385,14 +380,14 @@ class Dispatch(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    preciseDispatcherFlowControl: bool | None = Field(  # noqa: N815 - Pulsar's name
+    preciseDispatcherFlowControl: Flag | None = Field(  # noqa: N815 - Pulsar's name
         None,
         description=f"ask the broker for as many messages as its entries usually hold; default: on, unless {_BY_ENTRY}",
     )
-    dispatchThrottlingOnBatchMessageEnabled: bool = Field(  # noqa: N815 - Pulsar's name
+    dispatchThrottlingOnBatchMessageEnabled: Flag = Field(  # noqa: N815 - Pulsar's name
         default=False, description="an entry counts as one message, whatever it holds"
     )
-    dispatchThrottlingOnNonBacklogConsumerEnabled: bool = Field(  # noqa: N815 - Pulsar's name
+    dispatchThrottlingOnNonBacklogConsumerEnabled: Flag = Field(  # noqa: N815 - Pulsar's name
         default=True, description="limit also subscriptions that have no backlog"
     )
 
@@ -637,12 +632,12 @@ class Authentication(BaseModel):
     )
     token: TokenAuthentication | None = None
     basic: BasicAuthentication | None = None
-    tls: bool = Field(
+    tls: Flag = Field(
         default=False,
         description="the common name (CN) of a client's verified certificate is its role (auth method tls)",
     )
     broker: BrokerCredentials = BrokerCredentials()
-    forward_credentials: bool = Field(
+    forward_credentials: Flag = Field(
         default=False,
         description="brokers get what the client showed, too (original_auth_data), to verify it anew "
         "(authenticateOriginalAuthData); for tokens and passwords",

@@ -22,10 +22,11 @@ from pydantic.fields import FieldInfo
 from proxy.config.limits import RateLimit
 from proxy.config.model import Config, Loaded
 from proxy.config.reference import default_of
-from proxy.config.sources import KeyPath, parse_yaml, section_of, without_secrets
+from proxy.config.sources import section_of, without_secrets
+from proxy.config.yaml_reader import KeyPath
 
 YamlValue = str | int | float | bool | None | Sequence["YamlValue"] | Mapping[str, "YamlValue"]
-"""A value as YAML reads it; values of other types are texts."""
+"""A value as YAML 1.1 reads it; values of other types are texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,8 @@ Source: https://yaml.org/spec/1.2.2/ (implicit keys)
 """
 _LONGEST_REMEMBERED = 4096
 """Characters: 1,000 texts weigh no more than some megabytes."""
+_NONE = "# "
+"""Begins the line of a key that has no value: YAML's `null` is none here."""
 _Tree = dict[str, "_Tree | TakenValue"]
 
 
@@ -76,10 +79,13 @@ def _lines(tree: _Tree, depth: int) -> Iterator[str]:
     for key, below in tree.items():
         begun = _key(key, "  " * depth)
         if isinstance(below, TakenValue):
-            yield f"{begun} {_value(below.value)}  # {below.origin}\n"
+            is_none = below.value is None
+            yield f"{_NONE * is_none}{begun} {'none' if is_none else _value(below.value)}  # {below.origin}\n"
         else:
-            yield f"{begun}\n"
-            yield from _lines(below, depth + 1)
+            inner = list(_lines(below, depth + 1))
+            has_keys = not all(line.startswith(_NONE) for line in inner)
+            yield f"{begun}{'' if has_keys else ' {}'}\n"
+            yield from inner
 
 
 def _key(key: str, indent: str) -> str:
@@ -105,10 +111,9 @@ def _in_line(value: YamlValue) -> str:
         return f"[{', '.join(map(_in_line, value))}]"
     if isinstance(value, str):
         return _written(value)
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    number = str(value)
-    return number if isinstance(value, int | float) and parse_yaml(number) == value else _written(number)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int | float) else _written(str(value))
 
 
 def _remembered(write: Callable[[str], str]) -> Callable[[str], str]:
@@ -120,7 +125,16 @@ def _remembered(write: Callable[[str], str]) -> Callable[[str], str]:
 @_remembered
 def _text(text: str) -> str:
     """Sizes, rates and addresses are read easier without quotes."""
-    return text if _BARE.fullmatch(text) and parse_yaml(text) == text else _written(text)
+    return text if _BARE.fullmatch(text) and _is_same_everywhere(text) else _written(text)
+
+
+def _is_same_everywhere(text: str) -> bool:
+    """Whether readers of YAML 1.1 and 1.2 agree on what a text without quotes is."""
+    try:
+        read = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError):
+        return False
+    return isinstance(read, str | int | float) and (str(read) == text or text in {"true", "false"})
 
 
 @_remembered
@@ -188,7 +202,7 @@ class _Show:
             yield from self.section(type(value), {}, key)
         else:
             text = default_of(field)
-            yield TakenValue(key, value if text is None or isinstance(value, str) else parse_yaml(text), "default")
+            yield TakenValue(key, value if text is None or isinstance(value, str) else yaml.safe_load(text), "default")
 
     def _source(self, key: KeyPath) -> str:
         source = self._sources.of(key)

@@ -1,8 +1,7 @@
 """The sources of the configuration (flag > environment > file), their reading, and the words for mistakes in them.
 
-In the environment a key is a variable: SLUICE_LISTEN, SLUICE_ACCESS_LOG__DIR. In YAML each key stands once, also in
-the files that the configuration names; it is built from the parser's events, as PyYAML's own trees of nodes take ten
-times as long, and more memory than what they hold. A mistake is told with its source, its key and the remedy.
+In the environment a key is a variable: SLUICE_LISTEN, SLUICE_ACCESS_LOG__DIR. An error names the source (of a file with
+the line), the key, the value and the remedy.
 """
 
 import re
@@ -10,16 +9,14 @@ import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from difflib import get_close_matches
 from typing import Any
 
-import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from protocol.endpoint import Endpoint
-
-KeyPath = tuple[str, ...]
+from proxy.config.yaml_reader import KeyPath, YamlError, YamlProblem, lines_of, parse_yaml
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +68,23 @@ class Sources:
         file: The file's name for people.
         values: The content of the file.
         over: The values given elsewhere; later ones hide earlier ones.
+        text: The text of the file, in which errors name lines.
     """
 
-    def __init__(self, file: str, values: Mapping[str, Any], over: Iterable[Given]) -> None:
-        self._file, self._values = file, values
+    def __init__(self, file: str, values: Mapping[str, Any], over: Iterable[Given], text: str = "") -> None:
+        self._file, self._values, self._text = file, values, text
         self._over = {given.key: given.source for given in over}
+        self._lines: dict[KeyPath, int] = {}
+
+    def find_lines(self, keys: Iterable[Sequence[object]]) -> None:
+        """Look up the lines of keys in the file, all at once, for `place`."""
+        self._lines = lines_of(self._text, [tuple(map(str, key)) for key in keys])
+
+    def place(self, key: Sequence[object]) -> str:
+        """Return the source of a key's value, of the file with the line, if `find_lines` found it."""
+        source, line = self.of(key), self._lines.get(tuple(map(str, key)))
+        is_of_file = source == self._file or source.startswith(f"{self._file}, ")
+        return f"{self._file}:{line}{source[len(self._file) :]}" if is_of_file and line else source
 
     def of(self, key: Sequence[object]) -> str:
         """Return the source of a key's value; of a section, all sources that gave something in it."""
@@ -103,168 +112,11 @@ class Sources:
 
 _MOST_SHOWN = 200
 """Characters of a wrong value that are shown: a list may have any number."""
-_LONGEST_INT = 18
-"""Digits that are surely no more than a number's, and quick to read."""
-_LONGEST_NUMBER = 5000
-"""Characters of anything but text: PyYAML takes quadratic time for numbers to the base of 60 (`1:1:1`)."""
-_TAG = "tag:yaml.org,2002:"
-_MERGE = _TAG + "merge"
-_TEXTS = frozenset({f"{_TAG}str", f"{_TAG}binary"})
-_PLAIN_CONTAINERS = frozenset({None, "!", f"{_TAG}map", f"{_TAG}seq"})
-_CONTAINERS = (dict, list)
-_SCALAR, _MAPPING_END = yaml.ScalarEvent, yaml.MappingEndEvent
-_Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-def parse_yaml(text: str | bytes) -> Any:
-    """YAML in which each key stands once.
-
-    Raises:
-        YAMLError, UnicodeDecodeError, RecursionError: If it is none. The text of the first shows some of the content.
-    """
-    parser = _Parser(text)
-    try:
-        return _Builder(parser).document()
-    finally:
-        parser.dispose()
-
-
-def why_not_yaml(error: yaml.YAMLError | UnicodeDecodeError | RecursionError) -> str:
-    """Return the error that `parse_yaml` raised, in one line."""
-    if isinstance(error, RecursionError):
-        return "is nested too deeply for a configuration"
-    return f"is not YAML: {' '.join(str(error).split())}"
 
 
 def cut(value: str) -> str:
     """Return as much of a value as an error shows."""
     return value if len(value) <= _MOST_SHOWN else value[:_MOST_SHOWN] + "…"
-
-
-class _UnreadableError(Exception):
-    """A scalar cannot be read as the type that its tag names."""
-
-
-class _Scalars:
-    """Reads scalars that are more than their text."""
-
-    def __init__(self) -> None:
-        self._reader: Any = yaml.SafeLoader("")
-        self.read = lru_cache(maxsize=1024)(self._read)
-        """Files of 100,000 topics say the same few things."""
-
-    def _read(self, text: str, tag: str | None) -> Any:
-        """The value of a text under a tag; without one, as a plain scalar.
-
-        Raises:
-            _UnreadableError: If it has none.
-        """
-        tag = tag or self._reader.resolve(yaml.ScalarNode, text, (True, False))
-        if tag == _MERGE:
-            return text
-        if len(text) > _LONGEST_NUMBER and tag not in _TEXTS:
-            raise _UnreadableError(tag.rpartition(":")[2])
-        try:
-            value = self._reader.construct_object(yaml.ScalarNode(tag, text))
-            str(value)  # numbers of any size can be written in hexadecimal; Python shows no more than 4,300 digits
-        except (ValueError, ArithmeticError, LookupError, AttributeError):
-            raise _UnreadableError(tag.rpartition(":")[2]) from None
-        self._reader.constructed_objects.clear()
-        return value
-
-
-class _Builder:
-    """One document's values, from its events."""
-
-    def __init__(self, parser: Any) -> None:
-        self._next = parser.get_event
-        self._anchored: dict[str, Any] = {}
-        self._scalars = _Scalars()
-        self._implicit = yaml.SafeLoader.yaml_implicit_resolvers
-
-    def document(self) -> Any:
-        """Return the only document of the stream; None if there is none."""
-        self._next()
-        if isinstance(self._next(), yaml.StreamEndEvent):
-            return None
-        value = self._value(self._next())
-        self._next()
-        after = self._next()
-        if not isinstance(after, yaml.StreamEndEvent):
-            raise _problem("a second document begins here; one is all that is read", after)
-        return value
-
-    def _value(self, event: Any) -> Any:
-        if type(event) is _SCALAR and event.anchor is None:
-            return self._scalar(event)
-        return self._anchored_value(event)
-
-    def _anchored_value(self, event: Any) -> Any:
-        """Sections, and what is written once for several places."""
-        if type(event) is yaml.AliasEvent:
-            if event.anchor not in self._anchored:
-                raise _problem(f"*{event.anchor} stands for nothing above it", event)
-            return self._anchored[event.anchor]
-        value = self._scalar(event) if type(event) is _SCALAR else self._container(event)
-        if event.anchor is not None:
-            self._anchored[event.anchor] = value
-        return value
-
-    def _container(self, event: Any) -> Any:
-        if event.tag not in _PLAIN_CONTAINERS:
-            raise _problem(f"{event.tag} is no type that is read here; leave it out", event)
-        return self._mapping() if isinstance(event, yaml.MappingStartEvent) else self._sequence()
-
-    def _sequence(self) -> list[Any]:
-        found = []
-        while not isinstance(event := self._next(), yaml.SequenceEndEvent):
-            found.append(self._value(event))
-        return found
-
-    def _mapping(self) -> dict[Any, Any]:
-        found: dict[Any, Any] = {}
-        merged: dict[Any, Any] = {}
-        following = self._next
-        while type(event := following()) is not _MAPPING_END:
-            key = self._value(event)
-            if isinstance(key, _CONTAINERS):
-                raise _problem("a list or a section cannot be a key", event)
-            if key in found:
-                raise _problem(f"the key {cut(repr(key))} stands twice", event)
-            value = self._value(following())
-            if key == "<<" and event.implicit[0]:
-                merged = _all_of(value, event) | merged
-            else:
-                found[key] = value
-        return merged | found if merged else found
-
-    def _scalar(self, event: Any) -> Any:
-        text, tag = event.value, event.tag
-        if tag is None or tag == "!":
-            if text[:1] not in self._implicit or not event.implicit[0]:
-                return text
-            if text.isdigit() and text.isascii() and text[0] != "0" and len(text) <= _LONGEST_INT:
-                return int(text)
-            tag = None
-        try:
-            return self._scalars.read(text, tag)
-        except yaml.MarkedYAMLError as error:
-            raise _problem(str(error.problem), event) from None
-        except _UnreadableError as error:
-            shown = cut(repr(text))
-            raise _problem(f"{shown} cannot be read as {error}; put text in quotes", event) from None
-
-
-def _all_of(value: Any, event: Any) -> dict[Any, Any]:
-    """The keys that `<<` merges in; of several sections the first holds, as YAML has it."""
-    sections = value if isinstance(value, list) else [value]
-    if not all(isinstance(section, dict) for section in sections):
-        raise _problem("<< takes in a section, or a list of them", event)
-    return {key: each for section in reversed(sections) for key, each in section.items()}
-
-
-def _problem(text: str, event: Any) -> yaml.YAMLError:
-    return yaml.constructor.ConstructorError(None, None, text, event.start_mark)
 
 
 PREFIX = "SLUICE_"
@@ -294,8 +146,8 @@ def read_environment(model: type[BaseModel], environment: Mapping[str, str]) -> 
             key, annotation = known[variable]
             try:
                 given.append(Given(key, _read(annotation, text), variable))
-            except (yaml.YAMLError, RecursionError) as error:
-                problems.append(f"{variable}: {'.'.join(key)}: {why_not_yaml(error)}")
+            except YamlError as error:
+                problems += [f"{variable}: {told_of_yaml(problem, key)}" for problem in error.problems]
         elif not _is_for_others(variable):
             problems.append(f"{variable}: this variable stands for no key; {_nearest(variable, known)}")
     return [each for each in given if not _is_url_of_commands(each)], problems
@@ -380,7 +232,7 @@ _BELONGS: Mapping[str, str] = {
 }
 """Plain words for pydantic's errors that speak of Python."""
 _OF_KEYS: Mapping[str, str] = {
-    "extra_forbidden": "this key is not known here; see the configuration reference for those that are",
+    "extra_forbidden": "this key is not known here",
     "missing": "this key must be given here",
 }
 _STEP = re.compile(r"\[key\]|function-(before|after|wrap|plain)(\[.*\])?")
@@ -389,18 +241,73 @@ _MOST_TOLD = 20
 """Problems of one request that its answer tells."""
 
 
-def explain(sources: Sources, problem: ErrorDetails) -> str:
+def explain(sources: Sources, problem: ErrorDetails, model: type[BaseModel]) -> str:
     """Return a problem in one line: source, key, value, what is wrong and what to do."""
-    return f"{sources.of(_key(problem))}: {told(problem)}"
+    return f"{sources.place(key_of(problem))}: {told(problem, model)}"
 
 
-def told(problem: ErrorDetails) -> str:
-    """Say key, value, what is wrong and what to do; without a key where all is one value."""
-    key = ".".join(map(str, _key(problem)))
-    parts = [key if key.isprintable() else repr(key)]
+def told(problem: ErrorDetails, model: type[BaseModel] | None = None) -> str:
+    """Say key, value, what is wrong and what to do; without a key where all is one value.
+
+    Args:
+        problem: What pydantic says.
+        model: The model whose keys an unknown one is compared with; None: no key can be unknown.
+    """
+    key = key_of(problem)
+    parts = [_shown_key(key)]
     if problem["type"] not in _OF_KEYS:
         parts.append(cut(without_secrets(repr(problem["input"]))))
-    return ": ".join(part for part in (*parts, _message(problem)) if part)
+    remedy = _known_keys(model, key) if model is not None and problem["type"] == "extra_forbidden" else ""
+    return ": ".join(part for part in (*parts, _message(problem) + remedy) if part)
+
+
+def told_of_yaml(problem: YamlProblem, above: KeyPath = ()) -> str:
+    """Say key, value, what is wrong and what to do."""
+    key = _shown_key((*above, *problem.key))
+    what = "is not YAML" if problem.is_of_syntax else ""
+    parts = (key, cut(without_secrets(repr(problem.value))) if problem.value else "", what, problem.text)
+    return ": ".join(part for part in parts if part)
+
+
+def _shown_key(key: Sequence[object]) -> str:
+    shown = ".".join(map(str, key))
+    return shown if shown.isprintable() else repr(shown)
+
+
+_MOST_NAMED = 12
+"""Keys of a section that an error lists."""
+
+
+def _known_keys(model: type[BaseModel], key: Sequence[object]) -> str:
+    """Name the key that an unknown one may be meant to be."""
+    section, name = _section_at(model, key[:-1]), str(key[-1])
+    known = list(section.model_fields) if section else []
+    word = name.casefold().replace("-", "_")
+    near = get_close_matches(word, {each.casefold(): each for each in known}, 1, 0.7)
+    if near:
+        return f"; did you mean {next(each for each in known if each.casefold() == near[0])}?"
+    elsewhere = [".".join(path) for path, _ in _keys(model, ()) if path[-1] == word]
+    elsewhere += [each for each in model.model_fields if each == word]
+    if len(set(elsewhere)) == 1:
+        return f"; did you mean {elsewhere[0]}?"
+    if 0 < len(known) <= _MOST_NAMED:
+        return f"; known are {', '.join(known)}"
+    return "; see the configuration reference for those that are"
+
+
+def _section_at(model: type[BaseModel], key: Sequence[object]) -> type[BaseModel] | None:
+    """Return the model of the section at a key; None where there is none."""
+    inner: Any = model
+    for part in key:
+        section = section_of(inner)
+        if section is not None:
+            field = section.model_fields.get(str(part))
+            inner = field.annotation if field else None
+        elif typing.get_origin(inner) in {dict, tuple}:
+            inner = typing.get_args(inner)[typing.get_origin(inner) is dict]
+        else:
+            return None
+    return section_of(inner)
 
 
 _DATA = re.compile(r"\bdata:[^'\"\s]*")
@@ -411,9 +318,9 @@ def without_secrets(text: str) -> str:
     return _DATA.sub("data:…", text)
 
 
-def all_told(error: ValidationError) -> str:
+def all_told(error: ValidationError, model: type[BaseModel]) -> str:
     """Say every problem of a request in one line."""
-    problems = [told(problem) for problem in error.errors()]
+    problems = [told(problem, model) for problem in error.errors()]
     more = len(problems) - _MOST_TOLD
     return "; ".join([*problems[:_MOST_TOLD], *([f"and {more} more"] if more > 0 else [])])
 
@@ -425,7 +332,8 @@ def kind_of(value: object) -> str:
     return next((name for kind, name in _KINDS if isinstance(value, kind)), f"a {type(value).__name__}")
 
 
-def _key(problem: ErrorDetails) -> tuple[object, ...]:
+def key_of(problem: ErrorDetails) -> tuple[object, ...]:
+    """Return the keys that lead to a problem, without pydantic's own steps."""
     return tuple(part for part in problem["loc"] if not _is_pydantic_s(part))
 
 

@@ -52,12 +52,21 @@ _PEER = EndpointForm(("pulsar",), "10.0.0.7:6655")
 """The form of addresses that a member of a fleet dials."""
 _SERVICE_URL = replace(BROKERS, is_url=True)
 _WEB_SERVICE_URL = replace(WEB_SERVICES, is_url=True)
-_NUMBER = r"[0-9]{1,30}(?:\.[0-9]{1,30})?"
-"""A number in decimal digits. It has so few that it is never infinite as a float, nor too long for Python's `int`."""
+_NUMBER = r"(?:0|[1-9][0-9]{0,29})(?:\.[0-9]{1,30})?"
+"""A number in decimal digits. It has so few that it is never infinite as a float, nor too long for Python's `int`.
+
+It has no zero before it: `010` is eight to YAML 1.1, and ten to YAML 1.2.
+"""
+_WHOLE = re.compile(r"-?(0|[1-9][0-9]*)")
+_ODD = re.compile(r"[+-]?[0-9][0-9a-fA-F_,.:xo']*")
+"""Numbers as other programs write them: 0x1F, 1_000, 1,000, 5:30, 010."""
+_PLAINLY = "write numbers in decimal digits alone, as 1000, without 0 before them"
+_TRUTHS = {"true": True, "false": False}
 _AMOUNT = re.compile(_NUMBER)
 _PERIOD = re.compile(rf"({_NUMBER})?([a-z]+)")
 _PROXY_ID = re.compile(r"[A-Za-z0-9-][A-Za-z0-9._-]{0,99}")
 _HOST_NAME = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+_PLAIN_NUMBER = re.compile(rf"{_NUMBER}(?![0-9_,:.xo'])")
 _NUMBER_AND_WORD = re.compile(rf"({_NUMBER}) ?([A-Za-z]*)")
 
 
@@ -76,7 +85,33 @@ def _short(value: Any, longest: int = _LONGEST_NUMBER) -> Any:
 def _whole(value: Any) -> Any:
     if isinstance(value, bool):  # an int to Python
         raise PydanticKnownError("int_type")
-    return _short(value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    value = _short(value).strip()
+    if _WHOLE.fullmatch(value):
+        return int(value)
+    if _ODD.fullmatch(value):
+        raise ValueError(f"an integer belongs here; {_PLAINLY}")
+    raise PydanticKnownError("int_parsing")
+
+
+def _flag(value: Any) -> bool:
+    """`true` or `false`; `yes`, `on` and `1` are names elsewhere, and refused here."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        found = _TRUTHS.get(value.lower())
+        if found is None:
+            raise PydanticKnownError("bool_parsing")
+        return found
+    raise PydanticKnownError("bool_type")
+
+
+def _text(value: Any) -> str:
+    """A name as it is written. JSON's numbers and truth values have no text of their own: 1.10 is 1.1 there."""
+    if not isinstance(value, str):
+        raise PydanticKnownError("string_type")
+    return value
 
 
 def _line(value: Any, remedy: str) -> str:
@@ -87,11 +122,17 @@ def _line(value: Any, remedy: str) -> str:
         raise ValueError(f"{error}; {remedy}") from None
 
 
+def _wanted(value: Any, remedy: str) -> str:
+    """The remedy for a value that is no size, duration or rate."""
+    is_odd = isinstance(value, str) and _ODD.match(value) and not _PLAIN_NUMBER.match(value)
+    return f"{remedy}; {_PLAINLY}" if is_odd else remedy
+
+
 def read_size(value: Any) -> int:
     """`10MB`, `64KiB` or plain bytes, as a number of bytes."""
     size = _number_of_bytes(_line(value, _AS_SIZE))
     if size is None:
-        raise ValueError(_AS_SIZE)
+        raise ValueError(_wanted(value, _AS_SIZE))
     if size > _MOST:
         raise ValueError(f"a size is at most {_MOST} bytes")
     return round(size)
@@ -109,7 +150,7 @@ def read_span(value: Any) -> float:
     text = _line(value, _AS_SPAN)
     match = _NUMBER_AND_WORD.fullmatch(text)
     if not match or (match[2] or "s") not in _SPANS:
-        raise ValueError(_AS_SPAN)
+        raise ValueError(_wanted(value, _AS_SPAN))
     return float(match[1]) * _SPANS[match[2] or "s"]
 
 
@@ -126,7 +167,7 @@ def _read_rate(text: str) -> tuple[int, int]:
     amount, slash, span = text.partition("/")
     tokens, period_ns = _number_of_bytes(amount.rstrip()), _period_ns(span if slash else "s")
     if tokens is None or not period_ns:
-        raise ValueError(_AS_RATE)
+        raise ValueError(_wanted(text, _AS_RATE))
     if tokens.denominator != 1:
         raise ValueError("a rate is a whole number per period: write 0.5 as 30/min")
     if tokens > _MOST:
@@ -148,7 +189,7 @@ def _period_ns(span: str) -> int | None:
 def read_count_rate(value: Any) -> tuple[int, int]:
     """`500`, `500/s`, `30/min`, `5/30s`: a rate of things that are counted and have no unit."""
     if type(value) is not int and not _AMOUNT.fullmatch(_line(value, _AS_COUNT_RATE).partition("/")[0].rstrip()):
-        raise ValueError(_AS_COUNT_RATE)
+        raise ValueError(_wanted(value, _AS_COUNT_RATE))
     return read_rate(value)
 
 
@@ -225,11 +266,12 @@ def _or_text(least: int, pattern: str) -> WithJsonSchema:
     )
 
 
-_NUMBER_TEXT = r"[0-9]{1,30}(\.[0-9]{1,30})?"
+_NUMBER_TEXT = r"(0|[1-9][0-9]{0,29})(\.[0-9]{1,30})?"
 _SIZE_TEXT = rf"{_NUMBER_TEXT} ?([kKmMgG]?[iI]?[bB])?"
 _SPAN_TEXT = "|".join(_SPANS)
 _PER_TEXT = rf"(/({_NUMBER_TEXT})?({_SPAN_TEXT}))?"
 
+Flag = Annotated[bool, BeforeValidator(_flag)]
 Whole = Annotated[int, BeforeValidator(_whole)]
 Count = Annotated[Whole, Le(_MOST)]
 Size = Annotated[int, BeforeValidator(read_size), _or_text(0, _SIZE_TEXT)]
@@ -250,7 +292,7 @@ WebServiceUrl = Annotated[Endpoint, PlainValidator(_web_service_url), _AS_TEXT]
 
 
 def _whole_topic(name: Any) -> str:
-    topic = parse_topic(str(_short(name, _LONGEST_TOPIC)))
+    topic = parse_topic(str(_short(_text(name), _LONGEST_TOPIC)))
     for part in (topic.tenant, topic.namespace, topic.local):
         _short(part, LONGEST_PART)
     if not topic.local.isprintable():
@@ -261,7 +303,7 @@ def _whole_topic(name: Any) -> str:
 
 
 def _namespace(name: Any) -> str:
-    parts = str(_short(name, 2 * LONGEST_PART + 1)).split("/")
+    parts = str(_short(_text(name), 2 * LONGEST_PART + 1)).split("/")
     for part in parts:
         _short(part, LONGEST_PART)
     if len(parts) != 2 or not all(map(is_entity, parts)):
@@ -270,7 +312,7 @@ def _namespace(name: Any) -> str:
 
 
 def _tenant(name: Any) -> str:
-    _short(name, LONGEST_PART)
+    _short(_text(name), LONGEST_PART)
     if name != "*" and not is_entity(str(name)):
         raise ValueError("write a tenant as tenant, of letters, digits and _-=:., or * for each other one")
     return str(name)
@@ -278,7 +320,7 @@ def _tenant(name: Any) -> str:
 
 def network_name(name: Any) -> str:
     """Return an address or network in its one form."""
-    network = read_network(str(_short(name, LONGEST)))
+    network = read_network(str(_short(_text(name), LONGEST)))
     if network.version == 6 and network.prefixlen > IPV6_HOST:
         wide = network.supernet(new_prefix=IPV6_HOST)
         raise ValueError(f"an IPv6 client is limited by its /{IPV6_HOST}: write {wide}")

@@ -64,8 +64,8 @@ def check_text(text: str) -> None:
         try:
             load_config(path, {})
         except ConfigError as error:
-            told = [problem.replace(str(path), "the result would not be accepted") for problem in error.problems]
-            raise ImportFailed(told) from None
+            told = [problem.removeprefix(f"{path}:").strip() for problem in error.problems]
+            raise ImportFailed([f"the result would not be accepted: line {each}" for each in told]) from None
 
 
 def check_output(path: Path, *, force: bool) -> None:

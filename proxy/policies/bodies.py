@@ -14,7 +14,10 @@ Pulsar's numbers know no mode: where they are, the file's holds.
 Source: https://pulsar.apache.org/admin-rest-api/ (publishRate, dispatchRate, subscribeRate, resourcegroups)
 """
 
+import json
+from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from typing import Annotated, Any, Literal, TypeVar
@@ -25,7 +28,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from limiter.levels import About, Setting
 from limiter.token_bucket import DIRECTIONS, NANOS_PER_SECOND, NOTHING_PUBLISHED, Direction, Limit, Mode, Rate, rate
 from proxy.config.limits import DispatchLimit, RateLimit, TopicDispatchLimit
-from proxy.config.sources import all_told
+from proxy.config.sources import all_told, cut
 from proxy.config.values import SPANS_NS, CountPerPeriod
 from proxy.policies.keys import PolicyKey, PolicyKind, rate_key, setting_of
 
@@ -201,6 +204,22 @@ class BodyError(Exception):
     """A body cannot be read; the text says what is wrong in it."""
 
 
+def check_keys(text: bytes) -> None:
+    """Check that no key of a JSON text stands twice in one object: readers of JSON take the last, and drop the others.
+
+    Raises:
+        BodyError: If one does, with its name.
+    """
+    with suppress(ValueError, RecursionError):  # a text that is no JSON is refused by its reader
+        json.loads(text, object_pairs_hook=_check_pairs)
+
+
+def _check_pairs(pairs: list[tuple[str, Any]]) -> None:
+    if len(dict(pairs)) < len(pairs):
+        ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
+        raise BodyError(f"{cut(repr(twice))}: this key stands there twice; leave one out")
+
+
 class KeptRate(msgspec.Struct, frozen=True):
     """A rate as it is kept: whose form it has, and the body in that form."""
 
@@ -281,7 +300,7 @@ def limit_of(key: PolicyKey, kept: str, mode: Mode = "enforce") -> Limit:
         read = _remembered if len(kept) <= _LONGEST_REMEMBERED else _read_limit
         return read(key.kind, key.setting, kept, mode)
     except ValidationError as error:
-        raise BodyError(f"{key}: {all_told(error)}") from None
+        raise BodyError(f"{key}: {all_told(error, _own_form(key))}") from None
     except (msgspec.DecodeError, KeyError):
         raise BodyError(f"{key}: the body is not a limit; write messages, bytes or both") from None
 

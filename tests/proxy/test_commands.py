@@ -62,7 +62,7 @@ def test_check_looks_at_the_environment_too(tmp_path: Path) -> None:
     path.write_text("linger: soon\n")
     result = runner.invoke(app, ["check", "--config", str(path)], env={"SLUICE_LISTN": "x"})
     assert result.exit_code == 1
-    assert [line.split(": ")[1] for line in result.stderr.splitlines()] == [str(path), "SLUICE_LISTN"]
+    assert [line.split(": ")[1] for line in result.stderr.splitlines()] == [f"{path}:1", "SLUICE_LISTN"]
 
 
 def test_serve_needs_nothing_at_all(served: list[Config]) -> None:
@@ -175,7 +175,7 @@ def test_check_shows_defaults_only_if_asked(tmp_path: Path) -> None:
     assert "proxy_id: p  # " in result.stdout
     assert "\nmax_connections: 10000  # default\n" in result.stdout
     assert "\n  max_body: 64KiB  # default\n" in result.stdout
-    assert "\n  tls: null  # default\n" in result.stdout
+    assert "\n#   tls: none  # default\n" in result.stdout
     path.write_text(result.stdout)
     assert runner.invoke(app, ["check", "--config", str(path)]).exit_code == 0
 
@@ -191,8 +191,8 @@ def test_check_tells_everything_that_is_wrong_and_ends_with_1(tmp_path: Path) ->
     result = runner.invoke(app, ["check", "--config", str(path)])
     assert result.exit_code == 1
     first, second = result.stderr.splitlines()
-    assert first == f"sluice: {path}: listen: 'x': is not host:port; write it as 0.0.0.0:6650"
-    assert second.startswith(f"sluice: {path}: limits.namespaces.a/b.publish.messages: 'fast': ")
+    assert first == f"sluice: {path}:1: listen: 'x': is not host:port; write it as 0.0.0.0:6650"
+    assert second.startswith(f"sluice: {path}:2: limits.namespaces.a/b.publish.messages: 'fast': ")
 
 
 def test_check_tells_in_one_line_that_there_is_no_file(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from proxy.admin.handlers import (
 )
 from proxy.admin.refusals import refusal
 from proxy.config.limits import DispatchLimit, RateLimit, TopicDispatchLimit
-from proxy.policies.bodies import BodyError, Section, SubscribeLimit, section_of
+from proxy.policies.bodies import BodyError, Section, SubscribeLimit, check_keys, section_of
 from proxy.policies.explain import Explained, ExplainedGroup, ExplainedValue, LevelLines, explain, explain_subscribes
 from proxy.policies.keys import LONGEST, PolicyTarget, read_about, read_setting, read_target
 from proxy.policies.layers import Layer
@@ -186,6 +186,7 @@ def _section(text: bytes) -> dict[str, Any] | None:
         section = msgspec.json.decode(text, type=dict[str, Any] | None)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise BodyError('the body is not a limit: send JSON as {"messages": "500/s", "bytes": "10MB/s"}') from None
+    check_keys(text)
     return section
 
 

@@ -49,11 +49,11 @@ def test_a_burst_is_a_tenth_of_a_second_but_at_least_one_message(file: Path) -> 
 @pytest.mark.parametrize(
     ("old", "new", "line"),
     [
-        ("producers: 2", "producers: 0", "producers: 0: Input should be greater than or equal to 1"),
+        ("producers: 2", "producers: 0", "producers: '0': Input should be greater than or equal to 1"),
         ("rate: 100", "rate: fast", "pattern.greedy.rate: 'fast': Input should be a valid number"),
         ("greedy", "eager", "pattern: …: Input tag 'eager' found using 'kind' does not match"),
         ("kind: greedy, ", "", "pattern: …: add kind: steady, greedy or bursty"),
-        ("producers", "prodcuers", "prodcuers: 2: no such key here: remove it or mend its spelling"),
+        ("producers", "prodcuers", "prodcuers: '2': no such key here: remove it or mend its spelling"),
         (", messages: 300", "", "limits.0.messages: …: add this key"),
         ("payments/orders:", "orders:", "is not a topic name"),
         ('payments/orders"], messages: 2', 'payments/other"], messages: 2', "limit 'few' names"),

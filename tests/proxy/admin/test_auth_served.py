@@ -81,7 +81,10 @@ async def test_with_tls_nothing_is_said_in_the_clear(tmp_path: Path, authority: 
 @pytest.mark.parametrize(
     ("settings", "line"),
     [
-        ({"admin": "0.0.0.0:0"}, "{path}: admin: '0.0.0.0:0': anybody who reaches this address could change limits; "),
+        (
+            {"admin": "0.0.0.0:0"},
+            "{path}:1: admin: '0.0.0.0:0': anybody who reaches this address could change limits; ",
+        ),
         ({"admin_access": {"tokens": "/no/such"}}, "admin_access.tokens: /no/such: cannot be read: No such file"),
         (
             {"admin_access": {"tls": {"certificate": "/no/such", "key": __file__}}},

@@ -50,7 +50,7 @@ async def test_another_set_is_made_to_hold_at_once_and_told(make_admin) -> None:
         ({"limits": {"proxy": 5}}, "limits.proxy: 5: this is a number; a section of keys belongs here"),
         ({"limits": {"proxy": {"publish": {"messages": "x"}}}}, "limits.proxy.publish.messages: 'x': write a rate"),
         ({"limits": {"topics": {"a://b": {}}}}, "is not a topic name"),
-        ({"limits": {}, "colour": 1}, "colour: this key is not known here; see the configuration reference"),
+        ({"limits": {}, "colour": 1}, "colour: this key is not known here; known are limits, admission, blocks"),
         ({"limits": {"roles": {f"r{number}": 5 for number in range(30)}}}, "and 10 more"),
     ],
 )

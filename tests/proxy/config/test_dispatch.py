@@ -38,7 +38,7 @@ def test_both_ways_of_counting_at_once_are_refused_by_name(tmp_path: Path) -> No
     with pytest.raises(ConfigError) as error:
         rules_of(tmp_path, "preciseDispatcherFlowControl: true, dispatchThrottlingOnBatchMessageEnabled: true")
     (problem,) = error.value.problems
-    assert problem.startswith(f"{tmp_path / 'sluice.yaml'}: dispatch: ")
+    assert problem.startswith(f"{tmp_path / 'sluice.yaml'}:1: dispatch: ")
     assert problem.endswith(
         "preciseDispatcherFlowControl and dispatchThrottlingOnBatchMessageEnabled exclude each other: one counts the "
         "messages of an entry, the other does not; set one of them to false"

@@ -76,7 +76,7 @@ def test_a_wrong_value_is_blamed_on_its_variable_and_a_hidden_one_on_nobody(tmp_
     path.write_text("listen: nowhere\nlinger: soon\n")
     assert problems(path, SLUICE_LISTEN="6650") == [
         "SLUICE_LISTEN: listen: '6650': is not host:port; write it as 0.0.0.0:6650",
-        f"{path}: linger: 'soon': write a duration as 500ms, 1s, 5min, 2h",
+        f"{path}:2: linger: 'soon': write a duration as 500ms, 1s, 5min, 2h",
     ]
 
 
@@ -100,7 +100,7 @@ def test_what_is_wrong_in_file_and_environment_comes_at_once(tmp_path: Path) -> 
     path.write_text("linger: soon\n")
     environment = {"SLUICE_LISTN": "x", "SLUICE_ADMIN": "y", "SLUICE_BLOCKS": "[", "SLUICE_LIMITS__TOPICS": "a: [" * 3}
     told = [problem.split(": ")[0] for problem in problems(path, **environment)]
-    assert told == ["SLUICE_ADMIN", str(path), "SLUICE_BLOCKS", "SLUICE_LIMITS__TOPICS", "SLUICE_LISTN"]
+    assert told == ["SLUICE_ADMIN", f"{path}:1", "SLUICE_BLOCKS", "SLUICE_LIMITS__TOPICS", "SLUICE_LISTN"]
 
 
 def test_beside_a_file_that_cannot_be_read_the_wrong_variables_are_told_and_nothing_that_it_may_say(
@@ -109,14 +109,14 @@ def test_beside_a_file_that_cannot_be_read_the_wrong_variables_are_told_and_noth
     path = tmp_path / "sluice.yaml"
     path.write_text("limits: {proxy: {publish: {messages: 5}}\n")
     found = problems(path, SLUICE_LISTEN="x", SLUICE_LIMITS__PROXY__PUBLISH__BURST_MESSAGES="5", SLUICE_X="1")
-    assert [problem.split(": ")[0] for problem in found] == ["SLUICE_LISTEN", str(path), "SLUICE_X"]
+    assert [problem.split(": ")[0] for problem in found] == ["SLUICE_LISTEN", f"{path}:1:9", "SLUICE_X"]
 
 
 def test_a_section_that_several_have_written_is_blamed_on_all(tmp_path: Path) -> None:
     path = tmp_path / "sluice.yaml"
     path.write_text("limits: {proxy: {publish: {messages: 5}}}\n")
     (problem,) = problems(path, SLUICE_LIMITS__PROXY__PUBLISH__BURST_BYTES="5")
-    assert problem.startswith(f"{path}, SLUICE_LIMITS__PROXY__PUBLISH__BURST_BYTES: limits.proxy.publish: ")
+    assert problem.startswith(f"{path}:1, SLUICE_LIMITS__PROXY__PUBLISH__BURST_BYTES: limits.proxy.publish: ")
     assert "burst_bytes needs bytes" in problem
 
 

@@ -13,6 +13,7 @@ from limiter.policies import Value
 from limiter.token_bucket import Limit, Rate, rate
 from proxy.config.model import Config, ConfigError, load_config
 from proxy.config.values import read_rate, read_size, read_span
+from tests.proxy.config.lines import without_line
 from tests.proxy.file_limits import policies_of
 
 TOPIC = "persistent://t/n/x"
@@ -141,8 +142,8 @@ def test_a_broken_section_is_told_though_a_flag_touches_it(path: Path) -> None:
         ({"access_log": {"interval": "10ms"}}, "access_log.interval", "0.01", "greater than or equal to 0.1"),
         ({"access_log": {"rotate_size": "1 mile"}}, "access_log.rotate_size", "'1 mile'", "4096, 64KB, 10MB"),
         ({"access_log": {"rotate_age": 0}}, "access_log.rotate_age", "0", "greater than 0"),
-        ({"publish": {"hold_total": True}}, "publish.hold_total", "True", "write bytes as"),
-        ({"publish": None}, "publish", "None", "nothing is written here, where a section of keys belongs"),
+        ({"publish": {"hold_total": True}}, "publish.hold_total", "true", "write bytes as"),
+        ({"publish": None}, "publish", "'null'", "this is nothing to YAML; leave the key out for its default"),
         ({"listn": "x"}, "listn", "", "not known here"),
         ({"access_log": {"dri": "x"}}, "access_log.dri", "", "not known here"),
         ({"limits": {"namespaces": {"t": {}}}}, "limits.namespaces.t", "'t'", "as tenant/namespace"),
@@ -169,7 +170,7 @@ def test_a_broken_section_is_told_though_a_flag_touches_it(path: Path) -> None:
 )
 def test_a_wrong_value_gives_one_line(path: Path, settings: Any, key: str, value: str, remedy: str) -> None:
     (problem,) = problems(path, settings)
-    assert problem.startswith(f"{path}: {key}: ")
+    assert without_line(problem, path).startswith(f"{path}: {key}: ")
     assert value in problem
     assert remedy in problem
     assert "\n" not in problem
@@ -190,14 +191,16 @@ def test_a_wrong_value_gives_one_line(path: Path, settings: Any, key: str, value
 @pytest.mark.parametrize("which", ["messages", "bytes"])
 def test_a_wrong_rate_is_named_with_its_place(path: Path, which: str, value: Any, remedy: str) -> None:
     (problem,) = problems(path, {"limits": {"namespaces": {"t/n": {"publish_total": {which: value}}}}})
-    assert problem.startswith(f"{path}: limits.namespaces.t/n.publish_total.{which}: {value!r}: ")
+    assert without_line(problem, path).startswith(
+        f"{path}: limits.namespaces.t/n.publish_total.{which}: {str(value)!r}: "
+    )
     assert remedy in problem
 
 
 def test_a_wrong_burst_is_named_with_its_place(path: Path) -> None:
     settings = {"limits": {"topics": {TOPIC: {"dispatch": {"messages": 1, "burst_messages": 0}}}}}
     (problem,) = problems(path, settings)
-    assert problem.startswith(f"{path}: limits.topics.{TOPIC}.dispatch.burst_messages: 0: ")
+    assert without_line(problem, path).startswith(f"{path}: limits.topics.{TOPIC}.dispatch.burst_messages: '0': ")
 
 
 def test_all_errors_come_at_once(path: Path) -> None:
@@ -215,35 +218,33 @@ def test_a_wrong_flag_is_not_blamed_on_a_file() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("a: [", "is not YAML"),
-        ("\x00", "is not YAML"),
-        ("- a\n- b\n", "holds a list, not keys with values"),
-        ("just text", "holds text, not keys with values"),
+        ("a: [", ":2:1: is not YAML: a value or a closing bracket is missing here"),
+        ("\x00", ":1:1: is not YAML: a control character stands here"),
+        ("- a\n- b\n", ": holds a list, not keys with values"),
+        ("just text", ": holds text, not keys with values"),
     ],
 )
 def test_a_file_that_is_no_configuration_gives_one_line(path: Path, text: str, told: str) -> None:
     (problem,) = problems(path, text)
-    assert problem.startswith(f"{path}: {told}")
+    assert problem.startswith(f"{path}{told}")
     assert "\n" not in problem
 
 
 @pytest.mark.parametrize(
-    ("value", "kind"),
+    ("value", "said"),
     [
-        ("9" * 5000, "int"),
-        ("0x" + "f" * 5000, "int"),
-        ("2024-13-45", "timestamp"),
-        ("!!int ''", "int"),
-        ("!!float soon", "float"),
-        ("!!bool perhaps", "bool"),
-        ("!!timestamp soon", "timestamp"),
+        ("9" * 5000, "write a rate"),
+        ("0x" + "f" * 5000, "write a rate"),
+        ("2024-13-45", "write a rate"),
+        ("!!int ''", "the tag !!int is not read here"),
+        ("!!float soon", "the tag !!float"),
+        ("!!timestamp soon", "the tag !!timestamp"),
     ],
 )
-def test_a_value_that_yaml_itself_cannot_read_gives_one_line_with_its_place(path: Path, value: str, kind: str) -> None:
+def test_a_value_of_another_type_is_refused_with_its_place(path: Path, value: str, said: str) -> None:
     (problem,) = problems(path, f"limits:\n  proxy:\n    publish: {{messages: {value}}}\n")
-    assert problem.startswith(f"{path}: is not YAML: ")
-    assert f"cannot be read as {kind}; put text in quotes" in problem
-    assert "line 3" in problem
+    assert problem.startswith(f"{path}:3: limits.proxy.publish.messages: ")
+    assert said in problem
     assert "\n" not in problem
     assert len(problem) < 600
 
@@ -265,14 +266,14 @@ def test_a_number_of_more_digits_than_can_be_read_is_named_with_its_place(
     path: Path, settings: dict[str, Any], key: str, remedy: str
 ) -> None:
     (problem,) = problems(path, settings)
-    assert problem.startswith(f"{path}: {key}: '")
+    assert without_line(problem, path).startswith(f"{path}: {key}: '")
     assert remedy in problem
     assert len(problem) < 600
 
 
 def test_a_file_that_is_no_text_gives_one_line(path: Path) -> None:
     path.write_bytes(b"\xff\xfe\xff")
-    with pytest.raises(ConfigError, match="is not YAML"):
+    with pytest.raises(ConfigError, match="is no UTF-8; save the file as UTF-8"):
         load_config(path, {})
 
 
@@ -334,7 +335,7 @@ def test_every_wrong_name_is_told_and_not_only_the_first(path: Path) -> None:
 
 def test_a_key_that_stands_twice_is_told(path: Path) -> None:
     path.write_text("listen: 127.0.0.1:1\nadmin: 127.0.0.1:2\nlisten: 127.0.0.1:3\n")
-    with pytest.raises(ConfigError, match="the key 'listen' stands twice"):
+    with pytest.raises(ConfigError, match=r"yaml:3: listen: this key stands in line 1, too; leave one out"):
         load_config(path, {})
 
 
@@ -347,7 +348,7 @@ def test_what_is_nested_too_deeply_is_told(path: Path) -> None:
 @pytest.mark.parametrize("section", [{}, {"burst_messages": 5}, {"bytes": "1MB", "burst_messages": 5}])
 def test_a_rate_without_a_rate_is_a_mistake(path: Path, section: dict[str, Any]) -> None:
     (problem,) = problems(path, {"limits": {"namespaces": {"t/n": {"publish": section}}}})
-    assert problem.startswith(f"{path}: limits.namespaces.t/n.publish: ")
+    assert without_line(problem, path).startswith(f"{path}: limits.namespaces.t/n.publish: ")
 
 
 TERMINATE = {"mode": "terminate", "basic": {"htpasswd": "users"}, "broker": {"token_file": "own"}}
@@ -388,7 +389,7 @@ TLS_OF_PEERS = dict.fromkeys(("certificate", "key", "ca"), "x")
 def test_peers_do_not_connect_where_others_do(path: Path, others: dict[str, Any], listen: str, said: str) -> None:
     fleet = {"name": "f", "listen": listen, "advertised": "a:1", "peers": ["a:1", "b:1"], "tls": TLS_OF_PEERS}
     (problem,) = problems(path, {**others, "fleet": fleet})
-    assert problem.startswith(f"{path}: fleet: ")
+    assert without_line(problem, path).startswith(f"{path}: fleet: ")
     assert problem.endswith(f"listen: {listen} is {said}: give peers another port")
 
 
@@ -401,6 +402,6 @@ def test_peers_may_connect_at_another_address_of_the_same_port(path: Path, liste
 
 def test_a_fleet_shares_something(path: Path) -> None:
     (problem,) = problems(path, {"fleet": {"name": "f", "shared": []}})
-    assert problem.startswith(
+    assert without_line(problem, path).startswith(
         f"{path}: fleet.shared: []: an empty list shares nothing: leave it out to share all levels"
     )

@@ -22,20 +22,20 @@ _LIMITS = st.fixed_dictionaries(
         "mode": st.just("observe"),
     },
 )
-_BOTH = st.fixed_dictionaries({}, optional={"publish": st.none() | _LIMITS, "dispatch": _LIMITS})
+_BOTH = st.fixed_dictionaries({}, optional={"publish": _LIMITS, "dispatch": _LIMITS})
 _BLOCK = st.fixed_dictionaries({"role": _NAMES}, optional={"reason": st.sampled_from(["", "a: b # c", "['", "500"])})
 _BLOCKS = st.lists(_BLOCK, max_size=3, unique_by=lambda block: str(block["role"]))
 _FILES = st.fixed_dictionaries(
     {},
     optional={
         "listen": st.sampled_from(["127.0.0.1:6650", "[::1]:0", "localhost:1"]),
-        "metrics": st.sampled_from([None, "127.0.0.1:9"]),
+        "metrics": st.just("127.0.0.1:9"),
         "proxy_id": st.sampled_from(["a", "500", "1.5", "null", "0x10", "2001-01-01"]),
         "linger": st.sampled_from([5, 1.5, "500ms", 0.25]),
         "allowed_brokers": st.lists(st.sampled_from(["a:1", "*.b:2"])),
         "allowed_broker_networks": st.lists(st.sampled_from(["10.0.0.0/8", "::1"])),
         "access_log": st.fixed_dictionaries({}, optional={"dir": st.sampled_from(["/a", "on", "a b#c", "."])}),
-        "dispatch": st.fixed_dictionaries({}, optional={"preciseDispatcherFlowControl": st.none() | st.booleans()}),
+        "dispatch": st.fixed_dictionaries({}, optional={"preciseDispatcherFlowControl": st.booleans()}),
         "admin_access": st.fixed_dictionaries(
             {}, optional={"tls": st.just({"certificate": "c.pem", "key": "k.pem"}), "max_body": st.just("1MiB")}
         ),
@@ -43,9 +43,11 @@ _FILES = st.fixed_dictionaries(
         "limits": st.fixed_dictionaries(
             {},
             optional={
-                "proxy": st.none() | _BOTH,
+                "proxy": _BOTH,
                 "roles": st.dictionaries(_NAMES, _BOTH, max_size=3),
-                "tenants": st.dictionaries(st.sampled_from(["acme", 5, 1.5, True, None, "*"]), _BOTH, max_size=3),
+                "tenants": st.dictionaries(
+                    st.sampled_from(["acme", "5", "1.5", "true", "null", "007", "12:30", "*"]), _BOTH, max_size=3
+                ),
                 "resource_groups": st.dictionaries(_NAMES, st.just({}) | st.just({"dispatch": {"bytes": 5}})),
             },
         ),
