@@ -2,7 +2,6 @@
 
 import asyncio
 import importlib.metadata
-import os
 import signal
 import time
 from collections.abc import Awaitable, Callable
@@ -27,11 +26,11 @@ from proxy.blocking.kept import BlockDesk, KeptBlocks
 from proxy.change_log import ChangeLog, FileDifference, FileSays, difference
 from proxy.config.limits import Limits
 from proxy.config.model import Config
+from proxy.descriptors import DescriptorShares, limit_in_force, raise_limit
 from proxy.files import FileReader
 from proxy.fleet.configured_link import link_of, own_auth
 from proxy.fleet.policy_topic import PolicyTopic
 from proxy.fleet.service import FleetService
-from proxy.identity.evidence import token_credentials
 from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog, open_access_log
 from proxy.observe.counters import Counters, NamespaceTotals
@@ -46,9 +45,8 @@ from proxy.policies.store import Store, StoreError
 from proxy.reload import Reloader, changes_of, fingerprints
 from proxy.runtime import Searches, Tasks, be_scheduled, keep_for_ever, paused_collector, set_up_runtime
 from proxy.server import Server
-from proxy.session.engine import verifier_of
 from proxy.session.events import SessionLog
-from proxy.tls.certificates import Certificates, Expiry, ExpiryLog, PeerCertificates
+from proxy.tls.certificates import Expiry, ExpiryLog, PeerCertificates
 from proxy.workers.supervisor import Supervisor
 
 
@@ -109,7 +107,10 @@ class Proxy:
             rules = SharedRules(policies, self._take_rules)
             self.fleet = FleetService(config.fleet, config.proxy_id, on_share=self.access.share, own_rules=rules)
         shared = None if self.fleet is None else self.fleet.shared
-        self.engine = LimiterEngine(config, policies, counters, self.intervals.reader, shared=shared)
+        self.descriptors = _share_descriptors(config, counters)
+        self.engine = LimiterEngine(
+            self.descriptors.within(config), policies, counters, self.intervals.reader, shared=shared
+        )
         self._peer_tls = PeerCertificates.of(config)
         self._link = None if self.fleet is None else link_of(config, self.engine, self._peer_tls)
         self._store = _open_store(config)
@@ -119,7 +120,7 @@ class Proxy:
         self._blocks = BlockDesk(self.service, self._kept_blocks)
         self._tasks = Tasks()
         self.engine.tls.warn()
-        _warn_of_one(config)
+        warn_of_one(config)
         self._expiry_log = ExpiryLog(self._expiries)
         self._known_expiries = frozenset(self._expiries())
         self.reloader = Reloader(
@@ -200,7 +201,8 @@ class Proxy:
     def _server(self, counters: Counters) -> Server | Supervisor:
         if self.config.workers > 1:
             return Supervisor(self.engine, self.access)
-        return Server(self.engine, SessionLog(counters, self.intervals, self.access))
+        log = SessionLog(counters, self.intervals, self.access)
+        return Server(self.engine, log, most=self.descriptors.clients)
 
     def _prepare(self, config: Config) -> Callable[[Principal], Awaitable[bool]]:
         file, blocks = _file_policies(config), config.blocks
@@ -275,7 +277,7 @@ class Proxy:
 
     def _connections(self) -> Connections:
         access = self.config.admin_access
-        return Connections(access.max_connections, access.request_timeout, self._refused)
+        return Connections(self.descriptors.admin, access.request_timeout, self._refused)
 
 
 def _files_of(config: Config) -> list[Path]:
@@ -291,7 +293,7 @@ def _files_of(config: Config) -> list[Path]:
     return [file for file in named if file is not None]
 
 
-def _warn_of_one(config: Config) -> None:
+def warn_of_one(config: Config) -> None:
     """Warn of a fleet that nobody else can join: it may be meant so, until others come."""
     fleet = config.fleet
     if fleet is not None and len(fleet.peers) == 1:
@@ -303,38 +305,10 @@ def _warn_of_one(config: Config) -> None:
         )
 
 
-def check_files(config: Config) -> None:
-    """Read the files that `Proxy` reads, and look at what it would open, without opening or making anything.
-
-    Raises:
-        ConfigError: If a file of tokens, certificates or keys cannot be used.
-        StartError: If the policy store or the access log's folder cannot be used.
-    """
-    refused = RefusalLog(Counters().admin_refused, time.monotonic_ns)
-    authenticator = Authenticator(config.admin_access, refused, config.admin.host)
-    verifier_of(config)
-    certificates = Certificates(config)
-    certificates.warn()
-    _warn_of_one(config)
-    forwarder = Forwarder.of(config, Counters(), refused)
-    of_forwarding = forwarder.broker.expiries() if forwarder else ()
-    peers = PeerCertificates.of(config)
-    if config.fleet is not None and config.fleet.token_file is not None:
-        token_credentials(config.fleet.token_file, "fleet.token_file")
-    of_peers = peers.expiries() if peers else ()
-    ExpiryLog(lambda: (*certificates.expiries(), *authenticator.expiries(), *of_forwarding, *of_peers)).tell()
-    store, folder = config.policies.store, config.access_log.dir
-    if store is not None and os.path.lexists(store) and not store.is_file():
-        raise StartError(f"policies.store: {store}: not a regular file; name a file, which is made if needed")
-    if store is not None and not os.access(store if store.exists() else store.parent, os.W_OK):
-        raise StartError(f"policies.store: {store}: cannot be written by this user, or its folder is not there")
-    if folder is None:
-        return
-    there = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
-    if not there.is_dir():
-        raise StartError(f"access_log.dir: {folder}: {there} is not a folder")
-    if not os.access(there, os.W_OK):
-        raise StartError(f"access_log.dir: {folder}: {there} cannot be written by this user")
+def _share_descriptors(config: Config, counters: Counters) -> DescriptorShares:
+    shares = DescriptorShares.of(config, limit_in_force())
+    counters.descriptors |= {"limit": shares.limit, "needed": shares.needed, "clients": 2 * shares.clients}
+    return shares
 
 
 def _file_policies(config: Config) -> FilePolicies:
@@ -371,6 +345,7 @@ def run(source: ConfigSource) -> None:
     """
     set_up_operator_log()
     set_up_runtime()
+    raise_limit()
     uvloop.run(_serve(source))
 
 
@@ -386,6 +361,9 @@ async def _serve_until_told(source: ConfigSource) -> None:
         keep_for_ever()
     config, ending, tasks = proxy.config, asyncio.Event(), Tasks()
     try:
+        shortage = proxy.descriptors.shortage()
+        if shortage is not None:
+            log.warning(shortage, max_connections=config.max_connections)
         problem = be_scheduled(config.scheduling)
         if problem is not None:
             log.warning("not scheduled as configured", scheduling=config.scheduling, error=problem)

@@ -9,7 +9,10 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
+import structlog
+
 from protocol.endpoint import Endpoint
+from proxy.observe.operator_log import ThrottledLog
 from proxy.session.engine import Engine
 from proxy.session.events import SessionLog
 from proxy.session.keep_alive import set_options
@@ -33,6 +36,14 @@ def serves_both(endpoint: Endpoint, all_: Iterable[Endpoint]) -> bool:
     return not any(other.port == endpoint.port != 0 and ":" not in other.host for other in all_)
 
 
+class _Closed(asyncio.Protocol):
+    """A client connection that is closed as soon as it is accepted."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Close it."""
+        transport.abort()  # type: ignore[attr-defined] # each transport of a socket has it
+
+
 class Server:
     """The listening sockets for Pulsar clients.
 
@@ -41,9 +52,14 @@ class Server:
         log: Where they write.
         numbers: The first one of a session, and how far they are apart; None for a process that listens alone, else
             others listen on the same port.
+        most: Sessions that there are file descriptors for; None: any number.
     """
 
-    def __init__(self, engine: Engine, log: SessionLog, numbers: tuple[int, int] | None = None) -> None:
+    def __init__(
+        self, engine: Engine, log: SessionLog, numbers: tuple[int, int] | None = None, most: int | None = None
+    ) -> None:
+        self._most = most
+        self._refusals = ThrottledLog(engine.clock)
         self._engine = engine
         self._log = log
         self._ids = itertools.count(*(numbers or (1,)))
@@ -110,9 +126,24 @@ class Server:
             server.close()
 
     def _accept(self, endpoint: Endpoint) -> asyncio.BaseProtocol:
+        if self._most is not None and len(self._open) >= self._most:
+            self._count_refused()
+            return _Closed()
         session = Session(self._engine, next(self._ids), self._log, self._finished, endpoint)
         self._open.add(session)
         return session.client.protocol
+
+    def _count_refused(self) -> None:
+        """Count a client that gets no session; it is told nothing, as each answer would keep its descriptor."""
+        self._engine.counters.descriptors_refused += 1
+        times = self._refusals.due("descriptors")
+        if times:
+            structlog.get_logger().warning(
+                "client connections are closed at once: the file descriptors that are left are kept for brokers, the "
+                "admin address and log files; raise the limit (ulimit -n, LimitNOFILE, --ulimit nofile)",
+                connections=len(self._open),
+                refused=times,
+            )
 
     def _finished(self, session: Session) -> None:
         self._open.discard(session)

@@ -82,6 +82,17 @@ OF_COUNTERS = (
     ),
     _OfCounters("sluice_connections_ended", "Client connections by what ended them", ("cause",)),
     _OfCounters(
+        "sluice_descriptors",
+        "File descriptors: the process's limit, what the configuration needs, and the part of clients, two for each",
+        ("kind",),
+        ("limit", "needed", "clients"),
+        kind=GaugeMetricFamily,
+    ),
+    _OfCounters(
+        "sluice_descriptors_refused",
+        "Client connections closed at once: the descriptors that are left are kept for brokers, admin and log files",
+    ),
+    _OfCounters(
         "sluice_authentications",
         "What clients showed where Sluice verifies them (`authentication`), by what came of it",
         ("method", "result"),

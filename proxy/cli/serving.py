@@ -3,9 +3,12 @@
 import functools
 import os
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
+
+if TYPE_CHECKING:
+    from proxy.config.model import Config
 
 _CONFIG = "SLUICE_CONFIG"
 ConfigFile = Annotated[
@@ -82,20 +85,26 @@ def check(  # noqa: PLR0913 - one for each option
     show_defaults: ShowDefaults = False,
     values_only: ValuesOnly = False,
 ) -> None:
-    """Check a configuration as `sluice serve` would take it: every error at once, each with its remedy."""
-    from proxy.config.model import ConfigError, load
+    """Check a configuration as `sluice serve` would take it: every error at once, each with its remedy.
+
+    Exit code 0: it would start, perhaps with the warnings on standard error. 1: it would not. 2: a wrong option.
+    """
+    from proxy.config.model import ConfigError, load, usable_part
     from proxy.config.showing import shown
-    from proxy.serve import StartError, check_files
+    from proxy.start_check import StartCheck
 
     flags = {"listen": _one_or_more(listen), "broker": _one_or_more(broker), "admin": admin, "access_log": access_log}
     try:
         loaded = load(config, flags, os.environ)
-        if not values_only:
-            check_files(loaded.config)
+        taken: Config | None = loaded.config
+        problems: list[str] = []
     except ConfigError as error:
-        _fail(error.problems)
-    except StartError as error:
-        _fail([str(error)])
+        taken, problems = usable_part(config, flags, os.environ), error.problems
+    found = StartCheck() if values_only or taken is None else StartCheck.of(taken)
+    for warning in found.warnings:
+        typer.echo(f"sluice: warning: {warning}", err=True)
+    if problems or found.problems:
+        _fail([*problems, *found.problems])
     if show or show_defaults:
         typer.echo(shown(loaded, with_defaults=show_defaults), nl=False)
     else:

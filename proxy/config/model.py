@@ -370,6 +370,19 @@ def load(path: Path | None, flags: dict[str, Any], environment: Mapping[str, str
     return Loaded(config, given, sources)
 
 
+def usable_part(path: Path | None, flags: dict[str, Any], environment: Mapping[str, str]) -> Config | None:
+    """Return the configuration without the sections that have mistakes; None if the rest is none without them."""
+    over, _ = read_environment(Config, environment)
+    given = laid_over(_File(path).values, [*over, *given_by_flags(flags)])
+    for _ in range(2):
+        try:
+            return Config.model_validate(given)
+        except ValidationError as error:
+            wrong = {str(each["loc"][0]) for each in error.errors() if each["loc"]}
+            given = {key: value for key, value in given.items() if key not in wrong}
+    return None
+
+
 class _File:
     """The configuration's file, as far as it can be read; without a path there is nothing in it."""
 

@@ -50,6 +50,10 @@ class Counters(_Told):
     """Counters of this process since it started."""
 
     connections_accepted: int = 0
+    descriptors: Words = field(default_factory=Words)
+    """File descriptors: the process's limit, the number that the configuration needs, and the clients' part."""
+    descriptors_refused: int = 0
+    """Client connections that were closed at once, as the descriptors that are left are kept for others."""
     connections_open: Words = field(default_factory=Words)
     """Open connections by role: handshake, lookup, data."""
     connections_ended: Words = field(default_factory=Words)

@@ -358,6 +358,32 @@ def _check(path: Path, base: sqlite3.Connection) -> None:
         raise sqlite3.OperationalError(f"is malformed: {found}")
 
 
+def check_store(path: Path) -> bool:
+    """Look into the store of a proxy without changing anything; return whether another process uses it.
+
+    Raises:
+        FileNotFoundError: If there is no file: a start makes it.
+        StoreError: If it is not a whole store of this version, or cannot be read.
+    """
+    path = Path(os.path.realpath(path))
+    path.stat()
+    try:
+        with _reading(path) as base:
+            _check(path, base)
+    except (sqlite3.Error, OSError) as error:
+        raise StoreError(f"policies.store: {_explained(path, error)}") from None
+    with ExitStack() as opened:
+        try:
+            lock = open_regular(path.with_name(f"{path.name}.lock"))
+            opened.callback(os.close, lock)
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+    return False
+
+
 def _parts(key: PolicyKey) -> tuple[str, str, str]:
     return key.kind.value, key.setting, key.name
 

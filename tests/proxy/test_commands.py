@@ -57,6 +57,12 @@ def test_serve_takes_file_and_values_from_the_environment_too(
     )
 
 
+@pytest.fixture(autouse=True)
+def _many_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Machines differ in how many a process may have; too few are a warning."""
+    monkeypatch.setattr("proxy.start_check.highest_limit", lambda: 100_000)
+
+
 def test_check_looks_at_the_environment_too(tmp_path: Path) -> None:
     path = tmp_path / "sluice.yaml"
     path.write_text("linger: soon\n")

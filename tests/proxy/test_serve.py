@@ -19,12 +19,13 @@ from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.token_bucket import Limit, rate
 from protocol.pulsar_pb2 import NotAllowedError
-from proxy.config.model import Config, ConfigError, load_config
+from proxy.config.model import Config, load_config
 from proxy.identity.authenticator import ClientAuthenticator
 from proxy.identity.evidence import Identity
 from proxy.observe.operator_log import set_up_operator_log
 from proxy.policies.keys import Principal, rate_key
-from proxy.serve import ConfigSource, Proxy, StartError, check_files
+from proxy.serve import ConfigSource, Proxy, StartError
+from proxy.start_check import StartCheck
 from tests.proxy.authentication.keys import RSA, signed
 from tests.proxy.certificates import Authority
 from tests.proxy.tcp import broker_on_loopback, connect_to
@@ -367,9 +368,8 @@ async def test_the_authority_of_the_broker_s_admin_is_watched_read_again_and_tol
     ],
 )
 def test_a_check_reads_what_has_nothing_to_do_with_clients(key: str, section: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError) as refused:
-        check_files(given("127.0.0.1:1", more=section).read())
-    assert f"{key}: none: cannot be read: No such file or directory" in refused.value.problems
+    found = StartCheck.of(given("127.0.0.1:1", more=section).read())
+    assert f"{key}: none: cannot be read: No such file or directory" in found.problems
 
 
 @pytest.mark.parametrize(("peers", "times"), [(PEERS["peers"][:1], 1), (PEERS["peers"], 0)])
@@ -377,7 +377,8 @@ async def test_a_fleet_of_one_peer_is_told_at_the_start_and_by_a_check_and_is_ta
     peers: list[str], times: int
 ) -> None:
     source = given("127.0.0.1:1", more={"fleet": {**PEERS, "peers": peers}})
-    for take in (check_files, lambda _: Proxy(source)):
-        with capture_logs() as lines:
-            take(source.read())
-        assert [line["peers"] for line in lines if "names this proxy alone" in line["event"]] == peers[:1] * times
+    with capture_logs() as lines:
+        Proxy(source)
+    assert [line["peers"] for line in lines if "names this proxy alone" in line["event"]] == peers[:1] * times
+    warnings = StartCheck.of(source.read()).warnings
+    assert len([line for line in warnings if "names this proxy alone" in line]) == times

@@ -7,11 +7,12 @@ import itertools
 import os
 import socket
 from collections.abc import Awaitable, Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import pairwise
 
 import pytest
 import uvloop
+from structlog.testing import capture_logs
 
 from proxy.config.model import Config
 from proxy.limiter_engine import LimiterEngine
@@ -42,12 +43,35 @@ from tests.proxy.wire import (
 )
 
 
-def make_server(broker: str, listen: str = "127.0.0.1:0") -> Server:
+def make_server(broker: str, listen: str = "127.0.0.1:0", most: int | None = None) -> Server:
     config = Config.model_validate({"listen": listen, "broker": f"pulsar://{broker}"})
     counters, access = Counters(), AccessLog(Writer("p", "boot"), None)
     intervals = Intervals(access, NamespaceTotals(), counters, 1)
     engine = LimiterEngine(config, policies_of(config.limits), counters, intervals.reader)
-    return Server(engine, SessionLog(counters, intervals, access))
+    return Server(engine, SessionLog(counters, intervals, access), most=most)
+
+
+async def test_clients_without_descriptors_are_closed_and_counted() -> None:
+    async with broker_on_loopback() as broker:
+        server = make_server(broker, most=2)
+        address = await server.start()
+        clients = [await connect_to(address) for _ in range(2)]
+        for client in clients:
+            client.send(connect())
+            assert await client.hear() == connected()
+        with capture_logs() as lines:
+            for _ in range(3):
+                late = await connect_to(address)
+                with suppress(ConnectionError):
+                    assert await late.hear() is None
+                late.writer.close()
+        assert server._engine.counters.descriptors_refused == 3
+        assert [(line["log_level"], line["connections"], line["refused"]) for line in lines] == [("warning", 2, 1)]
+        clients[0].send(PING)
+        assert await clients[0].hear() == PING
+        for client in clients:
+            client.writer.close()
+        await server.stop(5)
 
 
 async def test_clients_are_served_until_it_stops_and_get_what_is_left() -> None:

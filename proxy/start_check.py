@@ -1,0 +1,205 @@
+"""What `sluice serve` would refuse at its start, and what it would warn of: found without serving or making anything.
+
+All of it is found at once. Addresses and a policy store that are in use are warnings where both are: then a proxy runs
+with this configuration, and the next start finds them free.
+"""
+
+import contextlib
+import errno
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from protocol.endpoint import Endpoint
+from proxy.admin.auth import Authenticator
+from proxy.admin.forwarding.forwarder import Forwarder
+from proxy.admin.refusals import RefusalLog
+from proxy.config.model import Config, ConfigError
+from proxy.descriptors import DescriptorShares, highest_limit
+from proxy.files import token_in
+from proxy.identity.evidence import token_credentials
+from proxy.observe.counters import Counters
+from proxy.observe.log_lines import AddressKeyError, read_key
+from proxy.policies.store import StoreError, check_store
+from proxy.serve import warn_of_one
+from proxy.session.engine import verifier_of
+from proxy.tls.certificates import Certificates, Expiry, ExpiryLog, PeerCertificates
+
+_TAKES_READING = os.R_OK | os.W_OK | os.X_OK
+
+
+@dataclass(slots=True)
+class StartCheck:
+    """The findings about a start with one configuration.
+
+    Attributes:
+        problems: What `sluice serve` would refuse, a line each.
+        warnings: What it would serve with, a line each.
+    """
+
+    problems: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, config: Config) -> "StartCheck":
+        """Look at everything that a start would read, open or listen on."""
+        found = cls()
+        with _log_lines(found.warnings):
+            found._read_files(config)
+        is_running = found._addresses_are_taken(config)
+        found._look_at_store(config.policies.store, is_running=is_running)
+        found._look_at_log(config)
+        found._look_for_brokers(config)
+        shortage = DescriptorShares.of(config, highest_limit()).shortage()
+        found.warnings += [f"max_connections: {config.max_connections}: {shortage}"] if shortage else []
+        return found
+
+    def _read_files(self, config: Config) -> None:
+        """Read each file of tokens, certificates and keys."""
+        refused = RefusalLog(Counters().admin_refused, time.monotonic_ns)
+        expiries: list[Callable[[], tuple[Expiry, ...]]] = []
+        with self._noting():
+            expiries.append(Authenticator(config.admin_access, refused, config.admin.host).expiries)
+        with self._noting():
+            verifier_of(config)
+        with self._noting():
+            certificates = Certificates(config)
+            certificates.warn()
+            expiries.append(certificates.expiries)
+        with self._noting():
+            forwarder = Forwarder.of(config, Counters(), refused)
+            expiries += [forwarder.broker.expiries] if forwarder else []
+        with self._noting():
+            peers = PeerCertificates.of(config)
+            expiries += [peers.expiries] if peers else []
+        with self._noting():
+            if config.fleet is not None and config.fleet.token_file is not None:
+                token_credentials(config.fleet.token_file, "fleet.token_file")
+        warn_of_one(config)
+        ExpiryLog(lambda: tuple(expiry for each in expiries for expiry in each())).tell()
+        token = config.admin_forward.token
+        if token is not None and (trouble := _token_trouble(token)):
+            self.warnings.append(f"admin_forward.token: {token}: {trouble}; it is read for each request")
+
+    @contextlib.contextmanager
+    def _noting(self) -> Iterator[None]:
+        try:
+            yield
+        except ConfigError as error:
+            self.problems += error.problems
+
+    def _addresses_are_taken(self, config: Config) -> bool:
+        """Try to listen on each address; return whether one is in use."""
+        named = [("listen", each) for each in config.listen]
+        named += [(key, each) for key, each in (("admin", config.admin), ("metrics", config.metrics)) if each]
+        if config.fleet is not None and config.fleet.listen is not None:
+            named.append(("fleet.listen", config.fleet.listen))
+        is_taken = False
+        for key, endpoint in named:
+            error = _why_not_listening(endpoint)
+            if error is not None and error.errno == errno.EADDRINUSE:
+                is_taken = True
+                self.warnings.append(
+                    f"{key}: {endpoint.address}: is in use by another process; a start needs it free, unless that is "
+                    "the proxy that is to be replaced"
+                )
+            elif error is not None:
+                self.problems.append(f"{key}: cannot listen on {endpoint.address}: {error.strerror or error}")
+        return is_taken
+
+    def _look_at_store(self, store: Path | None, *, is_running: bool) -> None:
+        if store is None:
+            return
+        folder = store.parent
+        if os.path.lexists(store) and not store.is_file():
+            self.problems.append(f"policies.store: {store}: not a regular file; name a file, which is made if needed")
+        elif not os.access(folder, os.W_OK | os.X_OK) or (store.exists() and not os.access(store, os.R_OK | os.W_OK)):
+            self.problems.append(
+                f"policies.store: {store}: cannot be read and written by this user, or its folder is not there"
+            )
+        else:
+            with contextlib.suppress(FileNotFoundError):
+                self._look_into_store(store, is_running=is_running)
+
+    def _look_into_store(self, store: Path, *, is_running: bool) -> None:
+        try:
+            is_locked = check_store(store)
+        except StoreError as error:
+            self.problems.append(str(error))
+            return
+        if is_locked:
+            found = self.warnings if is_running else self.problems
+            found.append(f"policies.store: {store}: another process uses it; give each proxy a file of its own")
+
+    def _look_at_log(self, config: Config) -> None:
+        section = config.access_log
+        if section.address_key is not None:
+            try:
+                read_key(section.address_key)
+            except AddressKeyError as error:
+                self.problems.append(f"access_log.address_key: {error}")
+        if section.dir is None:
+            return
+        there = next(path for path in (section.dir, *section.dir.absolute().parents) if os.path.lexists(path))
+        if not there.is_dir():
+            self.problems.append(f"access_log.dir: {section.dir}: {there} is not a folder")
+        elif not os.access(there, _TAKES_READING):
+            self.problems.append(
+                f"access_log.dir: {section.dir}: {there} cannot be read and written by this user: chown or chmod it, "
+                "or mount it writable"
+            )
+
+    def _look_for_brokers(self, config: Config) -> None:
+        forward = config.admin_forward.url
+        named = [("broker", each) for each in config.broker] + ([("admin_forward.url", forward)] if forward else [])
+        for key, endpoint in named:
+            try:
+                socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+            except (OSError, UnicodeError) as error:
+                self.warnings.append(
+                    f"{key}: {endpoint}: its name cannot be resolved: {getattr(error, 'strerror', None) or error}; "
+                    "clients get an error until it can be"
+                )
+
+
+@contextlib.contextmanager
+def _log_lines(warnings: list[str]) -> Iterator[None]:
+    """Take the warnings of the operator's log, which the same start would write, as findings."""
+    before = structlog.get_config()
+
+    def take(_logger: Any, method: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
+        if method in {"warning", "error"}:
+            event = line.pop("event", "")
+            details = ", ".join(f"{key}={value}" for key, value in line.items())
+            warnings.append(f"{event}: {details}" if details else str(event))
+        raise structlog.DropEvent
+
+    structlog.configure(processors=[take])
+    try:
+        yield
+    finally:
+        structlog.configure(**before)
+
+
+def _why_not_listening(endpoint: Endpoint) -> OSError | None:
+    """Return why an address cannot be listened on; None if it can."""
+    try:
+        found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, *_, address in dict.fromkeys(found):
+            socket.create_server(address, family=family).close()
+    except OSError as error:
+        return error
+    return None
+
+
+def _token_trouble(path: Path) -> str | None:
+    try:
+        return None if token_in(path) else "does not hold one token in one line"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"

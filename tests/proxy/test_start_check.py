@@ -1,0 +1,138 @@
+"""`sluice check` finds what `sluice serve` would refuse at its start, all of it at once, and makes nothing."""
+
+import fcntl
+import os
+import socket
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from proxy.config.model import Config, load_config
+from proxy.policies.store import Store
+from proxy.serve import ConfigSource, Proxy, StartError
+from proxy.start_check import StartCheck
+from sluice.cli import app
+
+
+def check(**values: Any) -> StartCheck:
+    return StartCheck.of(Config.model_validate({"listen": "127.0.0.1:0", "admin": "127.0.0.1:0"} | values))
+
+
+def test_nothing_is_found_about_a_good_configuration(tmp_path: Path) -> None:
+    found = check(access_log={"dir": tmp_path / "log"}, policies={"store": tmp_path / "p.db"}, max_connections=10)
+    assert (found.problems, found.warnings) == ([], [])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_all_that_is_wrong_is_found_at_once(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    missing = tmp_path / "none"
+    found = check(
+        listen="pulsar+ssl://127.0.0.1:0",
+        tls={"certificate": missing, "key": missing},
+        admin_access={"tokens": missing},
+        access_log={"dir": tmp_path / "file", "address_key": missing},
+        policies={"store": missing / "p.db"},
+        fleet={"name": "f", "token_file": missing},
+    )
+    keys = [problem.split(":")[0] for problem in found.problems]
+    expected = ("admin_access.tokens", "tls.certificate", "fleet.token_file", "policies.store", "access_log.dir")
+    assert {*expected, "access_log.address_key"} <= {*keys}
+
+
+def test_what_is_wrong_in_the_file_hides_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "sluice.yaml"
+    path.write_text(f"max_connection: 5\nadmin_access: {{tokens: {tmp_path}/none}}\nlinger: 010\n")
+    result = CliRunner().invoke(app, ["check", "--config", str(path)])
+    assert result.exit_code == 1
+    assert f"{path}:1: max_connection: this key is not known here; did you mean max_connections?" in result.stderr
+    assert f"{path}:3: linger: '010': " in result.stderr
+    assert f"admin_access.tokens: {tmp_path}/none: cannot be read" in result.stderr
+
+
+@pytest.mark.parametrize("content", [b"", b"no store, but text that is long enough to be taken for one" * 100])
+def test_a_file_that_is_no_store_is_found(tmp_path: Path, content: bytes) -> None:
+    store = tmp_path / "p.db"
+    store.write_bytes(content)
+    (problem,) = check(policies={"store": store}).problems
+    assert problem.startswith(f"policies.store: {store}: is ")
+    with pytest.raises(StartError) as refused:
+        Proxy(ConfigSource(None, lambda: Config.model_validate({"policies": {"store": store}})))
+    assert str(refused.value) == problem
+
+
+def test_a_store_without_tables_is_found(tmp_path: Path) -> None:
+    store = tmp_path / "p.db"
+    with sqlite3.connect(store) as base:
+        base.execute("CREATE TABLE other (name TEXT)")
+    assert len(check(policies={"store": store}).problems) == 1
+
+
+def test_a_store_of_a_running_proxy_is_a_warning_beside_its_address(tmp_path: Path) -> None:
+    path = tmp_path / "p.db"
+    store = Store(path)
+    assert "another process uses it" in check(policies={"store": path}).problems[0]
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        found = check(policies={"store": path}, listen=f"127.0.0.1:{taken.getsockname()[1]}")
+    assert found.problems == []
+    assert [warning.split(":")[0] for warning in found.warnings[:2]] == ["listen", "policies.store"]
+    store.close()
+    assert check(policies={"store": path}).problems == []
+
+
+def test_a_check_keeps_no_lock(tmp_path: Path) -> None:
+    path = tmp_path / "p.db"
+    Store(path).close()
+    check(policies={"store": path})
+    lock = os.open(f"{path}.lock", os.O_RDWR)
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(lock)
+
+
+def test_an_address_that_cannot_be_had_is_found() -> None:
+    found = check(listen="192.0.2.1:0")
+    assert [problem.split(":")[0] for problem in found.problems] == ["listen"]
+
+
+def test_a_broker_without_an_address_is_a_warning() -> None:
+    found = check(broker="pulsar://no-such-host.invalid:6650", admin_forward={"url": "http://no-such-host.invalid:1"})
+    assert found.problems == []
+    warnings = [each for each in found.warnings if "its name cannot be resolved" in each]
+    assert [each.split(":")[0] for each in warnings] == ["broker", "admin_forward.url"]
+
+
+def test_too_few_descriptors_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.start_check.highest_limit", lambda: 1024)
+    (warning,) = check(max_connections=10_000).warnings
+    assert warning.startswith("max_connections: 10000: the process may open 1024 file descriptors and needs 20376")
+
+
+def test_a_token_that_is_read_later_is_a_warning(tmp_path: Path) -> None:
+    found = check(admin_forward={"url": "http://127.0.0.1:1", "token": tmp_path / "none"}, max_connections=10)
+    assert [each.split(":")[0] for each in found.warnings] == ["admin_forward.token"]
+
+
+def test_keys_that_are_passed_over_are_warnings(tmp_path: Path) -> None:
+    jwks = tmp_path / "keys.json"
+    good = '{"kty": "oct", "kid": "a", "k": "' + "A" * 64 + '", "alg": "HS256"}'
+    jwks.write_text('{"keys": [' + good + ', {"kty": "oct", "kid": "b", "k": "AAAA", "alg": "HS256"}]}')
+    token = tmp_path / "token"
+    token.write_text("x")
+    token.chmod(0o600)
+    jwks.chmod(0o600)
+    section = {"mode": "terminate", "token": {"jwks": str(jwks)}, "broker": {"token_file": token}}
+    found = check(authentication=section, max_connections=10)
+    assert found.problems == []
+    assert len(found.warnings) == 1
+
+
+def test_warnings_leave_the_exit_code_0(tmp_path: Path) -> None:
+    path = tmp_path / "sluice.yaml"
+    path.write_text("broker: pulsar://no-such-host.invalid:6650\nlisten: 127.0.0.1:0\nadmin: 127.0.0.1:0\n")
+    result = CliRunner().invoke(app, ["check", "--config", str(path)])
+    assert (result.exit_code, result.stdout) == (0, f"{path}: fine\n")
+    assert result.stderr.startswith("sluice: warning: broker: ")
+    assert load_config(path, {}).broker
