@@ -29,8 +29,9 @@ happened, never one per message.
   are of the monotonic clock. Rates are counts by `duration_ms`: so a stepped wall clock cannot bend them.
 - **Messages** are what the broker counts: a batch of ten is ten messages and one *entry*. **Bytes** are everything
   behind the command of a SEND or MESSAGE frame: magic, checksum, metadata, payload.
-- **Names** that would take more than 1,024 bytes of a line are written as their first 100 characters, a digest of the
-  whole, and their last 40 characters, with `…` between.
+- **Names** that would take more than 256 bytes of a line, or that have characters which cannot be seen or which a
+  terminal obeys, are written as their first 100 bytes, a digest of the whole, and their last 40 bytes, with `…`
+  between and `?` for each such character. One name is always written alike, and no two are.
 - **Left out** are fields that have their default; the tables name it. A field without one is in every line of its kind,
   as `null` where the table says so.
 - **Versions.** `v` is {version}. It changes when the meaning of a field does. New fields (with defaults) and new kinds

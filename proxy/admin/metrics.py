@@ -274,9 +274,15 @@ class SluiceCollector(Collector):
             "Limiters of which tokens were taken, and that were forgotten as there were too many debts",
             self._engine.registry.forgiven,
         )
+        yield from self._access_log()
+
+    def _access_log(self) -> Iterator[Metric]:
         yield _counter("sluice_access_log_lines", "Lines of the access log", self._access.lines)
         yield _counter("sluice_access_log_lines_dropped", "Lines that were not written", self._access.dropped_lines)
         yield _counter("sluice_access_log_files_deleted", "Old files that were deleted", self._access.deleted_files)
+        closed, most = self._access.closed_bytes
+        yield _gauge("sluice_access_log_closed_bytes", "Bytes of the log's closed files, if these are bounded", closed)
+        yield _gauge("sluice_access_log_limit_bytes", "Bytes that they may have (access_log.retain_size); 0: any", most)
 
     def _certificates(self) -> Metric:
         family = GaugeMetricFamily(

@@ -58,13 +58,24 @@ class AccessLogSettings(BaseModel):
     retain_size: Size | None = Field(
         None,
         description="bytes that this proxy's closed files may have in all, the oldest deleted first, read or not; at "
-        f"least {_LEAST_FILES} times rotate_size; none: any number",
+        f"least {_LEAST_FILES} times rotate_size; `none`: any number; default: half of the disk that `dir` is on",
     )
     address_key: Path | None = Field(
         None,
         description="file with a key of 16 bytes or more: a keyed hash stands for each client's address, see "
         "[Addresses](operating.md#addresses); none: addresses as they are",
     )
+
+    @field_validator("retain_size", mode="before")
+    @classmethod
+    def _may_be_none(cls, value: object) -> object:
+        return None if value == "none" else value
+
+    def kept_size(self, disk: int) -> int | None:
+        """Return the bytes that closed files may have in all on a disk of this size; None: any number."""
+        if "retain_size" in self.model_fields_set:
+            return self.retain_size
+        return max(disk // 2, _LEAST_FILES * self.rotate_size)
 
     @model_validator(mode="after")
     def _keeps_some_files(self) -> "AccessLogSettings":

@@ -593,7 +593,7 @@ def _entry(position: tuple[int, int], behind: bytes) -> TopicEntry | None:
 
 
 def _reason(said: str | bytes) -> str:
-    return printable(text(said[:_MOST_REASON]))
+    return printable(text(said[:_MOST_REASON]))[:_MOST_REASON]
 
 
 class BrokerClient:

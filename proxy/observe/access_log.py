@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import secrets
+import shutil
 import time
 from typing import Any
 
@@ -14,6 +15,7 @@ from accesslog.record import (
     ThrottleLine,
 )
 from limiter.limiter import Limiter, Stream
+from protocol.printable import printable
 from proxy.config.sections import AccessLogSettings as Section
 from proxy.observe.connection import Connection
 from proxy.observe.counters import ConnectionRefusals
@@ -73,6 +75,12 @@ class AccessLog:
         """Number of closed files that were deleted because of their age or their total size."""
         return self.files.retention.deleted_files if self.files else 0
 
+    @property
+    def closed_bytes(self) -> tuple[int, int]:
+        """Bytes of the closed files, and the most that they may have; 0 of both where nothing bounds them."""
+        retention = self.files.retention if self.files else None
+        return (retention.size, retention.most_bytes) if retention else (0, 0)
+
     def levels_by(self, levels: Levels) -> None:
         """Ask `levels` for the levels of streams' limits from now on."""
         self._periodic.levels = levels
@@ -100,7 +108,7 @@ class AccessLog:
             client_tls=connection.is_tls,
             role=connection.role,
             broker=connection.broker,
-            detail=self._scrubbed(detail, connection),
+            detail=printable(self._scrubbed(detail, connection)),
             **end,
         )
         self.flush()
@@ -129,13 +137,13 @@ class AccessLog:
             role_is_proved=whose.role_is_proved,
             topic=in_log(refused.topic),
             reason=refused.reason,
-            detail=_cut(self._scrubbed(refused.detail, whose)),
+            detail=_cut(printable(self._scrubbed(refused.detail, whose))),
             rejected=refused.refused,
         )
 
     def change(self, moment: LineSpan, **said: str | None) -> None:
         """Write a change; `said` are the line's fields, each cut if it is long."""
-        self._lines.add(ChangeLine, moment, **{name: _cut(text) for name, text in said.items()})
+        self._lines.add(ChangeLine, moment, **{name: _cut(text and printable(text)) for name, text in said.items()})
         self.flush()
 
     def share(self, change: ShareChange) -> None:
@@ -201,9 +209,9 @@ def open_access_log(section: Section, proxy_id: str) -> AccessLog:
     writer = Writer(proxy_id, new_boot_id(), importlib.metadata.version("pulsar-sluice"), shown)
     if section.dir is None:
         return AccessLog(writer, None)
-    keep = Keep(section.retain_age, section.retain_size)
-    rotation = Rotation(section.rotate_size, section.rotate_age, section.fsync, keep)
     section.dir.mkdir(parents=True, exist_ok=True)
+    keep = Keep(section.retain_age, section.kept_size(shutil.disk_usage(section.dir).total))
+    rotation = Rotation(section.rotate_size, section.rotate_age, section.fsync, keep)
     losses = Losses(writer.boot_id, recover(section.dir, proxy_id))
     disk = LogWriter(section.dir, (proxy_id, writer.boot_id), rotation, losses, operator_notices())
     return AccessLog(writer, LogFiles(disk, section.queue))

@@ -163,17 +163,15 @@ _DEFAULTS = {
     for kind in Kinds.BY_NAME.values()
 }
 
-MOST_NAME = 1024
+MOST_NAME = 256
 """Most bytes of a name in a line."""
-_MOST_SHORT = MOST_NAME // 6 - 1
-"""Most characters that JSON never needs more than MOST_NAME bytes for."""
 _BEGIN, _END = 100, 40
-"""Characters that are left at the begin and at the end of a shortened name."""
+"""Most bytes of a shortened name before and after its digest."""
 _JOINED = re.compile(r"@((?:non-)?persistent://)(?!.*@(?:non-)?persistent://)", re.DOTALL)
 """The begin of a topic's name that another name is joined to: `protocol.topic_name` has no topic with this in it."""
 _PARTITION = re.compile(r"-partition-(?:0|[1-9][0-9]{0,9})\Z")
 """The partition suffix that the compliance job takes away."""
-_SHORTER = re.compile(rf".{{{_BEGIN}}}…[0-9a-f]{{32}}….{{{_END}}}", re.DOTALL)
+_SHORTER = re.compile(rf".{{0,{_BEGIN}}}…[0-9a-f]{{32}}….{{0,{_END}}}", re.DOTALL)
 _JSON = msgspec.json.Encoder()
 
 
@@ -216,27 +214,31 @@ def _utc(wall_ns: int) -> datetime:
 
 
 def in_log(name: str) -> str:
-    """Return a name as lines have it: shortened if JSON would need more than `MOST_NAME` bytes for it.
+    """Return a name as lines have it: shortened if it is odd, or if JSON would need more than `MOST_NAME` bytes for it.
 
     A shortened name has a digest of the whole. So one name is always the same in the log, and no two are equal; a name
-    that looks like a shortened one is shortened, too. A client pays for a long name once, and the log has it in each
-    interval, with six bytes for each odd character.
+    that looks like a shortened one is shortened, too. A client pays for a name once, and the log has it in each
+    interval. Odd is a name with characters that cannot be seen or that a terminal obeys: `?` stands for each.
 
     Of a topic's name, the part before the suffix of a partition is shortened. Of a name joined to its topic's, each
     part is shortened: readers that join such names, or take a suffix away, get the name that another line has.
     """
-    if len(name) <= _MOST_SHORT and "…" not in name:
-        return name
     joined = _JOINED.search(name)
     if joined is not None:
         return f"{in_log(name[: joined.start()])}@{in_log(name[joined.end() - len(joined[1]) :])}"
     partition = _PARTITION.search(name)
     suffix = "" if partition is None else partition[0]
     own = name.removesuffix(suffix)
-    if len(_JSON.encode(own)) <= MOST_NAME and not _SHORTER.fullmatch(own):
+    if own.isprintable() and len(_JSON.encode(own)) - len('""') <= MOST_NAME and not _SHORTER.fullmatch(own):
         return name
     digest = blake2b(own.encode(errors="surrogatepass"), digest_size=16).hexdigest()
-    return f"{own[:_BEGIN]}…{digest}…{own[-_END:]}{suffix}"
+    begin, end = _plain(own[:_BEGIN]).encode()[:_BEGIN], _plain(own[-_END:]).encode()[-_END:]
+    return f"{begin.decode(errors='ignore')}…{digest}…{end.decode(errors='ignore')}{suffix}"
+
+
+def _plain(text: str) -> str:
+    """Return a text with `?` in place of characters that JSON escapes or a terminal obeys."""
+    return "".join(character if character.isprintable() and character not in '"\\' else "?" for character in text)
 
 
 class LogLines:

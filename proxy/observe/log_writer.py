@@ -389,6 +389,7 @@ class Retention:
     Attributes:
         deleted_files: Number of deleted files.
         deleted_bytes: Bytes of deleted files.
+        size: Bytes of the closed files that are known: where there is a bound, all.
     """
 
     def __init__(self, keep: Keep, told: Callable[[int, int], None]) -> None:
@@ -397,7 +398,12 @@ class Retention:
         self._keep = keep
         self._told = told
         self._files: deque[_Closed] = deque()
-        self._size = 0
+        self.size = 0
+
+    @property
+    def most_bytes(self) -> int:
+        """Bytes that the closed files may have in all; 0 for any number."""
+        return self._keep.size or 0
 
     @property
     def is_bounded(self) -> bool:
@@ -424,7 +430,7 @@ class Retention:
             status = path.lstat()
             check_regular(status, path)
             self._files.append(_Closed(path, status.st_size, status.st_mtime))
-            self._size += status.st_size
+            self.size += status.st_size
 
     def prune(self) -> None:
         """Delete the oldest files until both bounds hold.
@@ -456,10 +462,10 @@ class Retention:
 
     def _forget(self, oldest: _Closed) -> None:
         self._files.popleft()
-        self._size -= oldest.size
+        self.size -= oldest.size
 
     def _is_too_much(self) -> bool:
-        is_large = self._keep.size is not None and self._size > self._keep.size
+        is_large = self._keep.size is not None and self.size > self._keep.size
         is_old = self._keep.age_s is not None and time.time() - self._files[0].closed_at > self._keep.age_s
         return is_large or is_old
 

@@ -14,6 +14,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web import RequestPayloadError
 from structlog.typing import EventDict
 
+from protocol.printable import printable
 from proxy.observe.counters import Counters
 
 MOST_TEXT = 5000
@@ -37,10 +38,13 @@ def set_up_operator_log() -> None:
 
 
 def _cut_texts(_logger: object, _method: str, line: EventDict) -> EventDict:
-    """Shorten long texts, which others may have chosen; of a traceback the end is kept, where the cause stands."""
+    """Shorten and escape texts, which others may have chosen; of a traceback the end is kept, which has the cause."""
     for name, value in line.items():
-        if isinstance(value, str) and len(value) > MOST_TEXT:
-            line[name] = f"… {value[-MOST_TEXT:]}" if name == "exception" else f"{value[:MOST_TEXT]} …"
+        if not isinstance(value, str):
+            continue
+        if len(value) > MOST_TEXT:
+            value = f"… {value[-MOST_TEXT:]}" if name == "exception" else f"{value[:MOST_TEXT]} …"  # noqa: PLW2901
+        line[name] = "\n".join(map(printable, value.split("\n"))) if name == "exception" else printable(value)
     return line
 
 

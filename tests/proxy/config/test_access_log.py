@@ -19,3 +19,10 @@ def test_so_few_bytes_that_no_reader_could_keep_up_are_refused():
 def test_values_that_make_no_sense_are_refused(wrong):
     with pytest.raises(ValidationError):
         AccessLogSettings(**wrong)
+
+
+def test_the_log_has_half_of_its_disk_unless_a_size_is_named() -> None:
+    assert AccessLogSettings().kept_size(1000 * 1024**3) == 500 * 1024**3
+    assert AccessLogSettings(rotate_size="1GiB").kept_size(2 * 1024**3) == 4 * 1024**3
+    assert AccessLogSettings(retain_size="10GB").kept_size(1000) == 10 * 1000**3
+    assert AccessLogSettings(retain_size="none").kept_size(1000) is None

@@ -42,9 +42,9 @@ def test_plain_text_is_aligned_and_whole() -> None:
     lines = plain(show(*looks(), VIEW)).splitlines()
     assert lines == [
         "12:00:00 127.0.0.1:8080   2 streams, 1 held · 1,200 messages, 120 kB held · offered 300/s · passed 150/s",
-        "topic              way  who       client           offered/s  passed/s   held   bytes  since  waits on",
-        "acme/shop/orders   pub  p         192.0.2.7:40001        300       100  1,200  120 kB   3.2s  topic 100/s",
-        "acme/shop/returns  pub  \ufffd[31mred  192.0.2.7:40001          0        50      0     0 B",
+        "topic              way  who          client           offered/s  passed/s   held   bytes  since  waits on",
+        "acme/shop/orders   pub  p            192.0.2.7:40001        300       100  1,200  120 kB   3.2s  topic 100/s",
+        "acme/shop/returns  pub  \\x1b[31mred  192.0.2.7:40001          0        50      0     0 B",
     ]
 
 
@@ -115,5 +115,5 @@ def test_names_in_the_tables_of_a_fleet_are_no_markup_and_nothing_that_a_termina
     for table in fleet_tables(state):
         Console(file=written, width=200, highlight=False).print(table)
     shown = written.getvalue()
-    assert shown.count(name.replace("\x1b", "\ufffd")) >= 4
+    assert shown.count(name.replace("\x1b", "\\x1b")) >= 4
     assert "\x1b" not in shown

@@ -69,7 +69,8 @@ def test_slow_limits_are_told_by_the_minute_hour_or_day(per_s: float, text: str)
 
 def test_names_cannot_command_a_terminal() -> None:
     """Clients choose the names of topics and producers."""
-    assert printable("a\x1b[2Jb\nc\x07\u202ed") == "a\ufffd[2Jb\ufffdc\ufffd\ufffdd"
+    assert printable("a\x1b[2Jb\nc\x07\u202ed") == "a\\x1b[2Jb\\nc\\x07\\u202ed"
+    assert printable("\x9b\u2028\u2029\u2066\ud800") == "\\x9b\\u2028\\u2029\\u2066\\ud800"
     assert printable("grün-日本") == "grün-日本"
 
 

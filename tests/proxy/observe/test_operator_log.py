@@ -70,6 +70,17 @@ def test_no_text_makes_a_line_long(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(text) < 3 * MOST_TEXT
 
 
+def test_a_terminal_obeys_no_text_of_a_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    set_up_operator_log()
+    structlog.get_logger().warning("refused", detail="a\x9b2J\u202eb\nc", names=["\u202e"])
+    (text,) = capsys.readouterr().err.splitlines()
+    assert "a\\x9b2J\\u202eb\\nc" in text
+    assert not {"\x9b", "\u202e"} & set(text)
+
+
 def test_an_error_at_the_admin_address_is_a_line_of_the_same_form(capsys: pytest.CaptureFixture[str]) -> None:
     set_up_operator_log()
     admin_logger().exception("Unhandled exception in %s", "it", exc_info=ValueError("why"))

@@ -178,7 +178,7 @@ def test_levels_of_a_change_that_did_not_reach_a_stream_are_those_of_that_change
 
 
 @pytest.mark.parametrize(
-    "name", ["a" * 1022, "\0" * 169, "ä" * 511, "a-partition-7"], ids=["ascii", "nul", "two", "short"]
+    "name", ["a" * MOST_NAME, "ä" * (MOST_NAME // 2), '"' * (MOST_NAME // 2), "a-partition-7", "a…b"]
 )
 def test_a_name_is_logged_as_it_is_where_it_is_not_long(name):
     assert in_log(name) == name
@@ -192,6 +192,16 @@ def test_a_long_name_takes_a_bounded_part_of_a_line_and_is_like_no_other(letter)
     assert in_log(names[0]) == first
     assert parse_topic(f"t/n/{first}").partition == 7
     assert all(len(msgspec.json.encode(one)) <= MOST_NAME for one in (first, second))
+
+
+@pytest.mark.parametrize("odd", ["\x9b", "\u202e", "\u2028", "\x00", "\x7f", "\u2066"])
+def test_a_name_with_an_odd_character_is_shortened_and_like_no_other(odd):
+    """A terminal that shows a line must not obey what a client chose."""
+    first, second = in_log(f"orders{odd}x"), in_log(f"orders{odd}{odd}x")
+    assert first.isprintable()
+    assert first.startswith("orders?x…")
+    assert first != second
+    assert in_log(f"orders{odd}x") == first != in_log("orders?x") == "orders?x"
 
 
 def test_a_name_that_looks_like_a_shorter_one_is_another_one():
@@ -223,7 +233,8 @@ def test_lines_of_a_stream_with_odd_names_are_bounded_and_name_its_limit_as_the_
     client >> sends(3, producer_id=2)
     world.advance(1.5)
     written = world._files.data.splitlines()
-    assert max(map(len, written)) <= 6 * MOST_NAME
+    assert max(map(len, written)) <= 8 * MOST_NAME
+    assert all(line.decode().isprintable() for line in written)
     lines = [msgspec.json.decode(line, type=AnyLine) for line in written]
     (limit,) = {line.name for line in lines if isinstance(line, LimitLine)}
     assert {limit} == {line.topic for line in lines if isinstance(line, IntervalLine)}
