@@ -127,7 +127,7 @@ class AdminClient:
         access: The credentials for it.
         timeout_s: For connecting, and for each part of an answer.
         most_redirects: How many are followed, within the scheme or to `https`; with a token, at the same address only.
-        most_bytes: Bytes of an answer, at most.
+        most_bytes: Bytes of an answer, at most; None: `MOST_BYTES`.
     """
 
     def __init__(
@@ -137,13 +137,13 @@ class AdminClient:
         *,
         timeout_s: float = TIMEOUT_S,
         most_redirects: int = MOST_REDIRECTS,
-        most_bytes: int = MOST_BYTES,
+        most_bytes: int | None = None,
     ) -> None:
         self.url = url.rstrip("/")
         self._access = access
         self._timeout_s = timeout_s
         self._most_redirects = most_redirects
-        self._most_bytes = most_bytes
+        self._most_bytes = MOST_BYTES if most_bytes is None else most_bytes
         self._keeps = False
         self._idle: defaultdict[Endpoint, list[http.client.HTTPConnection]] = defaultdict(list)
         """Connections between two requests."""
