@@ -2,7 +2,6 @@
 
 import gc
 import os
-import re
 import shutil
 import subprocess
 from collections.abc import Callable, Generator
@@ -61,8 +60,6 @@ WHOLE_ONLY = (
 
 ON_REQUEST = "on_request"
 """The marker of tests that nobody runs who does not name it: deselected, as by `-m`, and not left out."""
-
-_REASON = re.compile(r"no (?P<what>.+?) here: (?P<remedy>.+)", re.DOTALL)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -168,14 +165,16 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None:
         return
-    left_out: dict[tuple[str, str], list[str]] = {}
+    left_out: dict[str, list[str]] = {}
     for report in reporter.stats.get("skipped", ()):
-        found = _REASON.search(str(report.longrepr[2])) if isinstance(report.longrepr, tuple) else None
-        if found:
-            left_out.setdefault((found["what"], found["remedy"]), []).append(report.nodeid.partition("@")[0])
-    for (what, remedy), names in left_out.items():
+        if isinstance(report.longrepr, tuple):
+            reason = str(report.longrepr[2]).removeprefix("Skipped: ")
+            left_out.setdefault(reason, []).append(report.nodeid.partition("@")[0])
+    for reason, names in left_out.items():
+        lack, _, remedy = reason.partition(" here: ")
         reporter.write_line("")
-        reporter.write_line(f"LEFT OUT: {len(names)} tests against a {what}", red=True, bold=True)
+        reporter.write_line(f"LEFT OUT: {len(names)} tests: {lack}", red=True, bold=True)
         for name in names:
             reporter.write_line(f"  {name}")
-        reporter.write_line(f"To run them {remedy}.", red=True, bold=True)
+        if remedy:
+            reporter.write_line(f"To run them {remedy}.", red=True, bold=True)

@@ -15,7 +15,7 @@ class Authority:
 
     def __init__(self, folder: Path, name: str = "ca") -> None:
         if shutil.which("openssl") is None:
-            pytest.skip("the openssl command is not here to make certificates with")
+            pytest.skip("no openssl command here: install openssl")
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.certificate, self._key = folder / f"{name}.pem", folder / f"{name}.key"

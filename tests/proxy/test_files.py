@@ -54,7 +54,7 @@ def test_a_file_that_does_not_tell_its_size_has_its_bound_all_the_same() -> None
     """Those of /proc are regular, and have no size."""
     path = Path("/proc/self/status")
     if not path.exists():
-        pytest.skip("there is no /proc here")
+        pytest.skip("no /proc here")
     assert read_file(path, MOST_PEM).startswith(b"Name:")
     with pytest.raises(OSError, match="it has more than 4 bytes"):
         read_file(path, 4)

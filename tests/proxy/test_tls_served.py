@@ -91,7 +91,7 @@ async def test_a_stream_of_many_mebibytes_comes_back_as_it_was_sent(authorities:
         await served.server.stop(5)
 
 
-@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="there is no IPv6 here")
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6 here")
 async def test_the_wildcard_of_ipv6_serves_ipv4_too_and_names_its_clients_so(authorities: Authorities) -> None:
     async with broker_on_loopback() as broker:
         served = Served(broker=f"pulsar://{broker}", listen=["[::]:0", "pulsar+ssl://[::]:0"], tls=authorities.tls())
@@ -114,7 +114,7 @@ async def test_the_wildcard_of_ipv6_serves_ipv4_too_and_names_its_clients_so(aut
         await served.server.stop(5)
 
 
-@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="there is no IPv6 here")
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6 here")
 async def test_two_wildcards_on_one_port_share_it() -> None:
     with socket.socket() as free:
         free.bind(("0.0.0.0", 0))
