@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from functools import reduce
+from itertools import chain
 from operator import or_
 from pathlib import Path
 from typing import Any
@@ -32,10 +33,22 @@ def judged_compliant(folder: Path, *, killed: int = 0) -> set[str]:
         assert has_end == (number >= killed), run
         assert denied_waits(lines) == [], run
         for key, found in verdicts(lines).items():
-            assert (excess(found) < 0, doubts(found)) == (True, set()), (run, key, found)
-            assert _is_short_only_of_time(found), (run, key, found.entitlement)
+            assert_kept(found, (run, key))
             directions |= {key[0]} if found.windows else set()
     return directions
+
+
+def lines_so_far(folder: Path) -> list[Any]:
+    """The lines of the only run in the log, up to now: the proxy may still run."""
+    being_written = [_lines(file) for file in folder.glob(".*.jsonl.open")]  # first: one may be closed by now
+    lines = [line for file in folder.glob("*.jsonl") for line in _lines(file)]
+    return sorted({line.seq: line for line in [*chain(*being_written), *lines]}.values(), key=lambda line: line.seq)
+
+
+def assert_kept(found: Judged, where: object) -> None:
+    """Both promises of the limit were kept; see `judged_compliant`."""
+    assert (excess(found) < 0, doubts(found)) == (True, set()), (where, found)
+    assert _is_short_only_of_time(found), (where, found.entitlement)
 
 
 def _is_short_only_of_time(found: Judged) -> bool:
@@ -48,11 +61,20 @@ def _is_short_only_of_time(found: Judged) -> bool:
 
 def _runs(folder: Path) -> dict[tuple[str, str], list[Any]]:
     runs: defaultdict[tuple[str, str], list[Any]] = defaultdict(list)
-    strict = decoder()
     for file in folder.glob("*.jsonl"):
-        for text in file.read_bytes().splitlines():
-            strict.decode(text)
-            line = _RECORDS.decode(text)
+        for line in _lines(file):
             runs[line.proxy_id, line.boot_id].append(line)
     assert runs, f"no line in {folder}"
     return {run: sorted(lines, key=lambda line: int(line.seq)) for run, lines in runs.items()}
+
+
+def _lines(file: Path) -> list[Any]:
+    """Read as strictly as by the job. The last one may be cut off, and a file that is being written be gone."""
+    try:
+        *whole, _cut_off = file.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return []
+    strict = decoder()
+    for text in whole:
+        strict.decode(text)
+    return [_RECORDS.decode(text) for text in whole]

@@ -4,6 +4,7 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Self
 
 import pulsar
@@ -38,6 +39,27 @@ class Line:
             carried = max(0.0, carried - self.rate * waited) + messages
             worst, before = max(worst, carried), at
         return worst - self.burst - self.entry - self.rate * (slack_s + stall_s)
+
+    def excess_since(self, begun: float, arrivals: list[Arrival], *later: tuple[float, float]) -> float:
+        """How many messages above the line were there at the worst arrival, of all since `begun`; at most 0 if none is.
+
+        Whatever is slow only delays arrivals, so no machine breaks that. What interval in between had too many, the
+        access log tells (`assert_used`).
+
+        Args:
+            begun: Before the first of them could pass.
+            arrivals: In order of time.
+            later: From when on the rate was another one: not after it was if that is higher, not before if it is lower.
+        """
+        rates = [(begun, self.rate), *later]
+        ends = [*(since for since, _ in later), float("inf")]
+
+        def allowed(at: float) -> float:
+            return sum(rate * max(0.0, min(at, end) - since) for (since, rate), end in zip(rates, ends, strict=True))
+
+        counts = accumulate(messages for _, messages in arrivals)
+        worst = max((count - allowed(at) for count, (at, _) in zip(counts, arrivals, strict=True)), default=0.0)
+        return worst - self.burst - self.entry
 
 
 def rate_over(arrivals: list[Arrival], begin: float, seconds: float, stall_s: float = 0.0) -> float:

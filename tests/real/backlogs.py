@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import pulsar
 
-from tests.real.arrivals import Arrival, Watcher, rate_over
+from tests.real.arrivals import Arrival, Watcher
 from tests.real.sluice_process import SluiceProcess
 from tests.real.traffic import open_sender, payload, quiet_client
 
@@ -66,10 +66,6 @@ class Drained:
     def entry_bytes(self) -> int:
         """What a message is to a limit in bytes, on the average."""
         return self.watched.sum_of("passed_bytes") // self.watched.sum_of("passed_messages")
-
-    def mean(self, stalled_s: float) -> float:
-        """Messages per second; `stalled_s` is how long the machine stood still in all (see `Probe`)."""
-        return rate_over(self.arrivals, self.arrivals[0][0], LOOK_S, stalled_s)
 
 
 @dataclass(frozen=True)

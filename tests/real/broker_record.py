@@ -235,6 +235,17 @@ class Lateness:
         return max(each.worst for each in self.probes.values())
 
 
+@dataclass(frozen=True)
+class SinceBegun:
+    """Entries that may have been passed at any time since then."""
+
+    began: float
+
+    def of(self, one: Entry) -> float:
+        """Of one entry: all of the time."""
+        return max(0.0, one.at - self.began)
+
+
 # ---- The bound
 
 
@@ -275,7 +286,11 @@ class Held:
         """A limit that does not change."""
         return cls([Step(0.0, rate)], members)
 
-    def worst_excess(self, entries: Sequence[Entry], lateness: Lateness | None = None) -> float:
+    def excess_since(self, began: float, entries: Sequence[Entry]) -> float:
+        """The same of all intervals that begin at `began`: whatever is slow only delays entries, and breaks none."""
+        return self.worst_excess(entries, SinceBegun(began))
+
+    def worst_excess(self, entries: Sequence[Entry], lateness: "Lateness | SinceBegun | None" = None) -> float:
         """How many messages above the bound the worst interval is; at most 0 if none is above.
 
         An entry was passed at the latest when it was taken, and earlier by no more than its lateness and a tick of the

@@ -153,7 +153,7 @@ class Scene:
 
     def _change(self, begin: float) -> float:
         if self._then is not None:
-            time.sleep(begin + CHANGED_AFTER_S - time.monotonic())
+            time.sleep(max(0.0, begin + CHANGED_AFTER_S - time.monotonic()))
             self._then()
         return time.monotonic()
 

@@ -218,10 +218,12 @@ class Record:
     Attributes:
         entries: Of all members, in the order of their times.
         lateness: What the machine did to entries meanwhile.
+        began: Before the first could pass; seconds since 1970.
     """
 
     entries: list[Entry]
     lateness: Lateness
+    began: float
 
     def of(self, *names: str) -> list[Entry]:
         """The entries that these members passed."""
@@ -248,6 +250,7 @@ class Traffic:
         self._rest.call("PUT", f"/admin/v2/tenants/{self.tenant}", {"adminRoles": [], "allowedClusters": [CLUSTER]})
         self._direct = quiet_client(self.cluster.service_url)
         self._opened = 0
+        self._began = 0.0
         self._waits: dict[str, dict[int, Waits]] = {}
         self._topics: dict[int, str] = {}
         self._probed: dict[int, str] = {}
@@ -261,6 +264,8 @@ class Traffic:
 
     def load(self, front: Front, name: str, pending: int = 300) -> Load:
         """Load a member, at the one broker or at the other by turns."""
+        if not self._opened:
+            self._began = time.time()
         topic = self._topics[self.brokers[self._opened % len(self.brokers)]]
         self._opened += 1
         self.loads.append(Load(front.members[name].service_url, topic, name, pending))
@@ -295,7 +300,7 @@ class Traffic:
         entries = [one for on, topic in self._topics.items() for one in self._read(on, topic)]
         probes = {on: Probes(self._read(on, topic)) for on, topic in self._probed.items()}
         waits = {name: list(found.values()) for name, found in self._waits.items()}
-        return Record(sorted(entries), Lateness(probes, waits))
+        return Record(sorted(entries), Lateness(probes, waits), self._began)
 
     def _read(self, on: int, topic: str) -> list[Entry]:
         return read_record(self._rest, self.cluster.brokers[on].service_url, topic, on)

@@ -110,6 +110,7 @@ def per_second(limit: str) -> float:
 def _found(held: Held, record: Record) -> dict[str, float]:
     return {
         "excess": held.worst_excess(record.entries, record.lateness),
+        "since": held.excess_since(record.began, record.entries),
         "raw": held.worst_excess(record.entries),
         "late": 1000 * record.lateness.worst,
     }

@@ -67,6 +67,7 @@ class Flow:
             for topic in load.topics
             for _ in range(load.consumers)
         ]
+        self.begun = 0.0
         self.then_at = 0.0
         clients = [stage.client(**load.client_options) for _ in range(load.clients)]
         self.senders = [sender for number, client in enumerate(clients) for sender in self._open(client, number)]
@@ -80,6 +81,7 @@ class Flow:
 
     def run(self, then: Callable[[], object] | None = None, after_s: float = 0) -> None:
         """Send everything and receive everything; `then` is done `after_s` seconds after the first arrival."""
+        self.begun = time.monotonic()
         threads = [threading.Thread(target=self._send, args=(sender,)) for sender in self.senders]
         with ExitStack() as watching:
             for watcher in self._watchers:
@@ -96,6 +98,11 @@ class Flow:
             thread.join()
 
     @property
+    def topics(self) -> tuple[str, ...]:
+        """Of its messages."""
+        return self._load.topics
+
+    @property
     def arrivals(self) -> list[Arrival]:
         """All, in order of time."""
         return sorted(arrival for watcher in self._watchers for arrival in watcher.arrivals)
@@ -109,18 +116,6 @@ class Flow:
         """Those before `then` was done, and the others."""
         before = [arrival for arrival in self.arrivals if arrival[0] < self.then_at]
         return before, self.arrivals[len(before) :]
-
-    def shares_within(self, seconds: float) -> list[int]:
-        """How many messages of each producer arrived in the first seconds."""
-        until = self.arrivals[0][0] + seconds
-        return list(
-            Counter(
-                message.properties()["producer"]
-                for watcher in self._watchers
-                for message, (at, _) in zip(watcher.messages, watcher.arrivals, strict=True)
-                if at < until
-            ).values()
-        )
 
     def metered(self) -> "Flow":
         """The same, of which `entry_bytes` will be asked."""
@@ -210,6 +205,7 @@ class Played(Generic[Scene]):
     """Scenes that went on at once, each in a thread of its own.
 
     Attributes:
+        begun: When each began, by its name.
         stall_s: The longest standstill of the way past Sluice meanwhile.
         stalled_s: All standstills together.
 
@@ -220,13 +216,18 @@ class Played(Generic[Scene]):
 
     def __init__(self, probe: Probe, scenes: Mapping[str, Callable[[], Scene]]) -> None:
         self._ends: dict[str, Future[Scene]] = {}
+        self.begun: dict[str, float] = {}
         with _no_collections(), probe, ThreadPoolExecutor(len(scenes)) as pool:
             for name, play in scenes.items():
-                self._ends[name] = pool.submit(play)
+                self._ends[name] = pool.submit(self._play, name, play)
                 # All at the same instant would be a standstill of this process.
                 time.sleep(_APART_S)
         self.stall_s = probe.stall_s
         self.stalled_s = probe.stalled_s
+
+    def _play(self, name: str, play: Callable[[], Scene]) -> Scene:
+        self.begun[name] = time.monotonic()
+        return play()
 
     def __getitem__(self, name: str) -> Scene:
         """What the scene made, or its error."""

@@ -20,6 +20,7 @@ class Performance(Generic[Scene]):
     """All the scenes of a module.
 
     Attributes:
+        begun: When each scene began, by its name.
         stall_s: What the machine did to the arrivals meanwhile (see `Probe`).
         watch: What Sluice said meanwhile.
         left: What Sluice said of streams when all clients had gone, and the bytes that it held then.
@@ -51,6 +52,7 @@ class Performance(Generic[Scene]):
                 self._played = Played(Probe(at_broker, topic_name("probe", namespace)), opened)
             self.left = self.watch.left()
         self.stall_s = self._played.stall_s
+        self.begun = self._played.begun
 
     def __getitem__(self, name: str) -> Scene:
         """What the scene made, or its error."""

@@ -12,6 +12,7 @@ from tests.real.metrics import counted
 from tests.real.pulsar_rest import TENANT, topic_name
 from tests.real.stages import Stage
 from tests.real.traffic import Sender, open_sender, payload
+from tests.waiting import wait_for
 
 LOOK_S = 10.6
 """Ten seconds that are looked at, and what lies before them."""
@@ -159,7 +160,7 @@ def resumed_though_closed(stage: Stage) -> Callable[[], tuple[Receipts, Receipts
 
 
 def group(stage: Stage) -> Callable[[], Receipts]:
-    """1 message and 41 bytes a second; the third message is sent 2 s after the second one was given up by a caller."""
+    """1 message and 41 bytes a second: the second message is given up, and 2 s after its receipt the third is sent."""
     name = topic("t", "numbers-group")
     stage.warm_up(name)
     receipts = single(stage.client(), name)
@@ -167,6 +168,7 @@ def group(stage: Stage) -> Callable[[], Receipts]:
     def play() -> Receipts:
         receipts.send(b"0123456789", wait_s=0.1)
         receipts.send(b"0123456789", wait_s=0.5)
+        wait_for(lambda: len(receipts.came) == 2)
         time.sleep(2)
         receipts.send(b"0123456789", wait_s=5)
         return receipts
@@ -174,21 +176,21 @@ def group(stage: Stage) -> Callable[[], Receipts]:
     return play
 
 
-def unlimited(stage: Stage) -> Callable[[], tuple[Receipts, Flow, dict[str, Any]]]:
+def unlimited(stage: Stage) -> Callable[[], tuple[Receipts, Flow, list[dict[str, Any]]]]:
     """PublishRateLimiterDisableTest, and what follows in ResourceGroupRateLimiterTest once a group is left.
 
-    Single messages, then many, and what Sluice says of those.
+    Single messages, then many, and Sluice's account of both streams.
     """
     stage.warm_up(topic("single"))
     receipts = single(stage.client(), topic("single"))
     flow = Flow(stage, Load((topic("unlimited"),), count=5000))
 
-    def play() -> tuple[Receipts, Flow, dict[str, Any]]:
+    def play() -> tuple[Receipts, Flow, list[dict[str, Any]]]:
         for _ in range(5):
             receipts.send(b"0123456789", wait_s=5)
         flow.run()
-        (stream,) = stage.sluice.streams(topic("unlimited"))
-        return receipts, flow, stream
+        streams = [stream for name in ("single", "unlimited") for stream in stage.sluice.streams(topic(name))]
+        return receipts, flow, streams
 
     return play
 

@@ -1,37 +1,67 @@
-"""How near to its limit a flow stays, all the time."""
+"""Whether a limit is kept, at the receiving end, and used, by the access log."""
 
+from collections import defaultdict
 from collections.abc import Sequence
+from datetime import datetime
 
-from tests.real.arrivals import Arrival, Line, rate_over
+from accesslog.record import IntervalLine
+from compliance.judging.facts import Judged
+from tests.compliance.judging.pure import Key, verdicts
+from tests.compliance.real_log import assert_kept, lines_so_far
+from tests.real.arrivals import Arrival, Line
+from tests.real.metrics import counted
+from tests.real.sluice_process import SluiceProcess
+from tests.waiting import wait_for
 
-SETTLED_S = 0.55
-"""After the first arrival: the burst is over, and the border lies between two arrivals at a multiple of 10/s."""
-OFF_BY_S = 0.1
-"""So many seconds' worth of the limit may be missing, or more, whatever the window: that is 1 % of ten seconds and 5 %
-of two. Pulsar's own tests allow 40 % and 55 %."""
+WAITED_S = 1.0
+"""A limit on which something waited for less says nothing."""
+SURPLUS_S = 0.02
+"""So many seconds' worth a bucket keeps for what wakes late, beyond its burst."""
 
 
-def assert_never_above(arrivals: list[Arrival], line: Line, stall_s: float) -> None:
-    """In no interval, from the very first second on."""
-    assert line.worst_excess(arrivals, stall_s) <= 0, f"above {line}, though the machine stood {stall_s:.3f} s at most"
+def assert_never_above(arrivals: list[Arrival], line: Line, begun: float, *later: tuple[float, float]) -> None:
+    """At no time have more arrived since `begun`, from the very first second on; see `Line.excess_since`."""
+    assert line.excess_since(begun, arrivals, *later) <= 0, f"above {line}"
 
 
-def assert_steady(
-    arrivals: list[Arrival], line: Line, seconds: int, stalled_s: float, until: float = float("inf")
-) -> None:
-    """The mean over so many seconds is the limit, and that of each two adjacent ones, but for all standstills.
+def assert_used(sluice: SluiceProcess, direction: str, level: str, name: str = "") -> None:
+    """Something waited on the limit, and got all that the limit owed: by the access log, and but for late timers.
 
-    `until` is when the limit ceased: what a standstill kept back for longer is not among these arrivals.
+    Arrivals cannot tell that: where the machine is busy otherwise, timers ring late, and a bucket that is full earns
+    nothing meanwhile. The log has what the limit kept back and for how long a token was there, the metrics how late
+    timers rang.
     """
-    begin = arrivals[0][0] + SETTLED_S
-    windows = [(begin, seconds), *((begin + second, 2) for second in range(seconds - 1))]
-    # An entry is indivisible: a window may hold one more or less.
-    allowed = max(OFF_BY_S * line.rate, line.entry)
-    for window in windows:
-        due = line.rate * window[1]
-        cut_s = max(0.0, sum(window) + stalled_s - until)
-        assert rate_over(arrivals, *window, stalled_s) * window[1] >= due - allowed - line.rate * cut_s
-        assert rate_over(arrivals, *window) * window[1] <= due + allowed + line.rate * stalled_s
+    judged = wait_until_waited(sluice, (direction, level, name))
+    assert_kept(judged, name)
+    assert judged.entitlement is not None
+    assert judged.entitlement.late_s <= counted(sluice, "sluice_loop_lag_seconds_total")
+
+
+def wait_until_waited(sluice: SluiceProcess, limit: Key) -> Judged:
+    """The limit's verdict, once the log tells of WAITED_S in which something waited on it."""
+    found: dict[Key, Judged] = {}
+
+    def has_waited() -> bool:
+        found.update(verdicts(lines_so_far(sluice.access_log)))
+        owed = found[limit].entitlement if limit in found else None
+        return owed is not None and owed.whole_waited_s >= WAITED_S
+
+    wait_for(has_waited, told=lambda: f"nothing waited on {limit}; limits: {[*found]}", pause_s=0.2)
+    return found[limit]
+
+
+def held_messages(sluice: SluiceProcess, topic: str, passed: int) -> int:
+    """How many of a topic's messages were held at all, once the log tells that so many passed."""
+    lines: list[IntervalLine] = []
+
+    def has_passed() -> bool:
+        lines[:] = [line for line in lines_so_far(sluice.access_log) if isinstance(line, IntervalLine)]
+        lines[:] = [line for line in lines if line.topic == topic]
+        return sum(line.passed_messages for line in lines) >= passed
+
+    wait_for(has_passed, told=lambda: lines, pause_s=0.2)
+    assert sum(line.passed_messages for line in lines) == passed
+    return sum(sum(line.delay_hist) for line in lines)
 
 
 def in_bytes(arrivals: list[Arrival], entry_bytes: int) -> list[Arrival]:
@@ -39,6 +69,24 @@ def in_bytes(arrivals: list[Arrival], entry_bytes: int) -> list[Arrival]:
     return [(at, messages * entry_bytes) for at, messages in arrivals]
 
 
+def shares(sluice: SluiceProcess, direction: str, *topics: str) -> list[int]:
+    """How many messages of each stream of these topics passed while all of them waited, by intervals of the log.
+
+    None, where a machine that is busy otherwise has not let all of them ask for more than their share.
+    """
+    found: defaultdict[datetime, dict[tuple[int, int], IntervalLine]] = defaultdict(dict)
+    for line in lines_so_far(sluice.access_log):
+        if isinstance(line, IntervalLine) and line.direction == direction and line.topic in topics:
+            found[line.end][line.connection_id, line.stream_id] = line
+    most = max(map(len, found.values()))
+    whole = [
+        lines
+        for lines in found.values()
+        if len(lines) == most and all(line.throttled_ms >= line.duration_ms - 1 for line in lines.values())
+    ]
+    return [sum(lines[stream].passed_messages for lines in whole) for stream in (whole[0] if whole else ())]
+
+
 def jain(shares: Sequence[float]) -> float:
-    """Jain's index: 1 where all shares are equal."""
-    return sum(shares) ** 2 / (len(shares) * sum(share * share for share in shares))
+    """Jain's index: 1 where all shares are equal, or where there are none."""
+    return 1 if not shares else sum(shares) ** 2 / (len(shares) * sum(share * share for share in shares))

@@ -55,6 +55,12 @@ def test_a_share_that_is_given_twice_for_a_cycle_is_above_when_bursts_are_used()
     assert held.worst_excess([*kept, *twice]) > 55
 
 
+def test_entries_that_are_late_are_not_above_since_the_begin() -> None:
+    held, late = Held.always(RATE, 4), [entry(2.0)] * int(2 * RATE)
+    assert held.excess_since(BEGAN, late) <= 0 < held.worst_excess(late)
+    assert held.excess_since(BEGAN, [*late, *late]) > RATE
+
+
 def test_what_stood_still_may_have_passed_before_and_no_more_than_that() -> None:
     """Half a second's worth comes at once; a probe that was due when it began comes with it."""
     entries = [*passing(1, RATE, "a/1"), *(entry(1.5) for _ in range(500))]

@@ -12,7 +12,6 @@ from tests.real.arrivals import Arrival, Line, Watcher
 from tests.real.cluster_proxy import (
     LOOKED_UP_AT,
     broker_urls_stripped,
-    probing,
     put,
     remote_ports,
     start_before,
@@ -22,9 +21,10 @@ from tests.real.cluster_proxy import (
 from tests.real.demand import publishing, wait_for_more
 from tests.real.entry_times import taken
 from tests.real.fleet_front import Front
-from tests.real.fleet_scenes import EXCESS, IN_EVERY_RUN, Scene
+from tests.real.fleet_scenes import IN_EVERY_RUN, Scene
 from tests.real.pulsar_cluster import PulsarCluster
 from tests.real.sluice_process import SluiceProcess
+from tests.real.steadiness import assert_never_above, assert_used
 from tests.real.traffic import (
     Digests,
     Sender,
@@ -147,15 +147,15 @@ def wait_until_held(sluice: SluiceProcess, topic: str, timeout_s: float = 5) -> 
 
 
 def test_a_throttled_topic_that_moves_gains_nothing_and_loses_nothing(
-    cluster: PulsarCluster, client: pulsar.Client, direct_client: pulsar.Client
+    cluster: PulsarCluster, sluice_proxy: SluiceProcess, client: pulsar.Client, direct_client: pulsar.Client
 ) -> None:
     before = cluster.owner_of(MOVED)
-    with probing(cluster, direct_client, 0) as here, probing(cluster, direct_client, 1) as there:
-        outcome = Disturbance(cluster, client, direct_client, MOVED).run(lambda: cluster.unload(MOVED, to=1 - before))
+    begun = time.time()
+    outcome = Disturbance(cluster, client, direct_client, MOVED).run(lambda: cluster.unload(MOVED, to=1 - before))
     assert cluster.owner_of(MOVED) == 1 - before
     outcome.assert_nothing_lost()
-    stall_s = max(here.stall_s, there.stall_s)
-    assert Line(RATE, burst=RATE / 10).worst_excess(outcome.taken, stall_s) <= 0
+    assert_never_above(outcome.taken, Line(RATE, burst=RATE / 10), begun)
+    assert_used(sluice_proxy, "publish", "topic", MOVED)
 
 
 def test_a_debt_moves_with_its_topic(
@@ -172,13 +172,13 @@ def test_a_debt_moves_with_its_topic(
     cluster.unload(IN_DEBT, to=1 - before)
     sender.producer.flush()
     messages = read_all(direct_client, IN_DEBT)
-    (batch_at, batch), (after_at, after) = taken(messages, cluster.brokers[1 - before].admin_url)
+    (_, batch), (after_at, after) = taken(messages, cluster.brokers[1 - before].admin_url)
     assert digests(messages) == {"p": sender.sent}
     assert (batch, after) == (BATCH, 1)
     # The bucket held one token at most when the batch passed, and needs one for the next. Of the broker's milliseconds
     # one may be begun.
     assert after_at + 0.001 - begun >= (BATCH - 1) / SLOW_RATE
-    assert after_at - batch_at <= BATCH / SLOW_RATE + 1
+    assert_used(sluice_proxy, "publish", "topic", IN_DEBT)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
@@ -208,19 +208,20 @@ def test_a_fleet_holds_a_limit_and_uses_it(front: Front, scene: Scene) -> None:
     """The bound holds, and no share is lost: then half of the limit could not be used. Goals in time are for a machine
     that is alone, as more scenes are: test_fleets.py, on request."""
     sample = scene.measure(front)
-    assert sample[EXCESS.key] <= 0, sample
+    assert sample["since"] <= 0, sample
     used = {figure.key: sample[figure.key] for figure in scene.figures if figure.unit == " %"}
     assert used, "a scene that does not say how much was used"
     assert min(used.values()) > 50, sample
 
 
 def test_a_killed_broker_costs_time_and_neither_messages_nor_the_limit(
-    cluster: PulsarCluster, client: pulsar.Client, direct_client: pulsar.Client
+    cluster: PulsarCluster, sluice_proxy: SluiceProcess, client: pulsar.Client, direct_client: pulsar.Client
 ) -> None:
     doomed = 1 - LOOKED_UP_AT
     put(cluster, KILLED, doomed)
-    with probing(cluster, direct_client, LOOKED_UP_AT) as probe:
-        outcome = Disturbance(cluster, client, direct_client, KILLED).run(cluster.brokers[doomed].kill)
+    begun = time.time()
+    outcome = Disturbance(cluster, client, direct_client, KILLED).run(cluster.brokers[doomed].kill)
     assert cluster.owner_of(KILLED) == LOOKED_UP_AT
     outcome.assert_nothing_lost()
-    assert Line(RATE, burst=RATE / 10).worst_excess(outcome.taken, probe.stall_s) <= 0
+    assert_never_above(outcome.taken, Line(RATE, burst=RATE / 10), begun)
+    assert_used(sluice_proxy, "publish", "topic", KILLED)

@@ -33,7 +33,7 @@ from tests.real.performance import Performance
 from tests.real.pulsar_rest import TENANT, topic_name
 from tests.real.sluice_process import SluiceProcess
 from tests.real.stages import Stage
-from tests.real.steadiness import in_bytes
+from tests.real.steadiness import assert_never_above, in_bytes
 
 pytestmark = [pytest.mark.real, pytest.mark.skipif(IS_DIRECT, reason="the broker itself has not Sluice's limits")]
 
@@ -100,16 +100,16 @@ def played(sluice_proxy: SluiceProcess, real_broker: StandaloneBroker) -> Perfor
 
 @pytest.mark.parametrize("name", SCENES)
 def test_the_limit_was_felt_and_kept(played: Performance[Act], name: str) -> None:
-    act, stall_s = played[name], played.stall_s
+    act, begun = played[name], played.begun[name]
     assert played.watch.most_held[topic(name)] > 0
     assert played.watch.most_withheld[topic(name)] > 0
     if name.endswith("bytes"):
         line = Line(BYTES, burst=BYTES / 10, entry=2 * act.entry_bytes)  # some are longer by a few bytes
-        assert line.worst_excess(in_bytes(act.arrivals, act.entry_bytes), stall_s) <= 0
+        assert_never_above(in_bytes(act.arrivals, act.entry_bytes), line, begun)
     elif name in BATCHED:
-        assert Line(SLOW, burst=SLOW / 10, entry=BATCH).worst_excess(act.arrivals, stall_s) <= 0
+        assert_never_above(act.arrivals, Line(SLOW, burst=SLOW / 10, entry=BATCH), begun)
     else:
-        assert Line(LIMIT, burst=LIMIT / 10).worst_excess(act.arrivals, stall_s) <= 0
+        assert_never_above(act.arrivals, Line(LIMIT, burst=LIMIT / 10), begun)
 
 
 @pytest.mark.parametrize("name", SCENES)

@@ -11,13 +11,13 @@ import pytest
 
 from loadgen.real.standalone import StandaloneBroker
 from tests.real.arrivals import Line
-from tests.real.backlogs import LOOK_S, Backlog, Drained
+from tests.real.backlogs import Backlog, Drained
 from tests.real.conftest import IS_DIRECT
 from tests.real.flows import Played
 from tests.real.probe import Probe
 from tests.real.pulsar_rest import PulsarRest, topic_name
 from tests.real.sluice_process import SluiceProcess
-from tests.real.steadiness import in_bytes
+from tests.real.steadiness import assert_never_above, assert_used, in_bytes
 from tests.real.traffic import quiet_client
 
 pytestmark = [pytest.mark.real, pytest.mark.skipif(IS_DIRECT, reason="the broker itself has not Sluice's limits")]
@@ -66,35 +66,29 @@ def played(sluice_proxy: SluiceProcess, real_broker: StandaloneBroker, rest: Pul
         at_broker.close()
 
 
-def assert_at_the_limit(drained: Drained, line: Line, played: Played[Drained]) -> None:
-    """From the first second on; and a limit is used."""
-    assert line.worst_excess(drained.arrivals, played.stall_s) <= 0
-    # An entry is indivisible: up to one of them is still missing at the end of the window.
-    assert drained.mean(played.stalled_s) >= 0.97 * line.rate - (line.entry - 1) / LOOK_S
+@pytest.mark.parametrize(("name", "entry"), [("unbatched", 1), ("shared", 1), ("batched", BATCH)])
+def test_a_backlog_flows_at_the_limit_however_many_share_it(
+    played: Played[Drained], sluice_proxy: SluiceProcess, name: str, entry: int
+) -> None:
+    """From the first second on."""
+    line = Line(LIMIT, burst=LIMIT / 10, entry=entry)
+    assert_never_above(played[name].arrivals, line, played.begun[name])
+    assert_used(sluice_proxy, "dispatch", "topic", topic(name))
 
 
-@pytest.mark.parametrize("name", ["unbatched", "shared"])
-def test_a_backlog_flows_at_the_limit_however_many_share_it(played: Played[Drained], name: str) -> None:
-    assert_at_the_limit(played[name], Line(LIMIT, burst=LIMIT / 10), played)
-
-
-def test_batches_do_not_break_the_limit(played: Played[Drained]) -> None:
-    assert_at_the_limit(played["batched"], Line(LIMIT, burst=LIMIT / 10, entry=BATCH), played)
-
-
-def test_a_limit_in_bytes_holds_from_the_first_second_on(played: Played[Drained]) -> None:
+def test_a_limit_in_bytes_holds_from_the_first_second_on(played: Played[Drained], sluice_proxy: SluiceProcess) -> None:
     drained = played["bytes"]
     entry = drained.entry_bytes
     line = Line(BYTES, burst=BYTES / 10, entry=2 * entry)  # some are longer by a few bytes
-    assert line.worst_excess(in_bytes(drained.arrivals, entry), played.stall_s) <= 0
-    assert drained.mean(played.stalled_s) * entry >= 0.97 * BYTES
+    assert_never_above(in_bytes(drained.arrivals, entry), line, played.begun["bytes"])
+    assert_used(sluice_proxy, "dispatch", "topic", topic("bytes"))
 
 
-def test_each_subscription_has_its_limit_for_itself(played: Played[Drained]) -> None:
-    drained = played["subscriptions"]
-    for arrivals in drained.by_consumer:
-        own = Drained([arrivals], drained.watched)
-        assert_at_the_limit(own, Line(OF_SUBSCRIPTION, burst=OF_SUBSCRIPTION / 10), played)
+def test_each_subscription_has_its_limit_for_itself(played: Played[Drained], sluice_proxy: SluiceProcess) -> None:
+    line = Line(OF_SUBSCRIPTION, burst=OF_SUBSCRIPTION / 10)
+    for subscription, arrivals in zip("st", played["subscriptions"].by_consumer, strict=True):
+        assert_never_above(arrivals, line, played.begun["subscriptions"])
+        assert_used(sluice_proxy, "dispatch", "subscription", f"{subscription}@{topic('subscriptions')}")
 
 
 @pytest.mark.parametrize(

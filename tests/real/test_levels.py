@@ -13,13 +13,12 @@ from tests.real.flows import Flow, Load, Played
 from tests.real.probe import Probe
 from tests.real.pulsar_rest import TENANT, PulsarRest, topic_name
 from tests.real.stages import Stage, open_stages
-from tests.real.steadiness import assert_never_above, assert_steady, jain
+from tests.real.steadiness import assert_never_above, assert_used, jain, shares
 from tests.real.test_blocking import TOKEN
 
 pytestmark = pytest.mark.real
 
-LOOK_S = 5
-SEND_S = LOOK_S + 1
+SEND_S = 6
 TENANT_LIMITED = f"{TENANT}-limited"
 NAMESPACES = ("levels", "levels-valued", "levels-group-1", "levels-group-2")
 ROUND_ROBIN = {"message_routing_mode": pulsar.PartitionsRoutingMode.RoundRobinDistribution}
@@ -96,31 +95,35 @@ def played(stages: dict[str, Stage]) -> Played[Flow]:
 
 
 @pytest.mark.parametrize(
-    ("level", "rate"),
+    ("level", "rate", "name"),
     [
-        ("tenant", 100),
-        ("resource_group", 90),
-        ("partitioned_topic", 80),
-        ("producer chosen", 50),
-        ("producer given", 150),
-        ("role", 70),
-        ("address", 110),
-        ("topic own", 40),
-        ("topic of namespace", 60),
-        ("topic of broker", 120),
+        ("tenant", 100, TENANT_LIMITED),
+        ("resource_group", 90, "two"),
+        ("partitioned_topic", 80, topic("parts")),
+        ("producer chosen", 50, f"chosen@{topic('chosen')}"),
+        ("producer given", 150, f"{{given}}@{topic('given')}"),
+        ("role", 70, "billing"),
+        ("address", 110, "127.0.0.1"),
+        ("topic own", 40, topic("own", "levels-valued")),
+        ("topic of namespace", 60, topic("other", "levels-valued")),
+        ("topic of broker", 120, topic("plain")),
     ],
 )
-def test_a_limit_holds_exactly_for_all_that_share_it(played: Played[Flow], level: str, rate: int) -> None:
+def test_a_limit_holds_exactly_for_all_that_share_it(
+    played: Played[Flow], stages: dict[str, Stage], level: str, rate: int, name: str
+) -> None:
     """Of the level topic, the narrowest value: the topic's own, its namespace's, then that of each topic."""
     flow = played[level]
     flow.assert_whole()
-    line = Line(rate, burst=rate / 10)
-    assert_never_above(flow.arrivals, line, played.stall_s)
-    assert_steady(flow.arrivals, line, LOOK_S, played.stalled_s)
+    assert_never_above(flow.arrivals, Line(rate, burst=rate / 10), played.begun[level])
+    stage, given = stages["address" if level == "address" else "levels"], flow.senders[0].producer.producer_name()
+    assert_used(stage.sluice, "publish", level.partition(" ")[0], name.format(given=given))
 
 
 @pytest.mark.parametrize(("level", "sharers"), [("tenant", 2), ("resource_group", 2), ("role", 2), ("address", 4)])
-def test_who_shares_a_limit_gets_an_equal_share(played: Played[Flow], level: str, sharers: int) -> None:
-    shares = played[level].shares_within(LOOK_S)
-    assert len(shares) == sharers
-    assert jain(shares) >= 0.99
+def test_who_shares_a_limit_gets_an_equal_share(
+    played: Played[Flow], stages: dict[str, Stage], level: str, sharers: int
+) -> None:
+    flow, stage = played[level], stages["address" if level == "address" else "levels"]
+    assert len(flow.senders) == sharers
+    assert jain(shares(stage.sluice, "publish", *flow.topics)) >= 0.99

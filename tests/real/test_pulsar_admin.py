@@ -9,6 +9,7 @@ import pytest
 
 from loadgen.real.jars import ProcessFailed
 from loadgen.real.standalone import StandaloneBroker
+from tests.compliance.judging.pure import Key
 from tests.real.admin_calls import AdminCalls, Answer
 from tests.real.admin_scenes import Change, Scene, consuming_scene, publishing_scene
 from tests.real.admin_scripts import (
@@ -38,6 +39,7 @@ from tests.real.pulsar_admin import PulsarAdmin
 from tests.real.pulsar_rest import TENANT, PulsarRest, topic_name
 from tests.real.sluice_process import SluiceProcess, start_sluice
 from tests.real.stages import Stage
+from tests.real.steadiness import assert_used
 from tests.real.traffic import quiet_client
 
 pytestmark = pytest.mark.real
@@ -228,10 +230,19 @@ def played(
 
 
 @pytest.mark.jdk
-@pytest.mark.parametrize(("scene", "entry"), [("publish", 1), ("dispatch", 10), ("group", 1)])
-def test_running_clients_go_as_fast_as_pulsar_admin_says(played: Played[Scene], scene: str, entry: int) -> None:
-    for step in played[scene].steps:
-        step.assert_kept(entry, played.stall_s, played.stalled_s)
+@pytest.mark.parametrize(
+    ("scene", "limit"),
+    [
+        ("publish", ("publish", "topic", LIVE)),
+        ("dispatch", ("dispatch", "topic", LIVE_DISPATCH)),
+        ("group", ("publish", "resource_group", f"{TENANT}-live")),
+    ],
+)
+def test_running_clients_go_as_fast_as_pulsar_admin_says(
+    played: Played[Scene], sluice_proxy: SluiceProcess, scene: str, limit: Key
+) -> None:
+    played[scene].assert_in_force()
+    assert_used(sluice_proxy, *limit)
 
 
 def test_pulsar_admin_with_a_token_gets_in_where_one_without_does_not(

@@ -352,7 +352,7 @@ def rust_command() -> list[str]:
     return [str(rust_program())]
 
 
-_NO_GO = pytest.mark.skipif(shutil.which("go") is None, reason="there is no Go here to build its client with")
+_NO_GO = pytest.mark.skipif(shutil.which("go") is None, reason="no Go client here: install Go")
 CLIENTS = [
     pytest.param(
         java_command,
@@ -443,6 +443,7 @@ def refusals(proving: SluiceProcess, sluice: SluiceProcess, unliked: str) -> dic
     }
 
 
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl command here: install openssl")
 def test_a_client_that_would_renegotiate_is_refused(sluice: SluiceProcess) -> None:
     """By TLS 1.2, as `openssl s_client` does when it is told "R".
 

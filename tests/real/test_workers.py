@@ -16,7 +16,7 @@ from tests.real.demand import publishing, wait_for_more
 from tests.real.probe import Probe
 from tests.real.pulsar_rest import topic_name
 from tests.real.sluice_process import SluiceProcess
-from tests.real.test_publish_limits import jain
+from tests.real.steadiness import jain
 from tests.real.traffic import Sender, digests, open_sender, payload, quiet_client, read_all
 
 pytestmark = [pytest.mark.real, pytest.mark.usefixtures("needs_limits", "namespace")]
@@ -83,7 +83,7 @@ def test_producers_share_the_limit_of_their_topic(spread: Spread, direct_client:
     assert Line(PUBLISH, burst=PUBLISH / 10).worst_excess(watcher.arrivals, probe.stall_s) <= 0
     assert rate_over(watcher.arrivals, begin, 10, probe.stalled_s) >= 0.97 * PUBLISH
     assert len(watcher.by_producer) == len(senders)
-    assert jain(watcher.by_producer.values()) >= 0.99
+    assert jain([*watcher.by_producer.values()]) >= 0.99
 
 
 @pytest.mark.parametrize("spread", ["drained"], indirect=True)
