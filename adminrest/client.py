@@ -291,14 +291,14 @@ class AdminClient:
                 connection.close()
 
     def _connected(self, endpoint: Endpoint) -> http.client.HTTPConnection:
-        scheme, host, port = endpoint
+        scheme, port = endpoint.scheme, endpoint.port
         if scheme == "https":
             context = self._access.tls or trusting()
             connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-                host, port, timeout=self._timeout_s, context=context
+                endpoint.name, port, timeout=self._timeout_s, context=context
             )
         else:
-            connection = http.client.HTTPConnection(host, port, timeout=self._timeout_s)
+            connection = http.client.HTTPConnection(endpoint.host, port, timeout=self._timeout_s)
         try:
             connection.connect()
             if self._access.token and scheme != "https" and not self._access.plain_http:
@@ -356,7 +356,7 @@ def _one_line(text: str) -> str:
 
 def _as_named(endpoint: Endpoint) -> Endpoint:
     """An endpoint in the one form of all that name the same: DNS does not tell capitals."""
-    return endpoint._replace(host=endpoint.host.lower())
+    return endpoint._replace(host=endpoint.name)
 
 
 def topic_path(topic: str) -> str:

@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from ipaddress import ip_address
 from typing import NamedTuple
 
 LONGEST = 300
@@ -54,8 +55,33 @@ class Endpoint(NamedTuple):
         """`host:port`, an IPv6 host in brackets."""
         return _address(self.host, self.port)
 
+    @property
+    def name(self) -> str:
+        """The host in the one form of all that name the same, which certificates have, too.
+
+        A resolver gets `host` as it was written: it searches no domains for a name with a dot at its end.
+        """
+        return host_name(self.host)
+
     def __str__(self) -> str:
         return f"{self.scheme}://{self.address}"
+
+
+@lru_cache(_MOST_REMEMBERED)
+def host_name(host: str) -> str:
+    """Return a host in the one form of all that name the same.
+
+    A name is in small letters, without a dot at its end, and in ASCII if it has such a form (IDNA). An IP address is in
+    its shortest form.
+    """
+    try:
+        return str(ip_address(host))
+    except ValueError:
+        name = host.lower().removesuffix(".") or host
+    try:
+        return name if name.isascii() else name.encode("idna").decode()
+    except UnicodeError:
+        return name
 
 
 def host_port(host: str, port: int) -> str:

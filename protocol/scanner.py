@@ -39,7 +39,7 @@ TAIL: Final = 0
 class Tally:
     """Entries, messages and bytes of one producer or consumer in one chunk.
 
-    `size` is the bytes behind the command, which the broker meters.
+    `size` is the metered bytes (`Heads.size`).
     """
 
     __slots__ = ("entries", "largest_messages", "largest_size", "messages", "owner", "size")
@@ -279,6 +279,9 @@ def layout_of(data: bytes, at: i64, end: i64) -> SendLayout | None:
 
 
 _MOST_MESSAGES: Final = 2**31 - 1
+FREE_COMMAND: Final = 128
+"""Bytes of a SEND command that no limit is charged, as a broker charges none. With all fields that clients set it has
+about 100; what is beyond comes of unknown fields, in which a client could send as much as in payloads."""
 
 
 class Heads:
@@ -292,7 +295,8 @@ class Heads:
         not_believed: If set, called with the owner of such a MESSAGE and the number of messages that it declares.
         kind: The command type of the frame that was read last.
         owner, messages: Of a payload frame: the producer or consumer id, and the number of messages.
-        size: Bytes behind the command, which the broker meters.
+        size: Metered bytes: those behind the command, which the broker meters, and of a SEND command those beyond
+            FREE_COMMAND.
         command_end: Position at which the command ends; it begins HEAD bytes behind the frame's begin.
 
     Args:
@@ -389,6 +393,9 @@ class Heads:
         if kind == SEND:
             if self.messages > self.max_messages:
                 raise TooManyMessages(self.messages, self.max_messages)
+            beyond: i64 = self.command_end - command - FREE_COMMAND
+            if beyond > 0:
+                self.size += beyond
             if self._may_learn and end - command >= LONGEST:
                 self._may_learn = False  # where layouts come by turns, it would only cost
                 self._layout = layout_of(data, command, self.command_end) or self._layout

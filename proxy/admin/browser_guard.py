@@ -44,7 +44,7 @@ class BrowserGuard:
         if self._names is None:
             return
         endpoint = _endpoint(host)
-        name = endpoint.host.lower() if endpoint else ""
+        name = endpoint.name if endpoint else ""
         if name not in self._names and not _is_address(name):
             raise CallerRefusedError(
                 403,

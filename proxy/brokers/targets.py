@@ -118,7 +118,7 @@ class TargetRefusedError(Exception):
 
 def _place(broker: Endpoint) -> tuple[str, int]:
     """Return the key of a broker in the allow-list: its address, whatever is spoken there."""
-    return broker.host.lower(), broker.port
+    return broker.name, broker.port
 
 
 class Targets:

@@ -105,8 +105,8 @@ _ALL_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - compared
 
 def _meet(one: Endpoint, other: Endpoint) -> bool:
     """Whether two addresses to listen on are the same, or one of them is all addresses."""
-    is_everywhere = one.host in _ALL_ADDRESSES or other.host in _ALL_ADDRESSES
-    return 0 != one.port == other.port and (is_everywhere or one.host == other.host)
+    is_everywhere = one.name in _ALL_ADDRESSES or other.name in _ALL_ADDRESSES
+    return 0 != one.port == other.port and (is_everywhere or one.name == other.name)
 
 
 class Config(_Section):

@@ -604,6 +604,13 @@ class TokenAuthentication(BaseModel):
     audience: str | None = Field(
         None, min_length=1, description="what the claim aud must name (tokenAudience); none: anything"
     )
+    allowed_clock_skew: Seconds = Field(
+        0.0,
+        ge=0,
+        le=3600,
+        description="by how much clocks may differ (tokenAllowedClockSkewSeconds): so much earlier than nbf and later "
+        "than exp a token is valid",
+    )
 
     @model_validator(mode="after")
     def _has_keys(self) -> Self:

@@ -13,7 +13,7 @@ from pydantic_core import PydanticKnownError
 
 from limiter.levels import IPV6_HOST
 from limiter.token_bucket import NANOS_PER_SECOND
-from protocol.endpoint import LONGEST, Endpoint, EndpointError, EndpointForm
+from protocol.endpoint import LONGEST, Endpoint, EndpointError, EndpointForm, host_name
 from protocol.topic_name import is_entity, parse_topic
 from proxy.blocking.rules import MOST_NAME, read_network, read_role
 from proxy.brokers.targets import BROKERS, PLAIN, TLS, WEB_SERVICES
@@ -256,7 +256,7 @@ def _web_service_url(value: Any) -> Endpoint:
 def _host_name(value: Any) -> str:
     if not _HOST_NAME.fullmatch(str(_short(value, LONGEST))):
         raise ValueError("write a name as proxy-1.example, without scheme and port")
-    return str(value).lower()
+    return host_name(str(value))
 
 
 def _or_text(least: int, pattern: str) -> WithJsonSchema:

@@ -120,7 +120,7 @@ class ClientAuthenticator:
         def take() -> None:
             self._keys[name] = keys
             every = [key for name in _READERS for key in self._keys.get(name, ())]
-            self._tokens = TokenVerifier(every, section.token_claim, section.audience)
+            self._tokens = TokenVerifier(every, section.token_claim, section.audience, section.allowed_clock_skew)
             self._proved.clear()
 
         return take

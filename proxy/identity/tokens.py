@@ -215,13 +215,18 @@ class TokenVerifier:
         keys: One of them must have signed a token.
         claim: The claim that names the role (tokenAuthClaim).
         audience: The audience that `aud` must name (tokenAudience); None: any.
+        skew_s: Seconds by which clocks may differ (tokenAllowedClockSkewSeconds): as much later a token expires, and as
+            much earlier it is valid.
     """
 
-    def __init__(self, keys: Iterable[VerifyingKey], claim: str = "sub", audience: str | None = None) -> None:
+    def __init__(
+        self, keys: Iterable[VerifyingKey], claim: str = "sub", audience: str | None = None, skew_s: float = 0.0
+    ) -> None:
         self._keys = tuple(keys)
         self._algorithms = sorted({name for key in self._keys for name in key.algorithms})
         self._claim = claim
         self._audience = audience
+        self._skew_s = skew_s
         self._signatures = jwt.PyJWS(algorithms=self._algorithms)
 
     def verify(self, token: bytes, now: float) -> Identity:
@@ -236,13 +241,13 @@ class TokenVerifier:
         """
         claims = self._claims(token.strip(_WHITE))
         expires_at = _time(claims, "exp")
-        if expires_at is not None and expires_at <= now:
+        if expires_at is not None and expires_at + self._skew_s <= now:
             raise RefusedTokenError(f"the token has expired at {_shown(expires_at)}")
         not_before = _time(claims, "nbf")
-        if not_before is not None and not_before > now:
+        if not_before is not None and not_before - self._skew_s > now:
             raise RefusedTokenError(f"the token is valid from {_shown(not_before)} on only")
         self._check_audience(claims.get("aud"))
-        return Identity(self._role(claims), "token", expires_at)
+        return Identity(self._role(claims), "token", None if expires_at is None else expires_at + self._skew_s)
 
     def _claims(self, token: bytes) -> dict[str, Any]:
         if len(token) > MOST_TOKEN:

@@ -115,7 +115,7 @@ class Certificates:
     def server_name(self, broker: Endpoint) -> str:
         """Return the name that a broker is asked for, and that its certificate must have (`verify_hostname`)."""
         assert self._broker_tls is not None, "brokers are reached as `broker` says"
-        return self._broker_tls.server_name or broker.host
+        return self._broker_tls.server_name or broker.name
 
     def warn(self) -> None:
         """Warn of keys that others can read."""

@@ -97,3 +97,23 @@ def test_the_host_of_an_address_is_the_one_that_it_was_written_with(host):
 def test_an_endpoint_cannot_be_changed():
     with pytest.raises(AttributeError):
         Endpoint("pulsar", "a", 1).host = "b"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("broker", "broker"),
+        ("broker.", "broker"),
+        ("Broker.Example.", "broker.example"),
+        ("br\u00f6ker.example", "xn--brker-kua.example"),
+        ("[2001:DB8:0:0::1]", "2001:db8::1"),
+        ("[fe80::1%eth0]", "fe80::1%eth0"),
+        ("192.0.2.1", "192.0.2.1"),
+        ("*.Example", "*.example"),
+        ("\u00fc" * 64, "\u00fc" * 64),
+    ],
+)
+def test_a_host_has_one_name_however_it_is_written(host, name):
+    found = BROKER.parse(f"{host}:6650")
+    assert found.name == name
+    assert found.host == host.strip("[]"), "a resolver gets what was written"

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from protocol import scanner as heads_module
 from protocol import walk
+from protocol.commands import encode_with_payload
 from protocol.frames import (
     DEFAULT_MAX_MESSAGE_SIZE,
     MESSAGE,
@@ -19,7 +20,8 @@ from protocol.frames import (
     ProtocolError,
     max_frame_size,
 )
-from protocol.scanner import MOST_OWNERS, TAIL, FrameScanner
+from protocol.pulsar_pb2 import CommandSend, MessageIdData
+from protocol.scanner import FREE_COMMAND, MOST_OWNERS, TAIL, FrameScanner
 from tests.protocol import fields as wire
 from tests.protocol import ill_commands as ill
 from tests.protocol.choices import Choices, choices, in_bulk
@@ -73,6 +75,41 @@ def test_a_frame_that_contradicts_itself_is_malformed(direction: int, lie: bytes
         with pytest.raises(MalformedFrame) as refused:
             taken(direction, *chunks, cut=cut)
         assert refused.value.cause == "malformed"
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_unknown_fields_of_a_send_command_are_metered(*, cut: bool) -> None:
+    """A client could send there what it does not send as payload."""
+    fields = bytes.fromhex("0801 1002") + wire.delimited(99, bytes(60_000))
+    padded = frame(b"\x08\x06" + wire.delimited(6, fields), bytes(10))
+    metered = len(padded) - 8 - FREE_COMMAND
+    for chunks in [padded], [padded[:100], padded[100:50_000], padded[50_000:]]:
+        scanner = FrameScanner(SEND, MAX_SIZE)
+        if cut:
+            assert next(piece.size for chunk in chunks for piece in scanner.cut(chunk)[1]) == metered
+            continue
+        for chunk in chunks:
+            assert scanner.scan(chunk)
+            scanner.accept(chunk)
+        assert [(tally.entries, tally.size) for tally in scanner.tallies] == [(1, metered)]
+
+
+def test_a_send_command_of_all_known_fields_is_not_metered() -> None:
+    largest = 2**63 - 1
+    send = CommandSend(
+        producer_id=largest,
+        sequence_id=largest,
+        num_messages=1000,
+        txnid_least_bits=largest,
+        txnid_most_bits=largest,
+        highest_sequence_id=largest,
+        is_chunk=True,
+        marker=True,
+        message_id=MessageIdData(ledger_id=largest, entry_id=largest, partition=10_000, batch_index=1000),
+    )
+    scanner = FrameScanner(SEND, MAX_SIZE)
+    assert scanner.scan(encode_with_payload(send, bytes(10)))
+    assert [tally.size for tally in scanner.tallies] == [10]
 
 
 @pytest.mark.parametrize("cut", [False, True])

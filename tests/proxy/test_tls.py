@@ -17,6 +17,7 @@ from structlog.testing import capture_logs
 from adminrest.client import trusting
 from proxy.admin.auth import Authenticator
 from proxy.admin.refusals import RefusalLog
+from proxy.brokers.targets import BROKERS
 from proxy.config.model import Config, ConfigError
 from proxy.config.sections import AdminAccess
 from proxy.tls.certificates import Certificates, Expiry, ExpiryLog
@@ -67,6 +68,12 @@ def test_every_file_that_cannot_be_read_is_told_with_its_key(section: str, tmp_p
         f"{section}.{key}: {path}: cannot be read: No such file or directory"
         for key, path in zip(keys, files.values(), strict=True)
     ]
+
+
+@pytest.mark.parametrize("host", ["b", "b.", "B."])
+def test_a_broker_is_asked_for_the_name_of_its_certificate(host: str) -> None:
+    """Certificates have no dot at the end of a name."""
+    assert of_brokers({}).server_name(BROKERS.parse(f"pulsar+ssl://{host}:6651")) == "b"
 
 
 @pytest.mark.parametrize("kind", ODD)

@@ -36,6 +36,7 @@ from proxy.admin.forwarding.paths import (
     is_for_broker,
     is_of_a_page,
     is_served_decoded,
+    limits_in,
     list_of_both,
     together,
     why_not,
@@ -220,6 +221,8 @@ class Forwarder:
             if refused := await self._why_refused(request):
                 return refused
             await body.begin()
+            if wrong := limits_in(request.method, request.raw_path, body.first):
+                return _refusal(request, 400, f"not passed on to the broker: {wrong}")
         except BodyRefusedError as error:
             return self._refuse_body(request, error)
         return await self._exchanged(request, body)

@@ -154,6 +154,32 @@ def why_not(target: str) -> str | None:
     return None
 
 
+_NEW_NAMESPACE = re.compile(r"/admin/(?:v2/namespaces/[^/]+/[^/]+|namespaces/[^/]+/[^/]+/[^/]+)")
+_RATES = ("publishMaxMessageRate", "topicDispatchRate", "subscriptionDispatchRate", "clusterDispatchRate")
+_LIMITS = (*_RATES, "clusterSubscribeRate", "resource_group_name")
+
+
+def limits_in(method: str, target: str, body: bytes) -> str | None:
+    """Say what limits the body of a new namespace has, which the broker would have and Sluice not; None if it has none.
+
+    Of all bodies that are left to a broker this one alone has rates. Those of replication are the broker's.
+
+    Source: createNamespace of org.apache.pulsar.broker.admin.v1.Namespaces and v2.Namespaces;
+    org.apache.pulsar.common.policies.data.Policies
+    """
+    *_, path = _readings(target.partition("?")[0])
+    if method != "PUT" or not body.strip() or not _NEW_NAMESPACE.fullmatch(path):
+        return None
+    try:
+        policies = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return "send the policies of a namespace as JSON in UTF-8"
+    found = [name for name in _LIMITS if policies.get(name)] if isinstance(policies, dict) else []
+    if not found:
+        return None
+    return f"{', '.join(found)}: make the namespace without limits, and set them by its publishRate, dispatchRate, …"
+
+
 def changes_something(request: web.Request) -> bool:
     """Return whether a request takes write access; two GETs do."""
     if request.method not in READING or _CHANGES_BY_GET.fullmatch(request.path):

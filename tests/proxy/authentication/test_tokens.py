@@ -159,6 +159,28 @@ def test_a_secret_that_is_too_short_for_an_algorithm_verifies_none_of_it() -> No
 
 
 @pytest.mark.parametrize(
+    ("claims", "fits"),
+    [
+        ({"exp": NOW - 2}, True),
+        ({"exp": NOW - 3}, False),
+        ({"nbf": NOW + 3}, True),
+        ({"nbf": NOW + 4}, False),
+        ({"iat": NOW + 100}, True),
+    ],
+)
+def test_clocks_may_differ_by_the_allowed_skew(claims: dict[str, float], fits: bool) -> None:  # noqa: FBT001 - a column
+    """As with a broker's tokenAllowedClockSkewSeconds; a broker checks no iat."""
+    verifier, token = TokenVerifier(secret_keys(SECRET), skew_s=3), by_hand({"alg": "HS256"}, {"sub": "a", **claims})
+    if "iat" not in claims:
+        assert "the token" in why(token), "without a skew"
+    if fits:
+        expires_at = claims["exp"] + 3 if "exp" in claims else None
+        assert verifier.verify(token, NOW).expires_at == expires_at, "the session ends as much later"
+    else:
+        assert "the token" in why(token, verifier)
+
+
+@pytest.mark.parametrize(
     ("audience", "said", "fits"),
     [
         (None, None, True),

@@ -170,9 +170,10 @@ def test_a_name_is_the_same_however_it_is_written(loop: ManualLoop) -> None:
     loop.names["b1.example"] = ["10.2.0.1"]
     found, loop.getaddrinfo = loop.getaddrinfo, find  # type: ignore[method-assign]
     targets = Targets([Endpoint("pulsar", "b1.example", 1)])
-    for name in ("b1.example:1", "B1.Example:1"):
+    loop.names["b1.example."] = ["10.2.0.1"]
+    for name in ("b1.example:1", "B1.Example:1", "b1.example.:1"):
         assert resolve(loop, targets, name) == [("10.2.0.1", 1)]
-    assert asked == ["b1.example", "b1.example"]
+    assert asked == ["b1.example", "b1.example", "b1.example."]
 
 
 def test_where_no_address_answers_the_last_error_is_told(loop: ManualLoop) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import io
+import json
 from typing import Any
 
 import aiohttp
@@ -184,6 +185,36 @@ async def test_limits_are_set_here_and_the_rest_there(broker: FakeBroker, sluice
     assert (await sluice.ask("POST", "/admin/v2/namespaces/acme/shop/retention", json={}))[0] == 200
     assert broker.paths == ["/admin/v2/namespaces/acme/shop/retention"]
     assert ("publish", "acme/shop") in sluice.admin.policies
+
+
+@pytest.mark.parametrize("path", ["v2/namespaces/acme/shop", "v2/namespaces/acme/s%68op", "namespaces/acme/c/shop"])
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"publishMaxMessageRate": {"c": {"publishThrottlingRateInMsg": 5}}},
+        {"topicDispatchRate": {"c": {"dispatchThrottlingRateInMsg": 5}}},
+        {"subscriptionDispatchRate": {"c": {}}},
+        {"clusterDispatchRate": {"c": {}}},
+        {"clusterSubscribeRate": {"c": {}}},
+        {"resource_group_name": "gold"},
+    ],
+    ids=lambda limits: next(iter(limits)),
+)
+async def test_a_new_namespace_brings_no_limits(
+    broker: FakeBroker, sluice: Front, path: str, limits: dict[str, Any]
+) -> None:
+    """The broker would have them, and Sluice not."""
+    status, answer = await sluice.ask("PUT", f"/admin/{path}", json={"bundles": {"numBundles": 4}, **limits})
+    assert (status, next(iter(limits)) in str(answer)) == (400, True)
+    raw = json.dumps(limits).encode("utf-16")  # brokers read it, too
+    assert (await sluice.ask("PUT", f"/admin/{path}", data=raw))[0] == 400
+    assert broker.asked == []
+
+
+@pytest.mark.parametrize("body", [b"", b"null", b'{"topicDispatchRate": {}, "replicatorDispatchRate": {"c": {}}}'])
+async def test_a_new_namespace_without_limits_is_the_broker_s(broker: FakeBroker, sluice: Front, body: bytes) -> None:
+    assert (await sluice.ask("PUT", "/admin/v2/namespaces/acme/shop", data=body))[0] == 200
+    assert broker.paths == ["/admin/v2/namespaces/acme/shop"]
 
 
 async def test_no_more_requests_than_may_be_are_at_the_broker(broker: FakeBroker) -> None:
