@@ -226,6 +226,8 @@ class FleetService:
         report = self.member.report(*self.limits.measure(now), now)
         self._acknowledge(report, now)
         self._send_report(report)
+        if self._is_cut_off:  # limits that came, or got another value, have their part at once
+            self._put_isolated(now)
         self._go_on()
         if self.shared.turned and self._again is None and self._is_running:
             self._again = asyncio.get_running_loop().call_later(LOOK_AGAIN_NS / NANOS_PER_SECOND, self._look_again)
@@ -266,7 +268,11 @@ class FleetService:
                     refused=refused,
                     problem=self.problem,
                 )
-        isolated = self.member.cut_off(now, refused=refused)
+        self._put_isolated(now)
+
+    def _put_isolated(self, now: int) -> None:
+        """Put the isolated shares in force that are not, if this member is cut off."""
+        isolated = self.member.cut_off(now, refused=self.link is not None and self.link.refused)
         if self.member.isolated:
             is_turn, self._is_cut_off = not self._is_cut_off, True
             self.limits.put_in_force(isolated, now, CUT_OFF, is_turn=is_turn)

@@ -130,6 +130,26 @@ def test_members_that_are_cut_off_keep_a_floor_and_share_again_when_they_are_hea
     assert sum(world.run(2)) >= 0.99 * 2 * RATE
 
 
+@pytest.mark.parametrize("had_formed", [True, False])
+def test_a_cut_off_member_passes_its_part_of_a_changed_limit(world: World, *, had_formed: bool) -> None:
+    one, other = world.join(), world.join()
+    world.hub.is_cut = not had_formed
+    world.run(5)
+    one.offers = True
+    world.run(1)
+    world.hub.is_cut = True
+    world.run(3)
+    part = 0.025 if had_formed else 0.05  # of an equal part of two; of the whole where the number is not known
+    for rate_ in (RATE, 4 * RATE, RATE // 2):
+        for proxy in (one, other):
+            world.loop.run(proxy.reload, rate_)
+        world.run(0.3)  # a cycle
+        (limiter,) = one.registry.limiters.values()
+        assert limiter.rates()[0] == rate(rate_, burst=BURST)
+        passed, _ = world.run(2)
+        assert 0.98 * part * rate_ <= passed / 2 <= 1.05 * part * rate_
+
+
 @pytest.mark.parametrize("comes_back", [True, False])
 def test_what_workers_were_lent_of_a_lowered_share_is_nobody_elses_until_it_is_back_or_its_time_is_over(
     world: World,
