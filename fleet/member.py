@@ -374,6 +374,11 @@ class FleetMember:
         return self._part if self.isolated else ""
 
     @property
+    def most_isolated(self) -> int:
+        """The share that this member has of a limit at most while it is isolated, in millionths; else 0."""
+        return self._alone if self.isolated else 0
+
+    @property
     def total(self) -> int:
         """The number of shared limits: units of limiters that have a share in force, or had."""
         return len(self._limits.ids)
@@ -439,6 +444,8 @@ class FleetMember:
             self._add(key, demand)
             return
         told = limits.told(id_)
+        if self.isolated and demand.quota != (limits.latest.get(id_) or told).quota:
+            self._unshared[id_] = None  # no coordinator answers that the other value may hold
         if demand == told:
             limits.take_latest(id_)
             self._drifted.discard(id_)
@@ -447,8 +454,6 @@ class FleetMember:
         if demand.quota != told.quota:
             limits.flags[id_] &= ~_INTRODUCED
             self._pending[id_] = 0
-            if self.isolated:  # no coordinator answers that the other value may hold
-                self._unshared[id_] = None
         elif _differ(demand, told):
             self._pending[id_] = 0
         elif id_ not in self._pending:
