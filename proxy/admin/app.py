@@ -16,7 +16,7 @@ from proxy.admin.auth import Authenticator
 from proxy.admin.forwarding.forwarder import Forwarder
 from proxy.admin.forwarding.paths import PREFIXES
 from proxy.admin.handlers import JSON, TEXT, Text, asked, described, explaining
-from proxy.admin.in_force import InForce, ShownDegraded
+from proxy.admin.in_force import LimitsInForce, ShownDegraded
 from proxy.admin.listener import RequestLimits
 from proxy.admin.openapi import OpenApiRest
 from proxy.admin.refusals import refusal
@@ -97,7 +97,7 @@ class Readiness:
             return await reader.read(_MOST_ANSWER)
 
 
-def own_routes(service: PolicyService, desk: BlockDesk, in_force: InForce) -> list[web.RouteDef]:
+def own_routes(service: PolicyService, desk: BlockDesk, in_force: LimitsInForce) -> list[web.RouteDef]:
     """Return the routes under `/sluice/` about policies, for aiohttp."""
     return [
         *ExplainRest(service, in_force).routes(),
@@ -162,7 +162,7 @@ def admin_app(
     guards: Guards,
 ) -> web.Application:
     """Return the application of the admin address; the caller gives it an address."""
-    in_force = InForce(parts.fleet, parts.states)
+    in_force = LimitsInForce(parts.fleet, parts.states)
     contents = {**TEXT, JSON: ShownReadiness}
 
     @described({200: contents, 503: contents}, query=(_VERBOSE,))

@@ -65,7 +65,7 @@ def _per_second(rate: Rate | None, share: int | None) -> float | None:
     return None if rate is None else 0.0 if share == 0 else rate.per_second
 
 
-class InForce:
+class LimitsInForce:
     """What is in force in this proxy beside what is configured.
 
     Args:

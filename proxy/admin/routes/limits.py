@@ -27,7 +27,7 @@ from proxy.admin.handlers import (
     json_text,
     tagged,
 )
-from proxy.admin.in_force import InForce, LimitInForce, ShownDegraded, ShownInForce, ShownShares
+from proxy.admin.in_force import LimitInForce, LimitsInForce, ShownDegraded, ShownInForce, ShownShares
 from proxy.admin.refusals import refusal
 from proxy.config.limits import DispatchLimit, RateLimit, TopicDispatchLimit
 from proxy.policies.bodies import BodyError, Section, SubscribeLimit, check_keys, section_of
@@ -92,7 +92,7 @@ class LimitsRest:
         in_force: What is in force beside what is configured.
     """
 
-    def __init__(self, service: PolicyService, in_force: InForce) -> None:
+    def __init__(self, service: PolicyService, in_force: LimitsInForce) -> None:
         self._service = service
         self._in_force = in_force
 
@@ -265,7 +265,7 @@ class ExplainRest:
         in_force: What is in force beside what is configured.
     """
 
-    def __init__(self, service: PolicyService, in_force: InForce) -> None:
+    def __init__(self, service: PolicyService, in_force: LimitsInForce) -> None:
         self._service = service
         self._in_force = in_force
 

@@ -16,7 +16,7 @@ from limiter.limiter import Limiter, Shadow, Stream
 from limiter.token_bucket import Direction, Mode, Rate
 from protocol.topic_name import parse_topic
 from proxy.admin.handlers import Either, Number, Query, Text, asked, described, explaining
-from proxy.admin.in_force import InForce, ShownDegraded, ShownInForce, ShownShares, shown_in_force
+from proxy.admin.in_force import LimitsInForce, ShownDegraded, ShownInForce, ShownShares, shown_in_force
 from proxy.admin.refusals import refusal
 from proxy.limiter_engine import LimiterEngine
 from proxy.observe.connection import Connection
@@ -305,7 +305,7 @@ class StreamRest:
         in_force: What is in force beside what is configured.
     """
 
-    def __init__(self, engine: LimiterEngine, in_force: InForce) -> None:
+    def __init__(self, engine: LimiterEngine, in_force: LimitsInForce) -> None:
         self._engine = engine
         self._in_force = in_force
         self._patience_s = engine.config.admin_access.request_timeout
