@@ -3,22 +3,22 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any
 
 import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler
-from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from protocol.endpoint import Endpoint
 from proxy.admin.auth import Authenticator
 from proxy.admin.forwarding.forwarder import Forwarder
 from proxy.admin.forwarding.paths import PREFIXES
-from proxy.admin.handlers import JSON, TEXT, Text, asked, described, explaining
-from proxy.admin.in_force import LimitsInForce, ShownDegraded
+from proxy.admin.handlers import TEXT, described, sent
 from proxy.admin.listener import RequestLimits
+from proxy.admin.metrics import MetricsPage
 from proxy.admin.openapi import OpenApiRest
+from proxy.admin.places import Places
 from proxy.admin.refusals import refusal
 from proxy.admin.routes.blocks import BlockRest
 from proxy.admin.routes.limits import ExplainRest, LimitsRest
@@ -27,9 +27,9 @@ from proxy.admin.routes.pulsar import pulsar_routes
 from proxy.admin.routes.sharing import FleetRest
 from proxy.admin.routes.status import Counts, Run, StatusRest
 from proxy.admin.routes.streams import StreamRest
+from proxy.admin.shared_work import SharedWork, TooManyWaitError
 from proxy.blocking.kept import BlockDesk
 from proxy.brokers.targets import TargetRefusedError
-from proxy.degraded import DegradedStates
 from proxy.fleet.policy_topic import PolicyTopic
 from proxy.fleet.service import FleetService
 from proxy.limiter_engine import LimiterEngine
@@ -37,44 +37,45 @@ from proxy.policies.service import PolicyService
 from proxy.reload import Reloader
 from proxy.session.engine import Engine
 from proxy.session.handshake import own_greeting, refuses_credentials
+from proxy.slices import Slices, Work
 
 _PATIENCE_S = 3.0
+_KEPT_S = 1.0
+"""Seconds for which what a broker has answered counts as how it is."""
 _MOST_ANSWER = 4096
 """Bytes of an answer that are looked at: a CONNECTED has 50, an ERROR its reason."""
-
-
-_VERBOSE = Text(name="verbose", meaning="the answer as JSON, with the degraded states", words=("", "1"))
-
-
-class ShownReadiness(TypedDict):
-    """Whether the proxy is ready, why not, and the states in which it serves and not all that is configured holds."""
-
-    ready: bool
-    problem: str | None
-    degraded: list[ShownDegraded]
 
 
 class Readiness:
     """Checks that a configured broker answers a CONNECT.
 
     An authentication error is an answer, too; but not where Sluice has shown its own credentials, which each client's
-    connection needs (`authentication.broker`).
+    connection needs (`authentication.broker`). However many ask, there is one probe at a time, whose result they share.
     """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._patience_s = _PATIENCE_S / len(engine.config.broker)
+        self._probe = SharedWork(self._problem, lambda _: _KEPT_S)
         self.is_accepting = False
 
     async def problem(self) -> str | None:
         """Say what stands in the way of being ready; None if nothing does."""
         if not self.is_accepting:
             return "not accepting connections"
+        try:
+            return await self._probe.get() or None
+        except TooManyWaitError:
+            if self._probe.last is not None:
+                return self._probe.last or None
+            return "the broker has not answered yet, and many ask whether it does"
+
+    async def _problem(self) -> str:
         problems = []
         for broker in self._engine.connector.rotation.brokers:
             problem = await self._problem_of(broker)
             if problem is None:
-                return None
+                return ""
             problems.append(problem)
         return "; ".join(problems)
 
@@ -97,11 +98,11 @@ class Readiness:
             return await reader.read(_MOST_ANSWER)
 
 
-def own_routes(service: PolicyService, desk: BlockDesk, in_force: LimitsInForce) -> list[web.RouteDef]:
+def own_routes(service: PolicyService, desk: BlockDesk) -> list[web.RouteDef]:
     """Return the routes under `/sluice/` about policies, for aiohttp."""
     return [
-        *ExplainRest(service, in_force).routes(),
-        *LimitsRest(service, in_force).routes(),
+        *ExplainRest(service).routes(),
+        *LimitsRest(service).routes(),
         *PoliciesRest(service, desk).routes(),
         *AuditRest(service.store).routes(),
         *BackupRest(service.store).routes(),
@@ -121,10 +122,12 @@ class Guards:
     Args:
         bounds: Bounds its rate, time and size.
         authenticator: Authenticates its sender.
+        places: Has a place for it.
     """
 
     bounds: RequestLimits
     authenticator: Authenticator
+    places: Places
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +143,6 @@ class Parts:
         fresh: Awaited before counts are shown, if workers have some of them.
         fleet: This proxy's part in its fleet, if it has one.
         policy_topic: The topic by which the fleet's policies are changed, if they are.
-        states: The degraded states.
     """
 
     service: PolicyService
@@ -151,43 +153,32 @@ class Parts:
     fresh: Fresh | None = None
     fleet: FleetService | None = None
     policy_topic: PolicyTopic | None = None
-    states: DegradedStates | None = None
 
 
 def admin_app(
     engine: LimiterEngine,
-    metrics: CollectorRegistry,
+    metrics: MetricsPage,
     readiness: Readiness,
     parts: Parts,
     guards: Guards,
 ) -> web.Application:
     """Return the application of the admin address; the caller gives it an address."""
-    in_force = LimitsInForce(parts.fleet, parts.states)
-    contents = {**TEXT, JSON: ShownReadiness}
 
-    @described({200: contents, 503: contents}, query=(_VERBOSE,))
-    async def show_readiness(request: web.Request) -> web.Response:
-        """Tell whether the proxy accepts clients and its broker answers; else 503, with what stands in the way.
-
-        `?verbose` tells of degraded states, too. Of those that admin_access.not_ready_when names, each is a 503.
-        """
-        query = asked(request, (_VERBOSE,))
-        degraded = in_force.degraded()
-        problem = await readiness.problem() or _not_ready(engine, degraded)
-        status = 200 if problem is None else 503
-        if _VERBOSE.name in query:
-            _VERBOSE.read(query)
-            answer: ShownReadiness = {"ready": problem is None, "problem": problem, "degraded": degraded}
-            return web.json_response(answer, status=status)
-        return web.Response(text="ready\n" if problem is None else problem + "\n", status=status)
+    @described({200: TEXT, 503: TEXT})
+    async def show_readiness(_request: web.Request) -> web.Response:
+        """Tell whether the proxy accepts clients and its broker answers; else 503, with what stands in the way."""
+        problem = await readiness.problem()
+        return web.Response(text="ready\n") if problem is None else web.Response(text=problem + "\n", status=503)
 
     bounds, authenticator, forwarder = guards.bounds, guards.authenticator, parts.forwarder
     passing_on = [forwarder.unless_served] if forwarder else []
     app = web.Application(
         middlewares=[
             _errors_as_reasons,
+            _in_turn(engine.slices),
             bounds.rate,
             authenticator.check,
+            guards.places.take,
             *passing_on,
             bounds.body,
             *_first(parts.fresh),
@@ -199,43 +190,57 @@ def admin_app(
     app.add_routes(
         [
             *_watching(metrics),
-            web.get("/readyz", explaining(show_readiness)),
-            *StreamRest(engine, in_force).routes(),
+            web.get("/readyz", show_readiness),
+            *StreamRest(engine).routes(),
             *pulsar_routes(parts.service),
-            *own_routes(parts.service, parts.blocks, in_force),
+            *own_routes(parts.service, parts.blocks),
             *OpenApiRest(parts.run.version).routes(),
             *StatusRest(parts.run, parts.reloader, lambda: _counts(engine)).routes(),
-            *FleetRest(parts.fleet, parts.policy_topic).routes(),
-            *BlockRest(parts.blocks, lasts=parts.run.policies_file is not None).routes(),
+            *FleetRest(parts.fleet, engine.slices, parts.policy_topic).routes(),
+            *BlockRest(parts.blocks, engine.slices, lasts=parts.run.policies_file is not None).routes(),
         ]
     )
     return app
-
-
-def _not_ready(engine: LimiterEngine, degraded: list[ShownDegraded]) -> str | None:
-    causes = engine.config.admin_access.not_ready_when
-    return next(
-        (f"{one['cause']}: {one['reason']}; {one['remedy']}" for one in degraded if one["cause"] in causes), None
-    )
 
 
 def _counts(engine: LimiterEngine) -> Counts:
     return {"connections": sum(engine.counters.connections_open.values()), "limiters": len(engine.registry.limiters)}
 
 
-def metrics_app(metrics: CollectorRegistry, bounds: RequestLimits, fresh: Fresh | None = None) -> web.Application:
+def metrics_app(
+    metrics: MetricsPage, slices: Slices, bounds: RequestLimits, fresh: Fresh | None = None
+) -> web.Application:
     """Make the application of the address for metrics alone: open to everybody, nothing changes anything."""
-    middlewares = [_errors_as_reasons, bounds.rate, bounds.body, *_first(fresh)]
+    middlewares = [_errors_as_reasons, _in_turn(slices), bounds.rate, bounds.body, *_first(fresh)]
     app = web.Application(middlewares=middlewares, client_max_size=bounds.most_bytes)
     app.add_routes(_watching(metrics))
     return app
 
 
-def _watching(metrics: CollectorRegistry) -> list[web.RouteDef]:
-    @described({200: TEXT})
-    async def show_metrics(_request: web.Request) -> web.Response:
+_OF_REQUEST = 6
+"""Units of work that a request costs: its head is parsed, its caller found, its answer sent."""
+
+
+def _in_turn(slices: Slices) -> Any:
+    """Return a middleware that lets few requests begin in one turn of the loop, of whichever connections."""
+
+    @web.middleware
+    async def wait_for_turn(request: web.Request, handler: Handler) -> web.StreamResponse:
+        await slices.done(Work.REQUESTS, iter(range(_OF_REQUEST)))
+        return await handler(request)
+
+    return wait_for_turn
+
+
+def _watching(metrics: MetricsPage) -> list[web.RouteDef]:
+    @described({200: TEXT}, refuses=(503,))
+    async def show_metrics(request: web.Request) -> web.StreamResponse:
         """Counters in Prometheus' text format."""
-        return web.Response(body=generate_latest(metrics), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        try:
+            text = await metrics.text()
+        except TooManyWaitError:
+            return refusal(503, "too many wait for the metrics already: try again")
+        return await sent(request, text, {"Content-Type": CONTENT_TYPE_LATEST})
 
     @described({200: TEXT})
     async def show_health(_request: web.Request) -> web.Response:

@@ -4,8 +4,9 @@ Errors have Pulsar's own statuses and reasons. In a query, each key may occur on
 know are refused.
 """
 
+import asyncio
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ClassVar, TypeVar
@@ -16,11 +17,13 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from proxy.admin.auth import CALLER
+from proxy.admin.listener import connection_of
 from proxy.admin.refusals import refusal
 from proxy.policies.bodies import BodyError
 from proxy.policies.keys import PolicyKey, Principal
 from proxy.policies.service import Expected, NotAsExpectedError, NotCarriedError, tag_of
 from proxy.policies.store import StoreError
+from proxy.slices import Slices, Work
 
 _JSON = "application/json"
 
@@ -87,6 +90,42 @@ def shown(body: msgspec.Struct | dict[str, str] | list[str] | str) -> web.Respon
     """Return a response with a value; a bare name is written without quotes, as Pulsar does."""
     text = body.encode() if isinstance(body, str) else msgspec.json.encode(body)
     return web.Response(body=text, content_type=_JSON)
+
+
+_PIECE = 64 * 1024
+"""Bytes of an answer that are written in one go."""
+
+
+async def sent(request: web.Request, body: bytes, headers: Mapping[str, str]) -> web.StreamResponse:
+    """Send an answer that may be large, piece by piece, as fast as the client takes it.
+
+    The client has the time of a request to take it. Its connection counts as waiting for the client meanwhile.
+    """
+    if len(body) <= _PIECE or request.method == "HEAD":
+        return web.Response(body=body, headers=headers)
+    answer = web.StreamResponse(headers=headers)
+    answer.content_length = len(body)
+    await answer.prepare(request)
+    if connection := connection_of(request):
+        connection.request_is_answered()
+    for begin in range(0, len(body), _PIECE):
+        await answer.write(body[begin : begin + _PIECE])
+        await asyncio.sleep(0)
+    await answer.write_eof()
+    return answer
+
+
+async def encoded_each(slices: Slices, found: Iterable[object]) -> list[msgspec.Raw]:
+    """Return the JSON of each value, made in slices of the loop."""
+    encoded: list[msgspec.Raw] = []
+
+    def units() -> Iterator[None]:
+        for one in found:
+            encoded.append(msgspec.Raw(msgspec.json.encode(one)))
+            yield
+
+    await slices.done(Work.REQUESTS, units())
+    return encoded
 
 
 Query = Mapping[str, str]
@@ -294,6 +333,7 @@ class Described:
         refuses: The operation's own error statuses; those of every request are added.
         needs_body: Whether a request without a body is wrong.
         is_conditional: Whether it takes `CONDITIONS`.
+        is_large: Whether its answer grows with the proxy: few such answers are made at once.
     """
 
     answers: Mapping[int, Content]
@@ -302,6 +342,7 @@ class Described:
     refuses: frozenset[int]
     needs_body: bool
     is_conditional: bool
+    is_large: bool
 
 
 DescribedHandler = TypeVar("DescribedHandler", bound=Callable[..., Any])
@@ -316,6 +357,7 @@ def described(  # noqa: PLR0913 - what its Args say
     refuses: Iterable[int] = (),
     needs_body: bool = True,
     is_conditional: bool = False,
+    is_large: bool = False,
 ) -> Callable[[DescribedHandler], DescribedHandler]:
     """Attach a description to a handler; `functools.wraps` copies it to wrappers.
 
@@ -326,11 +368,14 @@ def described(  # noqa: PLR0913 - what its Args say
         refuses: As `Described`.
         needs_body: As `Described`.
         is_conditional: As `Described`.
+        is_large: As `Described`.
     """
     contents = {status: said if isinstance(said, Mapping) else {JSON: said} for status, said in answers.items()}
 
     def say(handler: DescribedHandler) -> DescribedHandler:
-        setattr(handler, _ATTRIBUTE, Described(contents, query, body, frozenset(refuses), needs_body, is_conditional))
+        errors = frozenset({*refuses, 503} if is_large else refuses)
+        said = Described(contents, query, body, errors, needs_body, is_conditional, is_large)
+        setattr(handler, _ATTRIBUTE, said)
         return handler
 
     return say

@@ -9,6 +9,7 @@ import contextlib
 import math
 import socket
 import ssl
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
@@ -25,7 +26,10 @@ from proxy.config.sections import AdminAccess
 from proxy.observe.operator_log import admin_logger
 from proxy.runtime import Tasks
 from proxy.session.keep_alive import set_options
+from proxy.slices import Slices, Work
 
+_PIECE, _BYTES = 512, 128
+"""Bytes that aiohttp gets in one go, and in one unit of work: in 128 bytes are at most 21 chunks of a body."""
 GRACE_S = 1.0
 """Seconds beyond the time of a request, in which a client that took too long can be told."""
 
@@ -33,18 +37,20 @@ GRACE_S = 1.0
 class Connections:
     """The connections of one process to its admin address.
 
-    At the bound, the connection that has kept the proxy waiting longest is ended for a new one: a client that opens
-    many and sends nothing keeps no other out. Connections whose requests are being worked on stay; if all are, the new
-    one is refused.
+    At the bound, a connection that keeps the proxy waiting is ended for a new one: that which has for longest, of the
+    address that has most of them. A client that opens many and sends nothing keeps no other out. Connections whose
+    requests are being worked on stay; if all are, the new one is refused.
 
     Args:
         most: Most connections at once.
         patience_s: Seconds for the TLS handshake, for a request to come in, and for its answer to be taken, each.
         refused: Counts and logs the connections that are ended.
+        slices: Bounds what is read of all of them in one turn of the loop.
     """
 
-    def __init__(self, most: int, patience_s: float, refused: RefusalLog) -> None:
+    def __init__(self, most: int, patience_s: float, refused: RefusalLog, slices: Slices) -> None:
         self.patience_s = patience_s
+        self.slices = slices
         self._most = most
         self._refused = refused
         self._working: set[AdminConnection] = set()
@@ -57,7 +63,7 @@ class Connections:
     def admit(self, new: "AdminConnection") -> bool:
         """Take a connection in if there is room, or can be made; returns whether."""
         if len(self) >= self._most:
-            ended = next(iter(self._waiting), None)
+            ended = self._to_end()
             self.end(
                 ended or new,
                 RefusalCause.CONNECTIONS,
@@ -67,6 +73,11 @@ class Connections:
                 return False
         self._waiting[new] = None
         return True
+
+    def _to_end(self) -> "AdminConnection | None":
+        waiting_of = Counter(each.counted_as for each in self._waiting)
+        most = max(waiting_of.values(), default=0)
+        return next((each for each in self._waiting if waiting_of[each.counted_as] == most), None)
 
     def end(self, connection: "AdminConnection", why: RefusalCause, detail: str) -> None:
         """End a connection at once, and count it as refused."""
@@ -106,12 +117,19 @@ class AdminConnection(asyncio.Protocol):
 
     def __init__(self, inner: asyncio.Protocol, all_: Connections, accepted: socket.socket, address: str) -> None:
         self.address = address
+        self.counted_as = counted_as(address)
         self.due = 0.0
         """The loop's time by which the request must have come in."""
         self._inner = inner
         self._all = all_
         self._socket = accepted
         self._transport: asyncio.Transport | None = None
+        self._left = bytearray()
+        """Bytes that came and that aiohttp has not got yet: no more are read until it has."""
+        self._is_feeding = False
+        self._is_at_end = False
+        self._is_paused = False
+        self._is_inner_paused = False
         self._deadline: asyncio.TimerHandle | None = None
         self._work: asyncio.Task[Any] | None = None
         self._is_idle = False
@@ -136,18 +154,63 @@ class AdminConnection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's are none by name
         if self._is_over:
             self._transport.abort()
-        self._inner.connection_made(transport)
+        self._inner.connection_made(cast("asyncio.BaseTransport", _InnerTransport(self, self._transport)))
 
     def data_received(self, data: bytes) -> None:
-        """Called by the loop; the first bytes after an answer begin the time of the next request."""
+        """Called by the loop; the first bytes after an answer begin the time of the next request.
+
+        aiohttp gets them in pieces, a few in one turn: 256 KiB in chunks of one byte take it 30 ms.
+        """
         if self._is_idle:
             self._is_idle = False
             self._arm()
-        self._inner.data_received(data)
+        self._left += data
+        self._feed()
+        self._read_or_not()
 
     def eof_received(self) -> bool | None:
         """Called by the loop when the client sends no more."""
+        if self._left:
+            self._is_at_end = True
+            return True
         return self._inner.eof_received()
+
+    def pause_inner(self, *, is_paused: bool) -> None:
+        """Take note whether aiohttp wants to read."""
+        self._is_inner_paused = is_paused
+        self._feed()
+        self._read_or_not()
+
+    def _feed(self) -> None:
+        if self._left and not self._is_feeding and not self._is_inner_paused and not self._is_over:
+            self._is_feeding = True
+            self._all.slices.run(Work.REQUESTS, self._feeding(), self._fed)
+
+    def _feeding(self) -> Iterator[None]:
+        while self._left and not self._is_inner_paused and not self._is_over:
+            piece = bytes(self._left[:_PIECE])
+            del self._left[:_PIECE]
+            self._inner.data_received(piece)
+            for _ in range(1 + len(piece) // _BYTES):
+                yield
+
+    def _fed(self) -> None:
+        self._is_feeding = False
+        self._feed()
+        self._read_or_not()
+        if self._is_at_end and not self._left and not self._is_over and not self._inner.eof_received():
+            assert self._transport is not None, "it was there when bytes came"
+            self._transport.close()
+
+    def _read_or_not(self) -> None:
+        wanted = bool(self._left) or self._is_inner_paused
+        if self._is_over or self._transport is None or wanted == self._is_paused:
+            return
+        self._is_paused = wanted
+        if wanted:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Take note that the connection is over, whoever ended it."""
@@ -222,6 +285,23 @@ class AdminConnection(asyncio.Protocol):
             self._all.end(self, why, detail)
 
 
+class _InnerTransport:
+    """The transport as aiohttp sees it: whether the socket is read is for the connection to say."""
+
+    def __init__(self, connection: AdminConnection, transport: asyncio.Transport) -> None:
+        self._connection = connection
+        self._transport = transport
+
+    def pause_reading(self) -> None:
+        self._connection.pause_inner(is_paused=True)
+
+    def resume_reading(self) -> None:
+        self._connection.pause_inner(is_paused=False)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
 def connection_of(request: web.Request) -> AdminConnection | None:
     """Return the listener's connection that a request came by, or None."""
     found = request.transport.get_protocol() if request.transport else None
@@ -233,6 +313,8 @@ _ENDING_PATIENCE_S = 2.0
 _AFTER_FAILURE_S = 1.0
 """Seconds to wait after a failed accept, say for file descriptors to become free."""
 _BACKLOG = 128
+_MOST_UNREAD = 2048
+"""Bytes of a body from which on aiohttp reads no more until some are taken: what is unread is taken in one go."""
 _MOST_HEADERS = 64
 _LONGEST_HEADER = 4096
 """Most bytes of a header. With aiohttp's bounds, 256 connections could fill 256 MiB before any has shown a token."""
@@ -267,6 +349,7 @@ class Listener:
             lingering_time=_ENDING_PATIENCE_S,
             max_headers=_MOST_HEADERS,
             max_field_size=_LONGEST_HEADER,
+            read_bufsize=_MOST_UNREAD,
             auto_decompress=False,  # the parser would inflate a body before any handler could refuse it
         )
         self._sockets: list[socket.socket] = []

@@ -1,19 +1,20 @@
 """Prometheus metrics: a collector that reads the integers of the data path at each scrape."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import NamedTuple, get_args
+from typing import NamedTuple, TypeVar, get_args
 
+from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from limiter.limiter import Stream
 from proxy.admin.forwarding.broker import ForwardOutcome
 from proxy.admin.refusals import RefusalCause
+from proxy.admin.shared_work import SharedWork
 from proxy.admission_control import BoundName
 from proxy.blocking.rules import Kind
-from proxy.degraded import CAUSES, DegradedStates
 from proxy.fleet.link import LinkCounts, LinkState
 from proxy.fleet.policy_topic import PolicyTopic, TopicState
 from proxy.fleet.service import FleetService
@@ -206,6 +207,79 @@ def _of_counters(counters: Counters) -> Iterator[Metric]:
             yield _counter(row.name, row.text, value)
 
 
+MOST_SAMPLES = 64
+"""Samples that are made and written in one step."""
+_STREAMS, _SAMPLES = 20, 4
+"""Streams that are looked at, and samples that are written, in one unit of work."""
+T = TypeVar("T")
+
+
+def _batched(items: Sequence[T], most: int) -> Iterator[Sequence[T]]:
+    """Yield the items in parts; one empty part if there are none, so that each metric has its heading."""
+    for begin in range(0, max(1, len(items)), most):
+        yield items[begin : begin + most]
+
+
+class _Only(Collector):
+    """One metric, in the place of a registry."""
+
+    def __init__(self, metric: Metric) -> None:
+        self._metric = metric
+
+    def collect(self) -> Iterable[Metric]:
+        yield self._metric
+
+
+def writing(parts: Iterable[Metric | None], lines: list[bytes]) -> Iterator[None]:
+    """Write metrics in Prometheus' text form, a unit of work in each step.
+
+    Args:
+        parts: The metrics, as `SluiceCollector.parts` yields them.
+        lines: Gets the text.
+    """
+    name = ""
+    for part in parts:
+        if part is None:
+            yield
+            continue
+        text = generate_latest(_Only(part))
+        lines.append(text.split(b"\n", 2)[2] if part.name == name else text)  # it has its heading
+        name = part.name
+        for _ in range(1 + len(part.samples) // _SAMPLES):
+            yield
+
+
+_KEPT_S, _NEVER_KEPT = 1.0, 128 * 1024
+"""Seconds for which a text is handed out again, and the bytes up to which none is: it takes a few turns to make."""
+
+
+class MetricsPage:
+    """The text of `/metrics`: made in slices, once for all that ask meanwhile.
+
+    Args:
+        collector: The metrics.
+        slices: Bounds what is done in one turn of the loop.
+    """
+
+    def __init__(self, collector: "SluiceCollector", slices: Slices) -> None:
+        self._collector = collector
+        self._slices = slices
+        self._shared = SharedWork(self._write, lambda text: _KEPT_S if len(text) > _NEVER_KEPT else 0.0)
+
+    async def text(self) -> bytes:
+        """Return the text of now, or of a moment ago.
+
+        Raises:
+            TooManyWaitError: If too many wait for it.
+        """
+        return await self._shared.get()
+
+    async def _write(self) -> bytes:
+        lines: list[bytes] = []
+        await self._slices.done(Work.SCRAPES, writing(self._collector.parts(), lines))
+        return b"".join(lines)
+
+
 class SluiceCollector(Collector):
     """Collects all metrics of one process. Label sets are bounded (see `totals`).
 
@@ -213,11 +287,10 @@ class SluiceCollector(Collector):
         engine: Limits, budgets and counters.
         totals: Sums by namespace.
         access: The access log.
-        settle: Called first, so that the totals are as of now.
+        settling: Begun first, so that the totals are as of now; a unit of work in each step.
         expiries: Gives those of the certificates in force.
         fleet: This proxy's part in its fleet, if it has one.
         policy_topic: The topic by which the fleet's policies are changed, if they are.
-        states: The degraded states.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
@@ -225,24 +298,35 @@ class SluiceCollector(Collector):
         engine: LimiterEngine,
         totals: NamespaceTotals,
         access: AccessLog,
-        settle: Callable[[], None],
+        settling: Callable[[], Iterator[None]],
         expiries: Callable[[], Iterable[Expiry]] = tuple,
         fleet: FleetService | None = None,
         policy_topic: PolicyTopic | None = None,
-        states: DegradedStates | None = None,
     ) -> None:
-        self._states = states or DegradedStates()
         self._fleet = fleet
         self._policy_topic = policy_topic
         self._expiries = expiries
         self._engine = engine
         self._totals = totals
         self._access = access
-        self._settle = settle
+        self._settling = settling
 
     def collect(self) -> Iterable[Metric]:
-        """Yield all metrics; called at each scrape."""
-        self._settle()
+        """Yield all metrics, each as a whole."""
+        whole: Metric | None = None
+        for part in self.parts():
+            if part is not None and whole is not None and part.name == whole.name:
+                whole.samples += part.samples
+            elif part is not None:
+                if whole is not None:
+                    yield whole
+                whole = part
+        if whole is not None:
+            yield whole
+
+    def parts(self) -> Iterator[Metric | None]:
+        """Yield all metrics, those with many samples in parts; None after work that has yielded nothing yet."""
+        yield from self._settling()
         yield from self._by_namespace()
         yield from self._by_level()
         yield from self._held()
@@ -255,14 +339,6 @@ class SluiceCollector(Collector):
         alone = self._engine.config.workers == 1  # then it counts as a process that serves clients, too
         workers = 1 if alone else self._engine.counters.workers_running
         yield _gauge("sluice_workers", "Processes that serve clients", workers)
-        degraded = self._states.causes
-        yield _labelled(
-            GaugeMetricFamily,
-            "sluice_degraded",
-            "1 for each state in which the proxy serves, and not all that is configured holds",
-            ("cause",),
-            {cause: int(cause in degraded) for cause in CAUSES},
-        )
         yield from _fleet(self._fleet)
         yield from _policy_topic(self._policy_topic)
         lookups, memory = self._engine.lookups, self._engine.memory
@@ -308,10 +384,11 @@ class SluiceCollector(Collector):
 
     def _by_namespace(self) -> Iterator[Metric]:
         for name, text, read in _BY_NAMESPACE:
-            family = CounterMetricFamily(name, text, labels=_LABELS)
-            for key, totals in self._totals.by_name.items():
-                family.add_metric(key, read(totals))
-            yield family
+            for totals_of_some in _batched(list(self._totals.by_name.items()), MOST_SAMPLES):
+                family = CounterMetricFamily(name, text, labels=_LABELS)
+                for key, totals in totals_of_some:
+                    family.add_metric(key, read(totals))
+                yield family
 
     def _by_level(self) -> Iterator[Metric]:
         throttled = CounterMetricFamily(
@@ -325,11 +402,13 @@ class SluiceCollector(Collector):
             rejected.add_metric(key, totals.rejected_messages)
         yield from (throttled, rejected)
 
-    def _held(self) -> Iterator[Metric]:
+    def _held(self) -> Iterator[Metric | None]:
         held = _Held(self._totals)
-        for stream in self._engine.registry.live():
-            if stream.holds or (stream.permits is not None and stream.permits.asked):
-                held.count(stream)
+        for streams in _batched(self._engine.registry.live(), _STREAMS):
+            for stream in streams:
+                if stream.holds or (stream.permits is not None and stream.permits.asked):
+                    held.count(stream)
+            yield None
         yield from held.metrics()
         budget = self._engine.held
         yield _gauge("sluice_hold_budget_used_bytes", "Bytes of frames held, not taken, or unfinished", budget.memory)
@@ -374,10 +453,11 @@ class _Held:
             ("sluice_held_streams", "Streams that wait on a limit of a level", _LEVEL, self._streams_of_level),
             ("sluice_held_messages_by_level", "Messages that wait on one", _LEVEL, self._messages_of_level),
         ):
-            family = GaugeMetricFamily(metric, text, labels=labels)
-            for key, value in values.items():
-                family.add_metric(key, value)
-            yield family
+            for some in _batched(list(values.items()), MOST_SAMPLES):
+                family = GaugeMetricFamily(metric, text, labels=labels)
+                for key, value in some:
+                    family.add_metric(key, value)
+                yield family
 
 
 def _fleet(fleet: FleetService | None) -> Iterator[Metric]:

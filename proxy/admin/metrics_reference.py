@@ -60,7 +60,7 @@ def families() -> list[Metric]:
     config = Config.model_validate({"broker": "pulsar://127.0.0.1:6650"})
     engine = LimiterEngine(config, Policies(), Counters(), ActivityReader())
     access = AccessLog(Writer("proxy", "boot"), None)
-    return list(SluiceCollector(engine, NamespaceTotals(), access, lambda: None).collect())
+    return list(SluiceCollector(engine, NamespaceTotals(), access, lambda: iter(())).collect())
 
 
 def reference() -> str:

@@ -13,7 +13,17 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from proxy.admin.auth import ALWAYS_OPEN
-from proxy.admin.handlers import CONDITIONS, JSON, NOTHING, Content, Described, QueryKey, described, description_of
+from proxy.admin.handlers import (
+    CONDITIONS,
+    JSON,
+    NOTHING,
+    Content,
+    Described,
+    QueryKey,
+    described,
+    description_of,
+    sent,
+)
 from proxy.admin.refusals import Refusal
 from proxy.admin.routes.pulsar import PATH_NAMES
 
@@ -178,15 +188,17 @@ class OpenApiRest:
     def __init__(self, version: str) -> None:
         self._version = version
         self._page = b""
+        self._turn = asyncio.Lock()
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes, for aiohttp."""
         return [web.get("/sluice/openapi.json", self.get)]
 
     @described({200: dict[str, Any]})
-    async def get(self, request: web.Request) -> web.Response:
+    async def get(self, request: web.Request) -> web.StreamResponse:
         """Return this page."""
-        if not self._page:
-            routes = list(request.app.router.routes())
-            self._page = await asyncio.to_thread(lambda: msgspec.json.encode(page(routes, self._version)))
-        return web.Response(body=self._page, content_type="application/json")
+        async with self._turn:
+            if not self._page:
+                routes = list(request.app.router.routes())
+                self._page = await asyncio.to_thread(lambda: msgspec.json.encode(page(routes, self._version)))
+        return await sent(request, self._page, {"Content-Type": JSON})

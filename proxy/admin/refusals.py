@@ -41,7 +41,7 @@ class RefusalCause(StrEnum):
     """A body with a `Content-Encoding`, which would be larger than it says."""
     TIME = "time"
     BUSY = "busy"
-    """A second large policy set while there is one."""
+    """A second large policy set while there is one, or too many requests of one caller."""
     CONNECTIONS = "connections"
     TLS = "tls"
     """The TLS handshake failed."""

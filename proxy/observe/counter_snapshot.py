@@ -5,7 +5,7 @@ between has a mark: the part of its counts that the totals hold already. All cou
 moment, which is quick. The fields are computed from them afterwards.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter, sub
 from typing import Any, NamedTuple
 
@@ -138,17 +138,20 @@ class CounterSnapshot:
         self._totals = totals
         self._marks: dict[StreamUsage | LimiterUsage, Values] = {}
 
-    def settle(self, journal: ActivitySet, now: int) -> None:
-        """Bring the totals up to now; the lines to come do not change by it."""
-        for stream in journal.streams:
+    def settling(self, journal: ActivitySet, clock: Callable[[], int]) -> Iterator[None]:
+        """Bring the totals up to now, a stream or limiter in each step; the lines to come do not change by it."""
+        for stream in list(journal.streams):
+            now = clock()
             totals = self._of(stream)
             totals.add(self._look(STREAM, stream.usage, now))
             if stream.observed is not None:
                 totals.add_observed(self._look(OBSERVED, stream.observed.usage, now))
-        for limiter in journal.limiters:
+            yield
+        for limiter in list(journal.limiters):
             if not limiter.is_observed:
                 level = self._totals.of_level(limiter.scope.direction, limiter.scope.level)
-                level.add(self._look(LIMITER, limiter.usage, now))
+                level.add(self._look(LIMITER, limiter.usage, clock()))
+            yield
 
     def take_stream(self, stream: Stream, now: int) -> TakenStream:
         """Return a stream's counts up to now, and end its interval."""

@@ -13,7 +13,7 @@ All counts are taken at the boundary. Lines are made of them in slices, so that 
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from limiter.activity import ActivityReader, ActivitySet
 from limiter.limiter import Limiter, Scope, Stream
@@ -109,11 +109,14 @@ class Intervals:
         self._go_on()
         return ended
 
-    def settle(self) -> None:
-        """Bring the totals up to now, because they are to be read; the running interval goes on."""
+    def settling(self) -> Iterator[None]:
+        """Bring the totals up to now, because they are to be read: a unit of work in each step."""
         assert self._journal is not None, "start() comes first"
-        self._tell_all()
-        self._tally.settle(self._journal, self._clock())
+        for _ in range(len(self._untold)):
+            if self._untold:
+                self._tell(*self._untold.popleft())
+                yield
+        yield from self._tally.settling(self._journal, self._clock)
 
     def stop(self) -> None:
         """Write all lines, and the last heartbeat."""

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 from aiohttp.test_utils import TestClient, TestServer
-from prometheus_client import CollectorRegistry
 
 from limiter.activity import ActivityReader
 from limiter.levels import Setting
@@ -14,7 +13,8 @@ from proxy.admin.app import Guards, Parts, Readiness, admin_app
 from proxy.admin.auth import Authenticator
 from proxy.admin.forwarding.forwarder import Forwarder
 from proxy.admin.listener import RequestLimits
-from proxy.admin.metrics import SluiceCollector
+from proxy.admin.metrics import MetricsPage, SluiceCollector
+from proxy.admin.places import Places
 from proxy.admin.refusals import RefusalLog
 from proxy.admin.routes.status import Run
 from proxy.blocking.kept import BlockDesk, KeptBlocks
@@ -50,20 +50,23 @@ class Admin:
         self.service = PolicyService(self.engine.registry.policies, file, self.store, around)
         self.readiness = Readiness(self.engine)
         self.limits_before_changes: list[Limit | None] = []
-        metrics = CollectorRegistry(auto_describe=False)
         access = AccessLog(Writer("p", "boot"), None)
-        metrics.register(SluiceCollector(self.engine, NamespaceTotals(), access, lambda: None))
+        self.totals = NamespaceTotals()
+        collector = SluiceCollector(self.engine, self.totals, access, lambda: iter(()))
+        self.metrics = MetricsPage(collector, self.engine.slices)
         self.clock = ManualClock()
         self.refused = RefusalLog(self.engine.counters.admin_refused, self.clock)
         self.authenticator = Authenticator(config.admin_access, self.refused, config.admin.host)
-        guards = Guards(RequestLimits(config.admin_access, self.refused, self.clock), self.authenticator)
+        bounds = RequestLimits(config.admin_access, self.refused, self.clock)
+        self.places = Places(config.admin_access.max_connections, config.admin_access.request_timeout, self.refused)
+        guards = Guards(bounds, self.authenticator, self.places)
         self.problems: list[str] = []
         files = (FileReader("tokens", self._read_file),)
         self.reloader = Reloader(config, lambda: config, files, lambda _: _take, self.engine.counters)
         run = Run("p", "boot", 0, "0", None, None)
         self.forwarder = Forwarder.of(config, self.engine.counters, self.refused)
         parts = Parts(self.service, BlockDesk(self.service, kept), run, self.reloader, self.forwarder)
-        self.app = admin_app(self.engine, metrics, self.readiness, parts, guards)
+        self.app = admin_app(self.engine, self.metrics, self.readiness, parts, guards)
         self.client = TestClient(TestServer(self.app))
 
     @property

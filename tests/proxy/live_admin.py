@@ -68,13 +68,14 @@ class LiveAdmin:
 
     Args:
         store: Where its policies are kept.
+        loop: Its loop, of its own if there is none.
         settings: Of the configuration.
     """
 
-    def __init__(self, store: Path, **settings: Any) -> None:
+    def __init__(self, store: Path, loop: asyncio.AbstractEventLoop | None = None, **settings: Any) -> None:
         self.settings = settings
         self._store_path = store
-        self._loop = asyncio.new_event_loop()
+        self._loop = loop or asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="admin address")
         self._thread.start()
         self.address = self.run(self._start())
@@ -119,7 +120,7 @@ class LiveAdmin:
     async def _start(self) -> str:
         self.admin = Admin(**self.settings, policies={"store": self._store_path})
         refused = RefusalLog(Counter(), ManualClock())
-        self._listener = Listener(self.admin.app, Connections(100, 30, refused))
+        self._listener = Listener(self.admin.app, Connections(100, 30, refused, self.admin.engine.slices))
         return await self._listener.start(web_at("127.0.0.1:0"))
 
     async def _stop(self) -> InForce:
@@ -150,9 +151,9 @@ def _in_force(service: PolicyService, blocklist: Blocklist) -> InForce:
 
 
 @contextmanager
-def live_admin(store: Path, **settings: Any) -> Iterator[LiveAdmin]:
+def live_admin(store: Path, loop: asyncio.AbstractEventLoop | None = None, **settings: Any) -> Iterator[LiveAdmin]:
     """One, ended at the end; what a next process would find is what was in force."""
-    live = LiveAdmin(store, **settings)
+    live = LiveAdmin(store, loop, **settings)
     try:
         yield live
         state = live.state()

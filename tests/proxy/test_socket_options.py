@@ -12,7 +12,9 @@ from aiohttp import ClientSession, web
 
 from proxy.admin.listener import Connections, Listener
 from proxy.admin.refusals import RefusalLog
+from proxy.observe.counters import Counters
 from proxy.session.keep_alive import vitals_of
+from proxy.slices import Slices
 from tests.manual_clock import ManualClock
 from tests.proxy.endpoints import web_at
 from tests.proxy.tcp import broker_on_loopback, connect_to
@@ -76,7 +78,7 @@ async def test_admin_connections_have_the_kernels_keep_alive() -> None:
     app = web.Application()
     app.add_routes([web.get("/", page)])
     refused = RefusalLog(Counter(), ManualClock())
-    listener = Listener(app, Connections(10, 30, refused), keep_alive=KEEP_ALIVE)
+    listener = Listener(app, Connections(10, 30, refused, Slices(Counters())), keep_alive=KEEP_ALIVE)
     address = await listener.start(web_at("127.0.0.1:0"))
     try:
         async with ClientSession() as client, client.get(f"http://{address}/") as answer:

@@ -7,7 +7,7 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta
 
-from proxy.admin.handlers import Text, asked, caller_of, described, explaining
+from proxy.admin.handlers import JSON, Text, asked, caller_of, described, encoded_each, explaining, sent
 from proxy.blocking.blocklist import EndedByRule
 from proxy.blocking.kept import BlockDesk
 from proxy.blocking.rules import (
@@ -20,6 +20,7 @@ from proxy.blocking.rules import (
     read_key,
     read_reason,
 )
+from proxy.slices import Slices
 
 _PATH = "/sluice/blocks"
 _KINDS = tuple(Kind)
@@ -88,10 +89,12 @@ class BlockRest:
 
     Args:
         desk: Sets and removes rules.
+        slices: Bounds what is done in one turn of the loop.
         lasts: Whether rules that are set outlive the process.
     """
 
-    def __init__(self, desk: BlockDesk, *, lasts: bool) -> None:
+    def __init__(self, desk: BlockDesk, slices: Slices, *, lasts: bool) -> None:
+        self._slices = slices
         self._desk = desk
         self._blocklist = desk.blocklist
         self._note = _STANDS_IN_FILE if lasts else _UNTIL_START
@@ -104,12 +107,13 @@ class BlockRest:
             web.delete(_PATH, explaining(self.delete)),
         ]
 
-    @described({200: Blocks})
-    async def get(self, _request: web.Request) -> web.Response:
+    @described({200: Blocks}, is_large=True)
+    async def get(self, request: web.Request) -> web.StreamResponse:
         """List every rule in force; `lifted` are those of the file that were unblocked at run time."""
         rules, lifted = self._blocklist.rules.all(), self._blocklist.lifted()
-        answer: Blocks = {"blocks": self._shown(rules), "lifted": self._shown(lifted)}
-        return web.json_response(answer)
+        shown = [await encoded_each(self._slices, map(self._one, some)) for some in (rules, lifted)]
+        body = msgspec.json.encode(dict(zip(("blocks", "lifted"), shown, strict=True)))
+        return await sent(request, body, {"Content-Type": JSON})
 
     @described({200: Blocked}, body=Body)
     async def post(self, request: web.Request) -> web.Response:
@@ -123,7 +127,7 @@ class BlockRest:
         except TooManyRulesError as error:
             raise ValueError(str(error)) from None
         assert outcome.rule is not None, "it is in force"
-        answer: Blocked = {"block": self._shown([outcome.rule])[0], "ended": _counts(outcome.ended)}
+        answer: Blocked = {"block": self._one(outcome.rule), "ended": _counts(outcome.ended)}
         return web.json_response(answer)
 
     @described({200: Unblocked}, query=_KEY)
@@ -136,8 +140,8 @@ class BlockRest:
         answer: Unblocked = {"unblocked": outcome.rule is not None, "note": note}
         return web.json_response(answer)
 
-    def _shown(self, rules: list[Rule]) -> list[ShownBlock]:
-        return [_shown(rule, self._blocklist.hits[rule.key]) for rule in rules]
+    def _one(self, rule: Rule) -> ShownBlock:
+        return _shown(rule, self._blocklist.hits[rule.key])
 
 
 def _counts(ended: EndedByRule) -> EndedCounts:

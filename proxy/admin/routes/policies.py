@@ -16,7 +16,7 @@ import msgspec
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
-from proxy.admin.handlers import JSON, Either, Number, asked, caller_of, described, explaining, json_text
+from proxy.admin.handlers import JSON, Either, Number, asked, caller_of, described, explaining, json_text, sent
 from proxy.blocking.kept import BlockDesk
 from proxy.blocking.rules import Block, each_once
 from proxy.config.limits import Limits
@@ -100,15 +100,15 @@ class PoliciesRest:
         """Return the routes, for aiohttp."""
         return [web.get(_PATH, explaining(self.get)), web.put(_PATH, explaining(self.put))]
 
-    @described({200: {_YAML: dict[str, Any], JSON: Exchanged}}, query=(_FORMAT,))
-    async def get(self, request: web.Request) -> web.Response:
+    @described({200: {_YAML: dict[str, Any], JSON: Exchanged}}, query=(_FORMAT,), is_large=True)
+    async def get(self, request: web.Request) -> web.StreamResponse:
         """Show all in force: YAML that `sluice check` accepts, or (format=json) `proxy.policies.policy_set`'s form."""
         form = _FORMAT.read(asked(request, (_FORMAT,)))
         held = await self._service.look(self._held)
         if form == "json":
-            return web.Response(body=await asyncio.to_thread(encoded, held), content_type=JSON)
+            return await sent(request, await asyncio.to_thread(encoded, held), {"Content-Type": JSON})
         text = await asyncio.to_thread(as_yaml, held)
-        return web.Response(text=text, content_type=_YAML)
+        return await sent(request, text.encode(), {"Content-Type": f"{_YAML}; charset=utf-8"})
 
     @described({200: Applied}, query=(_DRY_RUN,), body=WantedPolicies, refuses=(415, 503))
     async def put(self, request: web.Request) -> web.Response:
@@ -187,11 +187,11 @@ class BackupRest:
         """Return the routes, for aiohttp."""
         return [web.get("/sluice/backup", explaining(self.get))]
 
-    @described({200: {BACKUP: bytes}})
-    async def get(self, _request: web.Request) -> web.Response:
+    @described({200: {BACKUP: bytes}}, is_large=True)
+    async def get(self, request: web.Request) -> web.StreamResponse:
         """Return all that was set at run time, and the audit log, as `sluice restore` takes it: a SQLite file."""
         async with self._turn:  # each takes the memory of a store
-            return web.Response(body=await asyncio.to_thread(self._store.backup), content_type=BACKUP)
+            return await sent(request, await asyncio.to_thread(self._store.backup), {"Content-Type": BACKUP})
 
 
 LIMIT = Number(name="limit", meaning="how many of them", default=100, most=10_000)
@@ -230,12 +230,11 @@ class AuditRest:
         """Return the routes, for aiohttp."""
         return [web.get("/sluice/audit", explaining(self.get))]
 
-    @described({200: AuditPage}, query=(LIMIT,))
-    async def get(self, request: web.Request) -> web.Response:
+    @described({200: AuditPage}, query=(LIMIT,), is_large=True)
+    async def get(self, request: web.Request) -> web.StreamResponse:
         """List the changes of policies, the newest first: who changed what, from what to what."""
         most = LIMIT.read(asked(request, (LIMIT,)))
-        body = await asyncio.to_thread(self._page, most)
-        return web.Response(body=body, content_type="application/json")
+        return await sent(request, await asyncio.to_thread(self._page, most), {"Content-Type": JSON})
 
     def _page(self, most: int) -> bytes:
         answer: AuditPage = {"changes": [_shown(audited) for audited in self._store.audited(most)]}

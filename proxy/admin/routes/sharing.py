@@ -3,18 +3,21 @@
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from itertools import islice
-from typing import TypedDict
+from typing import Any, TypedDict
 
+import msgspec
 from aiohttp import web
 
 from fleet.coordinator import Coordinator
 from fleet.messages import Quota
 from fleet.shares import UNBOUNDED
-from proxy.admin.handlers import Number, asked, described, explaining
+from proxy.admin.handlers import JSON, Number, asked, described, encoded_each, explaining, sent
 from proxy.admin.refusals import refusal
+from proxy.fleet.fleet_rules import MemberRule
 from proxy.fleet.member_limits import MemberLimit
 from proxy.fleet.policy_topic import LastChange, PolicyTopic, TopicState
 from proxy.fleet.service import FleetService
+from proxy.slices import Slices
 
 _MILLI = 1000
 MOST_HOLDERS = 100_000
@@ -180,27 +183,41 @@ class FleetRest:
 
     Args:
         fleet: This proxy's part in it; None without one.
+        slices: Bounds what is done in one turn of the loop.
         policies: The topic by which its policies are changed; None if each member keeps its own.
     """
 
-    def __init__(self, fleet: FleetService | None, policies: PolicyTopic | None = None) -> None:
+    def __init__(self, fleet: FleetService | None, slices: Slices, policies: PolicyTopic | None = None) -> None:
         self._fleet = fleet
+        self._slices = slices
         self._policies = policies
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes, for aiohttp."""
         return [web.get("/sluice/fleet", explaining(self.get))]
 
-    @described({200: ShownFleet}, query=(_LIMIT,), refuses=(404,))
-    async def get(self, request: web.Request) -> web.Response:
+    @described({200: ShownFleet}, query=(_LIMIT,), refuses=(404,), is_large=True)
+    async def get(self, request: web.Request) -> web.StreamResponse:
         """Return this member's part in its fleet; 404 without `fleet` in the configuration."""
         most = _LIMIT.read(asked(request, (_LIMIT,)))
         if self._fleet is None:
             return refusal(404, "this proxy is in no fleet: its configuration has no section fleet")
-        return web.json_response(_shown(self._fleet, self._policies, most))
+        found = await self._found(self._fleet, most)
+        body = msgspec.json.encode(_shown(self._fleet, self._policies) | found)
+        return await sent(request, body, {"Content-Type": JSON})
+
+    async def _found(self, service: FleetService, most: int) -> dict[str, Any]:
+        """Return the parts of the answer that grow with the fleet, each encoded in slices of the loop."""
+        coordinator, rules = service.coordinator, _rules(service)
+        of_fleet = None if coordinator is None else _limits(coordinator, service.now(), most)
+        shares = await encoded_each(self._slices, map(_share, islice(service.limits.granted(), most)))
+        limits = None if of_fleet is None else await encoded_each(self._slices, of_fleet)
+        differing = await encoded_each(self._slices, map(_rule, service.rules.differing(coordinator, most)))
+        return {"shares": shares, "fleet_limits": limits, "rules": {**rules, "differing": differing}}
 
 
-def _shown(service: FleetService, policies: PolicyTopic | None, most: int) -> ShownFleet:
+def _shown(service: FleetService, policies: PolicyTopic | None) -> dict[str, Any]:
+    """Return the parts of `ShownFleet` whose size is that of the configuration."""
     member, coordinator, ago = service.member, service.coordinator, service.answered_ago_ns()
     return {
         "fleet": service.config.name,
@@ -217,10 +234,7 @@ def _shown(service: FleetService, policies: PolicyTopic | None, most: int) -> Sh
         "isolated": member.isolated,
         "lease_ends": service.lease_ends,
         "refused": dict(service.dropped_messages()),
-        "shares": [_share(one) for one in islice(service.limits.granted(), most)],
         "members": None if coordinator is None else _members(coordinator, service.now()),
-        "fleet_limits": None if coordinator is None else list(_limits(coordinator, service.now(), most)),
-        "rules": _rules(service, most),
         "peers": [
             {"address": one.address, "dialled": one.is_dialled, "dials": one.dials, "last_error": one.last_error}
             for one in (service.link.peer_states() if service.link else ())
@@ -229,23 +243,23 @@ def _shown(service: FleetService, policies: PolicyTopic | None, most: int) -> Sh
     }
 
 
-def _rules(service: FleetService, most: int) -> ShownRules:
+def _rules(service: FleetService) -> dict[str, int]:
     coordinator = service.coordinator
     return {
         "own": service.rules.own_total,
         "disagreed": service.rules.disagreed,
         "members_uncompared": 0 if coordinator is None else coordinator.comparison.uncompared,
-        "differing": [
-            {
-                "limit": rule.target,
-                "value": rule.value,
-                "here": rule.here or None,
-                "is_here": rule.is_here,
-                "having": rule.having,
-                "lacking": rule.lacking or None,
-            }
-            for rule in service.rules.differing(coordinator, most)
-        ],
+    }
+
+
+def _rule(rule: MemberRule) -> ShownRule:
+    return {
+        "limit": rule.target,
+        "value": rule.value,
+        "here": rule.here or None,
+        "is_here": rule.is_here,
+        "having": rule.having,
+        "lacking": rule.lacking or None,
     }
 
 

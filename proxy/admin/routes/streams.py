@@ -4,8 +4,9 @@ A rate is the difference of a count in two answers, over the difference of their
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import TypedDict
 
@@ -16,11 +17,11 @@ from limiter.limiter import Limiter, Shadow, Stream
 from limiter.token_bucket import Direction, Mode, Rate
 from protocol.topic_name import parse_topic
 from proxy.admin.handlers import Either, Number, Query, Text, asked, described, explaining
-from proxy.admin.in_force import LimitsInForce, ShownDegraded, ShownInForce, ShownShares, shown_in_force
-from proxy.admin.refusals import refusal
+from proxy.admin.listener import connection_of
 from proxy.limiter_engine import LimiterEngine
 from proxy.observe.connection import Connection
 from proxy.observe.log_lines import per_second, published_per_second, withholding
+from proxy.slices import Work
 
 
 class Totals(TypedDict):
@@ -42,7 +43,6 @@ class Obstacle(TypedDict):
     bytes_per_s: float | None
     published_messages_per_s: float | None
     published_bytes_per_s: float | None
-    in_force: ShownInForce
     for_ms: float
 
 
@@ -62,7 +62,6 @@ class ShownStreamLimit(TypedDict):
     relative_to_publish_rate: bool
     published_messages_per_s: float | None
     published_bytes_per_s: float | None
-    in_force: ShownInForce
 
 
 class ShownObserved(TypedDict):
@@ -228,7 +227,6 @@ def _obstacle(limiter: Limiter, wait_ns: int) -> Obstacle:
         "bytes_per_s": per_second(limiter.limit.size),
         "published_messages_per_s": published_messages,
         "published_bytes_per_s": published_bytes,
-        "in_force": shown_in_force(limiter),
         "for_ms": wait_ns / 1e6,
     }
 
@@ -261,7 +259,6 @@ def _limit(limiter: Limiter) -> ShownStreamLimit:
         "relative_to_publish_rate": limit.published is not None,
         "published_messages_per_s": published_messages,
         "published_bytes_per_s": published_bytes,
-        "in_force": shown_in_force(limiter),
     }
 
 
@@ -269,28 +266,22 @@ def _burst(rate: Rate | None) -> int | None:
     return None if rate is None else rate.burst
 
 
-_LOOKED_AT_ONCE = 5000
-_SHOWN_AT_ONCE = 250
-"""Streams processed in one go, some milliseconds; in between the proxy serves its clients."""
+_LOOKED_AT_ONCE, _SHOWN_AT_ONCE = 50, 2
+"""Streams in one unit of work."""
+_PIECE = 50
+"""Streams that are sent in one go."""
 _HELD = Either(name="held", meaning="1 shows only streams of which something is held", words=("0", "1"))
 _TOPIC = Text(name="topic", meaning="only its streams; of a partitioned one, those of all partitions")
 _TENANT = Text(name="tenant", meaning="only streams of its topics")
-MOST_AT_ONCE = 4
-"""Most answers under way; further requests wait for as long as an answer may take to be taken."""
 LIMIT = Number(name="limit", meaning="how many to show", default=1000, most=10_000, least=0)
 _KEYS = (_HELD, _TOPIC, _TENANT, LIMIT)
 
 
 class StreamsPage(TypedDict):
-    """Open streams, and sums over all that pass the filter, shown or not; the clock is that of the counts.
-
-    `shares`: which shares of a fleet's limits are in force; null without a fleet.
-    """
+    """Open streams, and sums over all that pass the filter, shown or not; the clock is that of the counts."""
 
     monotonic_ms: float
     totals: Totals
-    shares: ShownShares | None
-    degraded: list[ShownDegraded]
     streams: list[ShownStream]
     left_out: int
 
@@ -302,62 +293,54 @@ class StreamRest:
 
     Args:
         engine: The engine with the streams.
-        in_force: What is in force beside what is configured.
     """
 
-    def __init__(self, engine: LimiterEngine, in_force: LimitsInForce) -> None:
+    def __init__(self, engine: LimiterEngine) -> None:
         self._engine = engine
-        self._in_force = in_force
         self._patience_s = engine.config.admin_access.request_timeout
-        self._turns = asyncio.Semaphore(MOST_AT_ONCE)
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes, for aiohttp."""
         return [web.get("/sluice/streams", explaining(self.get))]
 
-    @described({200: StreamsPage}, query=_KEYS)
+    @described({200: StreamsPage}, query=_KEYS, is_large=True)
     async def get(self, request: web.Request) -> web.StreamResponse:
         """Return open streams, those that hold most first."""
         wanted, answer = read_wanted(asked(request, _KEYS)), web.StreamResponse()
         answer.content_type = "application/json"
         try:
-            async with asyncio.timeout(self._patience_s), self._turns:
+            async with asyncio.timeout(self._patience_s):
                 await self._answer(answer, request, wanted)
         except TimeoutError:
-            if not answer.prepared:
-                return refusal(503, "other such answers are still being taken; try again")
             if request.transport is not None:
                 request.transport.abort()
         return answer
 
     async def _answer(self, answer: web.StreamResponse, request: web.Request, wanted: WantedStreams) -> None:
-        choice = Choice(wanted)
-        async for streams in _bit_by_bit(self._engine.registry.live(), _LOOKED_AT_ONCE):
-            choice.look_at(streams)
+        choice, slices = Choice(wanted), self._engine.slices
+        await slices.done(Work.REQUESTS, map(choice.look_at, _parts(self._engine.registry.live(), _LOOKED_AT_ONCE)))
         shown, at = choice.shown(), self._engine.clock()
-        sums = {
-            "monotonic_ms": at / 1e6,
-            "totals": choice.totals,
-            "shares": self._in_force.shares(),
-            "degraded": self._in_force.degraded(),
-            "left_out": choice.totals["streams"] - len(shown),
-        }
+        sums = {"monotonic_ms": at / 1e6, "totals": choice.totals, "left_out": choice.totals["streams"] - len(shown)}
         await answer.prepare(request)
+        if connection := connection_of(request):
+            connection.request_is_answered()
         if request.method == "HEAD":
             return
         before = msgspec.json.encode(sums)[:-1] + b',"streams":['
-        async for streams in _bit_by_bit(shown, _SHOWN_AT_ONCE):
-            views = [msgspec.json.encode(view(stream, self._engine.clock())) for stream in streams]
+        for streams in _parts(shown, _PIECE):
+            views: list[bytes] = []
+            await slices.done(Work.REQUESTS, map(partial(self._show, views), _parts(streams, _SHOWN_AT_ONCE)))
             await answer.write(before + b",".join(views))
             before = b","
         await answer.write(b"]}" if shown else before + b"]}")
         await answer.write_eof()
 
+    def _show(self, views: list[bytes], streams: list[Stream]) -> None:
+        views += [msgspec.json.encode(view(stream, self._engine.clock())) for stream in streams]
 
-async def _bit_by_bit(streams: list[Stream], number: int) -> AsyncIterator[list[Stream]]:
-    for begin in range(0, len(streams), number):
-        yield streams[begin : begin + number]
-        await asyncio.sleep(0)
+
+def _parts(streams: list[Stream], number: int) -> Iterator[list[Stream]]:
+    return (streams[begin : begin + number] for begin in range(0, len(streams), number))
 
 
 def read_wanted(query: Query) -> WantedStreams:

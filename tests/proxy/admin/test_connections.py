@@ -1,6 +1,7 @@
 """So many connections, each with so much time; in a loop whose time is moved by hand."""
 
 import asyncio
+import itertools
 import ssl
 from collections import Counter
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ import pytest
 
 from proxy.admin.listener import AdminConnection, Connections
 from proxy.admin.refusals import RefusalLog
+from proxy.observe.counters import Counters
+from proxy.slices import AT_ONCE, Slices, Work
 from tests.manual_clock import ManualClock
 from tests.proxy.fake_transport import FakeTransport
 from tests.proxy.manual_loop import ManualLoop
@@ -25,10 +28,14 @@ class Inner(asyncio.Protocol):
         self.said: list[object] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport: Any = transport
         self.said.append("made")
 
     def data_received(self, data: bytes) -> None:
         self.said.append(data)
+
+    def eof_received(self) -> None:
+        self.said.append("end")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.said.append("lost")
@@ -46,10 +53,10 @@ class Socket:
 class Client:
     """One that has been accepted; `outcome` of the handshake stands open if there is TLS."""
 
-    def __init__(self, room: "Room", context: ssl.SSLContext | None = None) -> None:
+    def __init__(self, room: "Room", context: ssl.SSLContext | None = None, address: str = "192.0.2.7") -> None:
         self.inner, self.socket = Inner(), Socket()
-        self.connection = AdminConnection(self.inner, room.all, self.socket, "192.0.2.7")  # type: ignore[arg-type]
-        self.transport = FakeTransport(room.loop, ("192.0.2.7", 1))
+        self.connection = AdminConnection(self.inner, room.all, self.socket, address)  # type: ignore[arg-type]
+        self.transport = FakeTransport(room.loop, (address, 1))
         self.room = room
         self.outcome: asyncio.Future[None] | None = None
         self.is_admitted = room.loop.run(room.all.admit, self.connection)
@@ -82,7 +89,9 @@ class Room:
     def __init__(self, most: int) -> None:
         self.loop = ManualLoop(ManualClock())
         self.counts: Counter[str] = Counter()
-        self.all = Connections(most, PATIENCE_S, RefusalLog(self.counts, self.loop.clock))
+        self.all = Connections(
+            most, PATIENCE_S, RefusalLog(self.counts, self.loop.clock), Slices(Counters(), self.loop.clock)
+        )
         self.loop.connect_accepted_socket = self._connect  # type: ignore[assignment]
 
     async def _connect(self, factory: Any, sock: Any, *, ssl: Any, ssl_handshake_timeout: float | None) -> None:
@@ -277,3 +286,54 @@ def test_who_was_ended_while_he_shook_hands_stays_ended(make_room) -> None:
     room.handshake(client)
     assert client.transport.was_aborted
     assert (len(room.all), room.loop.timers) == (0, [])
+
+
+def test_address_with_most_connections_makes_room_for_a_new_one(make_room) -> None:
+    room = make_room(5)
+    operator = Client(room, address="198.51.100.1")
+    flood = [Client(room) for _ in range(50)]
+    assert not operator.is_gone
+    assert [each.is_gone for each in flood] == [True] * 46 + [False] * 4
+    assert Client(room, address="198.51.100.1").is_admitted
+    assert not operator.is_gone
+
+
+def test_much_that_comes_at_once_reaches_aiohttp_in_pieces_and_in_order(make_room) -> None:
+    room = make_room()
+    client, turns, sent = Client(room), list[int](), bytes(range(256)) * 1024
+    inner = client.inner
+
+    def look() -> None:
+        turns.append(sum(len(said) for said in inner.said if isinstance(said, bytes)))
+        if turns[-1] < len(sent):
+            room.loop.call_soon(look)
+
+    room.loop.call_soon(look)
+    client.speaks(sent)
+    assert b"".join(said for said in inner.said if isinstance(said, bytes)) == sent
+    assert max(after - before for before, after in itertools.pairwise(turns)) <= 2 * AT_ONCE[Work.REQUESTS] * 512
+    assert client.transport.is_reading()
+
+
+def test_end_that_comes_with_much_follows_it(make_room) -> None:
+    room = make_room()
+    client = Client(room)
+
+    def speak_and_end() -> None:
+        client.connection.data_received(bytes(100_000))
+        assert client.connection.eof_received()
+
+    room.loop.run(speak_and_end)
+    assert client.inner.said[-2:] == ["end", "lost"]
+    assert sum(len(said) for said in client.inner.said if isinstance(said, bytes)) == 100_000
+
+
+def test_aiohttp_that_pauses_is_read_on_when_it_wants(make_room) -> None:
+    room = make_room()
+    client = Client(room)
+    transport = client.inner.transport
+    room.loop.run(transport.pause_reading)
+    client.speaks(b"x")
+    assert not client.transport.is_reading()
+    room.loop.run(transport.resume_reading)
+    assert client.transport.is_reading()

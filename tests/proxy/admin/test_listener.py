@@ -13,6 +13,8 @@ from aiohttp import web
 
 from proxy.admin.listener import Connections, Listener
 from proxy.admin.refusals import RefusalLog
+from proxy.observe.counters import Counters
+from proxy.slices import Slices
 from tests.manual_clock import ManualClock
 from tests.proxy.certificates import Authority
 from tests.proxy.conftest import ClosingLoop
@@ -29,7 +31,7 @@ class Served:
         self.counts: Counter[str] = Counter()
         app = web.Application()
         app.add_routes([web.get("/name", _name)])
-        self.connections = Connections(most, patience_s, RefusalLog(self.counts, ManualClock()))
+        self.connections = Connections(most, patience_s, RefusalLog(self.counts, ManualClock()), Slices(Counters()))
         self.listener = Listener(app, self.connections, lambda: context)
         self.address = ""
 

@@ -18,7 +18,7 @@ Sample = tuple[str, frozenset[tuple[str, str]]]
 
 def scrape(world: World) -> dict[Sample, float]:
     registry = CollectorRegistry(auto_describe=False)
-    collector = SluiceCollector(world.engine, world.totals, world.access, world.intervals.settle)
+    collector = SluiceCollector(world.engine, world.totals, world.access, world.intervals.settling)
     registry.register(collector)
     text = generate_latest(registry).decode()
     samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
@@ -186,7 +186,7 @@ def test_clients_cannot_make_label_sets_grow_without_bound(make_world: Make, mon
 def test_every_metric_has_our_prefix_a_help_text_and_bounded_labels(make_world: Make) -> None:
     world = make_world()
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(SluiceCollector(world.engine, world.totals, world.access, lambda: None))
+    registry.register(SluiceCollector(world.engine, world.totals, world.access, lambda: iter(())))
     families = list(registry.collect())
     assert len(families) > 20
     for family in families:

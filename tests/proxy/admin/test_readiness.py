@@ -5,6 +5,7 @@ from pathlib import Path
 
 from protocol.pulsar_pb2 import AuthenticationError, AuthorizationError, CommandError
 from proxy.admin.app import Readiness
+from proxy.admin.shared_work import MOST_WAITING
 from tests.proxy.authentication.keys import token_files
 from tests.proxy.conversation import World
 from tests.proxy.wire import body, connected, error
@@ -67,3 +68,31 @@ def test_a_broker_that_does_not_accept_sluice_s_own_credentials_is_told(tmp_path
         found = asked.result()
         assert found == (None if problem is None else f"broker pulsar://127.0.0.1:6651 {problem}")
     world.close()
+
+
+def test_all_who_ask_share_one_probe_of_a_broker_that_hangs(world: World) -> None:
+    readiness = Readiness(world.engine)
+    readiness.is_accepting = True
+
+    def ask_again() -> "asyncio.Task[str | None]":
+        task: asyncio.Task[str | None] = world.loop.run(lambda: world.loop.create_task(readiness.problem()))
+        return task
+
+    asked = [ask_again() for _ in range(400)]
+    assert len(world.dials) == 1
+    assert sum(each.done() for each in asked) == 400 - MOST_WAITING
+    assert asked[-1].result() == "the broker has not answered yet, and many ask whether it does"
+    world.advance(3.1)
+    problem = "broker pulsar://127.0.0.1:6651 does not answer: time over"
+    assert {each.result() for each in asked[:MOST_WAITING]} == {problem}
+    assert ask_again().result() == problem
+    assert len(world.dials) == 1
+    world.dialled()
+    world.advance(1.1)
+    later = [ask_again() for _ in range(400)]
+    assert len(world.dials) == 2
+    assert later[-1].result() == problem, "what was last known"
+    world.dialled() >> connected()
+    assert {each.result() for each in later[:MOST_WAITING]} == {None}
+    assert ask_again().result() is None
+    assert len(world.dials) == 2

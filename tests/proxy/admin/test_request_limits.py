@@ -10,13 +10,14 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from multidict import CIMultiDict
-from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from proxy.admin.app import metrics_app
 from proxy.admin.listener import Connections, Listener, RequestLimits
 from proxy.admin.refusals import RefusalLog
 from proxy.config.sections import AdminAccess
+from proxy.observe.counters import Counters
+from proxy.slices import Slices
 from tests.proxy.admin_client import Admin
 from tests.proxy.endpoints import web_at
 from tests.proxy.loop_time import later
@@ -115,8 +116,8 @@ async def test_encoded_body_is_refused_and_never_decoded(
     packed = gzip.compress(bytes(1_000_000))
     sent = f"{len(packed):x}\r\n".encode() + packed + b"\r\n0\r\n\r\n" if is_chunked else packed
     how = "Transfer-Encoding: chunked" if is_chunked else f"Content-Length: {len(packed)}"
-    for app in (admin.app, metrics_app(CollectorRegistry(), bounds)):
-        listener = Listener(app, Connections(50, 30, refused))
+    for app in (admin.app, metrics_app(admin.metrics, admin.engine.slices, bounds)):
+        listener = Listener(app, Connections(50, 30, refused, admin.engine.slices))
         host, _, port = (await listener.start(web_at("127.0.0.1:0"))).rpartition(":")
         for method, path in itertools.product(("GET", "POST", "PUT"), _STRANGERS):
             reader, writer = await asyncio.open_connection(host, int(port))
@@ -143,7 +144,7 @@ async def test_body_that_says_that_it_is_too_large_is_not_read() -> None:
     bounds = RequestLimits(AdminAccess.model_validate({"max_body": 100}), refused, lambda: 0)
     app = web.Application(middlewares=[bounds.body], client_max_size=bounds.most_bytes)
     app.add_routes([web.post("/", _fine)])
-    listener = Listener(app, Connections(5, 30, refused))
+    listener = Listener(app, Connections(5, 30, refused, Slices(Counters())))
     reader, writer = await asyncio.open_connection(*(await listener.start(web_at("127.0.0.1:0"))).split(":"))
     writer.write(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 101\r\n\r\n")
     assert (await reader.readline()).startswith(b"HTTP/1.1 413 ")
@@ -251,7 +252,7 @@ async def test_the_time_runs_for_the_client_only_and_an_idle_connection_is_nobod
 
     app = web.Application(middlewares=[bounds.rate, bounds.body])
     app.add_routes([web.get("/", takes_longer)])
-    listener = Listener(app, Connections(5, 30, refused))
+    listener = Listener(app, Connections(5, 30, refused, Slices(Counters())))
     reader, writer = await asyncio.open_connection(*(await listener.start(web_at("127.0.0.1:0"))).split(":"))
     writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
     await reader.readuntil(b"done\n")

@@ -22,7 +22,6 @@ def test_of_all_shares_so_many_are_shown_as_an_answer_can_hold(monkeypatch: pyte
             said = [Introduction(number, key, quota, 0) for number, key in enumerate(keys)]
             coordinator.hear(MemberReport("front", "m", member, 1, 1, coordinator.epoch, introductions=said), 0)
         monkeypatch.setattr(sharing, "MOST_HOLDERS", 35)
-        shown = sharing._shown(one.fleet, None, 1000)["fleet_limits"]
-        assert shown is not None
+        shown = list(sharing._limits(coordinator, one.fleet.now(), 1000))
         assert [len(limit["holders"]) for limit in shown[-3:]] == [10, 10, 10]
         assert sum(len(limit["holders"]) for limit in shown) <= 35

@@ -102,11 +102,3 @@ async def test_who_does_not_take_an_answer_in_time_is_sent_away(make_admin, monk
     monkeypatch.setattr(web.StreamResponse, "write", never)
     with pytest.raises(aiohttp.ClientError):
         await admin.ask("GET", "/sluice/streams")
-
-
-async def test_who_asks_while_others_do_not_take_their_answers_is_told_so(
-    make_admin, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stream_rest, "MOST_AT_ONCE", 0)
-    admin: Admin = await make_admin(admin_access={"request_timeout": 0.1})
-    assert (await admin.ask("GET", "/sluice/streams"))[0] == 503

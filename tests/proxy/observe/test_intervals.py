@@ -1,5 +1,6 @@
 """Spans of the access log: which lines come when, and that none is counted twice."""
 
+from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
@@ -288,7 +289,7 @@ def test_totals_are_whole_in_the_middle_of_it(make_world: Make) -> None:
     world, seen = many(make_world), set()
 
     def look() -> None:
-        world.intervals.settle()
+        deque(world.intervals.settling(), 0)
         seen.add(world.totals.by_name["acme", "shop", "publish"].passed_messages)
 
     turns_until(world, 1.0, look)

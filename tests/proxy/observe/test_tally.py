@@ -1,5 +1,6 @@
 """What becomes of counts: the log's lines, and the metrics' totals."""
 
+from collections import deque
 from collections.abc import Callable
 
 from accesslog.record import HeartbeatLine, IntervalLine, LimitLine
@@ -21,7 +22,7 @@ def test_totals_are_as_of_now_and_no_line_is_written_for_them(make_world: Make) 
     world.advance(0.25)
     before = len(world.lines())
     for _ in range(3):
-        world.intervals.settle()
+        deque(world.intervals.settling(), 0)
     assert len(world.lines()) == before
     totals = world.totals.by_name[SHOP]
     assert (totals.received_messages, totals.passed_messages, totals.throttled_ns) == (3, 1, 250_000_000)
@@ -38,7 +39,7 @@ def test_looking_changes_neither_lines_nor_totals(make_world: Make) -> None:
             client >> send(number)
             world.advance(0.43)
             for _ in range(looks):
-                world.intervals.settle()
+                deque(world.intervals.settling(), 0)
         client.leave()
         world.advance(2)
         totals, level = world.totals.by_name[SHOP], world.totals.by_level["publish", "topic"]
@@ -162,5 +163,5 @@ def test_lines_say_nothing_of_that_where_all_counts(make_world: Make) -> None:
 
 
 def test_lines_without_streams_are_not_looked_for(world: World) -> None:
-    world.intervals.settle()
+    deque(world.intervals.settling(), 0)
     assert {type(line) for line in world.lines()} == {HeartbeatLine}

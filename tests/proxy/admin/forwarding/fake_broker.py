@@ -115,7 +115,9 @@ async def front(url: str, admin_access: dict[str, Any] | None = None, **forward:
     """It passes on to `url`; `forward` are further keys of `admin_forward`, but for those of the top."""
     top = {key: forward.pop(key) for key in ("allowed_brokers", "allowed_broker_networks") if key in forward}
     admin = Admin(admin_forward={"url": url, **forward}, admin_access=admin_access or {}, **top)
-    listener = Listener(admin.app, Connections(20, admin.engine.config.admin_access.request_timeout, admin.refused))
+    listener = Listener(
+        admin.app, Connections(20, admin.engine.config.admin_access.request_timeout, admin.refused, admin.engine.slices)
+    )
     address = await listener.start(web_at("127.0.0.1:0"))
     try:
         async with aiohttp.ClientSession(auto_decompress=False) as session:

@@ -1,0 +1,59 @@
+"""Slow work whose result all callers share: one probe of the broker, one text of `/metrics`."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, Generic, TypeVar
+
+T = TypeVar("T")
+MOST_WAITING: Final = 32
+"""Callers that wait for one result; each has one of the places of the admin address."""
+
+
+class TooManyWaitError(Exception):
+    """As many callers wait for the result as may."""
+
+
+class SharedWork(Generic[T]):
+    """Does the work once for all that ask meanwhile, and hands its result out for a while after that.
+
+    Args:
+        work: Makes a result.
+        kept_s: Returns for how many seconds a result is handed out.
+    """
+
+    def __init__(self, work: Callable[[], Awaitable[T]], kept_s: Callable[[T], float]) -> None:
+        self.last: T | None = None
+        """The latest result, however old; None before the first."""
+        self._work = work
+        self._kept_s = kept_s
+        self._until = 0.0
+        self._task: asyncio.Task[T] | None = None
+        self.waiting = 0
+        """Callers that wait now."""
+
+    async def get(self) -> T:
+        """Return the result; the caller may leave, and the work goes on for the others.
+
+        Raises:
+            TooManyWaitError: If as many wait as may.
+            Exception: What the work raises.
+        """
+        if self.last is not None and asyncio.get_running_loop().time() < self._until:
+            return self.last
+        if self.waiting >= MOST_WAITING:
+            raise TooManyWaitError
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._do(), name="shared work")
+        self.waiting += 1
+        try:
+            return await asyncio.shield(self._task)
+        finally:
+            self.waiting -= 1
+
+    async def _do(self) -> T:
+        try:
+            self.last = result = await self._work()
+            self._until = asyncio.get_running_loop().time() + self._kept_s(result)
+            return result
+        finally:
+            self._task = None

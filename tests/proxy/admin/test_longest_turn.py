@@ -1,0 +1,226 @@
+"""No request makes one turn of the loop long: each route, however much the proxy has to show, and each way to send.
+
+What a turn does is measured in calls of functions, by the interpreter's own hook: whoever forgets to do his work in
+slices is found, whatever the work is. What C does in one call is bounded by its size: an answer's pieces.
+"""
+
+import asyncio
+import re
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from limiter.limiter import Stream, StreamName
+from limiter.token_bucket import DIRECTIONS
+from protocol.topic_name import parse_topic
+from proxy.admin.handlers import description_of
+from proxy.blocking.blocklist import Order
+from proxy.blocking.rules import Key, Kind
+from proxy.observe.connection import Connection
+from tests.proxy.admin_client import Admin
+from tests.proxy.live_admin import UNHURRIED, LiveAdmin
+
+MANY = 1_000
+"""Namespaces, streams, blocks, limits: each some fifty times what a turn may do."""
+MOST_CALLS = 20_000
+"""Calls in one turn: some 2 ms, without the hook."""
+MOST_WRITTEN = 128 * 1024
+"""Bytes that are given to a transport at once."""
+
+
+class CountingLoop(asyncio.SelectorEventLoop):
+    """Counts the calls of functions in each of its turns, while it is asked to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_counting = False
+        self.longest = 0
+
+    def _run_once(self) -> None:
+        if not self.is_counting:
+            super()._run_once()  # type: ignore[misc]  # asyncio's own
+            return
+        calls = 0
+
+        def count(_frame: object, event: str, _arg: object) -> None:
+            nonlocal calls
+            calls += event in {"call", "c_call"}
+
+        sys.setprofile(count)
+        try:
+            super()._run_once()  # type: ignore[misc]  # asyncio's own
+        finally:
+            sys.setprofile(None)
+        self.longest = max(self.longest, calls)
+
+
+def fill(admin: Admin) -> None:
+    """Give each answer that can grow something to grow with."""
+    registry, now = admin.engine.registry, admin.engine.clock()
+    for number in range(MANY):
+        topic = f"persistent://acme/n{number}/t"
+        name = StreamName("publish", "acme", f"n{number}", topic, number)
+        registry.open(Stream(name, (), lambda _stream, _entry: None, Connection(number)), parse_topic(topic), now)
+        for direction in DIRECTIONS:
+            name = StreamName(direction, "acme", f"n{number}", topic, number)
+            admin.totals.of(name).passed_messages += 1
+        admin.engine.blocklist.put(Key(Kind.ROLE, f"r{number}", ""), Order("spam", now), quietly=True)
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveAdmin]:
+    folder: Path = tmp_path_factory.mktemp("store")
+    limits = {"topics": {f"persistent://acme/n{number}/t": {"publish": {"messages": 5}} for number in range(MANY)}}
+    made = LiveAdmin(folder / "policies.db", CountingLoop(), limits=limits, admin_access=UNHURRIED)
+    made.run(_filled(made.admin))
+    yield made
+    made.close()
+
+
+async def _filled(admin: Admin) -> None:
+    fill(admin)
+
+
+def _loop(live: LiveAdmin) -> CountingLoop:
+    assert isinstance(live._loop, CountingLoop)
+    return live._loop
+
+
+@pytest.fixture
+def counting(live: LiveAdmin, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """The sizes of what is written; the loop counts meanwhile."""
+    written: list[int] = []
+    write = asyncio.selector_events._SelectorSocketTransport.write  # type: ignore[attr-defined]
+
+    def watched(transport: Any, data: bytes) -> None:
+        written.append(len(data))
+        write(transport, data)
+
+    monkeypatch.setattr("asyncio.selector_events._SelectorSocketTransport.write", watched)
+    loop = _loop(live)
+    loop.longest, loop.is_counting = 0, True
+    yield written
+    loop.is_counting = False
+
+
+_IN_PATH = {
+    "domain": "persistent",
+    "tenant": "acme",
+    "namespace": "n1",
+    "topic": "t",
+    "subscription": "s",
+    "group": "g",
+    "name": "brokerPublisherThrottlingMaxMessageRate",
+    "value": "5",
+}
+_IN_QUERY = {
+    "topic": "persistent://acme/n1/t",
+    "direction": "publish",
+    "setting": "topic",
+    "kind": "role",
+    "name": "r1",
+}
+_MOST = {"limit": "10000"}
+
+
+def _routes() -> list[tuple[str, str]]:
+    """Each route of the application, found there."""
+
+    async def find() -> list[tuple[str, str]]:
+        admin = Admin()
+        found = [_asked(route) for route in admin.app.router.routes() if route.resource is not None]
+        await admin.client.close()
+        admin.store.close()
+        return sorted(set(found))
+
+    return asyncio.run(find())
+
+
+def _asked(route: web.AbstractRoute) -> tuple[str, str]:
+    assert route.resource is not None
+    path = re.sub(r"\{(\w+)[^}]*\}", lambda found: _IN_PATH[found[1]], route.resource.canonical)
+    said = description_of(route.handler)
+    keys = () if said is None else said.query
+    query = {key.name: _IN_QUERY[key.name] for key in keys if key.is_needed} | {
+        key.name: _MOST[key.name] for key in keys if key.name in _MOST
+    }
+    return route.method, path + "?" * bool(query) + "&".join(f"{name}={value}" for name, value in query.items())
+
+
+ROUTES = _routes()
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+def test_no_route_makes_a_turn_long(live: LiveAdmin, counting: list[int], method: str, path: str) -> None:
+    answer = live.ask(method, path, None, **{"Content-Type": "application/json"})
+    assert answer.status < 500 or path == "/readyz"
+    assert _loop(live).longest <= MOST_CALLS
+    assert max(counting) <= MOST_WRITTEN
+
+
+def test_all_routes_are_asked() -> None:
+    assert {path.partition("?")[0] for _, path in ROUTES} >= {
+        "/metrics",
+        "/sluice/streams",
+        "/sluice/limits",
+        "/sluice/policies",
+        "/sluice/blocks",
+        "/sluice/fleet",
+        "/sluice/openapi.json",
+    }
+
+
+_CHUNKS = (
+    b"POST /sluice/blocks HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 40_000
+)
+_PIPELINED = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 3_000
+
+
+def send_and_read(live: LiveAdmin, clients: int, said: bytes, answers: int) -> None:
+    """Send from so many clients at once; each reads so many answers."""
+    host, _, port = live.address.rpartition(":")
+    sockets = [socket.create_connection((host, int(port)), 60) for _ in range(clients)]
+    for each in sockets:
+        each.sendall(said)
+    for each in sockets:
+        come = bytearray()
+        while come.count(b"HTTP/1.1 ") < answers and (piece := each.recv(65536)):
+            come += piece
+        each.close()
+
+
+@pytest.mark.parametrize(
+    ("clients", "said", "answers"),
+    [
+        (4, _CHUNKS, 1),
+        (2, _PIPELINED, 3_000),
+        (60, b"GET /sluice/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n", 1),
+        (30, b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", 1),
+    ],
+    ids=["chunks of a byte", "pipelined", "many clients", "many scrapers"],
+)
+def test_no_way_to_ask_makes_a_turn_long(
+    live: LiveAdmin, counting: list[int], clients: int, said: bytes, answers: int
+) -> None:
+    send_and_read(live, clients, said, answers)
+    assert _loop(live).longest <= MOST_CALLS
+    assert max(counting) <= MOST_WRITTEN
+
+
+def test_concurrent_scrapers_share_one_text(live: LiveAdmin, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[None] = []
+    page = live.admin.metrics
+    write = page._write
+
+    async def watched() -> bytes:
+        made.append(None)
+        return await write()
+
+    monkeypatch.setattr(page._shared, "_work", watched)
+    send_and_read(live, 20, b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 1)
+    assert len(made) <= 2
