@@ -16,6 +16,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from enum import Enum, auto
+from typing import Literal
 
 from fleet.messages import (
     DEMAND_BYTES,
@@ -241,6 +242,7 @@ class FleetMember:
         self._followed_at = now
         self._force = _InForce.NOTHING
         self._leaving = 0  # the report that says that this member leaves
+        self._part: Literal["fair", "floor", "none"] = "none"
         self._alone = 0  # while isolated: the share of a limit of which no coordinator has granted one
         self._unshared: dict[int, None] = {}  # while isolated: numbers whose shares are not in force yet
 
@@ -312,7 +314,7 @@ class FleetMember:
         Each share is the `isolated` part of the lesser of the last share and an equal part. Of a limit of which no
         coordinator has granted a share yet, it is the `isolated` part of an equal part. Where nobody knows how many
         members there are, `fair` is no more than `floor` is. Once isolated, a member is given the shares of limits that
-        came since the last call.
+        came, or got another value, since the last call.
 
         Args:
             now: The time.
@@ -327,7 +329,8 @@ class FleetMember:
             if kind == "auto":
                 kind = "fair" if refused else "floor"
             known = self.members or self.settings.expected
-            part = {"fair": WHOLE if known else FLOOR, "floor": FLOOR, "none": 0}[kind]
+            self._part = "floor" if kind == "fair" and not known else kind
+            part = {"fair": WHOLE, "floor": FLOOR, "none": 0}[self._part]
             self._alone = WHOLE // max(1, known) * part // WHOLE
             limits = self._limits
             for id_ in limits.ids.values():
@@ -364,6 +367,16 @@ class FleetMember:
     def isolated(self) -> bool:
         """Whether shares are in force without a lease, as `cut_off` returned them."""
         return self._force is _InForce.ISOLATED
+
+    @property
+    def part(self) -> Literal["", "fair", "floor", "none"]:
+        """What is left of shares while this member is isolated, as `FleetSettings.isolated` says; else empty."""
+        return self._part if self.isolated else ""
+
+    @property
+    def most_isolated(self) -> int:
+        """The share that this member has of a limit at most while it is isolated, in millionths; else 0."""
+        return self._alone if self.isolated else 0
 
     @property
     def total(self) -> int:
@@ -431,6 +444,8 @@ class FleetMember:
             self._add(key, demand)
             return
         told = limits.told(id_)
+        if self.isolated and demand.quota != (limits.latest.get(id_) or told).quota:
+            self._unshared[id_] = None  # no coordinator answers that the other value may hold
         if demand == told:
             limits.take_latest(id_)
             self._drifted.discard(id_)

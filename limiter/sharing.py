@@ -270,6 +270,10 @@ class SharedLimits:
         known = self._limiter(key)
         return None if known is None else known.shares[UNITS.index(key[2])]
 
+    def find(self, direction: str, level: str, name: str) -> Limiter | None:
+        """Return the shared limiter of a name; None if none is at work there."""
+        return self._known.get(f"{direction} {level}", {}).get(name)
+
     def is_relative(self, key: UnitKey) -> bool:
         """Return whether a limiter follows what is published through this process."""
         known = self._limiter(key)

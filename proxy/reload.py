@@ -15,7 +15,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +25,7 @@ import structlog
 
 from proxy.config.limits import Limits
 from proxy.config.model import Config, ConfigError
+from proxy.degraded import Degraded
 from proxy.files import FileReader
 from proxy.observe.counters import Counters
 from proxy.policies.keys import Principal
@@ -98,6 +99,16 @@ class Reloader:
         self._turn = asyncio.Lock()
         for key in (CONFIG, *(reader.key for reader in self._files)):
             self._count(key, ())
+
+    def degraded(self) -> Iterator[Degraded]:
+        """Yield the state in which something of the last reload was refused, if it was."""
+        if self.last is not None and self.last.problems:
+            yield Degraded(
+                "reload_refused",
+                f"the last reload ({self.last.cause}) had {len(self.last.problems)} problems, and what they are of "
+                "is as it was before",
+                "mend what the log and /sluice/status name, and reload again",
+            )
 
     async def reload(self, cause: str, who: Principal | None = None) -> Outcome:
         """Reload; what is broken stays as it was, all else is taken. Every error is a problem of the outcome."""

@@ -16,6 +16,7 @@ from limiter.policies import Change, Policies, PutRules, RuleTally, SharedRules
 from protocol.endpoint import Endpoint
 from proxy.admin.app import Guards, Parts, Readiness, admin_app, metrics_app
 from proxy.admin.auth import Authenticator
+from proxy.admin.forwarding.fleet_namespace import FleetNamespace, may_make_namespaces
 from proxy.admin.forwarding.forwarder import Forwarder
 from proxy.admin.listener import Connections, Listener, RequestLimits
 from proxy.admin.metrics import MetricsPage, SluiceCollector
@@ -26,6 +27,7 @@ from proxy.blocking.kept import BlockDesk, KeptBlocks
 from proxy.change_log import ChangeLog, FileDifference, FileSays, difference
 from proxy.config.limits import Limits
 from proxy.config.model import Config
+from proxy.degraded import DegradedStates
 from proxy.descriptors import DescriptorShares, limit_in_force, raise_limit
 from proxy.files import FileReader
 from proxy.fleet.configured_link import link_of, own_auth
@@ -128,6 +130,9 @@ class Proxy:
         )
         self.server = self._server(counters)
         self.readiness = Readiness(self.engine)
+        self.states = DegradedStates(
+            part.degraded for part in (self.fleet, self.policy_topic, self.reloader) if part is not None
+        )
         self.metrics_address: str | None = None
         """`host:port` of the address that serves metrics alone; None without one."""
         self._listeners: list[Listener] = []
@@ -143,6 +148,7 @@ class Proxy:
         admin = await self._start_admin()
         if self.fleet is not None and self._link is not None:
             await self.fleet.start(self._link)
+            self._keep_namespace(self.fleet)
         if self.policy_topic is not None:
             await self.policy_topic.start()
         try:
@@ -152,12 +158,14 @@ class Proxy:
             raise StartError(f"listen: cannot listen on {where}: {error.strerror or error}") from None
         self.readiness.is_accepting = True
         self._expiry_log.start()
+        self.states.start()
         return listen, admin
 
     async def stop(self) -> None:
         """End sessions, then the log, then the admin address."""
         self.readiness.is_accepting = False
         self._expiry_log.stop()
+        self.states.stop()
         await self.server.stop(self.config.linger)
         if self.fleet is not None:
             await self.fleet.stop()
@@ -170,6 +178,14 @@ class Proxy:
             await listener.stop()
         self._tasks.cancel()
         await self.service.close()
+
+    def _keep_namespace(self, fleet: FleetService) -> None:
+        if self._forwarder is not None and may_make_namespaces(self.config) and not fleet.config.peers:
+            link = fleet.link
+            keeper = FleetNamespace(
+                fleet.config.namespace, self._forwarder.broker, lambda: link is not None and link.finds_nothing
+            )
+            self._tasks.start(keeper.keep(), "make the fleet's namespace")
 
     def _take_rules(self, changes: list[Change], put: PutRules) -> None:
         """Put in force what other members of the fleet have written; no line of the access log mixes two values."""
@@ -249,11 +265,12 @@ class Proxy:
     async def _start_admin(self) -> str:
         settling, slices = self.intervals.settling, self.engine.slices
         fleet = self.fleet, self.policy_topic
-        collector = SluiceCollector(self.engine, self.totals, self.access, settling, self._expiries, *fleet)
+        states = self.states
+        collector = SluiceCollector(self.engine, self.totals, self.access, settling, self._expiries, *fleet, states)
         metrics = MetricsPage(collector, slices)
         bounds = RequestLimits(self.config.admin_access, self._refused, self.engine.clock)
         fresh = self.server.settle if isinstance(self.server, Supervisor) else None
-        parts = Parts(self.service, self._blocks, self._run(), self.reloader, self._forwarder, fresh, *fleet)
+        parts = Parts(self.service, self._blocks, self._run(), self.reloader, self._forwarder, fresh, *fleet, states)
         app = admin_app(self.engine, metrics, self.readiness, parts, Guards(bounds, self.authenticator, self._places()))
         keep_alive = self.config.keep_alive
         if self.config.metrics is not None:

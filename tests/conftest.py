@@ -47,7 +47,7 @@ WHOLE_ONLY = (
     "loadgen/bench", "loadgen/bench_limits", "loadgen/hostile", "loadgen/load/test_clients.py", "loadgen/real",
     "loadgen/standin/official", "loadgen/standin/test_server.py",
     "proxy/blocking/test_kept.py", "proxy/observe/test_real_disks.py", "proxy/test_running.py", "proxy/test_runtime.py",
-    "proxy/fleet/test_before_standin.py",
+    "proxy/fleet/test_before_standin.py", "proxy/fleet/test_not_formed.py",
     "proxy/workers/test_admission_apart.py", "proxy/workers/test_worker_process.py",
     "proxy/workers/test_worker_process_rules.py",
     "proxy/workers/test_supervisor.py", "proxy/workers/test_supervisor_reject.py", "real", "sluice/test_cli.py",

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import structlog
 from aiohttp import web
@@ -14,7 +14,8 @@ from protocol.endpoint import Endpoint
 from proxy.admin.auth import Authenticator
 from proxy.admin.forwarding.forwarder import Forwarder
 from proxy.admin.forwarding.paths import PREFIXES
-from proxy.admin.handlers import TEXT, described, sent
+from proxy.admin.handlers import JSON, TEXT, Text, asked, described, explaining, sent
+from proxy.admin.in_force import LimitsInForce, ShownDegraded
 from proxy.admin.listener import RequestLimits
 from proxy.admin.metrics import MetricsPage
 from proxy.admin.openapi import OpenApiRest
@@ -30,6 +31,7 @@ from proxy.admin.routes.streams import StreamRest
 from proxy.admin.shared_work import SharedWork, TooManyWaitError
 from proxy.blocking.kept import BlockDesk
 from proxy.brokers.targets import TargetRefusedError
+from proxy.degraded import DegradedStates
 from proxy.fleet.policy_topic import PolicyTopic
 from proxy.fleet.service import FleetService
 from proxy.limiter_engine import LimiterEngine
@@ -44,6 +46,17 @@ _KEPT_S = 1.0
 """Seconds for which what a broker has answered counts as how it is."""
 _MOST_ANSWER = 4096
 """Bytes of an answer that are looked at: a CONNECTED has 50, an ERROR its reason."""
+
+
+_VERBOSE = Text(name="verbose", meaning="the answer as JSON, with the degraded states", words=("", "1"))
+
+
+class ShownReadiness(TypedDict):
+    """Whether the proxy is ready, why not, and the states in which it serves and not all that is configured holds."""
+
+    ready: bool
+    problem: str | None
+    degraded: list[ShownDegraded]
 
 
 class Readiness:
@@ -98,11 +111,11 @@ class Readiness:
             return await reader.read(_MOST_ANSWER)
 
 
-def own_routes(service: PolicyService, desk: BlockDesk) -> list[web.RouteDef]:
+def own_routes(service: PolicyService, desk: BlockDesk, in_force: LimitsInForce) -> list[web.RouteDef]:
     """Return the routes under `/sluice/` about policies, for aiohttp."""
     return [
-        *ExplainRest(service).routes(),
-        *LimitsRest(service).routes(),
+        *ExplainRest(service, in_force).routes(),
+        *LimitsRest(service, in_force).routes(),
         *PoliciesRest(service, desk).routes(),
         *AuditRest(service.store).routes(),
         *BackupRest(service.store).routes(),
@@ -143,6 +156,7 @@ class Parts:
         fresh: Awaited before counts are shown, if workers have some of them.
         fleet: This proxy's part in its fleet, if it has one.
         policy_topic: The topic by which the fleet's policies are changed, if they are.
+        states: The degraded states.
     """
 
     service: PolicyService
@@ -153,6 +167,7 @@ class Parts:
     fresh: Fresh | None = None
     fleet: FleetService | None = None
     policy_topic: PolicyTopic | None = None
+    states: DegradedStates | None = None
 
 
 def admin_app(
@@ -163,12 +178,24 @@ def admin_app(
     guards: Guards,
 ) -> web.Application:
     """Return the application of the admin address; the caller gives it an address."""
+    in_force = LimitsInForce(parts.fleet, parts.states)
+    contents = {**TEXT, JSON: ShownReadiness}
 
-    @described({200: TEXT, 503: TEXT})
-    async def show_readiness(_request: web.Request) -> web.Response:
-        """Tell whether the proxy accepts clients and its broker answers; else 503, with what stands in the way."""
-        problem = await readiness.problem()
-        return web.Response(text="ready\n") if problem is None else web.Response(text=problem + "\n", status=503)
+    @described({200: contents, 503: contents}, query=(_VERBOSE,))
+    async def show_readiness(request: web.Request) -> web.Response:
+        """Tell whether the proxy accepts clients and its broker answers; else 503, with what stands in the way.
+
+        `?verbose` tells of degraded states, too. Of those that admin_access.not_ready_when names, each is a 503.
+        """
+        query = asked(request, (_VERBOSE,))
+        degraded = in_force.degraded()
+        problem = await readiness.problem() or _not_ready(engine, degraded)
+        status = 200 if problem is None else 503
+        if _VERBOSE.name in query:
+            _VERBOSE.read(query)
+            answer: ShownReadiness = {"ready": problem is None, "problem": problem, "degraded": degraded}
+            return web.json_response(answer, status=status)
+        return web.Response(text="ready\n" if problem is None else problem + "\n", status=status)
 
     bounds, authenticator, forwarder = guards.bounds, guards.authenticator, parts.forwarder
     passing_on = [forwarder.unless_served] if forwarder else []
@@ -190,10 +217,10 @@ def admin_app(
     app.add_routes(
         [
             *_watching(metrics),
-            web.get("/readyz", show_readiness),
-            *StreamRest(engine).routes(),
+            web.get("/readyz", explaining(show_readiness)),
+            *StreamRest(engine, in_force).routes(),
             *pulsar_routes(parts.service),
-            *own_routes(parts.service, parts.blocks),
+            *own_routes(parts.service, parts.blocks, in_force),
             *OpenApiRest(parts.run.version).routes(),
             *StatusRest(parts.run, parts.reloader, lambda: _counts(engine)).routes(),
             *FleetRest(parts.fleet, engine.slices, parts.policy_topic).routes(),
@@ -201,6 +228,13 @@ def admin_app(
         ]
     )
     return app
+
+
+def _not_ready(engine: LimiterEngine, degraded: list[ShownDegraded]) -> str | None:
+    causes = engine.config.admin_access.not_ready_when
+    return next(
+        (f"{one['cause']}: {one['reason']}; {one['remedy']}" for one in degraded if one["cause"] in causes), None
+    )
 
 
 def _counts(engine: LimiterEngine) -> Counts:

@@ -15,6 +15,7 @@ from proxy.admin.refusals import RefusalCause
 from proxy.admin.shared_work import SharedWork
 from proxy.admission_control import BoundName
 from proxy.blocking.rules import Kind
+from proxy.degraded import CAUSES, DegradedStates
 from proxy.fleet.link import LinkCounts, LinkState
 from proxy.fleet.policy_topic import PolicyTopic, TopicState
 from proxy.fleet.service import FleetService
@@ -291,6 +292,7 @@ class SluiceCollector(Collector):
         expiries: Gives those of the certificates in force.
         fleet: This proxy's part in its fleet, if it has one.
         policy_topic: The topic by which the fleet's policies are changed, if they are.
+        states: The degraded states.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
@@ -302,7 +304,9 @@ class SluiceCollector(Collector):
         expiries: Callable[[], Iterable[Expiry]] = tuple,
         fleet: FleetService | None = None,
         policy_topic: PolicyTopic | None = None,
+        states: DegradedStates | None = None,
     ) -> None:
+        self._states = states or DegradedStates()
         self._fleet = fleet
         self._policy_topic = policy_topic
         self._expiries = expiries
@@ -339,6 +343,14 @@ class SluiceCollector(Collector):
         alone = self._engine.config.workers == 1  # then it counts as a process that serves clients, too
         workers = 1 if alone else self._engine.counters.workers_running
         yield _gauge("sluice_workers", "Processes that serve clients", workers)
+        degraded = self._states.causes
+        yield _labelled(
+            GaugeMetricFamily,
+            "sluice_degraded",
+            "1 for each state in which the proxy serves, and not all that is configured holds",
+            ("cause",),
+            {cause: int(cause in degraded) for cause in CAUSES},
+        )
         yield from _fleet(self._fleet)
         yield from _policy_topic(self._policy_topic)
         lookups, memory = self._engine.lookups, self._engine.memory

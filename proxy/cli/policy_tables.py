@@ -9,6 +9,16 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from limiter.levels import LEVEL_OF_WORD
+from proxy.cli.top_view import (
+    DegradedAnswer,
+    InForceAnswer,
+    SharesAnswer,
+    degraded_line,
+    limit,
+    percent,
+    shares_lines,
+    size,
+)
 from proxy.policies.bodies import section_text
 from proxy.policies.policy_set import Difference
 
@@ -28,26 +38,37 @@ def explanation(answer: dict[str, Any]) -> Iterator[Table | str]:
         yield "a topic of Pulsar's own: exempt from every limit but that of limits.exempt"
     else:
         yield f"resource group: {escape(_group(group)) if group else 'none'}"
+    yield from map(escape, _in_force_lines(answer))
+    has_shares = bool(answer.get("shares"))
     for direction, title in _TITLES.items():
-        yield _levels(direction, title, answer[direction])
+        yield _levels(direction, title, answer[direction], has_shares=has_shares)
     if is_exempt:
         return
     yield _levels("subscribe", "subscribe: how often one consumer may", [answer["subscribe"]])
+
+
+def _in_force_lines(answer: dict[str, Any]) -> list[str]:
+    shares = msgspec.convert(answer.get("shares"), SharesAnswer | None)
+    degraded = msgspec.convert(answer.get("degraded", []), list[DegradedAnswer])
+    return [*shares_lines(shares), *map(degraded_line, degraded)]
 
 
 def _group(group: dict[str, str]) -> str:
     return f"{group['name']}, as {group['member']} is attached to it ({group['origin']})"
 
 
-def _levels(direction: str, title: str, levels: list[dict[str, Any]]) -> Table:
-    columns = ("level", "value for", "limit", "from", "")
+def _levels(direction: str, title: str, levels: list[dict[str, Any]], *, has_shares: bool = False) -> Table:
+    columns = ("level", "value for", "limit", "from", "", *(("in force here",) if has_shares else ()))
     table = Table(*(Column(name, overflow="fold") for name in columns), title=title, title_justify="left")
     for level in levels:
         if not level["values"]:
             why = "" if level["asked"] else _why_not_asked(direction, level["level"])
             table.add_row(level["level"], *_plain("", why, "", ""), style="dim")
         for number, value in enumerate(level["values"]):
-            table.add_row(level["level"] if number == 0 else "", *_value(value), style=_style(value["state"]))
+            cells = _value(value)
+            if has_shares:
+                cells += _plain(in_force(level.get("in_force")) if value["state"] == "holds" else "")
+            table.add_row(level["level"] if number == 0 else "", *cells, style=_style(value["state"]))
     return table
 
 
@@ -63,6 +84,18 @@ def _value(value: dict[str, Any]) -> tuple[Text, ...]:
     mark = _MARKS[value["state"]]
     where = f"{value['setting']} {value['name']}".rstrip()
     return _plain(where, section_text(value["limit"]), value["origin"], f"{mark} {value['by']}".rstrip())
+
+
+def in_force(rates: dict[str, Any] | None) -> str:
+    """Return a member's part of a limit that its fleet shares; empty where none is in use."""
+    if rates is None:
+        return ""
+    here, parts = msgspec.convert(rates, InForceAnswer), []
+    if here.share_messages is not None and here.messages_per_s is not None:
+        parts.append(f"{limit(here.messages_per_s)} ({percent(here.share_messages)})")
+    if here.share_bytes is not None and here.bytes_per_s is not None:
+        parts.append(f"{size(here.bytes_per_s)}/s ({percent(here.share_bytes)})")
+    return ", ".join(parts)
 
 
 def _style(state: str) -> str:

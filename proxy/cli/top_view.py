@@ -24,6 +24,33 @@ MOST_STREAMS = 10_000
 Count = Annotated[int, Meta(ge=0)]
 
 
+class InForceAnswer(Struct, frozen=True):
+    """The rates of a limit in force in this proxy, and its part of a limit that a fleet shares."""
+
+    messages_per_s: float | None
+    bytes_per_s: float | None
+    share_messages: float | None = None
+    share_bytes: float | None = None
+
+
+class SharesAnswer(Struct, frozen=True):
+    """The shares of a fleet's limits that are in force."""
+
+    fleet: str
+    state: str
+    since: str
+    why: str
+
+
+class DegradedAnswer(Struct, frozen=True):
+    """A state in which the proxy serves, and not all that is configured holds."""
+
+    cause: str
+    for_s: float
+    reason: str
+    remedy: str
+
+
 class Waiting(Struct, frozen=True):
     """The limit that a stream or its permits wait on, per second; `published_…`: what of it the topic publishes."""
 
@@ -34,6 +61,7 @@ class Waiting(Struct, frozen=True):
     for_ms: float
     published_messages_per_s: float | None = None
     published_bytes_per_s: float | None = None
+    in_force: InForceAnswer | None = None
 
 
 class WouldHold(Struct, frozen=True):
@@ -82,6 +110,8 @@ class Poll(Struct, frozen=True):
     totals: StreamTotals
     streams: list[StreamState]
     left_out: Count
+    shares: SharesAnswer | None = None
+    degraded: list[DegradedAnswer] = []
 
 
 def fetch(link: AdminLink) -> Poll:
@@ -169,13 +199,20 @@ def obstacle(stream: StreamState) -> str:
 
 
 def _valued(waits_on: Waiting, stream: StreamState) -> str:
-    values = []
+    values, here = [], waits_on.in_force or InForceAnswer(None, None)
     if waits_on.messages_per_s is not None:
-        values.append(_with_parts(limit, waits_on.messages_per_s, waits_on.published_messages_per_s))
+        said = _with_parts(limit, waits_on.messages_per_s, waits_on.published_messages_per_s)
+        values.append(_shared(limit, said, here.messages_per_s, here.share_messages))
     if waits_on.bytes_per_s is not None:
-        values.append(_with_parts(_size_limit, waits_on.bytes_per_s, waits_on.published_bytes_per_s))
+        said = _with_parts(_size_limit, waits_on.bytes_per_s, waits_on.published_bytes_per_s)
+        values.append(_shared(_size_limit, said, here.bytes_per_s, here.share_bytes))
     name = "" if waits_on.name == stream.topic else short_topic(waits_on.name)
     return " ".join(part for part in (waits_on.level, name, ", ".join(values)) if part)
+
+
+def _shared(word: Callable[[float], str], whole: str, per_s: float | None, share: float | None) -> str:
+    """Return what of a limit is in force here: of one that a fleet shares this proxy's part, and the whole."""
+    return whole if share is None or per_s is None else f"{word(per_s)} ({percent(share)} of {whole})"
 
 
 def _size_limit(per_s: float) -> str:
@@ -279,7 +316,19 @@ def show(poll: Poll, before: Poll | None, view: View) -> Shown:
     heading = [f"{view.title}   {_sums(poll, rows)}"]
     if poll.left_out:
         heading.append(f"rates and rows without {poll.left_out:,} streams that hold less and were opened later")
+    heading += shares_lines(poll.shares)
+    heading += [degraded_line(one) for one in poll.degraded]
     return Shown(heading, [_cells(row) for row in rows[: view.most]])
+
+
+def shares_lines(shares: SharesAnswer | None) -> list[str]:
+    """Return a line that says which shares of a fleet's limits are in force, and since when; none without a fleet."""
+    return [] if shares is None else [printable(f"shares of fleet {shares.fleet}: {shares.why}, since {shares.since}")]
+
+
+def degraded_line(one: DegradedAnswer) -> str:
+    """Return a degraded state as people read it."""
+    return printable(f"degraded ({one.cause}) for {span(one.for_s * 1000)}: {one.reason}; remedy: {one.remedy}")
 
 
 def plain(shown: Shown) -> str:
@@ -650,7 +699,7 @@ def fleet_tables(state: FleetAnswer) -> list[Table]:
     for one in state.shares:
         streams = "" if one.streams is None else str(one.streams)
         wanted = _wanted(one.wanted_per_s) if one.used_per_s is not None else ""
-        _add(shares, _limit_name(one.limiter), one.unit, _percent(one.share), rate(one.used_per_s), wanted, streams)
+        _add(shares, _limit_name(one.limiter), one.unit, percent(one.share), rate(one.used_per_s), wanted, streams)
     found = [shares]
     if state.rules is not None and state.rules.differing:
         found.append(_rules_table(state.rules))
@@ -668,7 +717,7 @@ def fleet_tables(state: FleetAnswer) -> list[Table]:
             )
             for place, holder in enumerate(limit.holders):
                 names = (_limit_name(limit.limiter), limit.unit, of) if place == 0 else ("", "", "")
-                figures = _percent(holder.share), rate(holder.used_per_s), _wanted(holder.wanted_per_s)
+                figures = percent(holder.share), rate(holder.used_per_s), _wanted(holder.wanted_per_s)
                 _add(limits, *names, printable(holder.member), *figures)
         found.append(limits)
     return found
@@ -693,7 +742,8 @@ def _limit_name(limiter: str) -> str:
     return " ".join([*head, short_topic(name)])
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
+    """Return a part of a limit: `5.0%`."""
     return f"{share:.1%}"
 
 

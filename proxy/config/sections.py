@@ -179,6 +179,21 @@ class AdminTls(BaseModel):
         return self
 
 
+DegradedCause = Literal[
+    "fleet_not_formed",
+    "fleet_cut_off",
+    "fleet_limits_differ",
+    "fleet_names_taken_twice",
+    "fleet_clock",
+    "fleet_messages_lost",
+    "policies_cut_off",
+    "policies_not_in_force",
+    "policies_full",
+    "reload_refused",
+]
+"""States in which a proxy serves, and not all that is configured holds: see `proxy.degraded`."""
+
+
 class AdminAccess(BaseModel):
     """The locks and bounds of the admin REST."""
 
@@ -214,6 +229,11 @@ class AdminAccess(BaseModel):
     )
     burst: Whole = Field(400, gt=0, description="how many of them at once")
     max_connections: Whole = Field(256, gt=0, description="connections at once")
+    not_ready_when: tuple[DegradedCause, ...] = Field(
+        (),
+        description="degraded states in which `/readyz` answers 503, see [Degraded](operating.md#degraded); none: it "
+        "tells of them, and the proxy is ready",
+    )
 
 
 def open_to_all(admin: Endpoint, access: AdminAccess) -> str | None:

@@ -28,6 +28,8 @@ class CoordinatorClock:
     """
 
     def __init__(self) -> None:
+        self.is_far = False
+        """The coordinator's clock differs by more than a day, and is not measured."""
         self._epoch = 0
         self._reported: dict[int, int] = {}
         self._window_at = 0
@@ -61,7 +63,8 @@ class CoordinatorClock:
         if epoch != self._epoch:
             self._epoch, self._bounds, self._before = epoch, None, None
         reported = self._reported.get(answers)
-        if reported is None or not reported <= wall or abs(sent - wall) > _DAY_NS:
+        self.is_far = abs(sent - wall) > _DAY_NS
+        if reported is None or not reported <= wall or self.is_far:
             return
         bounds = sent - wall, sent - reported
         if self._bounds is None or not self._window_at <= wall < self._window_at + _WINDOW_NS:

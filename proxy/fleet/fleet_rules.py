@@ -81,6 +81,11 @@ class FleetRules:
         """The number of limits that not all members have, or not all alike."""
         return len({target_of(line) for line in self._heard.differing}) + self._heard.unnamed
 
+    @property
+    def is_disagreed(self) -> bool:
+        """Whether members have disagreed for so long that it is no reload which has yet to reach all."""
+        return self._disagreed_at is not None and self._clock() - self._disagreed_at >= self._patience_ns
+
     def differing(self, coordinator: Coordinator | None, most: int) -> Iterator[MemberRule]:
         """Yield up to `most` rules that not all members have; the coordinator, if given, knows who has each."""
         if self._own is None:

@@ -103,6 +103,16 @@ class FleetLink(Protocol):
         """Why reports and grants cannot pass, as far as is known; empty if they can."""
         ...
 
+    @property
+    def remedy(self) -> str:
+        """What to do about the problem, as far as is known; `problem` has it, too."""
+        ...
+
+    @property
+    def finds_nothing(self) -> bool:
+        """Whether brokers say that there are no such topics, or no such namespace."""
+        ...
+
     async def start(self) -> None:
         """Begin; returns before anything is connected."""
         ...

@@ -256,6 +256,8 @@ class PeerLink:
             states.append(PeerStatus(address, one.is_open, dials, error[:MOST_ERROR]))
         return states
 
+    remedy, finds_nothing = "", False
+
     @property
     def problem(self) -> str:
         """Why no coordinator is reached: what a peer did the last time; empty if one is."""

@@ -24,6 +24,7 @@ import structlog
 from protocol.endpoint import Endpoint
 from protocol.pulsar_pb2 import CommandCloseConsumer, CommandSubscribe, CommandSuccess
 from proxy.brokers.dialing import BrokerDialer
+from proxy.degraded import Degraded
 from proxy.fleet.link import LinkCounts
 from proxy.fleet.pulsar_connection import Auth, BrokerClient, BrokerConnection, TopicConsumer, TopicEntry, TopicProducer
 from proxy.observe.operator_log import ThrottledLog
@@ -64,7 +65,6 @@ MOST_MARKS: Final = 8
 """Marks of one question that are waited for, at most: the latest ones."""
 REREAD_S: Final = 60.0
 """Seconds between two times that a member reads the topic anew although its connection stands, at least."""
-_LOG_EACH_S: Final = 60.0
 _TOLD: Final = 5
 _FROM_STORE = Principal("store", "")
 _FROM_TOPIC = Principal("topic", "")
@@ -202,7 +202,7 @@ class PolicyTopic:
         """Futures that wait until all in `_changed` is in force, and the result that each gets then."""
         self._lost_at = 0.0
         """When this member last ceased to be in step, by the loop's clock."""
-        self._logged_at, self._read_anew_at = -_LOG_EACH_S, -REREAD_S
+        self._read_anew_at = -REREAD_S
         self._warnings, self._trouble = ThrottledLog(time.monotonic_ns), ""
         """The second: why what was heard is not in force here; empty if it is."""
         service.carry_by(self)
@@ -213,6 +213,35 @@ class PolicyTopic:
         if not (self._reader.is_open and self._writer.is_ready.is_set()):
             return "away"
         return "in_step" if self._in_step.is_set() else "behind"
+
+    def degraded(self) -> Iterator[Degraded]:
+        """Yield the states in which policies hold here that are not those of all members."""
+        if self.state != "in_step" and asyncio.get_running_loop().time() - self._lost_at >= PATIENCE_S:
+            remedy = self._client.remedy(self.topic)
+            why = self.problem.removesuffix(f"; {remedy}") or "its history is still being read"
+            yield Degraded(
+                "policies_cut_off",
+                f"policies do not follow {self.topic}: {why}; what the store has holds, and changes get 503",
+                remedy or "see that brokers are reached; sluice fleet says how far this member has read",
+            )
+        if self._trouble:
+            yield Degraded(
+                "policies_not_in_force",
+                f"changes of other members are not in force here: {self._trouble}",
+                "see the disk of policies.store",
+            )
+        elif self._unreadable:
+            yield Degraded(
+                "policies_not_in_force",
+                f"{len(self._unreadable)} policies cannot be read here, and have the values of before",
+                "give all members the same version of Sluice; the log names the policies",
+            )
+        if self.log.is_partial:
+            yield Degraded(
+                "policies_full",
+                f"{self.topic} has more than a member keeps, and what comes is refused",
+                "see who may write there, and take policies back",
+            )
 
     @property
     def counts(self) -> LinkCounts:
@@ -582,11 +611,3 @@ class PolicyTopic:
 
     def _failed(self) -> None:
         self.problem = self._client.problem(self.topic)
-        now = time.monotonic()
-        if now - self._logged_at >= _LOG_EACH_S:
-            self._logged_at = now
-            structlog.get_logger().warning(
-                "policies: the topic is not reached; what the store has goes on to hold, and cannot be changed",
-                topic=self.topic,
-                error=self.problem,
-            )

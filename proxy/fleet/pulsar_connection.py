@@ -73,13 +73,14 @@ _CHECKSUM, _BROKER_ENTRY = 0x0E01, 0x0E02
 _FAILURES = (OSError, ProtocolError, EndpointError, TargetRefusedError)
 Answer = TypeVar("Answer", bound=Message)
 _REMEDIES: dict[int, str] = {
-    ServerError.AuthorizationError: "; let the role that Sluice shows produce and consume: pulsar-admin namespaces "
+    ServerError.AuthorizationError: "let the role that Sluice shows produce and consume: pulsar-admin namespaces "
     "grant-permission {namespace} --role ROLE --actions produce,consume",
-    ServerError.AuthenticationError: "; name a token that the brokers know: fleet.token_file, or authentication.broker",
-    ServerError.TopicNotFound: "; make what is not there: pulsar-admin namespaces create {namespace}, and where "
+    ServerError.AuthenticationError: "name a token that the brokers know: fleet.token_file, or authentication.broker",
+    ServerError.TopicNotFound: "make what is not there: pulsar-admin namespaces create {namespace}, and where "
     "brokers make no topics, pulsar-admin topics create {topic}",
-    ServerError.TopicTerminatedError: "; it is terminated: delete it, and members write what they have anew",
-    ServerError.NotAllowedError: "; it is no partitioned topic, and its namespace allows topics and subscriptions",
+    ServerError.TopicTerminatedError: "it is terminated: delete it, and members write what they have anew",
+    ServerError.NotAllowedError: "make it a topic without partitions, in a namespace that allows topics and "
+    "subscriptions",
 }
 _EARLIEST = MessageIdData(ledger_id=2**64 - 1, entry_id=2**64 - 1)  # -1 and -1
 
@@ -666,8 +667,17 @@ class BrokerClient:
 
     def problem(self, topic: str) -> str:
         """Return why something could not be opened the last time, and what to do about it if it was of this topic."""
+        return "; ".join(part for part in (self.last_error, self.remedy(topic)) if part)
+
+    def remedy(self, topic: str) -> str:
+        """Return what to do about the reason for which a topic could not be opened; empty if that is not known."""
         namespace = topic.partition("://")[2].rpartition("/")[0]
-        return self.last_error + _REMEDIES.get(self._last_code or -1, "").format(topic=topic, namespace=namespace)
+        return _REMEDIES.get(self._last_code or -1, "").format(topic=topic, namespace=namespace)
+
+    @property
+    def finds_nothing(self) -> bool:
+        """Whether a broker has refused as there is no such topic, or no such namespace, the last time."""
+        return self._last_code == ServerError.TopicNotFound
 
     async def connection_for(self, topic: str) -> BrokerConnection:
         """Return a connection with the broker that serves a topic.

@@ -24,22 +24,23 @@ import asyncio
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
 import structlog
 
 from fleet.coordinator import Coordinator
-from fleet.member import FOREVER, FleetMember
+from fleet.member import FleetMember
 from fleet.messages import BadMessage, Grants, MemberReport, ShareKey
 from fleet.settings import FleetSettings
 from limiter.policies import SharedRules
 from limiter.sharing import LOOK_AGAIN_NS
 from limiter.token_bucket import NANOS_PER_SECOND
 from proxy.config.sections import Fleet
+from proxy.degraded import Degraded
 from proxy.fleet.coordinator_clock import CoordinatorClock
-from proxy.fleet.fleet_rules import FleetRules
+from proxy.fleet.fleet_rules import MOST_SAID, FleetRules
 from proxy.fleet.leadership import Leadership
 from proxy.fleet.link import Callbacks, FleetLink, LinkState
 from proxy.fleet.member_limits import MemberLimits
@@ -53,12 +54,31 @@ LEAVING_REPORTS: Final = 3
 missing for a lease."""
 LEAVING_S: Final = 0.15
 """Seconds for which the answer to each of these reports is waited for."""
-ALONE_LEASES: Final = 4
-"""After so many lease times without a coordinator since the start, twice what an election takes, the operator's log
-warns."""
+LOST_FOR_NS: Final = 60 * NANOS_PER_SECOND
+"""A member counts as one that loses messages for so many nanoseconds after the last one."""
+CLOCK_OFF_NS: Final = NANOS_PER_SECOND
+"""Clocks of members that differ by so many nanoseconds are wrong: logs of different members cannot be compared."""
 MOST_VOIDS: Final = 3
 """A member goes on under another incarnation, as after a restart, when a void grant has ended so many of its sessions
 in a row without an answer: then others have written in its name what may hold for ever."""
+
+ShareState = Literal["none", "granted", "isolated"]
+
+
+class SharesInForce(NamedTuple):
+    """Which shares of the fleet's limits are in force in a member.
+
+    Attributes:
+        state: `none` before the first answer, `granted` by a coordinator, or `isolated`: what is left while cut off.
+        part: The part that is left while isolated: fair, floor or none; else empty.
+        since_ns: Since when, nanoseconds since 1970.
+        why: The same, for people.
+    """
+
+    state: ShareState
+    part: str
+    since_ns: int
+    why: str
 
 
 class FleetService:
@@ -120,7 +140,10 @@ class FleetService:
         self._again: asyncio.TimerHandle | None = None
         """The timer of a report that corrects one that had to tell a mixture (`SharedLimits.turned`)."""
         self._is_running = self._had_lease = self._is_cut_off = False
-        self._tells_alone_at = clock() + ALONE_LEASES * settings.lease_ns
+        self._shares_state: ShareState = "none"
+        self._shares_since = wall()
+        self._lost_messages, self._lost_at = 0, -LOST_FOR_NS
+        """How many messages were lost at the last look, and when some were lost last."""
         self._left: asyncio.Event | None = None
         """While this member leaves: set when the coordinator has answered that."""
         self._acknowledged = 0, 0
@@ -208,6 +231,80 @@ class FleetService:
         """Return the nanoseconds until the lease ends if nobody answers; 0 after its end, and while isolated."""
         return 0 if self.member.isolated else max(0, self.member.lease_until - self._clock())
 
+    def shares_in_force(self) -> SharesInForce:
+        """Return which shares are in force in this member, since when, and why."""
+        member = self.member
+        most = f"{member.most_isolated / 10_000:g} %" if member.part != "none" else "nothing"
+        words = {
+            "granted": f"as {member.coordinator} has granted them",
+            "isolated": f"cut off: at most {most} of each shared limit (fleet.isolated: {member.part})",
+            "none": "no coordinator has answered yet",
+        }[self._shares_state]
+        return SharesInForce(self._shares_state, member.part, self._shares_since, words)
+
+    def degraded(self) -> Iterator[Degraded]:
+        """Yield the states of this member in which it serves, and not all that is configured holds."""
+        if self.member.isolated:
+            yield self._cut_off()
+        if self.rules.is_disagreed:
+            yield Degraded(
+                "fleet_limits_differ",
+                f"{self.rules.disagreed} limits are not the same in all members: the lowest value holds, and a limit "
+                "that one lacks holds in it, too",
+                "give all members the same limits; sluice fleet names those that differ",
+            )
+        if self.coordinator is not None and (twins := self.coordinator.names_taken_twice()):
+            yield Degraded(
+                "fleet_names_taken_twice",
+                f"several members have one name: {', '.join(sorted(twins)[:MOST_SAID])}",
+                "give each member a proxy_id of its own",
+            )
+        yield from self._clock_off()
+        yield from self._losing()
+
+    def _cut_off(self) -> Degraded:
+        link, fleet = self.link, self.config.name
+        why = "" if link is None else link.problem.removesuffix(f"; {link.remedy}")
+        remedy = "" if link is None else link.remedy
+        said = f"{self.shares_in_force().why}: {why or 'no coordinator is heard'}"
+        if self.member.coordinator:
+            text = f"fleet {fleet}: {said}; {self.member.coordinator} coordinated last"
+            return Degraded(
+                "fleet_cut_off", text, remedy or "see that the other members run, and that brokers are reached"
+            )
+        remedy = remedy or "see that brokers are reached, and that the other members run and have the same fleet"
+        return Degraded("fleet_not_formed", f"fleet {fleet} has not formed since the start; {said}", remedy)
+
+    def _clock_off(self) -> Iterator[Degraded]:
+        if not self.member.epoch or self.coordinator is not None:
+            return
+        ahead, off = self._coordinator_clock.ahead_ns, ""
+        if self._coordinator_clock.is_far:
+            off = "more than a day off"
+        elif ahead is not None and abs(ahead[0]) - ahead[1] > CLOCK_OFF_NS:
+            off = f"{abs(ahead[0]) / NANOS_PER_SECOND:.1f} s {'behind' if ahead[0] > 0 else 'ahead'}"
+        if off:
+            yield Degraded(
+                "fleet_clock",
+                f"the clock is {off}, compared with that of {self.member.coordinator}: times in the logs of members "
+                "cannot be compared",
+                "have the hosts of all members keep time by NTP",
+            )
+
+    def _losing(self) -> Iterator[Degraded]:
+        counts, now = (Counter[str]() if self.link is None else self.link.counts.dropped), self._clock()
+        lost = {cause: counts[cause] for cause in ("slow", "oversized", "refused") if counts[cause]}
+        if sum(lost.values()) > self._lost_messages:
+            self._lost_messages, self._lost_at = sum(lost.values()), now
+        if now - self._lost_at < LOST_FOR_NS:
+            said = ", ".join(f"{cause} {times}" for cause, times in lost.items())
+            yield Degraded(
+                "fleet_messages_lost",
+                f"reports or grants are lost, so shares come late: {said} since the start",
+                "see that brokers keep up and let the fleet's topics take what members send; docs/metrics.md has the "
+                "causes (sluice_fleet_messages_dropped_total)",
+            )
+
     # ---- a cycle
 
     def wants_now(self) -> None:
@@ -219,13 +316,26 @@ class FleetService:
         self._cycle = asyncio.get_running_loop().call_later(self._cycle_s, self._turn)
         self._reports.now()
         self._look_at_lease(self._clock())
+        self._look_at_state()
         self.leadership.turn()
+
+    def _look_at_state(self) -> None:
+        """Note since when shares are in force as they are."""
+        state: ShareState = "none"
+        if self.member.isolated:
+            state = "isolated"
+        elif self._clock() < self.member.lease_until:
+            state = "granted"
+        if state != self._shares_state:
+            self._shares_state, self._shares_since = state, self._wall()
 
     def _report(self) -> None:
         now = self._clock()
         report = self.member.report(*self.limits.measure(now), now)
         self._acknowledge(report, now)
         self._send_report(report)
+        if self._is_cut_off:  # limits that came, or got another value, have their part at once
+            self._put_isolated(now)
         self._go_on()
         if self.shared.turned and self._again is None and self._is_running:
             self._again = asyncio.get_running_loop().call_later(LOOK_AGAIN_NS / NANOS_PER_SECOND, self._look_again)
@@ -250,23 +360,14 @@ class FleetService:
             self.wants_now()
 
     def _look_at_lease(self, now: int) -> None:
-        refused = self.link is not None and self.link.refused
         if self._had_lease and now >= self.member.lease_until:
             self._had_lease = False
             self.lease_ends += 1
-            said = {"coordinator": self.member.coordinator, "refused": refused, "problem": self.problem}
-            structlog.get_logger().warning("fleet: cut off from the coordinator", fleet=self.config.name, **said)
-        if self._tells_alone_at <= now:
-            self._tells_alone_at = FOREVER
-            if not self.member.coordinator:
-                structlog.get_logger().warning(
-                    "fleet: no coordinator since the start, and isolated shares hold: see that the other members run, "
-                    "are reached, and have the same fleet",
-                    fleet=self.config.name,
-                    refused=refused,
-                    problem=self.problem,
-                )
-        isolated = self.member.cut_off(now, refused=refused)
+        self._put_isolated(now)
+
+    def _put_isolated(self, now: int) -> None:
+        """Put the isolated shares in force that are not, if this member is cut off."""
+        isolated = self.member.cut_off(now, refused=self.link is not None and self.link.refused)
         if self.member.isolated:
             is_turn, self._is_cut_off = not self._is_cut_off, True
             self.limits.put_in_force(isolated, now, CUT_OFF, is_turn=is_turn)
@@ -308,6 +409,7 @@ class FleetService:
         self.rules.look()
         if now < self.member.lease_until and not self.member.isolated:
             self._had_lease = True
+        self._look_at_state()
         if self.member.epoch != before:
             said = {"coordinator": self.member.coordinator, "members": self.member.members}
             structlog.get_logger().info("fleet: follows a coordinator", fleet=self.config.name, **said)

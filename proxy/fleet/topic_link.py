@@ -252,6 +252,16 @@ class TopicLink:
         """Why the topics are not reached; empty if they are."""
         return self.client.problem(self._reporter.topic) if self.state == "connecting" else ""
 
+    @property
+    def remedy(self) -> str:
+        """What to do about the problem, as far as is known."""
+        return self.client.remedy(self._reporter.topic) if self.state == "connecting" else ""
+
+    @property
+    def finds_nothing(self) -> bool:
+        """Whether brokers say that there are no such topics, or no such namespace."""
+        return self.state == "connecting" and self.client.finds_nothing
+
     async def start(self) -> None:
         """Begin to connect. Return before anything is connected."""
         for each in (self._candidate.hearer, self._reporter, self._candidate):

@@ -46,11 +46,13 @@ class LevelLines:
         level: Its word.
         asked: Whether the stream has anything there; without a role, say, no limit of roles is looked for.
         lines: The values written for it, the narrowest first and the highest layer first.
+        name: The name of the stream's limit at this level.
     """
 
     level: str
     asked: bool
     lines: tuple[ExplainedValue, ...]
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ def _level(state: PolicyState, direction: Direction, level: Level, whose: Stream
         place: PolicyTarget = (direction, setting, naming(whose))
         places += _networks_around(state.layers, place) if setting.record.form == "network" else (place,)
     lines = (*_lines(state.layers, places), *_lines_of_others(state.layers.policies, places))
-    return LevelLines(level.word, asked=True, lines=lines)
+    return LevelLines(level.word, asked=True, lines=lines, name=level.name(whose))
 
 
 def _lines_of_others(policies: Policies, places: list[PolicyTarget]) -> Iterator[ExplainedValue]:

@@ -89,3 +89,14 @@ def test_the_access_log_goes_where_the_image_lets_it_be_written():
     mounts = [volume.split(":")[1] for volume in COMPOSE["services"]["sluice"]["volumes"]]
     assert str(config.access_log.dir) in mounts
     assert any(str(config.access_log.dir) in line and "-o sluice" in line for line in _dockerfile())
+
+
+def test_alerts_ask_for_metrics_that_exist():
+    (group,) = yaml.safe_load((ROOT / "deploy/alerts.yml").read_text())["groups"]
+    known = set(re.findall(r"`(sluice_[a-z_]+)", (ROOT / "docs/metrics.md").read_text()))
+    asked = {name for rule in group["rules"] for name in re.findall(r"sluice_[a-z_]+", rule["expr"])}
+    assert asked
+    assert asked - known == set()
+    named = yaml.safe_load((ROOT / "deploy/prometheus.yml").read_text())["rule_files"]
+    assert named == ["/etc/prometheus/alerts.yml"]
+    assert "./alerts.yml:/etc/prometheus/alerts.yml:ro" in COMPOSE["services"]["prometheus"]["volumes"]

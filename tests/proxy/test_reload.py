@@ -88,6 +88,11 @@ async def test_a_broken_one_changes_nothing_and_says_all_that_is_wrong() -> None
     assert desk.reloader.config.proxy_id == "kept"
     assert desk.counters.reloads == {"refused": 1}
     assert desk.reloader.last == outcome
+    [state] = desk.reloader.degraded()
+    assert (state.cause, "(file changed) had 2 problems" in state.reason) == ("reload_refused", True)
+    desk.write(proxy_id="kept")
+    await desk.reloader.reload("SIGHUP")
+    assert list(desk.reloader.degraded()) == []
 
 
 async def test_who_asked_is_told_with_the_outcome_in_the_log_and_to_what_takes_it() -> None:

@@ -29,6 +29,7 @@ from proxy.admin.handlers import (
     sent,
     tagged,
 )
+from proxy.admin.in_force import LimitInForce, LimitsInForce, ShownDegraded, ShownInForce, ShownShares
 from proxy.admin.refusals import refusal
 from proxy.config.limits import DispatchLimit, RateLimit, TopicDispatchLimit
 from proxy.policies.bodies import BodyError, Section, SubscribeLimit, check_keys, section_of
@@ -49,25 +50,31 @@ _PLACE = (replace(_DIRECTION, is_needed=True), replace(_SETTING, is_needed=True)
 
 
 class ShownLimit(TypedDict):
-    """A limit as the configuration writes it, with its setting and name, and where it was written."""
+    """A limit as the configuration writes it, with its setting and name, and where it was written.
+
+    `in_force`: what of it is in force in this member of a fleet, where a limit of that very name is shared and in use.
+    """
 
     direction: About
     setting: str
     name: str
     limit: Section
     origin: str
+    in_force: ShownInForce | None
 
 
 class HoldingLimit(ShownLimit):
     """The limit that holds at a place, and those that it hides there."""
 
     hidden: list[ShownLimit]
+    shares: ShownShares | None
 
 
 class LimitsPage(TypedDict):
-    """Limits in force; `next` asks for the following ones."""
+    """Limits in force; `next` asks for the following ones. `shares`: which shares of them are; null without a fleet."""
 
     limits: list[ShownLimit]
+    shares: ShownShares | None
     left_out: int
     next: str | None
 
@@ -84,10 +91,12 @@ class LimitsRest:
 
     Args:
         service: The policies.
+        in_force: What is in force beside what is configured.
     """
 
-    def __init__(self, service: PolicyService) -> None:
+    def __init__(self, service: PolicyService, in_force: LimitsInForce) -> None:
         self._service = service
+        self._in_force = in_force
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes, for aiohttp."""
@@ -132,7 +141,7 @@ class LimitsRest:
         expected = expected_by(request, key_of(place))
         changes = await self._service.rework(lambda: to_take_back(self._service, place), caller_of(request), expected)
         value = self._service.layers.policies.put_under(place[0], place[1]).get(place[2])
-        answer: TakenBack = {"taken_back": bool(changes), "in_force": _shown(place, value) if value else None}
+        answer: TakenBack = {"taken_back": bool(changes), "in_force": self._shown(place, value) if value else None}
         return web.json_response(answer)
 
     def _one(self, place: PolicyTarget) -> web.Response:
@@ -141,19 +150,22 @@ class LimitsRest:
             return refusal(404, f"nothing is set for {' '.join(part for part in place if part)}")
         layers = self._service.layers
         hidden = [(layer, layers.written(layer, place)) for layer in reversed(Layer) if layer.origin != value.origin]
-        others = [_shown(place, other) for _, other in hidden if other]
-        answer: HoldingLimit = {**_shown(place, value), "hidden": others}
+        others = [_shown(place, other, _nothing) for _, other in hidden if other]
+        answer: HoldingLimit = {**self._shown(place, value), "hidden": others, "shares": self._in_force.shares()}
         return tagged(web.json_response(answer), self._service.read(key_of(place)))
+
+    def _shown(self, place: PolicyTarget, value: Value) -> ShownLimit:
+        return _shown(place, value, self._in_force.limit)
 
     async def _all(self, request: web.Request, query: Query) -> web.StreamResponse:
         about = read_about(query["direction"]) if "direction" in query else None
         setting = read_setting(query["setting"]) if "setting" in query else None
-        after, most = _after(_AFTER.read(query)), _LIMIT.read(query)
+        after, most, shares = _after(_AFTER.read(query)), _LIMIT.read(query), self._in_force.shares()
 
         def page(contents: PolicyState) -> bytes:
             held = in_force(contents).values.items()
             found = [one for one in held if about in {None, one[0][0]} and setting in {None, one[0][1]}]
-            return _page(found, after, most)
+            return _page(found, after, most, shares, self._in_force.limit)
 
         body = await self._service.look(page)
         return await sent(request, body, {"Content-Type": JSON})
@@ -165,12 +177,19 @@ async def json_text_or_null(request: web.Request) -> bytes:
     return await request.read()
 
 
-def _page(found: list[tuple[PolicyTarget, Value]], after: tuple[str, ...], most: int) -> bytes:
+def _page(
+    found: list[tuple[PolicyTarget, Value]],
+    after: tuple[str, ...],
+    most: int,
+    shares: ShownShares | None,
+    in_force: LimitInForce,
+) -> bytes:
     """Return a page of limits in the order of their places; for 100,000 this takes a while, so it runs in a thread."""
     rest = [one for one in found if one[0] > after]
     shown = heapq.nsmallest(most, rest, key=lambda one: one[0])
     answer: LimitsPage = {
-        "limits": [_shown(place, value) for place, value in shown],
+        "limits": [_shown(place, value, in_force) for place, value in shown],
+        "shares": shares,
         "left_out": len(rest) - len(shown),
         "next": " ".join(shown[-1][0]) if len(rest) > len(shown) else None,
     }
@@ -197,7 +216,11 @@ def _section(text: bytes) -> dict[str, Any] | None:
     return section
 
 
-def _shown(place: PolicyTarget, value: Value) -> ShownLimit:
+def _nothing(_direction: str, _level: str, _name: str) -> None:
+    """Show nothing of a limit that another value hides."""
+
+
+def _shown(place: PolicyTarget, value: Value, in_force: LimitInForce) -> ShownLimit:
     about, setting, name = place
     return {
         "direction": about,
@@ -205,6 +228,7 @@ def _shown(place: PolicyTarget, value: Value) -> ShownLimit:
         "name": name,
         "limit": section_of(about, value.limit),
         "origin": value.origin,
+        "in_force": in_force(about, setting.level.word, name),
     }
 
 
@@ -216,18 +240,24 @@ _KEYS = (_TOPIC, *_CLIENT.values())
 
 
 class ExplainedLevel(TypedDict):
-    """A level, whether values were looked up there, and every value that was written for it."""
+    """A level, whether values were looked up there, and every value that was written for it.
+
+    `in_force`: what of the value that holds is in force in this member, where a fleet shares it and clients use it.
+    """
 
     level: str
     asked: bool
     values: list[ExplainedValue]
+    in_force: ShownInForce | None
 
 
 class Explanation(TypedDict):
-    """The limits that hold for a topic and a client, and why."""
+    """The limits that hold for a topic and a client, and why; `shares` of a fleet's limits, null without a fleet."""
 
     topic: str
     exempt: bool
+    shares: ShownShares | None
+    degraded: list[ShownDegraded]
     resource_group: ExplainedGroup | None
     publish: list[ExplainedLevel]
     dispatch: list[ExplainedLevel]
@@ -239,10 +269,12 @@ class ExplainRest:
 
     Args:
         service: The policies.
+        in_force: What is in force beside what is configured.
     """
 
-    def __init__(self, service: PolicyService) -> None:
+    def __init__(self, service: PolicyService, in_force: LimitsInForce) -> None:
         self._service = service
+        self._in_force = in_force
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes, for aiohttp."""
@@ -257,23 +289,26 @@ class ExplainRest:
         query = asked(request, _KEYS)
         topic = parse_topic(_TOPIC.read(query))
         publish = explain(self._service, "publish", topic, _client(query, "publish"))
+        dispatch = explain(self._service, "dispatch", topic, _client(query, "dispatch"))
         answer: Explanation = {
             "topic": publish.topic,
             "exempt": publish.is_exempt,
             "resource_group": publish.group,
-            "publish": _levels(publish),
-            "dispatch": _levels(explain(self._service, "dispatch", topic, _client(query, "dispatch"))),
-            "subscribe": _level(explain_subscribes(self._service, topic)),
+            "shares": self._in_force.shares(),
+            "degraded": self._in_force.degraded(),
+            "publish": self._levels("publish", publish),
+            "dispatch": self._levels("dispatch", dispatch),
+            "subscribe": self._level("subscribe", explain_subscribes(self._service, topic)),
         }
         return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
 
+    def _levels(self, direction: str, explained: Explained) -> list[ExplainedLevel]:
+        return [self._level(direction, level) for level in explained.levels]
 
-def _levels(explained: Explained) -> list[ExplainedLevel]:
-    return [_level(level) for level in explained.levels]
-
-
-def _level(level: LevelLines) -> ExplainedLevel:
-    return {"level": level.level, "asked": level.asked, "values": list(level.lines)}
+    def _level(self, direction: str, level: LevelLines) -> ExplainedLevel:
+        holds = any(line.state == "holds" for line in level.lines)
+        in_force = self._in_force.limit(direction, level.level, level.name) if holds else None
+        return {"level": level.level, "asked": level.asked, "values": list(level.lines), "in_force": in_force}
 
 
 def _client(query: Query, direction: About) -> Client:

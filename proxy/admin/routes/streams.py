@@ -17,6 +17,7 @@ from limiter.limiter import Limiter, Shadow, Stream
 from limiter.token_bucket import Direction, Mode, Rate
 from protocol.topic_name import parse_topic
 from proxy.admin.handlers import Either, Number, Query, Text, asked, described, explaining
+from proxy.admin.in_force import LimitsInForce, ShownDegraded, ShownInForce, ShownShares, shown_in_force
 from proxy.admin.listener import connection_of
 from proxy.limiter_engine import LimiterEngine
 from proxy.observe.connection import Connection
@@ -43,6 +44,7 @@ class Obstacle(TypedDict):
     bytes_per_s: float | None
     published_messages_per_s: float | None
     published_bytes_per_s: float | None
+    in_force: ShownInForce
     for_ms: float
 
 
@@ -62,6 +64,7 @@ class ShownStreamLimit(TypedDict):
     relative_to_publish_rate: bool
     published_messages_per_s: float | None
     published_bytes_per_s: float | None
+    in_force: ShownInForce
 
 
 class ShownObserved(TypedDict):
@@ -227,6 +230,7 @@ def _obstacle(limiter: Limiter, wait_ns: int) -> Obstacle:
         "bytes_per_s": per_second(limiter.limit.size),
         "published_messages_per_s": published_messages,
         "published_bytes_per_s": published_bytes,
+        "in_force": shown_in_force(limiter),
         "for_ms": wait_ns / 1e6,
     }
 
@@ -259,6 +263,7 @@ def _limit(limiter: Limiter) -> ShownStreamLimit:
         "relative_to_publish_rate": limit.published is not None,
         "published_messages_per_s": published_messages,
         "published_bytes_per_s": published_bytes,
+        "in_force": shown_in_force(limiter),
     }
 
 
@@ -278,10 +283,15 @@ _KEYS = (_HELD, _TOPIC, _TENANT, LIMIT)
 
 
 class StreamsPage(TypedDict):
-    """Open streams, and sums over all that pass the filter, shown or not; the clock is that of the counts."""
+    """Open streams, and sums over all that pass the filter, shown or not; the clock is that of the counts.
+
+    `shares`: which shares of a fleet's limits are in force; null without a fleet.
+    """
 
     monotonic_ms: float
     totals: Totals
+    shares: ShownShares | None
+    degraded: list[ShownDegraded]
     streams: list[ShownStream]
     left_out: int
 
@@ -293,10 +303,12 @@ class StreamRest:
 
     Args:
         engine: The engine with the streams.
+        in_force: What is in force beside what is configured.
     """
 
-    def __init__(self, engine: LimiterEngine) -> None:
+    def __init__(self, engine: LimiterEngine, in_force: LimitsInForce) -> None:
         self._engine = engine
+        self._in_force = in_force
         self._patience_s = engine.config.admin_access.request_timeout
 
     def routes(self) -> list[web.RouteDef]:
@@ -320,7 +332,13 @@ class StreamRest:
         choice, slices = Choice(wanted), self._engine.slices
         await slices.done(Work.REQUESTS, map(choice.look_at, _parts(self._engine.registry.live(), _LOOKED_AT_ONCE)))
         shown, at = choice.shown(), self._engine.clock()
-        sums = {"monotonic_ms": at / 1e6, "totals": choice.totals, "left_out": choice.totals["streams"] - len(shown)}
+        sums = {
+            "monotonic_ms": at / 1e6,
+            "totals": choice.totals,
+            "shares": self._in_force.shares(),
+            "degraded": self._in_force.degraded(),
+            "left_out": choice.totals["streams"] - len(shown),
+        }
         await answer.prepare(request)
         if connection := connection_of(request):
             connection.request_is_answered()

@@ -1,12 +1,14 @@
 from unittest.mock import Mock
 
 from proxy.admin.app import own_routes
+from proxy.admin.in_force import LimitsInForce
 from proxy.policies.layers import FilePolicies
 from tests.proxy.policies.layered import a_service
 
 
 def test_each_path_is_served_and_only_where_it_changes_something_by_more_than_get() -> None:
-    served = {(route.method, route.path) for route in own_routes(a_service(FilePolicies({}, {}, {}), {}), Mock())}
+    routes = own_routes(a_service(FilePolicies({}, {}, {}), {}), Mock(), LimitsInForce())
+    served = {(route.method, route.path) for route in routes}
     assert served == {
         ("GET", "/sluice/explain"),
         ("GET", "/sluice/limits"),

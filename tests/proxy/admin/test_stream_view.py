@@ -34,6 +34,14 @@ def test_a_stream_says_who_it_is_what_it_did_and_why_it_waits(make_world: Make) 
     client >> sends(3, size=100)
     world.advance(0.25)
     (shown,) = views(world)
+    in_force = {
+        "messages_per_s": 1.0,
+        "bytes_per_s": 1_000_000.0,
+        "burst_messages": 1,
+        "burst_bytes": 100_000,
+        "share_messages": None,
+        "share_bytes": None,
+    }
     assert shown == {
         "direction": "publish",
         "topic": TOPIC,
@@ -70,6 +78,7 @@ def test_a_stream_says_who_it_is_what_it_did_and_why_it_waits(make_world: Make) 
             "bytes_per_s": 1_000_000.0,
             "published_messages_per_s": None,
             "published_bytes_per_s": None,
+            "in_force": in_force,
             "for_ms": 250.0,
         },
         "limits": [
@@ -87,6 +96,7 @@ def test_a_stream_says_who_it_is_what_it_did_and_why_it_waits(make_world: Make) 
                 "relative_to_publish_rate": False,
                 "published_messages_per_s": None,
                 "published_bytes_per_s": None,
+                "in_force": in_force,
             }
         ],
         "observed": None,

@@ -31,6 +31,8 @@ class HubLink:
         self.counts = LinkCounts()
         self.refused = False
         self.problem = "nobody is there"
+        self.remedy = ""
+        self.finds_nothing = False
         self.sent: list[int] = []
         """The sizes of messages."""
         self.loses = 0

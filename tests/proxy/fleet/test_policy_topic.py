@@ -259,13 +259,19 @@ async def test_without_the_topic_nothing_changes_and_the_remedy_is_named(
     with pytest.raises(NotCarriedError, match=r"nothing has changed: .*not authorized") as refusal:
         await member.set(KEY, rate(6))
     assert not refusal.value.was_sent
+    [state] = member.topic.degraded()
+    assert state.cause == "policies_cut_off"
+    assert f"do not follow {TOPIC}: the broker refuses: not authorized; what the store has holds" in state.reason
+    assert state.remedy.endswith("namespaces grant-permission public/sluice --role ROLE --actions produce,consume")
     monkeypatch.setattr(policy_topic, "PATIENCE_S", 100)
+    assert list(member.topic.degraded()) == []  # it may have just begun to connect
     member.topic._lost_at -= 100
     with pytest.raises(NotCarriedError):  # at once
         await member.set(KEY, rate(6))
     assert (member.topic.state, member.kept) == ("away", {"acme": rate(5)})
     world.broker.refuses_producers = ""
     await world.in_step()
+    assert list(member.topic.degraded()) == []
 
 
 async def test_what_was_sent_and_does_not_come_back_may_hold_later(
@@ -408,6 +414,7 @@ async def test_where_there_is_no_room_policies_are_taken_back_and_then_there_is(
             world.broker.forge(slot_of(key, f"{number:016x}"), message(body=rate(1)))
         await until(lambda: first.topic.dropped["full"] and len(second.kept) == 3)
     assert len([each for each in lines if "see who may write there" in each["event"]]) == len(world.members)
+    assert [state.cause for state in first.topic.degraded()] == ["policies_full"]
     with pytest.raises(BodyError, match="take policies back"):
         await first.set(KEY, rate(5))
     assert await first.set(junk[0], None) == 1
@@ -448,6 +455,8 @@ async def test_what_cannot_be_read_here_is_told_and_does_not_fill_the_log(world:
             await until(lambda: first.topic.dropped["body"] == len(slots))
     told = [each for each in lines if "cannot be read here" in each["event"]]
     assert [each["first"] for each in told] == [[str(KEY)]] * len(world.members)
+    [state] = first.topic.degraded()
+    assert (state.cause, state.reason[:2]) == ("policies_not_in_force", "1 ")
 
 
 async def test_authors_who_alternate_cost_as_many_writes_as_there_are_authors(

@@ -3,7 +3,6 @@
 from random import Random
 
 import pytest
-from structlog.testing import capture_logs
 
 from fleet.messages import MemberReport
 from limiter.limiter import Limiter, Scope
@@ -130,6 +129,26 @@ def test_members_that_are_cut_off_keep_a_floor_and_share_again_when_they_are_hea
     assert sum(world.run(2)) >= 0.99 * 2 * RATE
 
 
+@pytest.mark.parametrize("had_formed", [True, False])
+def test_a_cut_off_member_passes_its_part_of_a_changed_limit(world: World, *, had_formed: bool) -> None:
+    one, other = world.join(), world.join()
+    world.hub.is_cut = not had_formed
+    world.run(5)
+    one.offers = True
+    world.run(1)
+    world.hub.is_cut = True
+    world.run(3)
+    part = 0.025 if had_formed else 0.05  # of an equal part of two; of the whole where the number is not known
+    for rate_ in (RATE, 4 * RATE, RATE // 2, RATE):
+        for proxy in (one, other):
+            world.loop.run(proxy.reload, rate_)
+        world.run(0.3)  # a cycle
+        (limiter,) = one.registry.limiters.values()
+        assert limiter.rates()[0] == rate(rate_, burst=BURST)
+        passed, _ = world.run(2)
+        assert 0.98 * part * rate_ <= passed / 2 <= 1.05 * part * rate_
+
+
 @pytest.mark.parametrize("comes_back", [True, False])
 def test_what_workers_were_lent_of_a_lowered_share_is_nobody_elses_until_it_is_back_or_its_time_is_over(
     world: World,
@@ -206,18 +225,6 @@ def test_who_hears_no_coordinator_follows_none_and_knows_which_was_the_last(worl
     world.hub.is_cut = False
     world.run(1)
     assert (other.state, other.follows) == ("following", "sluice-0")
-
-
-def test_that_nobody_has_coordinated_since_the_start_is_told_once(world: World) -> None:
-    world.hub.is_cut = True
-    with capture_logs() as logs:
-        world.join()
-        world.run(7.9)
-        assert [log for log in logs if log["log_level"] == "warning"] == []
-        world.run(10)
-    said = [log["event"].split(",")[0] for log in logs if log["log_level"] == "warning"]
-    assert said == ["fleet: no coordinator since the start"]
-    assert [log["problem"] for log in logs if "since the start" in log["event"]] == ["nobody is there"]
 
 
 def test_a_hundred_thousand_limits_at_rest_cost_a_heartbeat_in_each_cycle_and_nothing_else(world: World) -> None:

@@ -97,7 +97,10 @@ def test_the_group_and_how_the_topic_comes_to_it() -> None:
 def test_topics_of_pulsars_own_are_exempt_but_for_their_own_limit() -> None:
     system = parse_topic("persistent://acme/shop/__change_events")
     explained = explain(with_set(), "publish", system)
-    assert (explained.is_exempt, explained.levels) == (True, (LevelLines("exempt", asked=True, lines=()),))
+    assert (explained.is_exempt, explained.levels) == (
+        True,
+        (LevelLines("exempt", asked=True, lines=(), name=system.full),),
+    )
     assert not explain_subscribes(with_set(), system).asked
 
     key = rate_key("publish", Setting.EXEMPT, "")

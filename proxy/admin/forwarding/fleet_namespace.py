@@ -1,0 +1,61 @@
+"""Make the namespace of a fleet's topics, where Sluice has access of its own to the broker's admin."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+from multidict import CIMultiDict
+
+from proxy.admin.forwarding.broker import BodyRefusedError, BrokerAdmin, BrokerQuestion, ForwardError
+from proxy.config.model import Config
+
+LOOK_S: Final = 1.0
+"""Seconds between two looks whether the namespace is missing."""
+AGAIN_S: Final = 300.0
+"""Seconds until a namespace that could not be made is tried again."""
+
+
+class FleetNamespace:
+    """Makes the namespace of a fleet's topics when brokers say that it is missing.
+
+    Args:
+        name: The namespace: `tenant/namespace`.
+        broker: The broker's admin.
+        is_missing: Returns whether a broker has said that there is no such topic or namespace.
+    """
+
+    def __init__(self, name: str, broker: BrokerAdmin, is_missing: Callable[[], bool]) -> None:
+        self._name, self._broker, self._is_missing = name, broker, is_missing
+
+    async def keep(self) -> None:
+        """Look until cancelled, and make what is missing."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            if self._is_missing():
+                await self.make()
+                await asyncio.sleep(AGAIN_S)
+
+    async def make(self) -> None:
+        """Make the namespace, and log what came of it."""
+        log = structlog.get_logger().bind(namespace=self._name)
+        question = BrokerQuestion("PUT", f"/admin/v2/namespaces/{self._name}", CIMultiDict(Accept="application/json"))
+        try:
+            async with self._broker.ask(question) as answer:
+                status = answer.status
+        except (ForwardError, BodyRefusedError) as error:
+            log.warning("fleet: the namespace of its topics cannot be made by admin_forward", error=str(error))
+            return
+        if status < 300:
+            log.warning("fleet: the namespace of its topics was missing, and is made by admin_forward")
+        elif status == 409:
+            log.warning(
+                "fleet: the namespace of its topics is there, and its topics are not: create them", status=status
+            )
+        else:
+            log.warning("fleet: the broker's admin does not make the namespace of its topics", status=status)
+
+
+def may_make_namespaces(config: Config) -> bool:
+    """Return whether Sluice has access of its own to the broker's admin: its token, or an admin that needs none."""
+    return config.admin_forward.url is not None and config.admin_forward.caller != "authorization"

@@ -1,0 +1,122 @@
+"""What of the limits is in force in this proxy: shares of a fleet's limits, and degraded states, as answers have it."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TypedDict
+
+from limiter.limiter import Limiter
+from limiter.token_bucket import WHOLE, Rate
+from proxy.degraded import DegradedSince, DegradedStates
+from proxy.fleet.service import FleetService, ShareState
+from proxy.observe.log_lines import in_force
+
+
+class ShownInForce(TypedDict):
+    """The rates of a limit in force in this proxy; `share_…` is its part of a limit that a fleet shares, else null."""
+
+    messages_per_s: float | None
+    bytes_per_s: float | None
+    burst_messages: int | None
+    burst_bytes: int | None
+    share_messages: float | None
+    share_bytes: float | None
+
+
+class ShownShares(TypedDict):
+    """The shares in force in this member of a fleet.
+
+    `state` is `granted` by a coordinator, `isolated` (cut off from it), or `none` before the first answer. `part`: what
+    is left while cut off, as `fleet.isolated` has it; else null.
+    """
+
+    fleet: str
+    state: ShareState
+    part: str | None
+    since: str
+    why: str
+
+
+class ShownDegraded(TypedDict):
+    """A state in which the proxy serves, and not all that is configured holds."""
+
+    cause: str
+    since: str
+    for_s: float
+    reason: str
+    remedy: str
+
+
+def shown_in_force(limiter: Limiter) -> ShownInForce:
+    """Show the rates of a limit that are in force here."""
+    messages, _, size, _ = in_force(limiter)
+    of_messages, of_bytes = limiter.shares if limiter.lease is not None else (None, None)
+    return {
+        "messages_per_s": _per_second(messages, of_messages),
+        "bytes_per_s": _per_second(size, of_bytes),
+        "burst_messages": None if messages is None else messages.burst,
+        "burst_bytes": None if size is None else size.burst,
+        "share_messages": None if messages is None or of_messages is None else of_messages / WHOLE,
+        "share_bytes": None if size is None or of_bytes is None else of_bytes / WHOLE,
+    }
+
+
+def _per_second(rate: Rate | None, share: int | None) -> float | None:
+    """Return a rate; 0 without a share, of which `in_force` makes a millionth."""
+    return None if rate is None else 0.0 if share == 0 else rate.per_second
+
+
+class LimitsInForce:
+    """What is in force in this proxy beside what is configured.
+
+    Args:
+        fleet: This proxy's part in its fleet, if it has one.
+        states: The degraded states.
+    """
+
+    def __init__(self, fleet: FleetService | None = None, states: DegradedStates | None = None) -> None:
+        self._fleet = fleet
+        self._states = states or DegradedStates()
+
+    def shares(self) -> ShownShares | None:
+        """Show the shares of this member; None without a fleet."""
+        if self._fleet is None:
+            return None
+        shares = self._fleet.shares_in_force()
+        since = moment(shares.since_ns)
+        return {
+            "fleet": self._fleet.config.name,
+            "state": shares.state,
+            "part": shares.part or None,
+            "since": since,
+            "why": shares.why,
+        }
+
+    def degraded(self) -> list[ShownDegraded]:
+        """Show the degraded states."""
+        return [_degraded(each) for each in self._states.now()]
+
+    def limit(self, direction: str, level: str, name: str) -> ShownInForce | None:
+        """Show what is in force of a limit that a fleet shares; None if it is not shared, or no client has used it."""
+        found = None if self._fleet is None else self._fleet.shared.find(direction, level, name)
+        return None if found is None else shown_in_force(found)
+
+
+def _degraded(one: DegradedSince) -> ShownDegraded:
+    return {
+        "cause": one.state.cause,
+        "since": moment(one.since_ns),
+        "for_s": round(one.for_s, 3),
+        "reason": one.state.reason,
+        "remedy": one.state.remedy,
+    }
+
+
+def moment(nanoseconds: int) -> str:
+    """Return a time as answers write it, to the millisecond."""
+    seconds, part_ns = divmod(nanoseconds, 10**9)
+    at = datetime.fromtimestamp(seconds, UTC).replace(microsecond=part_ns // 1000)
+    return at.isoformat(timespec="milliseconds")
+
+
+LimitInForce = Callable[[str, str, str], ShownInForce | None]
+"""Shows what is in force of a limit, by direction, level and name."""

@@ -1,0 +1,65 @@
+"""The list of degraded states: since when each lasts, and what the operator's log has of it."""
+
+import re
+from pathlib import Path
+
+from structlog.testing import capture_logs
+
+from proxy.degraded import CAUSES, Degraded, DegradedStates
+
+CUT_OFF = Degraded("fleet_cut_off", "cut off", "connect")
+CLOCK = Degraded("fleet_clock", "the clock is off", "set it")
+
+
+class Parts:
+    """Two parts of a proxy, and clocks that only the test moves."""
+
+    def __init__(self) -> None:
+        self.seconds = 100.0
+        self.one: list[Degraded] = []
+        self.other: list[Degraded] = []
+        parts = (lambda: self.one, lambda: self.other)
+        self.states = DegradedStates(parts, lambda: self.seconds, lambda: round(self.seconds * 1e9))
+
+    def look(self, later_s: float = 0.0) -> list[tuple[str, int, float]]:
+        self.seconds += later_s
+        return [(state.cause, since_ns, for_s) for state, since_ns, for_s in self.states.now()]
+
+
+def test_states_of_all_parts_are_listed_since_they_began() -> None:
+    parts = Parts()
+    assert parts.look() == []
+    parts.one = [CUT_OFF]
+    assert parts.look(1) == [("fleet_cut_off", 101 * 10**9, 0)]
+    parts.other = [CLOCK]
+    assert parts.look(2) == [("fleet_cut_off", 101 * 10**9, 2), ("fleet_clock", 103 * 10**9, 0)]
+    assert parts.states.causes == {"fleet_cut_off", "fleet_clock"}
+    parts.one = []
+    assert parts.look(1) == [("fleet_clock", 103 * 10**9, 1)]
+    parts.one = [CUT_OFF]
+    assert parts.look(1)[0] == ("fleet_cut_off", 105 * 10**9, 0)
+
+
+def test_a_state_that_lasts_is_logged_at_once_after_a_minute_and_each_ten() -> None:
+    parts = Parts()
+    with capture_logs() as logs:
+        parts.one = [CUT_OFF]
+        for _ in range(3600):
+            parts.look(1)
+        parts.one = []
+        parts.look(1)
+    lasting = [log["for_s"] for log in logs if log["event"] == "degraded: cut off"]
+    assert lasting == [0, 60, 660, 1260, 1860, 2460, 3060]
+    assert {log["remedy"] for log in logs if log["log_level"] == "warning"} == {"connect"}
+    assert logs[-1] == {"event": "degraded no more", "log_level": "info", "state": "fleet_cut_off", "after_s": 3600}
+
+
+def test_causes_are_words_for_labels() -> None:
+    assert all(cause.replace("_", "").isalpha() for cause in CAUSES)
+    assert len(set(CAUSES)) == len(CAUSES)
+
+
+def test_the_page_for_operators_has_each_cause() -> None:
+    page = (Path(__file__).parents[2] / "docs/operating.md").read_text()
+    section = page.partition("### Degraded")[2].partition("\n### ")[0]
+    assert re.findall(r"^\| `([a-z_]+)` \|", section, re.MULTILINE) == [*CAUSES]
