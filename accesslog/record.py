@@ -67,7 +67,8 @@ class LineHead(Struct, kw_only=True, tag_field="kind", omit_defaults=True):
 class IntervalLine(LineHead, kw_only=True, tag="interval"):
     """One producer (publish) or consumer (dispatch) in one interval in which something happened.
 
-    Intervals end at multiples of `access_log.interval` of the wall clock, and where a limit changes.
+    Intervals end at multiples of `access_log.interval` of the wall clock, and where the stream comes within other
+    limits. Where only the value of a limit changes, the line goes on: what it says of limits is as of its end.
     """
 
     direction: Direction

@@ -14,7 +14,10 @@ class ActivityNotes(Protocol):
     """Receives notes of what streams and limiters do."""
 
     def note(self, stream: "Stream") -> None:
-        """Note that `stream`, and with it its limiters, did something."""
+        """Note that `stream`, and with it its limiters, is about to do something: no count has changed yet."""
+
+    def touched(self, limiter: "Limiter") -> None:
+        """Note that counts of a limiter are about to change, perhaps for no stream."""
 
     def ended(self, stream: "Stream") -> None:
         """Note that a stream has ended."""
@@ -51,12 +54,14 @@ class ActivityReader(NamedTuple):
         woken: See `ActivitySet`.
         early: See `ActivitySet`.
         cut: See `ActivitySet`.
+        take: See `ActivitySet`.
         follows: Called when a limit is relative to a publish rate while there was none: once a second these change.
     """
 
     woken: Callable[[], None] = _nobody_wakes
     early: Callable[[Stream | Limiter], None] = _nobody_reads
     cut: Callable[[Stream | Limiter, int], None] = _nobody_cuts
+    take: Callable[[Stream | Limiter], None] = _nobody_reads
     follows: Callable[[], None] = _nobody_wakes
 
 
@@ -70,6 +75,11 @@ class ActivitySet:
         early: Called with a stream that has ended, or a limiter that is forgotten, and is reported before that time.
         cut: Called with a stream or limiter and the moment from which it has other values, whether or not it is in the
             set. Its report ends there, and a new one may follow.
+        take: Called with a stream or limiter whose counts are about to change, while `is_taking`.
+
+    Attributes:
+        is_taking: The reader has ended the reports of all, and takes their counts a few at a time. A count must not
+            change before it is taken.
     """
 
     def __init__(
@@ -77,7 +87,10 @@ class ActivitySet:
         woken: Callable[[], None],
         early: Callable[[Stream | Limiter], None] = _nobody_reads,
         cut: Callable[[Stream | Limiter, int], None] = _nobody_cuts,
+        take: Callable[[Stream | Limiter], None] = _nobody_reads,
     ) -> None:
+        self.is_taking = False
+        self._take: Callable[[Stream | Limiter], None] = take
         self.streams: dict[Stream, None] = {}
         self.limiters: dict[Limiter, None] = {}
         self.early: Callable[[Stream | Limiter], None] = early
@@ -86,9 +99,11 @@ class ActivitySet:
         self._woken = woken
 
     def note(self, stream: "Stream") -> None:
-        """Note that `stream`, and with it its limiters, did something."""
+        """Note that `stream`, and with it its limiters, is about to do something."""
         if stream.is_noted:
             return
+        if self.is_taking:
+            self._take_with_limiters(stream)
         if stream not in self.streams:
             if not self.streams:
                 self._woken()
@@ -99,6 +114,19 @@ class ActivitySet:
         if stream.observed is not None:
             for limiter in stream.observed.chain:
                 self.limiters[limiter] = None
+
+    def touched(self, limiter: "Limiter") -> None:
+        """Note that counts of a limiter are about to change."""
+        if self.is_taking:
+            self._take(limiter)
+
+    def _take_with_limiters(self, stream: "Stream") -> None:
+        self._take(stream)
+        for limiter in stream.chain:
+            self._take(limiter)
+        if stream.observed is not None:
+            for limiter in stream.observed.chain:
+                self._take(limiter)
 
     def ended(self, stream: "Stream") -> None:
         """Note that a stream has ended; its report waits for the reader, unless MOST_ENDED others wait."""
@@ -116,11 +144,8 @@ class ActivitySet:
         self.cut(stream, now)
 
     def retuned(self, limiter: "Limiter", now: int) -> None:
-        """End the reports of a limiter and its streams here: no report mixes two values of a limiter."""
+        """End the limiter's report here: none mixes two values. Those of its streams, maybe thousands, go on."""
         self.cut(limiter, now)
-        for stream in limiter.streams:
-            if stream in self.streams:
-                self.cut(stream, now)
 
     def left(self, limiter: "Limiter", now: int) -> None:
         """End the limiter's report here and remove it: policies changed, and its last stream has left."""

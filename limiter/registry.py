@@ -1,14 +1,15 @@
 """Streams and the limits that they are within: found by what is limited, never by connection."""
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 from sys import getsizeof
+from typing import Final
 
 from limiter.backlogs import Backlogs
-from limiter.levels import ANYBODY, LEVEL_OF_WORD, Client, Topic, counted_as
+from limiter.levels import ANYBODY, EACH, LEVEL_OF_WORD, Client, Topic, counted_as
 from limiter.limiter import Answering, Entry, Limiter, LimitRates, Scope, Stream
 from limiter.permits import RULES, CreditWindow, DispatchRules, Permits, Unit, horizon_of
 from limiter.policies import OF_TOPIC, Change, InForce, Policies
@@ -22,13 +23,14 @@ from limiter.token_bucket import WHOLE, Limit, Rate
 class StreamIndex:
     """The streams that are open, with what limits look at.
 
-    Finds those of a topic, or of a namespace, without looking at all others.
+    Finds those of a topic, a namespace or a tenant without looking at all others.
     """
 
     def __init__(self) -> None:
         self._known: dict[Stream, tuple[Topic, Client]] = {}
         self._of_topics: dict[str, dict[Stream, None]] = {}
         self._of_namespaces: dict[str, dict[Stream, None]] = {}
+        self._of_tenants: dict[str, dict[Stream, None]] = {}
 
     def __contains__(self, stream: Stream) -> bool:
         return stream in self._known
@@ -48,6 +50,7 @@ class StreamIndex:
         self._known[stream] = topic, client
         self._of_topics.setdefault(topic.partitioned, {})[stream] = None
         self._of_namespaces.setdefault(topic.namespace_name, {})[stream] = None
+        self._of_tenants.setdefault(topic.tenant, {})[stream] = None
 
     def remove(self, stream: Stream) -> None:
         """Remove a stream that is over."""
@@ -55,17 +58,20 @@ class StreamIndex:
         if known is not None:
             _take_out(self._of_topics, known[0].partitioned, stream)
             _take_out(self._of_namespaces, known[0].namespace_name, stream)
+            _take_out(self._of_tenants, known[0].tenant, stream)
 
     def concerned(self, change: Change) -> list[Stream]:
-        """Return the streams that a change can concern; others may be among them."""
+        """Return the streams that a change can concern; others may be among them, as those of the other direction."""
         form = change.setting.record.form
         if form in OF_TOPIC:
             streams = [stream for name in change.topics() for stream in self._of_topics.get(name, ())]
         elif form == "namespace":
             streams = list(self._of_namespaces.get(change.name, ()))
+        elif form == "tenant" and change.name != EACH:
+            streams = list(self._of_tenants.get(change.name, ()))
         else:
             streams = list(self._known)
-        return [stream for stream in streams if stream.name.direction == change.about]
+        return streams if change.about != "subscribe" else []
 
 
 def _take_out(table: dict[str, dict[Stream, None]], name: str, stream: Stream) -> None:
@@ -313,6 +319,11 @@ def _meters(limiter: Limiter) -> tuple[CreditWindow, ...]:
 
 SLICE = 100
 """Streams whose limits are found anew in one go: 1 to 3 ms."""
+_LOOKED_AT = 20
+"""Streams or limiters that are looked at, whether a change concerns them, in the time in which one follows it."""
+_SERVED = 10
+"""Limiters whose waiting streams are served in the turn in which their value changes; others are woken."""
+_OVER: Final = object()
 
 
 def _nobody_counts(address: str, more: int) -> None:
@@ -363,6 +374,8 @@ class Registry:
         self._scheduler = scheduler
         self._shadow = shadow
         self._live = StreamIndex()
+        self._looking: deque[Iterator[None]] = deque()
+        """For each change the search for what it concerns."""
         self._to_tune: dict[Limiter, None] = {}
         self._to_rewire: dict[Stream, None] = {}
         self._changed: set[tuple[str, str]] = set()
@@ -471,7 +484,7 @@ class Registry:
     @property
     def is_changing(self) -> bool:
         """True if changes of the policies are not yet in force on every live stream: call `go_on`."""
-        return bool(self._to_tune or self._to_rewire or self._limiters.tuned)
+        return bool(self._looking or self._to_tune or self._to_rewire or self._limiters.tuned)
 
     def change(self, changes: Iterable[Change], now: int) -> None:
         """Put values that changed in force on live streams, and wake the streams that may go.
@@ -482,15 +495,17 @@ class Registry:
         self._begin_change()
         for change in changes:
             self._changed.add((change.about, change.setting.level.word))
-            if change.only_tunes:
-                self._to_tune.update(dict.fromkeys(self._tuned_by(change)))
-            else:
-                self._to_rewire.update(dict.fromkeys(self._live.concerned(change)))
+            self._looking.append(self._looks(change))
         self.go_on(now)
 
     def go_on(self, now: int, most: int = SLICE) -> None:
         """Put changes in force where they are not yet, on at most so many limiters and streams."""
         for _ in range(most):
+            if not self._looking:
+                break
+            if next(self._looking[0], _OVER) is _OVER:
+                self._looking.popleft()
+        for _ in range(0 if self._looking else most):
             if self._to_tune:
                 self._tune(self._to_tune.popitem()[0], now)
             elif self._to_rewire:
@@ -538,11 +553,29 @@ class Registry:
         """Return the streams that are open."""
         return list(self._live)
 
-    def _tuned_by(self, change: Change) -> list[Limiter]:
-        if change.setting.record.form not in {*OF_TOPIC, "namespace"}:
-            return [limiter for scope, limiter in self.limiters.items() if change.may_tune(scope)]
-        limiters = {limiter for stream in self._live.concerned(change) for limiter in _all_of(stream)}
-        return [limiter for limiter in limiters if change.may_tune(limiter.scope)]
+    def _looks(self, change: Change) -> Iterator[None]:
+        """Note the limiters and streams that a change concerns; each step looks at some that it may concern."""
+        form = change.setting.record.form
+        is_of_names = form in {*OF_TOPIC, "namespace"} or (form == "tenant" and change.name != EACH)
+        of_all = change.only_tunes and not is_of_names
+        candidates: Iterable[Limiter | Stream] = self._live.concerned(change)
+        if of_all:
+            candidates = list(self.limiters.values())
+        for number, candidate in enumerate(candidates, 1):
+            self._note_concerned(change, candidate)
+            if number % _LOOKED_AT == 0:
+                yield
+
+    def _note_concerned(self, change: Change, candidate: Limiter | Stream) -> None:
+        if isinstance(candidate, Limiter):
+            if change.may_tune(candidate.scope):
+                self._to_tune[candidate] = None
+        elif candidate in self._live and candidate.name.direction == change.about:
+            if change.only_tunes:
+                tuned = [limiter for limiter in _all_of(candidate) if change.may_tune(limiter.scope)]
+                self._to_tune.update(dict.fromkeys(tuned))
+            else:
+                self._to_rewire[candidate] = None
 
     def _tune(self, limiter: Limiter, now: int) -> None:
         """Put its value in force anew; unless it is to go, as its streams will find when their turn comes."""
@@ -604,9 +637,13 @@ class Registry:
         self._serve(limiters, now)
 
     def _wake(self, limiters: Iterable[Limiter], now: int) -> None:
-        for limiter in limiters:
-            if limiter.waiters:
-                (self._shadow.scheduler if limiter.is_observed else self._scheduler).serve(limiter, now)
+        waited_on = [limiter for limiter in limiters if limiter.waiters]
+        for number, limiter in enumerate(waited_on):
+            scheduler = self._shadow.scheduler if limiter.is_observed else self._scheduler
+            if number < _SERVED:
+                scheduler.serve(limiter, now)
+            else:
+                scheduler.wake(limiter, now)
 
     def _rewire_all(self, streams: Iterable[Stream], now: int) -> None:
         for stream in streams:
@@ -615,12 +652,27 @@ class Registry:
 
     def _follow(self, stream: Stream, now: int) -> None:
         """Policies changed for a stream: what it reports ends here, and that of limiters that nobody is left to."""
+        if self._stays(stream):
+            return
         self._scheduler.journal.rewired(stream, now)
         left = self._wire(stream, now)
         for limiter in left:
             if not limiter.streams:
                 self._scheduler.journal.left(limiter, now)
         self._rest(left, now)
+
+    def _stays(self, stream: Stream) -> bool:
+        """Return whether a stream is within the limiters that apply to it, with the values in force."""
+        if self._backlogs is not None and self._backlogs.spares(stream):
+            return False
+        in_force, limiters = (self.policies.in_force(stream.name.direction, *self._live[stream]), _all_of(stream))
+        if len(in_force) != len(limiters) or stream.permits is not None:
+            return False
+        known = [self.limiters.get(entry.scope) for entry in in_force]
+        return {*known} == {*limiters} and all(
+            limiter is not None and (limiter.limit, limiter.source) == (entry.limit, entry.source)
+            for limiter, entry in zip(known, in_force, strict=True)
+        )
 
     def _rewire(self, stream: Stream, now: int) -> None:
         self._rest(self._wire(stream, now), now)

@@ -165,7 +165,7 @@ class WaitLists:
             return
         limiter.is_waited_on(now, is_due=is_due, is_reserved=is_reserved)
         if is_due:
-            self._wake(limiter, now)
+            self.wake(limiter, now)
         else:
             self._ask_for_wake_up(limiter, now)
 
@@ -179,6 +179,8 @@ class WaitLists:
             place.limiter.line_up(place, entry, self._number)
 
     def _wait_on(self, stream: Stream, limiter: Limiter, now: int) -> None:
+        if not stream.is_noted:
+            self._journal.note(stream)
         meet(stream, limiter, now)
         stream.waits_on = limiter
         stream.waits_since = now
@@ -188,8 +190,6 @@ class WaitLists:
             limiter.is_waited_on(now)
             if limiter.wakes_at is not None and limiter.wakes_at > now:
                 limiter.wakes_at = None  # set for those who have left; where there was a claim it may be far too late
-            if not stream.is_noted:
-                self._journal.note(stream)
             if limiter.borrowers:
                 self.recall(limiter)
         limiter.waiters.add(stream.place_at(limiter))
@@ -202,6 +202,7 @@ class WaitLists:
         stream.waits_on = None
         limiter.waiters.remove(stream.place_at(limiter))
         if not limiter.waiters:
+            self._journal.touched(limiter)
             limiter.usage.throttled.stop(now)
             limiter.is_attended(now)
         self._give_up_claims(stream, now)
@@ -227,9 +228,10 @@ class WaitLists:
         wait = limiter.wait_ns(now) + limiter.gathering_ns(now)
         if wait == 0 and limiter.claimant is not None and limiter.claimant.waits_on is not None:
             wait = limiter.claimant.waits_on.wait_ns(now)
-        self._wake(limiter, now + max(wait, LEAST_SLEEP_NS))
+        self.wake(limiter, now + max(wait, LEAST_SLEEP_NS))
 
-    def _wake(self, limiter: Limiter, at_ns: int) -> None:
+    def wake(self, limiter: Limiter, at_ns: int) -> None:
+        """Set the alarm of a limiter."""
         limiter.wakes_at = at_ns
         self._wake_at(limiter, at_ns)
 
@@ -292,6 +294,8 @@ class Scheduler(RateLimiter):
         """
         if stream.held:
             return False
+        if not stream.is_noted:
+            self.journal.note(stream)
         for position, limiter in enumerate(stream.chain):
             if limiter.waiters or limiter.is_rejecting or not limiter.pay(messages, size, now):
                 for charged in stream.chain[:position]:
@@ -321,11 +325,11 @@ class Scheduler(RateLimiter):
 
     def hold(self, stream: Stream, entry: Entry, now: int) -> None:
         """Hold `entry` until its stream's turn comes; it may pass at once if nothing stands in its way any more."""
+        self.note(stream)
         usage = stream.usage
         usage.held_messages += entry.messages
         usage.held_size += entry.size
         stream.held.append(entry)
-        self.note(stream)
         if len(stream.held) == 1 and not stream.is_passing:
             usage.throttled.start(now)
             self._settle(stream, now)
@@ -334,6 +338,7 @@ class Scheduler(RateLimiter):
         """Pass waiting entries while the limiter is open, and ask to be woken for the rest."""
         turns = 0
         is_reserved = False
+        self.journal.touched(limiter)
         limiter.wakes_at = now
         limiter.is_attended(now)
         try:
@@ -347,8 +352,14 @@ class Scheduler(RateLimiter):
         finally:  # whatever one stream's `release` raises, the others go on
             self._lines.rest(limiter, now, is_due=turns >= MOST_TURNS, is_reserved=is_reserved)
 
+    def wake(self, limiter: Limiter, now: int) -> None:
+        """Ask to be woken for a limiter now: it may let waiting entries pass."""
+        self._lines.wake(limiter, now)
+
     def take_back(self, stream: Stream, now: int) -> list[Entry]:
         """Stop holding a stream's entries and return them; the caller does something else with them."""
+        if stream.held:
+            self.note(stream)
         taken = list(stream.held)
         stream.held.clear()
         self._lines.leave(stream, now)
@@ -409,18 +420,18 @@ class Scheduler(RateLimiter):
 
     def count_rejected(self, stream: Stream, limiter: Limiter, messages: int, size: int) -> None:
         """Record an entry that was refused because of `limiter`."""
+        self.note(stream)
         stream.usage.add_rejected(messages, size)
         stream.last_reason = limiter.scope.level
         limiter.usage.add_rejected(messages, size)
         if limiter.is_quiet:
             limiter.on_activity(limiter)
-        self.note(stream)
 
     def count_dropped(self, stream: Stream, messages: int, size: int) -> None:
         """Record messages and bytes that arrived and were dropped, as their stream ended before they could be held."""
+        self.note(stream)
         stream.usage.dropped_messages += messages
         stream.usage.dropped_size += size
-        self.note(stream)
 
     def _settle(self, stream: Stream, now: int) -> None:
         """Pass the entries that may pass of a stream that waits nowhere, then let it wait where it is refused."""
@@ -457,6 +468,7 @@ class Scheduler(RateLimiter):
 
     def _release(self, stream: Stream, now: int) -> None:
         """Pass the first held entry, which every limiter lets pass, and the commands that wait behind it."""
+        self.note(stream)
         entry = stream.held.popleft()
         usage = stream.usage
         usage.held_messages -= entry.messages
@@ -464,7 +476,6 @@ class Scheduler(RateLimiter):
         usage.delay_max_ns = max(usage.delay_max_ns, now - entry.since)
         usage.delays.add(now - entry.since, entry.messages)
         self._pass(stream, entry.messages, entry.size, now)
-        self.note(stream)
         stream.is_passing = True
         try:
             stream.release(stream, entry)
@@ -489,10 +500,10 @@ class Scheduler(RateLimiter):
             stream.permits.passed(messages, size)
 
     def _count_offered(self, stream: Stream, entries: int, messages: int, size: int) -> None:
-        stream.usage.add_offered(entries, messages, size)
         self.note(stream)
+        stream.usage.add_offered(entries, messages, size)
 
     def note(self, stream: Stream) -> None:
-        """Note in the journal that a stream, and with it its limiters, did something."""
+        """Note in the journal that a stream, and with it its limiters, is about to do something."""
         if not stream.is_noted:
             self.journal.note(stream)

@@ -142,6 +142,9 @@ class _Beside:
         assert isinstance(stream.connection, Stream), "what is played belongs to a stream"
         self._journal.note(stream.connection)
 
+    def touched(self, limiter: Limiter) -> None:
+        self._journal.touched(limiter)
+
     def ended(self, stream: Stream) -> None:
         """Do nothing: a played stream ends with the stream itself."""
 

@@ -447,11 +447,19 @@ class TokenBucket:
 
         The overflow is the earned tokens for which there was no room. Tokens that workers have ahead count as still
         there: a balance falls by the tokens that are counted as passed, when they are.
+
+        `now` may be before the last look at the clock, if nothing was taken since. What was earned since then belongs
+        to the next call, and so does that part of it for which there was no room.
         """
-        held, overflow = self._earn(now) + self.ahead * self._per_token, self._overflow
+        held, overflow, later = self._earn(now) + self.ahead * self._per_token, self._overflow, 0
+        if now < self._earned_at:
+            earned = (self._earned_at - now) * self._per_ns
+            if self._lease is not None or self._balance >= self._capacity:
+                later = min(earned, overflow)
+            held += later - earned
         lost, unforeseen = self.lost, self.unforeseen
-        self._overflow = self.lost = self.unforeseen = 0
-        return held / self._per_token, overflow / self._per_token, lost, unforeseen
+        self._overflow, self.lost, self.unforeseen = later, 0, 0
+        return held / self._per_token, (overflow - later) / self._per_token, lost, unforeseen
 
     def is_full(self, now: int) -> bool:
         """Return whether the balance is at least that of a new bucket; of a leased one, if its share is full, too."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from limiter.activity import ActivityReader, ActivitySet
 from limiter.limiter import Limiter
@@ -19,6 +19,12 @@ from proxy.observe.counters import Counters
 from proxy.session.engine import Engine
 from proxy.session.session_admission import LocalAdmission, SessionAdmission
 from proxy.session.transport import PeerTransport
+from proxy.slices import Slices, Work
+
+_ENTRIES = 20
+"""Entries that are released in the time of a wake-up."""
+_FOLLOW = 10
+"""Streams or limiters that follow a change in one unit of work."""
 
 
 class LimiterTimers:
@@ -27,12 +33,17 @@ class LimiterTimers:
     Args:
         clock: Monotonic nanoseconds.
         counters: Count how late the timers fired.
-        serve: Called with a limiter, and the time, when its timer fires.
+        serve: Called with a limiter, and the time, when its timer fires; where many fire at once, in one of the next
+            turns of the loop.
+        slices: Bounds what is served in one turn.
     """
 
-    def __init__(self, clock: Callable[[], int], counters: Counters, serve: Callable[[Limiter, int], None]) -> None:
+    def __init__(
+        self, clock: Callable[[], int], counters: Counters, serve: Callable[[Limiter, int], None], slices: Slices
+    ) -> None:
         self._clock = clock
         self._counters = counters
+        self._slices = slices
         self._timers: dict[Limiter, asyncio.TimerHandle] = {}
         self._serve = serve
 
@@ -49,7 +60,13 @@ class LimiterTimers:
         now = self._clock()
         self._timers.pop(limiter, None)
         self._counters.timer_fired(now - at_ns)
-        self._serve(limiter, now)
+        self._slices.run(Work.RELEASES, self._serving(limiter))
+
+    def _serving(self, limiter: Limiter) -> Iterator[None]:
+        before = limiter.usage.entries
+        self._serve(limiter, self._clock())
+        for _ in range((limiter.usage.entries - before) // _ENTRIES):
+            yield
 
 
 class LimiterEngine(Engine):
@@ -80,10 +97,11 @@ class LimiterEngine(Engine):
         shared: SharedLimits | None = None,
     ) -> None:
         super().__init__(config, counters, clock)
-        self.journal = ActivitySet(reader.woken, reader.early, reader.cut)
-        self.rate_limiter = Scheduler(LimiterTimers(clock, counters, self._serve).wake_at, self.journal)
+        self.journal = ActivitySet(reader.woken, reader.early, reader.cut, reader.take)
+        self.rate_limiter = Scheduler(LimiterTimers(clock, counters, self._serve, self.slices).wake_at, self.journal)
         budget = config.publish.hold_connection, ENTRY_OVERHEAD
-        self._shadow = ShadowLimiter(LimiterTimers(clock, counters, self._serve_shadow).wake_at, self.journal, budget)
+        shadow_timers = LimiterTimers(clock, counters, self._serve_shadow, self.slices)
+        self._shadow = ShadowLimiter(shadow_timers.wake_at, self.journal, budget)
         self.kept: OnKept = self.memory.add
         self.registry = Registry(
             policies,
@@ -126,20 +144,25 @@ class LimiterEngine(Engine):
         if changed is None:
             self.registry.apply(now)
             return
-        try:
-            self.registry.change(changed, now)
-        finally:
-            self._go_on_soon()
+        with self.slices.measure(Work.POLICIES):
+            try:
+                self.registry.change(changed, now)
+            finally:
+                self._go_on_soon()
 
     def _go_on_soon(self) -> None:
         """Continue with changes in slices, so that nothing waits for all streams."""
         if self.registry.is_changing and not self._goes_on:
             self._goes_on = True
-            asyncio.get_running_loop().call_soon(self._go_on)
+            self.slices.run(Work.POLICIES, self._going_on(), later=True)
 
-    def _go_on(self) -> None:
-        self._goes_on = False
+    def _going_on(self) -> Iterator[None]:
         try:
-            self.registry.go_on(self.clock())
-        finally:
+            while self.registry.is_changing:
+                self.registry.go_on(self.clock(), _FOLLOW)
+                yield
+        except Exception:  # whatever is wrong with one stream, the others follow
+            self._goes_on = False
             self._go_on_soon()
+            raise
+        self._goes_on = False

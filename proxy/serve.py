@@ -12,7 +12,7 @@ from pathlib import Path
 import structlog
 import uvloop
 
-from limiter.policies import Change, Policies, PutRules, RuleTally, SharedRules
+from limiter.policies import Change, HeldRules, Policies, PutRules, RuleTally, SharedRules
 from protocol.endpoint import Endpoint
 from proxy.admin.app import Guards, Parts, Readiness, admin_app, metrics_app
 from proxy.admin.auth import Authenticator
@@ -143,7 +143,8 @@ class Proxy:
         Raises:
             StartError: If one cannot be had.
         """
-        self.intervals.start(self.engine.journal, self.engine.registry, self.engine.refusals)
+        parts = self.engine.journal, self.engine.registry, self.engine.refusals, self.engine.slices
+        self.intervals.start(*parts, takes_at_once=self.config.workers > 1)
         await self._forget_needless()
         admin = await self._start_admin()
         if self.fleet is not None and self._link is not None:
@@ -189,9 +190,16 @@ class Proxy:
 
     def _take_rules(self, changes: list[Change], put: PutRules) -> None:
         """Put in force what other members of the fleet have written; no line of the access log mixes two values."""
-        at_ns, now = self.intervals.flush()
+        at_ns, now = self.intervals.change()
         before, after = put()
         self.engine.policies_changed(changes, now)
+        if self.intervals.is_telling:
+            self._tasks.start(self._tell_adopted(before, after, at_ns), "log the rules of other members")
+        else:
+            self._changes.adopted(before, after, at_ns)
+
+    async def _tell_adopted(self, before: HeldRules, after: HeldRules, at_ns: int) -> None:
+        await self.intervals.told()
         self._changes.adopted(before, after, at_ns)
 
     def _expiries(self) -> tuple[Expiry, ...]:
@@ -249,7 +257,8 @@ class Proxy:
     def _open_policies(self, file: FilePolicies) -> PolicyService:
         policies = self.engine.registry.policies
         handlers = {PolicyKind.BLOCK: self._kept_blocks}
-        around = Around(self.intervals.flush, self.engine.policies_changed, self._changes.changed, handlers)
+        change, follow = self.intervals.change, self.engine.policies_changed
+        around = Around(change, follow, self._changes.changed, handlers, self.intervals.told)
         try:
             return PolicyService(policies, file, self._store, around)
         except (StoreError, BodyError) as error:

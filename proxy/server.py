@@ -17,6 +17,7 @@ from proxy.session.engine import Engine
 from proxy.session.events import SessionLog
 from proxy.session.keep_alive import set_options
 from proxy.session.session import Session
+from proxy.slices import Work
 
 LISTENERS = 4
 """Through each of them the loop lets one client in a turn (libuv accepts so); whoever comes is let in by any of them.
@@ -89,6 +90,7 @@ class Server:
             self._all_gone.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._all_gone.wait(), patience_s)
+        self._engine.slices.finish(Work.ENDINGS)
 
     async def _listen(self, endpoint: Endpoint) -> str:
         first = await self._bind(endpoint)

@@ -55,9 +55,9 @@ class Work(StrEnum):
 
 AT_ONCE: Final = {
     Work.LINES: 50,
-    Work.POLICIES: 50,
+    Work.POLICIES: 10,
     Work.ENDINGS: 50,
-    Work.BLOCKS: 200,
+    Work.BLOCKS: 50,
     Work.COMMANDS: 100,
     Work.RELEASES: 100,
     Work.REQUESTS: 50,
@@ -119,7 +119,9 @@ class Slices:
         self._spent_before: dict[Work, int] = {}
         counters.culprit = self._culprit
 
-    def run(self, work: Work, units: Iterator[object], then: Callable[[], None] = _nothing) -> None:
+    def run(
+        self, work: Work, units: Iterator[object], then: Callable[[], None] = _nothing, *, later: bool = False
+    ) -> None:
         """Do the units of a piece of work: those for which this turn has budget at once, the rest in the next turns.
 
         Pieces of one kind that begin later may end earlier. A unit that fails ends its piece; the loop reports it.
@@ -128,8 +130,9 @@ class Slices:
             work: The kind of work.
             units: Each step does one unit; what it yields is ignored.
             then: Called after the last unit.
+            later: The caller has done a turn's part of it: nothing is done before the next turn.
         """
-        self._add(work, _Piece(units, then, self._report))
+        self._add(work, _Piece(units, then, self._report), later=later)
 
     async def done(self, work: Work, units: Iterator[object]) -> None:
         """Do the units as `run` does, and return after the last one.
@@ -189,11 +192,12 @@ class Slices:
         work = max(spent, key=lambda each: spent[each], default=None)
         return OTHER_WORK if work is None or 2 * spent[work] < late_ns else work
 
-    def _add(self, work: Work, piece: _Piece) -> None:
+    def _add(self, work: Work, piece: _Piece, *, later: bool = False) -> None:
         queue = self._queues.setdefault(work, deque())
         queue.append(piece)
-        if len(queue) == 1 and self._left > 0:
-            self._do(work, AT_ONCE[work])
+        if len(queue) == 1 and not later:
+            while work in self._queues and self._left > 0:
+                self._do(work, AT_ONCE[work])
         self._arm()
 
     def _arm(self) -> None:

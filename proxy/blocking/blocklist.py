@@ -1,10 +1,12 @@
 """The blocklist of one process, and how a change of it reaches live sessions."""
 
+import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
 
 import structlog
 
@@ -16,21 +18,34 @@ MOST_ENDS_LOGGED = 100
 """Most lines of the operator's log about what one new rule ended; the line about the rule counts all."""
 
 
-class EndedByRule(NamedTuple):
-    """The numbers of connections and streams that a new rule ended."""
-
-    connections: int
-    streams: int
+_LOOKED_AT = 20
+"""Sessions that are looked at in one unit of work."""
 
 
-NOTHING_ENDED = EndedByRule(0, 0)
+@dataclass(slots=True)
+class EndedByRule:
+    """The numbers of connections and streams that a new rule ended.
+
+    Attributes:
+        over: Set when no more are to end: with many sessions that takes some turns of the loop.
+    """
+
+    connections: int = 0
+    streams: int = 0
+    over: asyncio.Event = field(default_factory=asyncio.Event, compare=False, repr=False)
 
 
 class Blockable(Protocol):
     """A session, as the blocklist sees it."""
 
-    def rule_added(self, rule: Rule) -> EndedByRule:
-        """End what the rule blocks, and return how much that was."""
+    def rule_added(self, rule: Rule, ended: EndedByRule) -> Iterator[None]:
+        """End what the rule blocks, one stream or the session in each step, and count it in `ended`."""
+
+
+def _at_once(units: Iterator[None], then: Callable[[], None]) -> None:
+    for _ in units:
+        pass
+    then()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +71,7 @@ class Blocklist:
         counters: Count refusals and ends.
         sessions: The live sessions; the caller keeps the collection up to date.
         wall: Nanoseconds since 1970.
+        in_slices: Does all steps of an iterator, some in each turn of the loop, and calls a function then.
     """
 
     def __init__(
@@ -64,7 +80,9 @@ class Blocklist:
         counters: Counters,
         sessions: Collection[Blockable],
         wall: Callable[[], int] = time.time_ns,
+        in_slices: Callable[[Iterator[None], Callable[[], None]], None] = _at_once,
     ) -> None:
+        self._in_slices = in_slices
         self.rules = Rules()
         self.hits: Counter[Key] = Counter()
         """Number of connections and streams that each rule has refused or ended since it was set."""
@@ -117,7 +135,7 @@ class Blocklist:
         return Order(since_ns=self._wall(), lifts=True) if key in self._file else None
 
     def put(self, key: Key, order: Order | None, *, quietly: bool = False) -> EndedByRule:
-        """Put an order in force, or remove it (None); return what that ended.
+        """Put an order in force, or remove it (None); return what that ends.
 
         Args:
             key: The subject of the order.
@@ -157,7 +175,7 @@ class Blocklist:
         """Make the rule of a key what the file and orders say of it."""
         before, rule = self.rules.get(key), self._wanted(key)
         if rule == before:
-            return NOTHING_ENDED
+            return nothing_ended()
         if rule is not None:
             return self._block(rule, quietly=quietly)
         self.rules.remove(key)
@@ -165,20 +183,27 @@ class Blocklist:
         self.removed(key)
         if before is not None and not quietly:
             self._log.warning("unblocked", **_told(before))
-        return NOTHING_ENDED
+        return nothing_ended()
 
     def _block(self, rule: Rule, *, quietly: bool) -> EndedByRule:
         try:
             self.rules.put(rule)
         except TooManyRulesError as error:
             self._log.error("not blocked", **_told(rule), error=str(error))
-            return NOTHING_ENDED
+            return nothing_ended()
         self._ends_to_log = MOST_ENDS_LOGGED
-        ended = [session.rule_added(rule) for session in list(self._sessions)]
-        total = EndedByRule(sum(one.connections for one in ended), sum(one.streams for one in ended))
+        ended, sessions = EndedByRule(), list(self._sessions)
+        then = partial(self._blocked, rule, ended, quietly=quietly)
+        if sessions:
+            self._in_slices(_ending(rule, sessions, ended), then)
+        else:
+            then()
+        return ended
+
+    def _blocked(self, rule: Rule, ended: EndedByRule, *, quietly: bool) -> None:
+        ended.over.set()
         if not quietly:
-            self._log.warning("blocked", **_told(rule), **total._asdict())
-        return total
+            self._log.warning("blocked", **_told(rule), connections=ended.connections, streams=ended.streams)
 
     def refused(self, rule: Rule) -> None:
         """Count that the rule refused something."""
@@ -192,6 +217,21 @@ class Blocklist:
             self._ends_to_log -= 1
             who = {"client": connection.client_address, "connection": connection.connection_id}
             self._log.warning("ended by a block", **_told(rule), **who, **what)
+
+
+def _ending(rule: Rule, sessions: list[Blockable], ended: EndedByRule) -> Iterator[None]:
+    for number, session in enumerate(sessions, 1):
+        before = ended.connections
+        yield from session.rule_added(rule, ended)
+        if ended.connections != before or number % _LOOKED_AT == 0:
+            yield
+
+
+def nothing_ended() -> EndedByRule:
+    """Return the outcome of what ends nothing."""
+    nothing = EndedByRule()
+    nothing.over.set()
+    return nothing
 
 
 def _told(rule: Rule) -> dict[str, str]:

@@ -4,11 +4,11 @@ request ─▶ order ─▶ on disk, with its audit line ─▶ blocklist ─▶
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
-from proxy.blocking.blocklist import NOTHING_ENDED, Blocklist, EndedByRule, Order
+from proxy.blocking.blocklist import Blocklist, EndedByRule, Order, nothing_ended
 from proxy.blocking.rules import Key, Rule, read_key, read_reason
 from proxy.policies.bodies import BodyError, read_body
 from proxy.policies.keys import PolicyKey, PolicyKind, Principal
@@ -58,7 +58,7 @@ class BlockOutcome:
     """
 
     rule: Rule | None = None
-    ended: EndedByRule = NOTHING_ENDED
+    ended: EndedByRule = field(default_factory=nothing_ended)
 
 
 class KeptBlocks:
@@ -125,6 +125,7 @@ class BlockDesk:
             return {kept_key(key): None if order is None else body(key, order)}
 
         await self._service.rework(plan, who)
+        await outcome.ended.over.wait()
         return outcome
 
     async def unblock(self, key: Key, who: Principal) -> BlockOutcome:

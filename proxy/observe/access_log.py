@@ -30,6 +30,7 @@ from proxy.observe.log_lines import (
     Writer,
     as_they_are,
     hashed,
+    in_force,
     in_log,
     read_key,
 )
@@ -89,6 +90,14 @@ class AccessLog:
         """Write what a stream did in `span`; `counted` belongs to the line from now on."""
         self._periodic.interval(span, stream, counted)
         self._added()
+
+    def keep_value(self, limiter: Limiter) -> None:
+        """Have lines of streams that are still to be made name the value that a limiter has now."""
+        self._periodic.before.setdefault(limiter, in_force(limiter))
+
+    def forget_values(self) -> None:
+        """Name the values that limiters have from now on: no line of before is left to be made."""
+        self._periodic.before.clear()
 
     def limit(self, span: LineSpan, limiter: Limiter, counted: dict[str, Any]) -> None:
         """Write what a limiter passed in `span`; `counted` belongs to the line from now on."""

@@ -4,15 +4,22 @@ The timer is set by the first activity, for the next boundary of the wall clock.
 heartbeat's. Limits that are relative to publish rates change here, between two spans: no line mixes two values. While
 there are such limits, the timer fires once a second at least, and goes on until the publish rates have come to rest.
 
-A change of limits ends all lines at one moment, which is the change's, too. Where many limits change, some get their
-values later: their lines, and those of their streams, end once more then.
+A change of limits ends the lines that it concerns at the change's moment: those of limiters with another value, and
+those of streams that come within other limits. All other lines go on. Where many limits change, some get their values
+later: their lines end then.
 
-All counts are taken at the boundary. Lines are made of them in slices, so that nothing waits for a thousand lines.
+All counts are those of the boundary. They are taken in slices, or before they change, whichever comes first:
+
+    boundary ─▶ all are to be taken ─┬─ a slice ──────────────────────────────▶ taken ─▶ line
+                                     └─ a stream is about to do something ────▶ taken, with its limiters
+
+Lines are made in slices, too, so that nothing waits for a thousand lines. A limiter that gets another value meanwhile
+has its own line first. Streams' lines still have the value of the boundary.
 """
 
 import asyncio
 import time
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
 from limiter.activity import ActivityReader, ActivitySet
@@ -23,11 +30,12 @@ from proxy.observe.access_log import AccessLog
 from proxy.observe.counter_snapshot import CounterSnapshot, TakenLimiter, TakenStream
 from proxy.observe.counters import Counters, NamespaceTotals, Refusals
 from proxy.observe.log_lines import LineSpan
+from proxy.slices import Slices, Work
 
 HEARTBEAT_S = 30.0
 """Longest time without a line while nothing happens."""
-SLICE = 50
-"""Most lines that are made in one go: about a millisecond's work."""
+_TAKEN = 5
+"""Counts that are taken in the time in which a line is made."""
 Moment = tuple[int, int]
 """Nanoseconds since 1970, and of the monotonic clock."""
 
@@ -66,14 +74,37 @@ class Intervals:
         self._beaten = self._ended
         self._cut_at: dict[Stream | Scope, Moment] = {}
         """Streams and scopes that got other values within the interval: their next line begins there."""
-        self._untold: deque[tuple[LineSpan, TakenStream | TakenLimiter]] = deque()
-        self._telling: asyncio.Handle | None = None
+        self._untaken: OrderedDict[Stream | Limiter, None] = OrderedDict()
+        """Streams and limiters whose counts are those of the boundary, and that are still to be taken."""
+        self._taken_from: tuple[dict[Stream | Scope, Moment], Moment, Moment] = ({}, self._ended, self._ended)
+        """`_cut_at` and `_ended` of the interval that these counts are of, and its end."""
+        self._untold: OrderedDict[Stream | Limiter, tuple[LineSpan, TakenStream | TakenLimiter]] = OrderedDict()
+        self._is_telling = False
+        self._slices: Slices | None = None
+        self._is_at_once = False
         self._heart: asyncio.TimerHandle | None = None
         self._stood_until = 0
 
-    def start(self, journal: ActivitySet, registry: Registry, refusals: Refusals) -> None:
-        """Begin, once the loop runs."""
-        self._journal, self._registry, self._refusals = journal, registry, refusals
+    def start(
+        self,
+        journal: ActivitySet,
+        registry: Registry,
+        refusals: Refusals,
+        slices: Slices,
+        *,
+        takes_at_once: bool = False,
+    ) -> None:
+        """Begin, once the loop runs.
+
+        Args:
+            journal: The streams and limiters that do something.
+            registry: The limits of streams.
+            refusals: Sums of refusals, for the heartbeats.
+            slices: Bounds what is done in one turn of the loop.
+            takes_at_once: Counts change without a note in the journal before, as with workers.
+        """
+        self._is_at_once = takes_at_once
+        self._journal, self._registry, self._refusals, self._slices = (journal, registry, refusals, slices)
         self._log.levels_by(registry)
         self._counters.stood_still = self._stood_still
         self._beat(last=False)
@@ -81,19 +112,39 @@ class Intervals:
     @property
     def reader(self) -> ActivityReader:
         """The reader through which an engine tells of its streams and limiters."""
-        return ActivityReader(self.activity, self._tell_early, self._cut, self._hasten)
+        return ActivityReader(self.activity, self._tell_early, self._cut, self._take_pending, self._hasten)
 
     def activity(self) -> None:
         """Begin an interval after a rest: its line comes at the next boundary, and begins at the last one."""
         if self._timer is None:
+            if not self._untaken:
+                self._tally.end()
             wall, now = self._wall(), self._clock()
             since_boundary = wall % self._interval
             if since_boundary < now - self._ended[1]:
                 self._ended = (wall - since_boundary, now - since_boundary)
             self._wait_for_boundary()
 
+    async def told(self) -> None:
+        """Return when the lines are made that wait to be made now: a change that comes then has its line after them."""
+        pending = len(self._untold) + len(self._untaken)
+        if pending and self._slices is not None:
+            await self._slices.done(Work.LINES, self._telling(pending))
+
+    @property
+    def is_telling(self) -> bool:
+        """True while lines wait to be made."""
+        return self._is_telling
+
+    def change(self) -> Moment:
+        """Return this moment, at which values are about to change; the reader's `cut` ends the lines concerned."""
+        moment = self._wall(), self._clock()
+        if self._timer is None:
+            self._ended = moment  # what comes has the new value: no line may begin before it
+        return moment
+
     def flush(self) -> Moment:
-        """End the running interval now, because values are about to change; return the moment at which it ended."""
+        """End the running interval now, and make all lines; return the moment at which it ended."""
         self._tell_all()
         if self._timer is None:
             self._ended = (self._wall(), self._clock())  # what comes has the new value: no line may begin before it
@@ -112,10 +163,7 @@ class Intervals:
     def settling(self) -> Iterator[None]:
         """Bring the totals up to now, because they are to be read: a unit of work in each step."""
         assert self._journal is not None, "start() comes first"
-        for _ in range(len(self._untold)):
-            if self._untold:
-                self._tell(*self._untold.popleft())
-                yield
+        yield from self._telling(len(self._untold) + len(self._untaken))
         yield from self._tally.settling(self._journal, self._clock)
 
     def stop(self) -> None:
@@ -162,7 +210,6 @@ class Intervals:
         else:
             self._report()
         if limits:
-            self._tell_all()
             self._registry.retune(limits, self._ended[1])
         self._go_on()
 
@@ -187,23 +234,58 @@ class Intervals:
     def _report(self) -> None:
         assert self._journal is not None, "start() comes first"
         end = self._wall(), self._clock()
+        self._take_all()
         streams, limiters = self._journal.empty()
-        self._untold += [self._taken(stream, end) for stream in streams]
-        self._untold += [self._taken(limiter, end) for limiter in limiters]
-        self._ended = end
-        self._cut_at.clear()
-        self._tally.end()
-        self._tell_some()
+        self._untaken.update(dict.fromkeys(streams))
+        self._untaken.update(dict.fromkeys(limiters))
+        self._journal.is_taking = True
+        self._taken_from = self._cut_at, self._ended, end
+        self._cut_at, self._ended = {}, end
+        if self._is_at_once:
+            self._take_all()
+        if not self._is_telling:
+            assert self._slices is not None, "start() comes first"
+            self._is_telling = True
+            self._slices.run(Work.LINES, self._telling(), self._all_told)
 
-    def _tell_some(self) -> None:
-        """Make some of the lines and schedule the rest; the heartbeat follows the last one."""
-        for _ in range(min(SLICE, len(self._untold))):
-            self._tell(*self._untold.popleft())
-        if self._untold:
-            self._telling = asyncio.get_running_loop().call_soon(self._tell_some)
-        else:
-            self._telling = None
-            self._beat(last=False, at=self._ended)
+    def _take_pending(self, one: Stream | Limiter) -> None:
+        """Take the counts of the boundary, if that is still to be done: they are about to change."""
+        if one not in self._untaken:
+            return
+        del self._untaken[one]
+        cut_at, ended, end = self._taken_from
+        taken = self._taken(one, end, self._began(one, cut_at, ended, end[1]))
+        if one in self._untold:  # lines take longer than an interval
+            self._tell_pending(one)
+        self._untold[one] = taken
+        if not self._untaken:
+            assert self._journal is not None, "start() comes first"
+            self._journal.is_taking = False
+
+    def _take_all(self) -> None:
+        while self._untaken:
+            self._take_pending(next(iter(self._untaken)))
+
+    def _telling(self, most: int | None = None) -> Iterator[None]:
+        """Take what is to be taken, then make lines, one in each step: all that wait, or at most so many."""
+        while self._untaken:
+            for _ in range(min(_TAKEN, len(self._untaken))):
+                self._take_pending(next(iter(self._untaken)))
+            yield
+        while self._untold and most != 0:
+            self._tell_pending(next(iter(self._untold)))
+            most = None if most is None else most - 1
+            yield
+
+    def _tell_pending(self, one: Stream | Limiter) -> None:
+        self._tell(*self._untold.pop(one))
+        if not self._untold and not self._untaken:
+            self._log.forget_values()
+
+    def _all_told(self) -> None:
+        """Write the heartbeat that follows the lines of an interval."""
+        self._is_telling = False
+        self._beat(last=False, at=self._ended)
 
     def _stood_still(self, late_ns: int) -> None:
         """Write a standstill for the first late timer; the others that were due meanwhile tell nothing new."""
@@ -214,41 +296,54 @@ class Intervals:
 
     def _tell_early(self, over: Stream | Limiter) -> None:
         """Write the line of a stream or limiter that is over now, because the journal cannot keep more of them."""
-        self._tell(*self._taken(over, (self._wall(), self._clock())))
+        self._tell_before(over)
+        end = self._wall(), self._clock()
+        self._tell(*self._taken(over, end, self._began(over, self._cut_at, self._ended, end[1])))
+
+    def _tell_before(self, one: Stream | Limiter) -> None:
+        """Make the line of the last interval, if it is still to be made."""
+        self._take_pending(one)
+        if one in self._untold:
+            self._tell_pending(one)
 
     def _cut(self, one: Stream | Limiter, now: int) -> None:
         """End the line of a stream or limiter now, if it has one: other values hold from now on."""
         assert self._journal is not None, "start() comes first"
-        self._tell_all()
+        self._tell_before(one)
+        if (self._untold or self._untaken) and isinstance(one, Limiter):
+            self._log.keep_value(one)
         end = self._wall() - (self._clock() - now), now
         is_noted = one in self._journal.streams if isinstance(one, Stream) else one in self._journal.limiters
-        if is_noted and now > self._began(one)[1]:
-            self._tell(*self._taken(one, end))
+        began = self._began(one, self._cut_at, self._ended, self._clock())
+        if is_noted and now > began[1]:
+            self._tell(*self._taken(one, end, began))
         if now > self._ended[1]:
             self._cut_at[_whose(one)] = end
 
-    def _began(self, one: Stream | Limiter) -> Moment:
-        """Return when the present line of a stream or limiter began; that of a limiter not before it was made.
+    @staticmethod
+    def _began(one: Stream | Limiter, cut_at: dict[Stream | Scope, Moment], ended: Moment, now: int) -> Moment:
+        """Return when a line of a stream or limiter began; that of a limiter not before it was made.
 
         A limiter may replace one that was forgotten, and its bucket does not know the time before.
         """
-        cut_at = self._cut_at.get(_whose(one), self._ended)
-        began = cut_at if cut_at[1] > self._ended[1] else self._ended
-        if isinstance(one, Limiter) and began[1] < one.made_at < self._clock():
+        cut = cut_at.get(_whose(one), ended)
+        began = cut if cut[1] > ended[1] else ended
+        if isinstance(one, Limiter) and began[1] < one.made_at < now:
             return began[0] + one.made_at - began[1], one.made_at
         return began
 
-    def _taken(self, one: Stream | Limiter, end: Moment) -> tuple[LineSpan, TakenStream | TakenLimiter]:
+    def _taken(self, one: Stream | Limiter, end: Moment, began: Moment) -> tuple[LineSpan, TakenStream | TakenLimiter]:
         """Return the counts of a stream or limiter up to a moment, and their span."""
-        (began_wall, began), (wall, now) = self._began(one), end
+        wall, now = end
         take = self._tally.take_stream(one, now) if isinstance(one, Stream) else self._tally.take_limiter(one, now)
-        return LineSpan(began_wall, wall, now - began), take
+        return LineSpan(began[0], wall, now - began[1]), take
 
     def _tell_all(self) -> None:
-        """Make the lines still to come: a value is about to change, or the totals are to be read."""
-        while self._telling is not None:
-            self._telling.cancel()
-            self._tell_some()
+        """Make the lines still to come: the totals are to be read, or the process ends."""
+        for _ in self._telling():
+            pass
+        if self._is_telling and self._slices is not None:
+            self._slices.finish(Work.LINES)
 
     def _tell(self, span: LineSpan, taken: TakenStream | TakenLimiter) -> None:
         if isinstance(taken, TakenLimiter):

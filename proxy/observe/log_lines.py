@@ -11,7 +11,7 @@ addresses can be tried out with the key, and not without it.
 import hashlib
 import re
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -96,7 +96,7 @@ def resource_group(stream: Stream) -> str:
     return next((scope.name for scope in scopes if scope.level == "resource_group"), "")
 
 
-def in_force(limiter: Limiter) -> tuple[Rate | None, Rate | None, Rate | None, Rate | None]:
+def in_force(limiter: Limiter) -> "Rates":
     """Return the rates of messages, peak messages, bytes and peak bytes that hold: of a shared limit this one's share.
 
     Without a share it is a millionth: each line of a limit has rates above 0, and of that nobody is owed anything.
@@ -117,17 +117,24 @@ def _shared_out(rate: Rate | None, ppm: int) -> Rate | None:
     return Rate(rate.tokens * max(1, ppm), rate.period_ns * WHOLE, max(1, -(-rate.burst * ppm // WHOLE)))
 
 
-def narrowest(chain: tuple[Limiter, ...]) -> tuple[Limiter | None, float | None, float | None]:
+Rates = tuple[Rate | None, Rate | None, Rate | None, Rate | None]
+"""The rates of messages, peak messages, bytes and peak bytes."""
+_NONE: Mapping[Limiter, Rates] = {}
+
+
+def narrowest(
+    chain: tuple[Limiter, ...], before: Mapping[Limiter, Rates] = _NONE
+) -> tuple[Limiter | None, float | None, float | None]:
     """Return the lowest messages and the lowest bytes per second of some limiters, and before them one limiter.
 
     The two rates may be of different limiters. The limiter returned is that of the messages, or else of the bytes. Of
-    equal rates, that of the outermost limiter counts.
+    equal rates, that of the outermost limiter counts. Limiters in `before` count with the rates there.
     """
     messages = size = None
     of_messages: Limiter | None = None
     of_size: Limiter | None = None
     for limiter in chain:
-        rates = in_force(limiter)
+        rates = before[limiter] if limiter in before else in_force(limiter)
         by_count, by_size = per_second(rates[0]), per_second(rates[2])
         if by_count is not None and (messages is None or by_count < messages):
             messages, of_messages = by_count, limiter
@@ -421,12 +428,14 @@ class PeriodicLines:
     Attributes:
         levels: Asked for `limit_levels`: the stream's own limiters must not be the source of which limits it is to
             have.
+        before: The rates that some limiters had at the end of the interval whose lines are being made.
     """
 
     def __init__(self, lines: LogLines, shown: ShowAddress) -> None:
         self._lines = lines
         self._shown = shown
         self.levels: Levels = ByChain()
+        self.before: dict[Limiter, Rates] = {}
         self._streams = KnownLines[Stream]()
         self._limiters = KnownLines[Limiter]()
 
@@ -437,11 +446,11 @@ class PeriodicLines:
             return
         connection = stream.connection
         assert isinstance(connection, Connection), "streams of the proxy belong to its connections"
-        narrow = narrowest(stream.chain)
+        narrow = narrowest(stream.chain, self.before)
         limiter = narrow[0]
         chains = stream.chain, stream.observed and stream.observed.chain
         value = limiter and (limiter.limit, limiter.source, limiter.shares, limiter.quota)
-        state = (stream.name, connection.client_role, chains, limiter, value, narrow[2], self.levels.revision)
+        state = (stream.name, connection.client_role, chains, value, *narrow, self.levels.revision)
         if stream.is_open:
             known = self._streams.get(stream, state, lambda: self._who(stream, connection, narrow))
         else:
@@ -543,10 +552,11 @@ class PeriodicLines:
         limiter = reason(stream)
         if limiter is None:
             return {"reason": stream.last_reason}
+        rates = self.before[limiter] if limiter in self.before else in_force(limiter)
         said = {
             "reason_name": self._name(limiter.scope),
-            "reason_messages": per_second(in_force(limiter)[0]),
-            "reason_bytes": per_second(in_force(limiter)[2]),
+            "reason_messages": per_second(rates[0]),
+            "reason_bytes": per_second(rates[2]),
         }
         return {"reason": limiter.scope.level} | {name: value for name, value in said.items() if value}
 

@@ -188,6 +188,10 @@ Planner = Callable[[], Awaitable[Mapping[PolicyKey, str | None]]]
 T = TypeVar("T")
 
 
+async def _at_once() -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True)
 class Around:
     """The callbacks around a change.
@@ -200,12 +204,14 @@ class Around:
         changed: With each change, who made it, and when it came into force (nanoseconds since 1970); of many, some are
             told later than others.
         handlers: The handlers of policies that are no limits; for these alone, neither `before` nor `after` is called.
+        ready: Awaited before `before`, until the access log has no line to make that should come before the change's.
     """
 
     before: Callable[[], tuple[int, int]]
     after: Callable[[list[PolicyChange], int], None]
     changed: Callable[[StoredChange, Principal, int], None] = lambda _change, _who, _at_ns: None
     handlers: Mapping[PolicyKind, PolicyKindHandler] = field(default_factory=dict)
+    ready: Callable[[], Awaitable[None]] = _at_once
 
 
 @dataclass(frozen=True, slots=True)
@@ -533,6 +539,7 @@ class PolicyService(PolicyState):
         Returns:
             When, nanoseconds since 1970.
         """
+        await self._around.ready()
         at_ns, now = self._around.before()
         try:
             self._lay(laying, now)

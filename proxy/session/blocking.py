@@ -1,6 +1,6 @@
 """Blocks of one session: of its streams (`SessionBlocks`), or of its whole client (`BlockedClientResponder`)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from limiter.limiter import Stream, StreamName
@@ -20,7 +20,7 @@ from protocol.pulsar_pb2 import (
     ServerError,
 )
 from protocol.topic_name import TopicName, parse_topic
-from proxy.blocking.blocklist import Blocklist
+from proxy.blocking.blocklist import Blocklist, EndedByRule
 from proxy.blocking.rules import Key, Kind, Rule
 from proxy.brokers.dialing import through_proxy
 from proxy.refusals import RefusedError, metadata_refused, request_refused
@@ -83,21 +83,19 @@ class SessionBlocks:
             self._end(stream, rule)
         return rule
 
-    def end_streams(self, rule: Rule) -> int:
-        """End the streams that a new rule means; gives how many there were.
+    def end_streams(self, rule: Rule, ended: EndedByRule) -> Iterator[None]:
+        """End the streams that a new rule means, one in each step, and count them in `ended`.
 
         Those that the broker has not accepted yet are looked at when it does.
         """
-        found = [stream for stream in self._streams.accepted() if _may_mean(rule.key, stream.name)]
-        ended = 0
-        for stream in found:
-            if self._of_stream(stream.name) is not None:
-                ended += 1
+        for stream in [stream for stream in self._streams.accepted() if _may_mean(rule.key, stream.name)]:
+            if stream.is_open and self._of_stream(stream.name) is not None:
+                ended.streams += 1
                 was_closing = self._streams.is_closing(stream)
                 self._end(stream, rule)
                 if not was_closing:  # else the client hears of its end already
                     self._reply(close_told(stream.name))
-        return ended
+            yield
 
     def _refuse(self, rule: Rule | None, topic: TopicName, error: ServerError) -> None:
         if rule is not None:

@@ -25,6 +25,10 @@ from proxy.tls.transport import TlsBuffers, TlsFailure, TlsTransport
 T = TypeVar("T")
 
 
+_AT_ONCE: Final = 50
+"""Most entries that are told in one turn of the loop: thousands may have begun at once."""
+
+
 class Deadlines(Generic[T]):
     """Deadlines of many entries that have the same time each, with one timer; without entries there is none.
 
@@ -66,7 +70,7 @@ class Deadlines(Generic[T]):
         self._timer = None
         loop = asyncio.get_running_loop()
         try:
-            while self._due:
+            for _ in range(min(_AT_ONCE, len(self._due))):
                 who, due = next(iter(self._due.items()))
                 if due > loop.time():
                     break

@@ -38,6 +38,10 @@ MOST_REPLIES = 100
 _ANSWERS = frozenset({BaseCommand.SEND_RECEIPT, BaseCommand.SEND_ERROR})
 _COPIED: Final = 4096
 """Most bytes of which a copy costs less than a view."""
+MOST_COMMANDS: Final = 64
+"""Most commands of one read that are handled in a row: to open a stream takes as long as thousands of messages."""
+_LIGHT: Final = frozenset({BaseCommand.ACK, BaseCommand.FLOW, BaseCommand.SEND_RECEIPT, BaseCommand.ACK_RESPONSE})
+"""Commands that come as often as messages do, and take no longer."""
 _STRANGERS: Final = 16
 """Most ids without a stream that a chunk on the fast path may name: a chunk with more is cut."""
 _COUNTED: Final = 4096
@@ -500,7 +504,7 @@ class DataPath(Receiver):
 
     def _feed_cut(self, chunk: bytes, size: int, now: int) -> None:
         data, pieces = self.scanner.cut(chunk, size)
-        end = self.scanner.end
+        end, commands = self.scanner.end, 0
         for piece in pieces:
             if piece.kind == TAIL:
                 self._go_on(data[piece.start : piece.stop], whole=piece.whole)
@@ -508,6 +512,9 @@ class DataPath(Receiver):
                 self._offer(data, piece, now)
             else:
                 self._command(data, piece, is_last=piece.stop == end)
+                commands += piece.kind not in _LIGHT
+                if commands == MOST_COMMANDS and piece.stop < end:
+                    self._source.yield_turn()
             if self._source.is_throttled() and not self.writer.mid_frame and not self.keeps_the_rest:
                 self._set_aside(data[piece.stop : end])  # a pause begins at the next frame, be it read already
                 self.scanner.restart()

@@ -6,6 +6,7 @@
 
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Protocol
 
 from mypy_extensions import mypyc_attr
@@ -26,7 +27,7 @@ from proxy.proxy_headers import ProxyHeaders
 from proxy.session.broker_connector import BrokerConnector
 from proxy.session.session_admission import SessionAdmission
 from proxy.session.transport import PeerTransport, TransportContext
-from proxy.slices import Slices
+from proxy.slices import Slices, Work
 from proxy.tls.certificates import Certificates
 
 
@@ -105,7 +106,9 @@ class Engine:
         """The sessions that are connected."""
         self.identity: Verifier | None = verifier_of(config)
         """Verifies clients; None where brokers do."""
-        self.blocklist = Blocklist([block.rule() for block in config.blocks], counters, self.sessions)
+        in_slices = partial(self.slices.run, Work.BLOCKS)
+        rules = [block.rule() for block in config.blocks]
+        self.blocklist = Blocklist(rules, counters, self.sessions, in_slices=in_slices)
 
     def lookup_slots_of(self, connection: Connection) -> Claim:
         """Return the lookups of one connection that are without an answer."""

@@ -13,7 +13,7 @@ once, as when a broker comes back, are let in sooner, and idle ones take little 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import Enum
 from functools import partial
 from typing import Final
@@ -46,6 +46,7 @@ from proxy.session.responses import Rejections, Requests, error_for
 from proxy.session.session_admission import SessionAdmission
 from proxy.session.streams import Streams
 from proxy.session.transport import Cause, PeerTransport, TransportOwner
+from proxy.slices import Work
 from proxy.tls.transport import TlsFailure
 
 _PING = encode(CommandPing())
@@ -83,6 +84,7 @@ _AUTHENTICATING: Final = SessionState.AUTHENTICATING
 _DIALLING: Final = SessionState.DIALLING
 _RELAYING: Final = SessionState.RELAYING
 _ENDING: Final = SessionState.ENDING
+_ENDINGS: Final = Work.ENDINGS
 
 
 _BORROWED: Final = (
@@ -124,7 +126,7 @@ class GracefulClose:
 
     def half_closed(self) -> None:
         """Begin to close: the client sends no more, but may still read."""
-        self._begin(SessionEnd(CloseReason.CLIENT_CLOSED), self._close_streams)
+        self._begin(SessionEnd(CloseReason.CLIENT_CLOSED), partial(self._streams.close_all, self._tell_broker))
 
     def lost(self, end: SessionEnd) -> None:
         """Begin to close: the client's connection is gone."""
@@ -135,10 +137,6 @@ class GracefulClose:
             self.end = end
             self._tasks.start(self._linger(end), "linger")
         self._streams.when_decided(then)
-
-    def _close_streams(self) -> None:
-        self._streams.close_all()
-        self._tell_broker()
 
     async def _linger(self, end: SessionEnd) -> None:
         await asyncio.sleep(self._patience)
@@ -264,14 +262,14 @@ class Forwarding:
             streams, self._requests, client, to_broker, session.greeted, counters, identity
         )
 
-    def stop(self) -> None:
-        """End all streams and tasks, and handle no more: the session ends."""
+    def stop(self) -> Iterator[None]:
+        """End all tasks, and handle no more: the session ends. Each step of what is returned ends some streams."""
         self.keep_alive.stop()
-        self._streams.close_all()
         self._tasks.cancel()
         self._slots.end()
         self.to_broker.stop()
         self.to_client.stop()
+        return self._streams.ending()
 
     def let_go(self) -> None:
         """Drop the references between the parts, so that no reference cycle remains: both connections are gone."""
@@ -405,6 +403,7 @@ class Session(TransportOwner):
         self._turned_away: BlockedClientResponder | None = None
         self._identity: SessionIdentity | None = None
         self._admission = engine.session_admission(self.connection, self.client)
+        self._is_wound_up = False
         self._memory: Claim | None = None
         """Memory kept for the client; set once that is more than every session takes."""
         self._greeting_kept = 0
@@ -550,13 +549,17 @@ class Session(TransportOwner):
             self._unsent_kept = unsent
 
     def lost(self, transport: PeerTransport, error: Exception | None) -> None:
-        """Handle a transport that is gone."""
+        """Handle a transport that is gone; where thousands go at once, in a later turn, as if the news came then."""
+        self._engine.slices.run(_ENDINGS, self._losing(transport, error))
+
+    def _losing(self, transport: PeerTransport, error: Exception | None) -> Iterator[None]:
         end = end_by_peer(transport.side, error)
         if transport is self.client and self.state is _RELAYING and self.forwarding is not None:
             self.forwarding.graceful_close.lost(end)
         else:
             self.finish(end)
         self._look_whether_it_is_over()
+        yield
 
     def lost_silently(self, transport: PeerTransport, problem: str) -> None:
         """Handle a peer that is gone without an end of its connection."""
@@ -600,18 +603,17 @@ class Session(TransportOwner):
             self.broke_protocol(transport, error)
         transport.resume_reading()
 
-    def rule_added(self, rule: Rule) -> EndedByRule:
+    def rule_added(self, rule: Rule, ended: EndedByRule) -> Iterator[None]:
         """Apply a new rule of the blocklist; a client that has not sent CONNECT yet is judged when it does."""
         if not rule.key.kind.is_of_connections:
-            return EndedByRule(0, 0 if self.forwarding is None else self.forwarding.blocks.end_streams(rule))
-        if self.state not in {_DIALLING, _RELAYING}:
-            return EndedByRule(0, 0)
-        own = self._blocked_by()
-        if own is None:
-            return EndedByRule(0, 0)
-        self._engine.blocklist.ended(own, self.connection)
-        self.refuse_client(SessionEnd(CloseReason.BLOCKED, str(rule)))
-        return EndedByRule(1, 0)
+            if self.forwarding is not None:
+                yield from self.forwarding.blocks.end_streams(rule, ended)
+        elif self.state in {_DIALLING, _RELAYING}:
+            own = self._blocked_by()
+            if own is not None:
+                ended.connections += 1
+                self._engine.blocklist.ended(own, self.connection)
+                self.refuse_client(SessionEnd(CloseReason.BLOCKED, str(rule)))
 
     # ---- handshake
 
@@ -857,6 +859,7 @@ class Session(TransportOwner):
         """End the session: the process ends."""
         if self.state is _GREETING and not self.client.is_connected:
             self.state = _ENDING  # the loop has accepted the client and says so next: it is closed then
+            self._is_wound_up = True
             return
         self.finish(SessionEnd(CloseReason.SHUTDOWN))
 
@@ -877,7 +880,7 @@ class Session(TransportOwner):
         self.finish(end)
 
     def _look_whether_it_is_over(self) -> None:
-        if not self._is_over and not self.client.is_connected and not self.broker.is_connected:
+        if self._is_wound_up and not self._is_over and not self.client.is_connected and not self.broker.is_connected:
             self._is_over = True
             self._identity = None
             if self.forwarding is not None:
@@ -888,12 +891,22 @@ class Session(TransportOwner):
             self._finished(self)
 
     def finish(self, end: SessionEnd) -> None:
-        """Close both connections, after what is written; the first reason counts."""
+        """Close both connections, after what is written; the first reason counts.
+
+        Nothing that comes is handled from now on. The rest is done in slices, as a session may have thousands of
+        streams, and thousands of sessions may end at once.
+        """
         if self.state is _ENDING:
             return
         if self.state is _PROXY_HEADER and self._engine.proxy_headers is not None:
             self._engine.proxy_headers.end(self)
         self.state, self._turned_away = _ENDING, None
+        self.client.receiver = self.broker.receiver = None
+        streams = None if self.forwarding is None else self.forwarding.stop()
+        self._engine.sessions.discard(self)
+        self._engine.slices.run(_ENDINGS, self._wind_up(end, streams))
+
+    def _wind_up(self, end: SessionEnd, streams: Iterator[None] | None) -> Iterator[None]:
         last_word = (
             self._last_word if self.forwarding is None else self._last_word or self.forwarding.graceful_close.end
         )
@@ -903,16 +916,18 @@ class Session(TransportOwner):
         self._greeting = bytearray()
         if self._identity is not None:
             self._identity.stop()
-        if self.forwarding is not None:
-            self.forwarding.stop()
-        if self._memory is not None:
-            self._memory.end()
         self._admission.disconnect()
-        self._engine.sessions.discard(self)
         for transport in (self.client, self.broker):
             transport.end_all_causes()
             transport.close(self._patience(end.cause))
         self._log.ended(self.connection, end, (self.client.bytes_read, self.broker.bytes_read), self._started_at)
+        if streams is not None:
+            yield
+            yield from streams
+        if self._memory is not None:
+            self._memory.end()
+        self._is_wound_up = True
+        self._look_whether_it_is_over()
 
     def _patience(self, cause: CloseReason) -> float:
         """Return the seconds that a peer has to take what is left to be sent."""

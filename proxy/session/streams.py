@@ -16,8 +16,9 @@ Source: org.apache.pulsar.broker.service.ServerCnx
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 
 from google.protobuf.message import Message
 
@@ -49,6 +50,7 @@ from proxy.session.data_path import DataPath
 from proxy.session.engine import Engine
 from proxy.session.responses import Requests
 from proxy.session.session_admission import SessionAdmission, error_of
+from proxy.slices import Work
 
 MOST_GIVEN_UP = 1000
 """Most PRODUCERs of one connection that are kept; the oldest is forgotten, and its late answer ends the connection."""
@@ -103,6 +105,8 @@ STREAM_MEMORY = 3 * 1024
 """Bytes that a stream takes beside its names; its limiters are counted by themselves (`limiter/registry.py`)."""
 _COPIES = 4
 """Times that a name is kept: in the stream, in indexes, and in what is to be reported."""
+_LOOKED_AT_ONCE = 20
+"""Streams that are looked at in one step: that takes a part of the time in which one is closed."""
 BETWEEN_REDELIVERIES_NS = NANOS_PER_SECOND
 """Shortest time between two redeliveries for which a consumer's held entries are dropped."""
 
@@ -545,18 +549,30 @@ class Streams:
         """Call `then` when all held entries of producers are held by a limit, and none awaits a decision."""
         self._engine.registry.when_decided(list(self._to_broker.streams.values()), then)
 
-    def close_all(self) -> None:
-        """Close all streams: the session ends.
+    def close_all(self, then: Callable[[], None] = lambda: None) -> None:
+        """Close all streams, some in each turn of the loop if there are many; call `then` after the last one."""
+        self._engine.slices.run(Work.ENDINGS, self.ending(), then)
 
-        First all permits are given up: else each closed consumer would make room that the next one takes.
+    def ending(self) -> Iterator[None]:
+        """Close all streams, one in each step.
+
+        First all permits are given up: else each closed consumer would make room that the next one takes. Streams that
+        hold entries are the first to be closed: until then they take their part of what passes.
         """
         self._reopening = None
-        for consumer in self._to_client.streams.values():
-            self._forgo(consumer)
-        for path in (self._to_broker, self._to_client):
-            for stream in list(path.streams.values()):
-                self.close(stream)
-            path.abandon()
+        streams = [*self._to_broker.streams.values(), *self._to_client.streams.values()]
+        waiting, others = list[Stream](), list[Stream]()
+        for number, stream in enumerate(streams, 1):
+            if stream.name.direction == "dispatch":
+                self._forgo(stream)
+            (waiting if stream.held else others).append(stream)
+            if number % _LOOKED_AT_ONCE == 0:
+                yield
+        for stream in chain(waiting, others):
+            self.close(stream)
+            yield
+        self._to_broker.abandon()
+        self._to_client.abandon()
 
     @staticmethod
     def _forgo(consumer: Stream) -> None:

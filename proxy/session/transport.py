@@ -892,6 +892,7 @@ class PeerTransport(Throttled):
     def close(self, patience: float) -> None:
         """Send all gathered bytes, then close; abort if the peer does not take them within `patience` seconds."""
         self.writer.flush()
+        self.writer.shut()
         self._line.leave(self)
         self.receiver = None
         transport = self._transport

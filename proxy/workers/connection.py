@@ -1,7 +1,7 @@
 """The supervisor's side of one worker: turns its messages into what they would have been in one process."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import structlog
@@ -10,7 +10,7 @@ from limiter.limiter import Stream, StreamName
 from limiter.workers.messages import Closed, Message, Opened
 from limiter.workers.quota_server import DeferredRejections, QuotaServer, hear
 from protocol.topic_name import parse_topic
-from proxy.blocking.blocklist import NOTHING_ENDED, EndedByRule
+from proxy.blocking.blocklist import EndedByRule
 from proxy.blocking.rules import Key, Kind, Rule
 from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog
@@ -203,10 +203,10 @@ class WorkerConnection:
         for name in _NOW:
             self._add_elsewhere(name, -self._elsewhere[name])
 
-    def rule_added(self, rule: Rule) -> EndedByRule:
+    def rule_added(self, rule: Rule, _ended: EndedByRule | None = None) -> Iterator[None]:
         """Tell the worker of a blocking rule; the worker logs what the rule ends."""
         self.channel.send([BlockAdded(_told(rule.key), rule.reason, rule.since_ns, rule.origin)])
-        return NOTHING_ENDED
+        return iter(())
 
     def rule_removed(self, key: Key) -> None:
         """Tell the worker of a blocking rule that is lifted."""

@@ -88,11 +88,7 @@ class Slices(World):
 
     def changed(self, *changes: Change | None) -> None:
         """As `Registry.change`, with nothing done yet."""
-        for change in filter(None, changes):
-            if change.only_tunes:
-                self.registry._to_tune.update(dict.fromkeys(self.registry._tuned_by(change)))
-            else:
-                self.registry._to_rewire.update(dict.fromkeys(self.registry._live.concerned(change)))
+        self.registry._looking.extend(self.registry._looks(change) for change in filter(None, changes))
 
     def open(self, direction: Direction, topic: str, client: Client) -> None:
         stream = self.stream()

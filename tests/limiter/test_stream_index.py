@@ -32,6 +32,8 @@ def live(*topics: str) -> StreamIndex:
         (Setting.TOPIC, "persistent://t/n/z", []),
         (Setting.TOPIC_OF_NAMESPACE, "t/m", ["t/m/x"]),
         (Setting.TENANT, "t", list(TOPICS)),
+        (Setting.TENANT, "*", list(TOPICS)),
+        (Setting.TENANT, "s", []),
         (Setting.ROLE, "r", list(TOPICS)),
     ],
 )
@@ -39,7 +41,7 @@ def test_streams_of_other_topics_and_of_the_other_direction_are_not_concerned(
     setting: Setting, name: str, concerned: list[str]
 ) -> None:
     found = live(*TOPICS).concerned(Change("dispatch", setting, name))
-    assert [(one.name.direction, one.name.topic) for one in found] == [("dispatch", topic) for topic in concerned]
+    assert [one.name.topic for one in found] == [topic for topic in concerned for _ in DIRECTIONS]
 
 
 def test_nobody_is_concerned_by_how_often_one_may_subscribe() -> None:
@@ -55,4 +57,4 @@ def test_nothing_is_left_of_streams_that_are_over() -> None:
     streams.remove(stream)
     streams.remove(stream)
     assert (list(streams), streams.get(stream)) == ([], None)
-    assert (streams._of_topics, streams._of_namespaces) == ({}, {})
+    assert (streams._of_topics, streams._of_namespaces, streams._of_tenants) == ({}, {}, {})

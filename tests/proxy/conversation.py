@@ -307,7 +307,8 @@ class World:
         policies = policies_of(self.config.limits, self.config.admission.subscribe_rate_per_consumer)
         self.engine = LimiterEngine(self.config, policies, self.counters, self.intervals.reader, self.clock)
         self.session_log = SessionLog(self.counters, self.intervals, self.access, self.clock)
-        self.loop.run(self.intervals.start, self.engine.journal, self.engine.registry, self.engine.refusals)
+        parts = (self.engine.journal, self.engine.registry, self.engine.refusals, self.engine.slices)
+        self.loop.run(self.intervals.start, *parts)
         self.sessions: list[Session] = []
         self.finished: list[Session] = []
         self.dials: list[Dial] = []

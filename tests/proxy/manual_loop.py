@@ -46,6 +46,7 @@ class ManualLoop(asyncio.BaseEventLoop):
         answers: Called with each attempt to connect; accepts, fails or keeps it.
         names: What host names resolve to. Addresses resolve to themselves.
         transports: What connections are made with.
+        turned: Called after each turn.
     """
 
     def __init__(self, clock: ManualClock) -> None:
@@ -54,6 +55,7 @@ class ManualLoop(asyncio.BaseEventLoop):
         self.answers: Callable[[Dial], None] = lambda _dial: None
         self.names: dict[str, list[str]] = {}
         self.transports: type[FakeTransport] = FakeTransport
+        self.turned: Callable[[], None] = lambda: None
         self.trouble: list[str] = []
         self._selector = _NoSelector()
         self.set_exception_handler(lambda _loop, context: self.trouble.append(_told(context)))
@@ -80,6 +82,7 @@ class ManualLoop(asyncio.BaseEventLoop):
         while self.__dict__["_ready"] or self._is_due():
             self.stop()
             self.run_forever()
+            self.turned()
 
     def advance(self, seconds: float) -> None:
         """Let time pass; timers fire one after the other, each at its own instant."""

@@ -10,6 +10,7 @@ from limiter.scheduler import Scheduler
 from limiter.token_bucket import Limit, rate
 from proxy.limiter_engine import LimiterTimers
 from proxy.observe.counters import Counters
+from proxy.slices import Slices
 from tests.manual_clock import ManualClock
 from tests.proxy.manual_loop import ManualLoop
 
@@ -21,7 +22,7 @@ class Alarmed:
         self.clock = ManualClock()
         self.loop = ManualLoop(self.clock)
         self.counters = Counters()
-        self.alarms = LimiterTimers(self.clock, self.counters, self._serve)
+        self.alarms = LimiterTimers(self.clock, self.counters, self._serve, Slices(self.counters, self.clock))
         self.scheduler = Scheduler(self.alarms.wake_at, ActivitySet(lambda: None))
         self.limiter = Limiter(Scope("publish", "topic", "t", "a", "b"), Limit(rate(1)), "test", 0)
         self.passed: list[float] = []

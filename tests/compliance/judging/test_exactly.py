@@ -237,7 +237,7 @@ class Dozing(Scheduler):
     def serve(self, limiter: Limiter, now: int) -> None:
         if now % NANOS_PER_SECOND >= 0.8 * NANOS_PER_SECOND:
             limiter.wakes_at = None
-            self._lines._wake(limiter, (now // NANOS_PER_SECOND + 1) * NANOS_PER_SECOND)
+            self._lines.wake(limiter, (now // NANOS_PER_SECOND + 1) * NANOS_PER_SECOND)
             return
         super().serve(limiter, now)
 

@@ -24,9 +24,10 @@ class Session:
         self._connection = Connection(connection_id, "192.0.2.7:4000")
         self._told = told
 
-    def rule_added(self, rule: Rule) -> EndedByRule:
+    def rule_added(self, rule: Rule, ended: EndedByRule) -> Iterator[None]:
         self._told.blocklist.ended(rule, self._connection, topic="t")
-        return EndedByRule(0, 1)
+        ended.streams += 1
+        yield
 
 
 class Telling:

@@ -50,9 +50,10 @@ class Session:
         self.store = store
         self.seen: list[str | None] = []
 
-    def rule_added(self, rule: Rule) -> EndedByRule:
+    def rule_added(self, rule: Rule, ended: EndedByRule) -> Iterator[None]:
         self.seen.append(self.store.read(kept_key(rule.key)))
-        return EndedByRule(1, 0)
+        ended.connections += 1
+        yield
 
 
 class Run:

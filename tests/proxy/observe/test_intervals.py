@@ -16,12 +16,14 @@ from limiter.policies import Value
 from limiter.token_bucket import Limit, rate
 from protocol.commands import encode
 from protocol.pulsar_pb2 import CommandCloseProducer, CommandProducerSuccess
-from proxy.observe.intervals import HEARTBEAT_S, SLICE
+from proxy.observe.intervals import HEARTBEAT_S
 from proxy.session.transport import LOOK_S
+from proxy.slices import AT_ONCE, Work
 from tests.proxy.conversation import World, publisher
 from tests.proxy.wire import NO_REQUEST, TOPIC, producer, send, sends
 
 Make = Callable[..., World]
+SLICE = AT_ONCE[Work.LINES]
 ONE_A_SECOND = {"namespaces": {"acme/shop": {"publish": {"messages": 1}}}}
 
 

@@ -26,8 +26,9 @@ class Scene:
     def when_decided(self, then: Callable[[], None]) -> None:
         self.decide.append(then)
 
-    def close_all(self) -> None:
+    def close_all(self, then: Callable[[], None]) -> None:
         self.done.append("streams closed")
+        then()
 
     def write_eof(self) -> None:
         self.done.append("broker told")

@@ -319,7 +319,7 @@ def test_a_client_that_owes_under_ever_new_names_is_refused_and_forgiven_nothing
     registry, clock = world.engine.registry, world.clock
     debtor, other = Opened(world, "192.0.2.1:7"), Opened(world, "192.0.2.2:7")
     debts = _debts_until_refused(debtor, clock.now)
-    debtor.end()
+    world.loop.run(debtor.end)
     assert 20 < debts < 100
     assert sum(not limiter.is_idle(clock.now) for limiter in registry.limiters.values()) == debts
     assert other.producer(1).chain
@@ -327,7 +327,7 @@ def test_a_client_that_owes_under_ever_new_names_is_refused_and_forgiven_nothing
     again = Opened(world, "192.0.2.1:8")
     assert again.producer(1, topic="persistent://acme/shop/y").chain
     for opened in (other, again):
-        opened.end()
+        world.loop.run(opened.end)
 
 
 def _debts_until_refused(opened: Opened, now: int) -> int:

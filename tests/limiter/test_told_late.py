@@ -1,0 +1,28 @@
+"""What a bucket tells of an earlier moment: its books are in order, though it was looked at since."""
+
+import pytest
+
+from limiter.token_bucket import NANOS_PER_SECOND, Rate, TokenBucket
+
+SECOND = NANOS_PER_SECOND
+
+
+@pytest.mark.parametrize("taken", [0, 3, 10, 14])
+@pytest.mark.parametrize("looked_at_ms", [1000, 1050, 1900, 4000])
+def test_what_is_told_late_adds_up(taken: int, looked_at_ms: int) -> None:
+    """Balance before + earned - overflow - taken is the balance, in both spans."""
+    bucket = TokenBucket(Rate(10, SECOND, 10), 0)
+    bucket.take(taken, 0)
+    bucket.holds(1, looked_at_ms * SECOND // 1000)
+    before, overflow, _, _ = bucket.told(SECOND)
+    assert before == pytest.approx(10 - taken + 10 - overflow)
+    after, more, _, _ = bucket.told(5 * SECOND)
+    assert after == pytest.approx(before + 40 - more)
+    assert (overflow >= 0, more >= 0) == (True, True)
+
+
+def test_without_overflow_it_is_the_balance_of_that_moment() -> None:
+    bucket = TokenBucket(Rate(10, SECOND, 10), 0)
+    bucket.take(100, 0)
+    bucket.holds(1, 3 * SECOND)
+    assert bucket.told(SECOND) == (-80, 0, 0, 0)

@@ -1,0 +1,285 @@
+"""No peer and no policy makes one turn of the loop long: what each turn does is bounded, whatever there is to do."""
+
+from collections.abc import Callable
+
+import pytest
+
+from accesslog.record import ConnectionLine, IntervalLine
+from limiter.levels import Setting
+from limiter.policies import Value, change_of
+from limiter.registry import SLICE
+from limiter.token_bucket import Limit, rate
+from proxy.slices import Work
+from tests.proxy.blocks import block
+from tests.proxy.conversation import BROKER, Peer, World, publisher
+from tests.proxy.longest_turn import LongestTurn
+from tests.proxy.wire import flow, producer, producer_success, send, subscribe, success
+
+Make = Callable[..., World]
+MANY = 1_000
+"""Streams, sessions or limiters: many times what a turn may do."""
+MOST = SLICE
+"""Streams, sessions, lines or limiters in one turn."""
+ONE_A_SECOND = {"namespaces": {"acme/shop": {"publish": {"messages": 1}, "dispatch": {"messages": 1}}}}
+
+
+def topic(number: int) -> str:
+    return f"persistent://acme/shop/{number}"
+
+
+def with_producers(world: World, count: int = MANY, *, waiting: bool = True) -> tuple[Peer, Peer]:
+    """One connection with so many producers, all of which hold an entry."""
+    client, broker = world.pair(f"{BROKER[0]}:{BROKER[1]}")
+    client >> [producer(number, topic(number % 10)) for number in range(count)]
+    broker.heard()
+    broker >> [producer_success(number, f"p{number}") for number in range(count)]
+    client.heard()
+    if waiting:
+        client >> [send(0, number) for number in range(count)] + [send(1, number) for number in range(count)]
+    return client, broker
+
+
+def client_resets_its_streams(world: World) -> Callable[[], None]:
+    client, _ = with_producers(world)
+    return lambda: client.leave(ConnectionResetError("by peer"))
+
+
+def client_closes_behind_its_streams(world: World) -> Callable[[], None]:
+    client, _ = with_producers(world)
+    return client.half_close
+
+
+def broker_goes_with_many_streams(world: World) -> Callable[[], None]:
+    _, broker = with_producers(world)
+    return broker.leave
+
+
+def consumers_reset(world: World) -> Callable[[], None]:
+    client, broker = world.pair(f"{BROKER[0]}:{BROKER[1]}")
+    client >> [subscribe(number, topic(number % 10)) for number in range(MANY)]
+    broker.heard()
+    broker >> [success(number) for number in range(MANY)]
+    client >> [flow(10, number) for number in range(MANY)]
+    return client.leave
+
+
+def clients_reset_at_once(world: World) -> Callable[[], None]:
+    clients = [publisher(world)[0] for _ in range(MANY // 4)]
+
+    def reset() -> None:
+        def all_of_them() -> None:
+            for client in clients:
+                client.transport.break_off(ConnectionResetError("by peer"))
+
+        world.loop.run(all_of_them)
+
+    return reset
+
+
+def process_ends(world: World) -> Callable[[], None]:
+    for _ in range(MANY // 4):
+        publisher(world)
+
+    def end() -> None:
+        def shut_down() -> None:
+            for session in world.sessions:
+                session.shut_down()
+
+        world.loop.run(shut_down)
+
+    return end
+
+
+def change(world: World, setting: Setting, name: str, messages: int | None) -> None:
+    """Another value of a publish limit comes into force, as a policy service has it."""
+
+    def come() -> None:
+        policies = world.engine.registry.policies
+        before = policies.put_under("publish", setting).get(name)
+        after = Value(Limit(rate(messages)), "rest") if messages else None
+        _, now = world.intervals.change()
+        policies.put("publish", setting, name, after)
+        changed = change_of(("publish", setting, name), before, after)
+        world.engine.policies_changed([changed] if changed is not None else [], now)
+
+    world.loop.run(come)
+
+
+def limit_of_all_streams_appears(world: World) -> Callable[[], None]:
+    with_producers(world)
+    return lambda: change(world, Setting.PROXY, "", 10)
+
+
+def limit_of_a_tenant_goes(world: World) -> Callable[[], None]:
+    change(world, Setting.TENANT, "acme", 10)
+    with_producers(world)
+    return lambda: change(world, Setting.TENANT, "acme", None)
+
+
+def each_topic_has_another_value(world: World) -> Callable[[], None]:
+    client, broker = world.pair(f"{BROKER[0]}:{BROKER[1]}")
+    client >> [producer(number, topic(number)) for number in range(MANY)]
+    broker.heard()
+    broker >> [producer_success(number, f"p{number}") for number in range(MANY)]
+    client >> [send(number // MANY, number % MANY) for number in range(2 * MANY)]
+    return lambda: change(world, Setting.TOPIC_OF_NAMESPACE, "acme/shop", 1000)
+
+
+def client_opens_many_streams(world: World) -> Callable[[], None]:
+    client, _ = world.pair(f"{BROKER[0]}:{BROKER[1]}")
+    return lambda: client >> [producer(number, topic(number % 10)) for number in range(MANY)]
+
+
+def _block(world: World, kind: str, name: str) -> None:
+    block(world, kind, name)
+
+
+def rule_blocks_streams(world: World) -> Callable[[], None]:
+    with_producers(world)
+    return lambda: _block(world, "topic", topic(3))
+
+
+def rule_blocks_clients(world: World) -> Callable[[], None]:
+    for _ in range(MANY // 4):
+        publisher(world)
+    return lambda: _block(world, "address", "192.0.2.7")
+
+
+def clients_say_nothing(world: World) -> Callable[[], None]:
+    for _ in range(MANY // 4):
+        world.client()
+    return lambda: world.advance(world.config.handshake_timeout)
+
+
+def interval_ends(world: World) -> Callable[[], None]:
+    with_producers(world)
+    return lambda: world.advance(1)
+
+
+@pytest.mark.parametrize(
+    ("arrange", "does"),
+    [
+        (client_resets_its_streams, {"streams": MANY, "sessions": 1}),
+        (client_closes_behind_its_streams, {"streams": MANY}),
+        (broker_goes_with_many_streams, {"streams": MANY, "sessions": 1}),
+        (consumers_reset, {"streams": MANY, "sessions": 1}),
+        (clients_reset_at_once, {"streams": MANY // 4, "sessions": MANY // 4}),
+        (process_ends, {"streams": MANY // 4, "sessions": MANY // 4}),
+        (client_opens_many_streams, {"streams": MANY}),
+        (rule_blocks_streams, {"streams": MANY // 10}),
+        (rule_blocks_clients, {"streams": MANY // 4, "sessions": MANY // 4}),
+        (clients_say_nothing, {"sessions": MANY // 4}),
+        (limit_of_all_streams_appears, {"wired": MANY}),
+        (limit_of_a_tenant_goes, {"wired": MANY}),
+        (each_topic_has_another_value, {"tuned": MANY}),
+        (interval_ends, {"lines": MANY + 11}),
+    ],
+)
+def test_no_turn_does_more_than_a_slice(
+    make_world: Make,
+    arrange: Callable[[World], Callable[[], None]],
+    does: dict[str, int],
+) -> None:
+    world = make_world(limits=ONE_A_SECOND)
+    act = arrange(world)
+    turn = LongestTurn(world)
+    act()
+    assert {kind: turn.total[kind] for kind in does} == does, "it is all done"
+    assert max(turn.most.values()) <= MOST, turn.most
+
+
+def test_a_change_touches_nothing_that_it_does_not_concern(make_world: Make) -> None:
+    """However often a tenant changes its limit, others have no line more, and their streams nothing to follow."""
+    world = make_world(limits=ONE_A_SECOND)
+    with_producers(world)
+    change(world, Setting.TENANT, "other", 5)
+    turn = LongestTurn(world)
+    for messages in (6, 7, None, 8, None):
+        change(world, Setting.TENANT, "other", messages)
+    assert set(turn.total.values()) == {0}
+
+
+def test_a_changed_value_ends_one_line_however_many_streams_wait(
+    make_world: Make,
+) -> None:
+    world = make_world(limits={"tenants": {"acme": {"publish": {"messages": 1}}}})
+    with_producers(world)
+    world.advance(0.5)
+    turn = LongestTurn(world)
+    for messages in (2, 1, 2):
+        world.advance(0.01)
+        change(world, Setting.TENANT, "acme", messages)
+    assert turn.total["lines"] == 3
+
+
+class Between:
+    """Something that happens in the turn after a client with many streams has left, while these end in slices."""
+
+    def __init__(self, world: World, happens: Callable[[], None]) -> None:
+        self.left_then = 0
+        self._world, self._happens, self._is_over = world, happens, False
+        world.loop.turned = self._turned
+
+    def _turned(self) -> None:
+        live = len(self._world.engine.registry.live())
+        if not self._is_over and 0 < live < MANY:
+            self._is_over, self.left_then = True, live
+            self._world.loop.call_soon(self._happens)
+
+
+def test_ids_and_names_are_used_again_while_their_streams_end(make_world: Make) -> None:
+    """What a conversation checks at its end holds: each byte, place and stream is given back once."""
+    world = make_world(limits=ONE_A_SECOND)
+    client, _ = with_producers(world)
+    other, broker = world.pair(f"{BROKER[0]}:{BROKER[1]}")
+    again = b"".join(producer(number, topic(number % 10)) for number in range(20))
+    between = Between(world, lambda: other.transport.receive(again))
+    client.leave(ConnectionResetError("by peer"))
+    assert 0 < between.left_then < MANY
+    assert len(world.engine.registry.live()) == 20
+    broker.heard()
+    broker >> [producer_success(number, f"p{number}") for number in range(20)]
+    assert other.heard_names() == ["PRODUCER_SUCCESS"] * 20
+    _each_message_is_told_once(world, offered=2 * MANY)
+
+
+def test_limits_change_while_streams_end(make_world: Make) -> None:
+    world = make_world(limits=ONE_A_SECOND)
+    client, _ = with_producers(world)
+    policies = world.engine.registry.policies
+
+    def come() -> None:
+        _, now = world.intervals.change()
+        policies.put("publish", Setting.PROXY, "", Value(Limit(rate(7)), "rest"))
+        changed = change_of(("publish", Setting.PROXY, ""), None, Value(Limit(rate(7)), "rest"))
+        world.engine.policies_changed([changed] if changed else [], now)
+
+    between = Between(world, come)
+    client.leave(ConnectionResetError("by peer"))
+    assert 0 < between.left_then < MANY
+    assert not world.engine.registry.live()
+    assert not any(limiter.streams for limiter in world.engine.registry.limiters.values())
+    _each_message_is_told_once(world, offered=2 * MANY)
+
+
+def test_process_ends_while_streams_end(make_world: Make) -> None:
+    world = make_world(limits=ONE_A_SECOND)
+    client, _ = with_producers(world)
+
+    def stop() -> None:
+        world.engine.slices.finish(Work.ENDINGS)
+        world.intervals.stop()
+
+    between = Between(world, stop)
+    client.leave(ConnectionResetError("by peer"))
+    assert 0 < between.left_then < MANY
+    assert not world.engine.registry.live()
+    _each_message_is_told_once(world, offered=2 * MANY)
+
+
+def _each_message_is_told_once(world: World, offered: int) -> None:
+    world.advance(2)
+    lines = world.lines(IntervalLine)
+    assert sum(line.offered_messages for line in lines) == offered
+    assert sum(line.passed_messages + line.dropped_messages for line in lines) == offered
+    assert len(world.lines(ConnectionLine)) == 1
