@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from protocol.printable import printable
 from proxy.cli.options import AdminLinkError, AdminOptions, asks_proxy
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def doctor(  # noqa: PLR0913 - one for each option
 def _tell(looked: "Looked", *, everywhere: bool) -> None:
     """Print the differences, and the limits of what was compared."""
     for one in looked.found:
-        typer.echo(one)
+        typer.echo(printable(one))
     where = "all topics of the proxy's namespaces" if everywhere else "the topics that the proxy knows of"
     said = f"in {looked.streams} producers and consumers, on {where} ({looked.topics})"
     if looked.found:
@@ -113,5 +114,5 @@ async def _look(
 
 def _give_up(problems: list[str]) -> NoReturn:
     for problem in problems:
-        typer.echo(f"sluice: {problem}", err=True)
+        typer.echo(f"sluice: {printable(problem)}", err=True)
     raise typer.Exit(_COULD_NOT_LOOK)

@@ -9,6 +9,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from limiter.levels import LEVEL_OF_WORD
+from protocol.printable import printable
 from proxy.cli.top_view import (
     DegradedAnswer,
     InForceAnswer,
@@ -32,7 +33,7 @@ _TITLES = {
 
 def explanation(answer: dict[str, Any]) -> Iterator[Table | str]:
     """Draw the answer of `/sluice/explain`, part by part."""
-    yield f"topic: {escape(answer['topic'])}"
+    yield f"topic: {escape(printable(answer['topic']))}"
     is_exempt, group = answer["exempt"], answer["resource_group"]
     if is_exempt:
         yield "a topic of Pulsar's own: exempt from every limit but that of limits.exempt"
@@ -103,8 +104,8 @@ def _style(state: str) -> str:
 
 
 def _plain(*cells: str) -> tuple[Text, ...]:
-    """Names are no markup."""
-    return tuple(Text(cell) for cell in cells)
+    """Names are no markup, and command no terminal."""
+    return tuple(Text(printable(cell)) for cell in cells)
 
 
 def difference_lines(found: Iterable[Difference]) -> Iterator[str]:

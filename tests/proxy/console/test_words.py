@@ -1,9 +1,13 @@
 """Numbers, durations and names as people read them."""
 
 import pytest
+from rich.console import Console
 
 from protocol.printable import printable
+from proxy.cli.doctor import _tell
+from proxy.cli.policy_tables import audit_table
 from proxy.cli.top_view import Waiting, WouldHold, limit, obstacle, rate, short_topic, since, size, span, who
+from proxy.doctor import Looked
 from tests.proxy.console_states import state
 
 TOPIC = "persistent://acme/shop/orders"
@@ -114,3 +118,14 @@ def test_permits_that_are_withheld_are_a_reason_where_nothing_is_held() -> None:
     assert obstacle(overdrawn) == "5 permits withheld: topic 10/s"
     held = state(topic=TOPIC, held_for_ms=10.0, waits_on=Waiting("proxy", "", 5.0, None, 1.0), permits_wait_on=by)
     assert (obstacle(held), since(held)) == ("proxy 5/s", "10ms")
+
+
+def test_no_table_and_no_list_passes_on_what_a_terminal_obeys(capsys: pytest.CaptureFixture[str]) -> None:
+    """Writers of a fleet's topic choose names in the audit log, the broker's clients those in the doctor's list."""
+    odd = "\x9b2J\u202eops"
+    change = {"at": "2026-01-01T00:00:00+00:00", "who": odd, "address": odd, "kind": "publish", "setting": "topic"}
+    Console(width=200).print(audit_table([change | {"name": odd, "before": None, "after": None}]))
+    _tell(Looked(1, 1, 0, [f"the broker has {odd}"]), everywhere=True)
+    shown = capsys.readouterr().out
+    assert shown.count("\\x9b2J\\u202eops") == 4
+    assert not {"\x9b", "\u202e"} & set(shown)
