@@ -15,7 +15,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
-from typing import Any, Final, NamedTuple, cast, get_args
+from typing import Any, Final, NamedTuple, cast, get_args, overload
 
 from limiter.levels import (
     ANYBODY,
@@ -33,6 +33,8 @@ from limiter.levels import (
 from limiter.limiter import Scope
 from limiter.token_bucket import DIRECTIONS, NOTHING_PUBLISHED, Direction, Limit, Mode, Rate
 
+TENANT_ORIGIN: Final = "tenant"
+"""The origin of a value that a tenant set for itself."""
 FLEET_ORIGIN: Final = "fleet"
 """The origin of a value that other processes have and this one has not."""
 MOST_NAME: Final = 4096
@@ -53,7 +55,7 @@ _Attachment = tuple[Setting, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A limit and where it was written: `file`, `dynamic`, `global` or `rest`."""
+    """A limit and where it was written: `file`, `dynamic`, `global`, `rest`, or `tenant`."""
 
     limit: Limit
     origin: str
@@ -172,6 +174,8 @@ class Policies:
         tally: Counts what is written as rules, from the first value on; None: nobody is told of them.
         others: Rules of a fleet's other members: they hold where nothing is written here at a level, and where they are
             lower than what is written here for the same.
+        tenants: Values that tenants set for themselves. At each level the stricter of both holds (`within`), so that
+            no tenant gets more than the operator's values alone would give. None: there are none.
     """
 
     groups_of_namespaces: dict[str, str] = field(default_factory=dict)
@@ -185,6 +189,18 @@ class Policies:
     """All levels at which something is written, outermost first."""
     tally: RuleTally | None = None
     others: "Policies | None" = None
+    tenants: "Policies | None" = None
+
+    def put_tenants(self, about: About, setting: Setting, name: str, value: Value | None) -> None:
+        """Set a value of a tenant for itself; None takes it back."""
+        tenants = self.tenants or Policies()
+        tenants.put(about, setting, name, value)
+        self.tenants = None if tenants.is_empty else tenants
+
+    @property
+    def is_empty(self) -> bool:
+        """True if no value is set."""
+        return not any(self._values.values())
 
     def put(self, about: About, setting: Setting, name: str, value: Value | None) -> None:
         """Set a value; None takes it back.
@@ -231,6 +247,8 @@ class Policies:
         self._values.clear()
         self._networks.clear()
         self._levels.clear()
+        if self.tenants is not None:
+            self.tenants.clear()
 
     def copy(self) -> "Policies":
         """Return a copy, to be changed aside."""
@@ -239,6 +257,7 @@ class Policies:
         other = Policies(dict(self.groups_of_namespaces), dict(self.groups_of_tenants), values, networks)
         other._levels = {about: tuple(other._written(about)) for about in values}
         other.tally = None if self.tally is None else self.tally.copy()
+        other.tenants = None if self.tenants is None else self.tenants.copy()
         return other
 
     def exchange(self, other: "Policies") -> None:
@@ -259,20 +278,30 @@ class Policies:
         if self.others is not None:
             found = [self.in_force_at(level, direction, topic, client) for level in LEVELS]
             return tuple([entry for entry in found if entry is not None])
-        levels = self._levels.get(direction)
-        if not levels:
+        if self.tenants is None and not self._levels.get(direction):
             return ()
-        is_system, whose = topic.is_system, StreamIdentity(topic, client, self.group_of(topic))
-        found = [_at_level(one, direction, whose) for one in levels if one.level.is_of_system is is_system]
-        return tuple([entry for entry in found if entry is not None])
+        whose = StreamIdentity(topic, client, self.group_of(topic))
+        in_force = self._at_levels(direction, whose)
+        if self.tenants is not None:
+            in_force = _all_within(in_force, self.tenants._at_levels(direction, whose))  # noqa: SLF001 - of the same class
+        return tuple(in_force)
+
+    def _at_levels(self, direction: Direction, whose: StreamIdentity) -> list[InForce]:
+        is_system = whose.topic.is_system
+        levels = [one for one in self._levels.get(direction, ()) if one.level.is_of_system is is_system]
+        return [entry for one in levels if (entry := _at_level(one, direction, whose)) is not None]
 
     def in_force_at(self, level: Level, direction: Direction, topic: Topic, client: Client) -> InForce | None:
         """The one of these limits that is of `level`, if there is one."""
         if level.is_of_system is not topic.is_system:
             return None
         whose = StreamIdentity(topic, client, self.group_of(topic))
-        own = self._at(level, direction, whose)
-        return own if self.others is None else _completed(own, self.others._at(level, direction, whose))  # noqa: SLF001 - of the same class
+        found = self._at(level, direction, whose)
+        if self.others is not None:
+            found = _completed(found, self.others._at(level, direction, whose))  # noqa: SLF001 - of the same class
+        if self.tenants is not None:
+            found = within(found, self.tenants._at(level, direction, whose))  # noqa: SLF001 - of the same class
+        return found
 
     def _at(self, level: Level, direction: Direction, whose: StreamIdentity) -> InForce | None:
         levels = self._levels.get(direction, ())
@@ -281,15 +310,23 @@ class Policies:
     @property
     def limits_subscribes(self) -> bool:
         """True if there is any subscribe rate."""
-        return any(self._values.get("subscribe", {}).values())
+        return any(self._values.get("subscribe", {}).values()) or bool(self.tenants and self.tenants.limits_subscribes)
 
     def subscribe_rate(self, topic: Topic) -> tuple[Rate, str] | None:
         """Return the rate of subscribing of each consumer of a topic, and its source for people (`namespace rest`).
 
         The narrowest value that is there holds, as with Pulsar.
         """
-        if topic.is_system or "subscribe" not in self._values:
+        if topic.is_system or not self.limits_subscribes:
             return None
+        found = self._subscribe_rate(topic)
+        theirs = None if self.tenants is None else self.tenants._subscribe_rate(topic)  # noqa: SLF001 - of the same class
+        if found is None or theirs is None:
+            return found or theirs
+        rate = stricter_rate(found[0], theirs[0])
+        return rate, found[1] if rate == found[0] else theirs[1]
+
+    def _subscribe_rate(self, topic: Topic) -> tuple[Rate, str] | None:
         whose = StreamIdentity(topic, ANYBODY, "")
         for setting, naming, source in SUBSCRIBE_LOOKUPS:
             value = self.get("subscribe", setting, naming(whose))
@@ -326,6 +363,62 @@ def _at_level(written: Written, direction: Direction, whose: StreamIdentity) -> 
         if value is not None and value.limit:
             return InForce(_scope(level, direction, whose), value.limit, f"{source} {value.origin}")
     return None
+
+
+def _all_within(found: list[InForce], theirs: list[InForce]) -> list[InForce]:
+    """Return what holds of each level's limit and a tenant's own at the same level, outermost first."""
+    by_level = {entry.scope.level: entry for entry in found}
+    for entry in theirs:
+        both = within(by_level.get(entry.scope.level), entry)
+        assert both is not None, "one of the two is there"
+        by_level[entry.scope.level] = both
+    return [by_level[level.word] for level in LEVELS if level.word in by_level]
+
+
+def within(found: InForce | None, own: InForce | None) -> InForce | None:
+    """Return what holds where a tenant has set a limit of its own at a level.
+
+    Args:
+        found: The limit that the operator's values give.
+        own: The tenant's.
+    """
+    if found is None or own is None:
+        return found or own
+    limit = stricter(found.limit, own.limit)
+    return found if limit == found.limit else own._replace(limit=limit)
+
+
+def stricter(limit: Limit, own: Limit) -> Limit:
+    """Return the stricter of an operator's limit and a tenant's, figure by figure: no more passes than either lets.
+
+    A limit that holds messages or refuses them is stricter than one that observes. The mode is the operator's, unless
+    that observes.
+    """
+    if not own or own.mode == "observe":
+        return limit or own
+    if not limit or limit.mode == "observe":
+        return own
+    is_relative = limit.published is not None and own.published is not None
+    return Limit(
+        stricter_rate(limit.messages, own.messages),
+        stricter_rate(limit.size, own.size),
+        stricter_rate(limit.peak_messages, own.peak_messages),
+        stricter_rate(limit.peak_size, own.peak_size),
+        limit.mode,
+        limit.published if is_relative else None,
+    )
+
+
+@overload
+def stricter_rate(one: Rate, other: Rate) -> Rate: ...
+@overload
+def stricter_rate(one: Rate | None, other: Rate | None) -> Rate | None: ...
+def stricter_rate(one: Rate | None, other: Rate | None) -> Rate | None:
+    """Return the lower of two rates, with the smaller of both bursts; one that is not there limits nothing."""
+    if one is None or other is None:
+        return one or other
+    lower = other if other.tokens * one.period_ns < one.tokens * other.period_ns else one
+    return lower if lower.burst <= min(one.burst, other.burst) else replace(lower, burst=min(one.burst, other.burst))
 
 
 def _completed(own: InForce | None, other: InForce | None) -> InForce | None:

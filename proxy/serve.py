@@ -42,6 +42,7 @@ from proxy.observe.operator_log import set_up_operator_log
 from proxy.policies.bodies import BodyError
 from proxy.policies.keys import PolicyKind, Principal
 from proxy.policies.layers import FilePolicies, file_policies
+from proxy.policies.room import TenantShare
 from proxy.policies.service import Around, PolicyService
 from proxy.policies.store import Store, StoreError
 from proxy.reload import Reloader, changes_of, fingerprints
@@ -274,8 +275,10 @@ class Proxy:
     async def _start_admin(self) -> str:
         settling, slices = self.intervals.settling, self.engine.slices
         fleet = self.fleet, self.policy_topic
-        states = self.states
-        collector = SluiceCollector(self.engine, self.totals, self.access, settling, self._expiries, *fleet, states)
+        states, room = self.states, self._store.room
+        collector = SluiceCollector(
+            self.engine, self.totals, self.access, settling, self._expiries, *fleet, states, room
+        )
         metrics = MetricsPage(collector, slices)
         bounds = RequestLimits(self.config.admin_access, self._refused, self.engine.clock)
         fresh = self.server.settle if isinstance(self.server, Supervisor) else None
@@ -347,7 +350,8 @@ def _file_policies(config: Config) -> FilePolicies:
 def _open_store(config: Config) -> Store:
     path = config.policies.store
     try:
-        store = Store(path, config.policies.audit_changes)
+        share = TenantShare(config.policies.tenant_policies, config.policies.tenant_bytes)
+        store = Store(path, config.policies.audit_changes, share)
     except StoreError as error:
         raise StartError(str(error)) from None
     if path is not None and store.is_new:

@@ -246,7 +246,8 @@ def without_effect(changes: DataFrame, limits: DataFrame) -> DataFrame:
     is_named = F.col("was.source") == F.concat(own, F.lit(" "), F.col("origin"))
     matters = F.col("limits_before") | F.col("limits_after")
     is_hidden = F.col("limits_after") & F.array_contains(_hidden_by(own, F.col("level")), F.col("was.source"))
-    was_there = F.regexp_like("before", stood) & ~F.regexp_like("after", stood)
+    is_tenants_own = F.col("was.source").endswith(" tenant")  # it may have the same number, and goes on
+    was_there = F.regexp_like("before", stood) & ~F.regexp_like("after", stood) & ~is_tenants_own
     is_own = (is_named & matters) | is_hidden | F.coalesce(was_there, F.lit(False))
     same = pairs.where((F.col("was") == F.col("now.value")) & is_own)
     text = F.concat(

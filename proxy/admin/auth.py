@@ -26,6 +26,7 @@ from proxy.config.model import ConfigError
 from proxy.config.sections import AdminAccess
 from proxy.config.yaml_reader import YamlError, parse_yaml
 from proxy.files import FileReader, read_file, warn_if_others_read
+from proxy.policies.keys import ANONYMOUS
 from proxy.tls.certificates import Expiry, LoadedContext, admin_context
 
 LONGEST_NAME = 100
@@ -37,8 +38,6 @@ MOST_TENANTS = 100
 """Tenants of one token."""
 _MOST_BYTES = 1024 * 1024
 """Most bytes of the file; MOST_TOKENS holders, each with the longest name and token, have half of it."""
-ANONYMOUS = "anonymous"
-"""The name of callers where no token is needed."""
 _TOKENS_KEY = "admin_access.tokens"
 
 Access = Literal["read", "write"]

@@ -20,8 +20,9 @@ from proxy.admin.auth import CALLER
 from proxy.admin.listener import connection_of
 from proxy.admin.refusals import refusal
 from proxy.policies.bodies import BodyError
-from proxy.policies.keys import PolicyKey, Principal
+from proxy.policies.keys import Layer, PolicyKey, Principal
 from proxy.policies.service import Expected, NotAsExpectedError, NotCarriedError, tag_of
+from proxy.policies.state import BeyondError
 from proxy.policies.store import StoreError
 from proxy.slices import Slices, Work
 
@@ -50,6 +51,8 @@ def answering(handler: Handler) -> Handler:
             return await handler(request)
         except RequestRefusedError as error:
             return refusal(error.status, str(error))
+        except BeyondError as error:
+            return refusal(403, str(error))
         except BodyError as error:
             return refusal(400, str(error))
         except RecursionError:
@@ -71,7 +74,17 @@ def _not_changed(error: StoreError | NotAsExpectedError | NotCarriedError) -> tu
 def caller_of(request: web.Request) -> Principal:
     """Return who asks, for the audit log."""
     caller = request[CALLER]
-    return Principal(caller.name, caller.address)
+    return Principal(caller.name, caller.address, caller.tenants)
+
+
+def layer_of(request: web.Request) -> Layer:
+    """Return the layer in which a caller's limits are written: a token for some tenants has one of its own."""
+    return Layer.REST if request[CALLER].tenants is None else Layer.TENANT
+
+
+def author_shown(request: web.Request, author: str, origin: str) -> str:
+    """Return the author of a value as a caller may see it: to a tenant, operators have no names."""
+    return author if request[CALLER].tenants is None or origin == Layer.TENANT.origin else ""
 
 
 async def json_text(request: web.Request) -> bytes:

@@ -22,6 +22,8 @@ from proxy.fleet.service import FleetService
 from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import LATENESS_NS, OTHER_WORK, Counters, DirectionTotals, NamespaceTotals
+from proxy.policies.keys import BLOCKS, OPERATOR
+from proxy.policies.room import Room, TenantShare
 from proxy.proxy_headers import HeaderResult
 from proxy.slices import Slices, Work
 from proxy.tls.certificates import Expiry
@@ -293,6 +295,7 @@ class SluiceCollector(Collector):
         fleet: This proxy's part in its fleet, if it has one.
         policy_topic: The topic by which the fleet's policies are changed, if they are.
         states: The degraded states.
+        room: Counts the policies that are kept.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
@@ -305,10 +308,12 @@ class SluiceCollector(Collector):
         fleet: FleetService | None = None,
         policy_topic: PolicyTopic | None = None,
         states: DegradedStates | None = None,
+        room: Room | None = None,
     ) -> None:
         self._states = states or DegradedStates()
         self._fleet = fleet
         self._policy_topic = policy_topic
+        self._room = room or Room(TenantShare())
         self._expiries = expiries
         self._engine = engine
         self._totals = totals
@@ -352,6 +357,7 @@ class SluiceCollector(Collector):
             {cause: int(cause in degraded) for cause in CAUSES},
         )
         yield from _fleet(self._fleet)
+        yield from _policies(self._room)
         yield from _policy_topic(self._policy_topic)
         lookups, memory = self._engine.lookups, self._engine.memory
         yield _counter("sluice_lookups_refused", "Lookups over the limit of lookups in flight", lookups.refused)
@@ -530,6 +536,20 @@ def _fleet(fleet: FleetService | None) -> Iterator[Metric]:
         "Those not taken, whole or in part, by cause",
         ("cause",),
         Counter() if fleet is None else fleet.dropped_messages(),
+    )
+
+
+def _policies(room: Room) -> Iterator[Metric]:
+    """Yield metrics of the policies that are set at run time."""
+    (count, size), rest = room.of_tenants, {"operator": OPERATOR, "blocks": BLOCKS}
+    counts = {"tenants": count} | {word: room.counts[owner] for word, owner in rest.items()}
+    sizes = {"tenants": size} | {word: room.sizes[owner] for word, owner in rest.items()}
+    yield _labelled(GaugeMetricFamily, "sluice_policies", "Policies set at run time", ("owner",), counts)
+    yield _labelled(GaugeMetricFamily, "sluice_policies_bytes", "Bytes of them, about", ("owner",), sizes)
+    yield _gauge(
+        "sluice_policies_fullest_tenant_ratio",
+        "The part that is taken of what a tenant may set (policies.tenant_policies, tenant_bytes), where it is most",
+        room.fullest_tenant,
     )
 
 

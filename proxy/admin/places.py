@@ -17,9 +17,10 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from limiter.levels import counted_as
-from proxy.admin.auth import ALWAYS_OPEN, ANONYMOUS, CALLER, Caller
+from proxy.admin.auth import ALWAYS_OPEN, CALLER, Caller
 from proxy.admin.handlers import description_of
 from proxy.admin.refusals import RefusalCause, RefusalLog, refusal
+from proxy.policies.keys import ANONYMOUS
 
 MOST_LARGE: Final = 4
 """Large answers under way at once. One of them is for callers for all tenants alone."""

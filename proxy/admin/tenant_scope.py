@@ -11,24 +11,15 @@ from collections.abc import Callable, Collection, Mapping
 from aiohttp import web
 
 from limiter.levels import CLIENT_PARTS, PRODUCER, SUBSCRIPTION, Setting
-from protocol.topic_name import parse_topic
 from proxy.admin.browser_guard import READING
+from proxy.policies.keys import tenant_of
 
 OF_NOBODY = frozenset({"/healthz", "/readyz", "/sluice/openapi.json"})
 """Paths that tell nothing of any tenant."""
+STREAMS = "/sluice/streams"
+"""Shows callers the streams of their tenants only: so `sluice top` asks for all."""
 _SHARED = ("/admin/v2/namespaces/{tenant}/{namespace}/resourcegroup", "/sluice/tenants/{tenant}/resourcegroup")
 """The resource group of a namespace or tenant: to attach one to it is to take from the limit of others."""
-_TENANT_OF: Mapping[Setting, Callable[[str], str]] = {
-    Setting.TENANT: str,
-    Setting.NAMESPACE: lambda name: name.partition("/")[0],
-    Setting.TOPIC_OF_NAMESPACE: lambda name: name.partition("/")[0],
-    Setting.SUBSCRIPTION_OF_NAMESPACE: lambda name: name.partition("/")[0],
-    Setting.PARTITIONED_TOPIC: lambda name: parse_topic(name).tenant,
-    Setting.TOPIC: lambda name: parse_topic(name).tenant,
-    Setting.SUBSCRIPTION_OF_TOPIC: lambda name: parse_topic(name).tenant,
-    Setting.SUBSCRIPTION: lambda name: parse_topic(name.partition("@")[2]).tenant,
-}
-"""The tenant in a name of each setting that belongs to one; clients' names, addresses and groups do not."""
 
 
 def why_outside(request: web.Request, tenants: Collection[str]) -> str | None:
@@ -37,7 +28,7 @@ def why_outside(request: web.Request, tenants: Collection[str]) -> str | None:
     if resource is None:
         return why_not_at_broker(request, tenants)
     path = resource.canonical
-    if path in OF_NOBODY:
+    if path in OF_NOBODY or (path == STREAMS and "tenant" not in request.query):
         return None
     asked, remedy = _asked(request, path)
     if asked and all(tenant in tenants for tenant in asked):
@@ -68,8 +59,8 @@ def _of_limit(request: web.Request) -> list[str | None]:
 
 def _tenant_of(setting: str, name: str) -> str | None:
     try:
-        return _TENANT_OF[Setting(setting)](name)
-    except (KeyError, ValueError):
+        return tenant_of(Setting(setting), name)
+    except ValueError:
         return None
 
 
@@ -81,7 +72,7 @@ def _of_explained(request: web.Request) -> list[str | None]:
 
 
 _QUERIES: Mapping[str, tuple[Callable[[web.Request], list[str | None]], str]] = {
-    "/sluice/streams": (_of_streams, "write ?tenant=…"),
+    STREAMS: (_of_streams, "write ?tenant=…, or leave it out"),
     "/sluice/limits": (_of_limit, "name a limit of one of them: ?direction=…&setting=…&name=…"),
     "/sluice/explain": (_of_explained, "ask for a topic, and for no role and address"),
 }

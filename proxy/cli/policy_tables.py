@@ -21,6 +21,7 @@ from proxy.cli.top_view import (
     size,
 )
 from proxy.policies.bodies import section_text
+from proxy.policies.keys import ANONYMOUS
 from proxy.policies.policy_set import Difference
 
 _MARKS = {"holds": "▶ holds", "hidden": "hidden by", "no limit": "limits nothing"}
@@ -84,7 +85,9 @@ def _why_not_asked(direction: str, word: str) -> str:
 def _value(value: dict[str, Any]) -> tuple[Text, ...]:
     mark = _MARKS[value["state"]]
     where = f"{value['setting']} {value['name']}".rstrip()
-    return _plain(where, section_text(value["limit"]), value["origin"], f"{mark} {value['by']}".rstrip())
+    author = value["author"] if value["author"] != ANONYMOUS else ""
+    origin = f"{value['origin']}, {author}" if author else value["origin"]
+    return _plain(where, section_text(value["limit"]), origin, f"{mark} {value['by']}".rstrip())
 
 
 def in_force(rates: dict[str, Any] | None) -> str:

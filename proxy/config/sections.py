@@ -453,6 +453,10 @@ class PolicyStore(BaseModel):
     audit_changes: Whole = Field(
         100_000, gt=0, description="changes that are remembered with who made them, what was before and after"
     )
+    tenant_policies: Whole = Field(
+        1000, gt=0, description="policies that tokens for some tenants may set for each of these tenants"
+    )
+    tenant_bytes: Size = Field(1024**2, gt=0, description="bytes of names and bodies of these, and 300 for each")
     topic: str | None = Field(
         None,
         description="persistent topic by which a change in one proxy holds in all that name it; they reach it through "

@@ -179,7 +179,8 @@ class PolicyTopic:
     ) -> None:
         self.topic = topic
         self.dropped: Counter[str] = Counter()
-        self.log = PolicyLog(self.dropped)
+        self._share = service.store.room.share
+        self.log = PolicyLog(self.dropped, self._share)
         self.conflicts = 0
         self.last: LastChange | None = None
         self.position: tuple[int, int] | None = None
@@ -410,7 +411,7 @@ class PolicyTopic:
     def _begins(self) -> None:
         """Called when the consumer begins to read the topic from its start."""
         self._ends()
-        self.log = PolicyLog(self.dropped)
+        self.log = PolicyLog(self.dropped, self._share)
         self._changed.clear()
         self._unreadable.clear()
         self._began.set()
@@ -542,9 +543,12 @@ class PolicyTopic:
         said = {"topic": self.topic, "policies": len(own)}
         structlog.get_logger().warning("policies: the topic has no history; it is given this member's policies", **said)
         at_ns = self._wall()
+        store = self._service.store
+        authors = await asyncio.to_thread(lambda: {key: store.author(key) or _FROM_STORE.name for key in own})
         for key, body in own.items():
             try:
-                proposed = log.propose(StoredChange(key, None, body), _FROM_STORE, self._member, at_ns)
+                by = Principal(authors[key], _FROM_STORE.address)
+                proposed = log.propose(StoredChange(key, None, body), by, self._member, at_ns)
             except BadChangeError as error:
                 structlog.get_logger().error("policies: this member alone keeps one", policy=str(key), error=str(error))
                 continue

@@ -285,6 +285,11 @@ def kept_as_own(body: Any) -> str:
     return msgspec.json.encode(KeptRate("sluice", msgspec.Raw(msgspec.json.encode(body)))).decode()
 
 
+def is_own_form(kept: str | None) -> bool:
+    """Return whether a kept rate has Sluice's own form, in which bursts are written."""
+    return kept is not None and read_body(kept, KeptRate).form == "sluice"
+
+
 def limit_of(key: PolicyKey, kept: str, mode: Mode = "enforce") -> Limit:
     """Return the limit that a kept rate says.
 

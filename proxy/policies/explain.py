@@ -1,20 +1,19 @@
 """The explanation of a stream's limits: every level, every value that was written for it, and which one holds."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_address, ip_network
 from typing import Literal
 
 from limiter.levels import ANYBODY, EACH, LEVELS, Client, Level, Setting, StreamIdentity, Topic
-from limiter.policies import FLEET_ORIGIN, SUBSCRIBE_LOOKUPS, Policies, completed
+from limiter.policies import FLEET_ORIGIN, SUBSCRIBE_LOOKUPS, Policies, completed, stricter
 from limiter.token_bucket import Direction, Limit
 from proxy.policies.bodies import Section, section_of
-from proxy.policies.keys import PolicyTarget
-from proxy.policies.layers import Layer, Layers
+from proxy.policies.keys import OF_OPERATOR, Layer, PolicyTarget
+from proxy.policies.layers import Layers
 from proxy.policies.state import PolicyState
 
 ValueState = Literal["holds", "hidden", "no limit"]
-_FROM_THE_TOP = tuple(reversed(Layer))
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +23,11 @@ class ExplainedValue:
     Args:
         setting: For what, with `name`.
         name: Of the setting.
-        origin: In which layer: rest, global, dynamic or file; `fleet`: in another member's.
+        origin: In which layer: rest, global, dynamic, file or tenant; `fleet`: in another member's.
         limit: As the configuration writes it; empty for one that limits nothing.
         state: Whether it holds. `no limit`: it is on top at its place, and so makes it count as not set.
         by: The value that hides it; else empty.
+        author: The principal who set it, as far as it is asked for; empty for a file's.
     """
 
     setting: Setting
@@ -36,6 +36,7 @@ class ExplainedValue:
     limit: Section
     state: ValueState
     by: str = ""
+    author: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,9 @@ def explain_subscribes(state: PolicyState, topic: Topic) -> LevelLines:
     places: list[PolicyTarget] = [("subscribe", setting, naming(whose)) for setting, naming, _ in SUBSCRIBE_LOOKUPS]
     if topic.is_system:
         return LevelLines("subscribe", asked=False, lines=())
-    return LevelLines("subscribe", asked=True, lines=tuple(_lines(state.layers, places)))
+    return LevelLines(
+        "subscribe", asked=True, lines=_with_tenants(state.layers, places, list(_lines(state.layers, places)))
+    )
 
 
 def group_of(state: PolicyState, topic: Topic) -> ExplainedGroup | None:
@@ -117,8 +120,35 @@ def _level(state: PolicyState, direction: Direction, level: Level, whose: Stream
     for setting, naming, _ in level.lookups:
         place: PolicyTarget = (direction, setting, naming(whose))
         places += _networks_around(state.layers, place) if setting.record.form == "network" else (place,)
-    lines = (*_lines(state.layers, places), *_lines_of_others(state.layers.policies, places))
-    return LevelLines(level.word, asked=True, lines=lines, name=level.name(whose))
+    lines = [*_lines(state.layers, places), *_lines_of_others(state.layers.policies, places)]
+    return LevelLines(level.word, asked=True, lines=_with_tenants(state.layers, places, lines), name=level.name(whose))
+
+
+def _with_tenants(
+    layers: Layers, places: list[PolicyTarget], lines: list[ExplainedValue]
+) -> tuple[ExplainedValue, ...]:
+    """Add the values of tenants for themselves: the stricter of these and the operator's holds, or both in part."""
+    own = [(place, value) for place in places if (value := layers.of_tenant(place)) is not None]
+    if not own:
+        return tuple(lines)
+    chosen = next(((place, value) for place, value in own if value.limit), None)
+    held = next((value for place in places if (value := layers.of_operator(place)) and value.limit), None)
+    together = chosen and held and stricter(held.limit, chosen[1].limit)
+    holder = next((line for line in lines if line.state == "holds"), None)
+    if chosen and held and holder and together == chosen[1].limit != held.limit:
+        told = _told(*chosen[0][1:], chosen[1].origin)
+        lines = [replace(line, state="hidden", by=told) if line.state == "holds" else line for line in lines]
+    for place, value in own:
+        about, setting, name = place
+        shown = ExplainedValue(setting, name, value.origin, section_of(about, value.limit), "no limit")
+        if chosen and value is not chosen[1] and value.limit:
+            shown = replace(shown, state="hidden", by=_told(*chosen[0][1:], value.origin))
+        elif value.limit and held and holder and together == held.limit:
+            shown = replace(shown, state="hidden", by=_told(holder.setting, holder.name, holder.origin))
+        elif value.limit:
+            shown = replace(shown, state="holds")
+        lines.append(shown)
+    return tuple(lines)
 
 
 def _lines_of_others(policies: Policies, places: list[PolicyTarget]) -> Iterator[ExplainedValue]:
@@ -169,7 +199,7 @@ def _lower_elsewhere(policies: Policies, place: PolicyTarget, limit: Limit) -> s
 
 def _at_place(layers: Layers, place: PolicyTarget, top: str, hidden_by: str) -> Iterator[ExplainedValue]:
     about, setting, name = place
-    for layer in _FROM_THE_TOP:
+    for layer in OF_OPERATOR:
         value = layers.written(layer, place)
         if value is None:
             continue

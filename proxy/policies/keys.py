@@ -5,12 +5,12 @@ A target is what a value is for, in three parts: what the value is about (publis
 """
 
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, TypeAdapter, ValidationError
 
-from limiter.levels import ABOUTS, About, NameForm, Setting
+from limiter.levels import ABOUTS, EACH, About, NameForm, Setting
 from protocol.topic_name import parse_topic
 from proxy.config.sources import told
 from proxy.config.values import Name, NamespaceName, NetworkName, RoleName, TenantName, WholeTopic
@@ -18,10 +18,17 @@ from proxy.config.values import Name, NamespaceName, NetworkName, RoleName, Tena
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The author of a change: a name (of a token or certificate, or the cause of a reload) and an address."""
+    """The author of a change.
+
+    Args:
+        name: Of a token or certificate, or the cause of a reload.
+        address: The author's address.
+        tenants: The tenants within whose part the change must stay; None: it is an operator's.
+    """
 
     name: str
     address: str
+    tenants: frozenset[str] | None = None
 
 
 class PolicyKind(StrEnum):
@@ -36,7 +43,31 @@ class PolicyKind(StrEnum):
     BLOCK = "block"  # empty, the block as text: who may not pass
 
 
-_GLOBAL = "global_"
+ANONYMOUS = "anonymous"
+"""The name of callers where no token is needed."""
+
+
+class Layer(IntEnum):
+    """The author of a value. Of the operator's, which are all but the tenant's, the higher layer hides the lower."""
+
+    FILE = 0
+    DYNAMIC = 1
+    GLOBAL = 2
+    REST = 3
+    TENANT = 4
+
+    @property
+    def origin(self) -> str:
+        """The layer's name for people."""
+        return _ORIGINS[self]
+
+
+_ORIGINS = {layer: layer.name.lower() for layer in Layer}
+OF_OPERATOR = (Layer.REST, Layer.GLOBAL, Layer.DYNAMIC, Layer.FILE)
+"""The layers of the operator, the highest first."""
+OF_TENANTS = "tenants_"
+_PREFIXES = {Layer.GLOBAL: "global_", Layer.TENANT: OF_TENANTS}
+"""The beginning of the setting in keys of layers that share their places with another layer of the store."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -57,18 +88,50 @@ class PolicyKey:
         return " ".join(part for part in (self.kind, self.setting, self.name) if part)
 
 
-def rate_key(about: About, setting: Setting, name: str, *, is_global: bool = False) -> PolicyKey:
-    """Return the key of a rate; Pulsar's tools can set a topic's twice, here and `--global`."""
-    return PolicyKey(PolicyKind(about), _GLOBAL * is_global + setting.value, name)
+def rate_key(about: About, setting: Setting, name: str, layer: Layer = Layer.REST) -> PolicyKey:
+    """Return the key under which a layer keeps a rate."""
+    return PolicyKey(PolicyKind(about), _PREFIXES.get(layer, "") + setting.value, name)
 
 
-def setting_of(key: PolicyKey) -> tuple[Setting, bool]:
-    """Return the setting of a rate's key, and whether it is the global one.
+def setting_of(key: PolicyKey) -> tuple[Setting, Layer]:
+    """Return the setting of a rate's key, and the layer that keeps it.
 
     Raises:
         ValueError: If it has none.
     """
-    return Setting(key.setting.removeprefix(_GLOBAL)), key.setting.startswith(_GLOBAL)
+    for layer, prefix in _PREFIXES.items():
+        if key.setting.startswith(prefix):
+            return Setting(key.setting.removeprefix(prefix)), layer
+    return Setting(key.setting), Layer.REST
+
+
+OPERATOR, BLOCKS = "", "*"
+"""Owners of policies that are no tenants, and that no tenant can be called."""
+
+
+def owner_of(key: PolicyKey) -> str:
+    """Return whose part of the store a policy takes: a tenant, `OPERATOR` or `BLOCKS`."""
+    if key.kind is PolicyKind.BLOCK:
+        return BLOCKS
+    if not key.setting.startswith(OF_TENANTS):
+        return OPERATOR
+    return tenant_of(setting_of(key)[0], key.name) or OPERATOR
+
+
+def tenant_of(setting: Setting, name: str) -> str | None:
+    """Return the tenant that a setting's name belongs to; None for what tenants share (`*`, roles, groups …)."""
+    try:
+        if setting.record.form == "tenant":
+            return None if name == EACH else name
+        if setting.record.form == "namespace":
+            return name.partition("/")[0]
+        if setting.record.form == "topic":
+            return parse_topic(name).tenant
+        if setting.record.form == "subscription":
+            return parse_topic(split_subscription(name)[1]).tenant
+    except ValueError:
+        return None
+    return None
 
 
 PolicyTarget = tuple[About, Setting, str]

@@ -5,9 +5,12 @@
     dynamic     the broker's dynamic configuration, by its own names   }
     file        the configuration file
 
-The upper layer hides the lower one until its value is taken back. Only `global` is not hidden by a `rest` value that
-limits nothing, as with Pulsar. This is about one target of `limiter.policies` (say, what each topic of one namespace
-may publish); precedence between targets (topic over namespace over broker) is not decided here.
+    tenant      set for this very target by a token for some tenants     beside these: the stricter of both holds
+
+The upper layer hides the lower one until its value is taken back; `tenant` is hidden by none, and hides none. Only
+`global` is not hidden by a `rest` value that limits nothing, as with Pulsar. This is about one target of
+`limiter.policies` (say, what each topic of one namespace may publish); precedence between targets (topic over namespace
+over broker) is not decided here.
 
 Each key of the dynamic configuration is a part of one limit. A key that is set replaces that part of the file's limit;
 the other part stays. Values of 0 and below mean no limit.
@@ -18,18 +21,17 @@ Source: broker.conf, and GET /admin/v2/brokers/configuration of a broker (which 
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from enum import IntEnum
 from functools import lru_cache
 from typing import cast
 
 from pydantic import BaseModel
 
 from limiter.levels import Setting
-from limiter.policies import Change, Policies, Value, change_of
+from limiter.policies import Change, Policies, Value, change_of, stricter
 from limiter.token_bucket import DIRECTIONS, NANOS_PER_SECOND, Limit, Rate, rate
 from proxy.config.limits import Limits, RateLimit
 from proxy.policies.bodies import MOST_BYTES, MOST_MESSAGES, BodyError
-from proxy.policies.keys import PolicyTarget
+from proxy.policies.keys import OF_OPERATOR, Layer, PolicyTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,24 +51,6 @@ class FilePolicies:
     groups: frozenset[str] = frozenset()
 
 
-class Layer(IntEnum):
-    """The author of a value; the higher layer hides the lower one."""
-
-    FILE = 0
-    DYNAMIC = 1
-    GLOBAL = 2
-    REST = 3
-
-    @property
-    def origin(self) -> str:
-        """The layer's name for people."""
-        return _ORIGINS[self]
-
-
-_ORIGINS = {layer: layer.name.lower() for layer in Layer}
-_FROM_THE_TOP = tuple(reversed(Layer))
-
-
 class Layers:
     """All values that were written, by layer, and those that hold in `policies`.
 
@@ -78,6 +62,7 @@ class Layers:
         self.policies = policies
         self._written: dict[Layer, dict[PolicyTarget, Value]] = {layer: {} for layer in Layer}
         self._before: dict[PolicyTarget, Value | None] = {}
+        self._tenants_before: dict[PolicyTarget, Value | None] = {}
         self._regrouped: set[tuple[Setting, str]] = set()
 
     def copy(self) -> "Layers":
@@ -97,7 +82,11 @@ class Layers:
             self._written[layer].pop(place, None)
         else:
             self._written[layer][place] = value
-        self._show(place)
+        if layer is Layer.TENANT:
+            self._tenants_before.setdefault(place, self.of_tenant(place))
+            self.policies.put_tenants(*place, value)
+        else:
+            self._show(place)
 
     def difference(self, layer: Layer, values: Mapping[PolicyTarget, Value]) -> dict[PolicyTarget, Value | None]:
         """Return the values to write for a layer to hold `values`; any thread may, while no value is written there."""
@@ -125,7 +114,11 @@ class Layers:
 
     def changes(self) -> list[Change]:
         """Return the places whose value, and the names whose resource group, is another than at the last call."""
-        found = [change_of(place, before, self._visible(place)) for place, before in self._before.items()]
+        found = [change_of(place, before, self.of_operator(place)) for place, before in self._before.items()]
+        if self.policies.tenants is not None or self._tenants_before:
+            found = [one and replace(one, only_tunes=one.only_tunes and not self._observes(one)) for one in found]
+        of_tenants = [change_of(place, old, self.of_tenant(place)) for place, old in self._tenants_before.items()]
+        found += [one and replace(one, only_tunes=False) for one in of_tenants]  # it may hold no more, or anew
         found += [Change(about, *whose) for about in DIRECTIONS for whose in self._regrouped]
         self.forget_changes()
         return [change for change in found if change is not None]
@@ -133,6 +126,7 @@ class Layers:
     def forget_changes(self) -> None:
         """Drop the changes that were noted: no stream exists yet that they concern."""
         self._before.clear()
+        self._tenants_before.clear()
         self._regrouped.clear()
 
     def dissolve(self) -> None:
@@ -144,16 +138,36 @@ class Layers:
         while held:
             held.pop()
 
-    def _visible(self, place: PolicyTarget) -> Value | None:
+    def of_operator(self, place: PolicyTarget) -> Value | None:
+        """Return the operator's value that holds at a place, were there no tenant's."""
         about, setting, name = place
         return self.policies.put_under(about, setting).get(name)
 
+    def of_tenant(self, place: PolicyTarget) -> Value | None:
+        """Return the value that a tenant set for itself at a place."""
+        about, setting, name = place
+        tenants = self.policies.tenants
+        return None if tenants is None else tenants.put_under(about, setting).get(name)
+
+    def at(self, place: PolicyTarget) -> Value | None:
+        """Return what holds at a place of both: the stricter, with the origin of whichever made it so."""
+        found, own = self.of_operator(place), self.of_tenant(place)
+        if found is None or own is None:
+            return found or own
+        limit = stricter(found.limit, own.limit)
+        return found if limit == found.limit else Value(limit, own.origin)
+
+    def _observes(self, change: Change) -> bool:
+        """Return whether a value observes: then a tenant's own may hold in its place."""
+        value = self.of_operator((change.about, change.setting, change.name))
+        return value is not None and value.limit.mode == "observe"
+
     def _show(self, place: PolicyTarget) -> None:
-        self._before.setdefault(place, self._visible(place))
+        self._before.setdefault(place, self.of_operator(place))
         self.policies.put(*place, self._first(place))
 
     def _first(self, place: PolicyTarget) -> Value | None:
-        for layer in _FROM_THE_TOP:
+        for layer in OF_OPERATOR:
             found = self._written[layer].get(place)
             if found is not None and not (layer is Layer.REST and self._yields(place, found)):
                 return found

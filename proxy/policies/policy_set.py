@@ -27,8 +27,8 @@ from proxy.policies.bodies import (
     section_of,
     section_text,
 )
-from proxy.policies.keys import PolicyKey, PolicyKind, PolicyTarget, rate_key, split_subscription
-from proxy.policies.layers import FilePolicies, Layer, file_policies, place_of
+from proxy.policies.keys import Layer, PolicyKey, PolicyKind, PolicyTarget, rate_key, split_subscription
+from proxy.policies.layers import FilePolicies, file_policies, place_of
 from proxy.policies.state import PolicyState
 
 MemberKind = Literal["tenant", "namespace"]
@@ -382,7 +382,7 @@ def _taken_back(state: PolicyState, place: PolicyTarget) -> Iterator[tuple[Polic
     """Everything that is written at a place but by the file."""
     for layer in (Layer.GLOBAL, Layer.REST):
         if state.layers.written(layer, place) is not None:
-            yield rate_key(*place, is_global=layer is Layer.GLOBAL), None
+            yield rate_key(*place, layer), None
     for name in state.dynamic:
         if place_of(name) == place:
             yield PolicyKey(PolicyKind.DYNAMIC, "", name), None

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
@@ -21,10 +21,10 @@ from limiter.levels import Setting
 from limiter.policies import Change as PolicyChange
 from limiter.policies import Policies
 from proxy.policies.bodies import BodyError
-from proxy.policies.keys import PolicyKey, PolicyKind, Principal
-from proxy.policies.layers import FilePolicies, Layer, Layers
-from proxy.policies.state import Meaning, PolicyState
-from proxy.policies.store import Store, StoredChange, StoreError
+from proxy.policies.keys import BLOCKS, OPERATOR, Layer, PolicyKey, PolicyKind, Principal
+from proxy.policies.layers import FilePolicies, Layers
+from proxy.policies.state import BeyondError, Meaning, PolicyState, check_within
+from proxy.policies.store import Store, StoredChange, StoreError, differences
 from proxy.runtime import paused_collector
 
 
@@ -181,6 +181,8 @@ def tag_of(kept: str | None) -> str:
 
 MOST_ATTEMPTS = 20
 """Times that a change is sent that others change at the same time; behind that it is refused."""
+MOST_BODY = 16 * 1024
+"""Characters of a body, at most: a block with the longest names has 12,000."""
 LAID_AT_ONCE = 100
 """Values that are laid in one go: 1 ms."""
 Planner = Callable[[], Awaitable[Mapping[PolicyKey, str | None]]]
@@ -313,7 +315,8 @@ class PolicyService(PolicyState):
             How many changed: what was as wanted already did not.
 
         Raises:
-            BodyError: If a body cannot be read. Nothing has changed then.
+            BodyError: If a body cannot be read, or has no room. Nothing has changed then.
+            BeyondError: If the principal may not change that. Nothing has changed then.
             StoreError: If the store cannot be written. Nothing has changed then.
             NotAsExpectedError: If something else holds than was expected. Nothing has changed then.
             NotCarriedError: If it is not known that all members will have it.
@@ -427,11 +430,28 @@ class PolicyService(PolicyState):
 
     def _check(self, key: PolicyKey, kept: str | None) -> Meaning | None:
         """Return the meaning of a limit's body; None if the body is a handler's, which has checked it."""
+        if kept is not None and len(kept) > MOST_BODY:
+            raise BodyError(f"{key}: the body has more than {MOST_BODY // 1024} KiB")
         handler = self._around.handlers.get(key.kind)
         if handler is None:
             return self.meaning(key, kept)
         handler.check(key, kept)
         return None
+
+    def _check_of(self, who: Principal, key: PolicyKey, kept: str | None) -> Meaning | None:
+        """Check a change that was asked for here, and that its author may make it."""
+        meaning = self._check(key, kept)
+        if who.tenants is not None:
+            check_within(self, meaning, key, who.tenants)
+        return meaning
+
+    def _check_room(self, changes: Iterable[StoredChange]) -> None:
+        """Check that there is room; with a carrier, for tenants only: it has room of its own, and sends what fits."""
+        for owner, (policies, size) in differences(changes).items():
+            is_more = (policies > 0 or size > 0) and not (self.is_carried and owner in {OPERATOR, BLOCKS})
+            problem = self.store.room.problem(owner, policies, size) if is_more else ""
+            if problem:
+                raise BodyError(problem)
 
     async def _carry(self, plan: Planner, who: Principal, expected: Expected | None) -> int:
         """Plan by what holds here, and anew by all that was sent before wherever that may be behind."""
@@ -440,8 +460,8 @@ class PolicyService(PolicyState):
         async with self._carrying:
             for _ in range(MOST_ATTEMPTS):
                 try:
-                    changes = await self._planned(plan, expected)
-                except (StoreError, BodyError):
+                    changes = await self._planned(plan, who, expected)
+                except (StoreError, BodyError, BeyondError):
                     raise
                 except Exception:
                     if is_fresh:
@@ -459,13 +479,15 @@ class PolicyService(PolicyState):
                 is_fresh = True
         raise NotCarriedError("others change the same all the time; try again", was_sent=done > 0)
 
-    async def _planned(self, plan: Planner, expected: Expected | None) -> list[StoredChange]:
+    async def _planned(self, plan: Planner, who: Principal, expected: Expected | None) -> list[StoredChange]:
         """Return the part of the wanted changes that must be sent."""
 
         def checked() -> list[StoredChange]:
             for key, kept in wanted.items():
-                self._check(key, kept)
-            return self._differences(wanted)
+                self._check_of(who, key, kept)
+            changes = self._differences(wanted)
+            self._check_room(changes)
+            return changes
 
         async with self._turn:
             if expected is not None:
@@ -495,10 +517,12 @@ class PolicyService(PolicyState):
         handlers, meanings = self._around.handlers, list[Meaning]()
         with paused_collector():
             for key, kept in wanted.items():
-                meaning = self._check(key, kept)
+                meaning = self._check_of(who, key, kept)
                 if meaning is not None:
                     meanings.append(meaning)
             changes = self._differences(wanted)
+            if self._carrier is None:  # else what came by the carrier has its room there
+                self._check_room(changes)
             changed = {change.key for change in changes}
             new = [meaning for meaning in meanings if meaning.key in changed]
             laying = self._laying(len(new), lambda contents: contents.lay(new))

@@ -5,15 +5,16 @@ change in place, and at a large change in a copy that replaces the state in one 
 write so that one part of a resource group, or one limit, changes and everything else stays.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
 
-from limiter.levels import About, Setting
+from limiter.levels import EACH, About, NameForm, Setting
 from limiter.policies import Value
-from limiter.token_bucket import DIRECTIONS, Direction, Limit, rate
+from limiter.token_bucket import DIRECTIONS, Direction, Limit, Rate, rate
+from protocol.topic_name import parse_topic
 from proxy.policies.bodies import (
     NO_LIMIT,
     BodyError,
@@ -21,6 +22,7 @@ from proxy.policies.bodies import (
     OwnGroup,
     ResourceGroup,
     group_limits,
+    is_own_form,
     kept_as_own,
     kept_as_own_group,
     kept_as_pulsar_s,
@@ -28,9 +30,19 @@ from proxy.policies.bodies import (
     own_group,
     read_body,
     section_of,
+    section_text,
 )
-from proxy.policies.keys import PolicyKey, PolicyKind, PolicyTarget, rate_key, setting_of
-from proxy.policies.layers import FilePolicies, Layer, Layers, check_dynamic, dynamic_value, place_of
+from proxy.policies.keys import (
+    Layer,
+    PolicyKey,
+    PolicyKind,
+    PolicyTarget,
+    rate_key,
+    setting_of,
+    split_subscription,
+    tenant_of,
+)
+from proxy.policies.layers import FilePolicies, Layers, check_dynamic, dynamic_value, place_of
 from proxy.policies.store import Store
 
 
@@ -210,6 +222,8 @@ def _value(where: tuple[Layer, PolicyTarget], key: PolicyKey, kept: str | None, 
     if kept is None:
         return None
     (layer, (about, _, name)), mode = where, file.limit.mode if file else "enforce"
+    if layer is Layer.TENANT:
+        mode = "enforce"  # where the file has another one, that holds: see `limiter.policies.stricter`
     limit = (
         group_limits(name, kept, {about: mode}).get(about)
         if key.kind is PolicyKind.GROUP
@@ -222,17 +236,17 @@ def key_of(place: PolicyTarget, layer: Layer = Layer.REST) -> PolicyKey:
     """Return the key under which a layer of run time keeps the value of a place."""
     if place[1] is Setting.RESOURCE_GROUP:
         return PolicyKey(PolicyKind.GROUP, "", place[2])
-    return rate_key(*place, is_global=layer is Layer.GLOBAL)
+    return rate_key(*place, layer)
 
 
 def _where(key: PolicyKey) -> list[tuple[Layer, PolicyTarget]]:
     if key.kind is PolicyKind.GROUP:
         return [(Layer.REST, (direction, Setting.RESOURCE_GROUP, key.name)) for direction in DIRECTIONS]
-    setting, is_global = setting_of(key)
+    setting, layer = setting_of(key)
     about: About = (
         "publish" if key.kind is PolicyKind.PUBLISH else "dispatch" if key.kind is PolicyKind.DISPATCH else "subscribe"
     )
-    return [(Layer.GLOBAL if is_global else Layer.REST, (about, setting, key.name))]
+    return [(layer, (about, setting, key.name))]
 
 
 def _put(kept: dict[str, str], name: str, value: str | None) -> None:
@@ -240,6 +254,88 @@ def _put(kept: dict[str, str], name: str, value: str | None) -> None:
         kept.pop(name, None)
     else:
         kept[name] = value
+
+
+class BeyondError(Exception):
+    """A change goes beyond what its author may change; nothing has changed. The text says what the author may."""
+
+
+def check_within(state: PolicyState, meaning: Meaning | None, key: PolicyKey, tenants: Collection[str]) -> None:
+    """Check that a change stays within the part of some tenants, and that the limit is as strict as the operator's.
+
+    A limit that were less strict would change nothing, as the stricter of both holds: its author is to know.
+
+    Args:
+        state: The policies in force.
+        meaning: The change; None for policies that are no limits.
+        key: The key that it changes.
+        tenants: The tenants.
+
+    Raises:
+        BeyondError: If it does not.
+    """
+    if meaning is None or key.kind not in _RATES or setting_of(key)[1] is not Layer.TENANT:
+        raise BeyondError(f"{key}: a token for some tenants sets limits of theirs, and nothing of the operator's")
+    ((_, place, value),) = meaning.values
+    if tenant_of(place[1], place[2]) not in tenants:
+        raise BeyondError(f"{key}: belongs to no tenant of this token")
+    held = next((found for at in places_from(place) if (found := state.layers.of_operator(at)) and found.limit), None)
+    if value is not None and held is not None:
+        problem = _looser(held.limit, value.limit, is_own_form=is_own_form(meaning.kept))
+        if problem:
+            raise BeyondError(
+                f"{key}: {problem}; the operator gives {section_text(section_of(place[0], held.limit))} here "
+                f"({held.origin}), and a token for some tenants sets limits within that"
+            )
+
+
+_RATES = {PolicyKind.PUBLISH, PolicyKind.DISPATCH, PolicyKind.SUBSCRIBE}
+_FIGURES = (("messages", "peak_messages"), ("size", "peak_size"))
+
+
+def _looser(held: Limit, own: Limit, *, is_own_form: bool) -> str:
+    """Say in what a tenant's limit is looser than the operator's; empty if it is not. What it leaves out stays."""
+    if not own:
+        return "no limit is more than the limit"
+    if own.mode == "observe" and held.mode != "observe":
+        return "mode: observe would hold nothing"
+    if own.published is not None and held.published is None:
+        return "relativeToPublishRate adds to the limit"
+    found = (_looser_figure(held, own, *figure, is_own_form=is_own_form) for figure in _FIGURES)
+    return next(filter(None, found), "")
+
+
+def _looser_figure(held: Limit, own: Limit, sustained: str, peak: str, *, is_own_form: bool) -> str:
+    mine, its = getattr(own, sustained), getattr(held, sustained)
+    my_peak, its_peak = getattr(own, peak), getattr(held, peak)
+    word = "bytes" if sustained == "size" else sustained
+    if mine is None or its is None:
+        return ""
+    if _exceeds(mine, its):
+        return f"{word}: the rate is higher"
+    if is_own_form and mine.burst > its.burst:  # Pulsar's form knows none: there the operator's holds
+        return f"burst_{word}: {mine.burst} is more than {its.burst}"
+    if my_peak is not None and its_peak is not None and _exceeds(my_peak, its_peak):
+        return f"peak_{word}: the rate is higher"
+    return ""
+
+
+def _exceeds(one: Rate, other: Rate) -> bool:
+    return one.tokens * other.period_ns > other.tokens * one.period_ns
+
+
+def places_from(place: PolicyTarget) -> Iterator[PolicyTarget]:
+    """Yield the place of a tenant's limit, and the wider places whose values would hold there, the narrowest first."""
+    about, setting, name = place
+    records = setting.level.settings
+    topic = split_subscription(name)[1] if setting.record.form == "subscription" else name
+    namespace = parse_topic(topic).namespace_name if "://" in topic else topic
+    names: dict[NameForm, str] = {"": "", "namespace": namespace, "topic": topic, "subscription": name, "tenant": name}
+    for record in records[records.index(setting.record) :]:
+        if about in record.abouts:
+            yield about, Setting(record.word), names[record.form]
+            if record.has_each:
+                yield about, Setting(record.word), EACH
 
 
 WantedBodies = dict[PolicyKey, str | None]
@@ -332,20 +428,22 @@ def _group_key(name: str) -> PolicyKey:
     return PolicyKey(PolicyKind.GROUP, "", name)
 
 
-def to_set(state: PolicyState, place: PolicyTarget, section: dict[str, Any] | None) -> dict[PolicyKey, str | None]:
+def to_set(
+    state: PolicyState, place: PolicyTarget, section: dict[str, Any] | None, layer: Layer = Layer.REST
+) -> dict[PolicyKey, str | None]:
     """Return the change that sets a limit at a place; None limits nothing there, whatever the file says."""
     if place[1] is Setting.RESOURCE_GROUP:
         return to_set_direction(state, place[2], _direction(place), section)
-    key = rate_key(*place)
+    key = rate_key(*place, layer)
     kept = kept_as_pulsar_s(NO_LIMIT[key.kind]) if section is None else kept_as_own(section)
     return {key: kept}
 
 
-def to_take_back(state: PolicyState, place: PolicyTarget) -> dict[PolicyKey, str | None]:
+def to_take_back(state: PolicyState, place: PolicyTarget, layer: Layer = Layer.REST) -> dict[PolicyKey, str | None]:
     """Return the change that takes back what this address set at a place, so that the file's value holds."""
     if place[1] is Setting.RESOURCE_GROUP:
         return to_take_back_direction(state, place[2], _direction(place))
-    return {rate_key(*place): None}
+    return {rate_key(*place, layer): None}
 
 
 def _direction(place: PolicyTarget) -> Direction:

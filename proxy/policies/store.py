@@ -15,13 +15,14 @@ import fcntl
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from proxy.files import check_regular, open_regular
-from proxy.policies.keys import PolicyKey, PolicyKind
+from proxy.policies.keys import BLOCKS, OF_TENANTS, OPERATOR, PolicyKey, PolicyKind, owner_of
+from proxy.policies.room import Room, TenantShare, size_of
 
 _VERSION = 2
 _APPLICATION = int.from_bytes(b"SLUC")
@@ -33,11 +34,14 @@ CREATE TABLE policies (
 ) WITHOUT ROWID;
 CREATE TABLE audit (
     id INTEGER PRIMARY KEY AUTOINCREMENT, at_ns INTEGER NOT NULL, who TEXT NOT NULL, address TEXT NOT NULL,
-    kind TEXT NOT NULL, setting TEXT NOT NULL, name TEXT NOT NULL, before TEXT, after TEXT
+    kind TEXT NOT NULL, setting TEXT NOT NULL, name TEXT NOT NULL, before TEXT, after TEXT,
+    owner TEXT NOT NULL, number INTEGER NOT NULL
 );
+CREATE INDEX audit_by_owner ON audit (owner, number);
 PRAGMA application_id = {_APPLICATION};
 PRAGMA user_version = {_VERSION};
 """
+_LAST_OF_OWNER = "(SELECT max(number) FROM audit WHERE owner = ?)"
 _PATIENCE_S = 2.0
 _OF_OTHERS = "is not a policy store; name another file, or take this one away"
 _RESTORE = "put a backup in its place (`sluice restore`), or remove it to begin without policies"
@@ -63,6 +67,17 @@ class StoredChange:
     after: str | None
 
 
+def differences(changes: Iterable[StoredChange]) -> dict[str, tuple[int, int]]:
+    """Return by how many policies, and by how many bytes, changes make each owner's part larger."""
+    found = dict[str, tuple[int, int]]()
+    for change in changes:
+        sizes = [0 if body is None else size_of(change.key.name, body) for body in (change.before, change.after)]
+        policies, size = found.get(owner_of(change.key), (0, 0))
+        more = (change.after is not None) - (change.before is not None)
+        found[owner_of(change.key)] = policies + more, size + sizes[1] - sizes[0]
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Audited:
     """A change with its author and time (nanoseconds since 1970)."""
@@ -78,18 +93,26 @@ class Store:
 
     Args:
         path: The file; it, its `-wal`, `-shm` and `.lock` belong to one process at a time. None: memory.
-        audit_rows: Changes that the audit log remembers; older ones go.
+        audit_rows: Changes that the audit log remembers, and of each tenant's a hundredth of that; older ones go.
+        share: The part of each tenant.
 
     Attributes:
         is_new: Whether the file was not there before.
+        room: Counts what is kept.
 
     Raises:
         StoreError: If the file cannot be opened, belongs to another process, or is not a whole store of this version.
     """
 
-    def __init__(self, path: Path | None, audit_rows: int = 100_000) -> None:
+    def __init__(
+        self,
+        path: Path | None,
+        audit_rows: int = 100_000,
+        share: TenantShare = TenantShare(),  # noqa: B008 - a value
+    ) -> None:
         self._path = Path(os.path.realpath(path)) if path else None  # else a link is another name for the lock
         self._audit_rows = audit_rows
+        self.room = Room(share)
         self._opened = ExitStack()
         self._is_open = True
         self.is_new = True
@@ -107,6 +130,7 @@ class Store:
                 self._set_up()
                 self._reading = self._connect(self._path)
             self._file = self._file_now()
+            self._count()
         except (sqlite3.Error, OSError) as error:
             self.close()
             raise StoreError(self._explain(error)) from None
@@ -187,6 +211,8 @@ class Store:
                 self._write(changes, at_ns, who, address)
                 self._see_that_it_is_there()
                 self._base.execute("COMMIT")
+                for owner, more in differences(changes).items():
+                    self.room.add(owner, *more)
             except BaseException:
                 if self._base.in_transaction:
                     self._base.execute("ROLLBACK")
@@ -253,9 +279,26 @@ class Store:
         self._base.execute("COMMIT")
         self._base.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # what a process that was killed has left
 
+    def _count(self) -> None:
+        """Count what an earlier run has left. SQLite adds up what is not of tenants: that may be 400,000 rows."""
+        size = "sum(300 + length(name) + length(body))"
+        of_tenants = f"substr(setting, 1, {len(OF_TENANTS)}) = '{OF_TENANTS}'"
+        rows = [
+            (owner, *self._base.execute(f"SELECT count(*), {size} FROM policies WHERE {which}").fetchone())  # noqa: S608 - no value is in it
+            for owner, which in ((BLOCKS, "kind = 'block'"), (OPERATOR, f"kind != 'block' AND NOT {of_tenants}"))
+        ]
+        own = self._base.execute(f"SELECT kind, setting, name, length(body) FROM policies WHERE {of_tenants}")  # noqa: S608
+        for kind, setting, name, length in own:
+            rows.append((owner_of(PolicyKey(PolicyKind(kind), setting, name)), 1, size_of(name, None) + length))
+        for owner, policies, held in rows:
+            self.room.add(owner, policies, held or 0)
+
     def _write(self, changes: Sequence[StoredChange], at_ns: int, who: str, address: str) -> None:
+        authors = set[str]()
         for change in changes:
-            parts = _parts(change.key)
+            parts, owner = _parts(change.key), owner_of(change.key)
+            author = OPERATOR if owner == BLOCKS else owner
+            authors.add(author)
             if change.after is None:
                 self._base.execute("DELETE FROM policies WHERE kind = ? AND setting = ? AND name = ?", parts)
             else:
@@ -263,11 +306,16 @@ class Store:
                     "INSERT OR REPLACE INTO policies VALUES (?, ?, ?, ?, ?)", (*parts, change.after, who)
                 )
             self._base.execute(
-                "INSERT INTO audit (at_ns, who, address, kind, setting, name, before, after) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (at_ns, who, address, *parts, change.before, change.after),
+                "INSERT INTO audit (at_ns, who, address, kind, setting, name, before, after, owner, number) "  # noqa: S608 - no value is in it
+                f"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 1 + coalesce({_LAST_OF_OWNER}, 0))",
+                (at_ns, who, address, *parts, change.before, change.after, author, author),
             )
-        self._base.execute("DELETE FROM audit WHERE id <= (SELECT max(id) FROM audit) - ?", (self._audit_rows,))
+        for author in authors:  # no tenant's changes push out what others did
+            most = self._audit_rows if author == OPERATOR else max(1, self._audit_rows // 100)
+            self._base.execute(
+                f"DELETE FROM audit WHERE owner = ? AND number <= {_LAST_OF_OWNER} - ?",  # noqa: S608 - no value is in it
+                (author, author, most),
+            )
 
     def _explain(self, error: Exception | str) -> str:
         return f"policies.store: {_explained(self._path or 'in memory', error)}"

@@ -22,17 +22,28 @@ from typing import Final, NamedTuple
 import msgspec
 
 from limiter.levels import Setting
-from proxy.policies.keys import LONGEST, PolicyKey, PolicyKind, Principal, read_target, setting_of
+from proxy.policies.keys import (
+    BLOCKS,
+    LONGEST,
+    OPERATOR,
+    Layer,
+    PolicyKey,
+    PolicyKind,
+    Principal,
+    owner_of,
+    read_target,
+    setting_of,
+    tenant_of,
+)
+from proxy.policies.room import Room, TenantShare, size_of
 from proxy.policies.store import StoredChange
 
 VERSION: Final = 1
 """The version of the messages on the topic. Messages of another version are dropped."""
 MOST_CHANGE: Final = 64 * 1024
 """Bytes of a message, at most."""
-MOST_CHANGES: Final = 400_000
-"""Changes that are kept, at most; what comes on top is dropped."""
-MOST_BYTES: Final = 128 << 20
-"""Bytes of all changes that are kept, at most, as `_size` counts."""
+_LINGERING: Final = 2
+"""A tenant's part of the topic, as a multiple of its part of a store: some of its changes say what was taken back."""
 MOST_OF_ONE: Final = 32
 """Changes of one policy that are kept, at most: those of the greatest versions. More are there only if somebody floods
 the topic, or so many members change the same at once; each author clears its own that does not hold."""
@@ -115,25 +126,33 @@ class PolicyLog:
 
     Args:
         dropped: Counts messages that are no changes, by cause.
+        share: The part of each tenant in a store.
 
     Attributes:
         is_founded: Whether the topic has a history.
         is_partial: More was there than is kept.
-        changes: How many changes are kept.
-        size: The bytes that these take, about.
     """
 
-    def __init__(self, dropped: Counter[str]) -> None:
+    def __init__(self, dropped: Counter[str], share: TenantShare = TenantShare()) -> None:  # noqa: B008 - a value
         self.is_founded = self.is_partial = False
         self._dropped = dropped
-        self.changes = 0
-        self.size = 0
+        self._room = Room(TenantShare(_LINGERING * share.policies, _LINGERING * share.size))
         self._changes: dict[PolicyKey, tuple[TopicChange, ...]] = {}
 
     @property
+    def changes(self) -> int:
+        """How many changes are kept."""
+        return self._room.total
+
+    @property
+    def size(self) -> int:
+        """The bytes that these take, about."""
+        return self._room.size
+
+    @property
     def is_full(self) -> bool:
-        """Whether there is no room for any change."""
-        return self.changes >= MOST_CHANGES or self.size >= MOST_BYTES - MOST_CHANGE
+        """Whether there is no room for any change of an operator's limits."""
+        return not self._room.holds(OPERATOR, 1, MOST_CHANGE)
 
     def policies(self) -> Iterator[PolicyKey]:
         """Yield the policies of which anything is said, those that were taken back included."""
@@ -181,13 +200,16 @@ class PolicyLog:
         if self.said(key) != change.before:
             return []
         known = self._changes.get(key, ())
-        if body is None and 16 * max(self.changes / MOST_CHANGES, self.size / MOST_BYTES) >= 15:
+        owner = owner_of(key)
+        is_of_tenant = owner not in {OPERATOR, BLOCKS}
+        if body is None and self._room.fullness(owner) >= (1 / _LINGERING if is_of_tenant else 15 / 16):
             return [(slot_of(key, each.id), b"") for each in known]
-        if self.is_full:
-            raise BadChangeError("full", f"{key}: members keep no more changes; take policies back that nobody needs")
         version = 1 + max([each.version for each in known if each.version < _GREATEST], default=0)
         above = [(slot_of(key, each.id), b"") for each in known if each.version >= _GREATEST]
         content = _Content(VERSION, version, body, by.name[:_MOST_NAME], by.address[:_MOST_NAME], member, at_ns)
+        new = TopicChange(change_id, version, body, by, member, at_ns)
+        if problem := self._room.problem(owner, 1, _size(key, new)):
+            raise BadChangeError("full", f"{key}: {problem}")
         slot, message = slot_of(key, change_id), msgspec.json.encode(content)
         if len(message) + len(slot.encode()) > MOST_CHANGE:
             raise BadChangeError("value", f"{key}: the body has more than {MOST_CHANGE // 1024 - 8} KiB")
@@ -241,7 +263,7 @@ class PolicyLog:
             change = _read(change_id, message)
             if key.kind is PolicyKind.ATTACHMENT and not _is_name(change.body or ""):
                 raise BadChangeError("value", "the group's name is too long, or not in one line")
-            if self.changes >= MOST_CHANGES or self.size + _size(key, change) > MOST_BYTES:
+            if not self._room.holds(owner_of(key), 1, _size(key, change)):
                 self.is_partial = True
                 raise BadChangeError("full", "more is on the topic than a member keeps")
             self._put(key, others, _greatest((*others, change)))
@@ -250,8 +272,8 @@ class PolicyLog:
         return key, change_id
 
     def _put(self, key: PolicyKey, before: tuple[TopicChange, ...], after: tuple[TopicChange, ...]) -> None:
-        self.changes += len(after) - len(before)
-        self.size += sum(_size(key, each) for each in after) - sum(_size(key, each) for each in before)
+        size = sum(_size(key, each) for each in after) - sum(_size(key, each) for each in before)
+        self._room.add(owner_of(key), len(after) - len(before), size)
         if after:
             self._changes[key] = after
         else:
@@ -267,9 +289,9 @@ def _greatest(changes: tuple[TopicChange, ...]) -> tuple[TopicChange, ...]:
 
 
 def _size(key: PolicyKey, change: TopicChange) -> int:
-    """Return the bytes that a change takes, about: the objects themselves take 300."""
+    """Return the bytes that a change takes, about."""
     by = change.by
-    return 300 + len(key.name) + len(change.body or "") + len(by.name) + len(by.address) + len(change.member)
+    return size_of(key.name, change.body) + len(by.name) + len(by.address) + len(change.member)
 
 
 def _read_slot(slot: str) -> tuple[PolicyKey, str]:
@@ -291,9 +313,11 @@ def _read_slot(slot: str) -> tuple[PolicyKey, str]:
 def _check(key: PolicyKey) -> None:
     kind, setting = key.kind, key.setting
     if kind in {PolicyKind.PUBLISH, PolicyKind.DISPATCH, PolicyKind.SUBSCRIBE}:
-        place, _ = setting_of(key)
+        place, layer = setting_of(key)
         if place is Setting.RESOURCE_GROUP:
             raise ValueError(f"{key}: groups have a kind of their own")
+        if layer is Layer.TENANT and tenant_of(place, key.name) is None:
+            raise ValueError(f"{key}: no tenant has it for its own")
         found = read_target(kind.value, place.value, key.name)
         if found[2] != key.name:
             raise ValueError(f"{key}: the name is written {found[2]}")

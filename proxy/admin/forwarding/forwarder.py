@@ -20,7 +20,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 from multidict import CIMultiDict
 
-from proxy.admin.auth import ANONYMOUS, CALLER
+from proxy.admin.auth import CALLER
 from proxy.admin.browser_guard import READING
 from proxy.admin.forwarding.broker import (
     BodyRefusedError,
@@ -47,6 +47,7 @@ from proxy.admin.tenant_scope import why_not_at_broker
 from proxy.config.model import Config
 from proxy.fleet_topics import FleetTopics
 from proxy.observe.counters import Counters
+from proxy.policies.keys import ANONYMOUS
 
 VIA = "Via"
 

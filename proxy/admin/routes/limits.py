@@ -17,15 +17,18 @@ from limiter.policies import Value
 from protocol.topic_name import parse_topic
 from proxy.admin.handlers import (
     JSON,
+    Either,
     Number,
     Query,
     Text,
     asked,
+    author_shown,
     caller_of,
     described,
     expected_by,
     explaining,
     json_text,
+    layer_of,
     sent,
     tagged,
 )
@@ -34,8 +37,7 @@ from proxy.admin.refusals import refusal
 from proxy.config.limits import DispatchLimit, RateLimit, TopicDispatchLimit
 from proxy.policies.bodies import BodyError, Section, SubscribeLimit, check_keys, section_of
 from proxy.policies.explain import Explained, ExplainedGroup, ExplainedValue, LevelLines, explain, explain_subscribes
-from proxy.policies.keys import LONGEST, PolicyTarget, read_about, read_setting, read_target
-from proxy.policies.layers import Layer
+from proxy.policies.keys import LONGEST, OF_OPERATOR, Layer, PolicyTarget, read_about, read_setting, read_target
 from proxy.policies.policy_set import in_force
 from proxy.policies.service import PolicyService
 from proxy.policies.state import PolicyState, key_of, to_set, to_take_back
@@ -46,12 +48,18 @@ _SETTING = Text(name="setting", meaning="for what it is set", words=tuple(Settin
 _NAME = Text(name="name", meaning="whose it is, as its setting has it; empty where that is of all", longest=LONGEST)
 _AFTER = Text(name="after", meaning="`next` of the page before", longest=LONGEST + 100)
 _LIMIT = Number(name="limit", meaning="how many to show", default=1000, most=10_000)
+_LAYER = Either(
+    name="layer",
+    meaning="whose: the operator's, or a tenant's own (a token for tenants has that)",
+    words=("rest", "tenant"),
+)
 _PLACE = (replace(_DIRECTION, is_needed=True), replace(_SETTING, is_needed=True), _NAME)
 
 
 class ShownLimit(TypedDict):
-    """A limit as the configuration writes it, with its setting and name, and where it was written.
+    """A limit as the configuration writes it, with its setting and name, the layer that it is from, and its author.
 
+    The author is the name of a token or certificate; it is empty for a file's limits.
     `in_force`: what of it is in force in this member of a fleet, where a limit of that very name is shared and in use.
     """
 
@@ -60,6 +68,7 @@ class ShownLimit(TypedDict):
     name: str
     limit: Section
     origin: str
+    author: str
     in_force: ShownInForce | None
 
 
@@ -116,7 +125,7 @@ class LimitsRest:
         """Show one limit if a name is given, even an empty one; else all, or those of one setting or direction."""
         query = asked(request, (_DIRECTION, _SETTING, _NAME, _AFTER, _LIMIT))
         if "name" in query:
-            return self._one(_place(query))
+            return self._one(request, _place(query))
         return await self._all(request, query)
 
     @described(
@@ -130,32 +139,44 @@ class LimitsRest:
         """Set one limit, live. The body is its section of the configuration, or null to limit nothing there."""
         place = _place(asked(request, _PLACE))
         section = _section(await json_text_or_null(request))
-        expected = expected_by(request, key_of(place))
-        await self._service.rework(lambda: to_set(self._service, place, section), caller_of(request), expected)
-        return self._one(place)
+        layer = layer_of(request)
+        expected = expected_by(request, key_of(place, layer))
+        await self._service.rework(lambda: to_set(self._service, place, section, layer), caller_of(request), expected)
+        return self._one(request, place)
 
-    @described({200: TakenBack}, query=_PLACE, is_conditional=True)
+    @described({200: TakenBack}, query=(*_PLACE, _LAYER), is_conditional=True)
     async def delete(self, request: web.Request) -> web.Response:
         """Remove a limit that was set here; the value of the file holds again."""
-        place = _place(asked(request, _PLACE))
-        expected = expected_by(request, key_of(place))
-        changes = await self._service.rework(lambda: to_take_back(self._service, place), caller_of(request), expected)
-        value = self._service.layers.policies.put_under(place[0], place[1]).get(place[2])
-        answer: TakenBack = {"taken_back": bool(changes), "in_force": self._shown(place, value) if value else None}
+        query = asked(request, (*_PLACE, _LAYER))
+        place, layer = _place(query), max(layer_of(request), Layer[_LAYER.read(query).upper()])
+        expected = expected_by(request, key_of(place, layer))
+        changes = await self._service.rework(
+            lambda: to_take_back(self._service, place, layer), caller_of(request), expected
+        )
+        value = self._service.layers.at(place)
+        answer: TakenBack = {
+            "taken_back": bool(changes),
+            "in_force": self._shown(request, place, value) if value else None,
+        }
         return web.json_response(answer)
 
-    def _one(self, place: PolicyTarget) -> web.Response:
-        value = self._service.layers.policies.put_under(place[0], place[1]).get(place[2])
+    def _one(self, request: web.Request, place: PolicyTarget) -> web.Response:
+        layers = self._service.layers
+        value = layers.at(place)
         if value is None:
             return refusal(404, f"nothing is set for {' '.join(part for part in place if part)}")
-        layers = self._service.layers
-        hidden = [(layer, layers.written(layer, place)) for layer in reversed(Layer) if layer.origin != value.origin]
-        others = [_shown(place, other, _nothing) for _, other in hidden if other]
-        answer: HoldingLimit = {**self._shown(place, value), "hidden": others, "shares": self._in_force.shares()}
-        return tagged(web.json_response(answer), self._service.read(key_of(place)))
+        written = (layers.written(layer, place) for layer in (Layer.TENANT, *OF_OPERATOR))
+        hidden = [other for other in written if other is not None and other != value]
+        others = [_shown(place, other, self._author(request, place, other), _nothing) for other in hidden]
+        shown = self._shown(request, place, value)
+        answer: HoldingLimit = {**shown, "hidden": others, "shares": self._in_force.shares()}
+        return tagged(web.json_response(answer), self._service.read(key_of(place, layer_of(request))))
 
-    def _shown(self, place: PolicyTarget, value: Value) -> ShownLimit:
-        return _shown(place, value, self._in_force.limit)
+    def _author(self, request: web.Request, place: PolicyTarget, value: Value) -> str:
+        return author_shown(request, author_of(self._service, place, value.origin), value.origin)
+
+    def _shown(self, request: web.Request, place: PolicyTarget, value: Value) -> ShownLimit:
+        return _shown(place, value, self._author(request, place, value), self._in_force.limit)
 
     async def _all(self, request: web.Request, query: Query) -> web.StreamResponse:
         about = read_about(query["direction"]) if "direction" in query else None
@@ -163,9 +184,11 @@ class LimitsRest:
         after, most, shares = _after(_AFTER.read(query)), _LIMIT.read(query), self._in_force.shares()
 
         def page(contents: PolicyState) -> bytes:
-            held = in_force(contents).values.items()
-            found = [one for one in held if about in {None, one[0][0]} and setting in {None, one[0][1]}]
-            return _page(found, after, most, shares, self._in_force.limit)
+            held = dict(in_force(contents).values)
+            own = ((place, contents.layers.at(place)) for place in contents.layers.of_layer(Layer.TENANT))
+            held.update((place, value) for place, value in own if value and value.limit)
+            found = [one for one in held.items() if about in {None, one[0][0]} and setting in {None, one[0][1]}]
+            return _page(contents, found, after, most, shares, self._in_force.limit)
 
         body = await self._service.look(page)
         return await sent(request, body, {"Content-Type": JSON})
@@ -177,7 +200,14 @@ async def json_text_or_null(request: web.Request) -> bytes:
     return await request.read()
 
 
-def _page(
+def author_of(state: PolicyState, place: PolicyTarget, origin: str) -> str:
+    """Return who wrote a value; empty for a file's, and for what has no author of its own."""
+    layer = Layer.__members__.get(origin.upper(), Layer.FILE)
+    return state.store.author(key_of(place, layer)) if layer in {Layer.REST, Layer.GLOBAL, Layer.TENANT} else ""
+
+
+def _page(  # noqa: PLR0913, PLR0917 - one for each part of the answer
+    contents: PolicyState,
     found: list[tuple[PolicyTarget, Value]],
     after: tuple[str, ...],
     most: int,
@@ -188,7 +218,7 @@ def _page(
     rest = [one for one in found if one[0] > after]
     shown = heapq.nsmallest(most, rest, key=lambda one: one[0])
     answer: LimitsPage = {
-        "limits": [_shown(place, value, in_force) for place, value in shown],
+        "limits": [_shown(place, value, author_of(contents, place, value.origin), in_force) for place, value in shown],
         "shares": shares,
         "left_out": len(rest) - len(shown),
         "next": " ".join(shown[-1][0]) if len(rest) > len(shown) else None,
@@ -220,7 +250,7 @@ def _nothing(_direction: str, _level: str, _name: str) -> None:
     """Show nothing of a limit that another value hides."""
 
 
-def _shown(place: PolicyTarget, value: Value, in_force: LimitInForce) -> ShownLimit:
+def _shown(place: PolicyTarget, value: Value, author: str, in_force: LimitInForce) -> ShownLimit:
     about, setting, name = place
     return {
         "direction": about,
@@ -228,6 +258,7 @@ def _shown(place: PolicyTarget, value: Value, in_force: LimitInForce) -> ShownLi
         "name": name,
         "limit": section_of(about, value.limit),
         "origin": value.origin,
+        "author": author,
         "in_force": in_force(about, setting.level.word, name),
     }
 
@@ -296,19 +327,24 @@ class ExplainRest:
             "resource_group": publish.group,
             "shares": self._in_force.shares(),
             "degraded": self._in_force.degraded(),
-            "publish": self._levels("publish", publish),
-            "dispatch": self._levels("dispatch", dispatch),
-            "subscribe": self._level("subscribe", explain_subscribes(self._service, topic)),
+            "publish": self._levels(request, "publish", publish),
+            "dispatch": self._levels(request, "dispatch", dispatch),
+            "subscribe": self._level(request, "subscribe", explain_subscribes(self._service, topic)),
         }
         return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
 
-    def _levels(self, direction: str, explained: Explained) -> list[ExplainedLevel]:
-        return [self._level(direction, level) for level in explained.levels]
+    def _levels(self, request: web.Request, about: About, explained: Explained) -> list[ExplainedLevel]:
+        return [self._level(request, about, level) for level in explained.levels]
 
-    def _level(self, direction: str, level: LevelLines) -> ExplainedLevel:
+    def _level(self, request: web.Request, about: About, level: LevelLines) -> ExplainedLevel:
         holds = any(line.state == "holds" for line in level.lines)
-        in_force = self._in_force.limit(direction, level.level, level.name) if holds else None
-        return {"level": level.level, "asked": level.asked, "values": list(level.lines), "in_force": in_force}
+        in_force = self._in_force.limit(about, level.level, level.name) if holds else None
+        values = [replace(line, author=self._author(request, about, line)) for line in level.lines]
+        return {"level": level.level, "asked": level.asked, "values": values, "in_force": in_force}
+
+    def _author(self, request: web.Request, about: About, line: ExplainedValue) -> str:
+        author = author_of(self._service, (about, line.setting, line.name), line.origin)
+        return author_shown(request, author, line.origin)
 
 
 def _client(query: Query, direction: About) -> Client:

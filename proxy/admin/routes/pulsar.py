@@ -15,6 +15,7 @@ import msgspec
 from aiohttp import web
 
 from limiter.levels import About, Setting
+from limiter.policies import Value, stricter
 from limiter.token_bucket import DIRECTIONS, Direction, Limit
 from protocol.topic_name import TopicName, is_entity, parse_topic
 from proxy.admin.handlers import (
@@ -27,6 +28,7 @@ from proxy.admin.handlers import (
     described,
     expected_by,
     json_text,
+    layer_of,
     shown,
     tagged,
 )
@@ -45,8 +47,8 @@ from proxy.policies.bodies import (
     pulsar_group,
     read_body,
 )
-from proxy.policies.keys import PolicyKey, PolicyKind, PolicyTarget, rate_key
-from proxy.policies.layers import DYNAMIC_KEYS, Layer, read_dynamic
+from proxy.policies.keys import Layer, PolicyKey, PolicyKind, PolicyTarget, rate_key
+from proxy.policies.layers import DYNAMIC_KEYS, read_dynamic
 from proxy.policies.service import PolicyService
 from proxy.policies.state import to_set_numbers
 
@@ -274,11 +276,12 @@ class RateRest:
         candidates = self._resource.candidates(request)
         if _flag(request, _APPLIED):
             return self._answer(self._applied(candidates))
-        kept = self._service.read(self._key(request, candidates[0]))
-        if _flag(request, _GLOBAL):
+        layer = self._layer(request)
+        kept = self._service.read(rate_key(*candidates[0], layer))
+        if layer is Layer.GLOBAL:
             return tagged(self._answer(self._body(Layer.GLOBAL, candidates[0])), kept)
-        shown_body = self._body(Layer.REST, candidates[0]) or self._body(Layer.FILE, candidates[0])
-        return tagged(self._answer(shown_body), kept)
+        own = self._body(layer, candidates[0]) or self._body(Layer.REST, candidates[0])
+        return tagged(self._answer(own or self._body(Layer.FILE, candidates[0])), kept)
 
     async def post(self, request: web.Request) -> web.Response:
         """Set the rate, live; an empty body removes it, as with Pulsar."""
@@ -294,38 +297,50 @@ class RateRest:
         return await self._change(request, self._resource.candidates(request)[0], None)
 
     async def _change(self, request: web.Request, place: PolicyTarget, kept: str | None) -> web.Response:
-        key = self._key(request, place)
+        key = rate_key(*place, self._layer(request))
         await self._service.change({key: kept}, caller_of(request), expected_by(request, key))
         return tagged(web.Response(status=204), kept)
 
-    def _key(self, request: web.Request, place: PolicyTarget) -> PolicyKey:
-        return rate_key(*place, is_global=_flag(request, _GLOBAL))
+    def _layer(self, request: web.Request) -> Layer:
+        """Return the layer that a request is about. A global value is the operator's; `check_within` says so."""
+        return Layer.GLOBAL if _flag(request, _GLOBAL) else layer_of(request)
 
     def _answer(self, body: msgspec.Struct | None) -> web.Response:
         return web.Response(status=self._resource.unset) if body is None else shown(body)
 
     def _applied(self, candidates: Candidates) -> msgspec.Struct | None:
         """Return the rate that limits here; if none does, the narrowest value that is set, as it was written."""
-        values = [(place, self._service.layers.policies.get(*place)) for place in candidates]
-        found = [(place, value) for place, value in values if value]
-        for place, value in sorted(found, key=lambda one: not one[1].limit):
-            layer = Layer[value.origin.upper()]
-            return self._body(layer, place) or _BODIES[self._resource.about].of(value.limit)
-        return self._nothing()
+        layers = self._service.layers
+        held, own = _narrowest(candidates, layers.of_operator), _narrowest(candidates, layers.of_tenant)
+        if held is None and own is None:
+            return self._nothing()
+        limits = [found[1].limit if found else Limit() for found in (held, own)]
+        both = stricter(*limits)
+        for found, limit in ((held, limits[0]), (own, limits[1])):
+            if found is not None and limit == both:
+                return self._body(Layer[found[1].origin.upper()], found[0])
+        return _BODIES[self._resource.about].of(both)
 
     def _body(self, layer: Layer, place: PolicyTarget) -> msgspec.Struct | None:
         value = self._service.layers.written(layer, place)
         if value is None:
             return None
-        if layer in {Layer.REST, Layer.GLOBAL}:
-            key = rate_key(*place, is_global=layer is Layer.GLOBAL)
-            kept = self._service.read(key)
-            return pulsar_body(key, kept) if kept is not None else None
+        if layer in {Layer.REST, Layer.GLOBAL, Layer.TENANT}:
+            kept = self._service.read(rate_key(*place, layer))
+            return pulsar_body(rate_key(*place, layer), kept) if kept is not None else None
         return _BODIES[self._resource.about].of(value.limit)
 
     def _nothing(self) -> msgspec.Struct | None:
         """Return what a broker says applies if nothing is set anywhere: the zeros of its own configuration."""
         return None if self._resource.about == "publish" else _BODIES[self._resource.about].of(Limit())
+
+
+def _narrowest(
+    candidates: Candidates, find: Callable[[PolicyTarget], Value | None]
+) -> tuple[PolicyTarget, Value] | None:
+    """Return the narrowest value that limits; if none does, the narrowest."""
+    found = [(place, value) for place in candidates if (value := find(place)) is not None]
+    return next((one for one in found if one[1].limit), found[0] if found else None)
 
 
 def refuse_replication() -> list[web.RouteDef]:

@@ -5,7 +5,7 @@ A rate is the difference of a count in two answers, over the difference of their
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from typing import TypedDict
@@ -16,7 +16,7 @@ from aiohttp import web
 from limiter.limiter import Limiter, Shadow, Stream
 from limiter.token_bucket import Direction, Mode, Rate
 from protocol.topic_name import parse_topic
-from proxy.admin.handlers import Either, Number, Query, Text, asked, described, explaining
+from proxy.admin.handlers import Either, Number, Query, Text, asked, caller_of, described, explaining
 from proxy.admin.in_force import LimitsInForce, ShownDegraded, ShownInForce, ShownShares, shown_in_force
 from proxy.admin.listener import connection_of
 from proxy.limiter_engine import LimiterEngine
@@ -121,12 +121,14 @@ class WantedStreams:
         topic: A topic's full name, of a partitioned one with or without partition; empty for all.
         tenant: A tenant; empty for all.
         most: Most streams to show.
+        tenants: The tenants whose streams the caller may see; None: all.
     """
 
     held: bool
     topic: str
     tenant: str
     most: int
+    tenants: frozenset[str] | None = None
 
     def has(self, stream: Stream) -> bool:
         """Return whether `stream` is one of them."""
@@ -134,6 +136,8 @@ class WantedStreams:
         if self.held and not stream.held:
             return False
         if self.tenant and name.tenant != self.tenant:
+            return False
+        if self.tenants is not None and name.tenant not in self.tenants:
             return False
         return not self.topic or name.topic == self.topic or name.topic.startswith(f"{self.topic}-partition-")
 
@@ -318,7 +322,8 @@ class StreamRest:
     @described({200: StreamsPage}, query=_KEYS, is_large=True)
     async def get(self, request: web.Request) -> web.StreamResponse:
         """Return open streams, those that hold most first."""
-        wanted, answer = read_wanted(asked(request, _KEYS)), web.StreamResponse()
+        wanted = replace(read_wanted(asked(request, _KEYS)), tenants=caller_of(request).tenants)
+        answer = web.StreamResponse()
         answer.content_type = "application/json"
         try:
             async with asyncio.timeout(self._patience_s):

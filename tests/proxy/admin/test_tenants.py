@@ -9,7 +9,9 @@ import yaml
 from aiohttp import web
 from yarl import URL
 
-from proxy.admin.tenant_scope import OF_NOBODY
+from protocol.topic_name import parse_topic
+from proxy.admin.tenant_scope import OF_NOBODY, STREAMS
+from proxy.policies.room import TenantShare
 from tests.proxy.admin.forwarding.fake_broker import FakeBroker, fake_broker
 from tests.proxy.admin_client import Admin
 
@@ -20,6 +22,7 @@ TOKENS: dict[str, dict[str, Any]] = {
     "acme-read": {"access": "read", "token": ACME_READ, "tenants": ["acme", "acme-too"]},
     "other": {"access": "write", "token": OTHER, "tenants": ["other"]},
 }
+STRICTER = {"publishThrottlingRateInMsg": 4, "publishThrottlingRateInByte": -1}
 RATE = {"publishThrottlingRateInMsg": 100, "publishThrottlingRateInByte": -1}
 LIMITS = {
     "namespaces": {"acme/shop": {"publish": {"messages": 5}}, "other/shop": {"publish": {"messages": 7}}},
@@ -70,7 +73,8 @@ async def test_no_route_tells_or_changes_anything_of_another_tenant(tokens: Path
             filled = path.format(**OF_TENANT, tenant="other", value="1")
             status = await asked(admin, ACME, method, filled, json=RATE)
             seen += 1
-            assert status == (403 if path not in OF_NOBODY else 200 if path != "/readyz" else 503), (method, filled)
+            is_open = path in OF_NOBODY or path == STREAMS  # which shows a tenant its own
+            assert status == (403 if not is_open else 200 if path != "/readyz" else 503), (method, filled)
         assert admin.policies == before
     assert seen > 60
 
@@ -84,18 +88,18 @@ async def test_every_route_with_a_tenant_in_its_path_serves_that_tenant(tokens: 
                 continue
             served += 1
             filled = path.format(**OF_TENANT, tenant="acme", value="1")
-            assert await asked(admin, ACME, method, filled, json=RATE) != 403, (method, filled)
+            assert await asked(admin, ACME, method, filled, json=STRICTER) != 403, (method, filled)
     assert served > 30
 
 
 @pytest.mark.parametrize(
     ("path", "is_open"),
     [
-        ("/sluice/streams", False),
+        ("/sluice/streams", True),
         ("/sluice/streams?tenant=acme", True),
         ("/sluice/streams?tenant=other", False),
         ("/sluice/streams?tenant=acme&tenant=other", False),
-        ("/sluice/streams?topic=persistent://acme/shop/orders", False),
+        ("/sluice/streams?topic=persistent://other/shop/orders", True),
         ("/sluice/streams?tenant=", False),
         ("/sluice/limits", False),
         ("/sluice/limits?direction=publish&setting=topic_of_namespace", False),
@@ -142,16 +146,160 @@ async def test_a_tenant_changes_its_own_limits_as_far_as_its_token_may(tokens: P
     admin = Admin(admin_access={"tokens": str(tokens)}, limits=LIMITS)
     own, others = ("/admin/v2/namespaces/acme/shop/publishRate", "/admin/v2/namespaces/other/shop/publishRate")
     async with admin.client:
-        assert await asked(admin, ACME, "POST", own, json=RATE) == 204
-        assert await asked(admin, ACME, "POST", others, json=RATE) == 403
+        assert await asked(admin, ACME, "POST", own, json=STRICTER) == 204
+        assert await asked(admin, ACME, "POST", others, json=STRICTER) == 403
         assert await asked(admin, OTHER, "DELETE", own) == 403
         assert await asked(admin, ACME_READ, "POST", own, json=RATE) == 403
         assert await asked(admin, ACME_READ, "GET", own) == 200
         assert await asked(admin, ACME_READ, "GET", "/admin/v2/namespaces/acme-too/shop/publishRate") == 200
-        limits = [admin.policies["publish", name].limit for name in ("acme/shop", "other/shop")]
-        assert [limit.messages.tokens for limit in limits if limit.messages] == [100, 7]
+        assert messages_of(admin, "acme/shop") == 4
+        assert messages_of(admin, "other/shop") == 7
         for group in ("/admin/v2/namespaces/acme/shop/resourcegroup/group", "/sluice/tenants/acme/resourcegroup/group"):
             assert await asked(admin, ACME, "POST", group) == 403, "its limit is shared with other tenants"
+
+
+def messages_of(admin: Admin, namespace: str) -> float | None:
+    """The rate in force of each topic of a namespace."""
+    policies, topic = admin.engine.registry.policies, parse_topic(f"persistent://{namespace}/orders")
+    (rate,) = (one.limit.messages for one in policies.in_force("publish", topic) if one.scope.level == "topic")
+    return None if rate is None else rate.per_second
+
+
+def limit_of(name: str, setting: str = "topic_of_namespace", direction: str = "publish") -> str:
+    return f"/sluice/limits?direction={direction}&setting={setting}&name={name}"
+
+
+NUMBERS = {"publishThrottlingRateInMsg": -1, "publishThrottlingRateInByte": -1}
+ATTACKS: list[tuple[str, str, Any]] = [
+    ("PUT", limit_of("acme/shop"), {"messages": 100_000}),
+    ("PUT", limit_of("acme/shop"), {"messages": "600/min"}),
+    ("PUT", limit_of("acme/shop"), {"messages": 5, "burst_messages": 1000}),
+    ("PUT", limit_of("acme/shop"), {"messages": 5, "mode": "observe"}),
+    ("PUT", limit_of("acme/shop"), {"bytes": "1GB"}),
+    ("PUT", limit_of("acme/shop"), None),
+    ("DELETE", limit_of("acme/shop"), None),
+    ("DELETE", limit_of("acme/shop") + "&layer=rest", None),
+    ("DELETE", limit_of("acme/shop") + "&layer=tenant", None),
+    ("PUT", limit_of("persistent://acme/shop/orders", "topic"), {"messages": 100_000}),
+    ("PUT", limit_of("persistent://acme/shop/orders", "topic"), {"bytes": "1GB"}),
+    ("PUT", limit_of("persistent://acme/shop/orders", "topic"), None),
+    ("POST", "/admin/v2/namespaces/acme/shop/publishRate", NUMBERS),
+    ("POST", "/admin/v2/namespaces/acme/shop/publishRate", NUMBERS | {"publishThrottlingRateInMsg": 0}),
+    ("POST", "/admin/v2/namespaces/acme/shop/publishRate", NUMBERS | {"publishThrottlingRateInMsg": 10**6}),
+    ("POST", "/admin/v2/namespaces/acme/shop/publishRate", None),
+    ("DELETE", "/admin/v2/namespaces/acme/shop/publishRate", None),
+    ("POST", "/admin/v2/persistent/acme/shop/orders/publishRate", NUMBERS),
+    ("POST", "/admin/v2/persistent/acme/shop/orders/publishRate?isGlobal=true", NUMBERS),
+    ("DELETE", "/admin/v2/persistent/acme/shop/orders/publishRate?isGlobal=true", None),
+    ("POST", "/admin/v2/namespaces/acme/shop/resourcegroup/gold", None),
+    ("DELETE", "/admin/v2/namespaces/acme/shop/resourcegroup", None),
+    ("DELETE", "/sluice/tenants/acme/resourcegroup", None),
+    ("PUT", "/admin/v2/resourcegroups/gold", {"publishRateInMsgs": -1}),
+    ("POST", "/admin/v2/brokers/configuration/maxPublishRatePerTopicInMessages/0", None),
+    ("PUT", "/sluice/policies", {"limits": {}}),
+    ("DELETE", "/sluice/blocks?kind=role&name=billing", None),
+]
+
+
+@pytest.mark.parametrize("is_by_rest", [False, True], ids=["cap in the file", "cap by REST"])
+@pytest.mark.parametrize(("method", "path", "body"), ATTACKS)
+async def test_no_request_of_a_tenant_raises_the_operators_cap(
+    tokens: Path, method: str, path: str, body: Any, *, is_by_rest: bool
+) -> None:
+    cap = {"acme/shop": {"publish": {"messages": 5}}}
+    admin = Admin(
+        admin_access={"tokens": str(tokens)},
+        limits={} if is_by_rest else {"namespaces": cap},
+        blocks=[{"role": "billing"}],
+    )
+    async with admin.client:
+        if is_by_rest:
+            assert await asked(admin, ALL, "PUT", limit_of("acme/shop"), json={"messages": 5}) == 200
+        await asked(admin, ACME, method, path, json=body)
+        assert messages_of(admin, "acme/shop") == 5
+        assert len(admin.engine.blocklist.rules) == 1
+        assert await asked(admin, ALL, "PUT", limit_of("acme/shop"), json={"messages": 2}) == 200
+        assert messages_of(admin, "acme/shop") == 2, "the operator lowers it, and the tenant has no say"
+
+
+async def test_a_tenant_tightens_and_takes_back_its_own_limit_alone(tokens: Path) -> None:
+    admin = Admin(admin_access={"tokens": str(tokens)}, limits=LIMITS)
+    acme = {"Authorization": f"Bearer {ACME}"}
+    async with admin.client:
+        status, said = await admin.ask("PUT", limit_of("acme/shop"), json={"messages": 3}, headers=acme)
+        file: dict[str, Any] = {"direction": "publish", "setting": "topic_of_namespace", "name": "acme/shop"}
+        file |= {"author": "", "in_force": None}
+        assert (status, said["limit"], said["origin"], said["author"]) == (200, {"messages": 3}, "tenant", "acme")
+        assert said["hidden"] == [file | {"limit": {"messages": 5}, "origin": "file"}]
+        status, said = await admin.ask("PUT", limit_of("acme/shop"), json={"messages": 6}, headers=acme)
+        assert (status, messages_of(admin, "acme/shop")) == (403, 3)
+        assert "messages: the rate is higher; the operator gives messages 5 here (file)" in said["reason"]
+        assert await asked(admin, ALL, "PUT", limit_of("acme/shop"), json={"messages": 50}) == 200
+        assert messages_of(admin, "acme/shop") == 3, "what the operator gives more, the tenant need not take"
+        assert await asked(admin, ACME, "PUT", limit_of("acme/shop"), json={"messages": 40}) == 200
+        assert messages_of(admin, "acme/shop") == 40
+        status, said = await admin.ask("DELETE", limit_of("acme/shop"), headers=acme)
+        assert (said["taken_back"], said["in_force"]["limit"]) == (True, {"messages": 50})
+        assert said["in_force"]["author"] == "", "to tenants operators have no names"
+        status, said = await admin.ask("DELETE", limit_of("acme/shop"), headers=acme)
+        assert (said["taken_back"], messages_of(admin, "acme/shop")) == (False, 50)
+
+
+async def test_an_operator_sees_and_takes_back_what_a_tenant_set(tokens: Path) -> None:
+    admin = Admin(admin_access={"tokens": str(tokens)}, limits=LIMITS)
+    ops = {"Authorization": f"Bearer {ALL}"}
+    async with admin.client:
+        assert await asked(admin, ACME, "PUT", limit_of("acme/shop"), json={"messages": 3}) == 200
+        _, listed = await admin.ask("GET", "/sluice/limits?setting=topic_of_namespace", headers=ops)
+        assert [(one["name"], one["origin"], one["author"]) for one in listed["limits"]] == [
+            ("acme/shop", "tenant", "acme"),
+            ("other/shop", "file", ""),
+        ]
+        _, told = await admin.ask("GET", "/sluice/explain?topic=persistent://acme/shop/orders", headers=ops)
+        (level,) = [level for level in told["publish"] if level["level"] == "topic"]
+        assert [(one["origin"], one["state"], one["author"]) for one in level["values"]] == [
+            ("file", "hidden", ""),
+            ("tenant", "holds", "acme"),
+        ]
+        assert await asked(admin, ALL, "DELETE", limit_of("acme/shop")) == 200
+        assert messages_of(admin, "acme/shop") == 3, "that is the operator's own"
+        assert await asked(admin, ALL, "DELETE", limit_of("acme/shop") + "&layer=tenant") == 200
+        assert messages_of(admin, "acme/shop") == 5
+
+
+async def test_pulsars_tools_show_a_tenant_its_own_and_what_applies(tokens: Path) -> None:
+    admin = Admin(admin_access={"tokens": str(tokens)}, limits=LIMITS)
+    path, acme, ops = "/admin/v2/namespaces/acme/shop/publishRate", ACME, ALL
+    async with admin.client:
+        assert await asked(admin, acme, "POST", path, json=STRICTER) == 204
+        shown = [
+            (await admin.ask("GET", path + query, headers={"Authorization": f"Bearer {token}"}))[1]
+            for token in (acme, ops)
+            for query in ("", "?applied=true")
+        ]
+        assert [one["publishThrottlingRateInMsg"] for one in shown] == [4, 4, 5, 4]
+
+
+async def test_a_condition_is_about_the_callers_own_layer(tokens: Path) -> None:
+    admin = Admin(admin_access={"tokens": str(tokens)}, limits=LIMITS)
+    acme = {"Authorization": f"Bearer {ACME}"}
+    async with admin.client:
+        assert await asked(admin, ALL, "PUT", limit_of("acme/shop"), json={"messages": 5}) == 200
+        for headers, status in (({"If-Match": "*"}, 412), ({"If-None-Match": "*"}, 200), ({"If-Match": "*"}, 200)):
+            said = await admin.ask("PUT", limit_of("acme/shop"), json={"messages": 3}, headers=acme | headers)
+            assert said[0] == status
+
+
+async def test_a_flood_of_a_tenant_leaves_room_for_limits_and_blocks(tokens: Path) -> None:
+    admin = Admin(admin_access={"tokens": str(tokens), "rate": "100000/s"}, limits=LIMITS)
+    admin.store.room.share = TenantShare(policies=20, size=10**6)
+    async with admin.client:
+        names = [f"persistent://acme/shop/{number:04d}{'x' * 900}" for number in range(40)]
+        done = [await asked(admin, ACME, "PUT", limit_of(name, "topic"), json={"messages": 1}) for name in names]
+        assert done == [200] * 20 + [400] * 20
+        assert await asked(admin, OTHER, "PUT", limit_of("other/shop"), json={"messages": 1}) == 200
+        assert await asked(admin, ALL, "PUT", limit_of("acme", "tenant"), json={"messages": 1}) == 200
+        assert await asked(admin, ALL, "POST", "/sluice/blocks", json={"kind": "role", "name": "billing"}) == 200
 
 
 @pytest.mark.parametrize(

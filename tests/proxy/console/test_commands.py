@@ -4,6 +4,7 @@ import asyncio
 import socket
 import sys
 from asyncio.subprocess import PIPE
+from pathlib import Path
 
 import pytest
 
@@ -35,6 +36,26 @@ async def test_one_table_says_who_waits_for_what(make_admin) -> None:
     assert row.split()[:7] == ["acme/shop/orders", "pub", "p", "a:1", "0", "0", "1"]
     assert row.endswith("namespace acme/shop 1/h")
     assert empty == ""
+
+
+async def test_a_tenants_token_shows_its_own_streams(make_admin, tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens.yaml"
+    tokens.touch(mode=0o600)
+    tokens.write_text(
+        "acme: {access: read, token: acme-0123456789ab, tenants: [acme]}\n"
+        "other: {access: read, token: other-0123456789a, tenants: [other]}\n"
+    )
+    admin: Admin = await make_admin(
+        admin_access={"tokens": tokens}, limits={"namespaces": {"acme/shop": {"publish_total": {"messages": "1/h"}}}}
+    )
+    hold_one(admin)
+    for token, streams in (("acme-0123456789ab", 1), ("other-0123456789a", 0)):
+        (tmp_path / "token").write_text(token)
+        at = ("--admin", f"127.0.0.1:{admin.client.port}", "--token-file", str(tmp_path / "token"))
+        code, out, err = await sluice_top(*at, "--once", "--interval", "100ms")
+        assert (code, err) == (0, "")
+        assert f"{streams} streams, {streams} held" in out
+        assert ("acme/shop/orders" in out) == bool(streams)
 
 
 async def test_no_proxy_is_one_line_and_exit_code_1() -> None:

@@ -25,7 +25,7 @@ from proxy.config.model import Config
 from proxy.fleet import policy_topic
 from proxy.fleet.policy_topic import KEEPER, PolicyTopic
 from proxy.observe.counters import Counters
-from proxy.policies import topic_log
+from proxy.policies import room, topic_log
 from proxy.policies.bodies import BodyError, PublishRate, kept_as_pulsar_s
 from proxy.policies.keys import PolicyKey, PolicyKind, Principal, rate_key
 from proxy.policies.layers import FilePolicies
@@ -406,7 +406,7 @@ async def test_a_version_above_which_there_is_none_keeps_nobody_from_changing_th
 async def test_where_there_is_no_room_policies_are_taken_back_and_then_there_is(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topic_log, "MOST_CHANGES", 3)
+    monkeypatch.setattr(room, "MOST_CHANGES", 3)
     first, second = await world.two()
     junk = [rate_key("publish", Setting.TENANT, f"junk-{number}") for number in range(4)]
     with capture_logs() as lines:
@@ -422,12 +422,12 @@ async def test_where_there_is_no_room_policies_are_taken_back_and_then_there_is(
     await until(lambda: second.kept == first.kept == {"junk-1": rate(1), "junk-2": rate(1), "acme": rate(5)})
     assert await second.set(junk[1], None, tag_of(rate(1))) == 1
     assert await second.set(junk[2], None) == 1
-    monkeypatch.setattr(topic_log, "MOST_CHANGES", 2)  # of one it is said for an hour that it was taken back
+    monkeypatch.setattr(room, "MOST_CHANGES", 2)  # of one it is said for an hour that it was taken back
     monkeypatch.setattr(policy_topic, "MOST_IN_PART", 1)
     with pytest.raises(NotCarriedError, match="a part was sent, and holds; of the rest: full"):
         await first.service.change({OTHER: rate(1), KEY: None, junk[3]: rate(1), junk[0]: rate(1)}, ANN)
     assert first.kept == {"other": rate(1)}
-    monkeypatch.setattr(topic_log, "MOST_CHANGES", 3)
+    monkeypatch.setattr(room, "MOST_CHANGES", 3)
     assert await first.service.change({KEY: rate(5), OTHER: None}, ANN) == 2
     monkeypatch.setattr(policy_topic, "CLEAR_S", 0.01)
     for each in first, second:  # it looks each ten minutes

@@ -11,7 +11,7 @@ from limiter.token_bucket import DIRECTIONS
 from protocol.topic_name import parse_topic
 from proxy.config.model import Config
 from proxy.policies.bodies import DispatchRate, PublishRate, SubscribeRate, kept_as_own, kept_as_pulsar_s
-from proxy.policies.keys import PolicyKey, PolicyKind, PolicyTarget, Principal, rate_key
+from proxy.policies.keys import Layer, PolicyKey, PolicyKind, PolicyTarget, Principal, rate_key
 from proxy.policies.layers import FilePolicies, file_policies
 from proxy.policies.service import Around, PolicyService
 from proxy.policies.store import Store
@@ -90,7 +90,9 @@ def _pulsar_s(place: PolicyTarget) -> st.SearchStrategy[str]:
 @st.composite
 def _rates(draw: st.DrawFn) -> tuple[PolicyKey, str]:
     place = draw(st.sampled_from(_KEYED))
-    key = rate_key(*place, is_global=draw(st.booleans()) if place[1] is Setting.TOPIC else False)
+    key = rate_key(
+        *place, draw(st.sampled_from([Layer.REST, Layer.GLOBAL])) if place[1] is Setting.TOPIC else Layer.REST
+    )
     return key, draw(_pulsar_s(place) | sections(place).map(kept_as_own))
 
 

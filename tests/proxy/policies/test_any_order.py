@@ -16,8 +16,8 @@ from limiter.policies import Policies, Value
 from limiter.token_bucket import Direction, Limit, Mode, rate
 from proxy.policies import service as module
 from proxy.policies.bodies import DispatchRate, PublishRate, ResourceGroup, kept_as_own, kept_as_pulsar_s
-from proxy.policies.keys import PolicyKey, PolicyKind, PolicyTarget, rate_key
-from proxy.policies.layers import FilePolicies, Layer
+from proxy.policies.keys import Layer, PolicyKey, PolicyKind, PolicyTarget, rate_key
+from proxy.policies.layers import FilePolicies
 from proxy.policies.service import Around, PolicyService
 from proxy.policies.state import to_set_direction, to_set_numbers, to_take_back_direction
 from proxy.policies.store import Store
@@ -120,7 +120,7 @@ class AnyOrder(RuleBasedStateMachine):
         self._change(
             {
                 rate_key(*_TOPIC): None if topic is None else kept_as_pulsar_s(PublishRate(topic)),
-                rate_key(*_TOPIC, is_global=True): None
+                rate_key(*_TOPIC, Layer.GLOBAL): None
                 if everywhere is None
                 else kept_as_pulsar_s(PublishRate(everywhere)),
                 rate_key(*_BROKER): None if broker is None else kept_as_pulsar_s(DispatchRate(broker)),

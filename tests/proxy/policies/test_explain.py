@@ -6,7 +6,7 @@ from limiter.token_bucket import Limit, rate
 from protocol.topic_name import parse_topic
 from proxy.policies.bodies import DispatchRate, PublishRate, SubscribeRate, kept_as_own, kept_as_pulsar_s
 from proxy.policies.explain import Explained, ExplainedGroup, ExplainedValue, LevelLines, explain, explain_subscribes
-from proxy.policies.keys import PolicyKey, PolicyKind, rate_key
+from proxy.policies.keys import Layer, PolicyKey, PolicyKind, rate_key
 from proxy.policies.layers import FilePolicies
 from proxy.policies.service import PolicyService
 from tests.proxy.policies.layered import CLIENTS, ORDERS, a_service
@@ -57,7 +57,7 @@ def test_the_upper_layer_hides_the_lower_even_when_it_limits_nothing_and_then_th
 def test_dynamic_and_global_layers_are_told_apart() -> None:
     service = with_set(
         (PolicyKey(PolicyKind.DYNAMIC, "", "maxPublishRatePerTopicInMessages"), "9"),
-        (rate_key("publish", Setting.TOPIC, ORDERS, is_global=True), kept_as_pulsar_s(PublishRate(4))),
+        (rate_key("publish", Setting.TOPIC, ORDERS, Layer.GLOBAL), kept_as_pulsar_s(PublishRate(4))),
         (rate_key("publish", Setting.TOPIC, ORDERS), kept_as_pulsar_s(PublishRate())),
     )
     assert [line[:3] for line in lines(explain(service, "publish", _ORDERS), "topic")] == [

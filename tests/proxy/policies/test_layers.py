@@ -4,8 +4,8 @@ from hypothesis import strategies as st
 from limiter.levels import Setting
 from limiter.policies import Change, Policies, Value
 from limiter.token_bucket import Limit, rate
-from proxy.policies.keys import PolicyTarget
-from proxy.policies.layers import Layer, Layers
+from proxy.policies.keys import Layer, PolicyTarget
+from proxy.policies.layers import Layers
 
 _TOPICS: PolicyTarget = ("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop")
 _TOTAL: PolicyTarget = ("publish", Setting.NAMESPACE, "acme/shop")

@@ -9,7 +9,7 @@ from limiter.levels import Setting
 from limiter.policies import Change, Policies, Value
 from limiter.token_bucket import Limit, rate
 from proxy.policies.bodies import BodyError, PublishRate, kept_as_own, kept_as_pulsar_s
-from proxy.policies.keys import PolicyKey, PolicyKind, PolicyTarget, Principal, rate_key
+from proxy.policies.keys import Layer, PolicyKey, PolicyKind, PolicyTarget, Principal, rate_key
 from proxy.policies.layers import FilePolicies
 from proxy.policies.service import LAID_AT_ONCE, Around, PolicyService
 from proxy.policies.store import Store, StoredChange, StoreError
@@ -208,7 +208,7 @@ def test_of_a_topic_s_two_values_the_local_one_holds() -> None:
     topic = "persistent://acme/shop/orders"
     place: PolicyTarget = ("publish", Setting.TOPIC, topic)
     with shelf() as one:
-        one.set(rate_key(*place, is_global=True), publish(30))
+        one.set(rate_key(*place, Layer.GLOBAL), publish(30))
         assert one.messages(place) == 30
         assert one.events[-1].endswith(f"changed: ['publish topic {topic}']")
 

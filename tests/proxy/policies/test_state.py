@@ -9,7 +9,7 @@ from limiter.levels import Setting
 from limiter.policies import Policies, Value
 from limiter.token_bucket import Limit, Mode, rate
 from proxy.policies.bodies import BodyError, PublishRate, kept_as_pulsar_s
-from proxy.policies.keys import PolicyKey, PolicyKind, PolicyTarget, rate_key
+from proxy.policies.keys import Layer, PolicyKey, PolicyKind, PolicyTarget, rate_key
 from proxy.policies.layers import FilePolicies, Layers
 from proxy.policies.state import PolicyState
 from proxy.policies.store import Store, StoredChange
@@ -102,7 +102,7 @@ def test_the_part_that_no_dynamic_key_sets_follows_the_file(contents: PolicyStat
 
 
 def test_the_mode_of_the_file_holds_over_global_numbers_too(contents: PolicyState) -> None:
-    key = rate_key(*_PLACE, is_global=True)
+    key = rate_key(*_PLACE, Layer.GLOBAL)
     kept = kept_as_pulsar_s(PublishRate(20))
     contents.store.write([StoredChange(key, None, kept)], 1, "", "")
     lay(contents, {key: kept})

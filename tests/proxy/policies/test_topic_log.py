@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from limiter.levels import Setting
-from proxy.policies import topic_log
-from proxy.policies.keys import PolicyKey, PolicyKind, Principal, rate_key
+from proxy.policies import room, topic_log
+from proxy.policies.bodies import kept_as_own
+from proxy.policies.keys import Layer, PolicyKey, PolicyKind, Principal, rate_key
+from proxy.policies.room import TenantShare
 from proxy.policies.store import StoredChange
 from proxy.policies.topic_log import FOUNDED, MOST_CHANGE, BadChangeError, PolicyLog, founding, new_mark, slot_of
 
@@ -269,7 +271,7 @@ def test_what_is_refused_takes_the_place_of_what_its_slot_had_as_in_the_compacte
 
 
 def test_more_than_a_member_keeps_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_log, "MOST_CHANGES", 2)
+    monkeypatch.setattr(room, "MOST_CHANGES", 2)
     dropped = Counter[str]()
     log = PolicyLog(dropped)
     for number in range(4):
@@ -278,8 +280,8 @@ def test_more_than_a_member_keeps_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     log.take(slot_of(KEY, f"{0:016x}"), b"")
     log.take(slot_of(KEY, f"{5:016x}"), message(version=9))
     assert (log.changes, dropped) == (2, {"full": 2})
-    monkeypatch.setattr(topic_log, "MOST_BYTES", log.size + 100)
-    monkeypatch.setattr(topic_log, "MOST_CHANGES", 3)
+    monkeypatch.setattr(room, "MOST_BYTES", log.size + 100)
+    monkeypatch.setattr(room, "MOST_CHANGES", 3)
     log.take(slot_of(KEY, f"{6:016x}"), message(version=10))
     assert (log.changes, dropped) == (2, {"full": 3})
 
@@ -335,3 +337,58 @@ def test_what_is_cleared_is_what_does_not_hold_and_what_was_taken_back_long_ago(
     assert log.garbage(9, 2, 10) == []
     assert log.garbage(9, 3, 10) == [second]
     assert log.said(KEY) is None
+
+
+def set_by_tenant(log: PolicyLog, number: int, *, taken_back: bool) -> bool:
+    """Whether a tenant's change of an ever new policy is sent; it comes back at once."""
+    key = rate_key("publish", Setting.TOPIC, f"persistent://acme/shop/{number}", Layer.TENANT)
+    bodies = [kept_as_own({"messages": 1}), None][: 1 + taken_back]
+    before = None
+    for body in bodies:
+        try:
+            sent = log.propose(StoredChange(key, before, body), ANN, "a", 5)
+        except BadChangeError:
+            return False
+        for slot, message in sent:
+            log.take(slot, message)
+        for slot in log.superseded(key):
+            log.take(slot, b"")
+        before = body
+    return True
+
+
+@pytest.mark.parametrize("taken_back", [False, True], ids=["set", "set and taken back"])
+def test_no_flood_of_a_tenant_takes_room_of_others(*, taken_back: bool) -> None:
+    log = PolicyLog(Counter(), TenantShare(10, 10**6))
+    done = [set_by_tenant(log, number, taken_back=taken_back) for number in range(100)]
+    assert all(done) == taken_back, "what was taken back makes room"
+    assert log.changes <= 20
+    if not taken_back:
+        key = rate_key("publish", Setting.TENANT, "acme", Layer.TENANT)
+        with pytest.raises(BadChangeError, match=r"full: .* tenant acme has 20 policies"):
+            log.propose(StoredChange(key, None, "1"), ANN, "a", 5)
+    for change in (StoredChange(KEY, None, "1"), StoredChange(PolicyKey(PolicyKind.BLOCK, "", "role 'x'"), None, "{}")):
+        assert log.propose(change, ANN, "a", 5)
+
+
+def test_where_limits_have_filled_the_topic_it_takes_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "MOST_CHANGES", 2)
+    dropped = Counter[str]()
+    log = PolicyLog(dropped)
+    for number in range(3):
+        log.take(slot_of(rate_key("publish", Setting.TENANT, f"t{number}"), "0" * 16), message())
+    assert (log.changes, dropped) == (2, {"full": 1})
+    with pytest.raises(BadChangeError, match="full"):
+        log.propose(StoredChange(rate_key("publish", Setting.PROXY, ""), None, "1"), ANN, "a", 5)
+    block = PolicyKey(PolicyKind.BLOCK, "", "role 'x'")
+    ((slot, sent),) = log.propose(StoredChange(block, None, "{}"), ANN, "a", 5)
+    assert log.take(slot, sent) == (block, slot[-16:])
+    assert log.said(block) == "{}"
+
+
+@pytest.mark.parametrize("setting", [Setting.ROLE, Setting.PROXY, Setting.PRODUCER])
+def test_what_no_tenant_owns_has_no_tenants_slot(setting: Setting) -> None:
+    dropped = Counter[str]()
+    key = rate_key("publish", setting, "" if setting is Setting.PROXY else "x", Layer.TENANT)
+    assert PolicyLog(dropped).take(slot_of(key, "0" * 16), message()) is None
+    assert dropped == {"key": 1}
