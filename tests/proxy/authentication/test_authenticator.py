@@ -48,6 +48,14 @@ def test_a_token_may_fit_any_of_several_keys(tmp_path: Path) -> None:
     assert isinstance(found.by_token(signed({"sub": "billing"}, OTHER_SECRET)), NotProved)
 
 
+def test_clocks_may_differ_as_configured(tmp_path: Path) -> None:
+    section = token_files(tmp_path)
+    expired = signed({"sub": "billing", "exp": NOW - 1})
+    assert isinstance(authenticator(section).by_token(expired), NotProved)
+    section["token"]["allowed_clock_skew"] = "2s"
+    assert authenticator(section).by_token(expired) == Identity("billing", "token", NOW + 1)
+
+
 def test_what_sluice_shows_brokers_is_its_token_else_its_certificate(tmp_path: Path) -> None:
     section = token_files(tmp_path)
     assert authenticator(section).own == Credentials("token", signed({"sub": "sluice"}))
