@@ -15,15 +15,9 @@ import structlog
 from proxy.config.model import ConfigError
 from proxy.config.sections import Authentication, path_in
 from proxy.files import MOST_PEM, FileReader, read_file, warn_if_others_read
+from proxy.identity.checks import Checks, OneThread, Worker
 from proxy.identity.evidence import Credentials, Decided, Evidence, Identity, NotProved, is_principal, token_credentials
-from proxy.identity.passwords import (
-    OneThread,
-    PasswordFileError,
-    Passwords,
-    PasswordVerdict,
-    PasswordWorker,
-    read_htpasswd,
-)
+from proxy.identity.passwords import PasswordFileError, Passwords, PasswordVerdict, read_htpasswd
 from proxy.identity.tokens import (
     KeyFileError,
     RefusedTokenError,
@@ -36,6 +30,8 @@ from proxy.identity.tokens import (
 
 MOST_PROVED = 10_000
 """Verified tokens that are remembered: to look one up takes 1 % of the time of a signature."""
+MOST_KEYS_AT_ONCE = 4
+"""Keys that a token is tried with in the loop: 0.2 ms with RSA, 2 ms with P-521. With more, a thread does it."""
 _MOST_HTPASSWD = 16 * 1024**2
 _KEY = "authentication"
 _READERS: dict[str, Callable[[bytes, Callable[[str], None]], tuple[VerifyingKey, ...]]] = {
@@ -55,7 +51,7 @@ class ClientAuthenticator:
         section: The configuration; its mode is `terminate`.
         now: Seconds since 1970.
         clock: Monotonic nanoseconds.
-        worker: Checks passwords.
+        worker: Makes what checks passwords, and what checks tokens that have to be tried with many keys.
         shows_certificate: Whether brokers see a certificate of Sluice's; it is what Sluice shows where it has no token.
 
     Raises:
@@ -67,7 +63,7 @@ class ClientAuthenticator:
         section: Authentication,
         now: Callable[[], float] = time.time,
         clock: Callable[[], int] = time.monotonic_ns,
-        worker: PasswordWorker | None = None,
+        worker: Callable[[str], Worker] = OneThread,
         *,
         shows_certificate: bool = False,
     ) -> None:
@@ -79,7 +75,9 @@ class ClientAuthenticator:
         """The keys in force, by the key of the configuration that names their file."""
         self._tokens: TokenVerifier | None = None
         self._own: Credentials | None = None
-        self._passwords = Passwords({}, worker or OneThread(), clock)
+        self._password_checks = Checks(worker("passwords"), clock)
+        self._token_checks = Checks(worker("tokens"), clock)
+        self._passwords = Passwords({}, self._password_checks, clock)
         problems: list[str] = []
         for reader in self.readers():
             try:
@@ -99,8 +97,8 @@ class ClientAuthenticator:
 
     @property
     def waiting(self) -> int:
-        """Passwords that wait to be checked."""
-        return self._passwords.waiting
+        """Passwords and tokens that wait to be checked."""
+        return len(self._password_checks) + len(self._token_checks)
 
     def readers(self) -> tuple[FileReader, ...]:
         """Return what reads each file again, for whoever connects from then on."""
@@ -148,28 +146,69 @@ class ClientAuthenticator:
             said = f"auth method {shown.method[:50]!r}" if shown.method else "no authentication"
             decided(NotProved(f"the client shows {said}; this proxy takes {', '.join(self._methods)}"))
         elif shown.method == "token":
-            decided(self.by_token(shown.data))
+            self.verify_token(shown.data, evidence.address, decided)
         elif shown.method == "basic":
             self._by_password(evidence, decided)
         else:
             decided(_by_certificate(evidence.certificate_name))
 
+    def verify_token(self, token: bytes, address: str, decided: Decided) -> None:
+        """Call `decided` with whose token this is, or why it proves nothing: later, if many keys have to be tried.
+
+        Args:
+            token: As the client sent it.
+            address: Where the client is, as limits count it.
+            decided: Called once.
+        """
+        tokens = self._tokens
+        if tokens is None or self._knows(token) or tokens.keys_to_try(token) <= MOST_KEYS_AT_ONCE:
+            decided(self.by_token(token))
+            return
+
+        def check() -> Identity | NotProved:
+            try:
+                return tokens.verify(token, self.now())
+            except RefusedTokenError as error:
+                return NotProved(str(error))
+
+        def checked(found: Identity | NotProved | None) -> None:
+            if tokens is not self._tokens:  # other keys are in force meanwhile
+                self.verify_token(token, address, decided)
+            elif isinstance(found, Identity):
+                self._remember(token, found)
+                decided(found)
+            else:
+                self._token_checks.note_wrong(address)
+                decided(found or NotProved("the token cannot be read"))
+
+        digest, has_room = _digest(token), self._token_checks.may_try(address)
+        if not has_room or not self._token_checks.begin(digest, address, check, checked):
+            reason = "too many tokens without the id of their key (kid) wait to be checked, or were wrong: try again"
+            decided(NotProved(reason, is_passing=True))
+
     def by_token(self, token: bytes) -> Identity | NotProved:
         """Return whose token this is, or why it proves nothing now."""
-        now, digest = self.now(), hashlib.sha256(token).digest()
-        known = self._proved.get(digest)
-        if known is not None and (known.expires_at is None or known.expires_at > now):
+        known = self._knows(token)
+        if known is not None:
             return known
         if self._tokens is None:
             return NotProved("this proxy takes no tokens")
         try:
-            identity = self._tokens.verify(token, now)
+            identity = self._tokens.verify(token, self.now())
         except RefusedTokenError as error:
             return NotProved(str(error))
+        self._remember(token, identity)
+        return identity
+
+    def _knows(self, token: bytes) -> Identity | None:
+        known = self._proved.get(_digest(token))
+        is_valid = known is not None and (known.expires_at is None or known.expires_at > self.now())
+        return known if is_valid else None
+
+    def _remember(self, token: bytes, identity: Identity) -> None:
         if len(self._proved) >= MOST_PROVED:
             self._proved.popitem(last=False)
-        self._proved[digest] = identity
-        return identity
+        self._proved[_digest(token)] = identity
 
     def _by_password(self, evidence: Evidence, decided: Decided) -> None:
         name, _, password = evidence.shown.data.partition(b":")
@@ -184,6 +223,10 @@ class ClientAuthenticator:
                 decided(NotProved("too many passwords wait to be checked, or were wrong: try again", is_passing=True))
 
         self._passwords.check(user, password, evidence.address, told)
+
+
+def _digest(token: bytes) -> bytes:
+    return hashlib.sha256(token).digest()
 
 
 def _by_certificate(name: str | None) -> Identity | NotProved:

@@ -112,8 +112,8 @@ class Verifier(Protocol):
     def verify(self, evidence: Evidence, decided: Decided) -> None:
         """Call `decided`, now or later, with who this is, or why nobody knows."""
 
-    def by_token(self, token: bytes) -> Identity | NotProved:
-        """Return whose token this is, or why it proves nothing now."""
+    def verify_token(self, token: bytes, address: str, decided: Decided) -> None:
+        """Call `decided`, now or later, with whose token this is, or why it proves nothing."""
 
     def readers(self) -> tuple[FileReader, ...]:
         """Return what reads the files again, for whoever connects from then on."""

@@ -1,31 +1,25 @@
 """User names with passwords, of a file as Apache's htpasswd writes it.
 
 To check a password takes milliseconds to seconds by design, and anybody may send one. So a thread of its own checks
-one after the other, and gives way to all else on this machine. A right one is remembered for a while. Few may wait, of
-one address still fewer, and an address that sends wrong ones has few of them checked.
+one after the other (`Checks`), and gives way to all else on this machine. A right one is remembered for a while.
 
 Source: https://httpd.apache.org/docs/2.4/misc/password_encryptions.html
 """
 
-import asyncio
 import hashlib
 import hmac
-import os
 import re
 import secrets
-import threading
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from enum import Enum, auto
 from functools import partial
-from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Any
 
 from passlib.hash import apr_md5_crypt, bcrypt, ldap_sha1, sha256_crypt, sha512_crypt
 
-from limiter.admission import Buckets, KeyedBuckets
-from limiter.token_bucket import NANOS_PER_SECOND, Rate
+from limiter.token_bucket import NANOS_PER_SECOND
+from proxy.identity.checks import Checks
 from proxy.identity.evidence import is_principal
 
 MOST_USERS = 100_000
@@ -38,14 +32,6 @@ _MOST_ROUNDS = 1_000_000
 REMEMBERED_NS = 60 * NANOS_PER_SECOND
 """Nanoseconds for which a right password is taken without being checked again."""
 MOST_REMEMBERED = 10_000
-MOST_WAITING = 64
-"""Passwords that wait to be checked."""
-MOST_WAITING_OF_ONE = 16
-"""Passwords of one address that wait to be checked, at most."""
-WRONG_ONES = Rate(1, NANOS_PER_SECOND, 10)
-"""Wrong passwords of one address (IPv6: of its /64)."""
-_MOST_ADDRESSES = 10_000
-_NICENESS = 10
 _ROUNDS = re.compile(r"\$[56]\$rounds=([0-9]+)\$")
 _HANDLERS: Mapping[str, Any] = {
     "$2y$": bcrypt,
@@ -140,13 +126,6 @@ class PasswordVerdict(Enum):
     """The password was not checked: too many wait, or the address has sent too many wrong ones."""
 
 
-class PasswordWorker(Protocol):
-    """Runs password checks elsewhere, one after the other."""
-
-    def __call__(self, work: Callable[[], bool], then: Callable[[bool], None]) -> None:
-        """Call `then` with what `work` returns, in the event loop."""
-
-
 OnVerdict = Callable[[PasswordVerdict], None]
 
 
@@ -155,25 +134,17 @@ class Passwords:
 
     Args:
         users: Hashes by user.
-        worker: Checks hashes.
+        checks: Checks hashes.
         clock: Monotonic nanoseconds.
     """
 
-    def __init__(self, users: Mapping[str, str], worker: PasswordWorker, clock: Callable[[], int]) -> None:
+    def __init__(self, users: Mapping[str, str], checks: Checks, clock: Callable[[], int]) -> None:
         self.users = users
-        self._worker = worker
+        self._checks = checks
         self._clock = clock
         self._secret = secrets.token_bytes(32)
         self._remembered: OrderedDict[bytes, int] = OrderedDict()
         """Digests of right passwords and until when, in the order of their ends."""
-        self._waiting: dict[bytes, list[OnVerdict]] = {}
-        self._waiting_of: Counter[str] = Counter()
-        self._wrong = KeyedBuckets(WRONG_ONES, Buckets(_MOST_ADDRESSES))
-
-    @property
-    def waiting(self) -> int:
-        """Passwords that wait to be checked."""
-        return len(self._waiting)
 
     def check(self, user: str, password: bytes, address: str, then: OnVerdict) -> None:
         """Call `then`, now or later, with what is known of a password.
@@ -191,19 +162,16 @@ class Passwords:
         digest, now = self._digest(user, password, hashed or ""), self._clock()
         if self._knows(self._at(digest, address), now):
             then(PasswordVerdict.RIGHT)
-        elif not self._wrong.admits(address, now):
+        elif not self._checks.may_try(address):
             then(PasswordVerdict.BUSY)
         elif self._knows(digest, now):
             self._remember(self._at(digest, address))
             then(PasswordVerdict.RIGHT)
-        elif digest in self._waiting:
-            self._waiting[digest].append(then)
-        elif self._has_room(address):
-            self._begin(digest, address, then)
-            work = partial(is_right, password, hashed or next(iter(self.users.values())))
-            self._worker(work, partial(self._checked, digest, address, hashed is not None))
         else:
-            then(PasswordVerdict.BUSY)
+            work = partial(is_right, password, hashed or next(iter(self.users.values())))
+            made = partial(self._checked, digest, address, then, is_known=hashed is not None)
+            if not self._checks.begin(digest, address, work, made):
+                then(PasswordVerdict.BUSY)
 
     def _digest(self, user: str, password: bytes, hashed: str) -> bytes:
         """Return a digest of all three arguments. With another hash it differs: a changed password is forgotten."""
@@ -223,59 +191,24 @@ class Passwords:
             self._remembered.popitem(last=False)
         return digest in self._remembered
 
-    def _has_room(self, address: str) -> bool:
-        return len(self._waiting) < MOST_WAITING and self._waiting_of[address] < MOST_WAITING_OF_ONE
-
-    def _begin(self, digest: bytes, address: str, then: OnVerdict) -> None:
-        self._waiting[digest] = [then]
-        self._waiting_of[address] += 1
-
-    def _checked(self, digest: bytes, address: str, is_known: bool, is_right: bool) -> None:  # noqa: FBT001 - two facts
-        told = self._waiting.pop(digest)
-        self._waiting_of[address] -= 1
-        if not self._waiting_of[address]:
-            del self._waiting_of[address]
+    def _checked(
+        self,
+        digest: bytes,
+        address: str,
+        then: OnVerdict,
+        is_right: bool | None,  # noqa: FBT001 - as the check returns it
+        *,
+        is_known: bool,
+    ) -> None:
         if is_known and is_right:
             self._remember(digest)
             self._remember(self._at(digest, address))
+            then(PasswordVerdict.RIGHT)
         else:
-            self._wrong.take(address, self._clock())
-        for then in told:
-            then(PasswordVerdict.RIGHT if is_known and is_right else PasswordVerdict.WRONG)
+            self._checks.note_wrong(address)
+            then(PasswordVerdict.WRONG)
 
     def _remember(self, digest: bytes) -> None:
         if len(self._remembered) >= MOST_REMEMBERED:
             self._remembered.popitem(last=False)
         self._remembered[digest] = self._clock() + REMEMBERED_NS
-
-
-class OneThread:
-    """A thread that works for an event loop, with less right to the processor than the loop itself.
-
-    It begins with the first work, and ends with the process, whatever it is about.
-    """
-
-    def __init__(self) -> None:
-        self._work: SimpleQueue[tuple[Callable[..., object], Callable[[], bool], Callable[[bool], None]]] = (
-            SimpleQueue()
-        )
-        self._is_begun = False
-
-    def __call__(self, work: Callable[[], bool], then: Callable[[bool], None]) -> None:
-        """Work in the thread, and call `then` in the running loop."""
-        if not self._is_begun:
-            self._is_begun = True
-            threading.Thread(target=self._run, name="passwords", daemon=True).start()
-        self._work.put((asyncio.get_running_loop().call_soon_threadsafe, work, then))
-
-    def _run(self) -> None:
-        with suppress(OSError, AttributeError):  # Linux has a niceness for each thread
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
-        while True:
-            soon, work, then = self._work.get()
-            try:
-                found = work()
-            except Exception:  # noqa: BLE001 - whatever a library does with a password: it proves nothing
-                found = False
-            with suppress(RuntimeError):  # the loop has ended
-                soon(then, found)

@@ -239,7 +239,8 @@ class TokenVerifier:
         Raises:
             RefusedTokenError: If it is not valid now, or no token.
         """
-        claims = self._claims(token.strip(_WHITE))
+        token = token.strip(_WHITE)
+        claims = self._claims(token, self._candidates(token))
         expires_at = _time(claims, "exp")
         if expires_at is not None and expires_at + self._skew_s <= now:
             raise RefusedTokenError(f"the token has expired at {_shown(expires_at)}")
@@ -249,11 +250,22 @@ class TokenVerifier:
         self._check_audience(claims.get("aud"))
         return Identity(self._role(claims), "token", None if expires_at is None else expires_at + self._skew_s)
 
-    def _claims(self, token: bytes) -> dict[str, Any]:
+    def keys_to_try(self, token: bytes) -> int:
+        """Return the number of keys that a token may have to be tried with; 0 for one that is refused before."""
+        if len(self._keys) == 1:
+            return 1
+        try:
+            return len(self._candidates(token.strip(_WHITE)))
+        except RefusedTokenError:
+            return 0
+
+    def _candidates(self, token: bytes) -> list[VerifyingKey]:
         if len(token) > MOST_TOKEN:
             raise RefusedTokenError(f"the token has {len(token)} bytes, at most {MOST_TOKEN} are read")
-        header = self._header(token)
-        payload = self._signed(token, self._fitting(header))
+        return self._fitting(self._header(token))
+
+    def _claims(self, token: bytes, keys: list[VerifyingKey]) -> dict[str, Any]:
+        payload = self._signed(token, keys)
         try:
             claims = msgspec.json.decode(payload)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -160,14 +160,30 @@ class SessionIdentity:
         if not self._is_asked or before is None:
             raise UnaskedAuthError("a client sent AUTH_RESPONSE, and nobody had asked it")
         self._is_asked = False
-        found = self._found(command.response, before)
+        response = command.response
+        if before.method != "token" or text(response.auth_method_name) not in {"", "token"}:
+            self._end(NotProved("the client answers a challenge with another auth method"))
+            return
+
+        def decided(found: Identity | NotProved) -> None:
+            if self._is_connected:
+                self._answered(before, response.auth_data, found)
+
+        self._verifier.verify_token(response.auth_data, self._connection.client_network, decided)
+
+    def _answered(self, before: Identity, shown: bytes, found: Identity | NotProved) -> None:
+        if isinstance(found, NotProved) and found.is_passing:
+            self._plan()  # it is asked again when its present token ends
+            return
+        if isinstance(found, Identity) and found.role != before.role:
+            found = NotProved("the client answers a challenge as somebody else: a role cannot change while connected")
         if isinstance(found, NotProved):
             self._end(found)
             return
         self._count("refreshed")
         self._identity = found
         if self._verifier.forwards:
-            self._shown = Credentials(before.method, command.response.auth_data)
+            self._shown = Credentials(before.method, shown)
         if found.expires_at != before.expires_at:
             self._times_asked = 0
         if self._challenge_version is not None:
@@ -189,14 +205,6 @@ class SessionIdentity:
             self._challenge_version = command.protocol_version
         else:
             self._tell_broker(self._shown, command.protocol_version)
-
-    def _found(self, response: AuthData, before: Identity) -> Identity | NotProved:
-        if before.method != "token" or text(response.auth_method_name) not in {"", "token"}:
-            return NotProved("the client answers a challenge with another auth method")
-        found = self._verifier.by_token(response.auth_data)
-        if isinstance(found, Identity) and found.role != before.role:
-            return NotProved("the client answers a challenge as somebody else: a role cannot change while connected")
-        return found
 
     def _tell_broker(self, shown: Credentials, version: int) -> None:
         response = AuthData(auth_method_name=shown.method, auth_data=shown.data)

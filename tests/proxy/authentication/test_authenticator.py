@@ -1,6 +1,7 @@
 """The files that verify clients: forms, changes, and what is wrong with them."""
 
 import base64
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,12 @@ from structlog.testing import capture_logs
 
 from proxy.config.model import Config, ConfigError, load_config
 from proxy.config.sections import Authentication
-from proxy.identity.authenticator import MOST_PROVED, ClientAuthenticator
+from proxy.identity.authenticator import MOST_KEYS_AT_ONCE, MOST_PROVED, ClientAuthenticator
 from proxy.identity.evidence import Credentials, Identity, NotProved
 from proxy.session.engine import verifier_of
 from proxy.workers.supervisor import told
 from tests.proxy.authentication.keys import NOW, OTHER_SECRET, RSA, SECRET, public, signed, token_files
-from tests.proxy.authentication.test_passwords import HASHES
+from tests.proxy.authentication.test_passwords import HASHES, Pending
 from tests.proxy.rereading import read_again
 
 
@@ -186,5 +187,39 @@ def test_workers_verify_clients_by_the_same_section(tmp_path: Path) -> None:
     heard = Config.model_validate_json(told(config))
     assert heard.authentication == config.authentication
     verifier = verifier_of(heard)
-    assert verifier is not None
+    assert isinstance(verifier, ClientAuthenticator)
     assert verifier.by_token(signed({"sub": "billing"})) == Identity("billing", "token")
+
+
+def test_duplicated_key_ids_bound_nothing_and_are_tried_aside(tmp_path: Path) -> None:
+    secrets = [bytes([number]) * 64 for number in range(MOST_KEYS_AT_ONCE)] + [SECRET]
+    keys = [{"kty": "oct", "kid": "a", "k": base64.urlsafe_b64encode(secret).decode()} for secret in secrets]
+    (tmp_path / "keys.json").write_text(json.dumps({"keys": keys}))
+    pending = Pending()
+    found = authenticator(
+        {"mode": "terminate", "token": {"jwks": str(tmp_path / "keys.json")}}, worker=lambda _name: pending
+    )
+    said: list[Identity | NotProved] = []
+    for token in (signed({"sub": "billing"}, kid="a"), signed({"sub": "eve"}, OTHER_SECRET, kid="a")):
+        found.verify_token(token, "192.0.2.7", said.append)
+    assert said == []
+    assert found.waiting == 2
+    pending.go()
+    assert said[0] == Identity("billing", "token")
+    assert isinstance(said[1], NotProved)
+    assert found.waiting == 0
+
+
+def test_token_that_is_tried_while_keys_change_is_tried_again(tmp_path: Path) -> None:
+    keys = [{"kty": "oct", "k": base64.urlsafe_b64encode(bytes([number]) * 64).decode()} for number in range(9)]
+    file, pending = tmp_path / "keys.json", Pending()
+    file.write_text(json.dumps({"keys": [*keys, {"kty": "oct", "k": base64.urlsafe_b64encode(SECRET).decode()}]}))
+    section = {"mode": "terminate", "token": {"jwks": str(file)}}
+    found = authenticator(section, worker=lambda _name: pending)
+    said: list[Identity | NotProved] = []
+    found.verify_token(signed({"sub": "billing"}), "192.0.2.7", said.append)
+    file.write_text(json.dumps({"keys": keys}))
+    read_again(found)()
+    pending.go()
+    assert len(said) == 1
+    assert isinstance(said[0], NotProved), "its key is gone"

@@ -3,18 +3,16 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 import pytest
 from passlib.hash import apr_md5_crypt, bcrypt, des_crypt, ldap_sha1, sha256_crypt, sha512_crypt
 
+from proxy.identity.checks import MOST_WAITING, MOST_WAITING_OF_ONE, WRONG_ONES, Checks, OneThread
 from proxy.identity.passwords import (
     LONGEST_PASSWORD,
     MOST_REMEMBERED,
-    MOST_WAITING,
-    MOST_WAITING_OF_ONE,
     REMEMBERED_NS,
-    WRONG_ONES,
-    OneThread,
     PasswordFileError,
     Passwords,
     PasswordVerdict,
@@ -23,6 +21,7 @@ from proxy.identity.passwords import (
 )
 from tests.manual_clock import ManualClock
 
+T = TypeVar("T")
 HASHES = {
     "bcrypt": bcrypt.using(rounds=4).hash("geheim"),
     "apr1": apr_md5_crypt.hash("geheim"),
@@ -71,10 +70,10 @@ class Pending:
     """A worker that works when it is told to."""
 
     def __init__(self) -> None:
-        self.waiting: list[tuple[Callable[[], bool], Callable[[bool], None]]] = []
+        self.waiting: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
         self.done = 0
 
-    def __call__(self, work: Callable[[], bool], then: Callable[[bool], None]) -> None:
+    def __call__(self, work: Callable[[], T], then: Callable[[T | None], None]) -> None:
         self.waiting.append((work, then))
 
     def go(self) -> None:
@@ -90,7 +89,8 @@ class Desk:
     def __init__(self) -> None:
         self.clock, self.worker = ManualClock(), Pending()
         self.users = {"alice": HASHES["sha1"], "bob": ldap_sha1.hash("other")}
-        self.passwords = Passwords(self.users, self.worker, self.clock)
+        self.checks = Checks(self.worker, self.clock)
+        self.passwords = Passwords(self.users, self.checks, self.clock)
 
     def say(self, password: str, user: str = "alice", address: str = "192.0.2.7") -> list[PasswordVerdict]:
         said: list[PasswordVerdict] = []
@@ -149,7 +149,7 @@ def test_an_unknown_user_costs_as_much_as_a_known_one() -> None:
 def test_clients_that_say_the_same_wait_for_one_check() -> None:
     desk = Desk()
     said = [desk.say("geheim", address=f"192.0.2.{number}") for number in range(200)]
-    assert desk.passwords.waiting == len(desk.worker.waiting) == 1
+    assert len(desk.checks) == len(desk.worker.waiting) == 1
     desk.worker.go()
     assert said == [[PasswordVerdict.RIGHT]] * 200
 
@@ -158,13 +158,13 @@ def test_few_may_wait_and_of_one_address_fewer() -> None:
     desk = Desk()
     for guess in range(100):
         desk.say(f"guess {guess}")
-    assert desk.passwords.waiting == MOST_WAITING_OF_ONE
+    assert len(desk.checks) == MOST_WAITING_OF_ONE
     for guess in range(1000):
         desk.say(f"guess {guess}", address=f"198.51.100.{guess}")
-    assert desk.passwords.waiting == MOST_WAITING
+    assert len(desk.checks) == MOST_WAITING
     assert desk.say("geheim", address="203.0.113.1") == [PasswordVerdict.BUSY]
     desk.worker.go()
-    assert desk.passwords.waiting == 0
+    assert len(desk.checks) == 0
     assert desk.check("geheim", address="203.0.113.1") is PasswordVerdict.RIGHT
 
 
@@ -187,14 +187,13 @@ def test_a_password_is_at_most_as_long_as_bcrypt_reads_and_longer_ones_cost_noth
     desk = Desk()
     for password in ("", "x" * (LONGEST_PASSWORD + 1), "ü" * LONGEST_PASSWORD):
         assert desk.say(password) == [PasswordVerdict.WRONG]
-    assert desk.worker.done == desk.passwords.waiting == 0
+    assert desk.worker.done == len(desk.checks) == 0
 
 
 def test_what_is_remembered_is_bounded() -> None:
     desk = Desk()
-    desk.worker = Pending()
     passwords = Passwords(
-        {f"user {number}": HASHES["sha1"] for number in range(MOST_REMEMBERED + 10)}, desk.worker, desk.clock
+        {f"user {number}": HASHES["sha1"] for number in range(MOST_REMEMBERED + 10)}, desk.checks, desk.clock
     )
     for number in range(MOST_REMEMBERED + 10):
         passwords.check(f"user {number}", b"geheim", "192.0.2.7", lambda _verdict: None)
@@ -203,16 +202,16 @@ def test_what_is_remembered_is_bounded() -> None:
 
 
 async def test_the_loop_goes_on_while_a_password_is_checked() -> None:
-    worker, told, may_end = OneThread(), asyncio.Event(), threading.Event()
+    worker, told, may_end = OneThread("passwords"), asyncio.Event(), threading.Event()
     threads: list[str] = []
 
     def slow() -> bool:
         threads.append(threading.current_thread().name)
         return may_end.wait(10)
 
-    found: list[bool] = []
+    found: list[bool | None] = []
 
-    def then(is_right: bool) -> None:  # noqa: FBT001 - as a worker tells it
+    def then(is_right: bool | None) -> None:  # noqa: FBT001 - as a worker tells it
         found.append(is_right)
         told.set()
 
@@ -231,5 +230,5 @@ async def test_whatever_a_check_raises_proves_nothing() -> None:
     def broken() -> bool:
         raise RuntimeError("a library's mistake")
 
-    OneThread()(broken, told.set_result)
-    assert await asyncio.wait_for(told, 10) is False
+    OneThread("passwords")(broken, told.set_result)
+    assert await asyncio.wait_for(told, 10) is None

@@ -1,5 +1,7 @@
 """Clients that Sluice verifies, told as conversations: who they are, what their brokers get, and when it ends."""
 
+import base64
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,9 +24,9 @@ from protocol.pulsar_pb2 import (
     TooManyRequests,
 )
 from proxy.identity.authenticator import ClientAuthenticator
-from proxy.identity.passwords import WRONG_ONES
+from proxy.identity.checks import WRONG_ONES
 from proxy.session.identity import AHEAD_S, ANSWER_S, REFRESH
-from tests.proxy.authentication.keys import NOW, OTHER_SECRET, token_files
+from tests.proxy.authentication.keys import NOW, OTHER_SECRET, SECRET, token_files
 from tests.proxy.authentication.keys import signed as signed_by
 from tests.proxy.authentication.test_passwords import HASHES, Pending
 from tests.proxy.conversation import NOTHING, Broker, Peer, World
@@ -69,7 +71,8 @@ def make(tmp_path: Path) -> Iterator[Make]:
         world = World(authentication=section, **(settings or {}))
         verifier = verifier_of(world)
         verifier.now = lambda: NOW + world.clock.now / 1e9 - began
-        verifier._passwords._worker = Pending()
+        verifier._password_checks._worker = Pending()
+        verifier._token_checks._worker = Pending()
         began = world.clock.now / 1e9
         worlds.append(world)
         return world
@@ -248,7 +251,7 @@ def test_a_user_is_proved_by_a_password_off_the_loop(make: Make) -> None:
 
 
 def pending(world: World) -> Pending:
-    worker = verifier_of(world)._passwords._worker
+    worker = verifier_of(world)._password_checks._worker
     assert isinstance(worker, Pending)
     return worker
 
@@ -543,3 +546,59 @@ def test_a_redirected_lookup_is_followed_with_sluices_credentials_of_that_moment
     read_again(verifier_of(world))()
     told: CommandConnect = body(world.sessions[0]._connect_again())
     assert (told.auth_data, told.original_principal) == (newer, "billing")
+
+
+def many_keys(folder: Path) -> dict[str, Any]:
+    """More keys than a token is tried with in the loop; the last one signs."""
+    keys = [{"kty": "oct", "k": base64.urlsafe_b64encode(bytes([number]) * 64).decode()} for number in range(9)]
+    keys.append({"kty": "oct", "k": base64.urlsafe_b64encode(SECRET).decode()})
+    (folder / "keys.json").write_text(json.dumps({"keys": keys}))
+    (folder / "keys.json").chmod(0o600)
+    return {"token": {"jwks": str(folder / "keys.json")}}
+
+
+def token_checks(world: World) -> Pending:
+    worker = verifier_of(world)._token_checks._worker
+    assert isinstance(worker, Pending)
+    return worker
+
+
+def test_token_for_many_keys_is_tried_outside_of_the_loop(make: Make, tmp_path: Path) -> None:
+    world = make(**many_keys(tmp_path))
+    client = world.client()
+    client >> [shows(signed()), PING]
+    assert not world.dials
+    assert not client.is_read, "what it says meanwhile waits in its socket"
+    world.loop.run(token_checks(world).go)
+    assert body(world.dialled().heard()[0]).original_principal == "billing"
+    again = world.client()
+    again >> shows(signed())
+    assert body(world.dialled().heard()[0]).original_principal == "billing", "it is remembered"
+    assert token_checks(world).done == 1
+
+
+def test_wrong_tokens_of_an_address_are_soon_not_tried(make: Make, tmp_path: Path) -> None:
+    world = make(**many_keys(tmp_path))
+    for number in range(WRONG_ONES.burst + 20):
+        client = world.client()
+        client >> shows(signed(f"r{number}", secret=OTHER_SECRET))
+        world.loop.run(token_checks(world).go)
+    assert token_checks(world).done == WRONG_ONES.burst
+    assert world.counters.authentications == {"token refused": WRONG_ONES.burst, "token busy": 20}
+
+
+def test_newer_token_for_many_keys_is_tried_outside_of_the_loop(make: Make, tmp_path: Path) -> None:
+    world = make(**many_keys(tmp_path))
+    client = world.client()
+    client >> shows(signed(expires_in=120), feature_flags=REFRESHING)
+    world.loop.run(token_checks(world).go)
+    broker = world.dialled()
+    broker.heard()
+    broker >> connected()
+    client.heard()
+    world.advance(61)
+    assert client.heard_names() == ["AUTH_CHALLENGE"]
+    client >> answer(signed(expires_in=1000))
+    assert world.counters.authentications == {"token accepted": 1}
+    world.loop.run(token_checks(world).go)
+    assert world.counters.authentications == {"token accepted": 1, "token refreshed": 1}
