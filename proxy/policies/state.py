@@ -284,7 +284,7 @@ def check_within(state: PolicyState, meaning: Meaning | None, key: PolicyKey, te
         problem = _looser(held.limit, value.limit, is_own_form=is_own_form(meaning.kept))
         if problem:
             raise BeyondError(
-                f"{key}: {problem}; the operator gives {section_text(section_of(place[0], held.limit))} here "
+                f"{' '.join(place)}: {problem}; the operator gives {section_text(section_of(place[0], held.limit))} here "
                 f"({held.origin}), and a token for some tenants sets limits within that"
             )
 
