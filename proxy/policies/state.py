@@ -283,9 +283,10 @@ def check_within(state: PolicyState, meaning: Meaning | None, key: PolicyKey, te
     if value is not None and held is not None:
         problem = _looser(held.limit, value.limit, is_own_form=is_own_form(meaning.kept))
         if problem:
+            given = f"{section_text(section_of(place[0], held.limit))} here ({held.origin})"
             raise BeyondError(
-                f"{' '.join(place)}: {problem}; the operator gives {section_text(section_of(place[0], held.limit))} here "
-                f"({held.origin}), and a token for some tenants sets limits within that"
+                f"{' '.join(place)}: {problem}; the operator gives {given}, and a token for some tenants sets limits "
+                "within that"
             )
 
 
