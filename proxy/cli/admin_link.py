@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from http import HTTPStatus
 from pathlib import Path
 
-from adminrest.client import MOST_BYTES, AdminClient, AdminCredentials, AdminError, RequestFailure, trusting
+from adminrest.client import AdminClient, AdminCredentials, AdminError, RequestFailure, trusting
 from protocol.endpoint import Endpoint, EndpointError, EndpointForm
 from proxy.cli.options import AdminLinkError, AdminOptions
 from proxy.files import reopenable, token_in
@@ -35,13 +35,13 @@ class AdminLink(AdminClient):
     Args:
         options: Where it is, and what opens it.
         patience_s: For connecting, and for each part of an answer.
-        most_bytes: Bytes of an answer, at most.
+        most_bytes: Bytes of an answer, at most; None: as `AdminClient` has it.
 
     Raises:
         AdminLinkError: If the options contradict each other, or a file cannot be used.
     """
 
-    def __init__(self, options: AdminOptions, patience_s: float = PATIENCE_S, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, options: AdminOptions, patience_s: float = PATIENCE_S, most_bytes: int | None = None) -> None:
         self.address = options.admin
         """The admin address as it was given."""
         self._token_file = options.token_file

@@ -118,7 +118,7 @@ def test_explain_says_which_value_holds_and_which_it_hides(said: dict[str, Any])
         (one["name"], one["origin"], one["state"], one["by"]) for one in explained(said, "explain", "publish")["values"]
     ]
     assert lines == [(NAME, "rest", "holds", ""), ("*", "file", "hidden", f"{WORD} {NAME} (rest)")]
-    assert explained(said, "nameless", "publish") == {"level": WORD, "asked": False, "values": []}
+    assert explained(said, "nameless", "publish") == {"level": WORD, "asked": False, "values": [], "in_force": None}
     assert said["table"].count(f"│ {WORD}") == 2
     assert said["table"].count("asked only for a --producer") == 2  # of a producer, and of it in a tenant
     assert said["table"].count("consumers have none") == 2

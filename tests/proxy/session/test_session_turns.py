@@ -4,6 +4,7 @@ import select
 from collections.abc import Callable
 
 from protocol.scanner import MOST_PIECES
+from proxy.session.data_path import MOST_COMMANDS
 from proxy.session.keep_alive import LOOK_S, SELDOM
 from proxy.session.transport import Cause
 from tests.proxy.conversation import NOTHING, Broker, Peer, World, consumer, publisher
@@ -32,7 +33,7 @@ def test_in_between_others_have_theirs(world: World) -> None:
         world.loop.call_soon(lambda: seen.append((len(broker.transport.written), client.is_read)))
 
     world.loop.run(flood)
-    assert seen == [(MOST_PIECES * len(PING), False)]
+    assert seen == [(MOST_COMMANDS * len(PING), False)]
     assert len(broker.heard()) == 10 * MOST_PIECES
     assert client.is_read
 
