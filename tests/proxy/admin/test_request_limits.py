@@ -13,7 +13,7 @@ from multidict import CIMultiDict
 from structlog.testing import capture_logs
 
 from proxy.admin.app import metrics_app
-from proxy.admin.listener import Connections, Listener, RequestLimits
+from proxy.admin.listener import MOST_KEYS, Connections, Listener, RequestLimits
 from proxy.admin.refusals import RefusalLog
 from proxy.config.sections import AdminAccess
 from proxy.observe.counters import Counters
@@ -132,6 +132,12 @@ async def test_encoded_body_is_refused_and_never_decoded(
     assert admin.engine.counters.admin_refused == {"encoding": 3 * len(_STRANGERS)} == counts
 
 
+async def test_query_of_too_many_keys_is_not_read(make_admin) -> None:
+    admin: Admin = await make_admin()
+    for keys, status in ((MOST_KEYS, 400), (MOST_KEYS + 1, 413)):
+        assert (await admin.ask("GET", "/sluice/streams?" + "&".join("a=1" for _ in range(keys + 1))))[0] == status
+
+
 async def test_body_named_as_not_encoded_is_read(make_admin) -> None:
     admin: Admin = await make_admin()
     for coding in ("identity", "Identity", ""):
@@ -226,6 +232,7 @@ class _From:
     """A request of which nothing is known but whence it comes."""
 
     transport = None
+    raw_path = "/"
     headers = CIMultiDict[str]()
 
     def __init__(self, remote: str) -> None:
