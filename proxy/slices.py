@@ -56,7 +56,7 @@ class Work(StrEnum):
 AT_ONCE: Final = {
     Work.LINES: 50,
     Work.POLICIES: 10,
-    Work.ENDINGS: 50,
+    Work.ENDINGS: 25,
     Work.BLOCKS: 50,
     Work.COMMANDS: 100,
     Work.RELEASES: 100,
