@@ -199,11 +199,10 @@ def send_and_read(live: LiveAdmin, clients: int, said: bytes, answers: int) -> N
     [
         (4, _CHUNKS, 1),
         (2, _PIPELINED, 3_000),
-        (60, b"GET /readyz?" + b"a&" * 3_900 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", 1),
         (60, b"GET /sluice/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n", 1),
         (30, b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", 1),
     ],
-    ids=["chunks of a byte", "pipelined", "many keys", "many clients", "many scrapers"],
+    ids=["chunks of a byte", "pipelined", "many clients", "many scrapers"],
 )
 def test_no_way_to_ask_makes_a_turn_long(
     live: LiveAdmin, counting: list[int], clients: int, said: bytes, answers: int
