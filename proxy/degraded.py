@@ -2,7 +2,9 @@
 
     FleetService, PolicyTopic, Reloader … ─degraded─▶ DegradedStates ─▶ /readyz?verbose, `top`, `explain`, metrics, log
 
-Each part of the proxy says what is so now. `DegradedStates` remembers since when, and logs.
+Each part of the proxy yields its states now. `DegradedStates` remembers since when each lasts, and logs. It looks at
+parts that change by themselves once a second; a part that changes on a request alone announces it, and costs an idle
+process no timer.
 """
 
 import asyncio
@@ -15,7 +17,7 @@ import structlog
 from proxy.config.sections import DegradedCause
 
 LOOK_S: Final = 1.0
-"""Seconds between two looks at all parts."""
+"""Seconds between two looks at parts that change by themselves."""
 LOG_AGAIN_S: Final = (60.0, 600.0)
 """Seconds until a state that lasts is logged a second time, and from then on each time."""
 CAUSES: Final[tuple[DegradedCause, ...]] = get_args(DegradedCause)
@@ -63,32 +65,44 @@ class DegradedStates:
     """The degraded states of a proxy.
 
     Args:
-        sources: Functions that return the states of a part now, at most one of each cause.
+        watched: Functions that return the states of a part that changes by itself, at most one of each cause.
+        announced: The same of parts whose changes are announced by `look`.
         clock: Monotonic seconds.
         wall: Nanoseconds since 1970.
     """
 
     def __init__(
         self,
-        sources: Iterable[Callable[[], Iterable[Degraded]]] = (),
+        watched: Iterable[Callable[[], Iterable[Degraded]]] = (),
+        announced: Iterable[Callable[[], Iterable[Degraded]]] = (),
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], int] = time.time_ns,
     ) -> None:
-        self._sources = tuple(sources)
+        self._watched = tuple(watched)
+        self._parts = (*self._watched, *announced)
         self._clock, self._wall = clock, wall
         self._known: dict[DegradedCause, _Known] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def start(self) -> None:
-        """Look at all parts once a second, from now on."""
-        if self._sources:
-            self.now()
-            self._timer = asyncio.get_running_loop().call_later(LOOK_S, self.start)
+    def look(self) -> None:
+        """Look at all parts now, and again when one may have changed or a state that lasts is logged again."""
+        self.stop()
+        self.now()
+        pause = self._pause()
+        if pause is not None:
+            self._timer = asyncio.get_running_loop().call_later(pause, self.look)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Look no more, until `look`."""
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
+
+    def _pause(self) -> float | None:
+        """Seconds until the next look; None where no part changes by itself and no state lasts."""
+        if self._watched:
+            return LOOK_S
+        return min((known.log_at - self._clock() for known in self._known.values()), default=None)
 
     @property
     def causes(self) -> frozenset[DegradedCause]:
@@ -97,7 +111,7 @@ class DegradedStates:
 
     def now(self) -> list[DegradedSince]:
         """Return the states now, and log those that are new, last, or are over."""
-        now, found = self._clock(), {state.cause: state for source in self._sources for state in source()}
+        now, found = self._clock(), {state.cause: state for part in self._parts for state in part()}
         for cause in [cause for cause in self._known if cause not in found]:
             ended = self._known.pop(cause)
             structlog.get_logger().info("degraded no more", state=cause, after_s=round(now - ended.at, 1))

@@ -78,6 +78,7 @@ class Reloader:
             changed.
         counters: Count reloads by result.
         on_files: Called when files have been put in force.
+        on_outcome: Called when a reload is over and `last` has its outcome.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
@@ -88,13 +89,14 @@ class Reloader:
         prepare: Callable[[Config], Callable[[Principal], Awaitable[bool]]],
         counters: Counters,
         on_files: Callable[[], None] = lambda: None,
+        on_outcome: Callable[[], None] = lambda: None,
     ) -> None:
         self.config = config
         self.last: Outcome | None = None
         self._at_start = config
         self._read, self._prepare = read, prepare
         self._files = tuple(files)
-        self._on_files = on_files
+        self._on_files, self._on_outcome = on_files, on_outcome
         self._counters = counters
         self._turn = asyncio.Lock()
         for key in (CONFIG, *(reader.key for reader in self._files)):
@@ -124,6 +126,7 @@ class Reloader:
             found = (*problems, *of_config)
             self.last = Outcome(time.time_ns(), cause, who, found, self._other_keys(self.config))
             self._tell("refused" if found else "taken" if has_changed else "unchanged")
+            self._on_outcome()
             return self.last
 
     async def _take_files(self) -> tuple[str, ...]:

@@ -127,13 +127,20 @@ class Proxy:
         self._expiry_log = ExpiryLog(self._expiries)
         self._known_expiries = frozenset(self._expiries())
         self.reloader = Reloader(
-            config, self._source.read, self._file_readers(), self._prepare, counters, on_files=self._files_taken
+            config,
+            self._source.read,
+            self._file_readers(),
+            self._prepare,
+            counters,
+            on_files=self._files_taken,
+            on_outcome=self._reloaded,
+        )
+        self.states = DegradedStates(
+            watched=[part.degraded for part in (self.fleet, self.policy_topic) if part is not None],
+            announced=[self.reloader.degraded],
         )
         self.server = self._server(counters)
         self.readiness = Readiness(self.engine)
-        self.states = DegradedStates(
-            part.degraded for part in (self.fleet, self.policy_topic, self.reloader) if part is not None
-        )
         self.metrics_address: str | None = None
         """`host:port` of the address that serves metrics alone; None without one."""
         self._listeners: list[Listener] = []
@@ -160,7 +167,7 @@ class Proxy:
             raise StartError(f"listen: cannot listen on {where}: {error.strerror or error}") from None
         self.readiness.is_accepting = True
         self._expiry_log.start()
-        self.states.start()
+        self.states.look()
         return listen, admin
 
     async def stop(self) -> None:
@@ -222,6 +229,9 @@ class Proxy:
                 structlog.get_logger().info("certificate taken for new connections", certificate=str(now))
         self.engine.tls.warn()
         self._expiry_log.tell()
+
+    def _reloaded(self) -> None:
+        self.states.look()
 
     def _server(self, counters: Counters) -> Server | Supervisor:
         if self.config.workers > 1:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from structlog.testing import capture_logs
 
-from proxy.degraded import CAUSES, Degraded, DegradedStates
+from proxy.degraded import CAUSES, LOOK_S, Degraded, DegradedStates
+from tests.proxy.manual_loop import ManualLoop
 
 CUT_OFF = Degraded("fleet_cut_off", "cut off", "connect")
 CLOCK = Degraded("fleet_clock", "the clock is off", "set it")
@@ -19,7 +20,7 @@ class Parts:
         self.one: list[Degraded] = []
         self.other: list[Degraded] = []
         parts = (lambda: self.one, lambda: self.other)
-        self.states = DegradedStates(parts, lambda: self.seconds, lambda: round(self.seconds * 1e9))
+        self.states = DegradedStates(parts, (), lambda: self.seconds, lambda: round(self.seconds * 1e9))
 
     def look(self, later_s: float = 0.0) -> list[tuple[str, int, float]]:
         self.seconds += later_s
@@ -63,3 +64,32 @@ def test_the_page_for_operators_has_each_cause() -> None:
     page = (Path(__file__).parents[2] / "docs/operating.md").read_text()
     section = page.partition("### Degraded")[2].partition("\n### ")[0]
     assert re.findall(r"^\| `([a-z_]+)` \|", section, re.MULTILINE) == [*CAUSES]
+
+
+def test_a_part_that_announces_its_changes_costs_no_timer(loop: ManualLoop) -> None:
+    found: list[Degraded] = []
+    states = DegradedStates(announced=[lambda: found], clock=loop.time)
+    loop.run(states.look)
+    assert loop.timers == []
+    found.append(CUT_OFF)
+    with capture_logs() as logs:
+        loop.run(states.look)
+        loop.advance(3600)
+    assert [log["for_s"] for log in logs] == [0, 60, 660, 1260, 1860, 2460, 3060]
+    assert states.causes == {"fleet_cut_off"}
+    found.clear()
+    loop.run(states.look)
+    assert loop.timers == []
+    assert not states.causes
+
+
+def test_parts_that_change_by_themselves_are_looked_at_each_second(loop: ManualLoop) -> None:
+    found: list[Degraded] = []
+    states = DegradedStates([lambda: found], clock=loop.time)
+    loop.run(states.look)
+    found.append(CUT_OFF)
+    assert not states.causes
+    loop.advance(LOOK_S)
+    assert states.causes == {"fleet_cut_off"}
+    states.stop()
+    assert loop.timers == []

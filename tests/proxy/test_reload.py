@@ -29,7 +29,11 @@ class Desk:
         self.takers: list[Principal] = []
         self.counters = Counters()
         files = [FileReader(key, partial(self._read_file, key)) for key in ("tls", "tokens", "jwks")]
-        self.reloader = Reloader(self.written(), self._read, files, self._prepare, self.counters)
+        self.announced: list[bool] = []
+        """For each outcome that was announced, whether it is a degraded state."""
+        self.reloader = Reloader(
+            self.written(), self._read, files, self._prepare, self.counters, on_outcome=self._announce
+        )
 
     def _read(self) -> Config:
         return self.written()
@@ -42,6 +46,9 @@ class Desk:
             raise ConfigError(list(problems))
 
         self.written = read
+
+    def _announce(self) -> None:
+        self.announced.append(bool(list(self.reloader.degraded())))
 
     def _read_file(self, key: str) -> Callable[[], None]:
         self.read_by.append(threading.current_thread())
@@ -93,6 +100,7 @@ async def test_a_broken_one_changes_nothing_and_says_all_that_is_wrong() -> None
     desk.write(proxy_id="kept")
     await desk.reloader.reload("SIGHUP")
     assert list(desk.reloader.degraded()) == []
+    assert desk.announced == [True, False]
 
 
 async def test_who_asked_is_told_with_the_outcome_in_the_log_and_to_what_takes_it() -> None:
