@@ -116,8 +116,8 @@ class StartCheck:
     def _look_at_store(self, store: Path | None, *, is_running: bool) -> None:
         if store is None:
             return
-        folder = store.parent
-        if os.path.lexists(store) and not store.is_file():
+        folder = Path(os.path.realpath(store)).parent
+        if store.exists() and not store.is_file():
             self.problems.append(f"policies.store: {store}: not a regular file; name a file, which is made if needed")
         elif not os.access(folder, os.W_OK | os.X_OK) or (store.exists() and not os.access(store, os.R_OK | os.W_OK)):
             self.problems.append(

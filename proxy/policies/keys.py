@@ -85,7 +85,11 @@ class PolicyKey:
     name: str
 
     def __str__(self) -> str:
-        return " ".join(part for part in (self.kind, self.setting, self.name) if part)
+        setting, layer = self.setting, ""
+        for each, prefix in _PREFIXES.items():
+            if setting.startswith(prefix):
+                setting, layer = setting.removeprefix(prefix), f"({each.origin})"
+        return " ".join(part for part in (self.kind, setting, self.name, layer) if part)
 
 
 def rate_key(about: About, setting: Setting, name: str, layer: Layer = Layer.REST) -> PolicyKey:

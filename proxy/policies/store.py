@@ -420,6 +420,11 @@ def check_store(path: Path) -> bool:
             _check(path, base)
     except (sqlite3.Error, OSError) as error:
         raise StoreError(f"policies.store: {_explained(path, error)}") from None
+    return _is_in_use(path)
+
+
+def _is_in_use(path: Path) -> bool:
+    """Whether a process has the store open, as its lock says; nothing is changed."""
     with ExitStack() as opened:
         try:
             lock = open_regular(path.with_name(f"{path.name}.lock"))
@@ -448,10 +453,16 @@ def write_backup(path: Path, backup: bytes) -> Restored:
     """Write what `Store.backup` returned into a file, which appears whole or not at all.
 
     Raises:
-        StoreError: If it cannot be written, or is not whole.
+        StoreError: If it cannot be written, or is not whole; or if the file is a device, or the store of a proxy that
+            runs, which would lose its file by that.
     """
+    path = Path(os.path.realpath(path))
     made = path.with_name(f"{path.name}.part")
     try:
+        with suppress(FileNotFoundError):
+            check_regular(path.stat(), path)
+            if _is_in_use(path):
+                raise StoreError(f"{path}: is the store of a process that runs; name another file for the backup")
         made.unlink(missing_ok=True)
         made.touch(0o600)
         made.write_bytes(backup)

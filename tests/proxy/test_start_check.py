@@ -64,6 +64,13 @@ def test_a_file_that_is_no_store_is_found(tmp_path: Path, content: bytes) -> Non
     assert str(refused.value) == problem
 
 
+def test_a_link_to_a_store_that_a_start_makes_is_fine(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "p.db")
+    assert check(policies={"store": tmp_path / "link"}, max_connections=10).problems == []
+    (tmp_path / "other").symlink_to(tmp_path / "none" / "p.db")
+    assert "its folder is not there" in check(policies={"store": tmp_path / "other"}).problems[0]
+
+
 def test_a_store_without_tables_is_found(tmp_path: Path) -> None:
     store = tmp_path / "p.db"
     with sqlite3.connect(store) as base:

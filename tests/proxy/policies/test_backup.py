@@ -167,6 +167,35 @@ def test_a_backup_that_is_not_whole_replaces_no_other(tmp_path: Path) -> None:
     assert path.read_bytes() == b"the one before"
 
 
+def test_a_backup_does_not_replace_a_store_in_use(tmp_path: Path) -> None:
+    path, link = tmp_path / "policies.db", tmp_path / "link"
+    link.symlink_to(path)
+    with closing(Store(path)) as store:
+        for target in (path, link):
+            with pytest.raises(StoreError, match="the store of a process that runs; name another file"):
+                write_backup(target, store.backup())
+        store.write([StoredChange(_ONE, None, "1")], 1, "ann", "")
+    assert kept(path) == {"one": "1"}
+
+
+def test_a_backup_replaces_nothing_but_a_regular_file(tmp_path: Path) -> None:
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    with closing(Store(None)) as store, pytest.raises(StoreError, match="it is a FIFO; only regular files"):
+        write_backup(path, store.backup())
+    assert path.is_fifo()
+
+
+def test_a_backup_follows_a_link_to_a_file(tmp_path: Path) -> None:
+    path, link = tmp_path / "backup", tmp_path / "link"
+    path.touch()
+    link.symlink_to(path)
+    with closing(Store(None)) as store:
+        write_backup(link, store.backup())
+    assert link.is_symlink()
+    assert kept(path) == {}
+
+
 def test_a_restored_store_has_nothing_of_the_one_before(killed: Path, tmp_path: Path) -> None:
     backup = a_store(tmp_path / "backup", two="2")
     assert restore(backup, killed).policies == 1
