@@ -74,7 +74,7 @@ def _of_explained(request: web.Request) -> list[str | None]:
 _QUERIES: Mapping[str, tuple[Callable[[web.Request], list[str | None]], str]] = {
     STREAMS: (_of_streams, "write ?tenant=…, or leave it out"),
     "/sluice/limits": (_of_limit, "name a limit of one of them: ?direction=…&setting=…&name=…"),
-    "/sluice/explain": (_of_explained, "ask for a topic, and for no role and address"),
+    "/sluice/explain": (_of_explained, "ask for a topic of theirs, and for no role and address"),
 }
 """Paths whose query says whom they are about."""
 _TENANT = r"(?P<tenant>[A-Za-z0-9_\-=:.]+)"

@@ -315,7 +315,8 @@ def _looser_figure(held: Limit, own: Limit, sustained: str, peak: str, *, is_own
     if _exceeds(mine, its):
         return f"{word}: the rate is higher"
     if is_own_form and mine.burst > its.burst:  # Pulsar's form knows none: there the operator's holds
-        return f"burst_{word}: {mine.burst} is more than {its.burst}"
+        default = " by default" if mine.burst == rate(mine.tokens, mine.period_ns).burst else ""
+        return f"burst_{word}: {mine.burst}{default} is more than {its.burst}"
     if my_peak is not None and its_peak is not None and _exceeds(my_peak, its_peak):
         return f"peak_{word}: the rate is higher"
     return ""

@@ -465,11 +465,14 @@ def write_backup(path: Path, backup: bytes) -> Restored:
                 raise StoreError(f"{path}: is the store of a process that runs; name another file for the backup")
         made.unlink(missing_ok=True)
         made.touch(0o600)
-        made.write_bytes(backup)
-        with closing(sqlite3.connect(made, isolation_level=None)) as base:
-            base.execute("PRAGMA journal_mode = DELETE")  # one file, which can be read where nothing can be written
-            found = _content(made, base)
-        _put_in_place(made, path)
+        with ExitStack() as unless_whole:
+            unless_whole.callback(made.unlink, missing_ok=True)
+            made.write_bytes(backup)
+            with closing(sqlite3.connect(made, isolation_level=None)) as base:
+                base.execute("PRAGMA journal_mode = DELETE")  # one file, which can be read where nothing can be written
+                found = _content(made, base)
+            _put_in_place(made, path)
+            unless_whole.pop_all()
     except (sqlite3.Error, OSError) as error:
         raise StoreError(_explained(path, error)) from None
     return found

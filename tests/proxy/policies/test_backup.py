@@ -165,6 +165,7 @@ def test_a_backup_that_is_not_whole_replaces_no_other(tmp_path: Path) -> None:
     with pytest.raises(StoreError):
         write_backup(path, b"no store")
     assert path.read_bytes() == b"the one before"
+    assert [*tmp_path.iterdir()] == [path]
 
 
 def test_a_backup_does_not_replace_a_store_in_use(tmp_path: Path) -> None:

@@ -263,6 +263,11 @@ _CAP = {"tenants": {"acme": {"publish": {"messages": 5}}}}
             kept_as_own({"messages": 4, "burst_messages": 2}),
             "burst_messages: 2 is more than 1",
         ),
+        (
+            own(Setting.TENANT, "acme"),
+            kept_as_own({"messages": "300/min"}),
+            "burst_messages: 30 by default is more than 1",
+        ),
         (own(Setting.TENANT, "acme"), kept_as_own({"messages": 4, "mode": "observe"}), "observe would hold nothing"),
         (own(Setting.TENANT, "acme"), kept_as_pulsar_s(PublishRate()), "no limit is more than the limit"),
         (rate_key("publish", Setting.TENANT, "acme"), kept_as_own({"messages": 1}), "nothing of the operator's"),
