@@ -416,8 +416,9 @@ async def _serve_until_told(source: ConfigSource) -> None:
         loop.add_signal_handler(signal.SIGHUP, lambda: tasks.start(_reload(proxy, "SIGHUP"), "reload"))
         listen, admin = await proxy.start()
         addresses = {"listen": listen, "admin": admin, "metrics": proxy.metrics_address}
-        files = {"access_log": str(config.access_log.dir), "policies": str(config.policies.store)}
-        log.info("serving", **addresses, broker=", ".join(map(str, config.broker)), **files)
+        files = {"access_log": config.access_log.dir, "policies": config.policies.store}
+        named = {key: file and str(file) for key, file in files.items()}
+        log.info("serving", **addresses, broker=", ".join(map(str, config.broker)), **named)
         tasks.start(_watch(proxy), "watch the configuration")
         await ending.wait()
         log.info("ending", connections=sum(proxy.engine.counters.connections_open.values()))

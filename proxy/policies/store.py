@@ -513,6 +513,7 @@ def restore(backup: Path, store: Path) -> Restored:
                 Path(f"{store}{beside}").unlink(missing_ok=True)
             made = store.with_name(f"{store.name}.new")
             made.unlink(missing_ok=True)
+            made.touch(0o600)  # as the backup: the audit log has names and addresses
             made.write_bytes(content)
             if store.exists():  # its owner can open it later, too
                 there = store.stat()

@@ -203,6 +203,11 @@ def test_a_restored_store_has_nothing_of_the_one_before(killed: Path, tmp_path: 
     assert kept(killed) == {"two": "2"}
 
 
+def test_a_new_store_can_be_read_by_its_owner_alone(tmp_path: Path) -> None:
+    restore(a_store(tmp_path / "backup", two="2"), tmp_path / "policies.db")
+    assert (tmp_path / "policies.db").stat().st_mode & 0o777 == 0o600
+
+
 def test_a_store_in_use_is_not_replaced(tmp_path: Path) -> None:
     backup, path = a_store(tmp_path / "backup", two="2"), tmp_path / "policies.db"
     with closing(Store(path)), pytest.raises(StoreError, match="another process uses it"):
