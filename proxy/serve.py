@@ -133,11 +133,11 @@ class Proxy:
             self._prepare,
             counters,
             on_files=self._files_taken,
-            on_outcome=self._reloaded,
+            on_outcome=self._look_at_states,
         )
         self.states = DegradedStates(
             watched=[part.degraded for part in (self.fleet, self.policy_topic) if part is not None],
-            announced=[self.reloader.degraded],
+            announced=[self.service.degraded, self.reloader.degraded],
         )
         self.server = self._server(counters)
         self.readiness = Readiness(self.engine)
@@ -230,7 +230,7 @@ class Proxy:
         self.engine.tls.warn()
         self._expiry_log.tell()
 
-    def _reloaded(self) -> None:
+    def _look_at_states(self) -> None:
         self.states.look()
 
     def _server(self, counters: Counters) -> Server | Supervisor:
@@ -269,7 +269,8 @@ class Proxy:
         policies = self.engine.registry.policies
         handlers = {PolicyKind.BLOCK: self._kept_blocks}
         change, follow = self.intervals.change, self.engine.policies_changed
-        around = Around(change, follow, self._changes.changed, handlers, self.intervals.told)
+        told = self.intervals.told
+        around = Around(change, follow, self._changes.changed, handlers, told, self._look_at_states)
         try:
             return PolicyService(policies, file, self._store, around)
         except (StoreError, BodyError) as error:

@@ -189,6 +189,7 @@ DegradedCause = Literal[
     "policies_cut_off",
     "policies_not_in_force",
     "policies_full",
+    "policies_not_stored",
     "reload_refused",
 ]
 """States in which a proxy serves, and not all that is configured holds: see `proxy.degraded`."""

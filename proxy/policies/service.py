@@ -20,6 +20,7 @@ import structlog
 from limiter.levels import Setting
 from limiter.policies import Change as PolicyChange
 from limiter.policies import Policies
+from proxy.degraded import Degraded
 from proxy.policies.bodies import BodyError
 from proxy.policies.keys import BLOCKS, OPERATOR, Layer, PolicyKey, PolicyKind, Principal
 from proxy.policies.layers import FilePolicies, Layers
@@ -207,6 +208,7 @@ class Around:
             told later than others.
         handlers: The handlers of policies that are no limits; for these alone, neither `before` nor `after` is called.
         ready: Awaited before `before`, until the access log has no line to make that should come before the change's.
+        on_degraded: Called when the store begins to refuse changes, and when it takes one again.
     """
 
     before: Callable[[], tuple[int, int]]
@@ -214,6 +216,7 @@ class Around:
     changed: Callable[[StoredChange, Principal, int], None] = lambda _change, _who, _at_ns: None
     handlers: Mapping[PolicyKind, PolicyKindHandler] = field(default_factory=dict)
     ready: Callable[[], Awaitable[None]] = _at_once
+    on_degraded: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +289,7 @@ class PolicyService(PolicyState):
         self._turn = asyncio.Lock()
         self._carrying = asyncio.Lock()
         self._changing: set[asyncio.Task[int]] = set()
+        self._is_stored = True
         self.lay_file(file, file.values)
         self.lay(self._kept())
         self.layers.forget_changes()  # nobody is there yet whom they concern
@@ -298,6 +302,15 @@ class PolicyService(PolicyState):
     def is_carried(self) -> bool:
         """True if changes go to other members of a fleet, too."""
         return self._carrier is not None
+
+    def degraded(self) -> Iterator[Degraded]:
+        """Yield the state in which the store refused the latest change, if it did."""
+        if not self._is_stored:
+            yield Degraded(
+                "policies_not_stored",
+                "the policy store did not take the latest change: each gets 500, and what was set before holds",
+                "see the log: a full disk, or a file that was replaced; the next change that is stored ends this",
+            )
 
     async def change(
         self, wanted: Mapping[PolicyKey, str | None], who: Principal, expected: Expected | None = None
@@ -504,13 +517,27 @@ class PolicyService(PolicyState):
             await self._telling.room()
             if expected is not None:
                 expected.check(self.store.read(expected.key))
-            draft = await asyncio.to_thread(self._drafted, await plan(), who)
+            try:
+                draft = await asyncio.to_thread(self._drafted, await plan(), who)
+            except StoreError as error:
+                self._note_stored(error)
+                raise
+            if draft.kept or draft.limits:
+                self._note_stored(None)
             if not draft.limits:
                 self._hand_over(draft.kept, who, self._wall())
             else:
                 at_ns = await self._come_into_force(draft.laying, lambda at_ns: self._hand_over(draft.kept, who, at_ns))
                 self._telling.tell(draft.limits, who, at_ns)
         return len(draft.limits) + len(draft.kept)
+
+    def _note_stored(self, error: StoreError | None) -> None:
+        if self._is_stored == (error is None):
+            return
+        self._is_stored = error is None
+        if error is not None:
+            structlog.get_logger().error("policies: the store takes no change", error=str(error))
+        self._around.on_degraded()
 
     def _drafted(self, wanted: Mapping[PolicyKey, str | None], who: Principal) -> _Draft:
         """Check all, get it ready, and write all last: what is on disk comes into force."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from limiter.levels import Setting
 from limiter.policies import Change, Policies, Value
@@ -32,7 +33,8 @@ class Shelf:
         self.store = store
         self.events: list[str] = []
         self.policies = Policies()
-        self.service = PolicyService(self.policies, file, store, Around(self._before, self._after), wall=lambda: 1)
+        around = Around(self._before, self._after, on_degraded=lambda: self.events.append("degraded, or no more"))
+        self.service = PolicyService(self.policies, file, store, around, wall=lambda: 1)
 
     def set(self, key: PolicyKey, kept: str | None) -> None:
         asyncio.run(self.service.change({key: kept}, _ANN))
@@ -236,6 +238,26 @@ def test_a_file_under_which_what_is_kept_cannot_be_read_changes_nothing(monkeypa
                 FilePolicies({other: Value(Limit(rate(2)), "file"), _PLACE: Value(Limit(rate(2)), "file")}, {}, {})
             )
         assert (kept.events, kept.messages(other), kept.messages()) == ([], 1, 9)
+
+
+def test_a_store_that_takes_no_change_is_a_degraded_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_change: object) -> None:
+        raise StoreError("database or disk is full")
+
+    with shelf() as kept:
+        with monkeypatch.context() as patch, capture_logs() as logs:
+            patch.setattr(kept.store, "write", full)
+            for _ in range(3):
+                with pytest.raises(StoreError):
+                    kept.set(_KEY, publish(20))
+        assert [log["error"] for log in logs] == ["database or disk is full"]
+        assert kept.events == ["degraded, or no more"]
+        assert [state.cause for state in kept.service.degraded()] == ["policies_not_stored"]
+        kept.set(_KEY, None)
+        assert list(kept.service.degraded()), "nothing was to be stored"
+        kept.set(_KEY, publish(20))
+        assert kept.events[1] == "degraded, or no more"
+        assert not list(kept.service.degraded())
 
 
 def test_what_cannot_be_got_ready_is_not_written_so_it_can_be_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
