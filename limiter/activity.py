@@ -1,9 +1,10 @@
 """Collect the streams and limiters that did something since the access log last looked: its cost follows activity."""
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
-from limiter.limiter import Limiter, Stream
+from limiter.limiter import NOT_NOTED, Limiter, NotingPeriod, Stream
 
 MOST_ENDED: Final = 1000
 """Most ended streams that wait to be reported. Clients that open and close streams as fast as they can would fill an
@@ -71,7 +72,7 @@ class ActivitySet:
     Bound: all open streams, MOST_ENDED ended streams, and the limiters of both. Others are reported early.
 
     Args:
-        woken: Called when the set is no longer empty; the caller then reads and empties it in its own time.
+        woken: Called when the set is no longer empty; the caller then ends the period in its own time.
         early: Called with a stream that has ended, or a limiter that is forgotten, and is reported before that time.
         cut: Called with a stream or limiter and the moment from which it has other values, whether or not it is in the
             set. Its report ends there, and a new one may follow.
@@ -91,16 +92,17 @@ class ActivitySet:
     ) -> None:
         self.is_taking = False
         self._take: Callable[[Stream | Limiter], None] = take
-        self.streams: dict[Stream, None] = {}
-        self.limiters: dict[Limiter, None] = {}
+        self.streams: OrderedDict[Stream, None] = OrderedDict()
+        self.limiters: OrderedDict[Limiter, None] = OrderedDict()
         self.early: Callable[[Stream | Limiter], None] = early
         self.cut: Callable[[Stream | Limiter, int], None] = cut
+        self._period = NotingPeriod(is_open=True)
         self._ended = 0
         self._woken = woken
 
     def note(self, stream: "Stream") -> None:
         """Note that `stream`, and with it its limiters, is about to do something."""
-        if stream.is_noted:
+        if stream.noted_in.is_open:
             return
         if self.is_taking:
             self._take_with_limiters(stream)
@@ -108,7 +110,7 @@ class ActivitySet:
             if not self.streams:
                 self._woken()
             self.streams[stream] = None
-        stream.is_noted = True
+        stream.noted_in = self._period
         for limiter in stream.chain:
             self.limiters[limiter] = None
         if stream.observed is not None:
@@ -136,7 +138,7 @@ class ActivitySet:
         if self._ended > MOST_ENDED:
             self._ended -= 1
             del self.streams[stream]
-            stream.is_noted = False
+            stream.noted_in = NOT_NOTED
             self.early(stream)
 
     def rewired(self, stream: "Stream", now: int) -> None:
@@ -158,12 +160,25 @@ class ActivitySet:
             del self.limiters[limiter]
             self.early(limiter)
 
-    def empty(self) -> tuple[list["Stream"], list["Limiter"]]:
-        """Remove and return the streams and limiters with something to report; those that wait stay in the set, too."""
-        streams, limiters = list(self.streams), list(self.limiters)
+    def end_period(self) -> tuple["OrderedDict[Stream, None]", "OrderedDict[Limiter, None]"]:
+        """Return the streams and limiters with something to report, and begin another period without any.
+
+        That costs the same, however many there are. The caller takes their counts, and calls `taken` for each.
+        """
+        streams, self.streams = self.streams, OrderedDict()
+        limiters, self.limiters = self.limiters, OrderedDict()
         self._ended = 0
-        for stream in streams:
-            stream.is_noted = False
-        self.streams = {stream: None for stream in streams if stream.holds}
-        self.limiters = {limiter: None for limiter in limiters if limiter.waiters}
+        self._period.is_open = False
+        self._period = NotingPeriod(is_open=True)
         return streams, limiters
+
+    def taken(self, one: "Stream | Limiter") -> None:
+        """Note that the counts of a period have been taken; whatever waits has something to report in the next, too.
+
+        That wakes nobody: the caller ends the next period, too.
+        """
+        if isinstance(one, Limiter):
+            if one.waiters:
+                self.limiters[one] = None
+        elif one.holds:
+            self.streams[one] = None

@@ -16,7 +16,7 @@ from typing import Final
 from mypy_extensions import mypyc_attr
 
 from limiter.activity import ActivityNotes
-from limiter.limiter import Entry, FinishTag, Limiter, RateLimiter, Stream
+from limiter.limiter import NOT_NOTED, Entry, FinishTag, Limiter, RateLimiter, Stream
 from limiter.usage import Passed
 
 
@@ -179,7 +179,7 @@ class WaitLists:
             place.limiter.line_up(place, entry, self._number)
 
     def _wait_on(self, stream: Stream, limiter: Limiter, now: int) -> None:
-        if not stream.is_noted:
+        if not stream.noted_in.is_open:
             self._journal.note(stream)
         meet(stream, limiter, now)
         stream.waits_on = limiter
@@ -273,7 +273,7 @@ class Scheduler(RateLimiter):
             limiter.streams.discard(stream)
         self._lines.leave(stream, now)
         stream.chain = chain
-        stream.is_noted = False
+        stream.noted_in = NOT_NOTED
         self.join(stream)
         self._settle(stream, now)
 
@@ -294,7 +294,7 @@ class Scheduler(RateLimiter):
         """
         if stream.held:
             return False
-        if not stream.is_noted:
+        if not stream.noted_in.is_open:
             self.journal.note(stream)
         for position, limiter in enumerate(stream.chain):
             if limiter.waiters or limiter.is_rejecting or not limiter.pay(messages, size, now):
@@ -505,5 +505,5 @@ class Scheduler(RateLimiter):
 
     def note(self, stream: Stream) -> None:
         """Note in the journal that a stream, and with it its limiters, is about to do something."""
-        if not stream.is_noted:
+        if not stream.noted_in.is_open:
             self.journal.note(stream)

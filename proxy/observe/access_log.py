@@ -95,9 +95,10 @@ class AccessLog:
         """Have lines of streams that are still to be made name the value that a limiter has now."""
         self._periodic.before.setdefault(limiter, in_force(limiter))
 
-    def forget_values(self) -> None:
-        """Name the values that limiters have from now on: no line of before is left to be made."""
-        self._periodic.before.clear()
+    def forget_values(self) -> dict[Any, Any]:
+        """Name the values that limiters have from now on, as no line of before is left; return what is forgotten."""
+        forgotten, self._periodic.before = self._periodic.before, {}
+        return forgotten
 
     def limit(self, span: LineSpan, limiter: Limiter, counted: dict[str, Any]) -> None:
         """Write what a limiter passed in `span`; `counted` belongs to the line from now on."""
@@ -165,14 +166,19 @@ class AccessLog:
         self._lines.add(StandstillLine, span)
         self.flush()
 
-    def heartbeat(self, span: LineSpan, *, last: bool) -> None:
-        """Write that the process lived through `span`; declares losses so far, if the log can be written."""
+    def heartbeat(self, span: LineSpan, *, last: bool) -> tuple[dict[Any, Any], ...]:
+        """Write that the process lived through `span`; declares losses so far, if the log can be written.
+
+        Returns:
+            What is forgotten, for the caller to free in slices.
+        """
         self._lines.declare(span.end_wall)
         self._shares.turn()
         beat = {"dropped_lines": self.dropped_lines, "last": last, "proxy_version": self._version}
         self._lines.add(HeartbeatLine, span, **beat)
-        self._periodic.turn()
+        forgotten = self._periodic.turn()
         self.flush()
+        return forgotten
 
     def rest(self, seconds: float) -> None:
         """Note that no line is expected for so many seconds."""

@@ -228,9 +228,10 @@ class CounterSnapshot:
                 del fields[f"left_{unit}"]
         return fields
 
-    def end(self) -> None:
-        """Forget the marks: everything of this interval has been taken."""
-        self._marks.clear()
+    def end(self) -> dict[Any, Any]:
+        """Forget the marks, as everything of this interval has been taken; return them, to be freed in slices."""
+        forgotten, self._marks = self._marks, {}
+        return forgotten
 
     def _of(self, stream: Stream) -> DirectionTotals:
         return self._totals.of(stream.name, has_messages=stream.usage.offered_messages > 0)

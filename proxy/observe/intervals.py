@@ -8,7 +8,8 @@ A change of limits ends the lines that it concerns at the change's moment: those
 those of streams that come within other limits. All other lines go on. Where many limits change, some get their values
 later: their lines end then.
 
-All counts are those of the boundary. They are taken in slices, or before they change, whichever comes first:
+All counts are those of the boundary. The boundary itself costs the same for one stream and for 20,000. Counts are taken
+in slices, or before they change, whichever comes first:
 
     boundary ─▶ all are to be taken ─┬─ a slice ──────────────────────────────▶ taken ─▶ line
                                      └─ a stream is about to do something ────▶ taken, with its limiters
@@ -21,6 +22,7 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from limiter.activity import ActivityReader, ActivitySet
 from limiter.limiter import Limiter, Scope, Stream
@@ -30,7 +32,7 @@ from proxy.observe.access_log import AccessLog
 from proxy.observe.counter_snapshot import CounterSnapshot, TakenLimiter, TakenStream
 from proxy.observe.counters import Counters, NamespaceTotals, Refusals
 from proxy.observe.log_lines import LineSpan
-from proxy.slices import Slices, Work
+from proxy.slices import Slices, Work, letting_go
 
 HEARTBEAT_S = 30.0
 """Longest time without a line while nothing happens."""
@@ -74,8 +76,9 @@ class Intervals:
         self._beaten = self._ended
         self._cut_at: dict[Stream | Scope, Moment] = {}
         """Streams and scopes that got other values within the interval: their next line begins there."""
-        self._untaken: OrderedDict[Stream | Limiter, None] = OrderedDict()
-        """Streams and limiters whose counts are those of the boundary, and that are still to be taken."""
+        self._untaken_streams: OrderedDict[Stream, None] = OrderedDict()
+        self._untaken_limiters: OrderedDict[Limiter, None] = OrderedDict()
+        """Those whose counts are those of the boundary, and are still to be taken."""
         self._taken_from: tuple[dict[Stream | Scope, Moment], Moment, Moment] = ({}, self._ended, self._ended)
         """`_cut_at` and `_ended` of the interval that these counts are of, and its end."""
         self._untold: OrderedDict[Stream | Limiter, tuple[LineSpan, TakenStream | TakenLimiter]] = OrderedDict()
@@ -118,7 +121,7 @@ class Intervals:
         """Begin an interval after a rest: its line comes at the next boundary, and begins at the last one."""
         if self._timer is None:
             if not self._untaken:
-                self._tally.end()
+                self._let_go(self._tally.end())
             wall, now = self._wall(), self._clock()
             since_boundary = wall % self._interval
             if since_boundary < now - self._ended[1]:
@@ -127,7 +130,7 @@ class Intervals:
 
     async def told(self) -> None:
         """Return when the lines are made that wait to be made now: a change that comes then has its line after them."""
-        pending = len(self._untold) + len(self._untaken)
+        pending = len(self._untold) + self._untaken
         if pending and self._slices is not None:
             await self._slices.done(Work.LINES, self._telling(pending))
 
@@ -163,7 +166,7 @@ class Intervals:
     def settling(self) -> Iterator[None]:
         """Bring the totals up to now, because they are to be read: a unit of work in each step."""
         assert self._journal is not None, "start() comes first"
-        yield from self._telling(len(self._untold) + len(self._untaken))
+        yield from self._telling(len(self._untold) + self._untaken)
         yield from self._tally.settling(self._journal, self._clock)
 
     def stop(self) -> None:
@@ -205,18 +208,23 @@ class Intervals:
         if not limits and now < self._due - self._interval // 10:
             self._sleep()
             return
-        if self._is_quiet:
-            self._ended = (self._wall(), self._clock())
-        else:
-            self._report()
+        if not self._untaken:
+            if self._is_quiet:
+                self._ended = (self._wall(), self._clock())
+            else:
+                self._report()
+            now = self._ended[1]
         if limits:
-            self._registry.retune(limits, self._ended[1])
+            self._registry.retune(limits, now)
         self._go_on()
 
     def _go_on(self) -> None:
-        """Go on after an interval: streams that still wait have the next one, which begins at its end."""
+        """Go on after an interval: streams that still wait have the next one, which begins at its end.
+
+        Whether any waits is known when all are taken. If that takes longer than an interval, the next one is longer.
+        """
         assert self._registry is not None, "start() comes first"
-        if not self._is_quiet:
+        if self._untaken or not self._is_quiet:
             self._wait_for_boundary()
         elif self._registry.relative.is_moving:
             self.activity()
@@ -234,11 +242,9 @@ class Intervals:
     def _report(self) -> None:
         assert self._journal is not None, "start() comes first"
         end = self._wall(), self._clock()
-        self._take_all()
-        streams, limiters = self._journal.empty()
-        self._untaken.update(dict.fromkeys(streams))
-        self._untaken.update(dict.fromkeys(limiters))
+        self._untaken_streams, self._untaken_limiters = self._journal.end_period()
         self._journal.is_taking = True
+        self._let_go(self._taken_from[0])
         self._taken_from = self._cut_at, self._ended, end
         self._cut_at, self._ended = {}, end
         if self._is_at_once:
@@ -248,29 +254,47 @@ class Intervals:
             self._is_telling = True
             self._slices.run(Work.LINES, self._telling(), self._all_told)
 
+    @property
+    def _untaken(self) -> int:
+        """The number of streams and limiters whose counts are still to be taken."""
+        return len(self._untaken_streams) + len(self._untaken_limiters)
+
     def _take_pending(self, one: Stream | Limiter) -> None:
         """Take the counts of the boundary, if that is still to be done: they are about to change."""
-        if one not in self._untaken:
-            return
-        del self._untaken[one]
+        if isinstance(one, Stream):
+            if one not in self._untaken_streams:
+                return
+            del self._untaken_streams[one]
+        else:
+            if one not in self._untaken_limiters:
+                return
+            del self._untaken_limiters[one]
+        assert self._journal is not None, "start() comes first"
         cut_at, ended, end = self._taken_from
         taken = self._taken(one, end, self._began(one, cut_at, ended, end[1]))
         if one in self._untold:  # lines take longer than an interval
             self._tell_pending(one)
         self._untold[one] = taken
+        self._journal.taken(one)
         if not self._untaken:
-            assert self._journal is not None, "start() comes first"
             self._journal.is_taking = False
+
+    def _take_next(self) -> None:
+        """Take the counts of a stream that is still to be taken, or of a limiter if no stream is left."""
+        if self._untaken_streams:
+            self._take_pending(next(iter(self._untaken_streams)))
+        else:
+            self._take_pending(next(iter(self._untaken_limiters)))
 
     def _take_all(self) -> None:
         while self._untaken:
-            self._take_pending(next(iter(self._untaken)))
+            self._take_next()
 
     def _telling(self, most: int | None = None) -> Iterator[None]:
         """Take what is to be taken, then make lines, one in each step: all that wait, or at most so many."""
         while self._untaken:
-            for _ in range(min(_TAKEN, len(self._untaken))):
-                self._take_pending(next(iter(self._untaken)))
+            for _ in range(min(_TAKEN, self._untaken)):
+                self._take_next()
             yield
         while self._untold and most != 0:
             self._tell_pending(next(iter(self._untold)))
@@ -280,7 +304,7 @@ class Intervals:
     def _tell_pending(self, one: Stream | Limiter) -> None:
         self._tell(*self._untold.pop(one))
         if not self._untold and not self._untaken:
-            self._log.forget_values()
+            self._let_go(self._log.forget_values())
 
     def _all_told(self) -> None:
         """Write the heartbeat that follows the lines of an interval."""
@@ -376,8 +400,13 @@ class Intervals:
         span = LineSpan(self._beaten[0], wall, now - self._beaten[1])
         for refused in self._refusals.take():
             self._log.reject(span, refused)
-        self._log.heartbeat(span, last=last)
+        self._let_go(*self._log.heartbeat(span, last=last))
         self._beaten = (wall, now)
+
+    def _let_go(self, *forgotten: dict[Any, Any]) -> None:
+        """Free what is forgotten in slices."""
+        if self._slices is not None and any(forgotten):
+            self._slices.run(Work.MEMORY, letting_go(*forgotten))
 
 
 def _whose(one: Stream | Limiter) -> Stream | Scope:

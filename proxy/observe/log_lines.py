@@ -390,9 +390,14 @@ class KnownLines(Generic[T]):
         self._now[owner] = known
         return known[1]
 
-    def turn(self) -> None:
-        """Begin another interval, and forget owners that were not asked for in the last one."""
-        self._before, self._now = self._now, {}
+    def turn(self) -> dict[Any, Any]:
+        """Begin another interval, and forget owners that were not asked for in the last one.
+
+        Returns:
+            What is forgotten. The caller frees it in slices: it may be all that refers to thousands of streams.
+        """
+        forgotten, self._before, self._now = self._before, self._now, {}
+        return forgotten
 
     def __len__(self) -> int:
         return len(self._now | self._before)
@@ -472,10 +477,9 @@ class PeriodicLines:
         known = self._limiters.get(limiter, value, lambda: self._of(limiter))
         self._lines.add_known(LimitLine, span, known, _without_rejected(counted))
 
-    def turn(self) -> None:
-        """Begin another interval."""
-        self._streams.turn()
-        self._limiters.turn()
+    def turn(self) -> tuple[dict[Any, Any], ...]:
+        """Begin another interval; return what is forgotten, for the caller to free in slices."""
+        return self._streams.turn(), self._limiters.turn()
 
     def address(self, connection: Connection) -> str:
         """Return a client's address and port, or the hash of its address."""

@@ -18,7 +18,6 @@ Source: org.apache.pulsar.broker.service.ServerCnx
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import chain
 
 from google.protobuf.message import Message
 
@@ -561,15 +560,16 @@ class Streams:
         """
         self._reopening = None
         streams = [*self._to_broker.streams.values(), *self._to_client.streams.values()]
-        waiting, others = list[Stream](), list[Stream]()
+        waiting, others = deque[Stream](), deque[Stream]()
         for number, stream in enumerate(streams, 1):
             if stream.name.direction == "dispatch":
                 self._forgo(stream)
             (waiting if stream.held else others).append(stream)
             if number % _LOOKED_AT_ONCE == 0:
                 yield
-        for stream in chain(waiting, others):
-            self.close(stream)
+        streams.clear()  # what is closed is freed then, and not all at once at the end
+        while waiting or others:
+            self.close((waiting or others).popleft())
             yield
         self._to_broker.abandon()
         self._to_client.abandon()

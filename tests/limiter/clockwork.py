@@ -10,6 +10,7 @@ from hypothesis.stateful import precondition, rule
 from limiter.limiter import Entry, Limiter, Scope, Stream, StreamName, rejecting
 from limiter.scheduler import Scheduler
 from limiter.token_bucket import NANOS_PER_SECOND, Limit
+from tests.limiter.emptied import emptied
 from tests.limiter.ledger import Charge, named
 from tests.limiter.shadows import played_by
 from tests.limiter.truths import MOST_ROOM, Truths
@@ -212,7 +213,7 @@ class Clockwork(Truths):
 
     @rule()
     def read_journal(self) -> None:
-        streams, limiters = self.world.journal.empty()
+        streams, limiters = emptied(self.world.journal)
         assert self.active <= {*streams, *limiters, *self.told_early}, "who did something is in the journal, or was"
         self.told_early.clear()
         self.active = {stream for stream in self.streams if stream.holds} | set(self.rows())

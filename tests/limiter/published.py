@@ -7,6 +7,7 @@ from limiter.policies import Policies, Value
 from limiter.registry import Registry
 from limiter.token_bucket import NOTHING_PUBLISHED, Direction, Limit, rate
 from protocol.topic_name import parse_topic
+from tests.limiter.emptied import emptied
 from tests.limiter.world import World
 
 TEN_MORE = Limit(rate(10), published=NOTHING_PUBLISHED)
@@ -41,7 +42,7 @@ class Place(World):
         """A second passes. Returns how many limits changed."""
         self.run(1)
         limits = self.registry.measure(self.journal.streams, self.clock.now)
-        self.journal.empty()
+        emptied(self.journal)
         self.registry.retune(limits, self.clock.now)
         return len(limits)
 

@@ -1,5 +1,6 @@
 from limiter.activity import MOST_ENDED, ActivitySet
 from limiter.limiter import Entry, Stream
+from tests.limiter.emptied import emptied
 from tests.limiter.world import World, limiter
 
 
@@ -10,7 +11,7 @@ def test_the_first_to_report_wakes_the_reader_and_the_others_do_not() -> None:
     for stream in (first, second, first):
         journal.note(stream)
     assert len(calls) == 1
-    assert journal.empty() == ([first, second], [])
+    assert emptied(journal) == ([first, second], [])
     journal.note(second)
     assert len(calls) == 2
 
@@ -20,14 +21,14 @@ def test_a_stream_reports_its_limiters_with_it_once() -> None:
     own = limiter(5, name="own")
     journal.note(world.stream(total, own))
     journal.note(world.stream(total))
-    assert journal.empty()[1] == [total, own]
+    assert emptied(journal)[1] == [total, own]
 
 
 def test_who_did_nothing_since_the_last_time_is_not_there() -> None:
     journal, world = ActivitySet(lambda: None), World()
     journal.note(world.stream(limiter(10)))
-    journal.empty()
-    assert journal.empty() == ([], [])
+    emptied(journal)
+    assert emptied(journal) == ([], [])
 
 
 def test_who_still_waits_stays_until_it_has_gone() -> None:
@@ -36,17 +37,29 @@ def test_who_still_waits_stays_until_it_has_gone() -> None:
     world.offer(stream, 1, 1)
     world.offer(stream, 1, 1)
     for _ in range(3):
-        assert world.journal.empty() == ([stream], [total])
+        assert emptied(world.journal) == ([stream], [total])
     world.run(1)
-    assert world.journal.empty() == ([stream], [total])
-    assert world.journal.empty() == ([], [])
+    assert emptied(world.journal) == ([stream], [total])
+    assert emptied(world.journal) == ([], [])
+
+
+def test_the_end_of_a_period_looks_at_no_stream() -> None:
+    world, total = World(), limiter(1)
+    streams = [world.stream(total) for _ in range(3)]
+    for stream in streams * 2:
+        world.offer(stream, 1, 1)
+    world.journal.end_period()
+    assert not world.journal.streams
+    world.journal.taken(streams[1])
+    assert list(world.journal.streams) == [streams[1]]
+    assert not any(stream.noted_in.is_open for stream in streams)
 
 
 def test_a_stream_that_holds_but_waits_nowhere_yet_stays_too() -> None:
     journal, stream = ActivitySet(lambda: None), World().stream()
     stream.held.append(Entry(b"", 1, 1, 1, 0))
     journal.note(stream)
-    journal.empty()
+    emptied(journal)
     assert list(journal.streams) == [stream]
 
 
@@ -56,7 +69,7 @@ def test_a_stream_that_gets_other_limiters_reports_them_too() -> None:
     world.offer(stream, 1, 1)
     world.scheduler.rewire(stream, (own,), world.clock.now)
     world.offer(stream, 1, 1)
-    assert world.journal.empty() == ([stream], [total, own])
+    assert emptied(world.journal) == ([stream], [total, own])
 
 
 def test_after_a_look_a_stream_reports_all_its_limiters_again() -> None:
@@ -64,7 +77,7 @@ def test_after_a_look_a_stream_reports_all_its_limiters_again() -> None:
     stream: Stream = world.stream(total)
     for _ in range(2):
         world.offer(stream, 1, 1)
-        assert world.journal.empty() == ([stream], [total])
+        assert emptied(world.journal) == ([stream], [total])
 
 
 def test_of_streams_that_are_over_only_so_many_wait_for_the_reader() -> None:
@@ -77,7 +90,7 @@ def test_of_streams_that_are_over_only_so_many_wait_for_the_reader() -> None:
         journal.note(stream)
         journal.ended(stream)
     assert told == over[MOST_ENDED:]
-    assert journal.empty()[0] == [stays, *over[:MOST_ENDED]]
+    assert emptied(journal)[0] == [stays, *over[:MOST_ENDED]]
     journal.ended(over[0])
     assert len(told) == 5, "who has nothing to report does not report it"
 
@@ -89,4 +102,4 @@ def test_a_forgotten_limiter_with_something_to_report_does_so_at_once() -> None:
     for _ in range(2):
         journal.forgotten(total)
     assert told == [total]
-    assert journal.empty()[1] == []
+    assert emptied(journal)[1] == []

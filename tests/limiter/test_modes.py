@@ -5,6 +5,7 @@ import pytest
 from limiter.levels import Setting
 from limiter.limiter import Entry, Limiter, Stream, rejecting
 from limiter.token_bucket import Limit, Mode, rate
+from tests.limiter.emptied import emptied
 from tests.limiter.fitting import fits
 from tests.limiter.world import Governed, World, limiter
 
@@ -64,7 +65,7 @@ def test_what_is_refused_costs_no_tokens_anywhere_and_is_counted_once_by_stream_
     assert total.usage.rejected_messages == 0
     assert (stream.usage.offered_messages, stream.usage.passed_messages, stream.usage.held_messages) == (79, 1, 0)
     assert stream.last_reason == one.scope.level
-    assert world.journal.empty() == ([stream], [total, one])
+    assert emptied(world.journal) == ([stream], [total, one])
 
 
 def test_an_entry_within_the_rejecting_limit_that_another_limit_stops_waits() -> None:

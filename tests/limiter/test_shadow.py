@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from limiter.limiter import Limiter, Stream
 from limiter.shadow import ShadowStream
 from limiter.token_bucket import Limit, rate
+from tests.limiter.emptied import emptied
 from tests.limiter.fitting import fits
 from tests.limiter.world import World, limiter
 
@@ -142,10 +143,10 @@ def test_the_journal_tells_of_the_stream_itself_as_long_as_something_would_be_he
     world.offer(stream, 1, 1)
     world.offer(stream, 1, 1)
     for _ in range(2):
-        assert world.journal.empty() == ([stream], [one])
+        assert emptied(world.journal) == ([stream], [one])
     world.run(1)
-    assert world.journal.empty() == ([stream], [one])
-    assert world.journal.empty() == ([], [])
+    assert emptied(world.journal) == ([stream], [one])
+    assert emptied(world.journal) == ([], [])
 
 
 def test_the_journal_tells_of_other_limits_that_pass_at_once_what_those_before_would_have_held() -> None:
@@ -155,7 +156,7 @@ def test_the_journal_tells_of_other_limits_that_pass_at_once_what_those_before_w
     world.offer(stream, 1, 1)
     beside.rewire((other,), world.clock.now)
     assert other.usage.messages == 1
-    assert world.journal.empty() == ([stream], [one, other])
+    assert emptied(world.journal) == ([stream], [one, other])
 
 
 def test_observed_limits_would_be_shared_equally_too() -> None:

@@ -1,6 +1,8 @@
 """No peer and no policy makes one turn of the loop long: what each turn does is bounded, whatever there is to do."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -9,6 +11,8 @@ from limiter.levels import Setting
 from limiter.policies import Value, change_of
 from limiter.registry import SLICE
 from limiter.token_bucket import Limit, rate
+from proxy import slices
+from proxy.observe import intervals
 from proxy.slices import Work
 from tests.proxy.blocks import block
 from tests.proxy.conversation import BROKER, Peer, World, publisher
@@ -283,3 +287,23 @@ def _each_message_is_told_once(world: World, offered: int) -> None:
     assert sum(line.offered_messages for line in lines) == offered
     assert sum(line.passed_messages + line.dropped_messages for line in lines) == offered
     assert len(world.lines(ConnectionLine)) == 1
+
+
+def test_streams_that_are_over_are_freed_in_slices(make_world: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log refers to them last, for as long as it may need their encoded fields again."""
+    world = make_world(limits=ONE_A_SECOND)
+    client, _ = with_producers(world)
+    world.advance(2)
+    client.leave(ConnectionResetError("by peer"))
+    left, turns = list[dict[Any, Any]](), list[int]()
+
+    def letting_go(*forgotten: dict[Any, Any]) -> Iterator[None]:
+        left.extend(forgotten)
+        return slices.letting_go(*forgotten)
+
+    monkeypatch.setattr(intervals, "letting_go", letting_go)
+    world.loop.turned = lambda: turns.append(sum(map(len, left)))
+    world.advance(3)
+    assert max(turns) >= MANY - 500
+    assert turns[-1] == 0
+    assert max(before - after for before, after in pairwise([*turns])) <= 500

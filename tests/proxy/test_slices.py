@@ -1,11 +1,12 @@
 """Large work is done in slices: a bounded number of units in a turn of the loop, of whatever kind and by whomever."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 
 from proxy.observe.counters import Counters
-from proxy.slices import AT_ONCE, Slices, Work
+from proxy.slices import AT_ONCE, Slices, Work, letting_go
 from tests.manual_clock import ManualClock
 from tests.proxy.manual_loop import ManualLoop
 
@@ -140,6 +141,15 @@ def test_nothing_is_scheduled_when_all_is_done(desk: Desk) -> None:
     desk.run((Work.LINES, "a", 10 * LINES))
     assert not desk.loop.timers
     assert not desk.loop.__dict__["_ready"]
+
+
+def test_tables_are_emptied_in_slices(desk: Desk) -> None:
+    table, left = dict.fromkeys(range(10_000)), list[int]()
+    desk.loop.turned = lambda: left.append(len(table))
+    desk.loop.call_soon(desk.slices.run, Work.MEMORY, letting_go({}, table))
+    desk.loop.settle()
+    assert left[-1] == 0
+    assert max(before - after for before, after in pairwise([10_000, *left])) == 100 * AT_ONCE[Work.MEMORY]
 
 
 def test_work_is_measured_by_kind_and_its_longest_turn_kept(desk: Desk) -> None:

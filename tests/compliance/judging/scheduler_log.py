@@ -12,6 +12,7 @@ from limiter.scheduler import Scheduler
 from limiter.token_bucket import NANOS_PER_SECOND, Limit, Rate, rate
 from proxy.observe.counter_snapshot import CounterSnapshot
 from proxy.observe.counters import NamespaceTotals
+from tests.limiter.emptied import emptied
 from tests.limiter.world import Alarms
 
 Item = Line | StreamsLine
@@ -123,7 +124,7 @@ class SchedulerLog:
         self.seq += 1
 
     def write(self) -> None:
-        streams, limiters = self.journal.empty()
+        streams, limiters = emptied(self.journal)
         taken = [(stream, self.tally.of_stream(self.tally.take_stream(stream, self.now))) for stream in streams]
         told = [(one, self.tally.of_limiter(self.tally.take_limiter(one, self.now))) for one in limiters]
         self.tally.end()

@@ -13,6 +13,7 @@ from limiter.limiter import Limiter, Stream, StreamName
 from limiter.policies import Policies, Value
 from limiter.token_bucket import NOTHING_PUBLISHED, Direction, Limit, Mode, Rate, rate
 from proxy.config.sections import Fleet
+from tests.limiter.emptied import emptied
 from tests.manual_clock import ManualClock
 from tests.proxy.fleet.hub import Hub
 from tests.proxy.fleet.proxies import TOPIC, LimitedProxy
@@ -89,7 +90,7 @@ class Member(LimitedProxy):
 
     def second(self) -> None:
         limits = self.registry.measure(self.journal.streams, self.clock())
-        self.journal.empty()
+        emptied(self.journal)
         self.registry.retune(limits, self.clock())
 
     def offer(self, stream: Stream, messages: int, size: int) -> None:
