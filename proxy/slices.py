@@ -136,6 +136,14 @@ class Slices:
         """
         self._add(work, _Piece(units, then, self._report), later=later)
 
+    def take(self, work: Work) -> bool:
+        """Take a unit of this turn's budget for work that the caller does at once; return False if none is left."""
+        if self._left <= 0:
+            return False
+        self._left -= _BUDGET // AT_ONCE[work]
+        self._arm()
+        return True
+
     async def done(self, work: Work, units: Iterator[object]) -> None:
         """Do the units as `run` does, and return after the last one.
 

@@ -29,6 +29,7 @@ from proxy.observe.counters import Counters
 from proxy.refusals import TooMuchUnfinishedError
 from proxy.session.responses import Rejections
 from proxy.session.transport import Bytes, Cause, PeerTransport, Receiver, SocketWriter, Throttled
+from proxy.slices import Slices, Work
 
 CommandHandler = Callable[[int, bytes, bytes], bytes | None]
 """Maps (type, BaseCommand, whole frame) to the frame that is passed on: the same, another, or None."""
@@ -42,6 +43,7 @@ MOST_COMMANDS: Final = 64
 """Most commands of one read that are handled in a row: to open a stream takes as long as thousands of messages."""
 _LIGHT: Final = frozenset({BaseCommand.ACK, BaseCommand.FLOW, BaseCommand.SEND_RECEIPT, BaseCommand.ACK_RESPONSE})
 """Commands that come as often as messages do, and take no longer."""
+_COMMANDS: Final = Work.COMMANDS
 _STRANGERS: Final = 16
 """Most ids without a stream that a chunk on the fast path may name: a chunk with more is cut."""
 _COUNTED: Final = 4096
@@ -336,6 +338,8 @@ class DataPath(Receiver):
         most_messages: Most messages that an entry may declare. A publish that declares more is an error; a delivery
             counts as this many.
         oversized: Called with the number of messages that such a delivery declares.
+        slices: Bounds and measures the commands that all connections together have handled in one turn of the loop;
+            None: there is no such bound.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
@@ -354,6 +358,7 @@ class DataPath(Receiver):
         publishes: PendingPublishes | None = None,
         most_messages: int = 0,
         oversized: Callable[[int], None] | None = None,
+        slices: Slices | None = None,
     ) -> None:
         super().__init__()
         self.streams: dict[int, Stream] = {}
@@ -366,9 +371,11 @@ class DataPath(Receiver):
         self._source = source
         self._rate_limiter = rate_limiter
         self._handle = handle
+        self._slices = slices
         self._counters = counters
         self._clock = clock
         self._payload_kind = payload_kind
+        self._light = _LIGHT | {TAIL, payload_kind}
         self._sent = publishes if payload_kind == SEND else None
         self._receipts = publishes if payload_kind == MESSAGE else None
         self._kept = 0
@@ -417,7 +424,7 @@ class DataPath(Receiver):
         chunk = self.backlog
         if chunk:
             self._set_aside(b"")
-            self._feed_cut(chunk, len(chunk), self._clock())
+            self._feed_cut(chunk, len(chunk), self._clock(), has_turn=True)
             self._count_kept(self.scanner.kept)
 
     def writable(self, is_writable: bool) -> None:  # noqa: FBT001 - the new state
@@ -502,19 +509,20 @@ class DataPath(Receiver):
         """True while the frame under way is kept or skipped: the rest of it must not be passed on."""
         return self._partial is not None or self._is_skipping
 
-    def _feed_cut(self, chunk: bytes, size: int, now: int) -> None:
+    def _feed_cut(self, chunk: bytes, size: int, now: int, *, has_turn: bool = False) -> None:
+        """Cut a chunk into frames, and handle each; `has_turn`: its turn has come, however much others have done."""
         data, pieces = self.scanner.cut(chunk, size)
         end, commands = self.scanner.end, 0
         for piece in pieces:
-            if piece.kind == TAIL:
-                self._go_on(data[piece.start : piece.stop], whole=piece.whole)
-            elif piece.kind == self._payload_kind:
-                self._offer(data, piece, now)
-            else:
-                self._command(data, piece, is_last=piece.stop == end)
-                commands += piece.kind not in _LIGHT
-                if commands == MOST_COMMANDS and piece.stop < end:
-                    self._source.yield_turn()
+            is_heavy = piece.kind not in self._light
+            if is_heavy and self._yields_before_command(has_turn=has_turn):
+                self._set_aside(data[piece.start : end])
+                self.scanner.restart()
+                return
+            self._take_piece(data, piece, now, is_last=piece.stop == end)
+            commands += is_heavy
+            if commands == MOST_COMMANDS and piece.stop < end:
+                self._source.yield_turn()
             if self._source.is_throttled() and not self.writer.mid_frame and not self.keeps_the_rest:
                 self._set_aside(data[piece.stop : end])  # a pause begins at the next frame, be it read already
                 self.scanner.restart()
@@ -561,6 +569,29 @@ class DataPath(Receiver):
         if whole:
             self._partial = None
             self._hold(begun.stream, begun.end(), self._clock())
+
+    def _take_piece(self, data: bytes, piece: Piece, now: int, *, is_last: bool) -> None:
+        if piece.kind == TAIL:
+            self._go_on(data[piece.start : piece.stop], whole=piece.whole)
+        elif piece.kind == self._payload_kind:
+            self._offer(data, piece, now)
+        elif self._slices is None or piece.kind in _LIGHT:
+            self._command(data, piece, is_last=is_last)
+        else:
+            with self._slices.measure(_COMMANDS):
+                self._command(data, piece, is_last=is_last)
+
+    def _yields_before_command(self, *, has_turn: bool) -> bool:
+        """Return whether a command waits for another turn: those of all connections have used up this one.
+
+        A connection whose turn has come handles it all the same, and so does one that cannot stop inside a frame.
+        """
+        if self._slices is None or self._slices.take(_COMMANDS) or has_turn:
+            return False
+        if self.writer.mid_frame or self.keeps_the_rest:
+            return False
+        self._source.yield_turn()
+        return self._source.is_throttled()
 
     def _command(self, data: bytes, piece: Piece, *, is_last: bool) -> None:
         """Write the frame that the handler returns for a command; at once, if the command is the last thing read."""

@@ -225,6 +225,7 @@ class Forwarding:
             publishes=self._publishes,
             most_messages=publish.max_batch_messages,
             oversized=oversized,
+            slices=engine.slices,
         )
         held = _held_memory(engine, client, memory)
         self.to_broker = DataPath(
@@ -246,6 +247,7 @@ class Forwarding:
             ),
             publishes=self._publishes,
             most_messages=publish.max_batch_messages,
+            slices=engine.slices,
         )
         self._probes: tuple[tuple[PeerTransport, PeerProbe], ...] = ()
         """Made when a pause lasts: most sessions have none."""

@@ -134,6 +134,20 @@ def client_opens_many_streams(world: World) -> Callable[[], None]:
     return lambda: client >> [producer(number, topic(number % 10)) for number in range(MANY)]
 
 
+def clients_open_streams_at_once(world: World) -> Callable[[], None]:
+    """Each client opens a few, from an address that is not crowded."""
+    clients = [world.pair(f"{BROKER[0]}:{BROKER[1]}")[0] for _ in range(MANY // 4)]
+
+    def open_some() -> None:
+        def all_of_them() -> None:
+            for client in clients:
+                client.transport.receive(b"".join(producer(number, topic(number)) for number in range(4)))
+
+        world.loop.run(all_of_them)
+
+    return open_some
+
+
 def _block(world: World, kind: str, name: str) -> None:
     block(world, kind, name)
 
@@ -170,6 +184,7 @@ def interval_ends(world: World) -> Callable[[], None]:
         (clients_reset_at_once, {"streams": MANY // 4, "sessions": MANY // 4}),
         (process_ends, {"streams": MANY // 4, "sessions": MANY // 4}),
         (client_opens_many_streams, {"streams": MANY}),
+        (clients_open_streams_at_once, {"streams": MANY}),
         (rule_blocks_streams, {"streams": MANY // 10}),
         (rule_blocks_clients, {"streams": MANY // 4, "sessions": MANY // 4}),
         (clients_say_nothing, {"sessions": MANY // 4}),

@@ -168,7 +168,7 @@ def limits_in(method: str, target: str, body: bytes) -> str | None:
     org.apache.pulsar.common.policies.data.Policies
     """
     *_, path = _readings(target.partition("?")[0])
-    if method != "PUT" or not body.strip() or not _NEW_NAMESPACE.fullmatch(path):
+    if method != "PUT" or not body or not _NEW_NAMESPACE.fullmatch(path):
         return None
     try:
         policies = msgspec.json.decode(body)

@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
+from proxy.admin.forwarding.broker import PART
 from tests.proxy.admin.forwarding.fake_broker import FakeBroker, Front, fake_broker, front, until
 
 TENANTS = "/admin/v2/tenants"
@@ -208,6 +209,13 @@ async def test_a_new_namespace_brings_no_limits(
     assert (status, next(iter(limits)) in str(answer)) == (400, True)
     raw = json.dumps(limits).encode("utf-16")  # brokers read it, too
     assert (await sluice.ask("PUT", f"/admin/{path}", data=raw))[0] == 400
+    assert broker.asked == []
+
+
+async def test_limits_behind_blanks_are_found(broker: FakeBroker, sluice: Front) -> None:
+    """The first part of a body may be blanks alone."""
+    body = b" " * PART + b'{"topicDispatchRate": {"c": {"dispatchThrottlingRateInMsg": 5}}}'
+    assert (await sluice.ask("PUT", "/admin/v2/namespaces/acme/shop", data=io.BytesIO(body)))[0] == 400
     assert broker.asked == []
 
 
