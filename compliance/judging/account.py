@@ -172,6 +172,8 @@ class LimiterAccount:
             )
             if self._before is None or self._notes.changes_between(self._before.seq, lines[-1].seq):
                 continue
+            if self._notes.has_change(one):
+                continue
             several: tuple[Line | StreamsLine, ...] = (one, *lines)
             is_calm = not any(self._notes.is_behind_change(near) for near in several)
             for unit, pair in enumerate(zip(one.said, one.said_least, strict=True)):

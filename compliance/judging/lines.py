@@ -140,6 +140,10 @@ class StreamsLine(Struct, array_like=True):
     under no other limit."""
 
 
+_ROUNDED_US = 1
+"""The end of a line is its begin and its duration, each rounded."""
+
+
 @dataclass(frozen=True)
 class RunNotes:
     """Notes of one run that hold for all its limiters: changes, holes, steps, standstills.
@@ -190,6 +194,12 @@ class RunNotes:
     def is_behind_change(self, one: "Line | StreamsLine") -> bool:
         """Return whether limits changed within a line, or so shortly before it that workers may not have known."""
         return _is_behind(self._times, one)
+
+    def has_change(self, one: "Line | StreamsLine") -> bool:
+        """Return whether limits changed within a line or at its end, as of which it names them."""
+        begin_us, end_us = one.at_us
+        at = bisect_right(self._times, begin_us)
+        return at < len(self._times) and self._times[at] <= end_us + _ROUNDED_US
 
     def is_behind_move(self, one: "Line | StreamsLine") -> bool:
         """Return whether such a change (as of `is_behind_change`) moved streams under limits that existed before."""

@@ -14,7 +14,7 @@ from protocol.endpoint import Endpoint
 from proxy.admin.auth import Authenticator
 from proxy.admin.forwarding.forwarder import Forwarder
 from proxy.admin.forwarding.paths import PREFIXES
-from proxy.admin.handlers import JSON, TEXT, Text, asked, described, explaining, sent
+from proxy.admin.handlers import JSON, TEXT, Either, asked, described, explaining, sent
 from proxy.admin.in_force import LimitsInForce, ShownDegraded
 from proxy.admin.listener import RequestLimits
 from proxy.admin.metrics import MetricsPage
@@ -48,7 +48,7 @@ _MOST_ANSWER = 4096
 """Bytes of an answer that are looked at: a CONNECTED has 50, an ERROR its reason."""
 
 
-_VERBOSE = Text(name="verbose", meaning="the answer as JSON, with the degraded states", words=("", "1"))
+_VERBOSE = Either(name="verbose", meaning="the answer as JSON, with the degraded states", words=("", "1"))
 
 
 class ShownReadiness(TypedDict):
@@ -188,11 +188,11 @@ def admin_app(
         `?verbose` tells of degraded states, too. Of those that admin_access.not_ready_when names, each is a 503.
         """
         query = asked(request, (_VERBOSE,))
+        _VERBOSE.read(query)
         degraded = in_force.degraded()
         problem = await readiness.problem() or _not_ready(engine, degraded)
         status = 200 if problem is None else 503
         if _VERBOSE.name in query:
-            _VERBOSE.read(query)
             answer: ShownReadiness = {"ready": problem is None, "problem": problem, "degraded": degraded}
             return web.json_response(answer, status=status)
         return web.Response(text="ready\n" if problem is None else problem + "\n", status=status)

@@ -261,7 +261,7 @@ class Either:
         """
         text = query.get(self.name, self.words[0])
         if text not in self.words:
-            raise ValueError(f"{self.name}: {text[:50]!r} is neither {self.words[1]} nor {self.words[0]}")
+            raise ValueError(f"{self.name}: {text[:50]!r} is neither {self.words[1]} nor {self.words[0] or 'empty'}")
         return text
 
 

@@ -15,7 +15,7 @@ import structlog
 from proxy.config.model import ConfigError
 from proxy.config.sections import Authentication, path_in
 from proxy.files import MOST_PEM, FileReader, read_file, warn_if_others_read
-from proxy.identity.checks import Checks, OneThread, Worker
+from proxy.identity.checks import Checks, Elsewhere, OneThread
 from proxy.identity.evidence import Credentials, Decided, Evidence, Identity, NotProved, is_principal, token_credentials
 from proxy.identity.passwords import PasswordFileError, Passwords, PasswordVerdict, read_htpasswd
 from proxy.identity.tokens import (
@@ -63,7 +63,7 @@ class ClientAuthenticator:
         section: Authentication,
         now: Callable[[], float] = time.time,
         clock: Callable[[], int] = time.monotonic_ns,
-        worker: Callable[[str], Worker] = OneThread,
+        worker: Callable[[str], Elsewhere] = OneThread,
         *,
         shows_certificate: bool = False,
     ) -> None:

@@ -28,7 +28,7 @@ _MOST_ADDRESSES = 10_000
 _NICENESS = 10
 
 
-class Worker(Protocol):
+class Elsewhere(Protocol):
     """Makes checks elsewhere, one after the other."""
 
     def __call__(self, work: Callable[[], T], then: Callable[[T | None], None]) -> None:
@@ -43,7 +43,7 @@ class Checks:
         clock: Monotonic nanoseconds.
     """
 
-    def __init__(self, worker: Worker, clock: Callable[[], int]) -> None:
+    def __init__(self, worker: Elsewhere, clock: Callable[[], int]) -> None:
         self._worker = worker
         self._clock = clock
         self._waiting: dict[bytes, list[Callable[[Any], None]]] = {}

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -145,7 +146,8 @@ class Believed:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         patch.setattr(ClientCommands, "_HANDLERS", dict.fromkeys(ClientCommands._HANDLERS, self._followed))
         nobody: Any = None
-        self._commands = ClientCommands(nobody, nobody, nobody, nobody, lambda _refusal: None, Counters())
+        lookups: Any = SimpleNamespace(names_fleet=lambda _command: False)
+        self._commands = ClientCommands(nobody, nobody, nobody, lookups, lambda _refusal: None, Counters())
         self._fields: dict[str, str] = {}
 
     def read(self, whole: bytes) -> tuple[Read, bytes]:

@@ -259,7 +259,7 @@ def test_what_is_wrong_between_sluice_and_broker_is_in_the_log_and_counted(  # n
         "plain": broker.service_url.replace("pulsar://", "pulsar+ssl://"),
     }
     more = {key: files.path(value) if value else None for key, value in section.items()}
-    config = {"broker_tls": files.to_broker(**more)}
+    config = {"broker_tls": {key: value for key, value in files.to_broker(**more).items() if value is not None}}
     with serving(tmp_path, url.format(**urls), config, ready_at="/healthz") as sluice:
         message = refusal(sluice)
         assert message.startswith("broker_unreachable: pulsar+ssl://")

@@ -196,6 +196,7 @@ def test_every_metric_has_our_prefix_a_help_text_and_bounded_labels(make_world: 
             assert set(sample.labels) <= {
                 "tenant",
                 "namespace",
+                "owner",
                 "direction",
                 "le",
                 "level",

@@ -29,6 +29,7 @@ OTHERS = {
     "max_lookups_in_flight_per_connection": 10,
     "client_memory": {"connection": 16, "total": 17},
     "write_timeout": 6,
+    "keep_alive": 5,
     "max_connections": 20,
     "proxy_protocol": {"mode": "required", "from": ["10.0.0.5"]},
     "broker_proxy_protocol": True,
