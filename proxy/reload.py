@@ -16,7 +16,7 @@ import os
 import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -79,6 +79,7 @@ class Reloader:
         counters: Count reloads by result.
         on_files: Called when files have been put in force.
         on_outcome: Called when a reload is over and `last` has its outcome.
+        measure: Measures what of this the loop does, as a context.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
@@ -90,6 +91,7 @@ class Reloader:
         counters: Counters,
         on_files: Callable[[], None] = lambda: None,
         on_outcome: Callable[[], None] = lambda: None,
+        measure: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self.config = config
         self.last: Outcome | None = None
@@ -97,6 +99,7 @@ class Reloader:
         self._read, self._prepare = read, prepare
         self._files = tuple(files)
         self._on_files, self._on_outcome = on_files, on_outcome
+        self._measure = measure
         self._counters = counters
         self._turn = asyncio.Lock()
         for key in (CONFIG, *(reader.key for reader in self._files)):
@@ -140,9 +143,11 @@ class Reloader:
                 problems += found
                 self._count(reader.key, found)
             else:
-                take()
+                with self._measure():
+                    take()
                 self._count(reader.key, ())
-        self._on_files()
+        with self._measure():
+            self._on_files()
         return tuple(problems)
 
     def _count(self, key: str, problems: tuple[str, ...]) -> None:

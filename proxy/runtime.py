@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -94,9 +94,13 @@ class Heap:
 
     Args:
         give_back: Gives free memory back to the system.
+
+    Attributes:
+        measure: Measures that, as a context.
     """
 
     def __init__(self, give_back: Callable[[], None] = give_back_memory) -> None:
+        self.measure: Callable[[], AbstractContextManager[object]] = nullcontext
         self._give_back = give_back
         self._is_asked = False
 
@@ -111,7 +115,8 @@ class Heap:
 
     def _go(self) -> None:
         self._is_asked = False
-        self._give_back()
+        with self.measure():
+            self._give_back()
 
 
 NEWCOMERS = 1_000
@@ -175,13 +180,18 @@ class Searches:
     Args:
         soon: Schedules a call in the event loop, from any thread.
         clock: Seconds.
+        measure: Measures a search of all objects, as a context.
     """
 
     def __init__(
-        self, soon: Callable[[Callable[[], None]], object], clock: Callable[[], float] = time.monotonic
+        self,
+        soon: Callable[[Callable[[], None]], object],
+        clock: Callable[[], float] = time.monotonic,
+        measure: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self._soon = soon
         self._clock = clock
+        self._measure = measure
         self._outlived = 0
         self._next = clock()
         self._is_coming = False
@@ -208,7 +218,8 @@ class Searches:
 
     def _search_all(self) -> None:
         began = self._clock()
-        gc.collect()
+        with self._measure():
+            gc.collect()
         ended = self._clock()
         self._outlived = 0
         self._next = ended + SPARED * (ended - began)

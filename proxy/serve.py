@@ -5,8 +5,9 @@ import importlib.metadata
 import signal
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -49,6 +50,7 @@ from proxy.reload import Reloader, changes_of, fingerprints
 from proxy.runtime import Searches, Tasks, be_scheduled, keep_for_ever, paused_collector, set_up_runtime
 from proxy.server import Server
 from proxy.session.events import SessionLog
+from proxy.slices import Work
 from proxy.tls.certificates import Expiry, ExpiryLog, PeerCertificates
 from proxy.workers.supervisor import Supervisor
 
@@ -108,7 +110,9 @@ class Proxy:
         self.fleet = None
         if config.fleet is not None:
             rules = SharedRules(policies, self._take_rules)
-            self.fleet = FleetService(config.fleet, config.proxy_id, on_share=self.access.share, own_rules=rules)
+            self.fleet = FleetService(
+                config.fleet, config.proxy_id, on_share=self.access.share, own_rules=rules, measure=self._measure_fleet
+            )
         shared = None if self.fleet is None else self.fleet.shared
         self.descriptors = _share_descriptors(config, counters)
         self.engine = LimiterEngine(
@@ -134,6 +138,7 @@ class Proxy:
             counters,
             on_files=self._files_taken,
             on_outcome=self._look_at_states,
+            measure=partial(self.engine.slices.measure, Work.FILES),
         )
         self.states = DegradedStates(
             watched=[part.degraded for part in (self.fleet, self.policy_topic) if part is not None],
@@ -195,6 +200,9 @@ class Proxy:
                 fleet.config.namespace, self._forwarder.broker, lambda: link is not None and link.finds_nothing
             )
             self._tasks.start(keeper.keep(), "make the fleet's namespace")
+
+    def _measure_fleet(self) -> AbstractContextManager[object]:
+        return self.engine.slices.measure(Work.FLEET)
 
     def _take_rules(self, changes: list[Change], put: PutRules) -> None:
         """Put in force what other members of the fleet have written; no line of the access log mixes two values."""
@@ -394,15 +402,16 @@ def run(source: ConfigSource) -> None:
 
 
 async def _serve(source: ConfigSource) -> None:
-    with Searches(asyncio.get_running_loop().call_soon_threadsafe).at_work():
-        await _serve_until_told(source)
-
-
-async def _serve_until_told(source: ConfigSource) -> None:
-    log = structlog.get_logger()
     with paused_collector():
         proxy = Proxy(source)
         keep_for_ever()
+    measure = partial(proxy.engine.slices.measure, Work.MEMORY)
+    with Searches(asyncio.get_running_loop().call_soon_threadsafe, measure=measure).at_work():
+        await _serve_until_told(proxy)
+
+
+async def _serve_until_told(proxy: Proxy) -> None:
+    log = structlog.get_logger()
     config, ending, tasks = proxy.config, asyncio.Event(), Tasks()
     try:
         shortage = proxy.descriptors.shortage()

@@ -14,12 +14,14 @@ clock. One kind that never ends leaves each other kind its part of every turn.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from enum import StrEnum
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from proxy.observe.counters import OTHER_WORK, Counters
+
+T = TypeVar("T")
 
 
 class Work(StrEnum):
@@ -176,6 +178,10 @@ class Slices:
         """
         return _Measured(self, work)
 
+    def measured(self, work: Work, awaited: Awaitable[T]) -> Awaitable[T]:
+        """Return an awaitable of the same result, each step of which is measured as work of this kind."""
+        return _MeasuredSteps(self, work, awaited)
+
     def waiting(self, work: Work) -> int:
         """Return the number of pieces of work of this kind that are not over."""
         return len(self._queues.get(work, ()))
@@ -275,6 +281,31 @@ class _Measured:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._slices.begin(self._before)
+
+
+class _MeasuredSteps(Awaitable[T]):
+    """The awaitable of `Slices.measured`."""
+
+    def __init__(self, slices: Slices, work: Work, awaited: Awaitable[T]) -> None:
+        self._slices = slices
+        self._work = work
+        self._awaited = awaited
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        steps, error = self._awaited.__await__(), None
+        while True:
+            before = self._slices.begin(self._work)
+            try:
+                waits_for = steps.send(None) if error is None else steps.throw(error)
+            except StopIteration as over:
+                return over.value  # type: ignore[no-any-return]
+            finally:
+                self._slices.begin(before)
+            error = None
+            try:
+                yield waits_for
+            except BaseException as raised:  # noqa: BLE001 - it is for the awaited, be it a cancellation
+                error = raised
 
 
 def letting_go(*forgotten: dict[Any, Any]) -> Iterator[None]:

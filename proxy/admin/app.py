@@ -261,7 +261,7 @@ def _in_turn(slices: Slices) -> Any:
     @web.middleware
     async def wait_for_turn(request: web.Request, handler: Handler) -> web.StreamResponse:
         await slices.done(Work.REQUESTS, iter(range(_OF_REQUEST)))
-        return await handler(request)
+        return await slices.measured(Work.REQUESTS, handler(request))
 
     return wait_for_turn
 

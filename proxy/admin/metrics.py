@@ -280,7 +280,8 @@ class MetricsPage:
     async def _write(self) -> bytes:
         lines: list[bytes] = []
         await self._slices.done(Work.SCRAPES, writing(self._collector.parts(), lines))
-        return b"".join(lines)
+        with self._slices.measure(Work.SCRAPES):
+            return b"".join(lines)
 
 
 class SluiceCollector(Collector):

@@ -25,8 +25,8 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from typing import Final, Literal, NamedTuple
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import Final, Literal, NamedTuple, ParamSpec
 
 import structlog
 
@@ -64,6 +64,8 @@ in a row without an answer: then others have written in its name what may hold f
 
 ShareState = Literal["none", "granted", "isolated"]
 
+P = ParamSpec("P")
+
 
 class SharesInForce(NamedTuple):
     """Which shares of the fleet's limits are in force in a member.
@@ -91,6 +93,7 @@ class FleetService:
         wall: Nanoseconds since 1970.
         on_share: Called with each change of a share of this member.
         own_rules: The limits as they are written in this process; None: no member is told of them.
+        measure: Measures the work for the fleet, as a context.
 
     Attributes:
         config: The section `fleet`.
@@ -112,8 +115,10 @@ class FleetService:
         wall: Callable[[], int] = time.time_ns,
         on_share: Callable[[ShareChange], None] = lambda _change: None,
         own_rules: SharedRules | None = None,
+        measure: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self.config = config
+        self._measure = measure
         self.name = name
         settings = FleetSettings(
             config.name,
@@ -136,7 +141,7 @@ class FleetService:
         self._dropped: Counter[str] = Counter()
         self._cycle_s = settings.cycle_ns / NANOS_PER_SECOND
         self._cycle: asyncio.TimerHandle | None = None
-        self._reports = SpacedCall(self._report, clock)
+        self._reports = SpacedCall(self._measuring(self._report), clock)
         self._again: asyncio.TimerHandle | None = None
         """The timer of a report that corrects one that had to tell a mixture (`SharedLimits.turned`)."""
         self._is_running = self._had_lease = self._is_cut_off = False
@@ -151,8 +156,9 @@ class FleetService:
 
     async def start(self, make_link: Callable[[Callbacks], FleetLink]) -> None:
         """Begin to take part. Return before any other member is reached."""
-        lead = self.leadership
-        self.link = make_link(Callbacks(lead.heard, self._granted, lead.lead, lead.unlead, lead.confirmed))
+        lead, measuring = self.leadership, self._measuring
+        heard, granted = measuring(lead.heard), measuring(self._granted)
+        self.link = make_link(Callbacks(heard, granted, lead.lead, lead.unlead, lead.confirmed))
         await self.link.start()
         self._is_running = True
         self._turn()
@@ -314,10 +320,20 @@ class FleetService:
 
     def _turn(self) -> None:
         self._cycle = asyncio.get_running_loop().call_later(self._cycle_s, self._turn)
-        self._reports.now()
-        self._look_at_lease(self._clock())
-        self._look_at_state()
-        self.leadership.turn()
+        with self._measure():
+            self._reports.now()
+            self._look_at_lease(self._clock())
+            self._look_at_state()
+            self.leadership.turn()
+
+    def _measuring(self, call: Callable[P, None]) -> Callable[P, None]:
+        """Return a function that measures each call."""
+
+        def measured(*args: P.args, **more: P.kwargs) -> None:
+            with self._measure():
+                call(*args, **more)
+
+        return measured
 
     def _look_at_state(self) -> None:
         """Note since when shares are in force as they are."""

@@ -6,6 +6,7 @@ import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from urllib.parse import unquote_to_bytes
@@ -58,7 +59,7 @@ class ClientAuthenticator:
         ConfigError: If a file cannot be used, with every problem.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what its Args say
         self,
         section: Authentication,
         now: Callable[[], float] = time.time,
@@ -66,8 +67,10 @@ class ClientAuthenticator:
         worker: Callable[[str], Elsewhere] = OneThread,
         *,
         shows_certificate: bool = False,
+        measure: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self._section = section
+        self._measure = measure
         self._nothing_shown = Credentials("tls" if shows_certificate else "", b"")
         self.now = now
         self._proved: OrderedDict[bytes, Identity] = OrderedDict()
@@ -194,7 +197,8 @@ class ClientAuthenticator:
         if self._tokens is None:
             return NotProved("this proxy takes no tokens")
         try:
-            identity = self._tokens.verify(token, self.now())
+            with self._measure():
+                identity = self._tokens.verify(token, self.now())
         except RefusedTokenError as error:
             return NotProved(str(error))
         self._remember(token, identity)

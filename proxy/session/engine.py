@@ -6,6 +6,7 @@
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Protocol
 
@@ -104,7 +105,8 @@ class Engine:
         self.connector = BrokerConnector(config, self.targets, self.tls, self.shared, counters)
         self.sessions: set[Blockable] = set()
         """The sessions that are connected."""
-        self.identity: Verifier | None = verifier_of(config)
+        self.shared.heap.measure = partial(self.slices.measure, Work.MEMORY)
+        self.identity: Verifier | None = verifier_of(config, partial(self.slices.measure, Work.CREDENTIALS))
         """Verifies clients; None where brokers do."""
         in_slices = partial(self.slices.run, Work.BLOCKS)
         rules = [block.rule() for block in config.blocks]
@@ -123,8 +125,12 @@ class Engine:
         raise NotImplementedError
 
 
-def verifier_of(config: Config) -> Verifier | None:
+def verifier_of(config: Config, measure: Callable[[], AbstractContextManager[object]] = nullcontext) -> Verifier | None:
     """Return what verifies clients; None where brokers do.
+
+    Args:
+        config: The configuration.
+        measure: Measures what is verified on the loop, as a context.
 
     Raises:
         ConfigError: If a file cannot be used.
@@ -133,4 +139,5 @@ def verifier_of(config: Config) -> Verifier | None:
         return None
     from proxy.identity.authenticator import ClientAuthenticator  # noqa: PLC0415 - its libraries take 11 MiB
 
-    return ClientAuthenticator(config.authentication, shows_certificate=config.broker_tls.certificate is not None)
+    shows_certificate = config.broker_tls.certificate is not None
+    return ClientAuthenticator(config.authentication, shows_certificate=shows_certificate, measure=measure)

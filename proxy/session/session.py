@@ -498,6 +498,7 @@ class Session(TransportOwner):
 
     def arrived(self, transport: PeerTransport, chunk: bytes) -> None:
         """Handle bytes of a transport that has no receiver: none yet, or none any more."""
+        before = self._engine.slices.begin(Work.COMMANDS)
         try:
             if transport is self.broker:
                 self._turn_came()
@@ -511,6 +512,8 @@ class Session(TransportOwner):
                 self._greet(chunk)
         except ProtocolError as error:
             self.broke_protocol(transport, error)
+        finally:
+            self._engine.slices.begin(before)
 
     def broke_protocol(self, transport: PeerTransport, error: ProtocolError) -> None:
         """End the session: one side broke the protocol."""

@@ -1,5 +1,10 @@
+from collections.abc import Callable
+
+import pytest
+
 from limiter.activity import MOST_ENDED, ActivitySet
-from limiter.limiter import Entry, Stream
+from limiter.limiter import Entry, Limiter, Stream
+from limiter.scheduler import Scheduler
 from tests.limiter.emptied import emptied
 from tests.limiter.world import World, limiter
 
@@ -103,3 +108,37 @@ def test_a_forgotten_limiter_with_something_to_report_does_so_at_once() -> None:
         journal.forgotten(total)
     assert told == [total]
     assert emptied(journal)[1] == []
+
+
+def serve_it(scheduler: Scheduler, total: Limiter, _stream: Stream) -> None:
+    scheduler.serve(total, 2 * 10**9)
+
+
+def take_the_stream_out(scheduler: Scheduler, _total: Limiter, stream: Stream) -> None:
+    scheduler.rewire(stream, (), 2 * 10**9)
+
+
+@pytest.mark.parametrize("act", [serve_it, take_the_stream_out])
+def test_a_limiter_is_taken_before_its_counts_change(act: Callable[[Scheduler, Limiter, Stream], None]) -> None:
+    """An alarm and another policy concern a limiter without a note of any of its streams."""
+    seen = list[tuple[int | None, int]]()
+
+    def state() -> tuple[int | None, int]:
+        return total.wakes_at, total.usage.throttled.running_ns(2 * 10**9)
+
+    def take(one: Stream | Limiter) -> None:
+        if one is total:
+            seen.append(state())
+
+    world, total = World(), limiter(1)
+    journal = world.journal = ActivitySet(lambda: None, take=take)
+    world.scheduler = Scheduler(world.alarms.wake_at, journal)
+    stream: Stream = world.stream(total)
+    world.scheduler.join(stream)
+    for _ in range(3):
+        world.offer(stream, 1, 1)
+    journal.end_period()
+    journal.is_taking = True
+    before = state()
+    act(world.scheduler, total, stream)
+    assert seen[0] == before != state()

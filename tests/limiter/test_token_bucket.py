@@ -295,3 +295,16 @@ def test_what_is_lent_is_no_debt_when_the_rate_falls_and_rises_again():
     bucket.take(1040, SECOND)
     bucket.change(rate(1_000_000, burst=4_000_000), 2 * SECOND)
     assert bucket.tokens(2 * SECOND) == -999
+
+
+@pytest.mark.parametrize("taken", [0, 2, 10])
+@pytest.mark.parametrize("look_ns", [SECOND // 10, SECOND, 10 * SECOND])
+def test_a_balance_is_of_its_moment_after_a_later_look(taken: int, look_ns: int) -> None:
+    """Lines of an interval are made after its end, when a timer may have looked at the bucket again."""
+    looked, control = TokenBucket(Rate(4, SECOND, 10), 0), TokenBucket(Rate(4, SECOND, 10), 0)
+    for bucket in (looked, control):
+        bucket.take(taken, 0)
+    boundary, end = SECOND // 2, 20 * SECOND
+    looked.is_full(boundary + look_ns)
+    assert looked.told(boundary) == control.told(boundary)
+    assert looked.told(end) == control.told(end)

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from proxy.config.model import Config, ConfigError
 from proxy.policies.store import Store
-from proxy.serve import ConfigSource, StartError, _serve_until_told
+from proxy.serve import ConfigSource, StartError, _serve
 
 
 def config(folder: Path, **more: Any) -> ConfigSource:
@@ -36,7 +36,7 @@ def a_port_in_use() -> Iterator[str]:
 async def fails(source: ConfigSource) -> str:
     with pytest.raises((StartError, ConfigError)) as failure, capture_logs():
         async with asyncio.timeout(20):
-            await _serve_until_told(source)
+            await _serve(source)
     return str(failure.value)
 
 
