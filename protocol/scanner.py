@@ -196,7 +196,7 @@ class SendLayout:
             and read_i64_be(data, position) == head
             and read_i64_be(data, position + HEAD) & mask_0 == want_0
             and read_i64_be(data, position + HEAD + 8) & mask_1 == want_1
-            and read_i64_be(data, position + HEAD + 16) & mask_2 == want_2
+            and (mask_2 == 0 or read_i64_be(data, position + HEAD + 16) & mask_2 == want_2)  # few commands are longer
         ):
             count += 1
             position += length

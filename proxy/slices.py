@@ -264,6 +264,41 @@ class Slices:
         asyncio.get_running_loop().call_exception_handler({"message": "a unit of work failed", "exception": error})
 
 
+class CallsInSlices:
+    """Calls of which thousands may come in one turn, done in slices in their order. To add one costs next to nothing.
+
+    Args:
+        slices: Does them.
+        work: Their kind; each call is a unit.
+    """
+
+    def __init__(self, slices: Slices, work: Work) -> None:
+        self._slices = slices
+        self._work = work
+        self._calls: deque[Callable[[], None]] = deque()
+        self._is_running = False
+
+    def add(self, call: Callable[[], None]) -> None:
+        """Make a call, at once if this turn has budget left and no other call waits."""
+        self._calls.append(call)
+        if not self._is_running:
+            self._run()
+
+    def _run(self, *, later: bool = False) -> None:
+        self._is_running = True
+        self._slices.run(self._work, self._units(), later=later)
+
+    def _units(self) -> Iterator[None]:
+        try:
+            while self._calls:
+                self._calls.popleft()()
+                yield
+        finally:  # whatever is wrong with one, the others are made
+            self._is_running = False
+            if self._calls:
+                self._run(later=True)
+
+
 class _Measured:
     """The block of `Slices.measure`."""
 

@@ -28,7 +28,7 @@ from proxy.proxy_headers import ProxyHeaders
 from proxy.session.broker_connector import BrokerConnector
 from proxy.session.session_admission import SessionAdmission
 from proxy.session.transport import PeerTransport, TransportContext
-from proxy.slices import Slices, Work
+from proxy.slices import CallsInSlices, Slices, Work
 from proxy.tls.certificates import Certificates
 
 
@@ -75,6 +75,7 @@ class Engine:
         fleet_topics: The topics that no client may use.
         proxy_headers: The rules for PROXY protocol headers; None where connections begin without.
         slices: Does what is too much for one turn of the loop.
+        losses: The connections that are gone, each with what is to be done then.
         names_clients: Connections to brokers begin with such a header.
     """
 
@@ -86,6 +87,7 @@ class Engine:
         self.clock = clock
         self.counters = counters
         self.slices = Slices(counters, clock)
+        self.losses = CallsInSlices(self.slices, Work.ENDINGS)
         self.oversized_batches = OversizedBatchLog(counters, clock)
         self.dispatch_rules = config.dispatch.rules()
         self.shared = TransportContext(counters)

@@ -555,16 +555,15 @@ class Session(TransportOwner):
 
     def lost(self, transport: PeerTransport, error: Exception | None) -> None:
         """Handle a transport that is gone; where thousands go at once, in a later turn, as if the news came then."""
-        self._engine.slices.run(_ENDINGS, self._losing(transport, error))
+        self._engine.losses.add(partial(self._lost, transport, error))
 
-    def _losing(self, transport: PeerTransport, error: Exception | None) -> Iterator[None]:
+    def _lost(self, transport: PeerTransport, error: Exception | None) -> None:
         end = end_by_peer(transport.side, error)
         if transport is self.client and self.state is _RELAYING and self.forwarding is not None:
             self.forwarding.graceful_close.lost(end)
         else:
             self.finish(end)
         self._look_whether_it_is_over()
-        yield
 
     def lost_silently(self, transport: PeerTransport, problem: str) -> None:
         """Handle a peer that is gone without an end of its connection."""

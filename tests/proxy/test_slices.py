@@ -1,12 +1,13 @@
 """Large work is done in slices: a bounded number of units in a turn of the loop, of whatever kind and by whomever."""
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 
 import pytest
 
 from proxy.observe.counters import Counters
-from proxy.slices import AT_ONCE, Slices, Work, letting_go
+from proxy.slices import AT_ONCE, CallsInSlices, Slices, Work, letting_go
 from tests.manual_clock import ManualClock
 from tests.proxy.manual_loop import ManualLoop
 
@@ -141,6 +142,36 @@ def test_nothing_is_scheduled_when_all_is_done(desk: Desk) -> None:
     desk.run((Work.LINES, "a", 10 * LINES))
     assert not desk.loop.timers
     assert not desk.loop.__dict__["_ready"]
+
+
+def test_calls_are_made_in_slices_and_in_order(desk: Desk) -> None:
+    calls, made, turns = CallsInSlices(desk.slices, Work.ENDINGS), list[int](), list[int]()
+
+    def call(number: int) -> None:
+        made.append(number)
+        if number == 7:
+            raise ValueError("broken")
+
+    def add() -> None:
+        for number in range(10 * AT_ONCE[Work.ENDINGS]):
+            calls.add(partial(call, number))
+
+    desk.loop.turned = lambda: turns.append(len(made))
+    desk.loop.call_soon(add)
+    desk.loop.settle()
+    assert made == list(range(10 * AT_ONCE[Work.ENDINGS]))
+    assert max(after - before for before, after in pairwise([0, *turns])) <= AT_ONCE[Work.ENDINGS]
+    assert "broken" in desk.loop.trouble[0]
+
+
+def test_a_call_that_comes_alone_is_made_at_once(desk: Desk) -> None:
+    calls, made = CallsInSlices(desk.slices, Work.ENDINGS), list[int]()
+
+    def add() -> None:
+        calls.add(partial(made.append, 1))
+        assert made == [1]
+
+    desk.loop.run(add)
 
 
 def test_tables_are_emptied_in_slices(desk: Desk) -> None:
