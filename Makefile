@@ -19,7 +19,7 @@ PIP    := --quiet --disable-pip-version-check
 # Tests start hundreds of processes: each would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help env check demo bench bench-short bench-limits bench-fleets bench-compliance quota-sharing test lint format \
+.PHONY: help env check demo bench bench-short bench-limits bench-fleets bench-compliance test lint format \
         types imports quick unit beside fuzz locks proto references clean
 
 help: ## List what can be made
@@ -78,9 +78,6 @@ bench-fleets: env ## What happens to fleets before a real cluster, into docs/ben
 
 bench-compliance: env ## The Spark job beside Spark's own reading of the same files, into docs/benchmarks.md (an hour)
 	$(BIN)/python -m compliance.bench --write docs/benchmarks.md
-
-quota-sharing: env ## How proxies share one limit, simulated, into docs/explanation/quota-sharing.md (five minutes)
-	$(BIN)/python -m loadgen.quota_sharing --write docs/explanation/quota-sharing.md
 
 lint:
 	$(BIN)/ruff check .

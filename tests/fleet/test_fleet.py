@@ -1,6 +1,5 @@
 """Progress: how soon shares are what they should be, after everything that can happen; and what is kept and refused."""
 
-import tracemalloc
 from random import Random
 
 import pytest
@@ -14,7 +13,6 @@ from fleet.shares import MOST_WEIGHT, UNBOUNDED, WHOLE, fill
 from tests.fleet.world import KEY, MS, RATE, SECOND, Clock, World
 
 CYCLE = 250 * MS
-MOST_MEMORY = 50_000_000
 
 
 def running(*loads: float, loss: float = 0.0) -> World:
@@ -599,45 +597,6 @@ def test_the_answer_to_a_report_that_did_not_hold_everything_renews_nothing() ->
     assert len(report.introductions) + len(rest.introductions) == 7000
     member.take(Grants("f", "c", 5, 1, [Grant(1, rest.sequence)]), 10 * SECOND)
     assert member.lease_until == 12 * SECOND
-
-
-def test_twenty_members_of_a_thousand_limiters() -> None:
-    """Each limiter is of five members: a 25th of 100 members of 5,000, whose goals these are."""
-    random, settings = Random(1), FleetSettings("f", isolated="none")
-    members = [FleetMember(settings, f"proxy-{index}", index + 1, 0) for index in range(20)]
-    keys = [
-        ShareKey.of(f"publish namespace tenant-{index % 100}/namespace-{index}", "messages") for index in range(4000)
-    ]
-    coordinator = Coordinator(settings, "c", 5, -10 * SECOND)
-    for member in members:
-        member.take(Grants("f", "c", 5, 0), 0)
-
-    def cycle(now: int, part: int) -> int:
-        coordinator.confirmed(now)
-        size = 0
-        for index, member in enumerate(members):
-            own = [keys[(index * 200 + number) % 4000] for number in range(1000)]
-            demand = Demand(random.randrange(10**6), UNBOUNDED, 1, Quota(1000, SECOND, 1000))
-            data = member.report(dict.fromkeys(random.sample(own, part), demand), (), now).encode()
-            coordinator.hear(MemberReport.decode(data), now)
-            size += len(data)
-        for grants in coordinator.grant(now):
-            data = grants.encode()
-            size += len(data)
-            for member in members:
-                member.take(Grants.decode(data, member.incarnation), now)
-        return size
-
-    tracemalloc.start()
-    sizes = [cycle(number * CYCLE, part) for number, part in enumerate([1000, 0, 0, 10, 1000, 0, 0])]
-    files = [tracemalloc.Filter(True, f"*/fleet/{name}.py") for name in ("coordinator", "share_table", "name_table")]
-    snapshot = tracemalloc.take_snapshot().filter_traces(files)
-    tracemalloc.stop()
-    assert sizes[2] <= 20 * 50
-    assert sizes[3] <= 100_000 / 25
-    assert sizes[4] <= 10_000_000 / 25
-    assert len(snapshot.statistics("filename")) == len(files)
-    assert sum(one.size for one in snapshot.statistics("filename")) <= MOST_MEMORY / 25
 
 
 def test_clocks_may_be_anywhere() -> None:
