@@ -37,7 +37,7 @@ class FleetTopics:
 
     def __init__(self, config: Config) -> None:
         fleet = config.fleet
-        namespaces = [] if fleet is None or fleet.peers else [fleet.namespace]
+        namespaces = [] if fleet is None else [fleet.namespace]
         self._policies: tuple[str, ...] = ()
         if config.policy_topic is not None:
             topic = parse_topic(config.policy_topic)

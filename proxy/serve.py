@@ -51,7 +51,7 @@ from proxy.runtime import Searches, Tasks, be_scheduled, keep_for_ever, paused_c
 from proxy.server import Server
 from proxy.session.events import SessionLog
 from proxy.slices import Work
-from proxy.tls.certificates import Expiry, ExpiryLog, PeerCertificates
+from proxy.tls.certificates import Expiry, ExpiryLog
 from proxy.workers.supervisor import Supervisor
 
 
@@ -118,8 +118,7 @@ class Proxy:
         self.engine = LimiterEngine(
             self.descriptors.within(config), policies, counters, self.intervals.reader, shared=shared
         )
-        self._peer_tls = PeerCertificates.of(config)
-        self._link = None if self.fleet is None else link_of(config, self.engine, self._peer_tls)
+        self._link = None if self.fleet is None else link_of(config, self.engine)
         self._store = _open_store(config)
         self._kept_blocks = KeptBlocks(self.engine.blocklist)
         self.service = self._open_policies(file)
@@ -127,7 +126,6 @@ class Proxy:
         self._blocks = BlockDesk(self.service, self._kept_blocks)
         self._tasks = Tasks()
         self.engine.tls.warn()
-        warn_of_one(config)
         self._expiry_log = ExpiryLog(self._expiries)
         self._known_expiries = frozenset(self._expiries())
         self.reloader = Reloader(
@@ -220,12 +218,11 @@ class Proxy:
 
     def _expiries(self) -> tuple[Expiry, ...]:
         of_forwarding = self._forwarder.broker.expiries() if self._forwarder else ()
-        of_peers = self._peer_tls.expiries() if self._peer_tls else ()
-        return *self.engine.tls.expiries(), *self.authenticator.expiries(), *of_forwarding, *of_peers
+        return *self.engine.tls.expiries(), *self.authenticator.expiries(), *of_forwarding
 
     def _file_readers(self) -> list[FileReader]:
         broker = self._forwarder.broker if self._forwarder else None
-        owners = (self.engine.tls, self.authenticator, self._peer_tls, self.engine.identity, broker)
+        owners = (self.engine.tls, self.authenticator, self.engine.identity, broker)
         return [reader for owner in owners if owner is not None for reader in owner.readers()]
 
     def _files_taken(self) -> None:
@@ -338,22 +335,8 @@ def _files_of(config: Config) -> list[Path]:
     of_listeners = [file for each in listeners for file in (each.certificate, each.key, each.client_ca)]
     of_brokers = (broker_tls.ca, broker_tls.certificate, broker_tls.key)
     of_brokers_admin = config.admin_forward.ca  # its token is read for each request
-    peers = config.fleet.tls if config.fleet else None
-    of_peers = (peers.certificate, peers.key, peers.ca) if peers else ()
-    named = (access.tokens, *of_listeners, *of_brokers, of_brokers_admin, *config.authentication.files(), *of_peers)
+    named = (access.tokens, *of_listeners, *of_brokers, of_brokers_admin, *config.authentication.files())
     return [file for file in named if file is not None]
-
-
-def warn_of_one(config: Config) -> None:
-    """Warn of a fleet that nobody else can join: it may be meant so, until others come."""
-    fleet = config.fleet
-    if fleet is not None and len(fleet.peers) == 1:
-        structlog.get_logger().warning(
-            "fleet.peers names this proxy alone, so it shares its limits with nobody: name all members, the same list "
-            "in all of them, or leave out fleet",
-            fleet=fleet.name,
-            peers=fleet.own.address,
-        )
 
 
 def _share_descriptors(config: Config, counters: Counters) -> DescriptorShares:

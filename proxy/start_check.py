@@ -27,9 +27,8 @@ from proxy.identity.evidence import token_credentials
 from proxy.observe.counters import Counters
 from proxy.observe.log_lines import AddressKeyError, read_key
 from proxy.policies.store import StoreError, check_store
-from proxy.serve import warn_of_one
 from proxy.session.engine import verifier_of
-from proxy.tls.certificates import Certificates, Expiry, ExpiryLog, PeerCertificates
+from proxy.tls.certificates import Certificates, Expiry, ExpiryLog
 
 _TAKES_READING = os.R_OK | os.W_OK | os.X_OK
 
@@ -76,12 +75,8 @@ class StartCheck:
             forwarder = Forwarder.of(config, Counters(), refused)
             expiries += [forwarder.broker.expiries] if forwarder else []
         with self._noting():
-            peers = PeerCertificates.of(config)
-            expiries += [peers.expiries] if peers else []
-        with self._noting():
             if config.fleet is not None and config.fleet.token_file is not None:
                 token_credentials(config.fleet.token_file, "fleet.token_file")
-        warn_of_one(config)
         ExpiryLog(lambda: tuple(expiry for each in expiries for expiry in each())).tell()
         token = config.admin_forward.token
         if token is not None and (trouble := _token_trouble(token)):
@@ -98,8 +93,6 @@ class StartCheck:
         """Try to listen on each address; return whether one is in use."""
         named = [("listen", each) for each in config.listen]
         named += [(key, each) for key, each in (("admin", config.admin), ("metrics", config.metrics)) if each]
-        if config.fleet is not None and config.fleet.listen is not None:
-            named.append(("fleet.listen", config.fleet.listen))
         is_taken = False
         for key, endpoint in named:
             error = _why_not_listening(endpoint)

@@ -578,15 +578,6 @@ class PoliciesAnswer(Struct, frozen=True):
     last: LastChangeAnswer | None
 
 
-class PeerAnswer(Struct, frozen=True):
-    """Another one of `fleet.peers`."""
-
-    address: str
-    dialled: bool
-    dials: bool
-    last_error: str
-
-
 class FleetAnswer(Struct, frozen=True):
     """The answer of `/sluice/fleet`."""
 
@@ -604,7 +595,6 @@ class FleetAnswer(Struct, frozen=True):
     fleet_limits: list[FleetLimitAnswer] | None
     policies: PoliciesAnswer | None = None
     rules: RulesAnswer | None = None
-    peers: list[PeerAnswer] = []
     last_coordinator: str = ""
     answered_s_ago: float | None = None
     problem: str = ""
@@ -639,7 +629,6 @@ def fleet_head(state: FleetAnswer) -> list[str]:
     return [
         f"{state.member} in fleet {state.fleet}: {state.state}{why}; {lease}; lease ended {state.lease_ends} times",
         _coordinator_head(state),
-        *_peers_head(state.peers),
         *_rules_head(state.rules),
         *_policies_head(state.policies),
     ]
@@ -652,18 +641,6 @@ def _coordinator_head(state: FleetAnswer) -> str:
         return "coordinator: none is heard, and none was"
     before = f"{printable(state.last_coordinator)} answered last, {state.answered_s_ago:.1f} s ago"
     return f"coordinator: none is heard; {before}, of {state.members_known} members"
-
-
-def _peers_head(peers: list[PeerAnswer]) -> list[str]:
-    """Return a line for each peer that is not reached, or does not reach this member."""
-    lines = []
-    for peer in peers:
-        said = [] if peer.dialled else ["is not reached"]
-        said += [] if peer.dials else ["does not reach this member"]
-        if said:
-            why = f" ({printable(peer.last_error)})" if peer.last_error else ""
-            lines.append(f"peer {printable(peer.address)}: {', '.join(said)}{why}")
-    return lines
 
 
 def _rules_head(rules: RulesAnswer | None) -> list[str]:

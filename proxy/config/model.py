@@ -100,15 +100,6 @@ class ClientMemory(_Section):
     )
 
 
-_ALL_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - compared
-
-
-def _meet(one: Endpoint, other: Endpoint) -> bool:
-    """Whether two addresses to listen on are the same, or one of them is all addresses."""
-    is_everywhere = one.name in _ALL_ADDRESSES or other.name in _ALL_ADDRESSES
-    return 0 != one.port == other.port and (is_everywhere or one.name == other.name)
-
-
 class Config(_Section):
     """The configuration of `sluice serve`."""
 
@@ -195,22 +186,7 @@ class Config(_Section):
         topic, fleet = self.policies.topic, self.fleet
         if topic is not None:
             return None if topic == "none" else topic
-        return None if fleet is None or fleet.peers else f"persistent://{fleet.namespace}/{fleet.name}-policies"
-
-    @field_validator("fleet")
-    @classmethod
-    def _listens_elsewhere(cls, value: Fleet | None, info: ValidationInfo) -> Fleet | None:
-        """Peers have an address of their own; else the process could not start, or clients would meet peers there."""
-        if value is None or value.listen is None:
-            return value
-        for key in ("listen", "admin", "metrics"):
-            taken: tuple[Endpoint, ...] | Endpoint | None = info.data.get(key)
-            for each in (taken,) if isinstance(taken, Endpoint) else taken or ():
-                if _meet(each, value.listen):
-                    raise ValueError(
-                        f"listen: {value.listen.address} is taken by {key} ({each.address}): give peers another port"
-                    )
-        return value
+        return None if fleet is None else f"persistent://{fleet.namespace}/{fleet.name}-policies"
 
     @field_validator("blocks")
     @classmethod

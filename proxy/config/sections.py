@@ -4,7 +4,7 @@ import ipaddress
 import socket
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import unquote
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model, field_validator, model_validator
@@ -15,14 +15,12 @@ from limiter.token_bucket import NANOS_PER_SECOND
 from protocol.endpoint import Endpoint
 from protocol.topic_name import parse_topic
 from proxy.config.values import (
-    AdminAddress,
     CountPerPeriod,
     Flag,
     HostName,
     Name,
     NamespaceName,
     Network,
-    PeerAddress,
     ProxyId,
     Seconds,
     Size,
@@ -475,16 +473,6 @@ class PolicyStore(BaseModel):
         return topic.full
 
 
-class FleetTls(BaseModel):
-    """TLS between peers: each shows its certificate, and believes those that `ca` has signed."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    certificate: Path = Field(description="PEM file: the certificate that this member shows to its peers")
-    key: Path = Field(description="PEM file: its private key, without a password")
-    ca: Path = Field(description="PEM file: who has signed the certificates of all members, and of nobody else")
-
-
 class Fleet(BaseModel):
     """A fleet: proxies that hold one limit together, see [Fleets](fleet.md)."""
 
@@ -496,19 +484,6 @@ class Fleet(BaseModel):
         description="where the fleet's own topics are, which members reach through `broker`; clients may use no topic "
         "there, see [Who can write there](fleet.md#who-can-write-there)",
     )
-    peers: tuple[PeerAddress, ...] = Field(
-        (),
-        max_length=100,
-        description="members that reach each other without a topic: host:port of each one's `listen`, in the same "
-        "order in all of them, this one's included; none: by topics",
-    )
-    listen: AdminAddress | None = Field(
-        None, description="where this member's peers connect; it is one of `peers`, as they reach it"
-    )
-    advertised: PeerAddress | None = Field(
-        None, description="which of `peers` this member is, if that differs from listen"
-    )
-    tls: FleetTls | None = None
     cycle: Seconds = Field(0.25, ge=0.02, le=10, description="time between the reports of a member")
     lease: Seconds = Field(
         2.0, ge=0.1, le=120, description="how long a share lasts without an answer from the coordinator"
@@ -545,42 +520,26 @@ class Fleet(BaseModel):
                 raise ValueError(f"{word!r} is not a level that can be shared: write some of {', '.join(SHAREABLE)}")
         return value
 
+    @model_validator(mode="before")
+    @classmethod
+    def _has_no_peers(cls, value: Any) -> Any:
+        for key in ("peers", "listen", "advertised", "tls"):
+            if isinstance(value, dict) and key in value:
+                raise ValueError(
+                    f"{key}: members reach each other by topics in fleet.namespace, without addresses; leave {key} out"
+                )
+        return value
+
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if self.lease < 4 * self.cycle:
             raise ValueError(f"lease: {self.lease:g}s is under four cycles ({4 * self.cycle:g}s); make it longer")
-        if not self.peers:
-            given = [key for key in ("listen", "advertised", "tls") if getattr(self, key) is not None]
-            if given:
-                raise ValueError(f"{given[0]} is of no use without peers; leave it out, or name the peers")
-            return self
-        if self.listen is None:
-            raise ValueError("peers need listen: where this member's peers connect, as 0.0.0.0:6655")
-        if len({each.address for each in self.peers}) < len(self.peers):
-            raise ValueError("peers: an address stands there twice")
-        if self._own_address not in {each.address for each in self.peers}:
-            raise ValueError(
-                f"peers: {self._own_address} is not one of them; write the one that this member is into advertised"
-            )
-        if self.tls is None and not all(is_loopback(each.host) for each in (*self.peers, self.listen)):
-            raise ValueError("tls is needed where peers are other machines, or strangers could take part")
         return self
 
     @property
     def shared_levels(self) -> frozenset[str]:
         """The levels whose limits the members share."""
         return frozenset(SHAREABLE if self.shared is None else self.shared)
-
-    @property
-    def own(self) -> Endpoint:
-        """The one of `peers` that is this member."""
-        return next(each for each in self.peers if each.address == self._own_address)
-
-    @property
-    def _own_address(self) -> str:
-        own = self.advertised or self.listen
-        assert own is not None, "peers need listen"
-        return own.address
 
 
 _LONGEST_SOURCE = 64 * 1024

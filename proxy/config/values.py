@@ -48,7 +48,6 @@ _ADMIN = EndpointForm(
     ("http",), "127.0.0.1:8080", {"https": "write HOST:PORT; admin_access.tls makes it HTTPS"}, is_listened_on=True
 )
 """The listening addresses of the admin REST and of metrics."""
-_PEER = EndpointForm(("pulsar",), "10.0.0.7:6655")
 """The form of addresses that a member of a fleet dials."""
 _SERVICE_URL = replace(BROKERS, is_url=True)
 _WEB_SERVICE_URL = replace(WEB_SERVICES, is_url=True)
@@ -232,10 +231,6 @@ def _broker(value: Any) -> Endpoint:
     return found if "://" in str(value) else found._replace(scheme="")
 
 
-def _peer(value: Any) -> Endpoint:
-    return _endpoint(_PEER, value)._replace(scheme="")
-
-
 def _service_urls(value: Any) -> tuple[Endpoint, ...]:
     found = _one_or_more(_SERVICE_URL, value)
     if len({each.scheme for each in found}) > 1:
@@ -285,7 +280,6 @@ _AS_TEXTS = PlainSerializer(lambda value: [str(each) for each in value], return_
 ListenAddresses = Annotated[tuple[Endpoint, ...], PlainValidator(_listen), _AS_TEXTS]
 AdminAddress = Annotated[Endpoint, PlainValidator(_admin), _AS_TEXT]
 BrokerAddress = Annotated[Endpoint, PlainValidator(_broker), _AS_TEXT]
-PeerAddress = Annotated[Endpoint, PlainValidator(_peer), _AS_TEXT]
 ServiceUrls = Annotated[tuple[Endpoint, ...], PlainValidator(_service_urls), _AS_TEXTS]
 WebServiceAddress = Annotated[Endpoint, PlainValidator(_web_service), _AS_TEXT]
 WebServiceUrl = Annotated[Endpoint, PlainValidator(_web_service_url), _AS_TEXT]

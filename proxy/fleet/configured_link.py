@@ -6,31 +6,24 @@ from proxy.config.model import Config
 from proxy.config.sections import Fleet
 from proxy.files import token_in
 from proxy.fleet.link import Callbacks, FleetLink
-from proxy.fleet.peer_link import FleetPeers, PeerLink
 from proxy.fleet.pulsar_connection import Auth
 from proxy.fleet.topic_link import Membership, TopicLink
 from proxy.identity.evidence import token_credentials
 from proxy.session.engine import Engine
-from proxy.tls.certificates import PeerCertificates
 
 
-def link_of(config: Config, engine: Engine, tls: PeerCertificates | None) -> Callable[[Callbacks], FleetLink]:
-    """Return a function that makes the link of a proxy with a section `fleet`: by its peers, or else by topics.
+def link_of(config: Config, engine: Engine) -> Callable[[Callbacks], FleetLink]:
+    """Return a function that makes the link of a proxy with a section `fleet`.
 
     Args:
         config: The configuration.
         engine: Dials brokers, and has Sluice's own credentials for them.
-        tls: The TLS contexts between peers that are in force; None without TLS between peers.
 
     Raises:
         ConfigError: If a file that the section names cannot be used.
     """
     fleet = config.fleet
     assert fleet is not None, "the caller has looked"
-    if fleet.peers:
-        assert fleet.listen is not None, "the configuration has looked"
-        peers = FleetPeers(fleet.name, fleet.peers, fleet.own, fleet.listen, fleet.lease, tls)
-        return lambda callbacks: PeerLink(peers, callbacks)
     membership = Membership(fleet.namespace, fleet.name, config.proxy_id, fleet.lease)
     auth = own_auth(fleet, engine)
     return lambda callbacks: TopicLink(config.broker, engine.dialer, membership, callbacks, auth)

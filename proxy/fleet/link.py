@@ -58,27 +58,6 @@ class LinkCounts:
     """Exceptions that only a defect of Sluice can raise."""
 
 
-MOST_ERROR: Final = 200
-"""Characters of the reason for which a peer is not reached, at most."""
-
-
-class PeerStatus(NamedTuple):
-    """Another member that is reached without a topic.
-
-    Attributes:
-        address: The peer's address among `peers`.
-        is_dialled: This member is connected to the peer.
-        dials: The peer is connected to this member.
-        last_error: Why the peer is not reached, or cannot reach this member; empty while both are connected, or if that
-            is not known.
-    """
-
-    address: str
-    is_dialled: bool
-    dials: bool
-    last_error: str
-
-
 class FleetLink(Protocol):
     """Carries reports to the coordinator, whoever it is, and its grants to all members."""
 
@@ -92,10 +71,6 @@ class FleetLink(Protocol):
     @property
     def refused(self) -> bool:
         """Whether what carries the messages refuses at once, rather than being silent."""
-        ...
-
-    def peer_states(self) -> list[PeerStatus]:
-        """Return the members that are reached without a topic; none where all goes by topics."""
         ...
 
     @property

@@ -126,7 +126,6 @@ class FleetService:
             round(config.lease * NANOS_PER_SECOND),
             config.isolated,
             config.weight,
-            len(config.peers),
         )
         self.member = FleetMember(settings, name, secrets.randbits(63) | 1, clock(), own_rules)
         self.limits = MemberLimits(config, self.member, clock, self.wants_now, self._tell_share)

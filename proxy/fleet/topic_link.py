@@ -32,7 +32,7 @@ from fleet.messages import MOST_MESSAGE
 from protocol.endpoint import Endpoint
 from protocol.pulsar_pb2 import CommandProducer, CommandProducerSuccess, ProducerAccessMode
 from proxy.brokers.dialing import BrokerDialer
-from proxy.fleet.link import MOST_PAUSE_S, Callbacks, LinkState, PeerStatus
+from proxy.fleet.link import MOST_PAUSE_S, Callbacks, LinkState
 from proxy.fleet.pulsar_connection import Auth, BrokerClient, BrokerConnection, TopicConsumer, TopicEntry, TopicProducer
 
 SILENT_LEASES: Final = 1.5
@@ -242,10 +242,6 @@ class TopicLink:
     def refused(self) -> bool:
         """Whether brokers refused at once the last time, rather than being silent."""
         return self.client.is_refused
-
-    def peer_states(self) -> list[PeerStatus]:
-        """Return an empty list: this link reaches members by topics alone."""
-        return []
 
     @property
     def problem(self) -> str:

@@ -19,14 +19,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Self
 
 import structlog
 
 from protocol.endpoint import Endpoint
 from proxy.brokers.targets import TLS
 from proxy.config.model import Config, ConfigError
-from proxy.config.sections import AdminTls, BrokerTls, FleetTls, ListenerTls
+from proxy.config.sections import AdminTls, BrokerTls, ListenerTls
 from proxy.files import FileReader, reopenable, warn_if_others_read
 
 _CLIENT_AUTH = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
@@ -233,74 +232,6 @@ def admin_context(tls: AdminTls) -> LoadedContext:
         if tls.client_ca is not None:
             context.verify_mode = ssl.CERT_OPTIONAL
         return files.loaded(context)
-
-
-class PeerCertificates:
-    """The TLS contexts of a fleet's peers in force for new connections: for those that connect, and to dial with.
-
-    Each side shows a certificate of the authority `ca`. Names are not looked at: whoever has one is a member.
-
-    Args:
-        tls: Names the files, which are read at once.
-
-    Raises:
-        ConfigError: With every file that cannot be used, each with its key.
-    """
-
-    def __init__(self, tls: FleetTls) -> None:
-        self._tls = tls
-        self._server, self._client = _of_peers(tls)
-        self._warn()
-
-    @classmethod
-    def of(cls, config: Config) -> Self | None:
-        """Return those of a configuration; None where peers have no TLS."""
-        return None if config.fleet is None or config.fleet.tls is None else cls(config.fleet.tls)
-
-    @property
-    def server(self) -> ssl.SSLContext:
-        """The context for peers that connect, which asks for their certificate."""
-        return self._server.context
-
-    @property
-    def client(self) -> ssl.SSLContext:
-        """The context for peers that are dialled."""
-        return self._client
-
-    def expiries(self) -> tuple[Expiry, ...]:
-        """Return the expiries of the certificates in force, one for each file."""
-        return self._server.expiries
-
-    def readers(self) -> tuple[FileReader, ...]:
-        """Return what reads the files again."""
-        return (FileReader("fleet.tls", self._read),)
-
-    def _read(self) -> Callable[[], None]:
-        server, client = _of_peers(self._tls)
-
-        def take() -> None:
-            self._server, self._client = server, client
-            self._warn()
-
-        return take
-
-    def _warn(self) -> None:
-        with suppress(OSError):  # it has just been there
-            warn_if_others_read(self._tls.key, "fleet.tls.key")
-
-
-def _of_peers(tls: FleetTls) -> tuple[LoadedContext, ssl.SSLContext]:
-    with _opened("fleet.tls", certificate=tls.certificate, key=tls.key, ca=tls.ca) as files:
-        server = _server_context(files, "TLSv1.3")
-        server.verify_mode = ssl.CERT_REQUIRED
-        server.num_tickets = 0  # by a session that is resumed, a certificate that has expired would go on to count
-        client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        client.minimum_version = ssl.TLSVersion.TLSv1_3
-        client.check_hostname = False
-        files.load_own(client)
-        for each in (server, client):
-            files.load_authorities(each, "ca")
-        return files.loaded(server), client
 
 
 def _server_context(files: "_Files", min_version: str) -> ssl.SSLContext:

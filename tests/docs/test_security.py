@@ -13,7 +13,7 @@ ROWS = [
     if line.startswith("| ") and not below.startswith("|---")
 ]
 SIDES: tuple[str, ...] = (
-    *("Anonymous clients", "prove who they are", "of a tenant", "Brokers", "topics of a fleet", "Peers of a fleet"),
+    *("Anonymous clients", "prove who they are", "of a tenant", "Brokers", "topics of a fleet"),
     *(
         "same load balancer",
         "admin address",

@@ -31,7 +31,6 @@ from tests.proxy.certificates import Authority
 from tests.proxy.tcp import broker_on_loopback, connect_to
 from tests.proxy.wire import TOPIC, connect, connected, error, producer, producer_success, send, sends
 
-PEERS = {"name": "f", "peers": ["127.0.0.1:1", "127.0.0.1:2"], "listen": "127.0.0.1:1"}
 POST = b"POST /sluice/blocks HTTP/1.1\r\nHost: localhost\r\n"
 
 
@@ -364,21 +363,8 @@ async def test_the_authority_of_the_broker_s_admin_is_watched_read_again_and_tol
     [
         ("admin_forward.ca", {"admin_forward": {"url": "https://127.0.0.1:1", "ca": "none"}}),
         ("fleet.token_file", {"fleet": {"name": "f", "token_file": "none"}}),
-        ("fleet.tls.ca", {"fleet": {**PEERS, "tls": dict.fromkeys(("certificate", "key", "ca"), "none")}}),
     ],
 )
 def test_a_check_reads_what_has_nothing_to_do_with_clients(key: str, section: dict[str, Any]) -> None:
     found = StartCheck.of(given("127.0.0.1:1", more=section).read())
     assert f"{key}: none: cannot be read: No such file or directory" in found.problems
-
-
-@pytest.mark.parametrize(("peers", "times"), [(PEERS["peers"][:1], 1), (PEERS["peers"], 0)])
-async def test_a_fleet_of_one_peer_is_told_at_the_start_and_by_a_check_and_is_taken(
-    peers: list[str], times: int
-) -> None:
-    source = given("127.0.0.1:1", more={"fleet": {**PEERS, "peers": peers}})
-    with capture_logs() as lines:
-        Proxy(source)
-    assert [line["peers"] for line in lines if "names this proxy alone" in line["event"]] == peers[:1] * times
-    warnings = StartCheck.of(source.read()).warnings
-    assert len([line for line in warnings if "names this proxy alone" in line]) == times

@@ -109,18 +109,6 @@ class ShownMember(TypedDict):
     has_twin: bool
 
 
-class ShownPeer(TypedDict):
-    """Another one of `fleet.peers`.
-
-    `dialled`: this member is connected to it. `dials`: it is connected to this one. `last_error`: why not, if known.
-    """
-
-    address: str
-    dialled: bool
-    dials: bool
-    last_error: str
-
-
 class ShownLastChange(TypedDict):
     """The latest change of a policy that was heard; `member` is where it was asked for."""
 
@@ -152,7 +140,7 @@ class ShownFleet(TypedDict):
     """This member and its fleet; `members` and `fleet_limits` are null where another member coordinates.
 
     `coordinator` is empty while this member follows none. `last_coordinator` is the one that it followed last, which
-    answered `answered_s_ago`; `members_known` is what that one has said. `peers` is empty for a fleet by topics.
+    answered `answered_s_ago`; `members_known` is what that one has said.
     `problem`: why the fleet is not reached; empty if it is.
     """
 
@@ -174,7 +162,6 @@ class ShownFleet(TypedDict):
     members: list[ShownMember] | None
     fleet_limits: list[ShownFleetLimit] | None
     rules: ShownRules
-    peers: list[ShownPeer]
     policies: ShownPolicies | None
 
 
@@ -235,10 +222,6 @@ def _shown(service: FleetService, policies: PolicyTopic | None) -> dict[str, Any
         "lease_ends": service.lease_ends,
         "refused": dict(service.dropped_messages()),
         "members": None if coordinator is None else _members(coordinator, service.now()),
-        "peers": [
-            {"address": one.address, "dialled": one.is_dialled, "dials": one.dials, "last_error": one.last_error}
-            for one in (service.link.peer_states() if service.link else ())
-        ],
         "policies": None if policies is None else _policies(policies),
     }
 

@@ -373,31 +373,12 @@ def test_credentials_for_brokers_go_to_no_stranger(more: dict[str, object], is_f
     Config.model_validate(given | {"allowed_brokers": ["broker-7:6651"]})
 
 
-TLS_OF_PEERS = dict.fromkeys(("certificate", "key", "ca"), "x")
-
-
-@pytest.mark.parametrize(
-    ("others", "listen", "said"),
-    [
-        ({"listen": "127.0.0.1:7001"}, "127.0.0.1:7001", "taken by listen (127.0.0.1:7001)"),
-        ({"listen": ["127.0.0.1:1", "[::]:7001"]}, "127.0.0.1:7001", "taken by listen ([::]:7001)"),
-        ({}, "127.0.0.1:8080", "taken by admin (127.0.0.1:8080)"),
-        ({"admin": "127.0.0.1:7001"}, "0.0.0.0:7001", "taken by admin (127.0.0.1:7001)"),
-        ({"metrics": "127.0.0.1:7001"}, "127.0.0.1:7001", "taken by metrics (127.0.0.1:7001)"),
-    ],
-)
-def test_peers_do_not_connect_where_others_do(path: Path, others: dict[str, Any], listen: str, said: str) -> None:
-    fleet = {"name": "f", "listen": listen, "advertised": "a:1", "peers": ["a:1", "b:1"], "tls": TLS_OF_PEERS}
-    (problem,) = problems(path, {**others, "fleet": fleet})
-    assert without_line(problem, path).startswith(f"{path}: fleet: ")
-    assert problem.endswith(f"listen: {listen} is {said}: give peers another port")
-
-
-@pytest.mark.parametrize("listen", ["127.0.0.2:6650", "127.0.0.1:0", "127.0.0.1:6655"])
-def test_peers_may_connect_at_another_address_of_the_same_port(path: Path, listen: str) -> None:
-    fleet = {"name": "f", "listen": listen, "advertised": "127.0.0.1:7", "peers": ["127.0.0.1:7"]}
-    path.write_text(yaml.safe_dump({"admin": "127.0.0.1:0", "fleet": fleet}))
-    assert load_config(path, {}).fleet is not None
+@pytest.mark.parametrize("key", ["peers", "listen", "advertised", "tls"])
+def test_a_fleet_has_no_peers(path: Path, key: str) -> None:
+    (problem,) = problems(path, {"fleet": {"name": "f", key: ["a:1"]}})
+    assert problem.endswith(
+        f": {key}: members reach each other by topics in fleet.namespace, without addresses; leave {key} out"
+    )
 
 
 def test_a_fleet_shares_something(path: Path) -> None:

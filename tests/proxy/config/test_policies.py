@@ -13,7 +13,6 @@ def test_what_is_set_at_run_time_is_kept_nowhere_unless_a_file_is_named() -> Non
 
 
 TOPIC = "persistent://public/sluice/front-policies"
-PEERS = {"peers": ["127.0.0.1:1"], "listen": "127.0.0.1:1"}
 
 
 @pytest.mark.parametrize(
@@ -21,14 +20,12 @@ PEERS = {"peers": ["127.0.0.1:1"], "listen": "127.0.0.1:1"}
     [
         (None, None, None),
         (None, {}, TOPIC),
-        (None, PEERS, None),
-        (TOPIC, PEERS, TOPIC),
         (TOPIC, None, TOPIC),
         ("none", {}, None),
         ("acme/shop/p", {}, "persistent://acme/shop/p"),
     ],
 )
-def test_a_fleet_by_topics_has_a_topic_for_its_policies_and_others_have_the_one_that_is_named(
+def test_a_fleet_has_a_topic_for_its_policies(
     topic: str | None, fleet: dict[str, Any] | None, found: str | None
 ) -> None:
     said = None if fleet is None else {"name": "front", **fleet}

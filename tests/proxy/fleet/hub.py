@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from proxy.fleet.link import Callbacks, LinkCounts, LinkState, PeerStatus
+from proxy.fleet.link import Callbacks, LinkCounts, LinkState
 from tests.manual_clock import ManualClock
 
 
@@ -47,9 +47,6 @@ class HubLink:
         if self not in self.hub.links:
             return "connecting"
         return "leading" if self.hub.links[0] is self else "following"
-
-    def peer_states(self) -> list[PeerStatus]:
-        return []
 
     async def start(self) -> None:
         self.hub.links.append(self)

@@ -31,7 +31,6 @@ SETTINGS: list[dict[str, Any]] = [
     {"fleet": FLEET, "policies": {"topic": "persistent://acme/shop/policies"}},
     {"policies": {"topic": "persistent://acme/shop/policies"}},
 ]
-PEERS = {"peers": ["127.0.0.1:1"], "listen": "127.0.0.1:1"}
 NAMES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("persistent://public/sluice/front-policies", SETTINGS[0]),
     ("public/sluice/front-policies", SETTINGS[0]),
@@ -54,7 +53,6 @@ FREE: tuple[tuple[str, dict[str, Any]], ...] = (
     ("persistent://public/sluice/front-policies", {}),
     ("persistent://public/sluice/front-policies", SETTINGS[1]),
     ("persistent://acme/shop/policies-of-ours", SETTINGS[3]),
-    ("persistent://public/sluice/front-policies", {"fleet": FLEET | PEERS}),
 )
 
 
