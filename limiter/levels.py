@@ -582,6 +582,8 @@ LEVELS = (
 """Outermost first."""
 SHAREABLE = tuple(level.word for level in LEVELS if level.may_be_shared)
 """Levels whose limits a fleet may share."""
+SHARED_BY_PROCESSES = tuple(level.word for level in LEVELS if level.word != "exempt")
+"""Levels whose limits the processes of one `sluice serve` share: those of the proxy and of client addresses as well."""
 LEVEL_OF_WORD = {level.word: level for level in LEVELS}
 LEVEL_OF_SETTING = {record.word: level for level in LEVELS for record in level.settings}
 _RECORDS = {record.word: record for level in LEVELS for record in level.settings}

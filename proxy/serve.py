@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import structlog
 import uvloop
@@ -371,8 +372,20 @@ def _open_access_log(config: Config) -> AccessLog:
         raise StartError(f"access_log.dir: {section.dir}: {error.strerror}") from None
 
 
-def run(source: ConfigSource) -> None:
+class Parent(Protocol):
+    """The parent of one of several processes."""
+
+    def serving(self, listen: str, admin: str, metrics: str | None, ending: Callable[[], None]) -> None:
+        """Tell the parent where this process serves, and that it lives; call `ending` when the parent has ended."""
+        ...
+
+
+def run(source: ConfigSource, parent: Parent | None = None) -> None:
     """Serve until SIGTERM or SIGINT; SIGHUP and changed files reload.
+
+    Args:
+        source: Where the configuration comes from.
+        parent: The parent of this process, if it is one of several.
 
     Raises:
         ConfigError: If the configuration cannot be used.
@@ -381,19 +394,19 @@ def run(source: ConfigSource) -> None:
     set_up_operator_log()
     set_up_runtime()
     raise_limit()
-    uvloop.run(_serve(source))
+    uvloop.run(_serve(source, parent))
 
 
-async def _serve(source: ConfigSource) -> None:
+async def _serve(source: ConfigSource, parent: Parent | None = None) -> None:
     with paused_collector():
         proxy = Proxy(source)
         keep_for_ever()
     measure = partial(proxy.engine.slices.measure, Work.MEMORY)
     with Searches(asyncio.get_running_loop().call_soon_threadsafe, measure=measure).at_work():
-        await _serve_until_told(proxy)
+        await _serve_until_told(proxy, parent)
 
 
-async def _serve_until_told(proxy: Proxy) -> None:
+async def _serve_until_told(proxy: Proxy, parent: Parent | None = None) -> None:
     log = structlog.get_logger()
     config, ending, tasks = proxy.config, asyncio.Event(), Tasks()
     try:
@@ -412,6 +425,8 @@ async def _serve_until_told(proxy: Proxy) -> None:
         files = {"access_log": config.access_log.dir, "policies": config.policies.store}
         named = {key: file and str(file) for key, file in files.items()}
         log.info("serving", **addresses, broker=", ".join(map(str, config.broker)), **named)
+        if parent is not None:
+            parent.serving(listen, admin, proxy.metrics_address, ending.set)
         tasks.start(_watch(proxy), "watch the configuration")
         await ending.wait()
         log.info("ending", connections=sum(proxy.engine.counters.connections_open.values()))

@@ -64,7 +64,7 @@ class Server:
         self._engine = engine
         self._log = log
         self._ids = itertools.count(*(numbers or (1,)))
-        self._reuses_port = True if numbers else None
+        self._reuses_port = True if numbers or engine.config.processes > 1 else None
         self._listening: list[asyncio.Server] = []
         self._open: set[Session] = set()
         self._all_gone = asyncio.Event()

@@ -41,6 +41,10 @@ LogDir = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Folder for access-log files, made if needed. Default: none, no access log."),
 ]
+Processes = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Processes that serve clients, all on that port. Default: 1."),
+]
 Show = Annotated[
     bool, typer.Option("--show", help="Print every value that is given, and its source: file, variable or flag.")
 ]
@@ -51,23 +55,36 @@ ValuesOnly = Annotated[
 ShowDefaults = Annotated[bool, typer.Option("--show-defaults", help="Print the same, with the defaults of all others.")]
 
 
-def serve(
+def serve(  # noqa: PLR0913, PLR0917 - one for each option
     config: ConfigFile = None,
     listen: Listen = None,
     broker: Broker = None,
     admin: Admin = None,
     access_log: LogDir = None,
+    processes: Processes = None,
 ) -> None:
     """Run the proxy until SIGTERM.
 
     /metrics, /healthz, /readyz and /sluice/streams are on the admin address.
     """
     from proxy.config.model import ConfigError, load_config
+    from proxy.processes import run_processes
     from proxy.serve import ConfigSource, StartError, run
 
-    flags = {"listen": _one_or_more(listen), "broker": _one_or_more(broker), "admin": admin, "access_log": access_log}
+    flags = {
+        "listen": _one_or_more(listen),
+        "broker": _one_or_more(broker),
+        "admin": admin,
+        "access_log": None if access_log is None else str(access_log),
+        "processes": processes,
+    }
+    read = functools.partial(load_config, config, flags, dict(os.environ))
     try:
-        run(ConfigSource(config, functools.partial(load_config, config, flags, dict(os.environ))))
+        loaded = read()
+        if loaded.processes > 1:
+            run_processes(config, flags, loaded)
+        else:
+            run(ConfigSource(config, read))
     except ConfigError as error:
         _fail(error.problems)
     except StartError as error:

@@ -111,6 +111,13 @@ class Config(_Section):
     workers: Whole = Field(
         1, gt=0, le=64, description="processes that serve clients, all on that port; limits hold over all together"
     )
+    processes: Whole = Field(
+        1,
+        gt=0,
+        le=64,
+        description="Sluices on that port, members of one fleet, see [More than one core](processes.md); process I has "
+        "the ports of `admin` and `metrics` raised by I",
+    )
     scheduling: Literal["batch", "normal"] = Field(
         "batch",
         description="batch: Linux lets whoever runs go on when something comes for Sluice (SCHED_BATCH), which saves "

@@ -1,0 +1,354 @@
+"""`processes: N`: N ordinary Sluices on one port, members of one fleet. A small parent starts, watches and ends them.
+
+    parent ─starts─▶ python -m proxy.processes SPEC    one for each index, again and again
+       │  ◀─Serving, then a beat a second─┤            over a socket pair; the end of either side ends the child
+       └─SIGTERM, SIGHUP─────────────────▶┘
+
+The parent holds the ports, serves no client and knows no limit. The kernel spreads connections over the processes
+(SO_REUSEPORT); how one limit holds over all of them is the fleet's affair.
+"""
+
+import asyncio
+import contextlib
+import signal
+import socket
+import sys
+import time
+from asyncio.subprocess import DEVNULL, Process
+from collections.abc import Callable, Sequence
+from os import environ
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from limiter.levels import SHARED_BY_PROCESSES
+from protocol.endpoint import Endpoint
+from proxy.config.model import Config, ConfigError, load_config
+from proxy.config.sections import Fleet
+from proxy.observe.operator_log import set_up_operator_log
+from proxy.serve import ConfigSource, StartError, run
+from proxy.server import serves_both
+
+BEAT_S: Final = 1.0
+"""Seconds between two signs of life of a process."""
+SILENT_S: Final = 30.0
+"""A process without a sign of life for so long is killed, as gunicorn's `timeout` has it: it serves no client."""
+START_S: Final = 60.0
+"""Seconds in which a process must serve, or it is killed."""
+GRACE_S: Final = 5.0
+"""Seconds that a process has beyond `linger` for its end, before it is killed."""
+FIRST_PAUSE_S: Final = 0.1
+MOST_PAUSE_S: Final = 30.0
+"""A process that ends is replaced after 0.1 s, each further one after twice as long, up to 30 s; a process that has
+lived for longer than that begins the series again."""
+
+
+class Spec(msgspec.Struct, frozen=True):
+    """The configuration of one process: its source, as the parent was given it, and its place among the processes.
+
+    Attributes:
+        file: The configuration's file.
+        flags: The flags of `sluice serve`.
+        index: The number of the process, from 0.
+        ports: The port of each address in `listen`, for those with port 0.
+    """
+
+    file: str | None
+    flags: dict[str, Any]
+    index: int
+    ports: tuple[int, ...]
+
+
+class Serving(msgspec.Struct, frozen=True):
+    """The addresses at which a process serves."""
+
+    listen: str
+    admin: str
+    metrics: str | None
+
+
+def as_process(config: Config, index: int, ports: Sequence[int] = ()) -> Config:
+    """Return the configuration of one of `config.processes`.
+
+    Each process has a name, addresses and a policy store of its own, derived from the one that is configured. Bounds of
+    memory and of connections are divided, so that their sums hold. Without a section `fleet` the processes are a fleet
+    by themselves, and share the limits of all levels.
+
+    Args:
+        config: The configuration of all.
+        index: The number of the process, from 0.
+        ports: The port of each address in `listen`, for those with port 0.
+    """
+    count = config.processes
+
+    def part(whole: int) -> int:
+        return max(1, whole // count)
+
+    def address(endpoint: Endpoint | None) -> Endpoint | None:
+        return endpoint and endpoint._replace(port=endpoint.port and endpoint.port + index)
+
+    listen = config.listen
+    if len(ports) == len(listen):
+        listen = tuple(at._replace(port=at.port or port) for at, port in zip(listen, ports, strict=True))
+    store, memory, publish = config.policies.store, config.client_memory, config.publish
+    if store is not None:
+        store = store.with_name(f"{store.stem}-{index}{store.suffix}")
+    fleet = config.fleet or Fleet(name=config.proxy_id).model_copy(update={"shared": SHARED_BY_PROCESSES})
+    return config.model_copy(
+        update={
+            "listen": listen,
+            "admin": address(config.admin),
+            "metrics": address(config.metrics),
+            "proxy_id": f"{config.proxy_id}-{index}",
+            "fleet": fleet,
+            "max_connections": part(config.max_connections),
+            "max_lookups_in_flight": part(config.max_lookups_in_flight),
+            "client_memory": memory.model_copy(update={"total": part(memory.total)}),
+            "publish": publish.model_copy(update={"hold_total": part(publish.hold_total)}),
+            "policies": config.policies.model_copy(update={"store": store}),
+        }
+    )
+
+
+class ChildProcess:
+    """Keeps one process running: starts it, and starts it again where it ends, is silent or does not come up.
+
+    Args:
+        index: The number of the process, from 0.
+        spec: Its configuration.
+        patience_s: Seconds that it has for its end.
+        clock: Seconds, monotonic.
+
+    Attributes:
+        serving: The addresses of the process that serves; None while none does.
+        has_served: Set when the first process serves.
+    """
+
+    def __init__(self, spec: Spec, patience_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.spec = spec
+        self.serving: Serving | None = None
+        self._patience_s = patience_s
+        self._clock = clock
+        self._process: Process | None = None
+        self._is_ending = False
+        self.has_served = asyncio.Event()
+        self._log = structlog.get_logger().bind(process=spec.index)
+
+    async def keep(self) -> None:
+        """Run one process after the other until `stop`, or until the first one ends before it serves."""
+        pause_s = 0.0
+        while not self._is_ending:
+            began = self._clock()
+            code = await self._run()
+            if self._is_ending or not self.has_served.is_set():
+                return
+            pause_s = next_pause(pause_s, self._clock() - began)
+            self._log.error("process ended", code=code, next_in_s=pause_s)
+            await asyncio.sleep(pause_s)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the process that runs."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(number)
+
+    async def stop(self) -> None:
+        """End the process after it has sent what is left; kill it if that takes longer than it may."""
+        self._is_ending = True
+        self.signal(signal.SIGTERM)
+        process = self._process
+        if process is None:
+            return
+        try:
+            await asyncio.wait_for(process.wait(), self._patience_s + GRACE_S)
+        except TimeoutError:
+            self._log.error("process killed: it did not end", after_s=self._patience_s + GRACE_S)
+            self.signal(signal.SIGKILL)
+            await process.wait()
+
+    async def _run(self) -> int:
+        """Run one process from its start to its end; return its exit code, negative for a signal."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            # -P: a file in the working directory is never imported in place of this package.
+            command = (sys.executable, "-P", "-m", "proxy.processes", msgspec.json.encode(self.spec).decode())
+            process = await asyncio.create_subprocess_exec(
+                *command, str(theirs.fileno()), stdin=DEVNULL, pass_fds=(theirs.fileno(),), start_new_session=True
+            )
+        self._process = process
+        reader, writer = await asyncio.open_unix_connection(sock=ours)
+        try:
+            await self._hear(reader)
+            return await process.wait()
+        finally:
+            self._process, self.serving = None, None
+            writer.close()
+
+    async def _hear(self, reader: asyncio.StreamReader) -> None:
+        """Read signs of life until the process ends; kill it where none comes."""
+        try:
+            async with asyncio.timeout(START_S):
+                first = await reader.readline()
+            if first:
+                self.serving = msgspec.json.decode(first, type=Serving)
+                self.has_served.set()
+                self._log.info(
+                    "process serves", pid=self._process and self._process.pid, **msgspec.to_builtins(self.serving)
+                )
+            while first:
+                async with asyncio.timeout(SILENT_S):
+                    first = await reader.read(64)
+        except TimeoutError:
+            self._log.error("process killed: it gives no sign of life", after_s=SILENT_S if self.serving else START_S)
+            self.signal(signal.SIGKILL)
+
+
+def next_pause(pause_s: float, lived_s: float) -> float:
+    """Return the seconds before the next process; `pause_s` were waited for the last one (0: it was the first)."""
+    if pause_s == 0 or lived_s > MOST_PAUSE_S:
+        return FIRST_PAUSE_S
+    return min(2 * pause_s, MOST_PAUSE_S)
+
+
+def run_processes(file: Path | None, flags: dict[str, Any], config: Config) -> None:
+    """Serve by `config.processes` processes until SIGTERM or SIGINT; SIGHUP goes to each of them.
+
+    Raises:
+        StartError: If an address cannot be had, or a process does not come up; its own lines say why.
+    """
+    set_up_operator_log()
+    asyncio.run(_serve(file, flags, config))
+
+
+async def _serve(file: Path | None, flags: dict[str, Any], config: Config) -> None:
+    with contextlib.ExitStack() as held:
+        try:
+            ports = tuple(held.enter_context(hold(at, config.listen)).getsockname()[1] for at in config.listen)
+        except OSError as error:
+            where = ", ".join(each.address for each in config.listen)
+            raise StartError(f"listen: cannot listen on {where}: {error.strerror or error}") from None
+        specs = [Spec(None if file is None else str(file), flags, index, ports) for index in range(config.processes)]
+        await _keep([ChildProcess(spec, config.linger) for spec in specs])
+
+
+async def _keep(children: Sequence[ChildProcess]) -> None:
+    """Keep all running until a signal ends them. The first one serves before the others begin: it reports mistakes."""
+    log, ending, loop = structlog.get_logger(), asyncio.Event(), asyncio.get_running_loop()
+
+    def reload() -> None:
+        for child in children:
+            child.signal(signal.SIGHUP)
+
+    loop.add_signal_handler(signal.SIGHUP, reload)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ending.set)
+    ends = loop.create_task(ending.wait())
+    keepers: list[asyncio.Task[None]] = []
+    try:
+        for begun in (children[:1], children[1:]):
+            keepers += [loop.create_task(child.keep()) for child in begun]
+            serve = loop.create_task(_all_serve(begun))
+            await asyncio.wait([ends, serve, *keepers], return_when=asyncio.FIRST_COMPLETED)
+            serve.cancel()
+            if any(keeper.done() for keeper in keepers):
+                raise StartError("a process did not come up; its lines above say why")
+        if not ending.is_set():
+            log.info("all processes serve", processes=len(children))
+        await ends
+        log.info("ending", processes=len(children))
+    finally:
+        await asyncio.gather(*(child.stop() for child in children))
+        await asyncio.gather(*keepers)
+    log.info("ended")
+
+
+async def _all_serve(children: Sequence[ChildProcess]) -> None:
+    for child in children:
+        await child.has_served.wait()
+
+
+def hold(endpoint: Endpoint, all_: Sequence[Endpoint]) -> socket.socket:
+    """Return a socket that is bound and does not listen: the port stays this proxy's while processes come and go.
+
+    Another program that listens there is refused, one that would share the port (SO_REUSEPORT) as well: each would let
+    its own limits through.
+    """
+    family, _, _, _, address = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)[0]
+    takes_both = serves_both(endpoint, all_)
+    with _of_family(family, takes_both=takes_both) as alone:
+        if address[1]:
+            alone.bind(address)  # fails while any other socket listens there
+    held = _of_family(family, takes_both=takes_both)
+    try:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        held.bind(address)
+    except OSError:
+        held.close()
+        raise
+    return held
+
+
+def _of_family(family: int, *, takes_both: bool) -> socket.socket:
+    made = socket.socket(family, socket.SOCK_STREAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if family == socket.AF_INET6:
+        made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not takes_both)
+    return made
+
+
+class ParentLink:
+    """The end of the socket pair in a process: tells the parent that the process serves and lives.
+
+    Args:
+        fd: The descriptor of the socket pair's end.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._socket = socket.socket(fileno=fd)
+        self._socket.setblocking(False)
+
+    def serving(self, listen: str, admin: str, metrics: str | None, ending: Callable[[], None]) -> None:
+        """Tell the parent on the loop where this process serves, and from now on that it lives.
+
+        Args:
+            listen: The addresses for clients.
+            admin: The admin address.
+            metrics: The address for metrics alone, if there is one.
+            ending: Called when the parent has ended.
+        """
+        loop = asyncio.get_running_loop()
+        self._socket.send(msgspec.json.encode(Serving(listen, admin, metrics)) + b"\n")
+        loop.add_reader(self._socket, self._parent_ended, ending)
+        self._beat(loop)
+
+    def _beat(self, loop: asyncio.AbstractEventLoop) -> None:
+        with contextlib.suppress(OSError):  # the parent is busy, or gone
+            self._socket.send(b".")
+        loop.call_later(BEAT_S, self._beat, loop)
+
+    def _parent_ended(self, ending: Callable[[], None]) -> None:
+        asyncio.get_running_loop().remove_reader(self._socket)
+        structlog.get_logger().error("the parent of this process has ended; it ends as well")
+        ending()
+
+
+def main() -> None:
+    """Serve as one of several processes: arguments are a `Spec` as JSON, and the descriptor of the socket pair."""
+    spec, link = msgspec.json.decode(sys.argv[1], type=Spec), ParentLink(int(sys.argv[2]))
+    file = None if spec.file is None else Path(spec.file)
+
+    def read() -> Config:
+        return as_process(load_config(file, spec.flags, dict(environ)), spec.index, spec.ports)
+
+    try:
+        run(ConfigSource(file, read), link)
+    except ConfigError as error:
+        sys.exit("\n".join(f"sluice: {problem}" for problem in error.problems))
+    except StartError as error:
+        sys.exit(f"sluice: {error}")
+
+
+if __name__ == "__main__":
+    main()

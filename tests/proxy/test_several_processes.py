@@ -1,0 +1,179 @@
+"""`sluice serve` with `processes: 2`, for real before the stand-in broker: one port, one fleet, one parent."""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from adminrest.client import AdminClient, AdminError
+from loadgen.real.process import TetheredProcess, free_ports
+from proxy.config.model import Config
+from proxy.processes import FIRST_PAUSE_S, MOST_PAUSE_S, as_process, next_pause
+from tests.loadgen.standin.conftest import running_broker
+from tests.real.sluice_process import launch_sluice
+from tests.waiting import wait_for
+
+LIMIT = {"tenants": {"acme": {"publish": {"messages": "100/s"}}}}
+
+
+class Processes:
+    """A parent and its processes, by what their lines in the operator's log say."""
+
+    def __init__(self, folder: Path, broker: str, **config: Any) -> None:
+        fleet = {"name": "front", "cycle": 0.05, "lease": 0.6}
+        sluice = launch_sluice(folder, f"pulsar://{broker}", {"processes": 2, "fleet": fleet, **config})
+        assert sluice.process is not None
+        self.sluice, self.parent = sluice, sluice.process
+        self.admin_port = int(sluice.admin_url.rpartition(":")[2])
+
+    def lines(self, event: str) -> list[dict[str, Any]]:
+        said = []
+        for line in self.parent.log_path.read_text().splitlines():
+            with suppress(json.JSONDecodeError):
+                said.append(json.loads(line))
+        return [line for line in said if line.get("event") == event]
+
+    def wait_for(self, event: str, times: int = 1) -> None:
+        wait_for(lambda: len(self.lines(event)) >= times or self.parent.exit_code is not None, 60, self._log)
+        assert len(self.lines(event)) >= times, self._log()
+
+    def pid(self, index: int) -> int:
+        return int([line for line in self.lines("process serves") if line["process"] == index][-1]["pid"])
+
+    def admin(self, index: int) -> AdminClient:
+        return AdminClient(f"http://127.0.0.1:{self.admin_port + index}")
+
+    def members(self, index: int) -> int:
+        try:
+            said = self.admin(index).get_json("/sluice/fleet")
+        except AdminError:
+            return 0
+        return int(said["members_known"]) if said["coordinator"] else 0
+
+    def _log(self) -> str:
+        return self.parent.last_lines()
+
+
+Start = Callable[..., Processes]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    running: list[Processes] = []
+    with running_broker() as (_, broker):
+
+        def launch(**config: Any) -> Processes:
+            running.append(Processes(tmp_path, broker, **config))
+            return running[-1]
+
+        yield launch
+        for one in running:
+            one.parent.kill()
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_processes_are_one_fleet_on_one_port(start: Start) -> None:
+    both = start(limits=LIMIT)
+    both.wait_for("all processes serve")
+    assert {line["listen"] for line in both.lines("process serves")} == {both.sluice.service_url.partition("//")[2]}
+    for index in range(2):
+        wait_for(lambda index=index: both.members(index) == 2, 20, lambda index=index: both.members(index))
+    place = "/sluice/limits?direction=publish&setting=tenant&name=acme"
+    both.admin(1).call("PUT", place, {"messages": "50/s"})
+    for index in range(2):
+        wait_for(lambda index=index: both.admin(index).get_json(place)["limit"] == {"messages": 50}, 20)
+    pids = [both.pid(0), both.pid(1)]
+    assert both.parent.stop(30) == 0
+    assert not any(map(is_alive, pids))
+    assert len(both.lines("ended")) == 3, "each process and the parent ends in order"
+
+
+def test_a_process_that_is_killed_is_replaced(start: Start) -> None:
+    both = start(limits=LIMIT)
+    both.wait_for("all processes serve")
+    before = both.pid(1)
+    os.kill(before, signal.SIGKILL)
+    both.wait_for("process serves", 3)
+    assert both.pid(1) != before
+    (line) = both.lines("process ended")[0]
+    assert (line["process"], line["code"]) == (1, -signal.SIGKILL)
+    wait_for(lambda: both.members(1) == 2, 20, lambda: both.members(1))
+
+
+def test_processes_end_with_a_parent_that_is_killed(start: Start) -> None:
+    both = start()
+    both.wait_for("all processes serve")
+    pids = [both.pid(0), both.pid(1)]
+    (parent,) = {int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in pids}
+    os.kill(parent, signal.SIGKILL)
+    wait_for(lambda: not any(map(is_alive, pids)), 30, lambda: list(map(is_alive, pids)))
+
+
+def test_a_mistake_is_reported_once_and_ends_all(start: Start) -> None:
+    both = start(policies={"store": "/nowhere/p.db"})
+    wait_for(lambda: both.parent.exit_code is not None, 60, both.parent.last_lines)
+    assert both.parent.exit_code == 1
+    log = both.parent.log_path.read_text()
+    assert log.count("/nowhere/p-0.db") == 1
+    assert "Traceback" not in log
+
+
+def test_a_reload_reaches_all(start: Start) -> None:
+    both = start(limits=LIMIT)
+    both.wait_for("all processes serve")
+    file = both.parent.log_path.parent / "sluice.yaml"
+    file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | {"limits": {}}))
+    both.wait_for("configuration reloaded", 2)
+
+
+def test_a_port_that_is_taken_is_refused(start: Start, tmp_path: Path) -> None:
+    both = start()
+    both.wait_for("all processes serve")
+    (other_admin,) = free_ports(0)
+    command = [*(sys.executable, "-m", "sluice", "serve", "--processes", "2"), "--listen", both.sluice.service_url[9:]]
+    other = TetheredProcess([*command, "--admin", f"127.0.0.1:{other_admin}"], tmp_path / "other.log")
+    wait_for(lambda: other.exit_code is not None, 30, other.last_lines)
+    assert other.exit_code == 1
+    assert "cannot listen on" in other.last_lines()
+
+
+def test_each_process_has_names_and_addresses_of_its_own() -> None:
+    given = {"processes": 3, "proxy_id": "front", "admin": "127.0.0.1:8080", "metrics": "127.0.0.1:9000"}
+    config = Config.model_validate(given | {"policies": {"store": "kept/p.db"}})
+    third = as_process(config, 2)
+    assert (third.proxy_id, third.admin.port, third.metrics and third.metrics.port) == ("front-2", 8082, 9002)
+    assert third.policies.store == Path("kept/p-2.db")
+    assert third.fleet is not None
+    assert third.fleet.name == "front"
+    assert {"proxy", "address"} <= third.fleet.shared_levels, "limits of one host hold over all its processes"
+
+
+def test_bounds_of_all_processes_add_up_to_the_whole() -> None:
+    config = Config.model_validate({"processes": 4})
+    parts = [as_process(config, index) for index in range(4)]
+    assert sum(part.max_connections for part in parts) <= config.max_connections
+    assert sum(part.client_memory.total for part in parts) <= config.client_memory.total
+    assert sum(part.publish.hold_total for part in parts) <= config.publish.hold_total
+
+
+def test_pauses_between_processes_double_up_to_a_bound() -> None:
+    pauses = [0.0]
+    for _ in range(12):
+        pauses.append(next_pause(pauses[-1], lived_s=1))
+    assert pauses[1:4] == [FIRST_PAUSE_S, 2 * FIRST_PAUSE_S, 4 * FIRST_PAUSE_S]
+    assert max(pauses) == MOST_PAUSE_S
+    assert next_pause(MOST_PAUSE_S, lived_s=MOST_PAUSE_S + 1) == FIRST_PAUSE_S
