@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,9 @@ class Processes:
             return 0
         return int(said["members_known"]) if said["coordinator"] else 0
 
+    def wait_members(self, index: int) -> None:
+        wait_for(lambda: self.members(index) == 2, 20, lambda: self.members(index))
+
     def _log(self) -> str:
         return self.parent.last_lines()
 
@@ -78,6 +82,10 @@ def start(tmp_path: Path) -> Iterator[Start]:
             one.parent.kill()
 
 
+def holds(admin: AdminClient, place: str) -> bool:
+    return bool(admin.get_json(place)["limit"] == {"messages": 50})
+
+
 def is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
@@ -91,11 +99,12 @@ def test_processes_are_one_fleet_on_one_port(start: Start) -> None:
     both.wait_for("all processes serve")
     assert {line["listen"] for line in both.lines("process serves")} == {both.sluice.service_url.partition("//")[2]}
     for index in range(2):
-        wait_for(lambda index=index: both.members(index) == 2, 20, lambda index=index: both.members(index))
+        both.wait_members(index)
     place = "/sluice/limits?direction=publish&setting=tenant&name=acme"
     both.admin(1).call("PUT", place, {"messages": "50/s"})
     for index in range(2):
-        wait_for(lambda index=index: both.admin(index).get_json(place)["limit"] == {"messages": 50}, 20)
+        admin = both.admin(index)
+        wait_for(partial(holds, admin, place), 20, partial(admin.get_json, place))
     pids = [both.pid(0), both.pid(1)]
     assert both.parent.stop(30) == 0
     assert not any(map(is_alive, pids))
@@ -111,7 +120,7 @@ def test_a_process_that_is_killed_is_replaced(start: Start) -> None:
     assert both.pid(1) != before
     (line) = both.lines("process ended")[0]
     assert (line["process"], line["code"]) == (1, -signal.SIGKILL)
-    wait_for(lambda: both.members(1) == 2, 20, lambda: both.members(1))
+    both.wait_members(1)
 
 
 def test_processes_end_with_a_parent_that_is_killed(start: Start) -> None:
