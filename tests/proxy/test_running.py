@@ -70,7 +70,7 @@ async def served(source: ConfigSource) -> AsyncIterator[Operator]:
     """Runs until SIGTERM."""
     operator = Operator()
     structlog.configure(processors=[operator.take])
-    serving = asyncio.get_running_loop().create_task(_serve(source, None))
+    serving = asyncio.get_running_loop().create_task(_serve(source))
     try:
         await operator.hear("serving")
         yield operator
