@@ -193,7 +193,7 @@ class Proxy:
         await self.service.close()
 
     def _keep_namespace(self, fleet: FleetService) -> None:
-        if self._forwarder is not None and may_make_namespaces(self.config) and not fleet.config.peers:
+        if self._forwarder is not None and may_make_namespaces(self.config):
             link = fleet.link
             keeper = FleetNamespace(
                 fleet.config.namespace, self._forwarder.broker, lambda: link is not None and link.finds_nothing
