@@ -278,17 +278,38 @@ class Config(_Section):
             )
         return value
 
+    @field_validator("processes")
+    @classmethod
+    def _not_beside_workers(cls, value: int, info: ValidationInfo) -> int:
+        if value > 1 and info.data.get("workers", 1) > 1:
+            raise ValueError("workers is given as well: leave workers out")
+        return value
+
     @field_validator("admin", "metrics")
     @classmethod
     def _apart(cls, value: Endpoint | None, info: ValidationInfo) -> Endpoint | None:
-        """Each listens by itself; of port 0 the system makes different ones."""
-        others = [("listen", each) for each in info.data.get("listen") or ()]
-        if info.data.get("admin") is not None:
-            others.append(("admin", info.data["admin"]))
-        for key, other in others:
-            if value is not None and value.port and value.address == other.address:
-                raise ValueError(f"{key} listens on {value.address} already: give this one a port of its own")
+        """Each listens by itself, that of each process as well; of port 0 the system makes different ones."""
+        count = info.data.get("processes", 1)
+        taken = {each.address: "listen" for each in info.data.get("listen") or ()}
+        taken |= {each.address: "admin" for each in _of_processes(info.data.get("admin"), count)}
+        for at in _of_processes(value, count):
+            if at.port > _MOST_PORT:
+                raise ValueError(f"the last of {count} processes would have port {at.port}: give a lower port")
+            if at.address in taken:
+                raise ValueError(
+                    f"{taken[at.address]} listens on {at.address} already: give this one a port of its own"
+                )
         return value
+
+
+_MOST_PORT = 65535
+
+
+def _of_processes(endpoint: Endpoint | None, count: int) -> list[Endpoint]:
+    """The address of each process; none where the system chooses the port."""
+    if endpoint is None or not endpoint.port:
+        return []
+    return [endpoint._replace(port=endpoint.port + index) for index in range(count)]
 
 
 class ConfigError(Exception):

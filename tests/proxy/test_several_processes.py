@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
 from adminrest.client import AdminClient, AdminError
 from loadgen.real.process import TetheredProcess, free_ports
@@ -186,3 +188,17 @@ def test_pauses_between_processes_double_up_to_a_bound() -> None:
     assert pauses[1:4] == [FIRST_PAUSE_S, 2 * FIRST_PAUSE_S, 4 * FIRST_PAUSE_S]
     assert max(pauses) == MOST_PAUSE_S
     assert next_pause(MOST_PAUSE_S, lived_s=MOST_PAUSE_S + 1) == FIRST_PAUSE_S
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"admin": "127.0.0.1:8080", "metrics": "127.0.0.1:8081"}, "admin listens on 127.0.0.1:8081 already"),
+        ({"admin": "127.0.0.1:6649"}, "listen listens on 127.0.0.1:6650 already"),
+        ({"admin": "127.0.0.1:65535"}, "the last of 2 processes would have port 65536"),
+        ({"workers": 2}, "leave workers out"),
+    ],
+)
+def test_addresses_of_processes_do_not_meet(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=re.escape(said)):
+        Config.model_validate({"processes": 2, **given})
