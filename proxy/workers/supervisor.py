@@ -38,7 +38,7 @@ IDS_APART = 1_000_000
 OF_SUPERVISOR = frozenset(
     {
         *("scheduling", "admin", "metrics", "proxy_id", "access_log", "limits"),
-        *("admission", "policies", "admin_access", "admin_forward", "blocks", "fleet"),
+        *("admission", "policies", "admin_access", "admin_forward", "blocks", "fleet", "processes"),
     }
 )
 """Keys of the configuration that a worker is not told, but for the log's interval: the supervisor acts by them."""
