@@ -131,7 +131,7 @@ def test_processes_end_with_a_parent_that_is_killed(start: Start) -> None:
     pids = [both.pid(0), both.pid(1)]
     (parent,) = {int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in pids}
     os.kill(parent, signal.SIGKILL)
-    wait_for(lambda: not any(map(is_alive, pids)), 30, lambda: list(map(is_alive, pids)))
+    wait_for(lambda: not any(map(is_alive, pids)), 60, lambda: list(map(is_alive, pids)))
 
 
 def test_a_mistake_is_reported_once_and_ends_all(start: Start) -> None:
