@@ -309,6 +309,12 @@ class ParentLink:
         self._socket = socket.socket(fileno=fd)
         self._socket.setblocking(False)
 
+    def starting(self) -> None:
+        """Cancel the calling task if the parent ends before `serving` is called."""
+        task = asyncio.current_task()
+        assert task is not None, "the loop runs it"
+        asyncio.get_running_loop().add_reader(self._socket, self._parent_ended, task.cancel)
+
     def serving(self, listen: str, admin: str, metrics: str | None, ending: Callable[[], None]) -> None:
         """Tell the parent on the loop where this process serves, and from now on that it lives.
 
@@ -328,8 +334,9 @@ class ParentLink:
             self._socket.send(b".")
         loop.call_later(BEAT_S, self._beat, loop)
 
-    def _parent_ended(self, ending: Callable[[], None]) -> None:
+    def _parent_ended(self, ending: Callable[[], object]) -> None:
         asyncio.get_running_loop().remove_reader(self._socket)
+        self._socket.close()
         structlog.get_logger().error("the parent of this process has ended; it ends as well")
         ending()
 
@@ -348,6 +355,8 @@ def main() -> None:
         sys.exit("\n".join(f"sluice: {problem}" for problem in error.problems))
     except StartError as error:
         sys.exit(f"sluice: {error}")
+    except asyncio.CancelledError:
+        sys.exit("sluice: the parent of this process ended before it served")
 
 
 if __name__ == "__main__":

@@ -375,6 +375,10 @@ def _open_access_log(config: Config) -> AccessLog:
 class Parent(Protocol):
     """The parent of one of several processes."""
 
+    def starting(self) -> None:
+        """Cancel the calling task if the parent ends before `serving` is called."""
+        ...
+
     def serving(self, listen: str, admin: str, metrics: str | None, ending: Callable[[], None]) -> None:
         """Tell the parent where this process serves, and that it lives; call `ending` when the parent has ended."""
         ...
@@ -401,6 +405,8 @@ async def _serve(source: ConfigSource, parent: Parent | None = None) -> None:
     with paused_collector():
         proxy = Proxy(source)
         keep_for_ever()
+    if parent is not None:
+        parent.starting()
     measure = partial(proxy.engine.slices.measure, Work.MEMORY)
     with Searches(asyncio.get_running_loop().call_soon_threadsafe, measure=measure).at_work():
         await _serve_until_told(proxy, parent)

@@ -1,9 +1,11 @@
 """`sluice serve` with `processes: 2`, for real before the stand-in broker: one port, one fleet, one parent."""
 
+import asyncio
 import json
 import os
 import re
 import signal
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -18,7 +20,7 @@ from pydantic import ValidationError
 from adminrest.client import AdminClient, AdminError
 from loadgen.real.process import TetheredProcess, free_ports
 from proxy.config.model import Config
-from proxy.processes import FIRST_PAUSE_S, MOST_PAUSE_S, as_process, next_pause
+from proxy.processes import FIRST_PAUSE_S, MOST_PAUSE_S, ParentLink, as_process, next_pause
 from tests.loadgen.standin.conftest import running_broker
 from tests.real.sluice_process import launch_sluice
 from tests.waiting import wait_for
@@ -88,6 +90,10 @@ def holds(admin: AdminClient, place: str) -> bool:
     return bool(admin.get_json(place)["limit"] == {"messages": 50})
 
 
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
@@ -129,9 +135,25 @@ def test_processes_end_with_a_parent_that_is_killed(start: Start) -> None:
     both = start()
     both.wait_for("all processes serve")
     pids = [both.pid(0), both.pid(1)]
-    (parent,) = {int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in pids}
+    (parent,) = {parent_of(pid) for pid in pids}
     os.kill(parent, signal.SIGKILL)
     wait_for(lambda: not any(map(is_alive, pids)), 60, lambda: list(map(is_alive, pids)))
+
+
+async def test_a_start_is_cancelled_where_the_parent_ends() -> None:
+    ours, theirs = socket.socketpair()
+    link = ParentLink(theirs.detach())
+
+    async def start() -> None:
+        link.starting()
+        await asyncio.Event().wait()
+
+    starting = asyncio.get_running_loop().create_task(start())
+    await asyncio.sleep(0)
+    ours.close()
+    done, _ = await asyncio.wait([starting], timeout=20)
+    assert done == {starting}
+    assert starting.cancelled()
 
 
 def test_a_mistake_is_reported_once_and_ends_all(start: Start) -> None:
