@@ -10,13 +10,13 @@ The parent holds the ports, serves no client and knows no limit. The kernel spre
 
 import asyncio
 import contextlib
+import os
 import signal
 import socket
 import sys
 import time
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Callable, Sequence
-from os import environ
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,6 +39,8 @@ START_S: Final = 60.0
 """Seconds in which a process must serve, or it is killed."""
 GRACE_S: Final = 5.0
 """Seconds that a process has beyond `linger` for its end, before it is killed."""
+ORPHAN_S: Final = 30.0
+"""Seconds that a process has for its end when its parent has ended: no parent is there to kill it."""
 FIRST_PAUSE_S: Final = 0.1
 MOST_PAUSE_S: Final = 30.0
 """A process that ends is replaced after 0.1 s, each further one after twice as long, up to 30 s; a process that has
@@ -335,7 +337,9 @@ class ParentLink:
         loop.call_later(BEAT_S, self._beat, loop)
 
     def _parent_ended(self, ending: Callable[[], object]) -> None:
-        asyncio.get_running_loop().remove_reader(self._socket)
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._socket)
+        loop.call_later(ORPHAN_S, os._exit, 1)
         self._socket.close()
         structlog.get_logger().error("the parent of this process has ended; it ends as well")
         ending()
@@ -347,7 +351,7 @@ def main() -> None:
     file = None if spec.file is None else Path(spec.file)
 
     def read() -> Config:
-        return as_process(load_config(file, spec.flags, dict(environ)), spec.index, spec.ports)
+        return as_process(load_config(file, spec.flags, dict(os.environ)), spec.index, spec.ports)
 
     try:
         run(ConfigSource(file, read), link)
