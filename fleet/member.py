@@ -370,7 +370,7 @@ class FleetMember:
 
     @property
     def part(self) -> Literal["", "fair", "floor", "none"]:
-        """What is left of shares while this member is isolated, as `FleetSettings.isolated` says; else empty."""
+        """The part of shares that is left while this member is isolated, by `FleetSettings.isolated`; else empty."""
         return self._part if self.isolated else ""
 
     @property

@@ -1,4 +1,4 @@
-"""What of the limits is in force in this proxy: shares of a fleet's limits, and degraded states, as answers have it."""
+"""The limits in force in this proxy, as answers have them: a fleet's shares, and degraded states."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -66,7 +66,7 @@ def _per_second(rate: Rate | None, share: int | None) -> float | None:
 
 
 class LimitsInForce:
-    """What is in force in this proxy beside what is configured.
+    """The limits in force in this proxy, beside those that are configured.
 
     Args:
         fleet: This proxy's part in its fleet, if it has one.

@@ -1,6 +1,6 @@
 """The configuration: one YAML file, under the environment, under flags; every error at once, each with its remedy."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -49,7 +49,7 @@ from proxy.config.values import (
     Whole,
 )
 from proxy.config.yaml_reader import KeyPath, YamlError, YamlProblem, parse_yaml
-from proxy.files import MOST_CONFIG, read_file
+from proxy.files import MOST_CONFIG, FileReader, read_file
 
 
 class _Section(BaseModel):
@@ -318,6 +318,22 @@ class ConfigError(Exception):
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
         self.problems = problems
+
+
+def take_all(readers: Iterable[FileReader]) -> None:
+    """Read files for the first time, and put what they hold in force.
+
+    Raises:
+        ConfigError: With the problems of every file that cannot be used.
+    """
+    problems: list[str] = []
+    for reader in readers:
+        try:
+            reader.read()()
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(problems)
 
 
 _NO_VARIABLES: Mapping[str, str] = MappingProxyType({})

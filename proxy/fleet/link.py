@@ -80,7 +80,7 @@ class FleetLink(Protocol):
 
     @property
     def remedy(self) -> str:
-        """What to do about the problem, as far as is known; `problem` has it, too."""
+        """The remedy of the problem, as far as is known; `problem` names it as well."""
         ...
 
     @property

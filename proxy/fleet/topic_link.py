@@ -250,7 +250,7 @@ class TopicLink:
 
     @property
     def remedy(self) -> str:
-        """What to do about the problem, as far as is known."""
+        """The remedy of the problem, as far as is known."""
         return self.client.remedy(self._reporter.topic) if self.state == "connecting" else ""
 
     @property

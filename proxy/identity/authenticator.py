@@ -13,7 +13,7 @@ from urllib.parse import unquote_to_bytes
 
 import structlog
 
-from proxy.config.model import ConfigError
+from proxy.config.model import ConfigError, take_all
 from proxy.config.sections import Authentication, path_in
 from proxy.files import MOST_PEM, FileReader, read_file, warn_if_others_read
 from proxy.identity.checks import Checks, Elsewhere, OneThread
@@ -81,14 +81,7 @@ class ClientAuthenticator:
         self._password_checks = Checks(worker("passwords"), clock)
         self._token_checks = Checks(worker("tokens"), clock)
         self._passwords = Passwords({}, self._password_checks, clock)
-        problems: list[str] = []
-        for reader in self.readers():
-            try:
-                reader.read()()
-            except ConfigError as error:
-                problems += error.problems
-        if problems:
-            raise ConfigError(problems)
+        take_all(self.readers())
         self._methods = [name for name in ("token", "basic", "tls") if getattr(section, name)]
         self.forwards = section.forward_credentials
         """Whether brokers get what clients showed, too."""

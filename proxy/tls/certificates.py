@@ -24,7 +24,7 @@ import structlog
 
 from protocol.endpoint import Endpoint
 from proxy.brokers.targets import TLS
-from proxy.config.model import Config, ConfigError
+from proxy.config.model import Config, ConfigError, take_all
 from proxy.config.sections import AdminTls, BrokerTls, ListenerTls
 from proxy.files import FileReader, reopenable, warn_if_others_read
 
@@ -92,14 +92,7 @@ class Certificates:
         self.shows_certificate = self._broker_tls is not None and self._broker_tls.certificate is not None
         self._listener: LoadedContext | None = None
         self._broker: LoadedContext | None = None
-        problems: list[str] = []
-        for reader in self.readers():
-            try:
-                reader.read()()
-            except ConfigError as error:
-                problems += error.problems
-        if problems:
-            raise ConfigError(problems)
+        take_all(self.readers())
 
     def listener(self) -> ssl.SSLContext:
         """Return the context of the next client's handshake; only where an address that is listened on has TLS."""
