@@ -3,9 +3,9 @@
 FROM python:3.11-slim AS build
 RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev
 WORKDIR /src
-COPY requirements-proxy.lock requirements-build.lock ./
-RUN python -m venv /opt/sluice && /opt/sluice/bin/pip install --require-hashes -r requirements-proxy.lock
-RUN python -m venv /opt/build && /opt/build/bin/pip install --require-hashes -r requirements-build.lock
+COPY requirements/proxy.lock requirements/build.lock requirements/
+RUN python -m venv /opt/sluice && /opt/sluice/bin/pip install --require-hashes -r requirements/proxy.lock
+RUN python -m venv /opt/build && /opt/build/bin/pip install --require-hashes -r requirements/build.lock
 COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY sluice sluice
 COPY proxy proxy

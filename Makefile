@@ -30,13 +30,13 @@ env: $(BUILT) ## Make the environment in .venv (all versions pinned by hash)
 # pip would compile one file after the other; some of them cannot be. It unpacks one package after the other, too: two of
 # it share the lock, as Spark takes as long as all others. That has all that is needed.
 INSTALL := $(BIN)/python -m pip install $(PIP) --no-compile --no-deps --require-hashes
-$(STAMP): requirements.lock requirements-java.lock pyproject.toml
+$(STAMP): requirements/all.lock requirements/java.lock pyproject.toml
 	@echo "making the environment in $(VENV) (once; a few minutes, Spark is large)"
 	$(PYTHON) -m venv $(VENV)
-	@awk '/^[a-z]/ {is_spark = /^(pyspark|py4j)==/} is_spark' requirements.lock > $(VENV)/spark.lock
-	@awk '/^[a-z]/ {is_spark = /^(pyspark|py4j)==/} !is_spark' requirements.lock > $(VENV)/others.lock
+	@awk '/^[a-z]/ {is_spark = /^(pyspark|py4j)==/} is_spark' requirements/all.lock > $(VENV)/spark.lock
+	@awk '/^[a-z]/ {is_spark = /^(pyspark|py4j)==/} !is_spark' requirements/all.lock > $(VENV)/others.lock
 	$(INSTALL) -r $(VENV)/spark.lock & spark=$$!; $(INSTALL) -r $(VENV)/others.lock && wait $$spark
-	@$(BIN)/python -m compliance.java --installed || $(BIN)/python -m pip install $(PIP) --require-hashes -r requirements-java.lock
+	@$(BIN)/python -m compliance.java --installed || $(BIN)/python -m pip install $(PIP) --require-hashes -r requirements/java.lock
 	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 	@touch $@
 
@@ -65,19 +65,19 @@ format-check:
 	$(BIN)/ruff format --check .
 
 bench: env ## The data path beside HAProxy, the official proxy and a bare forwarder, into docs/benchmarks.md (three quarters of an hour)
-	$(BIN)/python -m loadgen.bench --real --write docs/benchmarks.md
+	$(BIN)/python -m bench data-path --real --write docs/benchmarks.md
 
 bench-short: env ## The same beside the bare forwarder alone: fails if Sluice has become slower (two minutes)
-	$(BIN)/python -m loadgen.bench --short
+	$(BIN)/python -m bench data-path --short
 
 bench-limits: env ## A real broker's own limits beside Sluice's, into docs/benchmarks.md (a quarter of an hour; Java 17+, Maven)
-	$(BIN)/python -m loadgen.bench_limits --write docs/benchmarks.md
+	$(BIN)/python -m bench limits --write docs/benchmarks.md
 
 bench-fleets: env ## What happens to fleets before a real cluster, into docs/benchmarks.md (half an hour; Java 17+, Maven)
-	$(BIN)/python -m tests.real.bench_fleets --write docs/benchmarks.md
+	$(BIN)/python -m bench fleets --write docs/benchmarks.md
 
 bench-compliance: env ## The Spark job beside Spark's own reading of the same files, into docs/benchmarks.md (an hour)
-	$(BIN)/python -m compliance.bench --write docs/benchmarks.md
+	$(BIN)/python -m bench compliance --write docs/benchmarks.md
 
 lint:
 	$(BIN)/ruff check .
@@ -145,9 +145,9 @@ LOCK := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsa
         --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options
 
 locks: env ## Resolve the pinned versions anew (names, versions and hashes; no addresses)
-	$(LOCK) --extra report --extra load --extra build --extra dev --output-file requirements.lock pyproject.toml
-	$(LOCK) --output-file requirements-proxy.lock pyproject.toml
-	$(LOCK) --only-build-deps --all-build-deps --output-file requirements-build.lock pyproject.toml
+	$(LOCK) --extra report --extra load --extra build --extra dev --output-file requirements/all.lock pyproject.toml
+	$(LOCK) --output-file requirements/proxy.lock pyproject.toml
+	$(LOCK) --only-build-deps --all-build-deps --output-file requirements/build.lock pyproject.toml
 
 references: env ## Make the pages of docs/ that are generated from the code anew
 	$(BIN)/python -m proxy.config.reference > docs/configuration.md

@@ -2,8 +2,8 @@
 
 FROM python:3.11-slim AS build
 WORKDIR /src
-COPY requirements.lock ./
-RUN python -m venv /opt/sluice && /opt/sluice/bin/pip install --require-hashes -r requirements.lock
+COPY requirements/all.lock requirements/
+RUN python -m venv /opt/sluice && /opt/sluice/bin/pip install --require-hashes -r requirements/all.lock
 COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY sluice sluice
 COPY proxy proxy

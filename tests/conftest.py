@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import tests.examples  # noqa: F401 - sets how many examples are tried, and which
-from loadgen.bench.proxies import haproxy_missing
+from bench.data_path.proxies import haproxy_missing
 from loadgen.real.jars import OLDEST_JAVA, available, find_java
 from tests.netns.hosts import missing as namespaces_missing
 
@@ -41,10 +41,10 @@ NEEDS: dict[str, tuple[str, Callable[[], str | None]]] = {
 
 WHOLE_ONLY = (
     # processes of their own, measured or killed
-    "compliance/bench", "compliance/stream", "compliance/test_chaos.py", "compliance/test_commands.py",
+    "bench/compliance_job", "bench/data_path", "bench/hostile", "bench/limits", "bench/test_command.py",
+    "compliance/stream", "compliance/test_chaos.py", "compliance/test_commands.py",
     "compliance/test_java.py", "compliance/test_job.py", "demo", "deploy", "docs/test_examples.py",
-    "haproxy", "netns",
-    "loadgen/bench", "loadgen/bench_limits", "loadgen/hostile", "loadgen/load/test_clients.py", "loadgen/real",
+    "haproxy", "netns", "loadgen/load/test_clients.py", "loadgen/real",
     "loadgen/standin/official", "loadgen/standin/test_server.py",
     "proxy/blocking/test_kept.py", "proxy/observe/test_real_disks.py", "proxy/test_running.py", "proxy/test_runtime.py",
     "proxy/fleet/test_before_standin.py", "proxy/fleet/test_processes.py", "proxy/test_several_processes.py",

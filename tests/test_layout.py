@@ -42,7 +42,7 @@ def test_no_two_public_classes_have_the_same_name() -> None:
     """Whoever reads a name, or searches for it, finds the one class that has it."""
     names = Counter(
         statement.name
-        for package in (*PACKAGES, "demo")
+        for package in (*PACKAGES, "demo", "bench")
         for path in (ROOT / package).rglob("*.py")
         for statement in ast.parse(path.read_text()).body
         if isinstance(statement, ast.ClassDef) and not statement.name.startswith("_")

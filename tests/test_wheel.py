@@ -78,7 +78,7 @@ def test_who_builds_it_in_an_environment_of_its_own_gets_all_that_mypyc_looks_fo
     assert hook["require-runtime-dependencies"]
     assert hook["dependencies"] == ["types-protobuf"]
     locked = {
-        line.split("==")[0] for line in (ROOT / "requirements-build.lock").read_text().splitlines() if "==" in line
+        line.split("==")[0] for line in (ROOT / "requirements/build.lock").read_text().splitlines() if "==" in line
     }
     wanted = {re.split(r"[\[><=; ]", name)[0] for name in project["project"]["dependencies"] + hook["dependencies"]}
     assert wanted <= locked

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from loadgen.bench.meters import children
+from bench.meters import children
 from loadgen.real.process import TetheredProcess, free_port
 from protocol.commands import encode_with_payload
 from protocol.frames import FrameCutter

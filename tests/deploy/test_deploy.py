@@ -56,9 +56,9 @@ def test_the_image_runs_a_command_that_exists_and_not_as_root():
 
 
 def test_the_image_has_no_spark():
-    lock = (ROOT / "requirements-proxy.lock").read_text()
+    lock = (ROOT / "requirements/proxy.lock").read_text()
     assert "pyspark" not in lock
-    assert "requirements-proxy.lock" in (ROOT / "Dockerfile").read_text()
+    assert "requirements/proxy.lock" in (ROOT / "Dockerfile").read_text()
 
 
 def test_compose_mounts_what_is_there_and_gives_commands_that_exist():

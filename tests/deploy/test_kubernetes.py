@@ -63,4 +63,4 @@ def test_the_image_has_what_the_pods_call_and_all_it_copies_is_there():
     copies = [line for line in IMAGE.splitlines() if line.startswith("COPY ") and "--from" not in line]
     sources = [source for line in copies for source in shlex.split(line)[1:-1]]
     assert [source for source in sources if not (DEPLOY.parent / source).exists()] == []
-    assert "pyspark" in (DEPLOY.parent / "requirements.lock").read_text()
+    assert "pyspark" in (DEPLOY.parent / "requirements/all.lock").read_text()

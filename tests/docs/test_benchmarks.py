@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from loadgen.bench.harness import WIDTH
+from bench.harness import WIDTH
 
 PAGE = Path(__file__).parents[2] / "docs/benchmarks.md"
 

@@ -15,8 +15,8 @@ import pulsar
 import pytest
 import trustme
 
-from loadgen.bench.harness import BenchError
-from loadgen.bench.proxies import haproxy_command
+from bench.data_path.proxies import haproxy_command
+from bench.harness import BenchError
 from loadgen.real.process import TetheredProcess, free_port, is_listening, wait_until
 from tests.loadgen.standin.conftest import running_broker
 from tests.proxy.authentication.keys import signed, token_files

@@ -16,8 +16,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from loadgen.bench.harness import Figure, Goal, Row, Sample
-from loadgen.bench.meters import children
+from bench.harness import Figure, Goal, Row, Sample
+from bench.meters import children
 from tests.real.broker_record import WINDOW_S, Entry, Held, Step, rate_in, seconds_until
 from tests.real.cluster_proxy import LOOKED_UP_AT, put
 from tests.real.fleet_front import NAMES, Front, Load, Record, Traffic

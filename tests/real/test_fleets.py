@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from loadgen.bench.harness import missed
+from bench.harness import missed
 from tests.real.fleet_scenes import JUDGED, SCENES, SUBJECT, Scene, judge
 from tests.real.pulsar_cluster import PulsarCluster
 

@@ -10,7 +10,7 @@ from typing import Any
 import pulsar
 import pytest
 
-from loadgen.bench.meters import children
+from bench.meters import children
 from tests.real.arrivals import Line, Watcher, rate_over
 from tests.real.demand import publishing, wait_for_more
 from tests.real.probe import Probe

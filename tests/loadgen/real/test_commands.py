@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from loadgen.real import pulsar_perf
+from bench.data_path import pulsar_perf
+from bench.data_path.pulsar_perf import Traffic, consuming, pass_through, producing, seconds_between
 from loadgen.real.jars import ProcessFailed
-from loadgen.real.pulsar_perf import Traffic, consuming, pass_through, producing, seconds_between
 from tests.loadgen.real.conftest import MAVEN_THAT_WORKS, Tool, java_that_says
 from tests.real.pulsar_admin import PulsarAdmin
 

@@ -1,0 +1,34 @@
+"""`python -m bench WHAT`: run one of the benchmarks; each has options of its own, which `--help` after it lists."""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Mapping
+
+BENCHMARKS: Mapping[str, tuple[str, str]] = {
+    "data-path": ("bench.data_path.command", "the data path beside HAProxy, the official proxy and a bare forwarder"),
+    "limits": ("bench.limits.command", "a real broker's own limits beside Sluice's"),
+    "fleets": ("bench.fleets", "what happens to fleets before a real cluster"),
+    "compliance": ("bench.compliance_job", "the Spark job beside Spark's own reading of the same files"),
+    "hostile": ("bench.hostile.command", "what each kind of hostile connection costs"),
+    "neighbour": ("bench.hostile.neighbour", "the delay of one client beside a busy crowd"),
+    "instructions": ("bench.data_path.instructions", "the instructions that a chunk of SENDs costs"),
+}
+"""The module of each, which has a `main`, and what it measures."""
+
+
+def main() -> int:
+    """Run the command line; returns the exit code."""
+    what, words = sys.argv[1:2], sys.argv[2:]
+    listed = "\n".join(f"  {name:13} {measures}" for name, (_, measures) in BENCHMARKS.items())
+    parser = argparse.ArgumentParser(
+        prog="python -m bench", description=listed, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=BENCHMARKS, metavar="WHAT", help="one of these; its own --help follows it")
+    module, _ = BENCHMARKS[parser.parse_args(what).what]
+    code: int = importlib.import_module(module).main(words)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,258 @@
+"""`python -m bench data-path`: measure the data path beside its peers, print the tables, write them into a page."""
+
+import argparse
+import signal
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+
+from bench import harness
+from bench.data_path import forwarder
+from bench.data_path.native import Native
+from bench.data_path.proxies import BARE, PLANS, SLUICE, PeerPlan, running
+from bench.data_path.pulsar_perf import Traffic
+from bench.data_path.rows import bucket, connections, many_streams, throughput, tls
+from bench.data_path.stage import DataRow, RealBroker, Stage, TlsLines, measure
+from bench.data_path.wire import LoopbackSink
+from bench.harness import BenchError, Found, PageError, number, values_of
+from loadgen.real import jars
+
+MISSED, CANNOT_START, BAD_INPUT = 3, 1, 2
+CONNECTIONS, LIMITS, WINDOW_S = 10_000, 100_000, 10.0
+HELD = (
+    many_streams.Held(unit="messages", rate=100_000, size=100, connections=20, streams=50, window_s=5.0),
+    many_streams.Held(unit="bytes", rate=1_000_000_000, size=65_536, connections=20, streams=50, window_s=5.0),
+)
+ACTIVE = (
+    many_streams.Load(connections=20, streams=50, size=1024, window_s=5.0),
+    many_streams.Load(connections=1000, streams=1, size=1024, window_s=5.0),
+)
+TRAFFIC = (
+    Traffic(rate=10_000, size=100, is_batched=False, messages=60_000),
+    Traffic(rate=50_000, size=1024, is_batched=True, messages=300_000),
+)
+REAL = "rows with a real broker"
+SHORT = ("send-100-1", "send-1024-1", "send-16384-1", "deliver-1024", "paced-8")
+"""Rows of the short form, which runs Sluice and the bare forwarder only."""
+
+Absent = Mapping[str, str]
+"""Why peers, or rows, are not there."""
+
+MARKS = harness.marks("bench", "make bench")
+
+
+TLS_MARKS = harness.marks("bench, TLS", "make bench")
+IDLE_WITH_TLS = 1000
+
+
+def tls_rows() -> list[DataRow]:
+    """List the rows of TLS."""
+    return tls.rows(IDLE_WITH_TLS)
+
+
+def rows() -> list[DataRow]:
+    """List all rows of the benchmark."""
+    possible = connections.connections_possible(CONNECTIONS, connections.descriptors())
+    return [
+        *(throughput.send_row(size, count) for size in (100, 1024, 16384) for count in (1, 100)),
+        throughput.deliver_row(1024),
+        throughput.paced_row(8, 60_000, receipts=False),
+        throughput.paced_row(1, 10_000, receipts=True),
+        throughput.latency_row(1000),
+        connections.opening_row(2000),
+        throughput.closing_row(50),
+        connections.idle_row(possible, LIMITS, WINDOW_S),
+        *(many_streams.held_row(load) for load in HELD),
+        *(many_streams.log_row(load) for load in ACTIVE),
+        *throughput.workers_rows(64, 40),
+        throughput.interpreted_row(),
+        bucket.row(),
+        *(throughput.perf_row(traffic) for traffic in TRAFFIC),
+    ]
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the command line; returns the exit code: MISSED if the short form found Sluice too slow."""
+    every = [*rows(), *tls_rows()]
+    arguments = _parser([row.name for row in every]).parse_args(words)
+    wrong = _what_is_wrong(arguments, every)
+    if wrong:
+        return _fail(wrong, BAD_INPUT)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended like Ctrl-C: nothing stays behind
+    all_of = tls_rows() if arguments.tls else every
+    wanted = arguments.only or (SHORT if arguments.short else [row.name for row in all_of])
+    without = _without_real(arguments)
+    chosen = [row for row in every if row.name in wanted and not (row.is_real and without)]
+    try:
+        return _run(arguments, chosen, without)
+    except PageError as error:
+        return _fail(f"{arguments.write}: {error}", BAD_INPUT)
+    except (BenchError, OSError) as error:
+        return _fail(str(error), CANNOT_START)
+    except KeyboardInterrupt:
+        return _fail("interrupted", CANNOT_START)
+
+
+def _what_is_wrong(arguments: argparse.Namespace, every: Sequence[DataRow]) -> str:
+    """Words that do not go together; empty if all do."""
+    for row in (row for row in every if row.name in (arguments.only or ())):
+        if row.is_real and not arguments.real:
+            return f"--only {row.name}: a row with a real broker: add --real"
+        if arguments.peer and not set(row.peers) & set(arguments.peer):
+            return f"--only {row.name}: of its peers none is wanted: --peer {' or '.join(row.peers)}"
+    if arguments.tls and (arguments.short or arguments.only):
+        return "--tls: these rows alone: leave out --short and --only"
+    if arguments.write and (arguments.short or arguments.only or arguments.peer):
+        return "--write: a page gets full runs only: leave out --short, --only and --peer"
+    return ""
+
+
+def _without_real(arguments: argparse.Namespace) -> Absent:
+    """Why there are no rows with a real broker, if there are none."""
+    why = jars.available() if arguments.real else "only with --real"
+    return {REAL: why} if why else {}
+
+
+def _run(arguments: argparse.Namespace, chosen: Sequence[DataRow], without: Absent) -> int:
+    if arguments.write:
+        # before the minutes of measuring: a page that cannot be written or has lost a mark is told at once
+        for marks in (MARKS, TLS_MARKS):
+            harness.put_between(harness.page_text(arguments.write), marks, "")
+    for name, why in without.items() if arguments.real else ():
+        sys.stderr.write(f"without {name}: {why}\n")
+    found, missing = _measure(arguments, chosen)
+    absent = {**missing, **without}
+    names = {row.name for row in tls_rows()}
+    plain, with_tls = ([row for row in chosen if (row.name in names) is is_tls] for is_tls in (False, True))
+    notes = {False: _notes(plain, found), True: _notes(with_tls, found)}
+    said = [harness.shown(chosen, found), "", f"measured on {harness.machine()}", *notes[False], *notes[True]]
+    print("\n".join(said))  # noqa: T201 - what the command is for
+    for line in harness.missed(chosen, found):
+        print(f"missed: {line}")  # noqa: T201
+    if arguments.write:
+        text = harness.page_text(arguments.write)
+        if plain:
+            text = harness.put_between(text, MARKS, section(harness.shown(plain, found), notes[False], absent))
+        made = tls_section(harness.shown(with_tls, found), notes[True], missing)
+        arguments.write.write_text(harness.put_between(text, TLS_MARKS, made), encoding="utf-8")
+    slow = harness.unguarded(chosen, found) if arguments.short else []
+    for line in slow:
+        _fail(f"too slow: {line}", MISSED)
+    return MISSED if slow else 0
+
+
+def _notes(rows: Sequence[DataRow], found: Found) -> list[str]:
+    return [*losses(rows, found), *beyond(rows, found)]
+
+
+def losses(rows: Sequence[DataRow], found: Found) -> list[str]:
+    """A line for each peer that lost frames, with what it lost at most in one measurement."""
+    return [
+        f"{name} lost frames that were written before the close: {row.load}, {number(max(lost), 2)}"
+        f" in one of {len(lost)} measurements"
+        for row in rows
+        for name, samples in found[row.name].items()
+        if (lost := values_of("lost", samples)) and max(lost) > 0
+    ]
+
+
+def beyond(rows: Sequence[DataRow], found: Found) -> list[str]:
+    """A line for each peer and load for which the machine, with all that runs on it, is too slow."""
+    return [
+        f"the load is not reached here: {row.load}, {name}: {figure.shown(samples)} {figure.text}"
+        for row in rows
+        if row.needs is not None
+        for figure in row.figures
+        if figure.key == row.needs[0]
+        for name, samples in found[row.name].items()
+        if (values := values_of(figure.key, samples)) and statistics.median(values) < row.needs[1]
+    ]
+
+
+def section(tables: str, notes: Sequence[str], absent: Absent, on: str = "") -> str:
+    """The whole section of docs/benchmarks.md; `on` is another machine than this one."""
+    lines = len(Path(str(forwarder.__file__)).read_text(encoding="utf-8").splitlines())
+    said = {
+        "machine": on or harness.machine(),
+        "forwarder": lines,
+        "notes": harness.bullets(notes) or "Nobody lost a frame.",
+    }
+    missing = [f"Not measured: {name}: {why}." for name, why in absent.items()]
+    text = harness.text_beside(__file__, "section.md").format(table=tables, **said)
+    return harness.prose("\n\n".join([text, *missing]))
+
+
+def tls_section(tables: str, notes: Sequence[str], absent: Absent) -> str:
+    """The whole section of TLS."""
+    said = {"machine": harness.machine(), "notes": harness.bullets(notes) or "Nobody lost a frame."}
+    missing = [f"Not measured: {name}: {why}." for name, why in absent.items()]
+    text = harness.text_beside(__file__, "tls_section.md").format(table=tables, **said)
+    return harness.prose("\n\n".join([text, *missing]))
+
+
+def _measure(arguments: argparse.Namespace, chosen: Sequence[DataRow]) -> tuple[Found, Absent]:
+    needed = {name for row in chosen for name in row.peers}
+    if arguments.short:
+        needed &= {BARE, SLUICE}
+    needed &= set(arguments.peer or needed)
+    console = Console(stderr=True)
+    plans = [plan for plan in PLANS if plan.name in needed]
+    later = {row.name for row in tls_rows()}
+    at_once = {name for row in chosen if row.name not in later for name in row.peers}
+    with _stage(plans, at_once, arguments.seconds, console) as (stage, absent):
+        told = partial(console.print, soft_wrap=True, highlight=False, markup=False)
+        return measure(chosen, stage, arguments.rounds, told), absent
+
+
+@contextmanager
+def _stage(
+    plans: Sequence[PeerPlan], at_once: set[str], seconds: float, console: Console
+) -> Iterator[tuple[Stage, Absent]]:
+    """Both ends, and all peers that can be had, running where wanted `at_once`; of the others, why not."""
+    absent: dict[str, str] = {}
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sluice-bench-")))
+        native, sink = Native(), stack.enter_context(LoopbackSink())
+        real = stack.enter_context(RealBroker(folder))
+        peers = {}
+        for plan in plans:
+            why = plan.missing()
+            try:
+                if why is None and plan.name in at_once:
+                    peers[plan.name] = stack.enter_context(running(plan, folder, sink.port))
+            except BenchError as error:
+                why = str(error)
+            if why is not None:
+                absent[plan.name] = why
+                console.print(f"without {plan.name}: {why}", soft_wrap=True, highlight=False, markup=False)
+        had = {plan.name: plan for plan in plans if plan.name not in absent}
+        lines = stack.enter_context(TlsLines(folder, sink))
+        yield Stage(native, sink, peers, had, seconds, folder, real.peer, lines), absent
+
+
+def _parser(names: Sequence[str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench data-path", description=__doc__)
+    parser.add_argument("--only", action="append", choices=names, help="this row (may be given several times)")
+    parser.add_argument("--peer", action="append", choices=[plan.name for plan in PLANS], help="this peer (as --only)")
+    parser.add_argument(
+        "--short", action="store_true", help="a few rows beside the bare forwarder: exit code 3 if slow"
+    )
+    parser.add_argument("--tls", action="store_true", help="rows of TLS only")
+    parser.add_argument("--real", action="store_true", help="rows with a real broker, too: needs Java 17+ and Maven")
+    parser.add_argument(
+        "--rounds", type=harness.count, default=3, help="measurements of each row and peer (default: 3)"
+    )
+    parser.add_argument("--seconds", type=harness.seconds, default=1.5, help="how long each sends (default: 1.5)")
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="put the table into this Markdown page")
+    return parser
+
+
+def _fail(line: str, code: int) -> int:
+    sys.stderr.write(f"bench: {line}\n")
+    return code

@@ -1,0 +1,150 @@
+"""The number of instructions that one chunk of SENDs costs Sluice: `python -m bench instructions`.
+
+Sluice runs under valgrind's callgrind, which counts what is executed outside the kernel: the same number each time, to
+one in a hundred, whatever else the machine does. Chunks go one by one, so each is one read and one write.
+"""
+
+import argparse
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from socket import socket
+
+from bench import harness as accepted
+from bench.data_path import wire
+from bench.data_path.native import Native
+from bench.data_path.proxies import SLUICE, Command, PeerPlan, Place, running, sluice_plan
+from bench.data_path.stage import Stage, close_all
+from bench.data_path.wire import LoopbackSink
+from bench.harness import BenchError, last_line
+
+CHUNKS = ((1, 100), (2, 100), (8, 100), (640, 100), (64, 1024), (4, 16384))
+"""Frames in a chunk, and bytes of each: small writes, then what a read takes of a full stream."""
+_WARM = 100
+LARGEST_FRAME = 5 * 1024 * 1024
+"""Bytes: what clients and brokers send at most, unless told otherwise."""
+_QUIET = {"SLUICE_ACCESS_LOG__INTERVAL": "60s"}
+"""The access log's lines of each second would be counted more often the slower the machine is."""
+LAYERS = {
+    "__mypyc": "Sluice, compiled",
+    "libpython": "the interpreter",
+    "python3": "the interpreter",
+    "loop.": "uvloop",
+    "libc": "C library",
+}
+_LINE = re.compile(r"^ *(?P<count>[\d,]+) \([^)]*\) +\S+:(?P<function>[^\[]+?)(?: \[(?P<object>[^\]]+)\])?$")
+
+
+def layers(annotated: Iterable[str]) -> dict[str, int]:
+    """Instructions by layer, from the lines of `callgrind_annotate`."""
+    found: dict[str, int] = {}
+    last = "other"
+    for line in annotated:
+        match = _LINE.match(line)
+        if match is None or match["function"] == "TOTALS":
+            continue
+        # inlined parts name no object: they follow the one that they are in
+        last = _layer(match["object"]) if match["object"] else last
+        found[last] = found.get(last, 0) + int(match["count"].replace(",", ""))
+    return found
+
+
+def table(counted: Mapping[tuple[int, int], Mapping[str, float]]) -> str:
+    """Instructions of a chunk by layer."""
+    names = list(dict.fromkeys([*LAYERS.values(), "other"]))
+    lines = ["| chunk | instructions | " + " | ".join(names) + " |", "| --- " * (len(names) + 2) + "|"]
+    for (count, size), by_layer in counted.items():
+        cells = [f"{sum(by_layer.values()):,.0f}", *(f"{by_layer.get(name, 0):,.0f}" for name in names)]
+        lines.append(f"| {count} x {size:,} B | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _layer(path: str) -> str:
+    name = Path(path).name
+    return next((layer for part, layer in LAYERS.items() if part in name), "other")
+
+
+def _command(out: Path, place: Place) -> Command:
+    command = sluice_plan().command(place)
+    valgrind = ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={out}"]
+    return Command([*valgrind, *command.line], _QUIET)
+
+
+def _count(native: Native, per_chunk: int, size: int, chunks: int) -> dict[str, float]:
+    frame = wire.send_frame(size).frame
+    with tempfile.TemporaryDirectory(prefix="sluice-bench-") as name, LoopbackSink() as sink:
+        folder = Path(name)
+        out = folder / "callgrind.out"
+        with running(PeerPlan(SLUICE, partial(_command, out)), folder, sink.port) as peer:
+            here, there = Stage(native, sink, {}, {}, 0.0, folder).producers(peer.port, 1)
+            _send(native, (here[0], there[0]), frame * per_chunk, per_chunk, _WARM)
+            _run(["callgrind_control", "--instr=on", str(peer.pid)])
+            _send(native, (here[0], there[0]), frame * per_chunk, per_chunk, chunks)
+            _run(["callgrind_control", "--instr=off", str(peer.pid)])
+            close_all([*here, *there])
+        annotated = _run(["callgrind_annotate", "--auto=no", "--threshold=100", "--show=Ir", str(out)])
+    return {layer: count / chunks for layer, count in layers(annotated.splitlines()).items()}
+
+
+def _send(native: Native, ends: tuple[socket, socket], chunk: bytes, per_chunk: int, times: int) -> None:
+    here, there = ends
+    for _ in range(times):
+        here.sendall(chunk)
+        if native.receive([there], wanted=per_chunk).frames != [per_chunk]:
+            raise BenchError("Sluice under valgrind does not pass on what it is sent")
+
+
+def _run(command: list[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - valgrind's own tools
+    if done.returncode:
+        raise BenchError(f"{command[0]} failed: {last_line(done.stderr)}")
+    return done.stdout
+
+
+def _fail(line: str) -> int:
+    sys.stderr.write(f"instructions: {line}\n")
+    return 1
+
+
+def kind(text: str) -> tuple[int, int]:
+    """A chunk of FRAMESxBYTES: how many frames, and of how many bytes each.
+
+    Raises:
+        argparse.ArgumentTypeError: If it is none.
+    """
+    frames, _, size = text.partition("x")
+    try:
+        found = accepted.count(frames), accepted.count(size)
+    except argparse.ArgumentTypeError:
+        found = 0, 0
+    if not 0 < found[0] * found[1] <= LARGEST_FRAME:
+        what = f"FRAMESxBYTES belongs here, both above 0, {LARGEST_FRAME:,} bytes together at most: 8x100"
+        raise argparse.ArgumentTypeError(f"{text!r}: {what}")
+    return found
+
+
+def main(words: Sequence[str]) -> int:
+    """Count and print; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m bench instructions", description=__doc__)
+    parser.add_argument("--chunks", type=accepted.count, default=200, help="of each kind (default: 200)")
+    parser.add_argument("--kind", dest="kinds", action="append", type=kind, metavar="FRAMESxBYTES", help="only this")
+    arguments = parser.parse_args(words)
+    chunks, arguments.kinds = arguments.chunks, arguments.kinds or CHUNKS
+    if shutil.which("valgrind") is None:
+        return _fail("valgrind is needed: install the package valgrind")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended like Ctrl-C: nothing stays behind
+    try:
+        native = Native()
+        counted = {(count, size): _count(native, count, size, chunks) for count, size in arguments.kinds}
+    except (BenchError, OSError) as error:
+        return _fail(str(error))
+    except KeyboardInterrupt:
+        return _fail("interrupted")
+    print(table(counted))  # noqa: T201 - what the command is for
+    return 0

@@ -1,0 +1,120 @@
+"""`python -m bench fleets`: play all scenes of fleets, show their figures, write them into a page."""
+
+import argparse
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+import pulsar
+import pytest
+
+from adminrest.client import AdminError
+from bench import harness
+from bench.harness import PageError
+from loadgen.real.jars import VERSION, RealPulsarError, available
+from tests.real.cluster_proxy import PROPERTIES
+from tests.real.fleet_scenes import JUDGED, SCENES, SUBJECT, Scene, judge
+from tests.real.pulsar_cluster import PulsarCluster
+
+MARKS = harness.marks("bench-fleets", "make bench-fleets")
+SECTION = """\
+## Fleets
+
+Made by `make bench-fleets`, which writes this section itself. Four Sluices of one fleet are before a real Pulsar
+{pulsar} cluster of two brokers, by topics, in cycles of 250 ms with leases of 2 s. One limit of a tenant holds for all.
+
+{table}
+
+Measured on {machine}, {load:.0f} processes running or waiting for a processor when it began.
+
+How it is measured:
+
+- **Clients** are official Python clients, one for each member unless stated otherwise. Each
+  publishes to a topic of one broker as much as it can, with up to 300 messages without receipt.
+- **What passed** is read from the brokers when all is over, with the time that the broker itself
+  put before each entry.
+- **Above the bound** is what the worst interval has more than burst + rate · t + 4 entries. What is
+  below 0 was left there. An entry may have been taken later than it was passed. By how much is
+  measured: by messages at 100/s to each broker past Sluice, and by how long each member's process
+  waited for a processor, as the kernel counts it. The bound is kept if the entries can have been
+  passed within it. A member that is stopped by a signal waits for nothing. The same if no entry was
+  late tells how much the machine was credited with.
+- **Violations that `sluice report` finds**: it gets the access logs of all members, and judges
+  what they passed together, by lines of a second, after their clocks are compared. It knows nothing
+  of what brokers took.
+- **While members are cut off** in silence, 5 % of their equal parts are allowed besides (`isolated:
+  auto`).
+- **Used** is what passed, of the limit. Standstills of a broker or of a member's process are made
+  good, as far as they are longer than a burst lasts (0.1 s), and up to the whole.
+- **Until others pass what it had**: until half a second begins in which 95 % of the limit pass.
+- **A member that hears nothing** reports as before until its lease ends. Its coordinator waits for
+  a lease after that.
+- **A coordinator that is stopped or cut off** is replaced behind 3 to 4.5 s of silence. Members are
+  cut off meanwhile. The new one divides for 4 s what they bring, which is little then, and the
+  whole after that."""
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the command line; returns the exit code, which says whether all goals are reached."""
+    parser = argparse.ArgumentParser(prog="python -m bench fleets", description=__doc__)
+    parser.add_argument("--only", action="append", choices=[scene.name for scene in SCENES], help="this scene")
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="put the tables into this Markdown page")
+    arguments = parser.parse_args(words)
+    if arguments.write and arguments.only:
+        parser.error("--write: a page gets all scenes only: leave out --only")
+    if missing := available():
+        sys.exit(f"a real Pulsar broker is needed: {missing}")
+    if arguments.write:
+        _put(arguments.write, "")  # a page that cannot be written is told before the minutes of measuring
+    load = os.getloadavg()[0]
+    scenes = [scene for scene in SCENES if scene.name in (arguments.only or [scene.name])]
+    found = _play(scenes)
+    rows = [scene.row(JUDGED) for scene in scenes]
+    missed = harness.missed(rows, found)
+    for line in missed:
+        print(f"missed: {line}")  # noqa: T201 - what the command is for
+    if arguments.write:
+        section = harness.prose(SECTION.format(pulsar=VERSION, table="{table}", machine=harness.machine(), load=load))
+        _put(arguments.write, section.replace("{table}", harness.shown(rows, found)))
+    return int(bool(missed))
+
+
+def _play(scenes: Sequence[Scene]) -> dict[str, harness.Rounds]:
+    """The figures of each; None of one that failed."""
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+    found: dict[str, harness.Rounds] = {}
+    with tempfile.TemporaryDirectory() as folder, PulsarCluster(Path(folder) / "cluster", PROPERTIES) as cluster:
+        for scene in scenes:
+            for broker in cluster.brokers:
+                if not broker.is_running:
+                    broker.start()
+            sample: harness.Sample | None = None
+            try:
+                sample = scene.alone(cluster, Path(folder) / scene.name)
+            except (
+                AdminError,
+                AssertionError,
+                OSError,
+                RealPulsarError,
+                pulsar.PulsarException,
+                pytest.fail.Exception,
+            ):
+                traceback.print_exc()  # the others are played all the same, and the table says so
+            found[scene.name] = {SUBJECT: [sample]}
+            print(f"{scene.name}: {scene.row().told([sample])}", flush=True)  # noqa: T201
+        for name, violated in judge(Path(folder), list(found)).items():
+            found[name] = {SUBJECT: [sample and {**sample, JUDGED.key: violated} for sample in found[name][SUBJECT]]}
+    return found
+
+
+def _put(page: Path, section: str) -> None:
+    """Put the section into the page; without one, only look whether that can be done."""
+    try:
+        text = harness.put_between(harness.page_text(page), MARKS, section)
+    except PageError as error:
+        sys.exit(f"{page}: {error}")
+    if section:
+        page.write_text(text, encoding="utf-8")

@@ -1,0 +1,1 @@
+"""The real broker's own limits beside Sluice's, in one run: `python -m bench limits`."""

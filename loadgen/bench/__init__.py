@@ -1,1 +1,0 @@
-"""The data path beside proxies that read nothing, in one run: `python -m loadgen.bench` (`make bench`)."""

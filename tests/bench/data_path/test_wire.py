@@ -1,0 +1,142 @@
+"""Frames, the client that asks, and the broker that answers."""
+
+import socket
+
+import pytest
+
+from bench.data_path import wire
+from bench.data_path.rows.connections import crowd
+from bench.data_path.stage import beside
+from bench.data_path.wire import CONNECTED, LoopbackSink, answer_to
+from bench.harness import BenchError
+from protocol.commands import body_of, encode, split, wrap
+from protocol.pulsar_pb2 import (
+    BaseCommand,
+    CommandAck,
+    CommandError,
+    CommandPing,
+    CommandPong,
+    CommandProducer,
+    CommandProducerSuccess,
+    MessageMetadata,
+    MetadataError,
+)
+
+
+@pytest.mark.parametrize("size", [100, 1024, 16384])
+def test_a_send_has_the_size_asked_for(size):
+    frame = wire.send_frame(size, producer_id=3).frame
+    envelope, _ = split(frame)
+    assert abs(len(frame) - size) <= 4
+    assert (envelope.send.producer_id, envelope.send.num_messages) == (3, 1)
+
+
+@pytest.mark.parametrize("numbered", [wire.send_frame(100), wire.receipt()])
+def test_another_sequence_id_fits_where_the_first_one_stands(numbered):
+    at, (last,) = numbered.sequence_at, (wire.FIRST_SEQUENCE * 2 - 1,)
+    other = bytes([(last >> shift & 0x7F) | 0x80 for shift in (0, 7, 14, 21)] + [last >> 28])
+    envelope, _ = split(numbered.frame[:at] + other + numbered.frame[at + 5 :])
+    command = envelope.send if envelope.HasField("send") else envelope.send_receipt
+    assert command.sequence_id == last
+
+
+def test_a_message_has_metadata_that_can_be_read():
+    frame = wire.message_frame(1024)
+    envelope, behind = split(frame)
+    size = int.from_bytes(behind[6:10], "big")
+    assert abs(len(frame) - 1024) <= 4
+    assert envelope.message.consumer_id == wire.CONSUMER_ID
+    assert MessageMetadata.FromString(behind[10 : 10 + size]).producer_name == "bench"
+
+
+def test_a_flow_says_its_permits():
+    assert split(wire.flow(500))[0].flow.message_permits == 500
+
+
+def test_many_are_whole_frames():
+    frame = wire.send_frame(16384).frame
+    assert wire.many(frame) == frame * (len(wire.many(frame)) // len(frame))
+
+
+TOPIC = "persistent://public/default/t"
+
+
+def test_a_topic_is_where_the_broker_says(stage, name):
+    assert wire.broker_of(TOPIC, stage.peers[name].port) == f"127.0.0.1:{stage.sink.port}"
+
+
+def test_a_greeting_names_the_broker_behind_the_proxy():
+    assert split(wire.hello("b:1"))[0].connect.proxy_to_broker_url == "b:1"
+    assert not split(wire.hello())[0].connect.HasField("proxy_to_broker_url")
+
+
+def test_several_producers_share_a_connection(stage, name, monkeypatch):
+    asked = []
+
+    def answering(envelope, port):
+        asked.append(envelope)
+        return answer_to(envelope, port)
+
+    monkeypatch.setattr(wire, "answer_to", answering)
+    (here,), (there,) = stage.producers(stage.peers[name].port, 1, streams=3)
+    opened = [body_of(envelope) for envelope in asked if envelope.type == BaseCommand.PRODUCER]
+    assert len({command.producer_id for command in opened}) == len(opened) == 3
+    assert len({command.topic for command in opened}) == 1
+    here.close()
+    there.close()
+
+
+def _broker(listener, answers):
+    connection, _ = listener.accept()
+    with connection:
+        for answer in answers:
+            connection.recv(65536)
+            connection.sendall(answer)
+        connection.shutdown(socket.SHUT_WR)
+        while connection.recv(65536):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        ([CONNECTED, encode(CommandError(request_id=1, error=MetadataError, message="no"))], "ERROR instead of PART"),
+        ([CONNECTED], "ended before PARTITIONED_METADATA_RESPONSE came"),
+    ],
+)
+def test_a_refusal_or_an_end_is_an_error(answers, said):
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        beside(lambda: _broker(listener, answers)),
+        pytest.raises(BenchError, match=said),
+    ):
+        wire.broker_of(TOPIC, listener.getsockname()[1])
+
+
+def test_a_producer_is_let_in_and_its_connection_handed_over():
+    with LoopbackSink() as broker, wire.open_producer(TOPIC, broker.port) as here, broker.opened() as there:
+        here.sendall(b"mine")
+        assert there.recv(10) == b"mine"
+
+
+def test_without_a_producer_there_is_nothing_to_hand_over(monkeypatch):
+    monkeypatch.setattr(wire, "_OPENED_S", 0.0)
+    with LoopbackSink() as broker, pytest.raises(BenchError, match="no producer"):
+        broker.opened()
+
+
+def test_the_listener_comes_back_when_it_was_lent(stage):
+    with crowd(stage, stage.sink.port, 20, 20) as opened:
+        assert opened.seconds > 0
+    with wire.open_producer(TOPIC, stage.sink.port), stage.sink.opened():
+        pass
+
+
+def test_pings_are_answered_and_what_needs_no_answer_gets_none():
+    assert answer_to(wrap(CommandPing()), 1) == CommandPong()
+    assert answer_to(wrap(CommandAck(consumer_id=1, ack_type=CommandAck.Individual)), 1) is None
+
+
+def test_a_producer_keeps_its_name():
+    named = answer_to(wrap(CommandProducer(topic=TOPIC, producer_id=1, request_id=7, producer_name="mine")), 1)
+    assert named == CommandProducerSuccess(request_id=7, producer_name="mine")

@@ -1,0 +1,51 @@
+"""What hostile connections cost a real proxy, for a moment each; `python -m bench hostile` does the same for long.
+
+Memory is compared with that at the start of the process, so what one kind leaves behind counts for the next as well:
+those that may take much come last.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from bench.hostile.kinds import KINDS, MB, HostileKind
+from bench.hostile.trial import HostileStage, running
+
+SECONDS = 0.5
+_LEFT_BEHIND = 48 * MB
+"""Of kinds before: free, but not given back to the system yet, which takes 10 s (`proxy/runtime.py`)."""
+_IN_ORDER = sorted(KINDS, key=lambda kind: kind.bound)
+WITH_WORKERS = ("deaf reader", "names of 1 MB", "come and go", "FLOWs")
+
+
+@pytest.fixture(scope="module")
+def one_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostileStage]:
+    with running(tmp_path_factory.mktemp("hostile")) as stage:
+        yield stage
+
+
+@pytest.fixture(scope="module")
+def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostileStage]:
+    with running(tmp_path_factory.mktemp("hostile"), workers=2) as stage:
+        yield stage
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", _IN_ORDER, ids=lambda kind: kind.name)
+def test_no_kind_of_connection_costs_more_than_its_bound(one_process: HostileStage, kind: HostileKind) -> None:
+    assert cost(one_process, kind) <= kind.bound * MB + _LEFT_BEHIND
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "kind", [kind for kind in _IN_ORDER if any(word in kind.name for word in WITH_WORKERS)], ids=lambda kind: kind.name
+)
+def test_nor_with_workers(two_workers: HostileStage, kind: HostileKind) -> None:
+    assert cost(two_workers, kind) <= 2 * kind.bound * MB + _LEFT_BEHIND
+
+
+def cost(stage: HostileStage, kind: HostileKind) -> int:
+    row = stage.attack(kind, SECONDS, rest=0)
+    assert row.did["opened"] > 0, "it attacked"
+    assert row.beside["publish"] > 0, "its neighbour was served meanwhile"
+    return row.peak - stage.memory_at_start
