@@ -7,25 +7,30 @@ variables for HTTP proxies do not count. What a person can do about an error is 
 not know by which options it was opened.
 """
 
-import http.client
 import socket
 import ssl
-from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from enum import Enum, auto
+from functools import partial
 from http import HTTPStatus
 from ipaddress import ip_address
 from typing import Any, NamedTuple, Self
 from urllib.parse import quote, urlencode, urljoin
+from weakref import WeakSet
 
 import msgspec
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import HTTPError, ProtocolError
 
 from protocol.endpoint import Endpoint, EndpointForm
 from protocol.printable import printable
 
 TIMEOUT_S = 30.0
 MOST_REDIRECTS = 10
+MOST_KEPT = 16
+"""Connections to one address that are kept from one request to the next."""
 MOST_BYTES = 64 * 1024**2
 """Of one answer."""
 _MOST_REASON = 1000
@@ -65,11 +70,11 @@ class AdminError(Exception):
     """A request came to nothing; the text is one line that names it.
 
     Args:
-            request: Method and URL.
-            trouble: Why.
-    problem: The failure in words.
-            status: Of HTTP, if the server answered with an error.
-            reason: The server's own words, as Sluice and Pulsar give them (`{"reason": …}`); None if it gave none.
+        request: Method and URL.
+        trouble: The kind of failure.
+        problem: The failure in words.
+        status: Of HTTP, if the server answered with an error.
+        reason: The server's own words, as Sluice and Pulsar give them (`{"reason": …}`); None if it gave none.
     """
 
     def __init__(
@@ -119,8 +124,8 @@ OPEN = AdminCredentials()
 class AdminClient:
     """The client of one admin address; several threads may use it.
 
-    As a context manager it keeps connections open from one GET to the next, and closes all at the end: a request that
-    another thread still waits for then fails.
+    As a context manager it keeps connections open from one request to the next, and closes all at the end: a request
+    that another thread still waits for then fails.
 
     Args:
         url: `http://HOST:PORT` or `https://HOST:PORT`, perhaps with a path before all paths.
@@ -145,9 +150,8 @@ class AdminClient:
         self._most_redirects = most_redirects
         self._most_bytes = MOST_BYTES if most_bytes is None else most_bytes
         self._keeps = False
-        self._idle: defaultdict[Endpoint, list[http.client.HTTPConnection]] = defaultdict(list)
-        """Connections between two requests."""
-        self._busy: set[http.client.HTTPConnection] = set()
+        self._pools: dict[Endpoint, HTTPConnectionPool] = {}
+        self._sockets: WeakSet[socket.socket] = WeakSet()
 
     def __enter__(self) -> Self:
         self._keeps = True
@@ -155,12 +159,11 @@ class AdminClient:
 
     def __exit__(self, *_: object) -> None:
         self._keeps = False
-        for connections in self._idle.values():
-            while connections:
-                connections.pop().close()
-        for connection in self._busy.copy():
-            with suppress(OSError, AttributeError):  # it may be connecting, or over by now
-                connection.sock.shutdown(socket.SHUT_RDWR)
+        while self._pools:
+            self._pools.popitem()[1].close()
+        for connection in self._sockets.copy():
+            with suppress(OSError):  # it may be over by now
+                connection.shutdown(socket.SHUT_RDWR)
 
     def get(self, path: str, query: Query | None = None) -> bytes:
         """Return the body that is served at a path, as it is."""
@@ -198,7 +201,7 @@ class AdminClient:
         url = f"{self.url}{path}" + (f"?{urlencode(query)}" if query else "")
         try:
             status, answer = self._follow(method, url, body)
-        except (OSError, ValueError, http.client.HTTPException) as error:
+        except (OSError, ValueError, HTTPError) as error:
             raise self.failed(AdminError(f"{method} {url}", *_explained(error))) from error
         if status >= HTTPStatus.MULTIPLE_CHOICES:
             reason = _reason_in(answer)
@@ -254,59 +257,67 @@ class AdminClient:
 
     def _exchange(self, endpoint: Endpoint, method: str, target: str, body: bytes | None) -> tuple[int, str, bytes]:
         """Status, `Location` and body of one answer."""
-        idle = self._idle[endpoint]
-        while method == "GET":
-            try:
-                connection = idle.pop()
-            except IndexError:
-                break
-            with suppress(ConnectionError, http.client.BadStatusLine):  # the server has closed it meanwhile
-                return self._over(endpoint, connection, (method, target, body))
-        return self._over(endpoint, self._connected(endpoint), (method, target, body))
-
-    def _over(
-        self, endpoint: Endpoint, connection: http.client.HTTPConnection, asked: tuple[str, str, bytes | None]
-    ) -> tuple[int, str, bytes]:
-        method, target, body = asked
         headers = {"Accept": "*/*"} | ({} if body is None else {"Content-Type": "application/json"})
         if self._access.token:
             headers["Authorization"] = f"Bearer {self._access.token}"
-        is_kept = False
-        self._busy.add(connection)
+        pool = self._pools.get(endpoint) or self._pool_for(endpoint)
+        if self._keeps:
+            self._pools[endpoint] = pool
+        ask = partial(pool.urlopen, method, target or "/", body, headers, retries=False, preload_content=False)
         try:
-            connection.request(method, target or "/", body, headers)
-            answer = connection.getresponse()
-            content = answer.read(self._most_bytes + 1)
-            if len(content) > self._most_bytes:
+            answer = ask()
+        except ProtocolError:  # the server may just have closed the connection that was kept
+            if method != "GET":
+                raise
+            answer = ask()
+        try:
+            content = answer.read(self._most_bytes, decode_content=False)
+            if answer.read(1):  # what breaks off raises here
                 raise ValueError(f"it has more than {self._most_bytes} bytes")
-            if answer.length:  # a read with a bound takes what breaks off for whole
-                raise http.client.IncompleteRead(content, answer.length)
-            is_kept = self._keeps and not answer.will_close
             return answer.status, answer.headers.get("Location", ""), content
         finally:
-            self._busy.discard(connection)
-            if is_kept:
-                self._idle[endpoint].append(connection)
-            else:
-                connection.close()
+            answer.close()  # the pool has the connection already if the answer was read to its end
+            if not self._keeps:
+                pool.close()
 
-    def _connected(self, endpoint: Endpoint) -> http.client.HTTPConnection:
-        scheme, port = endpoint.scheme, endpoint.port
-        if scheme == "https":
-            context = self._access.tls or trusting()
-            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-                endpoint.name, port, timeout=self._timeout_s, context=context
-            )
-        else:
-            connection = http.client.HTTPConnection(endpoint.host, port, timeout=self._timeout_s)
-        try:
-            connection.connect()
-            if self._access.token and scheme != "https" and not self._access.plain_http:
-                _check_overheard(connection)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+    def _pool_for(self, endpoint: Endpoint) -> HTTPConnectionPool:
+        settings: dict[str, Any] = {"timeout": self._timeout_s, "maxsize": MOST_KEPT, "connected": self._connected}
+        if endpoint.scheme == "http":
+            return _Pool(endpoint.host, endpoint.port, **settings)
+        return _TlsPool(endpoint.name, endpoint.port, ssl_context=self._access.tls or trusting(), **settings)
+
+    def _connected(self, connection: socket.socket) -> None:
+        """Look where the name has led to, before the token goes there."""
+        self._sockets.add(connection)
+        if not self._access.token or self._access.plain_http or isinstance(connection, ssl.SSLSocket):
+            return
+        peer = str(connection.getpeername()[0])
+        if not ip_address(peer.partition("%")[0]).is_loopback:
+            raise _OverheardError(f"the token would go to {peer} in the clear")
+
+
+class _Connection(HTTPConnection):
+    """A connection that its client looks at before anything is sent."""
+
+    def __init__(self, *arguments: Any, connected: Callable[[socket.socket], None], **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self._on_connected = connected
+
+    def connect(self) -> None:
+        super().connect()
+        self._on_connected(self.sock)
+
+
+class _TlsConnection(_Connection, HTTPSConnection):
+    """The same by TLS."""
+
+
+class _Pool(HTTPConnectionPool):
+    ConnectionCls = _Connection
+
+
+class _TlsPool(HTTPSConnectionPool):
+    ConnectionCls = _TlsConnection
 
 
 class _AstrayError(ValueError):
@@ -317,29 +328,33 @@ class _OverheardError(ValueError):
     """A token is not sent."""
 
 
-def _check_overheard(connection: http.client.HTTPConnection) -> None:
-    """By the address that a name has led to: the token goes there, whatever the name leads to next."""
-    peer = str(connection.sock.getpeername()[0])
-    if not ip_address(peer.partition("%")[0]).is_loopback:
-        raise _OverheardError(f"the token would go to {peer} in the clear")
-
-
 def _explained(error: Exception) -> tuple[RequestFailure, str]:
     """Say in words what happened in place of an answer."""
     if isinstance(error, _AstrayError):
         return RequestFailure.ASTRAY, str(error)
     if isinstance(error, _OverheardError):
         return RequestFailure.OVERHEARD, str(error)
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return RequestFailure.UNTRUSTED, f"its certificate is not trusted ({error.verify_message})"
-    reason = str(getattr(error, "reason", None) or "")
-    if isinstance(error, ssl.SSLError) and reason in _SPEAKS_NO_TLS:
+    root = _root(error)
+    if isinstance(root, ssl.SSLCertVerificationError):
+        return RequestFailure.UNTRUSTED, f"its certificate is not trusted ({root.verify_message})"
+    reason = str(getattr(root, "reason", None) or "")
+    if isinstance(root, ssl.SSLError) and reason in _SPEAKS_NO_TLS:
         return RequestFailure.NO_TLS, "does not speak TLS"
-    if isinstance(error, ssl.SSLError) and "ALERT" in reason:
-        told = reason.lower().replace("_", " ")
-        return RequestFailure.CLIENT_UNTRUSTED, f"ends TLS ({told}): it does not take the client certificate"
-    what = (getattr(error, "strerror", None) or str(error) or type(error).__name__).splitlines()[0][:200]
-    return RequestFailure.NO_ANSWER, f"no answer ({what})"
+    if isinstance(root, ssl.SSLError) and "ALERT" in reason:
+        alert = reason.lower().replace("_", " ")
+        return RequestFailure.CLIENT_UNTRUSTED, f"ends TLS ({alert}): it does not take the client certificate"
+    problem = getattr(root, "strerror", None) or str(root) or type(root).__name__
+    return RequestFailure.NO_ANSWER, f"no answer ({problem.splitlines()[0][:200]})"
+
+
+def _root(error: BaseException) -> BaseException:
+    """The error of the socket, of TLS or of HTTP that urllib3 has wrapped."""
+    while isinstance(error, HTTPError):
+        inner = error.__cause__ or next((each for each in error.args if isinstance(each, Exception)), None)
+        if inner is None:
+            break
+        error = inner
+    return error
 
 
 def _reason_in(answer: bytes) -> str | None:

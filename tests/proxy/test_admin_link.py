@@ -1,7 +1,6 @@
 """Asking an admin address, whatever locks it has: each trouble is one line with its remedy."""
 
 import asyncio
-import http.client
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -110,13 +109,14 @@ class Elsewhere(socket.socket):
 @pytest.fixture
 def leading_elsewhere(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     def lead(address: str) -> None:
-        def connect(self: http.client.HTTPConnection) -> None:
-            self.sock = Elsewhere()
-            self.sock.address = address
-            self.sock.settimeout(5)
-            self.sock.connect((self.host, self.port))
+        def connect(to: tuple[str, int], timeout: float, **_: Any) -> Elsewhere:
+            connection = Elsewhere()
+            connection.address = address
+            connection.settimeout(timeout)
+            connection.connect(to)
+            return connection
 
-        monkeypatch.setattr(http.client.HTTPConnection, "connect", connect)
+        monkeypatch.setattr("urllib3.util.connection.create_connection", connect)
 
     return lead
 
