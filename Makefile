@@ -101,17 +101,15 @@ quick:
 # What mypyc compiles is run as Python, too, by the properties, the machines and the conversations of it. Not these: their
 # minutes of traffic go over the same sums again and again.
 COMPILED   := tests/protocol tests/limiter tests/proxy/session tests/proxy/test_*budget.py tests/proxy/test_admission_control.py \
-              tests/proxy/workers/test_admission_client.py tests/proxy/brokers
+              tests/proxy/brokers
 SIMULATIONS := $(addprefix --ignore=tests/limiter/,test_backfilling.py test_fairness.py test_idle_consumers.py \
-               test_scheduler_machine.py workers/test_counts.py)
+               test_scheduler_machine.py)
 
 INTERPRETED := -q $(TWO) -p tests.interpreted -m "$(QUICK)" $(SIMULATIONS) $(COMPILED)
 
 MINUTES ?= 30
-# Known: workers refuse some entries that one process passes; a log of two nested steps of the clock (1 in 1000 of
-# these) is said to contradict itself.
-FUZZED  := -m hypothesis --hypothesis-profile=fuzz --ignore=tests/limiter/workers/test_reject.py \
-           --ignore=tests/compliance/judging/test_steps.py
+# Known: a log of two nested steps of the clock (1 in 1000 of these) is said to contradict itself.
+FUZZED  := -m hypothesis --hypothesis-profile=fuzz --ignore=tests/compliance/judging/test_steps.py
 
 fuzz: env ## Look for MINUTES (30) for examples that fail; the tests themselves try the same ones each time
 	@until=$$(($$(date +%s) + 60 * $(MINUTES))); while [ $$(date +%s) -lt $$until ]; do \

@@ -78,8 +78,6 @@ class DescriptorShares:
 
     def within(self, config: Config) -> Config:
         """Return the configuration with as many client connections as may be served."""
-        if config.workers > 1:  # each worker has descriptors of its own
-            return config
         return config.model_copy(update={"max_connections": self.admitted})
 
     def shortage(self) -> str | None:

@@ -53,7 +53,6 @@ from proxy.server import Server
 from proxy.session.events import SessionLog
 from proxy.slices import Work
 from proxy.tls.certificates import Expiry, ExpiryLog
-from proxy.workers.supervisor import Supervisor
 
 
 class StartError(Exception):
@@ -143,7 +142,8 @@ class Proxy:
             watched=[part.degraded for part in (self.fleet, self.policy_topic) if part is not None],
             announced=[self.service.degraded, self.reloader.degraded],
         )
-        self.server = self._server(counters)
+        log = SessionLog(counters, self.intervals, self.access)
+        self.server = Server(self.engine, log, most=self.descriptors.clients)
         self.readiness = Readiness(self.engine)
         self.metrics_address: str | None = None
         """`host:port` of the address that serves metrics alone; None without one."""
@@ -156,7 +156,7 @@ class Proxy:
             StartError: If one cannot be had.
         """
         parts = self.engine.journal, self.engine.registry, self.engine.refusals, self.engine.slices
-        self.intervals.start(*parts, takes_at_once=self.config.workers > 1)
+        self.intervals.start(*parts)
         await self._forget_needless()
         admin = await self._start_admin()
         if self.fleet is not None and self._link is not None:
@@ -227,8 +227,6 @@ class Proxy:
         return [reader for owner in owners if owner is not None for reader in owner.readers()]
 
     def _files_taken(self) -> None:
-        if isinstance(self.server, Supervisor):
-            self.server.certificates_changed()
         before, self._known_expiries = self._known_expiries, frozenset(self._expiries())
         for now in self._expiries():
             if now not in before:
@@ -238,12 +236,6 @@ class Proxy:
 
     def _look_at_states(self) -> None:
         self.states.look()
-
-    def _server(self, counters: Counters) -> Server | Supervisor:
-        if self.config.workers > 1:
-            return Supervisor(self.engine, self.access)
-        log = SessionLog(counters, self.intervals, self.access)
-        return Server(self.engine, log, most=self.descriptors.clients)
 
     def _prepare(self, config: Config) -> Callable[[Principal], Awaitable[bool]]:
         file, blocks = _file_policies(config), config.blocks
@@ -298,12 +290,11 @@ class Proxy:
         )
         metrics = MetricsPage(collector, slices)
         bounds = RequestLimits(self.config.admin_access, self._refused, self.engine.clock)
-        fresh = self.server.settle if isinstance(self.server, Supervisor) else None
-        parts = Parts(self.service, self._blocks, self._run(), self.reloader, self._forwarder, fresh, *fleet, states)
+        parts = Parts(self.service, self._blocks, self._run(), self.reloader, self._forwarder, *fleet, states)
         app = admin_app(self.engine, metrics, self.readiness, parts, Guards(bounds, self.authenticator, self._places()))
         keep_alive = self.config.keep_alive
         if self.config.metrics is not None:
-            alone = Listener(metrics_app(metrics, slices, bounds, fresh), self._connections(), keep_alive=keep_alive)
+            alone = Listener(metrics_app(metrics, slices, bounds), self._connections(), keep_alive=keep_alive)
             self.metrics_address = await self._listen("metrics", alone, self.config.metrics)
         locked = Listener(app, self._connections(), self.authenticator.context, keep_alive)
         return await self._listen("admin", locked, self.config.admin)

@@ -49,9 +49,7 @@ WHOLE_ONLY = (
     "proxy/blocking/test_kept.py", "proxy/observe/test_real_disks.py", "proxy/test_running.py", "proxy/test_runtime.py",
     "proxy/fleet/test_before_standin.py", "proxy/fleet/test_processes.py", "proxy/test_several_processes.py",
     "proxy/fleet/test_not_formed.py",
-    "proxy/workers/test_admission_apart.py", "proxy/workers/test_worker_process.py",
-    "proxy/workers/test_worker_process_rules.py",
-    "proxy/workers/test_supervisor.py", "proxy/workers/test_supervisor_reject.py", "real", "sluice/test_cli.py",
+    "real", "sluice/test_cli.py",
     "test_left_out.py", "test_processes.py", "test_wheel.py",
     # thousands of examples, of models and of requests
     "compliance/judging/test_exactly.py", "proxy/admin/fuzz", "proxy/identity", "proxy/policies/test_applying.py",

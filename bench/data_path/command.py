@@ -70,7 +70,6 @@ def rows() -> list[DataRow]:
         connections.idle_row(possible, LIMITS, WINDOW_S),
         *(many_streams.held_row(load) for load in HELD),
         *(many_streams.log_row(load) for load in ACTIVE),
-        *throughput.workers_rows(64, 40),
         throughput.interpreted_row(),
         bucket.row(),
         *(throughput.perf_row(traffic) for traffic in TRAFFIC),

@@ -1,4 +1,4 @@
-"""`python -m bench hostile [--seconds 60] [--workers 2] [--only WORD]`: every kind after the other, as a table."""
+"""`python -m bench hostile [--seconds 60] [--processes 2] [--only WORD]`: every kind after the other, as a table."""
 
 import argparse
 import sys
@@ -32,7 +32,7 @@ def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench hostile")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long each kind attacks")
     parser.add_argument("--rest", type=float, default=12.0, help="seconds after which memory is looked at again")
-    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--only", action="append", help="kinds whose names have this in them")
     chosen = parser.parse_args(words)
     kinds = [kind for kind in KINDS if not chosen.only or any(word in kind.name for word in chosen.only)]
@@ -41,7 +41,7 @@ def main(words: Sequence[str]) -> int:
     for kind in kinds:
         with (
             tempfile.TemporaryDirectory(prefix="sluice-hostile-") as folder,
-            running(Path(folder), chosen.workers) as stage,
+            running(Path(folder), chosen.processes) as stage,
         ):
             row = stage.attack(kind, chosen.seconds, chosen.rest)
         all_hold = all_hold and row.holds

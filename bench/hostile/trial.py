@@ -203,7 +203,7 @@ class HostileStage:
         self.memory_at_start = self.memory()
 
     def pids(self) -> list[int]:
-        """The process ids of Sluice, workers included."""
+        """The process ids of Sluice, its parent included."""
         return [self._process.pid, *meters.children(self._process.pid)]
 
     def memory(self) -> int:
@@ -257,15 +257,15 @@ class HostileStage:
 
 
 @contextmanager
-def running(folder: Path, workers: int = 1, more: Mapping[str, Any] = CONFIG) -> Iterator[HostileStage]:
-    """Start a Sluice with so many workers, and its broker, on free ports; at the end both are gone.
+def running(folder: Path, processes: int = 1, more: Mapping[str, Any] = CONFIG) -> Iterator[HostileStage]:
+    """Start a Sluice with so many processes, and its broker, on free ports; at the end both are gone.
 
     Raises:
         ProcessFailed: If one of them ends, or does not listen in time.
     """
     port, broker_port, admin = free_ports(0, 0, 0)
     config = folder / "sluice.yaml"
-    config.write_text(json.dumps({**more, "workers": workers}))  # JSON is YAML
+    config.write_text(json.dumps({**more, "processes": processes}))  # JSON is YAML
     broker = TetheredProcess([sys.executable, "-m", "bench.hostile.broker", str(broker_port)], folder / "broker.log")
     command = [sys.executable, "-m", "sluice", "serve", "--config", str(config), "--listen", f"127.0.0.1:{port}"]
     command += ["--broker", f"pulsar://127.0.0.1:{broker_port}", "--admin", f"127.0.0.1:{admin}"]

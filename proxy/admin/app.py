@@ -1,7 +1,6 @@
 """The web application of the admin address: metrics, health, and all routes of its REST."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
@@ -122,8 +121,6 @@ def own_routes(service: PolicyService, desk: BlockDesk, in_force: LimitsInForce)
     ]
 
 
-Fresh = Callable[[], Awaitable[None]]
-_COUNTS = frozenset({"/metrics", "/sluice/streams", "/sluice/status"})
 _NOT_SERVED = frozenset({404, 405})
 _ELSEWHERE = "; Sluice serves limits only: ask the broker's own admin address, or set admin_forward.url"
 
@@ -153,7 +150,6 @@ class Parts:
         run: The run of the proxy.
         reloader: The configuration.
         forwarder: Passes on to the broker's admin what Sluice does not serve, if configured.
-        fresh: Awaited before counts are shown, if workers have some of them.
         fleet: This proxy's part in its fleet, if it has one.
         policy_topic: The topic by which the fleet's policies are changed, if they are.
         states: The degraded states.
@@ -164,7 +160,6 @@ class Parts:
     run: Run
     reloader: Reloader
     forwarder: Forwarder | None = None
-    fresh: Fresh | None = None
     fleet: FleetService | None = None
     policy_topic: PolicyTopic | None = None
     states: DegradedStates | None = None
@@ -208,7 +203,6 @@ def admin_app(
             guards.places.take,
             *passing_on,
             bounds.body,
-            *_first(parts.fresh),
         ],
         client_max_size=bounds.most_bytes,
     )
@@ -241,11 +235,9 @@ def _counts(engine: LimiterEngine) -> Counts:
     return {"connections": sum(engine.counters.connections_open.values()), "limiters": len(engine.registry.limiters)}
 
 
-def metrics_app(
-    metrics: MetricsPage, slices: Slices, bounds: RequestLimits, fresh: Fresh | None = None
-) -> web.Application:
+def metrics_app(metrics: MetricsPage, slices: Slices, bounds: RequestLimits) -> web.Application:
     """Make the application of the address for metrics alone: open to everybody, nothing changes anything."""
-    middlewares = [_errors_as_reasons, _in_turn(slices), bounds.rate, bounds.body, *_first(fresh)]
+    middlewares = [_errors_as_reasons, _in_turn(slices), bounds.rate, bounds.body]
     app = web.Application(middlewares=middlewares, client_max_size=bounds.most_bytes)
     app.add_routes(_watching(metrics))
     return app
@@ -282,19 +274,6 @@ def _watching(metrics: MetricsPage) -> list[web.RouteDef]:
         return web.Response(text="alive\n")
 
     return [web.get("/metrics", show_metrics), web.get("/healthz", show_health)]
-
-
-def _first(fresh: Fresh | None) -> list[Any]:
-    if fresh is None:
-        return []
-
-    @web.middleware
-    async def counts_come_first(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.path in _COUNTS:
-            await fresh()
-        return await handler(request)
-
-    return [counts_come_first]
 
 
 @web.middleware

@@ -187,7 +187,6 @@ OF_COUNTERS = (
         "Times that the files of this key were read anew and could not be used",
         ("key",),
     ),
-    _OfCounters("sluice_workers_lost", "Worker processes that ended by themselves"),
     _OfCounters(
         "sluice_fields_left_out",
         "Clients' commands that went on without fields that this proxy does not know, or in fewer bytes",
@@ -346,9 +345,6 @@ class SluiceCollector(Collector):
             GaugeMetricFamily, "sluice_blocks", "Blocks in force", ("kind",), self._engine.blocklist.rules.by_kind()
         )
         yield self._certificates()
-        alone = self._engine.config.workers == 1  # then it counts as a process that serves clients, too
-        workers = 1 if alone else self._engine.counters.workers_running
-        yield _gauge("sluice_workers", "Processes that serve clients", workers)
         degraded = self._states.causes
         yield _labelled(
             GaugeMetricFamily,

@@ -33,8 +33,9 @@ admin address serves them, and so does the address of `metrics:`, without token 
   others are counted together as `_others`. Words that a label may have stand below its metric
   where they are known beforehand; `level` is a level of [limits.md](limits.md), `direction` is
   `publish` or `dispatch`.
-- **Counters** only grow, until the process ends. **Gauges** go up and down. With several workers
-  one answer speaks for all of them.
+- **Counters** only grow, until the process ends. **Gauges** go up and down.
+- **Several processes** have an address each, with the numbers of that process
+  ([processes.md](processes.md)).
 """
 _SECTIONS = (
     ("Messages and limits", ("messages_", "bytes_", "permits_", "throttled_", "would_", "limiter", "batches_")),

@@ -108,9 +108,6 @@ class Config(_Section):
         description="where Pulsar clients connect; those with `pulsar+ssl://` speak TLS (`tls`)",
     )
     tls: ListenerTls | None = Field(None, validate_default=True)
-    workers: Whole = Field(
-        1, gt=0, le=64, description="processes that serve clients, all on that port; limits hold over all together"
-    )
     processes: Whole = Field(
         1,
         gt=0,
@@ -276,13 +273,6 @@ class Config(_Section):
                 f"{pattern.host} in allowed_brokers may be anybody: set allowed_broker_networks, or reach brokers by "
                 "pulsar+ssl"
             )
-        return value
-
-    @field_validator("processes")
-    @classmethod
-    def _not_beside_workers(cls, value: int, info: ValidationInfo) -> int:
-        if value > 1 and info.data.get("workers", 1) > 1:
-            raise ValueError("workers is given as well: leave workers out")
         return value
 
     @field_validator("admin", "metrics")

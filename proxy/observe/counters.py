@@ -102,10 +102,6 @@ class Counters(_Told):
     """1 where the files are in force as they were last read, else 0, by the key that names them."""
     reload_success_at: Words = field(default_factory=Words)
     """When files were last read and could be used, in seconds since 1970, by the key that names them."""
-    workers_running: int = 0
-    """Worker processes that listen."""
-    workers_lost: int = 0
-    """Worker processes that ended though nobody wanted that."""
     broker_urls_stripped: int = 0
     """Broker addresses taken out of commands that would have led clients around the proxy."""
     loop_lag_ns: int = 0

@@ -84,7 +84,6 @@ class Intervals:
         self._untold: OrderedDict[Stream | Limiter, tuple[LineSpan, TakenStream | TakenLimiter]] = OrderedDict()
         self._is_telling = False
         self._slices: Slices | None = None
-        self._is_at_once = False
         self._heart: asyncio.TimerHandle | None = None
         self._stood_until = 0
 
@@ -94,8 +93,6 @@ class Intervals:
         registry: Registry,
         refusals: Refusals,
         slices: Slices,
-        *,
-        takes_at_once: bool = False,
     ) -> None:
         """Begin, once the loop runs.
 
@@ -104,9 +101,7 @@ class Intervals:
             registry: The limits of streams.
             refusals: Sums of refusals, for the heartbeats.
             slices: Bounds what is done in one turn of the loop.
-            takes_at_once: Counts change without a note in the journal before, as with workers.
         """
-        self._is_at_once = takes_at_once
         self._journal, self._registry, self._refusals, self._slices = (journal, registry, refusals, slices)
         self._log.levels_by(registry)
         self._counters.stood_still = self._stood_still
@@ -247,8 +242,6 @@ class Intervals:
         self._let_go(self._taken_from[0])
         self._taken_from = self._cut_at, self._ended, end
         self._cut_at, self._ended = {}, end
-        if self._is_at_once:
-            self._take_all()
         if not self._is_telling:
             assert self._slices is not None, "start() comes first"
             self._is_telling = True

@@ -97,7 +97,7 @@ class Engine:
         self.memory = Pool(config.client_memory.total, config.client_memory.connection)
         self.proxy_headers: ProxyHeaders | None = None
         if config.proxy_protocol.mode != "off":
-            most = config.max_connections // 10 // config.workers
+            most = config.max_connections // 10
             self.proxy_headers = ProxyHeaders(config.proxy_protocol, most, counters)
         self.names_clients = config.broker_proxy_protocol
         self.fleet_topics = FleetTopics(config)

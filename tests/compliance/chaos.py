@@ -1,7 +1,5 @@
 """A real proxy under load while everything around it changes, ends and begins again."""
 
-import os
-import signal
 import socket
 import sys
 import threading
@@ -15,7 +13,6 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from bench.meters import children
 from loadgen.real.process import TetheredProcess, free_port
 from protocol.commands import encode_with_payload
 from protocol.frames import FrameCutter
@@ -28,7 +25,7 @@ TENANT = "acme"
 NAMESPACES = (f"{TENANT}/orders", f"{TENANT}/audit")
 TOPICS = tuple(f"persistent://{namespace}/{name}" for namespace in NAMESPACES for name in ("a", "b"))
 SIZES = (50, 700)
-"""A sender of each topic for each; on connections of their own, so they are spread over the workers."""
+"""A sender of each topic for each; on connections of their own, so each has a stream of its own."""
 MOST_PENDING = 50
 PERMITS = 50
 PACE_S = 0.004
@@ -36,9 +33,8 @@ PATIENCE_S = 5.0
 AGAIN_S = 0.05
 
 
-def configuration(workers: int) -> dict[str, Any]:
+def configuration() -> dict[str, Any]:
     return {
-        "workers": workers,
         "proxy_id": "chaos",
         "limits": {
             "each_topic": {"publish": {"messages": 150}, "dispatch": {"messages": 120}},
@@ -228,12 +224,6 @@ def reconnecting(sluice: SluiceProcess, broker: Broker, seconds: float) -> None:
             peer.say(producer(topic=topic))
             peer.hear("PRODUCER_SUCCESS")
             peer.say(*(entry(number, 100) for number in range(5)))
-
-
-def worker_killed(sluice: SluiceProcess, broker: Broker, seconds: float) -> None:
-    assert sluice.process is not None
-    os.kill(children(sluice.process.pid)[0], signal.SIGKILL)
-    time.sleep(seconds)
 
 
 def broker_killed(_sluice: SluiceProcess, broker: Broker, seconds: float) -> None:

@@ -189,7 +189,7 @@ def test_a_stopped_process_has_lost_its_share_when_it_goes_on() -> None:
 
 @pytest.mark.parametrize(("members", "at_once"), [(1, 100), (2, 50), (4, 25)])
 def test_a_burst_through_one_member_is_its_part_of_the_burst(members, at_once) -> None:
-    """Why workers are no members, as docs/workers.md says: one process passes a burst of 100 whole."""
+    """One process alone passes a burst of 100 whole."""
     world = running(*[0] * members)
     bucket = world.processes[0].buckets[KEY]
     before, at = bucket.passed, bucket.balance

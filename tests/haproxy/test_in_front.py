@@ -168,9 +168,9 @@ def test_sluice_ends_tls_behind_the_header(stage: Stage, tmp_path: Path, send: s
         assert look(client, sluice) == {_CLIENT}
 
 
-def test_workers_know_clients_and_their_proved_roles_behind_haproxy(stage: Stage, tmp_path: Path) -> None:
+def test_clients_behind_haproxy_have_their_proved_roles(stage: Stage, tmp_path: Path) -> None:
     section = token_files(tmp_path)
-    sluice = stage.sluice(workers=2, authentication=section)
+    sluice = stage.sluice(authentication=section)
     address = stage.haproxy(sluice, "send-proxy-v2")
     shown = pulsar.AuthenticationToken(signed({"sub": "alice"}).decode())
     for _ in range(4):

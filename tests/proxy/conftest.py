@@ -36,12 +36,6 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], A
 
 
 @pytest.fixture
-def world_kind() -> type[World]:
-    """Which worlds are made; a module of tests may have its own."""
-    return World
-
-
-@pytest.fixture
 def loop() -> Iterator[ManualLoop]:
     loop = ManualLoop(ManualClock())
     yield loop
@@ -49,11 +43,11 @@ def loop() -> Iterator[ManualLoop]:
 
 
 @pytest.fixture
-def make_world(world_kind: type[World]) -> Iterator[Callable[..., World]]:
+def make_world() -> Iterator[Callable[..., World]]:
     worlds: list[World] = []
 
     def make(**settings: Any) -> World:
-        worlds.append(world_kind(**settings))
+        worlds.append(World(**settings))
         return worlds[-1]
 
     yield make

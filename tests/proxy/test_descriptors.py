@@ -46,9 +46,7 @@ def test_a_shortage_names_the_number_and_the_remedies() -> None:
         assert part in said
 
 
-def test_each_worker_has_descriptors_of_its_own() -> None:
-    many = config(workers=2)
-    assert DescriptorShares.of(many, 1024).within(many) is many
+def test_no_more_connections_are_admitted_than_a_low_limit_allows() -> None:
     assert DescriptorShares.of(config(), 1024).within(config()).max_connections == 340
 
 

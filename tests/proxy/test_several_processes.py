@@ -218,7 +218,6 @@ def test_pauses_between_processes_double_up_to_a_bound() -> None:
         ({"admin": "127.0.0.1:8080", "metrics": "127.0.0.1:8081"}, "admin listens on 127.0.0.1:8081 already"),
         ({"admin": "127.0.0.1:6649"}, "listen listens on 127.0.0.1:6650 already"),
         ({"admin": "127.0.0.1:65535"}, "the last of 2 processes would have port 65536"),
-        ({"workers": 2}, "leave workers out"),
     ],
 )
 def test_addresses_of_processes_do_not_meet(given: dict[str, Any], said: str) -> None:

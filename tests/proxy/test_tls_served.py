@@ -26,7 +26,6 @@ from tests.proxy.file_limits import policies_of
 from tests.proxy.tcp import TcpPeer, broker_on_loopback, connect_to
 from tests.proxy.tls import Authorities
 from tests.proxy.wire import PING, connect, connected, unknown_command
-from tests.proxy.workers.apart import apart
 
 FAILURES = 2000
 """Handshakes that fail."""
@@ -134,22 +133,6 @@ async def test_an_address_that_cannot_be_had_leaves_the_others_free() -> None:
             await Served(listen=[f"127.0.0.1:{port}", f"127.0.0.1:{taken}"]).start()
     with socket.create_server(("127.0.0.1", port)):
         pass
-
-
-async def test_workers_serve_all_addresses(authorities: Authorities) -> None:
-    async with apart({}, **authorities.settings()) as one:
-        plain, secure = one.listen.split(", ")
-        clients = [await connect_to(plain) for _ in range(4)]
-        clients += [await securely(secure, authorities.client()) for _ in range(4)]
-        for client in clients:
-            client.send(connect(), PING)
-            assert [await client.hear() for _ in range(2)] == [connected(), PING]
-        failing = await connect_to(secure)
-        failing.send(connect())
-        assert await failing.hear() is None
-        await one.until("/metrics", 'sluice_tls_failures_total{failure="plain_bytes",side="client"} 1.0')
-        for client in [*clients, failing]:
-            client.writer.close()
 
 
 def _hello(context: ssl.SSLContext) -> bytes:

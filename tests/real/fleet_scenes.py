@@ -6,7 +6,6 @@ their goals. Which of them hold is told by `harness.missed`.
 
 import contextlib
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -17,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.harness import Figure, Goal, Row, Sample
-from bench.meters import children
 from tests.real.broker_record import WINDOW_S, Entry, Held, Step, rate_in, seconds_until
 from tests.real.cluster_proxy import LOOKED_UP_AT, put
 from tests.real.fleet_front import NAMES, Front, Load, Record, Traffic
@@ -463,24 +461,6 @@ def _slow(seconds: float) -> Play:
 PASSED = Figure("passed", "of the limit used", " %", 1, (Goal("≥", 97),))
 
 
-def _worker_killed(front: Front, traffic: Traffic, rate: float) -> Sample:
-    """The fourth member has two workers, and six clients on them."""
-    with traffic.probing(front):
-        member = front.start(NAMES[-1], workers=2)
-        front.ensure()
-        _loaded(front, traffic, NAMES[:-1])
-        for _ in range(6):
-            traffic.load(front, NAMES[-1])
-        time.sleep(SETTLED_S + 2)
-        assert member.process is not None
-        at = time.time()
-        os.kill(children(member.process.pid)[0], signal.SIGKILL)
-        time.sleep(FIRST_S + 3)
-    record = traffic.record()
-    found = _found(Held.always(rate, len(NAMES)), record)
-    return {**found, **_at_events(record, [at], FIRST_S + 3, rate)}
-
-
 # ---- All of them
 
 IN_EVERY_RUN = (
@@ -590,13 +570,5 @@ SCENES = (
     ),
     Scene("three-a-second", "3/s over four members, 40 s", "3/s", (PASSED,), _slow(40)),
     Scene("one-a-minute", "1/min over four members, 8 min", "1/min", (PASSED,), _slow(480)),
-    Scene(
-        "worker-killed",
-        "1000/s: a member of two workers loses one of them (SIGKILL)",
-        "1000/s",
-        (FIRST, STEADY),
-        _worker_killed,
-        members=NAMES[:-1],
-    ),
 )
 """All that there are; each wants a front of its own."""

@@ -75,7 +75,7 @@ def broker(secret: Path, users: Path, tmp_path_factory: pytest.TempPathFactory) 
 def terminating(
     broker: StandaloneBroker, secret: Path, users: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SluiceProcess]:
-    """With two workers; the broker verifies what clients have shown once more."""
+    """The broker verifies what clients have shown once more."""
     folder = tmp_path_factory.mktemp("terminate")
     own = folder / "sluice.token"
     own.touch(mode=0o600)
@@ -87,7 +87,7 @@ def terminating(
         "forward_credentials": True,
         "broker": {"token_file": str(own)},
     }
-    sluice = start_sluice(folder, broker.service_url, {"authentication": section, "workers": 2})
+    sluice = start_sluice(folder, broker.service_url, {"authentication": section})
     yield sluice
     sluice.stop()
 

@@ -71,7 +71,7 @@ def members(
 ) -> Iterator[list[SluiceProcess]]:
     rest.ensure_namespace(NAMESPACE)
     folder = tmp_path_factory.mktemp("members")
-    configs = _config(folder, "a"), _config(folder, "b", workers=2)
+    configs = _config(folder, "a"), _config(folder, "b")
     found = [start_sluice(folder / one["proxy_id"], real_broker.service_url, one) for one in configs]
     yield found
     for each in found:

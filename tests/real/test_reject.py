@@ -3,7 +3,6 @@
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -82,17 +81,13 @@ def of_topics(**limits: dict[str, Any]) -> dict[str, Any]:
 
 MESSAGES: dict[str, Any] = {"messages": RATE}
 ONE = of_topics(java_batches=MESSAGES, java_singles=MESSAGES, python_batches=MESSAGES, python_singles=MESSAGES)
-TWO = {"workers": 2, **of_topics(java_batches2=MESSAGES, python_singles2=MESSAGES)}
 WAITING = of_topics(go_batches=MESSAGES, go_singles=MESSAGES, chunks={"bytes": BYTES})
-WAITING_TWO = {"workers": 2, **of_topics(go_singles2=MESSAGES, chunks2={"bytes": BYTES})}
 
 REFUSING = {
-    "java_batches": ("one", by_java, BATCHES),
-    "java_singles": ("one", by_java, SINGLES),
-    "python_batches": ("one", by_python, BATCHES),
-    "python_singles": ("one", by_python, SINGLES),
-    "java_batches2": ("two", by_java, BATCHES),
-    "python_singles2": ("two", by_python, SINGLES),
+    "java_batches": (by_java, BATCHES),
+    "java_singles": (by_java, SINGLES),
+    "python_batches": (by_python, BATCHES),
+    "python_singles": (by_python, SINGLES),
 }
 ERRORS = {"java": "NotAllowedException", "python": "ChecksumError"}
 
@@ -105,14 +100,14 @@ def stages(
         pytest.skip("the broker itself has not the modes of Sluice (SLUICE_TEST_DIRECT)")
     for namespace in ("reject", "probe"):
         rest.ensure_namespace(namespace)
-    configs = {"one": ONE, "two": TWO, "waiting": WAITING, "waiting two": WAITING_TWO}
+    configs = {"one": ONE, "waiting": WAITING}
     with open_stages(real_broker, configs, tmp_path_factory.mktemp("sluices")) as stages:
         yield stages
 
 
 @pytest.fixture(scope="module")
 def played(stages: dict[str, Stage]) -> Played[Scene]:
-    scenes = {name: scene(stages[stage], name, publish, rounds) for name, (stage, publish, rounds) in REFUSING.items()}
+    scenes = {name: scene(stages["one"], name, publish, rounds) for name, (publish, rounds) in REFUSING.items()}
     probe = Probe(stages["one"].at_broker, topic_name("probe", "beside-reject"))
     return Played(probe, scenes)
 
@@ -150,36 +145,21 @@ def test_a_java_client_says_which_limit_refused(played: Played[Scene]) -> None:
 
 
 @pytest.mark.jdk
-@pytest.mark.parametrize("stage", ["one", "two"])
 def test_no_client_makes_another_connection_and_all_that_was_refused_is_counted(
-    played: Played[Scene], stages: dict[str, Stage], stage: str
+    played: Played[Scene], stages: dict[str, Stage]
 ) -> None:
-    names = [name for name, (where, *_) in REFUSING.items() if where == stage]
-    sluice = stages[stage].sluice
-    assert counted(sluice, "sluice_connections_accepted_total") == 2 * len(names), "one for lookups, one for the rest"
-    refused = sum(len(played[name].refused) for name in names)
+    sluice = stages["one"].sluice
+    assert counted(sluice, "sluice_connections_accepted_total") == 2 * len(REFUSING), (
+        "one for lookups, one for the rest"
+    )
+    refused = sum(len(played[name].refused) for name in REFUSING)
     assert counted(sluice, "sluice_messages_rejected_total") == refused
 
 
-CHUNKS = {"chunks": "waiting", "chunks2": "waiting two"}
-
-
-@pytest.fixture(scope="module")
-def chunked(stages: dict[str, Stage]) -> dict[str, Scene]:
-    """Both at once."""
-
-    def play(name: str) -> Scene:
-        stage, own = stages[CHUNKS[name]], topic_name("reject", name)
-        return Scene(stage, own, CHUNKED, by_java(stage.sluice.service_url, own, CHUNKED))
-
-    with ThreadPoolExecutor(len(CHUNKS)) as pool:
-        return dict(zip(CHUNKS, pool.map(play, CHUNKS), strict=True))
-
-
 @pytest.mark.jdk
-@pytest.mark.parametrize("name", CHUNKS)
-def test_messages_in_chunks_are_held_and_stored(chunked: dict[str, Scene], name: str) -> None:
-    scene = chunked[name]
+def test_messages_in_chunks_are_held_and_stored(stages: dict[str, Stage]) -> None:
+    stage, own = stages["waiting"], topic_name("reject", "chunks")
+    scene = Scene(stage, own, CHUNKED, by_java(stage.sluice.service_url, own, CHUNKED))
     scene.assert_each_is_known_soon()
     assert scene.refused == []
     scene.assert_stored_once_and_in_order()
@@ -189,18 +169,17 @@ def test_messages_in_chunks_are_held_and_stored(chunked: dict[str, Scene], name:
 
 @pytest.mark.skipif(shutil.which("go") is None, reason="no Go client here: install Go")
 @pytest.mark.parametrize(
-    ("stage", "name", "kind"),
+    ("name", "kind"),
     [
-        ("waiting", "go_batches", "batches"),
-        ("waiting", "go_singles", "single"),
-        ("waiting two", "go_singles2", "single"),
+        ("go_batches", "batches"),
+        ("go_singles", "single"),
     ],
 )
-def test_what_a_go_client_sends_is_held_and_stored(stages: dict[str, Stage], stage: str, name: str, kind: str) -> None:
+def test_what_a_go_client_sends_is_held_and_stored(stages: dict[str, Stage], name: str, kind: str) -> None:
     """It could be told nothing that would end one send."""
     rounds, publish = Rounds(kind, rounds=2, in_round=1000), partial(by_go, go_program())
-    probe = Probe(stages[stage].at_broker, topic_name("probe", f"beside-{name}"))
-    played = Played(probe, {name: scene(stages[stage], name, publish, rounds)})
+    probe = Probe(stages["waiting"].at_broker, topic_name("probe", f"beside-{name}"))
+    played = Played(probe, {name: scene(stages["waiting"], name, publish, rounds)})
     played[name].assert_each_is_known_soon()
     assert played[name].refused == []
     played[name].assert_stored_once_and_in_order()

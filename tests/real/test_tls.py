@@ -145,7 +145,7 @@ def serving(folder: Path, broker_url: str, config: dict[str, Any], **more: Any) 
 @pytest.fixture(scope="module")
 def sluice(files: Files, broker: StandaloneBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SluiceProcess]:
     """With TLS on both sides, and a plain port."""
-    config = {"tls": files.front, "broker_tls": files.to_broker(), "workers": 2}
+    config = {"tls": files.front, "broker_tls": files.to_broker()}
     with serving(tmp_path_factory.mktemp("sluice"), broker.tls_url, config) as sluice:
         yield sluice
 
@@ -283,9 +283,7 @@ def shown_by(url: str, files: Files) -> int:
         return int(str(certificate["serialNumber"]), 16)
 
 
-def test_a_swapped_secret_is_what_new_connections_see_in_every_worker_and_open_ones_go_on(
-    sluice: SluiceProcess, files: Files
-) -> None:
+def test_new_connections_see_a_swapped_secret_and_open_ones_go_on(sluice: SluiceProcess, files: Files) -> None:
     before = shown_by(sluice.tls_url, files)
     with client_of(sluice.tls_url, files) as client:
         producer = client.create_producer(topic_name(NAMESPACE, "swapped"))
@@ -309,14 +307,13 @@ def test_a_swapped_secret_is_what_new_connections_see_in_every_worker_and_open_o
 def proving(
     files: Files, broker: StandaloneBroker, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SluiceProcess]:
-    """With two workers that verify clients by token, password or certificate, and passes on who they are."""
+    """Verifies clients by token, password or certificate, and passes on their roles."""
     folder = tmp_path_factory.mktemp("proving")
     for name, content in (("secret.key", SECRET), ("htpasswd", f"bob:{HASHES['apr1']}\n".encode())):
         (folder / name).touch(0o600)
         (folder / name).write_bytes(content)
     shown = {"certificate": files.path("proxy"), "key": str(files.folder / "proxy.key")}
     config = {
-        "workers": 2,
         "tls": {
             "certificate": files.path("both"),
             "key": str(files.folder / "both.key"),

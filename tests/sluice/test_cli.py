@@ -25,7 +25,7 @@ runner = CliRunner()
 
 
 def options(command: str) -> list[Any]:
-    return list(COMMANDS[command].params)
+    return [option for option in COMMANDS[command].params if not getattr(option, "hidden", False)]
 
 
 @contextmanager
@@ -102,6 +102,12 @@ def test_the_proxys_options_name_their_defaults() -> None:
     for option in options("serve"):
         if option.opts[0] not in {"--config", "--help"}:
             assert "Default: " in option.help
+
+
+def test_the_flag_before_processes_names_that_one() -> None:
+    result = runner.invoke(app, ["serve", "--workers", "2"])
+    assert result.exit_code == 1
+    assert "--workers: workers: this key is not known here; write processes: N" in result.output
 
 
 def test_without_a_command_there_is_help() -> None:

@@ -147,9 +147,9 @@ def test_it_gets_the_limits_it_is_to_have(tmp_path):
     assert json.loads((tmp_path / "sluice.yaml").read_text())["limits"] == {"topics": {}}
 
 
-def test_it_may_have_several_workers(tmp_path):
-    sluice_plan(workers=3).command(Place(tmp_path, 1, 2, 3))
-    assert json.loads((tmp_path / "sluice.yaml").read_text())["workers"] == 3
+def test_it_may_have_several_processes(tmp_path):
+    sluice_plan(processes=3).command(Place(tmp_path, 1, 2, 3))
+    assert json.loads((tmp_path / "sluice.yaml").read_text())["processes"] == 3
 
 
 def test_interpreted_it_finds_nothing_compiled(tmp_path):

@@ -1,12 +1,9 @@
 """Each row is measured once, short: what it gives is what its figures ask for, and counts everything."""
 
-import sys
-from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
 
-from bench import meters
 from bench.data_path import wire
 from bench.data_path.command import SHORT as SHORT_FORM
 from bench.data_path.command import rows, tls_rows
@@ -14,7 +11,7 @@ from bench.data_path.proxies import BARE, EVERYBODY, PLANS, SLUICE, UNREACHED
 from bench.data_path.pulsar_perf import Traffic
 from bench.data_path.rows import bucket, connections, many_streams, throughput, tls
 from bench.data_path.rows.many_streams import Held, Load
-from bench.data_path.stage import Stage, TlsLines
+from bench.data_path.stage import TlsLines
 from bench.harness import BenchError
 from loadgen.real.jars import ProcessFailed
 from protocol.frames import FrameCutter
@@ -69,23 +66,6 @@ def test_what_a_proxy_adds_is_not_what_the_machine_did_meanwhile(percentile, mor
     direct[200:400] = [each + 30 for each in direct[200:400]]
     took[800:1000] = [each + 70 for each in took[800:1000]]
     assert tls.added(direct, took, percentile) == pytest.approx(more)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="processes are counted by /proc")
-def test_workers_are_measured_beside_one_process_with_the_cpu_of_all_their_processes(stage):
-    row = throughput.workers_rows(100, 4)[0]
-    found = row.measure(stage, SLUICE)
-    assert set(found) == {figure.key for figure in row.figures}
-    assert min(found.values()) > 0
-    assert 50 <= found["busiest"] <= 100
-    assert found["cores"] == pytest.approx(throughput.WORKERS * found["cpu_one"] / found["cpu"])
-
-
-def test_cpu_of_workers_that_nobody_tells_of_is_not_left_out(stage, monkeypatch):
-    monkeypatch.setattr(Stage, "started", lambda self, _plan: nullcontext(self.peers[SLUICE]))
-    monkeypatch.setattr(meters, "children", lambda pid: [])
-    with pytest.raises(BenchError, match="children"):
-        throughput.workers_rows(100, 4)[0].measure(stage, SLUICE)
 
 
 @pytest.mark.parametrize(("most", "possible"), [(100_000, 10_000), (20_000, 9_500), (2024, 512)])

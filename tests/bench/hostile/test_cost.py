@@ -15,7 +15,8 @@ SECONDS = 0.5
 _LEFT_BEHIND = 48 * MB
 """Of kinds before: free, but not given back to the system yet, which takes 10 s (`proxy/runtime.py`)."""
 _IN_ORDER = sorted(KINDS, key=lambda kind: kind.bound)
-WITH_WORKERS = ("deaf reader", "names of 1 MB", "come and go", "FLOWs")
+WORDS = ("deaf reader", "names of 1 MB", "come and go", "FLOWs")
+OF_PROCESSES = [kind for kind in _IN_ORDER if any(word in kind.name for word in WORDS)]
 
 
 @pytest.fixture(scope="module")
@@ -25,8 +26,8 @@ def one_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostileSta
 
 
 @pytest.fixture(scope="module")
-def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostileStage]:
-    with running(tmp_path_factory.mktemp("hostile"), workers=2) as stage:
+def two_processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostileStage]:
+    with running(tmp_path_factory.mktemp("hostile"), processes=2) as stage:
         yield stage
 
 
@@ -37,11 +38,9 @@ def test_no_kind_of_connection_costs_more_than_its_bound(one_process: HostileSta
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "kind", [kind for kind in _IN_ORDER if any(word in kind.name for word in WITH_WORKERS)], ids=lambda kind: kind.name
-)
-def test_nor_with_workers(two_workers: HostileStage, kind: HostileKind) -> None:
-    assert cost(two_workers, kind) <= 2 * kind.bound * MB + _LEFT_BEHIND
+@pytest.mark.parametrize("kind", OF_PROCESSES, ids=lambda kind: kind.name)
+def test_nor_with_several_processes(two_processes: HostileStage, kind: HostileKind) -> None:
+    assert cost(two_processes, kind) <= 2 * kind.bound * MB + _LEFT_BEHIND
 
 
 def cost(stage: HostileStage, kind: HostileKind) -> int:

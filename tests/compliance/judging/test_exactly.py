@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from compliance.judging.account import judged
 from compliance.judging.facts import Judged
-from compliance.judging.lines import UNEXPLAINED_S, UNSEEN_S, RunNotes, excess_tolerance
+from compliance.judging.lines import UNSEEN_S, RunNotes, excess_tolerance
 from limiter.limiter import Entry, Limiter, Stream
 from limiter.scheduler import Scheduler
 from limiter.token_bucket import NANOS_PER_SECOND, Limit, rate
@@ -19,7 +19,6 @@ from tests.compliance.judging.governed_log import GovernedLog, play_governed
 from tests.compliance.judging.pure import deficit_s, doubts, excess
 from tests.compliance.judging.scheduler_log import SchedulerLog, play
 from tests.compliance.judging.test_account import judged as judged_log
-from tests.compliance.judging.workers_log import WorkersLog, play_flapping
 from tests.compliance.planted import BEGIN, PlantedLog
 
 LOGS = 10_000
@@ -154,35 +153,6 @@ def test_an_exact_limiter_whose_limits_come_go_observe_and_refuse_is_never_accus
     for key, found in found_of(log).items():
         assert troubles(found) == [], key
         assert found.entitlement is None or found.entitlement.unseen_s < UNSEEN_S
-
-
-@settings(max_examples=150, deadline=None)
-@given(seed=SEEDS)
-def test_an_exact_limiter_of_two_workers_is_never_accused(seed: int) -> None:
-    """They pass by what they were lent, also while others' entries are paid for, and it counts when they tell.
-
-    Limits come, change their value, observe, refuse and go; streams leave one and come under it again.
-    """
-    log = WorkersLog(Random(seed))
-    play_governed(log, 20)
-    for key, found in found_of(log).items():
-        assert troubles(found) == [], key
-        assert found.entitlement is None or found.entitlement.unseen_s < UNSEEN_S
-
-
-@settings(max_examples=60, deadline=None)
-@given(seed=SEEDS)
-@example(seed=15).via("what workers used and did not tell yet was in no smaller burst")
-@example(seed=49).via("what they had been lent had no room in a smaller burst")
-def test_an_exact_limiter_of_two_workers_whose_limits_flap_is_never_accused(seed: int) -> None:
-    """Letters are under way for longer then: by its own account the limiter is late, and that alone may be lacking."""
-    log = WorkersLog(Random(seed))
-    play_flapping(log, 4)
-    for key, found in found_of(log).items():
-        accused = [one for one in troubles(found) if one is not found.entitlement]
-        assert accused == [], key
-        owed = found.entitlement
-        assert owed is None or owed.waited_s - owed.served_s - owed.late_s < UNEXPLAINED_S, key
 
 
 # ---- a scheduler with a fault

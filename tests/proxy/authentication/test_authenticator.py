@@ -14,7 +14,6 @@ from proxy.config.sections import Authentication
 from proxy.identity.authenticator import MOST_KEYS_AT_ONCE, MOST_PROVED, ClientAuthenticator
 from proxy.identity.evidence import Credentials, Identity, NotProved
 from proxy.session.engine import verifier_of
-from proxy.workers.supervisor import told
 from tests.proxy.authentication.keys import NOW, OTHER_SECRET, RSA, SECRET, public, signed, token_files
 from tests.proxy.authentication.test_passwords import HASHES, Pending
 from tests.proxy.rereading import read_again
@@ -180,15 +179,6 @@ def test_every_file_is_watched_and_without_the_mode_nothing_is_loaded(tmp_path: 
     assert {path.name for path in Authentication.model_validate(section).files()} == {"secret.key", "sluice.token"}
     assert Authentication.model_validate({"mode": "terminate", "token": {"secret_key": "data:,x"}}).files() == []
     assert verifier_of(Config()) is None
-
-
-def test_workers_verify_clients_by_the_same_section(tmp_path: Path) -> None:
-    config = Config.model_validate({"authentication": token_files(tmp_path), "workers": 2})
-    heard = Config.model_validate_json(told(config))
-    assert heard.authentication == config.authentication
-    verifier = verifier_of(heard)
-    assert isinstance(verifier, ClientAuthenticator)
-    assert verifier.by_token(signed({"sub": "billing"})) == Identity("billing", "token")
 
 
 def test_duplicated_key_ids_bound_nothing_and_are_tried_aside(tmp_path: Path) -> None:

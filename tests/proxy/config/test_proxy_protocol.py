@@ -2,13 +2,11 @@
 
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from proxy.config.model import Config, ConfigError, load_config
-from proxy.workers.supervisor import told
 from sluice.cli import app
 
 
@@ -67,10 +65,3 @@ def test_a_check_refuses_a_mode_without_networks(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["check", "--config", str(path)])
     assert done.exit_code != 0
     assert "mode required needs from" in done.output
-
-
-def test_a_worker_is_told_all_of_it(tmp_path: Path) -> None:
-    config = load(tmp_path, "max_connections: 500\nproxy_protocol: {mode: required, from: [10.0.0.0/24]}")
-    there: Any = Config.model_validate_json(told(config))
-    assert there.proxy_protocol == config.proxy_protocol
-    assert there.max_connections == 500

@@ -63,9 +63,8 @@ def differing(sluice: SluiceProcess) -> list[dict[str, Any]]:
     return list(rules["differing"])
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-async def test_a_limit_of_one_file_holds_in_both_members(start: Start, workers: int) -> None:
-    having, lacking = start({"limits": LIMITS}, {"workers": workers})
+async def test_a_limit_of_one_file_holds_in_both_members(start: Start) -> None:
+    having, lacking = start({"limits": LIMITS}, {})
     for one in (having, lacking):
         assert await asyncio.to_thread(wait_until, partial(differing, one), 10)
         ((rule,)) = await asyncio.to_thread(differing, one)

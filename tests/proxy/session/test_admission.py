@@ -29,10 +29,8 @@ from tests.proxy.wire import (
     lookup,
     lookup_answer,
 )
-from tests.proxy.workers.remote_admission_world import near_and_far
 
 Make = Callable[..., World]
-world_kind = near_and_far
 
 
 def bounded(make_world: Make, **bounds: Any) -> World:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +12,6 @@ from tests.proxy.conversation import BROKER, Peer, World
 from tests.proxy.fake_transport import FakeTransport
 from tests.proxy.kernel_transport import KernelTransport
 from tests.proxy.wire import close_producer, error, producer, success
-from tests.proxy.workers.remote_admission_world import RemoteAdmissionWorld
 
 MOST = 3
 Step = tuple[str, int, int]
@@ -31,8 +29,8 @@ STEPS = st.lists(
 class Model:
     """What each client's producers are in, by id: `opening`, `open`, `closing`, with the request that is unanswered."""
 
-    def __init__(self, kind: type[World], transports: type[FakeTransport]) -> None:
-        self.world = kind(transports=transports, admission={"max_producers_per_topic": MOST})
+    def __init__(self, transports: type[FakeTransport]) -> None:
+        self.world = World(transports=transports, admission={"max_producers_per_topic": MOST})
         self.peers = [self._pair(), self._pair()]
         self.states: list[dict[int, tuple[str, int]]] = [{}, {}]
         self._requests = 0
@@ -113,13 +111,12 @@ class Model:
         self.peers[client] = self._pair()
 
 
-@pytest.mark.parametrize("kind", [World, RemoteAdmissionWorld])
 @settings(max_examples=examples(200), deadline=None)
 @given(steps=STEPS, transports=st.sampled_from([KernelTransport, FakeTransport]))
 def test_the_places_are_those_of_the_producers_that_there_are(
-    kind: type[World], steps: list[Step], transports: type[FakeTransport]
+    steps: list[Step], transports: type[FakeTransport]
 ) -> None:
-    model = Model(kind, transports)
+    model = Model(transports)
     try:
         for step in steps:
             model.step(step)

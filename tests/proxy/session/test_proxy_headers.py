@@ -16,9 +16,6 @@ from proxy.session.session import SessionState
 from tests.proxy.conversation import Broker, Peer, World
 from tests.proxy.tls import Authorities
 from tests.proxy.wire import PING, connect, connected
-from tests.proxy.workers.remote_admission_world import near_and_far
-
-world_kind = near_and_far
 
 Make = Callable[..., World]
 

@@ -28,10 +28,8 @@ from tests.proxy.wire import (
     success,
     unsubscribe,
 )
-from tests.proxy.workers.remote_admission_world import near_and_far
 
 Make = Callable[..., World]
-world_kind = near_and_far
 DATA = f"{BROKER[0]}:{BROKER[1]}"
 SYSTEM_TOPIC = "persistent://acme/shop/__change_events"
 TWO_PRODUCERS = "producers of one topic: at most 2 (admission.max_producers_per_topic)"

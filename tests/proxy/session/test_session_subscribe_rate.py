@@ -13,10 +13,8 @@ from proxy.policies.store import Store
 from tests.proxy.conversation import BROKER, NOTHING, World
 from tests.proxy.session.test_session_admission import subscribed
 from tests.proxy.wire import body, close_consumer, error, subscribe
-from tests.proxy.workers.remote_admission_world import near_and_far
 
 Make = Callable[..., World]
-world_kind = near_and_far
 DATA = f"{BROKER[0]}:{BROKER[1]}"
 
 

@@ -21,10 +21,8 @@ from proxy.session.lookups import WATCHER_MEMORY
 from tests.proxy.blocks import block
 from tests.proxy.conversation import NOTHING, Peer, World
 from tests.proxy.wire import TOPIC, body, connect, error, success
-from tests.proxy.workers.remote_admission_world import near_and_far
 
 Make = Callable[..., World]
-world_kind = near_and_far
 
 
 @pytest.fixture
