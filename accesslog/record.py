@@ -346,7 +346,7 @@ class ChangeLine(LineHead, kw_only=True, tag="change"):
     what: str
     """`publish`, `dispatch`, `subscribe` (a limit), `group`, `attachment` (of a tenant or namespace to a resource
     group), `dynamic` (a key of the broker's dynamic configuration), `block`; or, of all at once, `file`: what another
-    configuration file changed, or `fleet`: limits of other members that hold here from now on, or not any more."""
+    configuration file changed."""
     setting: str
     """Which level a limit is for, or what is attached: `topic_of_namespace`, `namespace` …; else empty."""
     name: str

@@ -11,8 +11,19 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from fleet.messages import FULL_MESSAGE, GRANT_BYTES, HELD_BYTES, SHARE_BYTES, Grant, Grants, MemberReport
-from fleet.rules import RuleComparison
+from fleet.messages import (
+    FULL_MESSAGE,
+    GRANT_BYTES,
+    HELD_BYTES,
+    MOST_SET_MEMBERS,
+    MOST_SETS,
+    SHARE_BYTES,
+    Grant,
+    Grants,
+    LimitSet,
+    MemberReport,
+    WrittenLimits,
+)
 from fleet.settings import FleetSettings
 from fleet.share_table import MemberShares, ShareTable
 
@@ -21,10 +32,6 @@ MOST_MEMBERS = 1000
 
 MOST_ENDED = 10_000
 """Ended sessions that are remembered, at most: a late report of one is not taken for the first of a new session."""
-
-RULE_CYCLES = 2
-"""Changed rules of a member count when they have stayed the same for so many cycles. A change that all members get at
-the same time is in the reports of all of them by then."""
 
 
 class MemberStatus(NamedTuple):
@@ -55,6 +62,7 @@ class _Session:
         heard, heard_at: The latest report, and when it was received.
         answered, answered_at: The latest report that has been answered, and when it was received. The lease counts from
             that time.
+        written: The limits that are written in the member.
     """
 
     __slots__ = (
@@ -67,6 +75,7 @@ class _Session:
         "name",
         "shares",
         "since",
+        "written",
     )
 
     def __init__(self, report: MemberReport, shares: MemberShares, now: int) -> None:
@@ -77,6 +86,7 @@ class _Session:
         self.heard = report.sequence
         self.begun_at = self.heard_at = self.answered_at = now
         self.answered = 0
+        self.written = report.written
 
 
 class Coordinator:
@@ -105,7 +115,7 @@ class Coordinator:
     Attributes:
         deposed: There is another coordinator.
         table: The limits that members share, and who holds which share of them.
-        comparison: The members' rules, and which of them not all members have.
+        limit_sets: The sets of limits that are written in the members, where these differ (`Grants.limit_sets`).
         dropped: Reports, and parts of them, that were not taken, by cause.
     """
 
@@ -114,7 +124,8 @@ class Coordinator:
         self.name = name
         self.epoch = epoch
         self.deposed = False
-        self.comparison = RuleComparison(RULE_CYCLES * settings.cycle_ns)
+        self.limit_sets: tuple[LimitSet, ...] = ()
+        self._has_new_limits = False
         self.dropped: Counter[str] = Counter()
         self._whole_at = now + settings.lease_ns * 204 // 100
         self.table = ShareTable(self._whole_at, self.dropped, by_streams=settings.weight == "streams")
@@ -155,9 +166,9 @@ class Coordinator:
         session.heard, session.heard_at = report.sequence, now
         self.table.hear(session.shares, report, now)
         ends = self._ends_at <= now and (self._granted_at < self._ends_at or self._ends_at <= self._confirmed_at)
-        self.comparison.hear(session.incarnation, session.name, report.rules, now)
-        is_due = self.table.is_dirty or session.answered == 0 or ends
-        return is_due or self.comparison.is_due(session.incarnation)
+        self._has_new_limits |= session.written != report.written
+        session.written = report.written
+        return self.table.is_dirty or session.answered == 0 or ends
 
     def grant(self, now: int) -> list[Grants]:
         """Return what to publish now, each of which fits a message: shares that changed, and answers to all reports."""
@@ -166,13 +177,9 @@ class Coordinator:
             return [] if self.deposed else [self._empty()]
         self._expire(now)
         self.table.divide(now)
-        self.comparison.keep(self._sessions.keys())
-        self.comparison.compare(now)
+        if self._has_new_limits:
+            self._compare_limits()
         messages = self._messages(now)
-        differing = self.comparison.page_due(now, self.settings.cycle_ns, all_known=self._whole_at <= now)
-        if differing is not None:
-            messages.append(self._empty())
-            messages[-1].differing = differing
         self._granted_at = now
         self._ends_at = min([session.answered_at for session in self._sessions.values()], default=now) + self._expiry_ns
         return messages
@@ -235,6 +242,7 @@ class Coordinator:
         shares = self.table.join(report.member, brings=not known and now < self._whole_at)
         session = _Session(report, shares, now)
         self._sessions[incarnation] = session
+        self._has_new_limits = True
         return session
 
     def _answer_by_void(self, report: MemberReport) -> None:
@@ -252,10 +260,20 @@ class Coordinator:
         """End a member's session: its shares are free for others."""
         self.table.leave(session.shares)
         del self._sessions[session.incarnation]
+        self._has_new_limits = True
         self._ended.pop(session.incarnation, None)
         self._ended[session.incarnation] = session.since
         if len(self._ended) > MOST_ENDED:
             del self._ended[next(iter(self._ended))]
+
+    def _compare_limits(self) -> None:
+        self._has_new_limits = False
+        names: dict[WrittenLimits, list[str]] = {}
+        for session in self._sessions.values():
+            names.setdefault(session.written, []).append(session.name)
+        sets = [LimitSet(written, len(of), tuple(sorted(of)[:MOST_SET_MEMBERS])) for written, of in names.items()]
+        sets.sort(key=lambda one: one.members, reverse=True)
+        self.limit_sets = tuple(sets[:MOST_SETS]) if len(sets) > 1 else ()
 
     # Messages
 
@@ -275,7 +293,8 @@ class Coordinator:
         return messages
 
     def _empty(self) -> Grants:
-        return Grants(self.settings.fleet, self.name, self.epoch, len(self._sessions))
+        members = len(self._sessions)
+        return Grants(self.settings.fleet, self.name, self.epoch, members, limit_sets=self.limit_sets)
 
     def _grants(self, now: int) -> Iterator[Grant]:
         for incarnation, sequence in self._to_void.items():
@@ -284,7 +303,7 @@ class Coordinator:
         for session in self._sessions.values():
             is_due = session.shares.is_due(now, self.settings.cycle_ns)
             if is_due or session.heard > session.answered:
-                grant = Grant(session.incarnation, session.heard, wants=self.comparison.wants(session.incarnation))
+                grant = Grant(session.incarnation, session.heard)
                 session.answered, session.answered_at = session.heard, session.heard_at
                 if is_due:
                     self.table.fill(grant, session.shares, now)

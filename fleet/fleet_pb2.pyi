@@ -15,18 +15,16 @@ MESSAGES: Unit
 BYTES: Unit
 
 class Message(_message.Message):
-    __slots__ = ("major", "minor", "fleet", "report", "grants")
-    MAJOR_FIELD_NUMBER: _ClassVar[int]
-    MINOR_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("version", "fleet", "report", "grants")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
     FLEET_FIELD_NUMBER: _ClassVar[int]
     REPORT_FIELD_NUMBER: _ClassVar[int]
     GRANTS_FIELD_NUMBER: _ClassVar[int]
-    major: int
-    minor: int
+    version: int
     fleet: str
     report: Report
     grants: Grants
-    def __init__(self, major: _Optional[int] = ..., minor: _Optional[int] = ..., fleet: _Optional[str] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., grants: _Optional[_Union[Grants, _Mapping]] = ...) -> None: ...
+    def __init__(self, version: _Optional[int] = ..., fleet: _Optional[str] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., grants: _Optional[_Union[Grants, _Mapping]] = ...) -> None: ...
 
 class Quota(_message.Message):
     __slots__ = ("tokens", "period_ns", "burst", "peak_tokens", "peak_period_ns", "peak_burst")
@@ -59,7 +57,7 @@ class Introduction(_message.Message):
     def __init__(self, id: _Optional[int] = ..., limiter: _Optional[str] = ..., unit: _Optional[_Union[Unit, str]] = ..., quota: _Optional[_Union[Quota, _Mapping]] = ..., ppm: _Optional[int] = ...) -> None: ...
 
 class Report(_message.Message):
-    __slots__ = ("member", "incarnation", "sequence", "since", "epoch", "seen", "leaving", "introductions", "ids", "used", "wanted", "streams", "gone", "rules")
+    __slots__ = ("member", "incarnation", "sequence", "since", "epoch", "seen", "leaving", "introductions", "ids", "used", "wanted", "streams", "gone", "written")
     MEMBER_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -73,7 +71,7 @@ class Report(_message.Message):
     WANTED_FIELD_NUMBER: _ClassVar[int]
     STREAMS_FIELD_NUMBER: _ClassVar[int]
     GONE_FIELD_NUMBER: _ClassVar[int]
-    RULES_FIELD_NUMBER: _ClassVar[int]
+    WRITTEN_FIELD_NUMBER: _ClassVar[int]
     member: str
     incarnation: int
     sequence: int
@@ -87,26 +85,26 @@ class Report(_message.Message):
     wanted: _containers.RepeatedScalarFieldContainer[int]
     streams: _containers.RepeatedScalarFieldContainer[int]
     gone: _containers.RepeatedScalarFieldContainer[int]
-    rules: Rules
-    def __init__(self, member: _Optional[str] = ..., incarnation: _Optional[int] = ..., sequence: _Optional[int] = ..., since: _Optional[int] = ..., epoch: _Optional[int] = ..., seen: _Optional[int] = ..., leaving: _Optional[bool] = ..., introductions: _Optional[_Iterable[_Union[Introduction, _Mapping]]] = ..., ids: _Optional[_Iterable[int]] = ..., used: _Optional[_Iterable[int]] = ..., wanted: _Optional[_Iterable[int]] = ..., streams: _Optional[_Iterable[int]] = ..., gone: _Optional[_Iterable[int]] = ..., rules: _Optional[_Union[Rules, _Mapping]] = ...) -> None: ...
+    written: Written
+    def __init__(self, member: _Optional[str] = ..., incarnation: _Optional[int] = ..., sequence: _Optional[int] = ..., since: _Optional[int] = ..., epoch: _Optional[int] = ..., seen: _Optional[int] = ..., leaving: _Optional[bool] = ..., introductions: _Optional[_Iterable[_Union[Introduction, _Mapping]]] = ..., ids: _Optional[_Iterable[int]] = ..., used: _Optional[_Iterable[int]] = ..., wanted: _Optional[_Iterable[int]] = ..., streams: _Optional[_Iterable[int]] = ..., gone: _Optional[_Iterable[int]] = ..., written: _Optional[_Union[Written, _Mapping]] = ...) -> None: ...
 
-class Rules(_message.Message):
-    __slots__ = ("digest", "total", "version", "taken", "unsettled", "first", "lines")
+class Written(_message.Message):
+    __slots__ = ("digest", "total")
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     TOTAL_FIELD_NUMBER: _ClassVar[int]
-    VERSION_FIELD_NUMBER: _ClassVar[int]
-    TAKEN_FIELD_NUMBER: _ClassVar[int]
-    UNSETTLED_FIELD_NUMBER: _ClassVar[int]
-    FIRST_FIELD_NUMBER: _ClassVar[int]
-    LINES_FIELD_NUMBER: _ClassVar[int]
     digest: int
     total: int
-    version: int
-    taken: int
-    unsettled: bool
-    first: int
-    lines: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, digest: _Optional[int] = ..., total: _Optional[int] = ..., version: _Optional[int] = ..., taken: _Optional[int] = ..., unsettled: _Optional[bool] = ..., first: _Optional[int] = ..., lines: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, digest: _Optional[int] = ..., total: _Optional[int] = ...) -> None: ...
+
+class LimitSet(_message.Message):
+    __slots__ = ("written", "members", "names")
+    WRITTEN_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    written: Written
+    members: int
+    names: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, written: _Optional[_Union[Written, _Mapping]] = ..., members: _Optional[int] = ..., names: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Held(_message.Message):
     __slots__ = ("id", "quota")
@@ -117,7 +115,7 @@ class Held(_message.Message):
     def __init__(self, id: _Optional[int] = ..., quota: _Optional[_Union[Quota, _Mapping]] = ...) -> None: ...
 
 class Grant(_message.Message):
-    __slots__ = ("incarnation", "answers", "sequence", "void", "ids", "shares", "held", "wants")
+    __slots__ = ("incarnation", "answers", "sequence", "void", "ids", "shares", "held")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     ANSWERS_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -125,7 +123,6 @@ class Grant(_message.Message):
     IDS_FIELD_NUMBER: _ClassVar[int]
     SHARES_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
-    WANTS_FIELD_NUMBER: _ClassVar[int]
     incarnation: int
     answers: int
     sequence: int
@@ -133,39 +130,20 @@ class Grant(_message.Message):
     ids: _containers.RepeatedScalarFieldContainer[int]
     shares: _containers.RepeatedScalarFieldContainer[int]
     held: _containers.RepeatedCompositeFieldContainer[Held]
-    wants: int
-    def __init__(self, incarnation: _Optional[int] = ..., answers: _Optional[int] = ..., sequence: _Optional[int] = ..., void: _Optional[bool] = ..., ids: _Optional[_Iterable[int]] = ..., shares: _Optional[_Iterable[int]] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., wants: _Optional[int] = ...) -> None: ...
+    def __init__(self, incarnation: _Optional[int] = ..., answers: _Optional[int] = ..., sequence: _Optional[int] = ..., void: _Optional[bool] = ..., ids: _Optional[_Iterable[int]] = ..., shares: _Optional[_Iterable[int]] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ...) -> None: ...
 
 class Grants(_message.Message):
-    __slots__ = ("coordinator", "epoch", "members", "grants", "sent_at", "differing")
+    __slots__ = ("coordinator", "epoch", "members", "grants", "sent_at", "limit_sets")
     COORDINATOR_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     GRANTS_FIELD_NUMBER: _ClassVar[int]
     SENT_AT_FIELD_NUMBER: _ClassVar[int]
-    DIFFERING_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_SETS_FIELD_NUMBER: _ClassVar[int]
     coordinator: str
     epoch: int
     members: int
     grants: _containers.RepeatedCompositeFieldContainer[Grant]
     sent_at: int
-    differing: Differing
-    def __init__(self, coordinator: _Optional[str] = ..., epoch: _Optional[int] = ..., members: _Optional[int] = ..., grants: _Optional[_Iterable[_Union[Grant, _Mapping]]] = ..., sent_at: _Optional[int] = ..., differing: _Optional[_Union[Differing, _Mapping]] = ...) -> None: ...
-
-class Differing(_message.Message):
-    __slots__ = ("version", "total", "unnamed", "settled", "first", "lines", "having")
-    VERSION_FIELD_NUMBER: _ClassVar[int]
-    TOTAL_FIELD_NUMBER: _ClassVar[int]
-    UNNAMED_FIELD_NUMBER: _ClassVar[int]
-    SETTLED_FIELD_NUMBER: _ClassVar[int]
-    FIRST_FIELD_NUMBER: _ClassVar[int]
-    LINES_FIELD_NUMBER: _ClassVar[int]
-    HAVING_FIELD_NUMBER: _ClassVar[int]
-    version: int
-    total: int
-    unnamed: int
-    settled: bool
-    first: int
-    lines: _containers.RepeatedScalarFieldContainer[str]
-    having: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, version: _Optional[int] = ..., total: _Optional[int] = ..., unnamed: _Optional[int] = ..., settled: _Optional[bool] = ..., first: _Optional[int] = ..., lines: _Optional[_Iterable[str]] = ..., having: _Optional[_Iterable[str]] = ...) -> None: ...
+    limit_sets: _containers.RepeatedCompositeFieldContainer[LimitSet]
+    def __init__(self, coordinator: _Optional[str] = ..., epoch: _Optional[int] = ..., members: _Optional[int] = ..., grants: _Optional[_Iterable[_Union[Grant, _Mapping]]] = ..., sent_at: _Optional[int] = ..., limit_sets: _Optional[_Iterable[_Union[LimitSet, _Mapping]]] = ...) -> None: ...

@@ -14,7 +14,7 @@ Which shares are in force is told by `_InForce`.
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, auto
 from typing import Literal
 
@@ -24,17 +24,19 @@ from fleet.messages import (
     GONE_BYTES,
     INTRODUCTION_BYTES,
     MOST_LIMITERS,
+    NO_LIMITS,
     Demand,
     Grant,
     Grants,
     Introduction,
+    LimitSet,
     LimitShare,
     MemberReport,
     Quota,
     QuotaPool,
     ShareKey,
+    WrittenLimits,
 )
-from fleet.rules import MemberRules, OwnRules
 from fleet.settings import FleetSettings
 from fleet.shares import MOST_WEIGHT, UNBOUNDED, WHOLE
 
@@ -194,10 +196,10 @@ class FleetMember:
         name: The member's name, for people.
         incarnation: A random number of this run, above 0.
         now: The time.
-        own_rules: The limits that this process would share, as they are written; None: nobody is told of them.
+        written: Returns the limits that are written in this process.
 
     Attributes:
-        rules: What the coordinator is told of this member's rules, and the rules that not all members have.
+        limit_sets: The sets of limits that are written in members, where these differ, as last heard.
         lease_until: When the lease ends or ended; `FOREVER` while isolated. It may become earlier: when a member that
             was isolated reaches the coordinator again.
         epoch: The coordinator that is followed; 0 if none.
@@ -213,10 +215,16 @@ class FleetMember:
     """
 
     def __init__(
-        self, settings: FleetSettings, name: str, incarnation: int, now: int, own_rules: OwnRules | None = None
+        self,
+        settings: FleetSettings,
+        name: str,
+        incarnation: int,
+        now: int,
+        written: Callable[[], WrittenLimits] = lambda: NO_LIMITS,
     ) -> None:
         self.settings = settings
-        self.rules = MemberRules(own_rules)
+        self.limit_sets: tuple[LimitSet, ...] = ()
+        self._written = written
         self.name = name
         self.incarnation = incarnation
         self.lease_until = now
@@ -274,7 +282,7 @@ class FleetMember:
             self._since,
             self.epoch,
             self._seen,
-            rules=self.rules.report() if self.epoch else None,
+            written=self._written(),
         )
         complete = self.epoch != 0 and self._fill(report)
         self.urgent = self.epoch != 0 and not complete
@@ -301,11 +309,8 @@ class FleetMember:
         self.coordinator, self.members = grants.coordinator, grants.members
         for grant in grants.grants:
             if grant.incarnation == self.incarnation:
-                self.rules.ask(grant.wants)
                 shares += self._take_one(grant, now)
-        self.rules.follow(compares=grants.compares)
-        comes_more = grants.differing is not None and self.rules.take(grants.differing)
-        self.urgent = self.urgent or comes_more or self.rules.is_asked
+        self.limit_sets = grants.limit_sets
         return shares
 
     def cut_off(self, now: int, *, refused: bool) -> list[LimitShare]:
@@ -353,7 +358,7 @@ class FleetMember:
         """Return the last report. All shares are void: the caller has put them to 0 before it sends the report."""
         report = self.report({}, (), now)
         report.leaving, self._leaving = True, report.sequence
-        report.introductions, report.gone, report.rules = [], [], None
+        report.introductions, report.gone = [], []
         report.ids = report.used = report.wanted = report.streams = ()
         for id_ in self._limits.ids.values():
             self._limits.ppm[id_] = 0

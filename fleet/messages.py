@@ -27,11 +27,8 @@ from google.protobuf.message import DecodeError
 from fleet import fleet_pb2 as wire
 from fleet.shares import GRAIN, UNBOUNDED, WHOLE
 
-MAJOR, MINOR = 1, 1
-"""The version of these messages. Fields of a later minor version are skipped; another major version is dropped."""
-
-COMPARING = 1
-"""The first minor version whose coordinators compare the members' rules."""
+VERSION = 1
+"""The version of these messages. Messages of another version are dropped."""
 
 MOST_MESSAGE = 1 << 20
 """Bytes of a message, at most: a fifth of what Pulsar takes. Longer messages are dropped unread."""
@@ -50,11 +47,8 @@ A new field makes them larger, likewise."""
 MOST_LIMITERS = 200_000
 """Limits (units of limiters) of one member, at most. Its numbers for them are smaller than this."""
 
-MOST_RULE = 8192
-"""Bytes of a rule's line in UTF-8, at most."""
-
-RULE_PAGE = 64 * 1024
-"""Bytes of the lines of rules in one message, about."""
+MOST_SETS, MOST_SET_MEMBERS = 5, 5
+"""Different sets of limits that grants name, and members of each, at most."""
 
 MOST_NAME = {"fleet": 128, "member": 256, "limiter": 4096}
 """Bytes of a name in UTF-8, at most."""
@@ -183,48 +177,33 @@ class Introduction(NamedTuple):
     ppm: int
 
 
-class RulesReport(NamedTuple):
-    """A member's report of its *rules*: the limits that it would share, as they are written. Each is a line of text.
+class WrittenLimits(NamedTuple):
+    """The limits that are written in a member, as far as it shares them.
 
     Attributes:
-        digest: The digest of all rules of the member; the same in all members that have the same rules.
-        total: The number of these rules.
-        version: The latest `Differing` of which the member has lines.
-        taken: The number of lines of that `Differing` that the member has.
-        unsettled: The member may hold rules of others beside that `Differing`.
-        first: The index of the first of `lines` among all rules of the member.
-        lines: Some of the member's rules, if it was asked for them.
+        digest: The same in all members in which the same limits are written (`limiter.policies.LimitTally`).
+        total: Their number.
     """
 
     digest: int
     total: int
-    version: int = 0
-    taken: int = 0
-    unsettled: bool = False
-    first: int = 0
-    lines: Sequence[str] = ()
 
 
-class Differing(NamedTuple):
-    """The rules that some members have, and not all.
+NO_LIMITS = WrittenLimits(0, 0)
+
+
+class LimitSet(NamedTuple):
+    """The limits that are written alike in some members.
 
     Attributes:
-        version: Another number whenever these rules are others; 0 if there are none.
-        total: The number of these rules that are told.
-        unnamed: The number of further ones that are not told, as there are too many.
-        settled: No others differ. Else the rules of some member are not known yet, and what differed before still does.
-        first: The index of the first of `lines` among all that are told.
-        lines: A page of these rules.
-        having: For each line the name of a member that has it.
+        written: The limits.
+        members: The number of members.
+        names: Names of these members, at most `MOST_SET_MEMBERS`.
     """
 
-    version: int
-    total: int
-    unnamed: int
-    settled: bool
-    first: int
-    lines: Sequence[str] = ()
-    having: Sequence[str] = ()
+    written: WrittenLimits
+    members: int
+    names: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -245,7 +224,7 @@ class MemberReport:
         ids: The numbers of the limits whose demand is told, ascending. In columns, as they may be many: their `used`,
             `wanted` and `streams`, as in `Demand`.
         gone: Numbers of limits that the member has no more.
-        rules: What the member tells of its rules; None from members of version 1.0, whose rules nobody knows.
+        written: The limits that are written in the member.
     """
 
     fleet: str
@@ -262,11 +241,11 @@ class MemberReport:
     wanted: Sequence[int] = field(default_factory=list)
     streams: Sequence[int] = field(default_factory=list)
     gone: list[int] = field(default_factory=list)
-    rules: RulesReport | None = None
+    written: WrittenLimits = NO_LIMITS
 
     def encode(self) -> bytes:
         """Return the bytes of this report."""
-        message = wire.Message(major=MAJOR, minor=MINOR, fleet=self.fleet)
+        message = wire.Message(version=VERSION, fleet=self.fleet)
         body = message.report
         body.member, body.incarnation, body.sequence, body.since = (
             self.member,
@@ -285,11 +264,7 @@ class MemberReport:
         body.wanted.extend([0 if wanted == UNBOUNDED else max(0, wanted - used) + 1 for wanted, used in pairs])
         body.streams.extend(self.streams)
         body.gone.extend(self.gone)
-        if (rules := self.rules) is not None:
-            body.rules.digest, body.rules.total, body.rules.version = rules.digest, rules.total, rules.version
-            body.rules.taken, body.rules.unsettled, body.rules.first = rules.taken, rules.unsettled, rules.first
-            body.rules.lines.extend(rules.lines)
-            body.rules.SetInParent()
+        body.written.digest, body.written.total = self.written
         return message.SerializeToString()
 
     @classmethod
@@ -320,7 +295,7 @@ class MemberReport:
             ],
             _least(body.streams, WHOLE),
             [_id(id_) for id_ in body.gone],
-            _rules(body.rules) if body.HasField("rules") else None,
+            WrittenLimits(body.written.digest, body.written.total),
         )
 
 
@@ -336,7 +311,6 @@ class Grant:
         ids: The numbers of the limits of which a share is told, ascending.
         ppm: The shares of these limits, in the same order, in millionths.
         held: By number, the limits of which members have different values: the lowest, which holds.
-        wants: The member's rules are asked for, from this index on; here it counts from 1, and 0 asks for nothing.
     """
 
     incarnation: int
@@ -346,7 +320,6 @@ class Grant:
     ids: Sequence[int] = field(default_factory=list)
     ppm: Sequence[int] = field(default_factory=list)
     held: dict[int, Quota] = field(default_factory=dict)
-    wants: int = 0
 
 
 @dataclass(slots=True)
@@ -361,8 +334,8 @@ class Grants:
         grants: A grant for each member that is answered.
         sent_at: When these grants were sent, nanoseconds since 1970 by the coordinator's wall clock; 0: not told.
             The process that sends them sets it, as the core knows no wall clock.
-        differing: The rules that not all members have, or a part of them; None: there is nothing to be told of them.
-        compares: The coordinator compares rules; one of version 1.0 does not.
+        limit_sets: The sets of limits that are written in members, where these differ, the most frequent first; at most
+            `MOST_SETS`. Empty while all members have the same.
     """
 
     fleet: str
@@ -371,30 +344,25 @@ class Grants:
     members: int
     grants: list[Grant] = field(default_factory=list)
     sent_at: int = 0
-    differing: Differing | None = None
-    compares: bool = True
+    limit_sets: tuple[LimitSet, ...] = ()
 
     def encode(self) -> bytes:
         """Return the bytes of these grants."""
-        message = wire.Message(major=MAJOR, minor=MINOR if self.compares else 0, fleet=self.fleet)
+        message = wire.Message(version=VERSION, fleet=self.fleet)
         body = message.grants
         body.coordinator, body.epoch, body.members = self.coordinator, self.epoch, self.members
         body.sent_at = self.sent_at
         body.SetInParent()
         for grant in self.grants:
             one = body.grants.add(incarnation=grant.incarnation, answers=grant.answers, sequence=grant.sequence)
-            one.void, one.wants = grant.void, grant.wants
+            one.void = grant.void
             one.ids.extend(_steps(grant.ids))
             one.shares.extend([ppm + _GRAINS + 1 if ppm % GRAIN else ppm // GRAIN for ppm in grant.ppm])
             for id_, quota in grant.held.items():
                 one.held.add(id=id_, quota=_pack(quota))
-        if (differing := self.differing) is not None:
-            page = body.differing
-            page.version, page.total, page.unnamed = differing.version, differing.total, differing.unnamed
-            page.settled, page.first = differing.settled, differing.first
-            page.lines.extend(differing.lines)
-            page.having.extend(differing.having)
-            page.SetInParent()
+        for limit_set in self.limit_sets:
+            packed = body.limit_sets.add(members=limit_set.members, names=limit_set.names)
+            packed.written.digest, packed.written.total = limit_set.written
         return message.SerializeToString()
 
     @classmethod
@@ -410,9 +378,8 @@ class Grants:
         _check("value", 0 < body.epoch <= MOST_EPOCH, f"epochs are above 0, and at most {MOST_EPOCH}")
         name = _name("member", body.coordinator)
         grants = [_grant(one) for one in body.grants if incarnation in (0, one.incarnation)]
-        differing = _differing(body.differing) if body.HasField("differing") else None
-        compares = message.minor >= COMPARING
-        return cls(message.fleet, name, body.epoch, body.members, grants, body.sent_at, differing, compares)
+        limit_sets = tuple([_limit_set(one) for one in body.limit_sets[:MOST_SETS]])
+        return cls(message.fleet, name, body.epoch, body.members, grants, body.sent_at, limit_sets)
 
 
 def _grant(one: wire.Grant) -> Grant:
@@ -421,28 +388,12 @@ def _grant(one: wire.Grant) -> Grant:
     ppm = [share * GRAIN if share <= _GRAINS else share - _GRAINS - 1 for share in one.shares]
     _check("value", max(ppm, default=0) <= WHOLE, "no share is more than the whole")
     held = {_id(held.id): _unpack(held.quota) for held in one.held}
-    return Grant(one.incarnation, one.answers, one.sequence, one.void, _numbers(one.ids), ppm, held, one.wants)
+    return Grant(one.incarnation, one.answers, one.sequence, one.void, _numbers(one.ids), ppm, held)
 
 
-def _rules(one: wire.Rules) -> RulesReport:
-    lines = _lines(one.lines)
-    return RulesReport(one.digest, one.total, one.version, one.taken, one.unsettled, one.first, lines)
-
-
-def _differing(one: wire.Differing) -> Differing:
-    _check("columns", len(one.lines) == len(one.having), "unequal columns")
-    having = [_name("member", name) for name in one.having]
-    return Differing(one.version, one.total, one.unnamed, one.settled, one.first, _lines(one.lines), having)
-
-
-def _lines(lines: Iterable[str]) -> list[str]:
-    read = list(lines)
-    _check(
-        "value",
-        max([len(line.encode()) for line in read], default=0) <= MOST_RULE,
-        f"a rule has at most {MOST_RULE} bytes",
-    )
-    return read
+def _limit_set(one: wire.LimitSet) -> LimitSet:
+    names = tuple([_name("member", name) for name in one.names[:MOST_SET_MEMBERS]])
+    return LimitSet(WrittenLimits(one.written.digest, one.written.total), one.members, names)
 
 
 def _introduction(one: wire.Introduction) -> Introduction:
@@ -460,7 +411,7 @@ def _open(data: bytes, kind: str) -> wire.Message:
         message = wire.Message.FromString(data)
     except DecodeError as error:
         raise BadMessage("malformed", str(error)) from error
-    _check("version", message.major == MAJOR, f"major version {message.major}; here {MAJOR} is spoken")
+    _check("version", message.version == VERSION, f"version {message.version}; here {VERSION} is spoken")
     _check("kind", message.WhichOneof("kind") == kind, f"no {kind}")
     _name("fleet", message.fleet)
     return message

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TypeVar
 
-from limiter.policies import HeldRules, Value, described, written
+from limiter.policies import Value
 from proxy.blocking.rules import Block
 from proxy.observe.access_log import MOST_CHANGE_TEXT, AccessLog
 from proxy.observe.log_lines import LineSpan
@@ -59,11 +59,6 @@ class ChangeLog:
             after=change.after,
         )
 
-    def adopted(self, before: HeldRules, after: HeldRules, at_ns: int) -> None:
-        """Write that other limits of a fleet's members hold here since `at_ns`, nanoseconds since 1970."""
-        said, says = _as_texts(_differing_held(before, after))
-        self._write_all("fleet", said, says, Principal("fleet", ""), at_ns)
-
     def reloaded(self, told: FileDifference, who: Principal, at_ns: int) -> None:
         """Write the change to another configuration file, see `difference`; nothing if both files say the same.
 
@@ -107,19 +102,6 @@ def differing(before: FileSays, after: FileSays) -> Iterator[tuple[str, str, str
         _differing_texts("group of namespace", *of_namespaces),
         _differing_texts("block", _reasons(before.blocks), _reasons(after.blocks)),
     )
-
-
-def _differing_held(before: HeldRules, after: HeldRules) -> Iterator[tuple[str, str, str]]:
-    for place, said, says in _differing(before.values, after.values):
-        yield " ".join(place), _held_text(said), _held_text(says)
-    for member, name, group in before.attachments.keys() - after.attachments.keys():
-        yield f"group of {member} {name}", group, ""
-    for member, name, group in after.attachments.keys() - before.attachments.keys():
-        yield f"group of {member} {name}", "", group
-
-
-def _held_text(value: Value | None) -> str:
-    return "" if value is None else described(written(value.limit))
 
 
 def _differing_values(

@@ -14,7 +14,8 @@ from typing import Protocol
 import structlog
 import uvloop
 
-from limiter.policies import Change, HeldRules, Policies, PutRules, RuleTally, SharedRules
+from fleet.messages import WrittenLimits
+from limiter.policies import LimitTally, Policies
 from protocol.endpoint import Endpoint
 from proxy.admin.app import Guards, Parts, Readiness, admin_app, metrics_app
 from proxy.admin.auth import Authenticator
@@ -106,12 +107,15 @@ class Proxy:
         self.totals = NamespaceTotals()
         self.intervals = Intervals(self.access, self.totals, counters, config.access_log.interval)
         self._changes = ChangeLog(self.access)
-        policies = Policies(tally=None if config.fleet is None else RuleTally(config.fleet.shared_levels))
+        policies = Policies(tally=None if config.fleet is None else LimitTally(config.fleet.shared_levels))
         self.fleet = None
         if config.fleet is not None:
-            rules = SharedRules(policies, self._take_rules)
             self.fleet = FleetService(
-                config.fleet, config.proxy_id, on_share=self.access.share, own_rules=rules, measure=self._measure_fleet
+                config.fleet,
+                config.proxy_id,
+                on_share=self.access.share,
+                written=partial(_written_limits, policies),
+                measure=self._measure_fleet,
             )
         shared = None if self.fleet is None else self.fleet.shared
         self.descriptors = _share_descriptors(config, counters)
@@ -202,20 +206,6 @@ class Proxy:
 
     def _measure_fleet(self) -> AbstractContextManager[object]:
         return self.engine.slices.measure(Work.FLEET)
-
-    def _take_rules(self, changes: list[Change], put: PutRules) -> None:
-        """Put in force what other members of the fleet have written; no line of the access log mixes two values."""
-        at_ns, now = self.intervals.change()
-        before, after = put()
-        self.engine.policies_changed(changes, now)
-        if self.intervals.is_telling:
-            self._tasks.start(self._tell_adopted(before, after, at_ns), "log the rules of other members")
-        else:
-            self._changes.adopted(before, after, at_ns)
-
-    async def _tell_adopted(self, before: HeldRules, after: HeldRules, at_ns: int) -> None:
-        await self.intervals.told()
-        self._changes.adopted(before, after, at_ns)
 
     def _expiries(self) -> tuple[Expiry, ...]:
         of_forwarding = self._forwarder.broker.expiries() if self._forwarder else ()
@@ -351,6 +341,12 @@ def _open_store(config: Config) -> Store:
     if path is not None and store.is_new:
         structlog.get_logger().info("policies: a new store was made; nothing is set at run time", store=str(path))
     return store
+
+
+def _written_limits(policies: Policies) -> WrittenLimits:
+    tally = policies.tally
+    assert tally is not None, "policies of a fleet's member have a tally"
+    return WrittenLimits(tally.digest, tally.total)
 
 
 def _open_access_log(config: Config) -> AccessLog:

@@ -17,7 +17,7 @@ def change_facts(change_lines: DataFrame, limit_lines: DataFrame) -> DataFrame:
 
 
 def _set(change_lines: DataFrame) -> DataFrame:
-    kind = F.when(F.col("what").isin("file", "fleet"), "reload").otherwise("set").alias("kind")
+    kind = F.when(F.col("what") == "file", "reload").otherwise("set").alias("kind")
     return change_lines.select(
         rfc3339(F.col("start")).alias("at"),
         kind,

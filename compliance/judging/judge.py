@@ -31,7 +31,7 @@ from compliance.judging.facts import (
 from compliance.judging.lines import BUCKETS, Line, RunNotes, StreamsLine
 from compliance.schema import BEGIN_OF_1970, BOOT, LIMITER
 
-MOVES = ("attachment", "group", "file", "fleet")
+MOVES = ("attachment", "group", "file")
 """Changes (`what`) by which streams may come under limits that are there already."""
 Notes = Mapping[tuple[str, str], RunNotes]
 """Notes of runs; a run that is not in it has none."""

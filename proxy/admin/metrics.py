@@ -487,14 +487,14 @@ def _fleet(fleet: FleetService | None) -> Iterator[Metric]:
         ("state",),
         {word: int(word == state) for word in states},
     )
-    members = shares = disagreed = differing = twins = lease_ends = 0
+    members = shares = disagreed = limit_sets = twins = lease_ends = 0
     is_isolated, lease_left_s = False, 0.0
     if fleet is not None:
         members, shares, is_isolated = fleet.member.members, fleet.member.total, fleet.member.isolated
         lease_ends, lease_left_s = fleet.lease_ends, fleet.lease_left_ns() / 1e9
         if fleet.coordinator is not None:
             disagreed, twins = fleet.coordinator.table.disagreements, len(fleet.coordinator.names_taken_twice())
-        differing = fleet.rules.disagreed
+        limit_sets = len(fleet.member.limit_sets) or 1
     yield _gauge("sluice_fleet_members", "Members, as last heard", members)
     yield _gauge(
         "sluice_fleet_isolated",
@@ -515,9 +515,9 @@ def _fleet(fleet: FleetService | None) -> Iterator[Metric]:
         twins,
     )
     yield _gauge(
-        "sluice_fleet_rules_disagreed",
-        "Limits that not all members have, or not all alike, as they are written; 0 while that is not known",
-        differing,
+        "sluice_fleet_limit_sets",
+        "Different sets of limits that are written in members, 5 at most: 1 if all members have the same limits",
+        limit_sets,
     )
     yield _counter("sluice_fleet_takeovers", "Times that this member began to coordinate", counts.takeovers)
     yield _counter("sluice_fleet_reconnects", "Connections that were made again", counts.reconnects)

@@ -529,24 +529,14 @@ class FleetLimitAnswer(Struct, frozen=True):
     holders: list[HolderAnswer]
 
 
-class RuleAnswer(Struct, frozen=True):
-    """A limit as it is written in some members and not in all."""
+class LimitSetAnswer(Struct, frozen=True):
+    """The limits that are written alike in some members."""
 
-    limit: str
-    value: str
-    here: str | None
+    digest: str
+    limits: int
     is_here: bool
-    having: list[str]
-    lacking: list[str] | None
-
-
-class RulesAnswer(Struct, frozen=True):
-    """The limits as they are written."""
-
-    own: int
-    disagreed: int
-    members_uncompared: int
-    differing: list[RuleAnswer]
+    members: int
+    names: list[str]
 
 
 class MemberAnswer(Struct, frozen=True):
@@ -594,7 +584,7 @@ class FleetAnswer(Struct, frozen=True):
     members: list[MemberAnswer] | None
     fleet_limits: list[FleetLimitAnswer] | None
     policies: PoliciesAnswer | None = None
-    rules: RulesAnswer | None = None
+    limit_sets: list[LimitSetAnswer] = []
     last_coordinator: str = ""
     answered_s_ago: float | None = None
     problem: str = ""
@@ -629,7 +619,7 @@ def fleet_head(state: FleetAnswer) -> list[str]:
     return [
         f"{state.member} in fleet {state.fleet}: {state.state}{why}; {lease}; lease ended {state.lease_ends} times",
         _coordinator_head(state),
-        *_rules_head(state.rules),
+        *_limit_sets_head(state.limit_sets),
         *_policies_head(state.policies),
     ]
 
@@ -643,17 +633,10 @@ def _coordinator_head(state: FleetAnswer) -> str:
     return f"coordinator: none is heard; {before}, of {state.members_known} members"
 
 
-def _rules_head(rules: RulesAnswer | None) -> list[str]:
-    if rules is None:
+def _limit_sets_head(limit_sets: list[LimitSetAnswer]) -> list[str]:
+    if not limit_sets:
         return []
-    lines = []
-    if rules.disagreed:
-        lines.append(
-            f"members disagree: {rules.disagreed} limits are not the same in all; what one lacks holds in it, too"
-        )
-    if rules.members_uncompared:
-        lines.append(f"not compared: the limits of {rules.members_uncompared} members: too many, or not told")
-    return lines
+    return ["members have different limits; compare them by sluice export at one member and sluice diff at another"]
 
 
 def _policies_head(policies: PoliciesAnswer | None) -> list[str]:
@@ -678,8 +661,8 @@ def fleet_tables(state: FleetAnswer) -> list[Table]:
         wanted = _wanted(one.wanted_per_s) if one.used_per_s is not None else ""
         _add(shares, _limit_name(one.limiter), one.unit, percent(one.share), rate(one.used_per_s), wanted, streams)
     found = [shares]
-    if state.rules is not None and state.rules.differing:
-        found.append(_rules_table(state.rules))
+    if state.limit_sets:
+        found.append(_limit_sets_table(state.limit_sets))
     if state.members is not None:
         members = Table("member", "heard", "limits", title="members")
         for member in state.members:
@@ -700,12 +683,12 @@ def fleet_tables(state: FleetAnswer) -> list[Table]:
     return found
 
 
-def _rules_table(rules: RulesAnswer) -> Table:
-    table = Table("limit", "value", "in", "not in", "this member", title="limits that not all members have alike")
-    for rule in rules.differing:
-        having, lacking = (printable(", ".join(names or ())) for names in (rule.having, rule.lacking))
-        here = "has it" if rule.is_here else "lacks it" if rule.here is None else printable(rule.here)
-        _add(table, printable(rule.limit), printable(rule.value), having, lacking, here)
+def _limit_sets_table(limit_sets: list[LimitSetAnswer]) -> Table:
+    table = Table("limits", "digest", "members", "names", "this member", title="limits that members have alike")
+    for one in limit_sets:
+        more = f" and {one.members - len(one.names)} more" if one.members > len(one.names) else ""
+        names = printable(", ".join(one.names)) + more
+        _add(table, str(one.limits), one.digest[:8], str(one.members), names, "has these" if one.is_here else "")
     return table
 
 

@@ -8,7 +8,6 @@ Each of these is a module of its own:
 
     member_limits      the limiters: demands are measured, shares are put in force, their changes are told
     leadership         the coordinator, while it is this member: reports are heard, grants are made
-    fleet_rules        the limits as they are written in the members
     coordinator_clock  how far the coordinator's clock is ahead
 
 Timers call these functions:
@@ -32,15 +31,13 @@ import structlog
 
 from fleet.coordinator import Coordinator
 from fleet.member import FleetMember
-from fleet.messages import BadMessage, Grants, MemberReport, ShareKey
+from fleet.messages import NO_LIMITS, BadMessage, Grants, LimitSet, MemberReport, ShareKey, WrittenLimits
 from fleet.settings import FleetSettings
-from limiter.policies import SharedRules
 from limiter.sharing import LOOK_AGAIN_NS
 from limiter.token_bucket import NANOS_PER_SECOND
 from proxy.config.sections import Fleet
 from proxy.degraded import Degraded
 from proxy.fleet.coordinator_clock import CoordinatorClock
-from proxy.fleet.fleet_rules import MOST_SAID, FleetRules
 from proxy.fleet.leadership import Leadership
 from proxy.fleet.link import Callbacks, FleetLink, LinkState
 from proxy.fleet.member_limits import MemberLimits
@@ -58,6 +55,10 @@ LOST_FOR_NS: Final = 60 * NANOS_PER_SECOND
 """A member counts as one that loses messages for so many nanoseconds after the last one."""
 CLOCK_OFF_NS: Final = NANOS_PER_SECOND
 """Clocks of members that differ by so many nanoseconds are wrong: logs of different members cannot be compared."""
+DIFFERING_LEASES: Final = 2
+"""Members whose limits differ are degraded after so many leases: reloads of all members take their time."""
+MOST_SAID: Final = 5
+"""Names of members that a text for people has, at most."""
 MOST_VOIDS: Final = 3
 """A member goes on under another incarnation, as after a restart, when a void grant has ended so many of its sessions
 in a row without an answer: then others have written in its name what may hold for ever."""
@@ -92,17 +93,17 @@ class FleetService:
         clock: Monotonic nanoseconds.
         wall: Nanoseconds since 1970.
         on_share: Called with each change of a share of this member.
-        own_rules: The limits as they are written in this process; None: no member is told of them.
+        written: Returns the limits that are written in this process.
         measure: Measures the work for the fleet, as a context.
 
     Attributes:
         config: The section `fleet`.
         name: The name of this member.
         member: This member, in the core.
+        written: Returns the limits that are written in this process.
         limits: The shared limits of this process, and its shares of them.
         shared: The shared limits, for the registry of its limiters.
         leadership: This process' part as the coordinator.
-        rules: The limits as they are written, in this member and in others.
         link: The link to the other members; None before `start`.
         lease_ends: How often the lease has ended without an answer.
     """
@@ -114,7 +115,7 @@ class FleetService:
         clock: Callable[[], int] = time.monotonic_ns,
         wall: Callable[[], int] = time.time_ns,
         on_share: Callable[[ShareChange], None] = lambda _change: None,
-        own_rules: SharedRules | None = None,
+        written: Callable[[], WrittenLimits] = lambda: NO_LIMITS,
         measure: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self.config = config
@@ -127,11 +128,11 @@ class FleetService:
             config.isolated,
             config.weight,
         )
-        self.member = FleetMember(settings, name, secrets.randbits(63) | 1, clock(), own_rules)
+        self.written = written
+        self.member = FleetMember(settings, name, secrets.randbits(63) | 1, clock(), written)
         self.limits = MemberLimits(config, self.member, clock, self.wants_now, self._tell_share)
         self.shared = self.limits.shared
         self.leadership = Leadership(settings, self.member, self._send_grants, self.shared.is_relative, clock, wall)
-        self.rules = FleetRules(settings, self.member.rules, own_rules, clock)
         self.link: FleetLink | None = None
         self.lease_ends = 0
         self._clock, self._wall = clock, wall
@@ -139,11 +140,14 @@ class FleetService:
         self._on_share = on_share
         self._dropped: Counter[str] = Counter()
         self._cycle_s = settings.cycle_ns / NANOS_PER_SECOND
+        self._differing_ns = DIFFERING_LEASES * settings.lease_ns
         self._cycle: asyncio.TimerHandle | None = None
         self._reports = SpacedCall(self._measuring(self._report), clock)
         self._again: asyncio.TimerHandle | None = None
         """The timer of a report that corrects one that had to tell a mixture (`SharedLimits.turned`)."""
         self._is_running = self._had_lease = self._is_cut_off = False
+        self._differs_since: int | None = None
+        """Since when members have different limits; None while they have the same."""
         self._shares_state: ShareState = "none"
         self._shares_since = wall()
         self._lost_messages, self._lost_at = 0, -LOST_FOR_NS
@@ -251,12 +255,12 @@ class FleetService:
         """Yield the states of this member in which it serves, and not all that is configured holds."""
         if self.member.isolated:
             yield self._cut_off()
-        if self.rules.is_disagreed:
+        if self._differs_since is not None and self._clock() - self._differs_since >= self._differing_ns:
+            sets = "; ".join(map(described_set, self.member.limit_sets))
             yield Degraded(
                 "fleet_limits_differ",
-                f"{self.rules.disagreed} limits are not the same in all members: the lowest value holds, and a limit "
-                "that one lacks holds in it, too",
-                "give all members the same limits; sluice fleet names those that differ",
+                f"members have different limits: {sets}. The lowest value of a limit holds in the members that have it",
+                "give all members the same limits: sluice export at one member, sluice diff at the others",
             )
         if self.coordinator is not None and (twins := self.coordinator.names_taken_twice()):
             yield Degraded(
@@ -421,7 +425,10 @@ class FleetService:
         self._is_cut_off = self._is_cut_off and not is_back
         cause = "rejoined" if is_back else "lease ended" if is_void else "granted"
         self.limits.put_in_force(shares, now, cause, is_turn=is_back)
-        self.rules.look()
+        if not self.member.limit_sets:
+            self._differs_since = None
+        elif self._differs_since is None:
+            self._differs_since = now
         if now < self.member.lease_until and not self.member.isolated:
             self._had_lease = True
         self._look_at_state()
@@ -441,3 +448,10 @@ class FleetService:
         if member.epoch:
             ahead = (0, 0) if self.coordinator is not None else self._coordinator_clock.ahead_ns
         self._on_share(ShareChange(self.config.name, key.limiter, key.unit, before, after, *known, cause, ahead))
+
+
+def described_set(limits: LimitSet) -> str:
+    """Return a set of limits for people: `12 limits (digest 0f3a92c1) in a, b and 3 more`."""
+    more = f" and {limits.members - MOST_SAID} more" if limits.members > MOST_SAID else ""
+    written = limits.written
+    return f"{written.total} limits (digest {written.digest >> 32:08x}) in {', '.join(limits.names)}{more}"

@@ -6,8 +6,8 @@ from ipaddress import ip_address, ip_network
 from typing import Literal
 
 from limiter.levels import ANYBODY, EACH, LEVELS, Client, Level, Setting, StreamIdentity, Topic
-from limiter.policies import FLEET_ORIGIN, SUBSCRIBE_LOOKUPS, Policies, completed, stricter
-from limiter.token_bucket import Direction, Limit
+from limiter.policies import SUBSCRIBE_LOOKUPS, stricter
+from limiter.token_bucket import Direction
 from proxy.policies.bodies import Section, section_of
 from proxy.policies.keys import OF_OPERATOR, Layer, PolicyTarget
 from proxy.policies.layers import Layers
@@ -63,7 +63,7 @@ class ExplainedGroup:
     Args:
         name: The group's.
         member: The tenant or namespace that is attached: which of the two, and its name.
-        origin: Where that was written: rest or file; `fleet`: in another member.
+        origin: Where that was written: rest or file.
     """
 
     name: str
@@ -103,14 +103,13 @@ def explain_subscribes(state: PolicyState, topic: Topic) -> LevelLines:
 def group_of(state: PolicyState, topic: Topic) -> ExplainedGroup | None:
     """Return the resource group that a topic's limits come from: its namespace's, or else its tenant's."""
     policies = state.layers.policies
-    for of in (policies, policies.others):
-        of_namespace = of.groups_of_namespaces.get(topic.namespace_name, "") if of else ""
-        name = of_namespace or (of.groups_of_tenants.get(topic.tenant, "") if of else "")
-        if name:
-            member, whose = ("namespace", topic.namespace_name) if of_namespace else ("tenant", topic.tenant)
-            layer = Layer.REST if whose in state.attached(member) else Layer.FILE
-            return ExplainedGroup(name, f"{member} {whose}", layer.origin if of is policies else FLEET_ORIGIN)
-    return None
+    of_namespace = policies.groups_of_namespaces.get(topic.namespace_name, "")
+    name = of_namespace or policies.groups_of_tenants.get(topic.tenant, "")
+    if not name:
+        return None
+    member, whose = ("namespace", topic.namespace_name) if of_namespace else ("tenant", topic.tenant)
+    layer = Layer.REST if whose in state.attached(member) else Layer.FILE
+    return ExplainedGroup(name, f"{member} {whose}", layer.origin)
 
 
 def _level(state: PolicyState, direction: Direction, level: Level, whose: StreamIdentity) -> LevelLines:
@@ -120,7 +119,7 @@ def _level(state: PolicyState, direction: Direction, level: Level, whose: Stream
     for setting, naming, _ in level.lookups:
         place: PolicyTarget = (direction, setting, naming(whose))
         places += _networks_around(state.layers, place) if setting.record.form == "network" else (place,)
-    lines = [*_lines(state.layers, places), *_lines_of_others(state.layers.policies, places)]
+    lines = list(_lines(state.layers, places))
     return LevelLines(level.word, asked=True, lines=_with_tenants(state.layers, places, lines), name=level.name(whose))
 
 
@@ -151,24 +150,6 @@ def _with_tenants(
     return tuple(lines)
 
 
-def _lines_of_others(policies: Policies, places: list[PolicyTarget]) -> Iterator[ExplainedValue]:
-    """Yield the values of other members of a fleet. They hold where this member has no limit, or a higher one."""
-    if policies.others is None:
-        return
-    own = [(place, value) for place in places if (value := policies.get(*place)) is not None and value.limit]
-    limit, by = own[0][1].limit if own else Limit(), _told(*own[0][0][1:], own[0][1].origin) if own else ""
-    for about, setting, name in places:
-        value = policies.others.put_under(about, setting).get(name)
-        if value is None:
-            continue
-        together = completed(limit, value.limit, is_same_target=bool(own) and own[0][0] == (about, setting, name))
-        holds = together != limit
-        state: ValueState = "holds" if holds else "hidden"
-        yield ExplainedValue(setting, name, value.origin, section_of(about, value.limit), state, "" if holds else by)
-        if holds:
-            limit, by = together, _told(setting, name, value.origin)
-
-
 def _lines(layers: Layers, places: list[PolicyTarget]) -> Iterator[ExplainedValue]:
     """Yield the values at each place. The first place that limits holds; of its layers, the one in force."""
     holds = ""
@@ -177,24 +158,9 @@ def _lines(layers: Layers, places: list[PolicyTarget]) -> Iterator[ExplainedValu
         shown = layers.policies.put_under(about, setting).get(name)
         if shown is None:
             continue
-        yield from _at_place(
-            layers, place, shown.origin, holds or _lower_elsewhere(layers.policies, place, shown.limit)
-        )
+        yield from _at_place(layers, place, shown.origin, holds)
         if shown.limit and not holds:
             holds = _told(setting, name, shown.origin)
-
-
-def _lower_elsewhere(policies: Policies, place: PolicyTarget, limit: Limit) -> str:
-    """Return what hides a value: what other members have for the same, if all of it is lower there; else empty."""
-    about, setting, name = place
-    other = None if policies.others is None else policies.others.put_under(about, setting).get(name)
-    if other is None:
-        return ""
-    together = completed(limit, other.limit, is_same_target=True)
-    is_lower = (limit.messages is None or together.messages != limit.messages) and (
-        limit.size is None or together.size != limit.size
-    )
-    return _told(setting, name, other.origin) if is_lower else ""
 
 
 def _at_place(layers: Layers, place: PolicyTarget, top: str, hidden_by: str) -> Iterator[ExplainedValue]:

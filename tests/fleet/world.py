@@ -4,13 +4,11 @@ import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import accumulate
 from random import Random
 
 from fleet.coordinator import Coordinator
 from fleet.member import FleetMember
-from fleet.messages import Demand, Grants, LimitShare, MemberReport, Quota, ShareKey
-from fleet.rules import digest_of
+from fleet.messages import Demand, Grants, LimitShare, MemberReport, Quota, ShareKey, WrittenLimits
 from fleet.settings import FleetSettings
 from fleet.shares import UNBOUNDED, WHOLE
 
@@ -56,24 +54,14 @@ class Bucket:
             self.passed += passing
 
 
-@dataclass
-class Rules:
-    """The limits that a process would share, as they are written."""
+class Digest:
+    """The limits that are written in a process: as many as their digest says."""
 
-    written: set[str] = field(default_factory=set)
+    def __init__(self, written: int) -> None:
+        self.written = written
 
-    @property
-    def digest(self) -> int:
-        return digest_of(self.written)
-
-    @property
-    def total(self) -> int:
-        return len(self.written)
-
-    def lines(self, first: int, most: int) -> list[str]:
-        lines = sorted(self.written)[first:]
-        room = accumulate(len(line.encode()) for line in lines)
-        return [line for line, upto in zip(lines, room, strict=True) if upto <= most]
+    def __call__(self) -> WrittenLimits:
+        return WrittenLimits(self.written, self.written)
 
 
 @dataclass
@@ -92,8 +80,7 @@ class Process:
     stopped: bool = False
     cut: bool = False
     mute: bool = False
-    rules: Rules = field(default_factory=Rules)
-    tells: bool = False
+    digest: Digest = field(default_factory=lambda: Digest(0))
     next_at: int = 0
     streams: int = 1
 
@@ -165,18 +152,15 @@ class World:
         self,
         offered: dict[ShareKey, float] | None = None,
         clock: Clock | None = None,
-        rules: set[str] | None = None,
+        written: int = 0,
     ) -> Process:
-        """Another process; without rules, it is one of an earlier version."""
+        """Another process, with limits of this digest."""
         clock = clock or Clock()
         self.names += 1
         local = clock.at(self.now)
-        written = Rules(rules or set())
-        told = None if rules is None else written
-        member = FleetMember(self.settings, f"proxy-{self.names}", self.random.getrandbits(63) | 1, local, told)
-        process = Process(
-            member, clock, next_at=self.now, since=local, until=local, rules=written, tells=told is not None
-        )
+        digest = Digest(written)
+        member = FleetMember(self.settings, f"proxy-{self.names}", self.random.getrandbits(63) | 1, local, digest)
+        process = Process(member, clock, next_at=self.now, since=local, until=local, digest=digest)
         self.processes.append(process)
         for key, rate in (offered or {}).items():
             self.offer(process, key, rate)
@@ -302,15 +286,15 @@ class World:
 
     # What differs
 
-    def check_rules(self) -> None:
-        """Hold what the members heard of rules that not all have against what they have."""
-        own = [process.rules.written for process in self.processes if process.tells]
-        differing = set[str]().union(*own) - own[0].intersection(*own) if own else set[str]()
+    def check_limit_sets(self) -> None:
+        """Hold the sets of limits that members heard of against the limits that are written in them."""
+        names: dict[WrittenLimits, list[str]] = {}
         for process in self.processes:
-            heard = process.member.rules.differing
-            assert set(heard) == (differing if process.tells else set()), process.member.name
-            for line, name in heard.items():
-                assert any(one.member.name == name and line in one.rules.written for one in self.processes)
+            names.setdefault(process.digest(), []).append(process.member.name)
+        for process in self.processes:
+            heard = {one.written: (one.members, list(one.names)) for one in process.member.limit_sets}
+            expected = {written: (len(of), sorted(of)) for written, of in names.items()}
+            assert heard == (expected if len(names) > 1 else {}), process.member.name
 
     # What may pass
 

@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from accesslog.record import ChangeLine, HeartbeatLine, LimitLine
-from limiter.levels import SHAREABLE, Setting
-from limiter.policies import HeldRules, Policies, RuleTally, SharedRules
+from limiter.levels import Setting
 from proxy.change_log import ChangeLog, FileSays, difference, differing
 from proxy.config.model import Config
 from proxy.observe.access_log import MOST_CHANGE_TEXT, AccessLog
@@ -107,23 +106,6 @@ def test_of_a_file_that_changes_much_the_rest_is_counted(log: ChangeLog, files: 
     assert line.before == "… and 100 more"
     assert len(line.after or "") == MOST_CHANGE_TEXT
     assert len(list(differing(says(), says(limits={"topics": topics})))) == 200
-
-
-def test_what_holds_of_other_members_is_told_with_what_held_before(log: ChangeLog, files: RecordingFiles) -> None:
-    policies = Policies(tally=RuleTally(frozenset(SHAREABLE)))
-    told: list[tuple[HeldRules, HeldRules]] = []
-
-    rules = SharedRules(policies, lambda _changes, put: told.append(put()))
-    rules.adopt(["publish tenant acme\0messages=5/1000000000/1", "attached tenant acme\0gold"])
-    rules.adopt(["publish tenant acme\0messages=4/1000000000/1 mode=reject"])
-    for before, after in told:
-        log.adopted(before, after, AT)
-    first, second = lines(files)
-    assert (first.who, first.address, first.what, first.setting, first.name) == ("fleet", "", "fleet", "", "")
-    group = "group of tenant acme: gold"
-    assert (first.before, first.after) == (None, f"publish tenant acme: messages 5/s, burst 1; {group}")
-    assert second.before == first.after
-    assert second.after == "publish tenant acme: messages 4/s, burst 1; reject"
 
 
 def test_a_change_stands_between_the_limiters_lines_before_and_after_it(make_world) -> None:

@@ -13,7 +13,6 @@ from fleet.messages import Quota
 from fleet.shares import UNBOUNDED
 from proxy.admin.handlers import JSON, Number, asked, described, encoded_each, explaining, sent
 from proxy.admin.refusals import refusal
-from proxy.fleet.fleet_rules import MemberRule
 from proxy.fleet.member_limits import MemberLimit
 from proxy.fleet.policy_topic import LastChange, PolicyTopic, TopicState
 from proxy.fleet.service import FleetService
@@ -70,33 +69,18 @@ class ShownFleetLimit(TypedDict):
     holders: list[ShownHolder]
 
 
-class ShownRule(TypedDict):
-    """A limit as it is written in some members and not in all; `here`: what this member has, null for nothing.
+class ShownLimitSet(TypedDict):
+    """The limits that are written alike in `members` members; `is_here`: this member is one of them.
 
-    `here` ends in `not shared here` where this member does not share that level. `is_here`: this member has that very
-    limit. `having` names all members that have it where this member coordinates, else one; `lacking`, those that have
-    nothing or another value, is null there.
+    `digest` is the same in two members if the same limits are written in both. `limits` is the number of these limits
+    and of attachments to resource groups. `names` has up to five of the members.
     """
 
-    limit: str
-    value: str
-    here: str | None
+    digest: str
+    limits: int
     is_here: bool
-    having: list[str]
-    lacking: list[str] | None
-
-
-class ShownRules(TypedDict):
-    """The limits that members share, as they are written: how many this one has, and which are not the same in all.
-
-    `disagreed` are those, by what they limit. `members_uncompared`: whose limits are too many, or not told
-    though they were asked for, where this member coordinates.
-    """
-
-    own: int
-    disagreed: int
-    members_uncompared: int
-    differing: list[ShownRule]
+    members: int
+    names: list[str]
 
 
 class ShownMember(TypedDict):
@@ -142,6 +126,7 @@ class ShownFleet(TypedDict):
     `coordinator` is empty while this member follows none. `last_coordinator` is the one that it followed last, which
     answered `answered_s_ago`; `members_known` is what that one has said.
     `problem`: why the fleet is not reached; empty if it is.
+    `limit_sets`: the sets of limits that are written in members, where these differ, the most frequent first.
     """
 
     fleet: str
@@ -161,7 +146,7 @@ class ShownFleet(TypedDict):
     shares: list[ShownShare]
     members: list[ShownMember] | None
     fleet_limits: list[ShownFleetLimit] | None
-    rules: ShownRules
+    limit_sets: list[ShownLimitSet]
     policies: ShownPolicies | None
 
 
@@ -195,12 +180,11 @@ class FleetRest:
 
     async def _found(self, service: FleetService, most: int) -> dict[str, Any]:
         """Return the parts of the answer that grow with the fleet, each encoded in slices of the loop."""
-        coordinator, rules = service.coordinator, _rules(service)
+        coordinator = service.coordinator
         of_fleet = None if coordinator is None else _limits(coordinator, service.now(), most)
         shares = await encoded_each(self._slices, map(_share, islice(service.limits.granted(), most)))
         limits = None if of_fleet is None else await encoded_each(self._slices, of_fleet)
-        differing = await encoded_each(self._slices, map(_rule, service.rules.differing(coordinator, most)))
-        return {"shares": shares, "fleet_limits": limits, "rules": {**rules, "differing": differing}}
+        return {"shares": shares, "fleet_limits": limits}
 
 
 def _shown(service: FleetService, policies: PolicyTopic | None) -> dict[str, Any]:
@@ -222,27 +206,17 @@ def _shown(service: FleetService, policies: PolicyTopic | None) -> dict[str, Any
         "lease_ends": service.lease_ends,
         "refused": dict(service.dropped_messages()),
         "members": None if coordinator is None else _members(coordinator, service.now()),
+        "limit_sets": [
+            {
+                "digest": f"{one.written.digest:016x}",
+                "limits": one.written.total,
+                "is_here": one.written == service.written(),
+                "members": one.members,
+                "names": list(one.names),
+            }
+            for one in member.limit_sets
+        ],
         "policies": None if policies is None else _policies(policies),
-    }
-
-
-def _rules(service: FleetService) -> dict[str, int]:
-    coordinator = service.coordinator
-    return {
-        "own": service.rules.own_total,
-        "disagreed": service.rules.disagreed,
-        "members_uncompared": 0 if coordinator is None else coordinator.comparison.uncompared,
-    }
-
-
-def _rule(rule: MemberRule) -> ShownRule:
-    return {
-        "limit": rule.target,
-        "value": rule.value,
-        "here": rule.here or None,
-        "is_here": rule.is_here,
-        "having": rule.having,
-        "lacking": rule.lacking or None,
     }
 
 

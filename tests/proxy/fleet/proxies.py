@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate, count
 from random import Random
 
+from fleet.messages import NO_LIMITS, WrittenLimits
 from limiter.activity import ActivitySet
 from limiter.levels import SHAREABLE, Setting
 from limiter.limiter import Entry, Limiter, Stream, StreamName, rejecting
-from limiter.policies import Change, Policies, PutRules, RuleTally, SharedRules, Value
+from limiter.policies import Change, LimitTally, Policies, Value
 from limiter.registry import Registry
 from limiter.scheduler import Scheduler
 from limiter.shadow import ShadowLimiter
@@ -30,25 +31,28 @@ MS, SECOND = 10**6, 10**9
 class LimitedProxy:
     """What a proxy has of limits, and its part in a fleet."""
 
-    def __init__(  # noqa: PLR0917 - the parts
+    def __init__(
         self,
         config: Fleet,
         name: str,
         loop: ManualLoop,
         policies: Policies,
-        rules: SharedRules | None = None,
         ahead_ns: int = 0,
     ) -> None:
         self.loop, self.clock = loop, loop.clock
         self.told: list[ShareChange] = []
         self.policies = policies
         self.fleet = FleetService(
-            config, name, self.clock, lambda: 10**18 + ahead_ns + self.clock(), self.told.append, rules
+            config, name, self.clock, lambda: 10**18 + ahead_ns + self.clock(), self.told.append, self.written
         )
         self.journal = ActivitySet(lambda: None)
         self.scheduler = Scheduler(self._waking(lambda: self.scheduler), self.journal)
         self.shadow = ShadowLimiter(self._waking(lambda: self.shadow.scheduler), self.journal, (1 << 20, 0))
         self.registry = Registry(policies, self.scheduler, self.shadow, clock=self.clock, shared=self.fleet.shared)
+
+    def written(self) -> WrittenLimits:
+        tally = self.policies.tally
+        return NO_LIMITS if tally is None else WrittenLimits(tally.digest, tally.total)
 
     def start(self, hub: Hub) -> None:
         self.loop.run(lambda: self.loop.create_task(self.fleet.start(lambda callbacks: HubLink(hub, callbacks))))
@@ -85,15 +89,13 @@ class Proxy(LimitedProxy):
         per_second: int,
         ahead_ns: int = 0,
         *,
-        tells_rules: bool = False,
         levels: Iterable[str] = SHAREABLE,
     ) -> None:
         self.offers = False
         self.arrivals: Iterator[float] = iter(())
         self.next_at = 0.0
-        policies = Policies(tally=RuleTally(frozenset(levels)) if tells_rules else None)
-        rules = SharedRules(policies, self.change) if tells_rules else None
-        super().__init__(Fleet(name="front"), name, loop, policies, rules, ahead_ns)
+        policies = Policies(tally=LimitTally(frozenset(levels)))
+        super().__init__(Fleet(name="front"), name, loop, policies, ahead_ns)
         self.limit(per_second)
         self.stream = Stream(StreamName("publish", "acme", "shop", TOPIC.full, 1), (), lambda _stream, _entry: None)
         self.registry.open(self.stream, TOPIC, self.clock())
@@ -107,10 +109,6 @@ class Proxy(LimitedProxy):
     def reload(self, per_second: int) -> None:
         self.limit(per_second)
         self.changed([Change("publish", Setting.TENANT, "acme")])
-
-    def change(self, changes: list[Change], put: PutRules) -> None:
-        put()
-        self.changed(changes)
 
     def changed(self, changes: list[Change]) -> None:
         self.registry.change(changes, self.clock())
@@ -146,11 +144,9 @@ class World:
         self.proxies: list[Proxy] = []
         self.excess = 0.0
 
-    def join(
-        self, per_second: int = RATE, ahead_ns: int = 0, *, tells_rules: bool = False, levels: Iterable[str] = SHAREABLE
-    ) -> Proxy:
+    def join(self, per_second: int = RATE, ahead_ns: int = 0, *, levels: Iterable[str] = SHAREABLE) -> Proxy:
         name = f"sluice-{len(self.proxies)}"
-        proxy = Proxy(name, self.loop, self.hub, per_second, ahead_ns, tells_rules=tells_rules, levels=levels)
+        proxy = Proxy(name, self.loop, self.hub, per_second, ahead_ns, levels=levels)
         self.proxies.append(proxy)
         return self.proxies[-1]
 

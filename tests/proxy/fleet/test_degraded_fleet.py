@@ -99,11 +99,12 @@ def test_lost_messages_are_told_for_a_minute(world: World) -> None:
 
 
 def test_members_with_other_limits_or_one_name_are_told(world: World) -> None:
-    one, other = world.join(tells_rules=True), world.join(500, tells_rules=True)
+    one, other = world.join(), world.join(500)
     world.run(10)
     assert causes(one) == causes(other) == ["fleet_limits_differ"]
     [state] = other.fleet.degraded()
-    assert "acme" not in state.reason + state.remedy
+    assert "in sluice-0; 1 limits" in state.reason
+    assert "in sluice-1. " in state.reason
     coordinator = one.fleet.coordinator
     assert coordinator is not None
     said = MemberReport("front", "sluice-0", 5, 1, 1, coordinator.epoch, introductions=list[Introduction]())

@@ -4,39 +4,16 @@ from itertools import pairwise
 from random import Random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from fleet import shares
-from fleet.messages import Quota
-from limiter.policies import lowest
 from limiter.sharing import UNBOUNDED
-from limiter.token_bucket import WHOLE, Limit, Rate
+from limiter.token_bucket import WHOLE
 from tests.proxy.fleet.proxies import BURST, RATE, Proxy, World
 
 
 def test_the_two_cores_mean_the_same_by_what_they_tell_each_other() -> None:
     assert (shares.WHOLE, shares.UNBOUNDED) == (WHOLE, UNBOUNDED)
-
-
-SMALL_RATES = st.builds(Rate, st.integers(1, 4), st.sampled_from([1, 2, 60]), st.integers(1, 3))
-
-
-@given(SMALL_RATES, SMALL_RATES, st.none() | SMALL_RATES, st.none() | SMALL_RATES)
-def test_the_two_cores_take_the_same_of_two_limits_for_the_lower_one(
-    one: Rate, other: Rate, peak: Rate | None, other_peak: Rate | None
-) -> None:
-    """The coordinator puts the lowest of members' quotas in force; a member lets a lower one of others hold."""
-    held = lowest(Limit(one, peak_messages=peak), Limit(other, peak_messages=other_peak))
-    assert held.messages is not None
-    quotas = [_quota(one, peak), _quota(other, other_peak)]
-    assert min(quotas, key=Quota.order).order() == _quota(held.messages, held.peak_messages).order()
-
-
-def _quota(one: Rate, peak: Rate | None) -> Quota:
-    of_peak = None if peak is None else (peak.tokens, peak.period_ns, peak.burst)
-    return Quota(one.tokens, one.period_ns, one.burst, of_peak)
 
 
 def test_changes_of_shares_are_told_once_each_with_their_cause(world: World) -> None:

@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accesslog.record import ChangeLine, IntervalLine, LimitLine
-from limiter.levels import SHAREABLE, Setting
-from limiter.policies import Change, PutRules, RuleTally, SharedRules
+from limiter.levels import Setting
 from limiter.registry import SLICE
 from proxy.change_log import ChangeLog
 from proxy.policies.bodies import kept_as_own
@@ -182,33 +181,6 @@ def test_a_limit_that_goes_while_somebody_waits_there_has_no_line_behind_its_cha
     lines = changing.world.lines(LimitLine)
     assert lines
     assert all(first.start <= line.start and line.end <= last.start and line.seq < last.seq for line in lines)
-    changing.close()
-
-
-def test_lines_name_the_levels_of_a_limit_of_other_members_as_long_as_it_holds() -> None:
-    """Else the report judges what passes when the limit has gone by that limit."""
-    changing = Changing(streams=1)
-    world = changing.world
-    registry = world.engine.registry
-
-    def change(changes: list[Change], put: PutRules) -> None:  # as `Proxy` does
-        _, now = world.intervals.flush()
-        put()
-        world.engine.policies_changed(changes, now)
-
-    registry.policies.tally = RuleTally(frozenset(SHAREABLE))
-    rules = SharedRules(registry.policies, change)
-    changing.send(1)
-    world.advance(0.5)
-    world.loop.run(lambda: rules.adopt(["publish tenant acme\0messages=3/1000000000/1"]))
-    changing.send(20)
-    world.advance(0.5)
-    world.loop.run(lambda: rules.adopt([]))
-    changing.send(1)
-    world.advance(1)
-    levels = [(line.limit_levels, line.passed_messages) for line in world.lines(IntervalLine) if line.passed_messages]
-    assert [named for named, _ in levels] == ["", "tenant", ""]
-    assert levels[1][1] <= 3
     changing.close()
 
 

@@ -1,7 +1,5 @@
-import pytest
-
 from limiter.levels import Client, Setting
-from limiter.policies import Policies, Value
+from limiter.policies import Value
 from limiter.token_bucket import Limit, rate
 from protocol.topic_name import parse_topic
 from proxy.policies.bodies import DispatchRate, PublishRate, SubscribeRate, kept_as_own, kept_as_pulsar_s
@@ -129,49 +127,3 @@ def test_what_holds_is_what_the_limiter_is_given() -> None:
             told = [(one.level, line.origin) for one in explained.levels for line in one.lines if line.state == "holds"]
             held = service.layers.policies.in_force(direction, _ORDERS, client)
             assert told == [(one.scope.level, one.source.split()[-1]) for one in held]
-
-
-def test_what_other_members_of_a_fleet_have_holds_where_nothing_is_limited_here() -> None:
-    service = with_set()
-    policies = service.layers.policies
-    policies.others = Policies()
-    for setting, name, limit in (
-        (Setting.TOPIC, ORDERS, Limit(rate(9))),
-        (Setting.TOPIC_OF_BROKER, "", Limit(size=rate(9))),
-        (Setting.TENANT, "acme", Limit(rate(9))),
-    ):
-        policies.others.put("publish", setting, name, Value(limit, "fleet"))
-    policies.others.attach({"acme": "silver"}, {"acme/shop": "tin"})
-    explained = explain(service, "publish", _ORDERS)
-    assert lines(explained, "tenant") == [("tenant", "fleet", "holds", "")]
-    assert lines(explained, "topic") == [
-        ("topic_of_namespace", "file", "holds", ""),
-        ("topic_of_broker", "file", "hidden", "topic_of_namespace acme/shop (file)"),
-        ("topic", "fleet", "hidden", "topic_of_namespace acme/shop (file)"),
-        ("topic_of_broker", "fleet", "holds", ""),
-    ]
-    assert explained.group == ExplainedGroup("gold", "tenant acme", "file")
-    policies.attach({}, {})
-    assert explain(service, "publish", _ORDERS).group == ExplainedGroup("tin", "namespace acme/shop", "fleet")
-
-
-@pytest.mark.parametrize(
-    ("other", "own_state", "of_other"),
-    [
-        (Limit(rate(1)), ("hidden", "topic_of_namespace acme/shop (fleet)"), ("holds", "")),
-        (Limit(size=rate(1)), ("holds", ""), ("holds", "")),
-        (Limit(rate(10**6)), ("holds", ""), ("hidden", "topic_of_namespace acme/shop (file)")),
-    ],
-    ids=["lower", "of the other unit", "higher"],
-)
-def test_a_value_is_hidden_by_that_of_another_member_for_the_same_if_that_is_lower(
-    other: Limit, own_state: tuple[str, str], of_other: tuple[str, str]
-) -> None:
-    service = with_set()
-    service.layers.policies.others = others = Policies()
-    others.put("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop", Value(other, "fleet"))
-    assert lines(explain(service, "publish", _ORDERS), "topic") == [
-        ("topic_of_namespace", "file", *own_state),
-        ("topic_of_broker", "file", "hidden", "topic_of_namespace acme/shop (file)"),
-        ("topic_of_namespace", "fleet", *of_other),
-    ]
