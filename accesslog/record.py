@@ -215,8 +215,8 @@ class LimitLine(LineHead, kw_only=True, tag="limit"):
     """The level and layer of the value. First its level: `topic`, `namespace` (for each of its topics), `broker`
     (for each topic), `total` (of a tenant, namespace or partitioned topic), `group`, `proxy`, `subscription`,
     `producer`, `role`, `address`, `exempt`; with `each` before it where the value is that of all names without one
-    of their own. Then its layer: `file`, `rest`, `dynamic` (the broker's dynamic configuration), `global` (a
-    topic's global policy) or `fleet` (another member has it, and this one has none)."""
+    of their own. Then its layer: `file`, `rest`, `dynamic` (the broker's dynamic configuration) or `global`
+    (a topic's global policy)."""
     mode: str
     """`enforce`: what is over the limit waits. `reject`: it is refused. `observe`: nothing is held; what the line says
     was passed and waited for is what enforcing would have done with the same arrivals."""
