@@ -6,7 +6,6 @@ import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from urllib.parse import unquote_to_bytes
@@ -54,6 +53,7 @@ class ClientAuthenticator:
         clock: Monotonic nanoseconds.
         worker: Makes what checks passwords, and what checks tokens that have to be tried with many keys.
         shows_certificate: Whether brokers see a certificate of Sluice's; it is what Sluice shows where it has no token.
+        in_slices: Makes a call for an address, which verifies on the loop, in one of the next turns; None: at once.
 
     Raises:
         ConfigError: If a file cannot be used, with every problem.
@@ -67,10 +67,10 @@ class ClientAuthenticator:
         worker: Callable[[str], Elsewhere] = OneThread,
         *,
         shows_certificate: bool = False,
-        measure: Callable[[], AbstractContextManager[object]] = nullcontext,
+        in_slices: Callable[[Callable[[], None], str], None] | None = None,
     ) -> None:
         self._section = section
-        self._measure = measure
+        self._in_slices = in_slices or _at_once
         self._nothing_shown = Credentials("tls" if shows_certificate else "", b"")
         self.now = now
         self._proved: OrderedDict[bytes, Identity] = OrderedDict()
@@ -157,10 +157,15 @@ class ClientAuthenticator:
             decided: Called once.
         """
         tokens = self._tokens
-        if tokens is None or self._knows(token) or tokens.keys_to_try(token) <= MOST_KEYS_AT_ONCE:
+        if tokens is None or self._knows(token):
             decided(self.by_token(token))
             return
+        if tokens.keys_to_try(token) <= MOST_KEYS_AT_ONCE:
+            self._in_slices(lambda: decided(self.by_token(token)), address)
+        else:
+            self._verify_in_thread(tokens, token, address, decided)
 
+    def _verify_in_thread(self, tokens: TokenVerifier, token: bytes, address: str, decided: Decided) -> None:
         def check() -> Identity | NotProved:
             try:
                 return tokens.verify(token, self.now())
@@ -190,8 +195,7 @@ class ClientAuthenticator:
         if self._tokens is None:
             return NotProved("this proxy takes no tokens")
         try:
-            with self._measure():
-                identity = self._tokens.verify(token, self.now())
+            identity = self._tokens.verify(token, self.now())
         except RefusedTokenError as error:
             return NotProved(str(error))
         self._remember(token, identity)
@@ -220,6 +224,10 @@ class ClientAuthenticator:
                 decided(NotProved("too many passwords wait to be checked, or were wrong: try again", is_passing=True))
 
         self._passwords.check(user, password, evidence.address, told)
+
+
+def _at_once(call: Callable[[], None], _address: str) -> None:
+    call()
 
 
 def _digest(token: bytes) -> bytes:

@@ -6,7 +6,6 @@
 
 import time
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Protocol
 
@@ -76,6 +75,7 @@ class Engine:
         proxy_headers: The rules for PROXY protocol headers; None where connections begin without.
         slices: Does what is too much for one turn of the loop.
         losses: The connections that are gone, each with what is to be done then.
+        arrivals: Bytes that came before a session forwards, and wait for their turn.
         names_clients: Connections to brokers begin with such a header.
     """
 
@@ -88,9 +88,10 @@ class Engine:
         self.counters = counters
         self.slices = Slices(counters, clock)
         self.losses = CallsInSlices(self.slices, Work.ENDINGS)
+        self.arrivals = CallsInSlices(self.slices, Work.COMMANDS)
         self.oversized_batches = OversizedBatchLog(counters, clock)
         self.dispatch_rules = config.dispatch.rules()
-        self.shared = TransportContext(counters)
+        self.shared = TransportContext(counters, self.slices)
         self.held = SharedBudget(config.publish.hold_total, HoldLog(clock).turned, self.shared.heap.freed)
         self.refusals = Refusals()
         self.lookups = Pool(config.max_lookups_in_flight, config.max_lookups_in_flight_per_connection)
@@ -108,11 +109,12 @@ class Engine:
         self.sessions: set[Blockable] = set()
         """The sessions that are connected."""
         self.shared.heap.measure = partial(self.slices.measure, Work.MEMORY)
-        self.identity: Verifier | None = verifier_of(config, partial(self.slices.measure, Work.CREDENTIALS))
+        self.identity: Verifier | None = verifier_of(config, CallsInSlices(self.slices, Work.CREDENTIALS).add)
         """Verifies clients; None where brokers do."""
         in_slices = partial(self.slices.run, Work.BLOCKS)
-        rules = [block.rule() for block in config.blocks]
-        self.blocklist = Blocklist(rules, counters, self.sessions, in_slices=in_slices)
+        self.blocklist = Blocklist(
+            [block.rule() for block in config.blocks], counters, self.sessions, in_slices=in_slices
+        )
 
     def lookup_slots_of(self, connection: Connection) -> Claim:
         """Return the lookups of one connection that are without an answer."""
@@ -127,12 +129,12 @@ class Engine:
         raise NotImplementedError
 
 
-def verifier_of(config: Config, measure: Callable[[], AbstractContextManager[object]] = nullcontext) -> Verifier | None:
+def verifier_of(config: Config, in_slices: Callable[[Callable[[], None], str], None] | None = None) -> Verifier | None:
     """Return what verifies clients; None where brokers do.
 
     Args:
         config: The configuration.
-        measure: Measures what is verified on the loop, as a context.
+        in_slices: Makes a call for an address, which verifies on the loop, in one of the next turns; None: at once.
 
     Raises:
         ConfigError: If a file cannot be used.
@@ -142,4 +144,4 @@ def verifier_of(config: Config, measure: Callable[[], AbstractContextManager[obj
     from proxy.identity.authenticator import ClientAuthenticator  # noqa: PLC0415 - its libraries take 11 MiB
 
     shows_certificate = config.broker_tls.certificate is not None
-    return ClientAuthenticator(config.authentication, shows_certificate=shows_certificate, measure=measure)
+    return ClientAuthenticator(config.authentication, shows_certificate=shows_certificate, in_slices=in_slices)

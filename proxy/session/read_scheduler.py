@@ -5,12 +5,12 @@ import select
 import time
 from collections import deque
 from collections.abc import Callable
-from heapq import heappop, heappush
 from typing import Any, Final, Protocol
 
 from mypy_extensions import mypyc_attr
 
 from proxy.observe.counters import Counters
+from proxy.slices import ByTurns
 
 MANY: Final = 32
 """Connections of one address up to which it is not watched: they cannot make a turn long."""
@@ -298,10 +298,20 @@ class ReadScheduler:
 
 
 class ResumedReader(Protocol):
-    """A connection that waits in a `ResumeQueue`."""
+    """A connection that waits in a `ResumeQueue`.
+
+    Attributes:
+        group: The connections of the same client address.
+    """
+
+    group: AddressGroup | None
 
     def turn_came(self) -> bool:
         """Read on if no other reason not to read exists by now; return whether reading goes on."""
+
+
+_MOST_STOPPED: Final = 32
+"""Connections that are stopped again, or gone, and are looked at in one turn of the loop."""
 
 
 class ResumeQueue:
@@ -311,42 +321,45 @@ class ResumeQueue:
     up to 256 KiB, up to 2 MiB in a row where not all passes (`FULL_READS`), and each entry is held by itself. If all
     connections were read in the same turn, no timer would fire meanwhile, and most of their bytes would find no room.
 
-        reasons gone ─▶ nobody in line ─▶ read on at once
-                    └─▶ else in line, at the place that it had ─▶ its turn ─▶ read on, its place is given up
-                                                                         └─▶ stopped again: it keeps its place
+        reasons gone ─▶ no connection waits ─▶ read on at once
+                    └─▶ else it waits ─▶ its turn ─▶ read on
+                                              └─▶ stopped again: next time it goes before those that were not
 
-    So the last connection in line is not always the one for which no room is left.
+    Client addresses have turns, as 400 busy clients of one address are to delay a client of another by one turn.
+    Within an address the connections that were stopped again go first: so the last connection of an address is not
+    always the one for which no room is left.
     """
 
     def __init__(self) -> None:
-        self._places: dict[ResumedReader, int] = {}
-        self._row: list[tuple[int, ResumedReader]] = []
+        self._row: ByTurns[ResumedReader] = ByTurns()
         self._in_row: set[ResumedReader] = set()
-        self._last = 0
+        self._waiting: set[ResumedReader] = set()
+        """Connections that want a turn: those in the row that have not left, and those that were stopped again."""
+        self._stopped: set[ResumedReader] = set()
+        """Connections that were stopped again."""
         self._is_busy = False
 
     def goes_first(self, reader: ResumedReader) -> bool:
-        """Return whether the connection may read on now, as none is before it; else it joins the line."""
-        if self._is_busy or self._places:
+        """Return whether the connection may read on now, as none is before it; else it joins the queue."""
+        if self._is_busy or self._waiting:
             self.join(reader)
             return False
         self._begin_turn()
         return True
 
     def join(self, reader: ResumedReader) -> None:
-        """Put a connection in line: behind all others, or at the place that it had when it was stopped."""
-        if reader not in self._places:
-            self._last += 1
-            self._places[reader] = self._last
+        """Put a connection in the queue: after all others of its address, but for those that were not stopped again."""
+        self._waiting.add(reader)
         if reader not in self._in_row:
             self._in_row.add(reader)
-            heappush(self._row, (self._places[reader], reader))
+            self._row.add(reader.group, reader, goes_first=reader in self._stopped)
         if not self._is_busy:
             self._begin_turn()
 
     def leave(self, reader: ResumedReader) -> None:
         """Remove a connection that will not be read again."""
-        self._places.pop(reader, None)
+        self._waiting.discard(reader)
+        self._stopped.discard(reader)
 
     def _begin_turn(self) -> None:
         self._is_busy = True
@@ -357,17 +370,20 @@ class ResumeQueue:
             self._is_busy = False
             return
         self._begin_turn()  # before anything that may fail
-        while self._row and not self._has_its_turn():
-            pass
+        for _ in range(_MOST_STOPPED):
+            if not self._row or self._has_its_turn():
+                return
 
     def _has_its_turn(self) -> bool:
-        """Return whether the first in line used its turn; one that is stopped again, or gone, costs others none."""
-        _, reader = heappop(self._row)
+        """Return whether the first connection used its turn; one that is stopped again, or gone, costs others none."""
+        reader = self._row.pop()
         self._in_row.discard(reader)
-        place = self._places.pop(reader, None)
-        if place is None:
+        if reader not in self._waiting:
             return False
+        self._waiting.discard(reader)
+        self._stopped.discard(reader)
         has_gone = reader.turn_came()
         if not has_gone:
-            self._places.setdefault(reader, place)
+            self._waiting.add(reader)
+            self._stopped.add(reader)
         return has_gone

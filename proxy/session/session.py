@@ -85,6 +85,7 @@ _DIALLING: Final = SessionState.DIALLING
 _RELAYING: Final = SessionState.RELAYING
 _ENDING: Final = SessionState.ENDING
 _ENDINGS: Final = Work.ENDINGS
+_COMMANDS: Final = Work.COMMANDS
 
 
 _BORROWED: Final = (
@@ -494,11 +495,38 @@ class Session(TransportOwner):
         self.state = _DIALLING
         refused.let_go_of_owner()
         refused.close(ALERT_S)
-        self._engine.connector.dial(self, None, self.broker)
+        self._dial(None)
+
+    def _dial(self, target: Endpoint | None) -> None:
+        """Have a broker dialled, on account of the client's address."""
+        self.broker.group = self.client.group
+        self._engine.connector.dial(self, target, self.broker)
 
     def arrived(self, transport: PeerTransport, chunk: bytes) -> None:
-        """Handle bytes of a transport that has no receiver: none yet, or none any more."""
-        before = self._engine.slices.begin(Work.COMMANDS)
+        """Handle bytes of a transport that has no receiver: none yet, or none any more.
+
+        Greetings of all connections share the turns of the loop with commands; until its turn, a transport is not read.
+        """
+        engine = self._engine
+        if engine.slices.take(_COMMANDS):
+            self._handle_arrived(transport, chunk)
+            return
+        kept = len(chunk) if len(chunk) > LONGEST_KNOWN else 0
+        if self._keep(kept):
+            transport.throttle(Cause.TURN)
+            engine.arrivals.add(partial(self._handle_later, transport, chunk, kept), transport.group)
+        else:
+            self.finish(SessionEnd(CloseReason.OVER_BUDGET, f"{kept} bytes that come before a CONNECT is answered"))
+
+    def _handle_later(self, transport: PeerTransport, chunk: bytes, kept: int) -> None:
+        if self.state is _ENDING or transport.owner is not self:
+            return
+        self._keep(-kept)
+        self._handle_arrived(transport, chunk)
+        transport.unthrottle(Cause.TURN)
+
+    def _handle_arrived(self, transport: PeerTransport, chunk: bytes) -> None:
+        before = self._engine.slices.begin(_COMMANDS)
         try:
             if transport is self.broker:
                 self._turn_came()
@@ -772,7 +800,7 @@ class Session(TransportOwner):
             return
         self.state = _DIALLING
         self._log.role_found(self.connection, "lookup" if greeting.target is None else "data")
-        self._engine.connector.dial(self, greeting.target, self.broker)
+        self._dial(greeting.target)
         self._wait_for_broker()
 
     def _wait_for_broker(self) -> None:

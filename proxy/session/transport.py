@@ -27,6 +27,7 @@ from proxy.observe.counters import Counters
 from proxy.runtime import Heap
 from proxy.session.keep_alive import Vitals, set_options, vitals_of
 from proxy.session.read_scheduler import AddressGroup, ReadScheduler, ResumeQueue
+from proxy.slices import CallsInSlices, Slices, Work
 from proxy.tls.transport import MOST_RECORDS, TlsBuffers, TlsFailure, TlsTransport
 
 LEAST_READ: Final = 256 * 1024
@@ -500,6 +501,7 @@ class TransportContext:
 
     Args:
         counters: The counters of the process.
+        slices: Does what is too much for one turn of the loop.
 
     Attributes:
         heap: Told when much comes free.
@@ -510,9 +512,10 @@ class TransportContext:
         unsent: Watches whether clients take what is sent to them.
     """
 
-    __slots__ = ("_tls", "buffer", "coalescer", "heap", "line", "reads", "unsent")
+    __slots__ = ("_slices", "_tls", "buffer", "coalescer", "heap", "line", "reads", "unsent")
 
-    def __init__(self, counters: Counters) -> None:
+    def __init__(self, counters: Counters, slices: Slices) -> None:
+        self._slices = slices
         self.heap = Heap()
         self.line = ResumeQueue()
         self.reads = ReadScheduler(counters)
@@ -526,7 +529,11 @@ class TransportContext:
         if self._tls is None:
             records = ReadBuffer()
             self._tls = TlsBuffers(
-                self.buffer.data, self.buffer.views[-1], records.data, records.views[-1][:MOST_RECORDS]
+                self.buffer.data,
+                self.buffer.views[-1],
+                records.data,
+                records.views[-1][:MOST_RECORDS],
+                CallsInSlices(self._slices, Work.HANDSHAKES),
             )
         return self._tls
 
@@ -608,7 +615,7 @@ class PeerTransport(Throttled):
 
     Attributes:
         owner: Told of all events.
-        group: The connections of clients of the same address; None before this one is connected, and after its end.
+        group: The connections of clients of the same address; None before the address is known, and after the end.
         receiver: If set, takes the bytes read, in place of the owner.
         writer: Sends bytes to the peer.
 

@@ -10,6 +10,9 @@ the three, ends both directions when the peer ends one, and takes 256 KiB of add
 
     handshake ──▶ secured ──close_notify, or the end of what the peer sends──▶ at end, may still be written to
         └──────────┴─ broken, refused ─▶ failed: the alert is sent, what comes is discarded, closed
+
+A step of a handshake costs as much as a thousand messages, for the signature of a server's key. So steps are units of
+work that all connections share (`Work.HANDSHAKES`). A connection that waits for its step is not read.
 """
 
 import asyncio
@@ -23,12 +26,15 @@ from mypy_extensions import i64
 
 from protocol.frames import foreign_protocol
 from proxy.session.read_scheduler import AddressGroup, Reader
+from proxy.slices import CallsInSlices
 
 MOST_RECORDS: Final = 256 * 1024
 """Bytes of records that are read at once."""
 _RECORD: Final = 16 * 1024
 """Most bytes in a record (RFC 8446, section 5.1)."""
 _HEADER: Final = 5
+MOST_UNSECURED: Final = 32 * 1024
+"""Bytes that are read of a peer before a step of its handshake: more than a record, and kept until the step's turn."""
 _MOST_SEALED: Final = _RECORD + 2048
 """Most bytes behind the header of a record, in TLS 1.2 (RFC 5246, section 6.2.3)."""
 _SEALED_AT_ONCE: Final = 4 * _RECORD
@@ -162,13 +168,22 @@ class TlsBuffers:
         opened_view: A writable view of the same memory, longer than any read by a record.
         records: Where records are read into.
         records_view: A writable view of the same memory, of MOST_RECORDS bytes.
+        handshakes: Makes the steps of all handshakes.
 
     Attributes:
         places: Views of `opened` from each place on that is so many full records behind its beginning.
         incoming, outgoing: What OpenSSL reads from and writes to.
     """
 
-    def __init__(self, opened: bytes, opened_view: memoryview, records: bytes, records_view: memoryview) -> None:
+    def __init__(
+        self,
+        opened: bytes,
+        opened_view: memoryview,
+        records: bytes,
+        records_view: memoryview,
+        handshakes: CallsInSlices,
+    ) -> None:
+        self.handshakes = handshakes
         self.opened = opened
         self.records = records
         self.records_view = records_view
@@ -211,6 +226,9 @@ class Secured(Keeper, Reader, Protocol):
     def was_read(self) -> None:
         """Take note of a read of fewer bytes."""
 
+    def resume_reading(self) -> None:
+        """Read on, if there is no reason not to."""
+
     def await_end(self) -> None:
         """Await the end: all is read, and `eof_received` is called once reading goes on."""
 
@@ -247,6 +265,7 @@ class TlsTransport:
         "_is_failed",
         "_is_secured",
         "_is_shut",
+        "_is_waiting",
         "_keeper",
         "_peer",
         "_raw",
@@ -278,12 +297,13 @@ class TlsTransport:
         self._is_end_owed = False
         self._is_shut = False
         self._is_closing = False
+        self._is_waiting = False
         self._answered = 0
         self._discarded = 0
         self._tail = b""
         raw.set_protocol(cast("asyncio.BaseProtocol", self))
         if not is_server:
-            self._go_on()
+            self._await_step()
 
     @property
     def certificate_name(self) -> str | None:
@@ -319,6 +339,8 @@ class TlsTransport:
     def get_buffer(self, _sizehint: int) -> memoryview:
         """Return the memory to read into, behind the beginning of a record that came before."""
         view, tail = self._buffers.records_view, self._tail
+        if not self._is_secured:
+            view = view[:MOST_UNSECURED]
         if not tail:
             return view
         view[: len(tail)] = tail
@@ -386,10 +408,40 @@ class TlsTransport:
                 self._fail(TlsFailure.PLAIN_BYTES, _why_no_tls(records[: min(8, size)]))
                 return
         whole = whole_records(records, size)
-        self._tail = records[whole:size]
-        if whole:
-            self._buffers.incoming.write(memoryview(records)[:whole])
-            self._go_on()
+        if self._is_secured:
+            self._tail = records[whole:size]
+            if whole:
+                self._buffers.incoming.write(memoryview(records)[:whole])
+                self._go_on()
+        elif size > MOST_UNSECURED:
+            self._fail(TlsFailure.BROKEN, f"sends more than {MOST_UNSECURED} bytes before its TLS handshake")
+        else:
+            self._tail = records[:size]
+            if whole:
+                self._await_step()
+
+    def _await_step(self) -> None:
+        """Make a step of the handshake, now or in one of the next turns of the loop."""
+        self._is_waiting = True
+        self._buffers.handshakes.add(self._make_step, self._peer.group)
+        if self._is_waiting:
+            self._raw.pause_reading()
+
+    def _make_step(self) -> None:
+        self._is_waiting = False
+        if self._is_closing or self._is_failed:
+            return
+        records = self._tail
+        whole = whole_records(records, len(records))
+        self._tail = records[whole:]
+        self._buffers.incoming.write(records[:whole])
+        self._go_on()
+        if self._is_closing or self._is_waiting:
+            return
+        if self._keeper is self._peer:
+            self._peer.resume_reading()
+        else:
+            self._raw.resume_reading()
 
     def _go_on(self) -> None:
         """Do what can be done with what has come, and leave nothing in what is shared before anybody is told."""
@@ -561,7 +613,9 @@ class TlsTransport:
         self._raw.pause_reading()
 
     def resume_reading(self) -> None:
-        """Read on."""
+        """Read on, but for a connection that waits for a step of its handshake."""
+        if self._is_waiting:
+            return
         self._raw.resume_reading()
         if self._is_end_owed:
             asyncio.get_running_loop().call_soon(self._tell_end)

@@ -10,7 +10,7 @@ class LongestTurn:
 
     Attributes:
         most: The most of each kind in one turn: streams that opened, ended, or followed a change; sessions that ended;
-            limiters with another value; lines of the access log.
+            limiters with another value; lines of the access log; brokers that are dialled for greetings.
         total: All of them.
     """
 
@@ -24,6 +24,7 @@ class LongestTurn:
             "lines": lambda: access.lines,
             "wired": lambda: self._wired,
             "tuned": lambda: self._tuned,
+            "greetings": lambda: len(world.dials),
         }
         self._before = self._now()
         self.most = dict.fromkeys(self._counts, 0)

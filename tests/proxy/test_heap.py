@@ -4,6 +4,7 @@ from proxy.budgets import Share, SharedBudget
 from proxy.observe.counters import Counters
 from proxy.runtime import WHILE_S, Heap, give_back_memory
 from proxy.session.transport import TransportContext
+from proxy.slices import Slices
 from tests.proxy.manual_loop import ManualLoop
 
 
@@ -44,7 +45,7 @@ def test_what_cannot_be_given_back_once_may_be_the_next_time(loop: ManualLoop) -
 
 
 def test_what_all_connections_share_gives_back_to_the_system() -> None:
-    assert TransportContext(Counters()).heap._give_back is give_back_memory
+    assert TransportContext(Counters(), Slices(Counters())).heap._give_back is give_back_memory
 
 
 def _told_of(limit: int) -> tuple[SharedBudget, Share, list[int]]:

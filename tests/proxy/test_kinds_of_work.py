@@ -25,6 +25,7 @@ from tests.proxy.conversation import World, publisher
 from tests.proxy.fleet.hub import Hub, HubLink
 from tests.proxy.manual_loop import ManualLoop
 from tests.proxy.test_longest_turn import ONE_A_SECOND, change
+from tests.proxy.tls import Authorities
 from tests.proxy.wire import connect, producer, send
 
 Done = set[str]
@@ -86,6 +87,15 @@ def memory_is_given_back(world: World) -> None:
 def token_is_shown(folder: Path) -> Done:
     world = World(authentication=token_files(folder))
     world.client() >> connect(auth_method_name="token", auth_data=b"a.b.c")
+    done = set(world.counters.work_ns)
+    world.close()
+    return done
+
+
+def client_shakes_hands(folder: Path) -> Done:
+    authorities = Authorities(folder)
+    world = World(**authorities.settings())
+    world.tls_client(authorities.client()).shake_hands()
     done = set(world.counters.work_ns)
     world.close()
     return done
@@ -153,6 +163,7 @@ CASES: list[tuple[Work, Callable[[Path], Done]]] = [
     (Work.RELEASES, partial(in_world, entries_are_released)),
     (Work.MEMORY, partial(in_world, memory_is_given_back)),
     (Work.MEMORY, all_objects_are_searched),
+    (Work.HANDSHAKES, client_shakes_hands),
     (Work.CREDENTIALS, token_is_shown),
     (Work.REQUESTS, partial(asked, "/sluice/status")),
     (Work.SCRAPES, partial(asked, "/metrics")),

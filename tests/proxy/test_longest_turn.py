@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +14,12 @@ from limiter.registry import SLICE
 from limiter.token_bucket import Limit, rate
 from proxy import slices
 from proxy.observe import intervals
-from proxy.slices import Work
+from proxy.slices import AT_ONCE, Work
+from tests.proxy.authentication.keys import token_files
 from tests.proxy.blocks import block
 from tests.proxy.conversation import BROKER, Peer, World, publisher
 from tests.proxy.longest_turn import LongestTurn
-from tests.proxy.wire import flow, producer, producer_success, send, subscribe, success
+from tests.proxy.wire import as_frame, connect, flow, producer, producer_success, send, subscribe, success
 
 Make = Callable[..., World]
 MANY = 1_000
@@ -148,6 +150,20 @@ def clients_open_streams_at_once(world: World) -> Callable[[], None]:
     return open_some
 
 
+def clients_greet_at_once(world: World) -> Callable[[], None]:
+    """Each from an address of its own, so that none is crowded."""
+    clients = [world.client(f"192.0.2.{number % 250}") for number in range(MANY // 2)]
+
+    def greet() -> None:
+        def all_of_them() -> None:
+            for client in clients:
+                client.transport.receive(as_frame(connect()))
+
+        world.loop.run(all_of_them)
+
+    return greet
+
+
 def _block(world: World, kind: str, name: str) -> None:
     block(world, kind, name)
 
@@ -185,6 +201,7 @@ def interval_ends(world: World) -> Callable[[], None]:
         (process_ends, {"streams": MANY // 4, "sessions": MANY // 4}),
         (client_opens_many_streams, {"streams": MANY}),
         (clients_open_streams_at_once, {"streams": MANY}),
+        (clients_greet_at_once, {"greetings": MANY // 2}),
         (rule_blocks_streams, {"streams": MANY // 10}),
         (rule_blocks_clients, {"streams": MANY // 4, "sessions": MANY // 4}),
         (clients_say_nothing, {"sessions": MANY // 4}),
@@ -199,7 +216,7 @@ def test_no_turn_does_more_than_a_slice(
     arrange: Callable[[World], Callable[[], None]],
     does: dict[str, int],
 ) -> None:
-    world = make_world(limits=ONE_A_SECOND)
+    world = make_world(limits=ONE_A_SECOND, max_connections=MANY)
     act = arrange(world)
     turn = LongestTurn(world)
     act()
@@ -229,6 +246,43 @@ def test_a_changed_value_ends_one_line_however_many_streams_wait(
         world.advance(0.01)
         change(world, Setting.TENANT, "acme", messages)
     assert turn.total["lines"] == 3
+
+
+def test_a_client_is_not_read_until_its_greeting_has_its_turn(make_world: Make) -> None:
+    world = make_world(client_memory={"total": "1MiB", "connection": "64KiB"})
+    clients = [world.client() for _ in range(200)]
+    frame, unread, kept = as_frame(connect()), list[int](), list[int]()
+
+    def turned() -> None:
+        unread.append(sum(not client.is_read for client in clients))
+        kept.append(world.engine.memory.used)
+
+    def all_of_them() -> None:
+        for client in clients:
+            client.transport.receive(frame + bytes(60_000))
+
+    world.loop.turned = turned
+    world.loop.run(all_of_them)
+    assert max(unread) > 100
+    assert max(kept) > 0
+    assert max(kept) <= 1024 * 1024
+    assert "over_budget" in {line.end_cause for line in world.lines(ConnectionLine)}
+
+
+def test_tokens_are_verified_a_few_in_each_turn(make_world: Make, tmp_path: Path) -> None:
+    world = make_world(authentication=token_files(tmp_path))
+    clients = [world.client() for _ in range(100)]
+    answered = [0]
+    world.loop.turned = lambda: answered.append(sum(world.counters.authentications.values()))
+
+    def all_of_them() -> None:
+        for number, client in enumerate(clients):
+            shown = as_frame(connect(auth_method_name="token", auth_data=b"e30.%d.c" % number))
+            client.transport.receive(shown)
+
+    world.loop.run(all_of_them)
+    assert answered[-1] == 100
+    assert max(after - before for before, after in pairwise(answered)) <= AT_ONCE[Work.CREDENTIALS]
 
 
 class Between:

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from proxy.observe.counters import Counters
-from proxy.slices import AT_ONCE, CallsInSlices, Slices, Work, letting_go
+from proxy.slices import AT_ONCE, ByTurns, CallsInSlices, Slices, Work, letting_go
 from tests.manual_clock import ManualClock
 from tests.proxy.manual_loop import ManualLoop
 
@@ -172,6 +172,28 @@ def test_a_call_that_comes_alone_is_made_at_once(desk: Desk) -> None:
         assert made == [1]
 
     desk.loop.run(add)
+
+
+def test_calls_of_several_keys_are_made_by_turns(desk: Desk) -> None:
+    calls, made = CallsInSlices(desk.slices, Work.HANDSHAKES), list[str]()
+
+    def add() -> None:
+        for number in range(100):
+            calls.add(partial(made.append, f"crowd {number}"), "10.0.0.66")
+        calls.add(partial(made.append, "neighbour"), "10.0.0.1")
+
+    desk.loop.run(add)
+    assert made.index("neighbour") <= AT_ONCE[Work.HANDSHAKES] + 1
+    assert [each for each in made if each != "neighbour"] == [f"crowd {number}" for number in range(100)]
+
+
+def test_keys_have_turns_and_items_of_one_key_their_order() -> None:
+    queue = ByTurns[str]()
+    for item in ("a1", "a2", "b1", "a3", "c1", "c2"):
+        queue.add(item[0], item)
+    queue.add("c", "c0", goes_first=True)
+    assert [queue.pop() for _ in range(7)] == ["a1", "b1", "c0", "a2", "c1", "a3", "c2"]
+    assert not queue
 
 
 def test_tables_are_emptied_in_slices(desk: Desk) -> None:

@@ -14,7 +14,10 @@ from hypothesis import strategies as st
 from proxy import runtime
 from proxy.observe.counters import Counters
 from proxy.session.transport import TransportContext
+from proxy.slices import Slices
 from proxy.tls.transport import MOST_RECORDS, TlsTransport, whole_records
+from tests.manual_clock import ManualClock
+from tests.proxy.manual_loop import ManualLoop
 from tests.proxy.tls import Authorities
 
 RECORD = 16 * 1024
@@ -57,6 +60,9 @@ class Heard:
     def take(self, data: bytes, size: int) -> None:
         self.reads.append(data[:size])
 
+    def resume_reading(self) -> None:
+        pass
+
     def was_read(self) -> None:
         self.full.append(False)
 
@@ -81,11 +87,13 @@ class Line:
         self.tls = TlsTransport(heard, heard, self.raw, listener, shared.tls_buffers())
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.client = authorities.client().wrap_bio(self._incoming, self._outgoing, server_hostname="localhost")
+        loop = ManualLoop(ManualClock())
         for _ in range(2):
             with contextlib.suppress(ssl.SSLWantReadError):
                 self.client.do_handshake()
-            self.arrives(self._outgoing.read())
+            loop.run(self.arrives, self._outgoing.read())
             self._incoming.write(self.raw.taken())
+        loop.close()
 
     def arrives(self, records: bytes) -> None:
         """The loop reads them, as much at once as there is room for."""
@@ -115,7 +123,8 @@ def authorities(tmp_path_factory: pytest.TempPathFactory) -> Authorities:
 
 @pytest.fixture
 def shared() -> TransportContext:
-    return TransportContext(Counters())
+    counters = Counters()
+    return TransportContext(counters, Slices(counters))
 
 
 @pytest.fixture

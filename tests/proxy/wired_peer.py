@@ -3,6 +3,7 @@
 from protocol.frames import ProtocolError
 from proxy.observe.counters import Counters
 from proxy.session.transport import Cause, PeerTransport, TransportContext, TransportOwner
+from proxy.slices import Slices
 from tests.manual_clock import ManualClock
 from tests.proxy.fake_transport import FakeTransport
 from tests.proxy.manual_loop import ManualLoop
@@ -54,7 +55,8 @@ class Wired:
     def __init__(self, transports: type[FakeTransport] = FakeTransport, descriptor: int = -1) -> None:
         self.loop = ManualLoop(ManualClock())
         self.owner = Owner()
-        shared = TransportContext(Counters())
+        counters = Counters()
+        shared = TransportContext(counters, Slices(counters))
         self.line = shared.line
         self.peer = PeerTransport("broker", self.owner, shared)
         self.transport = transports(self.loop, ("192.0.2.1", 1234))

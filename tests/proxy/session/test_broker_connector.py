@@ -12,6 +12,7 @@ from proxy.observe.counters import Counters
 from proxy.session.broker_connector import PASSED_OVER_S, BrokerConnector, BrokerRotation
 from proxy.session.events import CloseReason, SessionEnd
 from proxy.session.transport import PeerTransport, TransportContext, TransportOwner
+from proxy.slices import Slices
 from proxy.tls.certificates import Certificates
 from tests.manual_clock import ManualClock
 from tests.proxy.endpoints import broker_at
@@ -46,7 +47,7 @@ class Rig:
         self.client = Client()
         config = Config.model_validate({"broker": "pulsar://10.0.0.1:6650", **settings})
         targets, counters = Targets([*config.broker, broker_at("broker:6650")]), Counters()
-        shared = TransportContext(counters)
+        shared = TransportContext(counters, Slices(counters))
         self.peer = PeerTransport("broker", _Owner(), shared)
         self.dialler = BrokerConnector(config, targets, Certificates(config), shared, counters)
 

@@ -1,6 +1,8 @@
-"""Who is read again when many may be at the same moment."""
+"""Connections that are read again when many may be at the same moment."""
 
 from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -12,8 +14,9 @@ from tests.proxy.manual_loop import ManualLoop
 class Somebody:
     """Notes its turns; may be stopped meanwhile."""
 
-    def __init__(self, name: str, turns: list[str]) -> None:
+    def __init__(self, name: str, turns: list[str], address: str = "10.0.0.1") -> None:
         self.name = name
+        self.group: Any = address
         self.is_stopped = False
         self._turns = turns
 
@@ -85,7 +88,57 @@ def test_who_is_stopped_again_keeps_its_place_and_costs_nobody_a_turn(scene: Sce
         scene.line.join(scene.b)
 
     scene.loop.run(room_again)
-    assert scene.turns == ["a", "b", "c", "a"]
+    assert scene.turns == ["a", "c", "b", "a"]
+
+
+def test_addresses_have_turns_whichever_has_more_connections(scene: Scene) -> None:
+    def room() -> None:
+        for number in range(400):
+            scene.line.join(Somebody(f"crowd {number}", scene.turns, "10.0.0.66"))
+        scene.line.join(scene.a)
+        scene.line.join(scene.b)
+
+    scene.loop.run(room)
+    assert scene.turns[:4] == ["crowd 0", "a", "crowd 1", "b"]
+    assert scene.turns[4:] == [f"crowd {number}" for number in range(2, 400)]
+
+
+def test_a_neighbour_comes_before_those_that_were_stopped_again(scene: Scene) -> None:
+    crowd = [Somebody(f"crowd {number}", scene.turns, "10.0.0.66") for number in range(400)]
+
+    def all_join() -> None:
+        for each in crowd:
+            each.is_stopped = not each.is_stopped
+            scene.line.join(each)
+
+    scene.loop.run(all_join)
+    assert not scene.turns
+
+    def all_join_and_a_neighbour() -> None:
+        all_join()
+        scene.line.join(scene.a)
+
+    scene.loop.run(all_join_and_a_neighbour)
+    assert scene.turns.index("a") == 1
+    assert len(scene.turns) == 401
+
+
+def test_a_turn_looks_at_few_that_were_stopped_again(scene: Scene) -> None:
+    looked_at, turns = list[str](), list[int]()
+
+    class Stopped(Somebody):
+        def turn_came(self) -> bool:
+            looked_at.append(self.name)
+            return False
+
+    def room() -> None:
+        for number in range(1000):
+            scene.line.join(Stopped(str(number), scene.turns))
+
+    scene.loop.turned = lambda: turns.append(len(looked_at))
+    scene.loop.run(room)
+    assert looked_at == [str(number) for number in range(1000)]
+    assert max(after - before for before, after in pairwise([0, *turns])) == 32
 
 
 def test_who_leaves_is_not_waited_for(scene: Scene) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from proxy.session.keep_alive import SELDOM
 from proxy.session.session import Session
-from proxy.session.transport import PeerTransport, TransportContext
+from proxy.session.transport import PeerTransport
 from tests.proxy.conversation import NOTHING, World, consumer, publisher
 from tests.proxy.kernel_transport import ROOM
 from tests.proxy.wire import (
@@ -275,7 +275,7 @@ def test_what_arrives_behind_the_end_goes_nowhere(world: World) -> None:
     broker.stop_reading()
     client >> PING
     world.loop.run(session.shut_down)
-    world.loop.run(session.arrived, PeerTransport("client", session, TransportContext(world.counters)), PING)
+    world.loop.run(session.arrived, PeerTransport("client", session, world.engine.shared), PING)
     broker.read_on()
     broker << PING
     broker << NOTHING

@@ -11,6 +11,7 @@ import pytest
 
 from proxy.session.read_scheduler import CALM_S, MANY
 from proxy.session.transport import PeerTransport, TransportContext, TransportOwner
+from proxy.slices import Slices
 from tests.proxy.session.test_read_scheduler import COST, World, _largest_turn, _read
 from tests.proxy.tls import Authorities
 
@@ -118,7 +119,7 @@ class Rig:
 
     def __init__(self, authorities: Authorities) -> None:
         self.world = World()
-        self.shared = TransportContext(self.world.counters)
+        self.shared = TransportContext(self.world.counters, Slices(self.world.counters))
         files = authorities.tls()
         self.listener = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.listener.load_cert_chain(files["certificate"], files["key"])

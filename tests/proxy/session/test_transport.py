@@ -9,6 +9,8 @@ from tests.proxy.wired_peer import Wired
 class Other:
     """Another one in line."""
 
+    group = None
+
     def turn_came(self) -> bool:
         return True
 
