@@ -39,8 +39,6 @@ START_S: Final = 60.0
 """Seconds in which a process must serve, or it is killed."""
 GRACE_S: Final = 5.0
 """Seconds that a process has beyond `linger` for its end, before it is killed."""
-ORPHAN_S: Final = 30.0
-"""Seconds that a process has for its end when its parent has ended: no parent is there to kill it."""
 FIRST_PAUSE_S: Final = 0.1
 MOST_PAUSE_S: Final = 30.0
 """A process that ends is replaced after 0.1 s, each further one after twice as long, up to 30 s; a process that has
@@ -337,9 +335,7 @@ class ParentLink:
         loop.call_later(BEAT_S, self._beat, loop)
 
     def _parent_ended(self, ending: Callable[[], object]) -> None:
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(self._socket)
-        loop.call_later(ORPHAN_S, os._exit, 1)
+        asyncio.get_running_loop().remove_reader(self._socket)
         self._socket.close()
         structlog.get_logger().error("the parent of this process has ended; it ends as well")
         ending()

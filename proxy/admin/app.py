@@ -29,6 +29,7 @@ from proxy.admin.routes.status import Counts, Run, StatusRest
 from proxy.admin.routes.streams import StreamRest
 from proxy.admin.shared_work import SharedWork, TooManyWaitError
 from proxy.blocking.kept import BlockDesk
+from proxy.brokers.dialing import write_to
 from proxy.brokers.targets import TargetRefusedError
 from proxy.degraded import DegradedStates
 from proxy.fleet.policy_topic import PolicyTopic
@@ -106,7 +107,7 @@ class Readiness:
         """Return the beginning of the broker's answer to a CONNECT with what Sluice shows brokers."""
         verifier = self._engine.identity
         async with self._engine.dialer.connection(broker, self._patience_s) as (reader, writer):
-            writer.write(own_greeting(None if verifier is None else verifier.own))
+            write_to(writer, own_greeting(None if verifier is None else verifier.own))
             return await reader.read(_MOST_ANSWER)
 
 

@@ -65,6 +65,17 @@ class NoneAnswersError(OSError):
     """No configured broker answers; the text says of each why."""
 
 
+def write_to(writer: asyncio.StreamWriter, data: bytes) -> None:
+    """Write to a broker. uvloop's own transport raises a `RuntimeError` where the broker has reset the connection.
+
+    Raises:
+        ConnectionResetError: If the connection has ended.
+    """
+    if writer.is_closing():
+        raise ConnectionResetError("the broker ended the connection")
+    writer.write(data)
+
+
 class BrokerDialer:
     """Opens streams to brokers that are allowed, as all brokers are reached: with TLS or without.
 
@@ -102,7 +113,7 @@ class BrokerDialer:
         try:
             reader, writer = await self._open(broker, patience)
             try:
-                writer.write(header or self._own_header)
+                write_to(writer, header or self._own_header)
                 yield reader, writer
             finally:
                 writer.close()
@@ -115,7 +126,7 @@ class BrokerDialer:
             reader, writer = await self._open(broker, patience)
         except ssl.SSLError as error:
             raise BrokerTlsError(*why_it_failed(error), self._counters) from None
-        writer.write(self._own_header)
+        write_to(writer, self._own_header)
         return reader, writer
 
     async def _open(self, broker: Endpoint, patience: float) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -243,9 +254,9 @@ async def _ask(
 ) -> CommandLookupTopicResponse:
     async with brokers.connection(redirected.broker, _PATIENCE_S, redirected.header) as (reader, writer):
         cutter = FrameCutter(MOST_ANSWER)
-        writer.write(connect)
+        write_to(writer, connect)
         await _await_answer(reader, cutter, BaseCommand.CONNECTED)
-        writer.write(encode(request))
+        write_to(writer, encode(request))
         answer = await _await_answer(reader, cutter, BaseCommand.LOOKUP_RESPONSE)
     found: CommandLookupTopicResponse = body_of(answer)
     return found

@@ -115,7 +115,9 @@ def backoff(attempt: int, most_s: float = MOST_PAUSE_S) -> float:
 
 
 class LinkTasks:
-    """The tasks of a link. A task that ends by a defect of Sluice is told of, and begins anew after a pause.
+    """The tasks of a link. A task that ends by a defect of Sluice is logged, and begins anew after a pause.
+
+    A task that was cancelled does not begin anew, even if a defect replaces its `CancelledError`.
 
     Args:
         counts: Counts the defects.
@@ -154,12 +156,15 @@ class LinkTasks:
             )
 
     async def _keep_running(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        attempt, clock = 0, asyncio.get_running_loop().time
+        attempt, clock, task = 0, asyncio.get_running_loop().time, asyncio.current_task()
+        assert task is not None, "the loop runs it"
         while True:
             began = clock()
             try:
                 await run()
             except Exception as error:  # noqa: BLE001 - whatever it is, the link goes on
                 self.defect(error)
+            if task.cancelling():
+                return
             attempt = 1 if clock() - began > MOST_PAUSE_S else attempt + 1
             await asyncio.sleep(backoff(attempt, self._most_pause_s))

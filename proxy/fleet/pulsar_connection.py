@@ -216,12 +216,15 @@ class BrokerConnection:
 
     def tell(self, command: Message) -> None:
         """Send a command. A broker that does not read it is left, as both would believe different things without it."""
-        if not self.send(encode(command)):
+        if self._writer.is_closing():
+            self.close(ConnectionResetError("the broker ended the connection"))
+        elif not self.send(encode(command)):
             self.close(TimeoutError("the broker does not read"))
 
     def send(self, frame: bytes) -> bool:
         """Send a frame; False: the broker does not read, or the connection is lost."""
-        if self.is_lost or self._writer.transport.get_write_buffer_size() > MOST_UNSENT:
+        transport = self._writer.transport
+        if self.is_lost or transport.is_closing() or transport.get_write_buffer_size() > MOST_UNSENT:
             return False
         self._writer.write(frame)
         return True
