@@ -4,16 +4,13 @@ A log is one proxy's: a hundred topics, a line of stream and of limiter for each
 process of its own that has just started Spark.
 """
 
-import argparse
-import os
-import platform
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count, islice
 from pathlib import Path
 from typing import Any
@@ -25,6 +22,8 @@ from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 from rich.console import Console
 
 from accesslog.record import AnyLine, HeartbeatLine, IntervalLine, LimitLine
+from bench import harness
+from bench.harness import BenchError, Figure, Found, Goal, Row, Sample, Section, in_rounds, last_line
 from compliance.schema import row_schema
 from compliance.session import spark_session
 from compliance.stream.options import Job, Sink, Source
@@ -155,99 +154,85 @@ def job(spark: SparkSession, log: str, out: str) -> None:
     start(spark, Job(Source("files", log), Sink(), out), lambda _: None, follow=False).awaitTermination()
 
 
-def _reading(what: str, log: str, out: str) -> float:
-    """Return the seconds that one reading takes, with a Spark just started."""
-    with spark_session(Path(out).with_suffix(".log")) as session:
-        began = time.perf_counter()
-        {"bare": bare, "job": job}[what](session, log, out)
-        return time.perf_counter() - began
+READINGS = {"bare": bare, "the job": job}
+NAME = "compliance"
+_MILLION = 1_000_000
+_FIGURES = (
+    Figure("seconds", "time", " s", 1, (Goal("≤", None, "bare"),)),
+    Figure("rate", "lines/s"),
+    Figure("size", "size of the log", " MB"),
+)
+_TEXT = """\
+## The compliance job
 
+Made by `python -m bench compliance --write docs/benchmarks.md`, which writes this section itself.
 
-BEGIN = "<!-- bench-compliance: written by `make bench-compliance`, not by hand -->"
-END = "<!-- bench-compliance: end -->"
+{tables}
 
-
-@dataclass(frozen=True, slots=True)
-class LogRow:
-    """One size of log, with the times of all its runs."""
-
-    lines: int
-    size: int
-    bare_s: float
-    job_s: float
-
-
-def section(rows: list[LogRow], machine: str) -> str:
-    """Return the section with its marks."""
-    table = [f"| {' | '.join(_HEAD)} |", "|" + "---|" * len(_HEAD)]
-    for row in rows:
-        grown = (row.job_s / row.lines) / (rows[0].job_s / rows[0].lines)
-        cells = [f"{row.lines:,}", f"{row.size / 1e6:,.0f}", f"{row.bare_s:.1f} s", f"{row.job_s:.1f} s"]
-        cells += [f"{row.lines / row.job_s:,.0f}", f"{row.bare_s / row.job_s:.2f}", f"{grown:.2f}"]
-        table.append(f"| {' | '.join(cells)} |")
-    return "\n".join([BEGIN, "## The compliance job", "", _HOW, "", *table, "", f"Measured on {machine}.", END])
-
-
-def placed(page: str, made: str) -> str:
-    """Return the page with the section in place of its former self, or at the end."""
-    before, mark, rest = page.partition(BEGIN)
-    if not mark:
-        return f"{page.rstrip()}\n\n{made}\n"
-    return before + made + rest.partition(END)[2]
-
-
-_HEAD = ("lines", "MB", "bare", "the job", "job, lines/s", "bare ÷ job", "time a line ÷ first row's")
-_HOW = """\
-Made by `make bench-compliance`, which writes this section itself.
+Measured on {machine}, Spark in local mode.
 
 - **The job** is `sluice compliance run --once` on an empty folder: parse, check of every rule, rows
   as Parquet, duplicates, gaps, windows of five lengths.
 - **Bare** is Spark's own JSON source with the same schema on the same files. It parses every field
   and counts its values; it checks and writes nothing.
 - **Times.** The two run by turns, each in a process of its own that has just started Spark. Spark's
-  start is not counted, its warming up is. A number is the least of the runs."""
+  start is not counted, its warming up is."""
+
+LogRow = Row[int]
+"""A size of log; it is measured by writing so many lines."""
 
 
-_MILLION = 1_000_000
+def log_row(lines: int) -> LogRow:
+    """Return the row of a log with so many lines."""
+    return Row(f"{lines}", f"a log of {lines:,} lines", _FIGURES, lines, tuple(READINGS))
 
 
 def main(words: Sequence[str]) -> int:
     """Time every size in both ways, or with `--reading` one log in one way."""
-    parser = argparse.ArgumentParser(prog="python -m bench compliance", description=__doc__)
+    parser = harness.parser(NAME, __doc__, rounds=1)
     parser.add_argument("--millions", default="1,4,16", help="sizes of the logs, in millions of lines")
-    parser.add_argument("--runs", type=int, default=1, help="of each; the least counts")
-    parser.add_argument("--write", type=Path, help="page to put the table in")
-    parser.add_argument("--reading", nargs=3, metavar=("WHAT", "LOG", "OUT"), help="time one reading, bare or job")
-    said = parser.parse_args(words)
-    if said.reading:
-        print(_reading(*said.reading))  # noqa: T201 - the answer
+    parser.add_argument("--reading", nargs=3, metavar=("READING", "LOG", "OUT"), help="time one reading, bare or job")
+    arguments = parser.parse_args(words)
+    if arguments.reading:
+        print(_reading(*arguments.reading))  # noqa: T201 - the answer
         return 0
+    rows = [log_row(int(float(size) * _MILLION)) for size in arguments.millions.split(",")]
+    section = Section(NAME, rows, text)
+    return harness.carry_out(NAME, arguments.write, [section], partial(_measured, rows, arguments.rounds))
+
+
+def text(tables: str, _found: Found) -> str:
+    """Return the text of the section."""
+    return harness.prose(_TEXT.format(tables=tables, machine=harness.machine()))
+
+
+def _reading(name: str, log: str, out: str) -> float:
+    """Return the seconds that one reading takes, with a Spark just started."""
+    with spark_session(Path(out).with_suffix(".log")) as session:
+        began = time.perf_counter()
+        READINGS[name](session, log, out)
+        return time.perf_counter() - began
+
+
+def _measured(rows: Sequence[LogRow], rounds: int) -> Found:
     console = Console(stderr=True)
-    sizes = [int(float(size) * _MILLION) for size in said.millions.split(",")]
-    made = section([_measured(lines, said.runs, console) for lines in sizes], _machine())
-    if said.write:
-        said.write.write_text(placed(said.write.read_text(encoding="utf-8"), made), encoding="utf-8")
-    print(made)  # noqa: T201 - the answer
-    return 0
+    found = {}
+    for row in rows:
+        with tempfile.TemporaryDirectory(prefix="sluice-bench-") as folder:
+            size = write_log(Path(folder, "log"), row.measure)
+            play = partial(_round, Path(folder), row.measure, size)
+            found[row.name] = in_rounds(row, rounds, play, console.print)
+    return found
 
 
-def _measured(lines: int, runs: int, console: Console) -> LogRow:
-    with tempfile.TemporaryDirectory(prefix="sluice-bench-") as folder, console.status("") as status:
-        status.update(f"{lines:,} lines: writing the log")
-        size = write_log(Path(folder, "log"), lines)
-        least = {"bare": float("inf"), "job": float("inf")}
-        for run in range(runs):
-            for what, seconds in list(least.items()):
-                status.update(f"{lines:,} lines: {what}, run {run + 1} of {runs}")
-                least[what] = min(seconds, _timed(what, Path(folder), run))
-        return LogRow(lines, size, least["bare"], least["job"])
-
-
-def _timed(what: str, folder: Path, run: int) -> float:
-    arguments = (what, str(folder / "log"), str(folder / f"{what}-{run}"))
-    command = [sys.executable, "-m", "bench", "compliance", "--reading", *arguments]
-    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)  # noqa: S603 - our own
-
-
-def _machine() -> str:
-    return f"{os.cpu_count()} cores of {platform.machine()}, Python {platform.python_version()}, Spark in local mode"
+def _round(folder: Path, lines: int, size: int, number: int) -> dict[str, list[Sample]]:
+    samples: dict[str, list[Sample]] = {}
+    for name in READINGS:
+        arguments = (name, str(folder / "log"), str(folder / f"{name}-{number}"))
+        command = [sys.executable, "-m", "bench", NAME, "--reading", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own
+        if done.returncode:
+            raise BenchError(f"{name} failed: {last_line(done.stderr)}")
+        seconds = float(done.stdout)
+        samples[name] = [{"seconds": seconds, "rate": lines / seconds, "size": size / 1e6}]
+    return samples

@@ -1,11 +1,10 @@
 """`python -m bench fleets`: play all scenes of fleets, show their figures, write them into a page."""
 
-import argparse
 import os
-import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pulsar
@@ -13,18 +12,19 @@ import pytest
 
 from adminrest.client import AdminError
 from bench import harness
-from bench.harness import PageError
+from bench.harness import CANNOT_START, Found, Section
 from loadgen.real.jars import VERSION, RealPulsarError, available
 from tests.real.cluster_proxy import PROPERTIES
 from tests.real.fleet_scenes import JUDGED, SCENES, SUBJECT, Scene, judge
 from tests.real.pulsar_cluster import PulsarCluster
 
-MARKS = harness.marks("bench-fleets", "make bench-fleets")
-SECTION = """\
+NAME = "fleets"
+TEXT = """\
 ## Fleets
 
-Made by `make bench-fleets`, which writes this section itself. Four Sluices of one fleet are before a real Pulsar
-{pulsar} cluster of two brokers, by topics, in cycles of 250 ms with leases of 2 s. One limit of a tenant holds for all.
+Made by `python -m bench fleets --write docs/benchmarks.md`, which writes this section itself.
+Four Sluices of one fleet are before a real Pulsar {pulsar} cluster of two brokers, by topics, in
+cycles of 250 ms with leases of 2 s. One limit of a tenant holds for all.
 
 {table}
 
@@ -59,30 +59,23 @@ How it is measured:
 
 def main(words: Sequence[str]) -> int:
     """Run the command line; returns the exit code, which says whether all goals are reached."""
-    parser = argparse.ArgumentParser(prog="python -m bench fleets", description=__doc__)
-    parser.add_argument("--only", action="append", choices=[scene.name for scene in SCENES], help="this scene")
-    parser.add_argument("--write", type=Path, metavar="PAGE", help="put the tables into this Markdown page")
+    parser = harness.parser(NAME, __doc__, [scene.name for scene in SCENES])
     arguments = parser.parse_args(words)
     if arguments.write and arguments.only:
         parser.error("--write: a page gets all scenes only: leave out --only")
     if missing := available():
-        sys.exit(f"a real Pulsar broker is needed: {missing}")
-    if arguments.write:
-        _put(arguments.write, "")  # a page that cannot be written is told before the minutes of measuring
+        return harness.failed(NAME, f"a real Pulsar broker is needed: {missing}", CANNOT_START)
     load = os.getloadavg()[0]
     scenes = [scene for scene in SCENES if scene.name in (arguments.only or [scene.name])]
-    found = _play(scenes)
-    rows = [scene.row(JUDGED) for scene in scenes]
-    missed = harness.missed(rows, found)
-    for line in missed:
-        print(f"missed: {line}")  # noqa: T201 - what the command is for
-    if arguments.write:
-        section = harness.prose(SECTION.format(pulsar=VERSION, table="{table}", machine=harness.machine(), load=load))
-        _put(arguments.write, section.replace("{table}", harness.shown(rows, found)))
-    return int(bool(missed))
+
+    def text(tables: str, _found: Found) -> str:
+        return harness.prose(TEXT.format(pulsar=VERSION, table=tables, machine=harness.machine(), load=load))
+
+    section = Section(NAME, [scene.row(JUDGED) for scene in scenes], text)
+    return harness.carry_out(NAME, arguments.write, [section], partial(_play, scenes), harness.missed)
 
 
-def _play(scenes: Sequence[Scene]) -> dict[str, harness.Rounds]:
+def _play(scenes: Sequence[Scene]) -> Found:
     """The figures of each; None of one that failed."""
     os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
     found: dict[str, harness.Rounds] = {}
@@ -108,13 +101,3 @@ def _play(scenes: Sequence[Scene]) -> dict[str, harness.Rounds]:
         for name, violated in judge(Path(folder), list(found)).items():
             found[name] = {SUBJECT: [sample and {**sample, JUDGED.key: violated} for sample in found[name][SUBJECT]]}
     return found
-
-
-def _put(page: Path, section: str) -> None:
-    """Put the section into the page; without one, only look whether that can be done."""
-    try:
-        text = harness.put_between(harness.page_text(page), MARKS, section)
-    except PageError as error:
-        sys.exit(f"{page}: {error}")
-    if section:
-        page.write_text(text, encoding="utf-8")

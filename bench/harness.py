@@ -1,21 +1,27 @@
-"""The parts of both benchmarks: figures with their goals, rows of them, and the page that shows them.
+"""The harness of all benchmarks: figures with their goals, rows of them, rounds, the page, and the command line.
 
 A benchmark measures each row's load with each peer, round by round; a round gives a `Sample` for each peer. One of the
-peers, Sluice, is held against goals: bounds of its own figure, or of its ratio to another peer's.
+peers, Sluice, is held against goals: bounds of its own figure, or of its ratio to another peer's. `carry_out` measures
+the rows of some sections, prints their tables, and puts them into a page.
 """
 
 import argparse
 import math
 import os
 import platform
+import signal
 import statistics
+import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from operator import ge, le
 from pathlib import Path
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
+
+from adminrest.client import AdminError
+from loadgen.real.jars import RealPulsarError
 
 Sample = Mapping[str, float]
 """One measurement of one peer: values by the figure's key."""
@@ -87,7 +93,7 @@ class Figure:
 
     def shown(self, samples: Sequence[Sample | None]) -> str:
         """Median, and least and largest where they differ; `-` if there is nothing."""
-        return Spread.of(self, samples).text
+        return spread(values_of(self.key, samples), self.digits, self.unit)
 
     def compared(self, goal: Goal, rounds: Rounds, subject: str) -> float | None:
         """Return the number that is held against the goal's bound; None if it was not measured.
@@ -114,7 +120,7 @@ class Figure:
     def verdict(self, goal: Goal, rounds: Rounds, subject: str) -> str:
         """The comparison in words, with the goal and whether it is met as printed; empty if there is nothing to say."""
         values = self._held_against(goal, rounds, subject)
-        ratio = f"{Spread(values, 2).text} x {goal.beside}" if goal.beside and values else ""
+        ratio = f"{spread(values, 2)} x {goal.beside}" if goal.beside and values else ""
         if goal.bound is None or (not values and self.is_met(goal, rounds, subject)):
             return ratio
         mark = self._mark(goal, rounds, subject)
@@ -144,30 +150,13 @@ class Figure:
         return 2 if goal.beside else self.digits
 
 
-class Spread:
-    """Values as they are printed: the median, and the least and the largest where they differ from each other.
-
-    Args:
-        values: None of them: a dash.
-        digits: Behind the point.
-        unit: Stands behind the median.
-    """
-
-    def __init__(self, values: Sequence[float], digits: int, unit: str = "") -> None:
-        self.middle = f"{number(statistics.median(values), digits)}{unit}" if values else "-"
-        least, most = (number(find(values), digits) if values else "" for find in (min, max))
-        self.ends = ("", "") if least == most else (least, most)
-
-    @classmethod
-    def of(cls, figure: Figure, samples: Sequence[Sample | None]) -> "Spread":
-        """Make the spread of one peer's figure."""
-        return cls(values_of(figure.key, samples), figure.digits, figure.unit)
-
-    @property
-    def text(self) -> str:
-        """The median, least and largest in one line."""
-        least, most = self.ends
-        return f"{self.middle} ({least} to {most})" if least else self.middle
+def spread(values: Sequence[float], digits: int, unit: str = "") -> str:
+    """Values as they are printed: the median, with the least and the largest where these differ; of none, a dash."""
+    if not values:
+        return "-"
+    least, most = (number(find(values), digits) for find in (min, max))
+    middle = f"{number(statistics.median(values), digits)}{unit}"
+    return middle if least == most else f"{middle} ({least} to {most})"
 
 
 def values_of(key: str, samples: Sequence[Sample | None]) -> list[float]:
@@ -249,58 +238,77 @@ def unguarded(rows: Sequence[Row[Measure]], found: Found) -> list[str]:
     return lines
 
 
+# ---- Rounds
+
+Progress = Callable[[str], None]
+Round = Callable[[int], Mapping[str, Sequence[Sample | None]]]
+"""Plays one round, given its number; returns the samples of each peer."""
+
+
+def in_rounds(row: Row[Measure], rounds: int, play: Round, progress: Progress, *, warms_up: bool = False) -> Rounds:
+    """Play the rounds of a row; returns the samples of each peer.
+
+    Args:
+        row: The row; `rounds` of its own come before those of the command line.
+        rounds: How often it is measured.
+        play: Plays one round, from number 1 on.
+        progress: Gets a line for each peer and round.
+        warms_up: A round 0, which does not count, comes first: its peers are to become warm.
+    """
+    found: dict[str, list[Sample | None]] = {}
+    last = row.rounds or rounds
+    for number in range(0 if warms_up else 1, last + 1):
+        for name, samples in play(number).items():
+            if number > 0:
+                found.setdefault(name, []).extend(samples)
+                progress(f"{row.name}, {number} of {last}: {name}: {row.told(samples)}")
+    return found
+
+
 # ---- The page
 
 
 @dataclass(frozen=True, slots=True)
-class FigureLine:
-    """A line of the table: one figure of every peer.
+class Section(Generic[Measure]):
+    """A part of the page: rows, and the text around their tables.
 
     Attributes:
-        text: What it is.
-        spreads: Of each peer, in the order of the headings.
-        goals: Absolute ones, as they are printed.
-        beside: The ratios to other peers, in words.
+        name: Names it in its marks.
+        rows: What it shows.
+        text: Makes the text, given the tables and what was found.
     """
 
-    text: str
-    spreads: Sequence[tuple[str, str, str]]
-    goals: Sequence[str]
-    beside: Sequence[str]
+    name: str
+    rows: Sequence[Row[Measure]]
+    text: Callable[[str, Found], str]
+
+    @property
+    def marks(self) -> tuple[str, str]:
+        """The lines before and after it."""
+        command = f"python -m bench {self.name.partition(',')[0]}"
+        return f"<!-- {self.name}: written by `{command}`, not by hand -->", f"<!-- {self.name}: end -->"
+
+    def put(self, page: str, found: Found) -> str:
+        """Return the page with this section in place of the one between its marks, or at its end."""
+        return put_between(page, self.marks, self.text(shown(self.rows, found), found))
 
 
 def shown(rows: Sequence[Row[Measure]], found: Found) -> str:
-    """Draw all rows: a table for each load, the measured peers side by side."""
+    """Draw all rows: a table for each load, the measured peers side by side, and the ratios below it."""
     return "\n\n".join(_row_shown(row, found[row.name]) for row in rows)
 
 
 def _row_shown(row: Row[Measure], rounds: Rounds) -> str:
     names = [name for name in row.peers if name in rounds]
-    lines = []
+    cells, ratios = [["", *(heading(name) for name in names), "goal"]], []
     for figure in row.figures:
-        spreads = [Spread.of(figure, rounds[name]) for name in names]
-        absolute = [figure.goal_shown(goal, rounds, row.subject) for goal in figure.goals if not goal.beside]
+        goals = [figure.goal_shown(goal, rounds, row.subject) for goal in figure.goals if not goal.beside]
+        cells.append([figure.text, *(figure.shown(rounds[name]) for name in names), ", ".join(filter(None, goals))])
         beside = [figure.verdict(goal, rounds, row.subject) for goal in figure.goals if goal.beside]
-        shown_spreads = [(spread.middle, *spread.ends) for spread in spreads]
-        lines.append(FigureLine(figure.text, shown_spreads, list(filter(None, absolute)), list(filter(None, beside))))
-    return block(row.load, names, lines)
-
-
-def block(load: str, names: Sequence[str], lines: Sequence[FigureLine]) -> str:
-    """A load: its name, the table of its figures, and how Sluice stands beside the others.
-
-    Least and largest values have lines of their own, and so have absolute goals, in the last column: beside each
-    other they would not fit into a page.
-    """
-    cells = [["", *(heading(name) for name in names)]]
-    for line in lines:
-        cells.append([line.text, *(middle for middle, _, _ in line.spreads)])
-        if any(least for _, least, _ in line.spreads):
-            cells.append(["least", *(least for _, least, _ in line.spreads)])
-            cells.append(["most", *(most for _, _, most in line.spreads)])
-        cells += [["goal", *[""] * (len(names) - 1), goal] for goal in line.goals]
-    told = bullets([f"{line.text}: {said}" for line in lines for said in line.beside])
-    return "\n\n".join([_wrapped(f"**{load}**"), aligned(cells), *([told] if told else [])])
+        ratios += [f"{figure.text}: {ratio}" for ratio in beside if ratio]
+    if not any(line[-1] for line in cells[1:]):
+        cells = [line[:-1] for line in cells]
+    return "\n\n".join([_wrapped(f"**{row.load}**"), aligned(cells), *([bullets(ratios)] if ratios else [])])
 
 
 def heading(name: str) -> str:
@@ -381,11 +389,6 @@ def put_between(page: str, marks: tuple[str, str], section: str) -> str:
     return before + marked + rest.partition(end)[2].removeprefix("\n")
 
 
-def marks(about: str, command: str) -> tuple[str, str]:
-    """The lines before and behind a section."""
-    return f"<!-- {about}: written by `{command}`, not by hand -->", f"<!-- {about}: end -->"
-
-
 # ---- The machine
 
 
@@ -411,6 +414,87 @@ def is_compiled() -> bool:
 
 
 # ---- The command line
+
+MISSED, CANNOT_START, BAD_INPUT = 3, 1, 2
+"""Exit codes beside 0."""
+Judge = Callable[[Sequence[Row[Any]], Found], list[str]]
+"""The lines that a run ends with, and with the exit code MISSED, if there are any."""
+
+
+def parser(name: str, description: str | None, rows: Sequence[str] = (), rounds: int = 0) -> argparse.ArgumentParser:
+    """Return the options that all benchmarks have.
+
+    Args:
+        name: Of the benchmark.
+        description: For `--help`.
+        rows: Rows to choose from.
+        rounds: How often each is measured unless the options say so; 0: the rows say it.
+    """
+    made = argparse.ArgumentParser(prog=f"python -m bench {name}", description=description)
+    if rows:
+        made.add_argument("--only", action="append", choices=rows, help="this row (may be given several times)")
+    if rounds:
+        told = f"measurements of each row and peer (default: {rounds})"
+        made.add_argument("--rounds", type=count, default=rounds, help=told)
+    made.add_argument("--write", type=Path, metavar="PAGE", help="put the tables into this Markdown page")
+    return made
+
+
+def carry_out(
+    name: str,
+    page: Path | None,
+    sections: Sequence[Section[Measure]],
+    measured: Callable[[], Found],
+    judge: Judge = lambda _rows, _found: [],
+) -> int:
+    """Measure, print the tables and the goals that are missed, and write the page; returns the exit code.
+
+    Args:
+        name: Of the benchmark, before what goes wrong.
+        page: Where the sections go; None: nowhere.
+        sections: What is measured.
+        measured: Measures all their rows.
+        judge: What the run fails for.
+    """
+    rows = [row for section in sections for row in section.rows]
+
+    def run() -> int:
+        text = page_text(page) if page else ""
+        for section in sections:  # a mark that is lost is named before the minutes of measuring
+            put_between(text, section.marks, "")
+        found = measured()
+        print("\n\n".join([shown(rows, found), f"measured on {machine()}"]))  # noqa: T201 - what the command is for
+        for line in missed(rows, found):
+            print(f"missed: {line}")  # noqa: T201
+        for section in sections:
+            text = section.put(text, found)
+        if page:
+            page.write_text(text, encoding="utf-8")
+        return max((failed(name, line, MISSED) for line in judge(rows, found)), default=0)
+
+    try:
+        return attempted(name, run)
+    except PageError as error:
+        return failed(name, f"{page}: {error}", BAD_INPUT)
+
+
+def attempted(name: str, run: Callable[[], int]) -> int:
+    """Run a benchmark; returns its exit code, or that of what kept it from its end."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended like Ctrl-C: nothing stays running
+    try:
+        return run()
+    except (BenchError, AdminError, RealPulsarError, OSError) as error:
+        return failed(name, str(error), CANNOT_START)
+    except KeyboardInterrupt:
+        return failed(name, "interrupted", CANNOT_START)
+
+
+def failed(name: str, text: str, code: int) -> int:
+    """Print what went wrong in one line: its first, and the last of those that follow it as evidence."""
+    first, *evidence = text.strip().splitlines() or ["failed"]
+    line = f"{first}: {evidence[-1].strip()}" if evidence else first
+    sys.stderr.write(f"bench {name}: {line}\n")
+    return code
 
 
 def count(text: str) -> int:

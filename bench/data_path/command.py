@@ -1,7 +1,6 @@
 """`python -m bench data-path`: measure the data path beside its peers, print the tables, write them into a page."""
 
 import argparse
-import signal
 import statistics
 import sys
 import tempfile
@@ -20,10 +19,10 @@ from bench.data_path.pulsar_perf import Traffic
 from bench.data_path.rows import bucket, connections, many_streams, throughput, tls
 from bench.data_path.stage import DataRow, RealBroker, Stage, TlsLines, measure
 from bench.data_path.wire import LoopbackSink
-from bench.harness import BenchError, Found, PageError, number, values_of
+from bench.harness import BAD_INPUT, BenchError, Found, Section, number, values_of
 from loadgen.real import jars
 
-MISSED, CANNOT_START, BAD_INPUT = 3, 1, 2
+NAME, TLS = "data-path", "data-path, TLS"
 CONNECTIONS, LIMITS, WINDOW_S = 10_000, 100_000, 10.0
 HELD = (
     many_streams.Held(unit="messages", rate=100_000, size=100, connections=20, streams=50, window_s=5.0),
@@ -44,10 +43,6 @@ SHORT = ("send-100-1", "send-1024-1", "send-16384-1", "deliver-1024", "paced-8")
 Absent = Mapping[str, str]
 """Why peers, or rows, are not there."""
 
-MARKS = harness.marks("bench", "make bench")
-
-
-TLS_MARKS = harness.marks("bench, TLS", "make bench")
 IDLE_WITH_TLS = 1000
 
 
@@ -82,20 +77,28 @@ def main(words: Sequence[str]) -> int:
     arguments = _parser([row.name for row in every]).parse_args(words)
     wrong = _what_is_wrong(arguments, every)
     if wrong:
-        return _fail(wrong, BAD_INPUT)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended like Ctrl-C: nothing stays behind
+        return harness.failed(NAME, wrong, BAD_INPUT)
     all_of = tls_rows() if arguments.tls else every
     wanted = arguments.only or (SHORT if arguments.short else [row.name for row in all_of])
     without = _without_real(arguments)
+    for name, why in without.items() if arguments.real else ():
+        sys.stderr.write(f"without {name}: {why}\n")
     chosen = [row for row in every if row.name in wanted and not (row.is_real and without)]
-    try:
-        return _run(arguments, chosen, without)
-    except PageError as error:
-        return _fail(f"{arguments.write}: {error}", BAD_INPUT)
-    except (BenchError, OSError) as error:
-        return _fail(str(error), CANNOT_START)
-    except KeyboardInterrupt:
-        return _fail("interrupted", CANNOT_START)
+    absent = dict(without)
+
+    def measured() -> Found:
+        found, missing = _measure(arguments, chosen)
+        absent.update(missing)
+        return found
+
+    with_tls = {row.name for row in tls_rows()}
+    plain, sealed = ([row for row in chosen if (row.name in with_tls) is is_sealed] for is_sealed in (False, True))
+    sections = [
+        Section(NAME, plain, lambda tables, found: section("section.md", tables, notes(plain, found), absent)),
+        Section(TLS, sealed, lambda tables, found: section("tls_section.md", tables, notes(sealed, found), absent)),
+    ]
+    judge = harness.unguarded if arguments.short else lambda _rows, _found: []
+    return harness.carry_out(NAME, arguments.write, [each for each in sections if each.rows], measured, judge)
 
 
 def _what_is_wrong(arguments: argparse.Namespace, every: Sequence[DataRow]) -> str:
@@ -118,35 +121,8 @@ def _without_real(arguments: argparse.Namespace) -> Absent:
     return {REAL: why} if why else {}
 
 
-def _run(arguments: argparse.Namespace, chosen: Sequence[DataRow], without: Absent) -> int:
-    if arguments.write:
-        # before the minutes of measuring: a page that cannot be written or has lost a mark is told at once
-        for marks in (MARKS, TLS_MARKS):
-            harness.put_between(harness.page_text(arguments.write), marks, "")
-    for name, why in without.items() if arguments.real else ():
-        sys.stderr.write(f"without {name}: {why}\n")
-    found, missing = _measure(arguments, chosen)
-    absent = {**missing, **without}
-    names = {row.name for row in tls_rows()}
-    plain, with_tls = ([row for row in chosen if (row.name in names) is is_tls] for is_tls in (False, True))
-    notes = {False: _notes(plain, found), True: _notes(with_tls, found)}
-    said = [harness.shown(chosen, found), "", f"measured on {harness.machine()}", *notes[False], *notes[True]]
-    print("\n".join(said))  # noqa: T201 - what the command is for
-    for line in harness.missed(chosen, found):
-        print(f"missed: {line}")  # noqa: T201
-    if arguments.write:
-        text = harness.page_text(arguments.write)
-        if plain:
-            text = harness.put_between(text, MARKS, section(harness.shown(plain, found), notes[False], absent))
-        made = tls_section(harness.shown(with_tls, found), notes[True], missing)
-        arguments.write.write_text(harness.put_between(text, TLS_MARKS, made), encoding="utf-8")
-    slow = harness.unguarded(chosen, found) if arguments.short else []
-    for line in slow:
-        _fail(f"too slow: {line}", MISSED)
-    return MISSED if slow else 0
-
-
-def _notes(rows: Sequence[DataRow], found: Found) -> list[str]:
+def notes(rows: Sequence[DataRow], found: Found) -> list[str]:
+    """Lines below the tables: the frames that peers lost, and the loads that the machine did not reach."""
     return [*losses(rows, found), *beyond(rows, found)]
 
 
@@ -174,25 +150,16 @@ def beyond(rows: Sequence[DataRow], found: Found) -> list[str]:
     ]
 
 
-def section(tables: str, notes: Sequence[str], absent: Absent, on: str = "") -> str:
-    """The whole section of docs/benchmarks.md; `on` is another machine than this one."""
+def section(file: str, tables: str, notes: Sequence[str], absent: Absent) -> str:
+    """Return the text of a section: that of a file beside this one, with its tables."""
     lines = len(Path(str(forwarder.__file__)).read_text(encoding="utf-8").splitlines())
-    said = {
-        "machine": on or harness.machine(),
+    values = {
+        "machine": harness.machine(),
         "forwarder": lines,
-        "notes": harness.bullets(notes) or "Nobody lost a frame.",
+        "notes": harness.bullets(notes) or "No frame was lost.",
     }
-    missing = [f"Not measured: {name}: {why}." for name, why in absent.items()]
-    text = harness.text_beside(__file__, "section.md").format(table=tables, **said)
-    return harness.prose("\n\n".join([text, *missing]))
-
-
-def tls_section(tables: str, notes: Sequence[str], absent: Absent) -> str:
-    """The whole section of TLS."""
-    said = {"machine": harness.machine(), "notes": harness.bullets(notes) or "Nobody lost a frame."}
-    missing = [f"Not measured: {name}: {why}." for name, why in absent.items()]
-    text = harness.text_beside(__file__, "tls_section.md").format(table=tables, **said)
-    return harness.prose("\n\n".join([text, *missing]))
+    text = harness.text_beside(__file__, file).format(table=tables, **values)
+    return harness.prose("\n\n".join([text, *(f"Not measured: {name}: {why}." for name, why in absent.items())]))
 
 
 def _measure(arguments: argparse.Namespace, chosen: Sequence[DataRow]) -> tuple[Found, Absent]:
@@ -236,22 +203,12 @@ def _stage(
 
 
 def _parser(names: Sequence[str]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m bench data-path", description=__doc__)
-    parser.add_argument("--only", action="append", choices=names, help="this row (may be given several times)")
+    parser = harness.parser(NAME, __doc__, names, rounds=3)
     parser.add_argument("--peer", action="append", choices=[plan.name for plan in PLANS], help="this peer (as --only)")
     parser.add_argument(
         "--short", action="store_true", help="a few rows beside the bare forwarder: exit code 3 if slow"
     )
     parser.add_argument("--tls", action="store_true", help="rows of TLS only")
     parser.add_argument("--real", action="store_true", help="rows with a real broker, too: needs Java 17+ and Maven")
-    parser.add_argument(
-        "--rounds", type=harness.count, default=3, help="measurements of each row and peer (default: 3)"
-    )
     parser.add_argument("--seconds", type=harness.seconds, default=1.5, help="how long each sends (default: 1.5)")
-    parser.add_argument("--write", type=Path, metavar="PAGE", help="put the table into this Markdown page")
     return parser
-
-
-def _fail(line: str, code: int) -> int:
-    sys.stderr.write(f"bench: {line}\n")
-    return code

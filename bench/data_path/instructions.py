@@ -7,16 +7,14 @@ one in a hundred, whatever else the machine does. Chunks go one by one, so each 
 import argparse
 import re
 import shutil
-import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from socket import socket
 
-from bench import harness as accepted
+from bench import harness
 from bench.data_path import wire
 from bench.data_path.native import Native
 from bench.data_path.proxies import SLUICE, Command, PeerPlan, Place, running, sluice_plan
@@ -24,6 +22,7 @@ from bench.data_path.stage import Stage, close_all
 from bench.data_path.wire import LoopbackSink
 from bench.harness import BenchError, last_line
 
+NAME = "instructions"
 CHUNKS = ((1, 100), (2, 100), (8, 100), (640, 100), (64, 1024), (4, 16384))
 """Frames in a chunk, and bytes of each: small writes, then what a read takes of a full stream."""
 _WARM = 100
@@ -76,7 +75,7 @@ def _command(out: Path, place: Place) -> Command:
     return Command([*valgrind, *command.line], _QUIET)
 
 
-def _count(native: Native, per_chunk: int, size: int, chunks: int) -> dict[str, float]:
+def _count(native: Native, per_chunk: int, size: int, *, chunks: int) -> dict[str, float]:
     frame = wire.send_frame(size).frame
     with tempfile.TemporaryDirectory(prefix="sluice-bench-") as name, LoopbackSink() as sink:
         folder = Path(name)
@@ -107,11 +106,6 @@ def _run(command: list[str]) -> str:
     return done.stdout
 
 
-def _fail(line: str) -> int:
-    sys.stderr.write(f"instructions: {line}\n")
-    return 1
-
-
 def kind(text: str) -> tuple[int, int]:
     """A chunk of FRAMESxBYTES: how many frames, and of how many bytes each.
 
@@ -120,7 +114,7 @@ def kind(text: str) -> tuple[int, int]:
     """
     frames, _, size = text.partition("x")
     try:
-        found = accepted.count(frames), accepted.count(size)
+        found = harness.count(frames), harness.count(size)
     except argparse.ArgumentTypeError:
         found = 0, 0
     if not 0 < found[0] * found[1] <= LARGEST_FRAME:
@@ -131,20 +125,16 @@ def kind(text: str) -> tuple[int, int]:
 
 def main(words: Sequence[str]) -> int:
     """Count and print; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m bench instructions", description=__doc__)
-    parser.add_argument("--chunks", type=accepted.count, default=200, help="of each kind (default: 200)")
+    parser = argparse.ArgumentParser(prog=f"python -m bench {NAME}", description=__doc__)
+    parser.add_argument("--chunks", type=harness.count, default=200, help="of each kind (default: 200)")
     parser.add_argument("--kind", dest="kinds", action="append", type=kind, metavar="FRAMESxBYTES", help="only this")
     arguments = parser.parse_args(words)
-    chunks, arguments.kinds = arguments.chunks, arguments.kinds or CHUNKS
     if shutil.which("valgrind") is None:
-        return _fail("valgrind is needed: install the package valgrind")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended like Ctrl-C: nothing stays behind
-    try:
-        native = Native()
-        counted = {(count, size): _count(native, count, size, chunks) for count, size in arguments.kinds}
-    except (BenchError, OSError) as error:
-        return _fail(str(error))
-    except KeyboardInterrupt:
-        return _fail("interrupted")
-    print(table(counted))  # noqa: T201 - what the command is for
-    return 0
+        return harness.failed(NAME, "valgrind is needed: install the package valgrind", harness.CANNOT_START)
+
+    def run() -> int:
+        native, kinds = Native(), arguments.kinds or CHUNKS
+        print(table({kind: _count(native, *kind, chunks=arguments.chunks) for kind in kinds}))  # noqa: T201 - what it is for
+        return 0
+
+    return harness.attempted(NAME, run)

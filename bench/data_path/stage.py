@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from socket import socket
 from typing import TypeVar
@@ -19,7 +20,7 @@ from bench.data_path import wire
 from bench.data_path.native import Native
 from bench.data_path.proxies import HAPROXY_CONFIG, PeerPlan, RunningPeer, Tls, haproxy_command, running
 from bench.data_path.wire import LoopbackSink
-from bench.harness import BenchError, Row, Sample, last_line
+from bench.harness import BenchError, Found, Progress, Row, Sample, in_rounds, last_line
 from loadgen.real.jars import RealPulsarError
 from loadgen.real.process import TetheredProcess, free_ports, is_listening, wait_until
 from loadgen.real.standalone import StandaloneBroker
@@ -256,26 +257,19 @@ def close_all(connections: Sequence[socket]) -> None:
 
 DataRow = Row[Callable[[Stage, str], Sample]]
 """A row of the data path: one measurement of the peer with this name."""
-Progress = Callable[[str], None]
-Measured = dict[str, list[Sample | None]]
 
 
-def measure(rows: Sequence[DataRow], stage: Stage, rounds: int, progress: Progress) -> dict[str, Measured]:
-    """Measure each row; returns the samples by row name. A measurement that failed is told, and None."""
-    return {row.name: _measure_row(row, stage, rounds, progress) for row in rows}
+def measure(rows: Sequence[DataRow], stage: Stage, rounds: int, progress: Progress) -> Found:
+    """Measure each row; returns the samples by row name. A measurement that failed is told, and None.
 
+    Peers take turns, so that what the machine does meanwhile reaches all of them.
+    """
 
-def _measure_row(row: DataRow, stage: Stage, rounds: int, progress: Progress) -> Measured:
-    names = [name for name in row.peers if name in stage.plans]
-    found: Measured = {name: [] for name in names}
-    # round 0 is for the peers to become warm in, but where the row says how often it is measured
-    for number in range(1 if row.rounds else 0, (row.rounds or rounds) + 1):
-        # by turns, so that what the machine does beside this reaches all
-        samples = {name: _one(row, stage, name, progress) for name in _rotated(names, number)}
-        for name in names if number > 0 else []:
-            found[name].append(samples[name])
-            progress(f"{row.name}, {number}: {name}: {row.told([samples[name]])}")
-    return found
+    def play(row: DataRow, number: int) -> Mapping[str, Sequence[Sample | None]]:
+        names = [name for name in row.peers if name in stage.plans]
+        return {name: [_one(row, stage, name, progress)] for name in _rotated(names, number)}
+
+    return {row.name: in_rounds(row, rounds, partial(play, row), progress, warms_up=row.rounds is None) for row in rows}
 
 
 def _rotated(names: Sequence[str], by: int) -> list[str]:

@@ -31,7 +31,9 @@ from typing import Final
 
 from google.protobuf.message import Message
 
+from bench import harness
 from bench.data_path.wire import send_frame
+from bench.harness import Figure, Row, Sample, in_rounds, shown
 from bench.hostile.trial import CONFIG, TOPIC, HostileStage, running
 from loadgen.real.process import TetheredProcess, free_port
 from loadgen.real.standalone import BrokerSettings, StandaloneBroker
@@ -67,6 +69,7 @@ OWN_CLOCK: Final = ", client's clock"
 """Behind the name of a request."""
 _Delays = dict[str, list[float]]
 """Milliseconds, sorted, by name."""
+NAME, ALONE, BESIDE, SHARES = "neighbour", "alone", "beside the crowd", (50, 99)
 NAMES = (*REQUESTS, *(what + OWN_CLOCK for what in REQUESTS))
 
 
@@ -231,19 +234,21 @@ def _beside_crowd(
         crowd.stop()
 
 
-def _line(what: str, took: _Delays) -> str:
-    cells = [f"{_quantile(values, share):.2f}" for values in took.values() for share in (0.5, 0.99)]
-    return f"| {what} | {' | '.join(cells)} |\n"
+def _sample(took: _Delays) -> Sample:
+    quantiles = ((f"{name} {share}", values, share) for name, values in took.items() for share in SHARES)
+    return {key: values[min(len(values) - 1, len(values) * share // 100)] for key, values, share in quantiles}
 
 
-def _quantile(values: list[float], share: float) -> float:
-    return values[min(len(values) - 1, int(len(values) * share))]
+def row(names: Sequence[str]) -> Row[None]:
+    """Return the row of some of `NAMES`: the median and the 99th percentile of each."""
+    figures = tuple(Figure(f"{name} {share}", f"{name}: p{share}", " ms", 2) for name in names for share in SHARES)
+    return Row(NAME, f"{_CROWD}: the delay of one client of another address", figures, None, (ALONE, BESIDE))
 
 
 def main(words: Sequence[str]) -> int:
     """Measure, and print each round as it comes."""
-    parser = argparse.ArgumentParser(prog="python -m bench neighbour")
-    parser.add_argument("--rounds", type=int, default=4)
+    parser = argparse.ArgumentParser(prog=f"python -m bench {NAME}", description=__doc__)
+    parser.add_argument("--rounds", type=harness.count, default=4, help="of both, by turns (default: 4)")
     parser.add_argument("--real", action="store_true", help="with a real broker (Java 17+, Maven)")
     asked = parser.parse_args(words)
     cores = sorted(os.sched_getaffinity(0))[:2]
@@ -261,11 +266,11 @@ def main(words: Sequence[str]) -> int:
         if os.geteuid() == 0:
             os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
         measure = partial(delays_with_broker if asked.real else delays, stage.port, broker_port, _MEASURED_S)
-        names = NAMES[-2:] if asked.real else NAMES
-        sys.stdout.write(f"| ms | {' | p99 | '.join(f'{name} p50' for name in names)} | p99 |\n")
-        sys.stdout.write(f"{'|---' * (1 + 2 * len(names))}|\n")
-        for _ in range(asked.rounds):
-            sys.stdout.write(_line("alone", measure()))
-            sys.stdout.write(_line("beside the crowd", _beside_crowd(stage, measure, folder)))
-            sys.stdout.flush()
+        measured = row(NAMES[-2:] if asked.real else NAMES)
+
+        def play(_number: int) -> dict[str, list[Sample]]:
+            return {ALONE: [_sample(measure())], BESIDE: [_sample(_beside_crowd(stage, measure, folder))]}
+
+        found = in_rounds(measured, asked.rounds, play, lambda line: print(line, file=sys.stderr, flush=True))  # noqa: T201
+        print(shown([measured], {NAME: found}))  # noqa: T201 - what the command is for
     return 0

@@ -11,9 +11,10 @@ import secrets
 import sys
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import TypeVar
@@ -21,7 +22,7 @@ from typing import TypeVar
 import msgspec
 
 from adminrest.client import AdminClient
-from bench.harness import BenchError, Figure, Found, Goal, Rounds, Row, Sample, last_line
+from bench.harness import BenchError, Figure, Found, Goal, Progress, Row, Sample, in_rounds, last_line
 from loadgen.load.clients import Clients
 from loadgen.load.payload import RUN_BYTES, read_payload
 from loadgen.load.results import RateLine, max_excess
@@ -302,7 +303,6 @@ def _await(process: TetheredProcess, file: Path, longest_s: float) -> None:
 Measure = Callable[[Sequence[TrialStage]], Sequence[Sequence[Sample]]]
 """Does a row's load once on each stage; the samples of each, in the same order."""
 LimitsRow = Row[Measure]
-Progress = Callable[[str], None]
 
 
 def by_turns(measure: Callable[[TrialStage], Sample | list[Sample]]) -> Measure:
@@ -379,7 +379,11 @@ def measure(rows: Sequence[LimitsRow], stages: Sequence[TrialStage], progress: P
     """
     for stage in stages:
         warm_up(stage)
-    return {row.name: _measure_row(row, stages, progress) for row in rows}
+
+    def play(row: LimitsRow, _number: int) -> Mapping[str, Sequence[Sample]]:
+        return {stage.peer.name: samples for stage, samples in zip(stages, row.measure(stages), strict=True)}
+
+    return {row.name: in_rounds(row, 1, partial(play, row), progress) for row in rows}
 
 
 def warm_up(stage: TrialStage) -> None:
@@ -387,19 +391,6 @@ def warm_up(stage: TrialStage) -> None:
     lane = LaneOrder(client="warm-up", topic=stage.topic(None).name, index=0, end_s=WARM_UP_S)
     with stage.trial([lane], drain_s=WARM_UP_DRAIN_S):
         pass
-
-
-def _measure_row(row: LimitsRow, stages: Sequence[TrialStage], progress: Progress) -> Rounds:
-    found: dict[str, list[Sample | None]] = {stage.peer.name: [] for stage in stages}
-    first, rounds = row.figures[0], row.rounds or 1
-    # round by round, so that what the machine does beside this reaches both
-    for number in range(1, rounds + 1):
-        told = []
-        for stage, samples in zip(stages, row.measure(stages), strict=True):
-            told.append(f"{stage.peer.name} {first.shown(samples)}")
-            found[stage.peer.name] += samples
-        progress(f"{row.name}, {number} of {rounds}: {first.text}: {', '.join(told)}")
-    return found
 
 
 # ---- Measures of arrival times and latencies

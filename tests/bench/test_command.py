@@ -20,10 +20,10 @@ def test_each_benchmark_lists_its_options(name, capsys):
 
 
 def test_words_after_the_name_are_those_of_the_benchmark():
-    command = [sys.executable, "-m", "bench", "compliance", "--runs", "x"]
+    command = [sys.executable, "-m", "bench", "compliance", "--rounds", "x"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "python -m bench compliance: error: argument --runs" in done.stderr
+    assert "python -m bench compliance: error: argument --rounds" in done.stderr
 
 
 def test_an_unknown_name_lists_those_there_are():

@@ -56,7 +56,7 @@ def test_what_ends_it_is_one_line(monkeypatch, capsys, error, said):
     monkeypatch.setattr(instructions, "Native", fails)
     assert instructions.main([]) == 1
     told = capsys.readouterr().err
-    assert told.startswith("instructions: ")
+    assert told.startswith("bench instructions: ")
     assert told.endswith(f"{said}\n")
 
 

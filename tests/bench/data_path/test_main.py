@@ -7,8 +7,10 @@ import pytest
 
 from bench.data_path import command as bench
 from bench.data_path.proxies import BARE, BARE_PLAN, SLUICE, PeerPlan, sluice_plan
-from bench.harness import WIDTH, BenchError
+from bench.harness import BAD_INPUT, CANNOT_START, MISSED, WIDTH, BenchError, Section
 from loadgen.real import jars
+
+MARKS = Section(bench.NAME, [], lambda tables, _: tables).marks
 
 
 def called(*arguments):
@@ -23,24 +25,24 @@ def test_a_short_run_of_one_row_prints_its_table(capsys):
 
 
 def test_a_row_of_which_no_peer_is_wanted_is_told(capsys):
-    assert called("--only", "held-messages", "--peer", BARE) == bench.BAD_INPUT
+    assert called("--only", "held-messages", "--peer", BARE) == BAD_INPUT
     assert "--only held-messages: of its peers none is wanted: --peer Sluice" in capsys.readouterr().err
 
 
 def test_a_page_gets_full_runs_only(capsys, tmp_path):
-    assert called("--short", "--write", str(tmp_path / "page.md")) == bench.BAD_INPUT
+    assert called("--short", "--write", str(tmp_path / "page.md")) == BAD_INPUT
     assert "full runs only" in capsys.readouterr().err
 
 
 def test_a_page_that_has_lost_a_mark_is_told_before_anything_is_measured(capsys, tmp_path):
     page = tmp_path / "page.md"
-    page.write_text(bench.MARKS[0])
-    assert called("--write", str(page)) == bench.BAD_INPUT
+    page.write_text(MARKS[0])
+    assert called("--write", str(page)) == BAD_INPUT
     assert "only one of the lines" in capsys.readouterr().err
 
 
 def test_a_page_that_cannot_be_written_is_told_before_anything_is_measured(capsys, tmp_path):
-    assert called("--write", str(tmp_path / "nowhere" / "page.md")) == bench.BAD_INPUT
+    assert called("--write", str(tmp_path / "nowhere" / "page.md")) == BAD_INPUT
     assert "nowhere: make it, or name another page" in capsys.readouterr().err
 
 
@@ -54,11 +56,11 @@ def test_nothing_is_measured_for_no_time_or_no_times(capsys, argument):
 def test_rows_of_tls_are_written_alone_and_leave_the_others(monkeypatch, tmp_path):
     monkeypatch.setattr(bench, "_measure", measured)
     page = tmp_path / "page.md"
-    page.write_text(f"{bench.MARKS[0]}\nthe others\n{bench.MARKS[1]}\n")
+    page.write_text(f"{MARKS[0]}\nthe others\n{MARKS[1]}\n")
     assert called("--tls", "--write", str(page)) == 0
     assert "the others" in page.read_text()
     assert "TLS on both legs: SEND of 16,384 B" in page.read_text()
-    assert called("--tls", "--short") == bench.BAD_INPUT
+    assert called("--tls", "--short") == BAD_INPUT
 
 
 def measured(_arguments, chosen):
@@ -68,8 +70,8 @@ def measured(_arguments, chosen):
 
 def test_the_short_form_fails_if_sluice_is_too_slow(capsys, monkeypatch):
     monkeypatch.setattr(bench, "_measure", measured)
-    assert called("--short") == bench.MISSED
-    assert "too slow: send-1024-1: frames/s: 0.01 x bare forwarder" in capsys.readouterr().err
+    assert called("--short") == MISSED
+    assert "send-1024-1: frames/s: 0.01 x bare forwarder" in capsys.readouterr().err
 
 
 def test_a_full_run_only_tells_what_it_found(capsys, monkeypatch, tmp_path):
@@ -82,7 +84,7 @@ def test_a_full_run_only_tells_what_it_found(capsys, monkeypatch, tmp_path):
 
 def test_a_row_with_a_real_broker_is_there_only_if_one_is_wanted(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(bench, "_measure", measured)
-    assert called("--only", "perf-100") == bench.BAD_INPUT
+    assert called("--only", "perf-100") == BAD_INPUT
     assert "--only perf-100: a row with a real broker: add --real" in capsys.readouterr().err
     page = tmp_path / "page.md"
     assert called("--write", str(page)) == 0
@@ -105,8 +107,8 @@ def test_what_cannot_start_is_one_line(capsys, monkeypatch):
         raise BenchError("no C compiler")
 
     monkeypatch.setattr(bench, "Native", fails)
-    assert called("--only", "send-1024-1") == bench.CANNOT_START
-    assert capsys.readouterr().err == "bench: no C compiler\n"
+    assert called("--only", "send-1024-1") == CANNOT_START
+    assert capsys.readouterr().err == "bench data-path: no C compiler\n"
 
 
 def test_a_peer_that_is_not_to_be_had_is_told_and_left_out(capsys, monkeypatch):
@@ -137,14 +139,16 @@ def test_what_the_machine_is_not_up_to_is_one_line():
 
 
 def test_the_section_fits_the_page_and_holds_all():
-    text = bench.section("| a table |", ["somebody lost some"], {"HAProxy": "install it"})
+    text = bench.section("section.md", "| a table |", ["somebody lost some"], {"HAProxy": "install it"})
     assert "\n| a table |\n" in text
     assert "\n- somebody lost some\n" in text
     assert text.endswith("Not measured: HAProxy: install it.")
     assert re.search(r"is \d\d lines\s+of\s+uvloop", text)
     assert max(map(len, text.splitlines())) <= WIDTH
-    assert "Nobody lost a frame." in bench.section("", [], {})
+    assert "No frame was lost." in bench.section("section.md", "", [], {})
 
 
 def test_the_section_of_tls_fits_the_page():
-    assert max(map(len, bench.tls_section("| a table |", ["somebody lost some"], {}).splitlines())) <= WIDTH
+    assert (
+        max(map(len, bench.section("tls_section.md", "| a table |", ["somebody lost some"], {}).splitlines())) <= WIDTH
+    )

@@ -124,7 +124,7 @@ def test_peers_take_turns_and_the_first_round_is_thrown_away():
     found = measure([row], stage_of("a", "b"), 2, told.append)
     assert measured.calls == ["a", "b", "b", "a", "a", "b"], "whoever begins is another one each time"
     assert found == {"r": {"a": [{"turn": 4.0}, {"turn": 5.0}], "b": [{"turn": 3.0}, {"turn": 6.0}]}}
-    assert told[0] == "r, 1: a: 4 turn"
+    assert told[0] == "r, 1 of 2: b: 3 turn"
 
 
 def test_a_row_that_is_measured_once_counts_at_once():

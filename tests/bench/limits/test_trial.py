@@ -166,7 +166,7 @@ def test_each_round_s_samples_are_kept_and_told_apart_by_peer(monkeypatch):
     own, sluices = found["row"]["own"], found["row"]["sluice"]
     assert own == [{"number": 1}, {"number": 2}]
     assert sluices == [{"number": -1}, {"number": -5}, {"number": -2}, {"number": -5}]
-    assert said[0] == "row, 1 of 2: number: own 1, sluice -3 (-5 to -1)"
+    assert said[:2] == ["row, 1 of 2: own: 1 number", "row, 1 of 2: sluice: -3 (-5 to -1) number"]
 
 
 def test_stages_are_measured_one_after_the_other():
