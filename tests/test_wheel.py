@@ -7,6 +7,7 @@ import sys
 import sysconfig
 import tomllib
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,9 @@ import pytest
 from hatch_build import missing_compiler
 
 ROOT = Path(__file__).resolve().parents[1]
+WHEEL = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+PACKAGES = WHEEL["packages"]
+DATA = {".css", ".j2", ".proto"}
 BUILD = ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE")
 OPTIMIZED = 'opt_level = "3"'
 HOT = re.compile(r'^    "/([^"]+)\.py",\n', re.MULTILINE)
@@ -32,10 +36,7 @@ def wheel(tmp_path_factory):
     gets into a wheel is the same, and that all of the list can be compiled was seen when this environment was made.
     """
     copy = tmp_path_factory.mktemp("sources")
-    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"][
-        "packages"
-    ]
-    for package in packages:
+    for package in PACKAGES:
         shutil.copytree(ROOT / package, copy / package, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
     for name in BUILD:
         shutil.copy(ROOT / name, copy)
@@ -74,7 +75,7 @@ def run(environment, *words):
 def test_who_builds_it_in_an_environment_of_its_own_gets_all_that_mypyc_looks_for():
     """It checks the types of all that is imported, so that must be there: pip's, and the image's (its lock)."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    hook = project["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]
+    hook = WHEEL["hooks"]["custom"]
     assert hook["require-runtime-dependencies"]
     assert hook["dependencies"] == ["types-protobuf"]
     locked = {
@@ -82,6 +83,21 @@ def test_who_builds_it_in_an_environment_of_its_own_gets_all_that_mypyc_looks_fo
     }
     wanted = {re.split(r"[\[><=; ]", name)[0] for name in project["project"]["dependencies"] + hook["dependencies"]}
     assert wanted <= locked
+
+
+def test_the_wheel_holds_no_bench_and_no_attacker(wheel):
+    with zipfile.ZipFile(wheel) as opened:
+        names = opened.namelist()
+    packages = {name.split("/")[0] for name in names if ".dist-info/" not in name and "/" in name}
+    assert packages == set(PACKAGES)
+    of_loadgen = {name.split("/")[1] for name in names if name.startswith("loadgen/")}
+    assert of_loadgen == {"__init__.py", "commands.py", "load", "standin"}
+    assert {Path(name).suffix for name in names if ".dist-info/" not in name} <= {".py", ".pyi", ".so", *DATA}
+
+
+def test_the_image_holds_the_packages_of_the_wheel_only():
+    copied = re.findall(r"^COPY (\w+) \1$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    assert copied == PACKAGES
 
 
 def test_it_has_what_was_compiled_where_there_is_a_compiler(environment):
