@@ -22,7 +22,7 @@ def main() -> int:
     what, words = sys.argv[1:2], sys.argv[2:]
     listed = "\n".join(f"  {name:13} {measures}" for name, (_, measures) in BENCHMARKS.items())
     parser = argparse.ArgumentParser(
-        prog="python -m bench", description=f"The benchmarks:\n{listed}", formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m bench", description=listed, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("what", choices=BENCHMARKS, metavar="WHAT", help="one of these; its own --help follows it")
     module, _ = BENCHMARKS[parser.parse_args(what).what]

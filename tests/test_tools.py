@@ -20,8 +20,13 @@ fi
 
 
 @pytest.fixture
-def make(tmp_path):
-    clone, calls, python = tmp_path / "clone", tmp_path / "calls", tmp_path / "python"
+def clone(tmp_path):
+    return tmp_path / "clone"
+
+
+@pytest.fixture
+def make(tmp_path, clone):
+    calls, python = tmp_path / "calls", tmp_path / "python"
     for name in ("tools", "requirements"):
         shutil.copytree(ROOT / name, clone / name)
     for name in ("Makefile", "pyproject.toml", "hatch_build.py"):
@@ -39,14 +44,13 @@ def make(tmp_path):
         assert (done.returncode != 0) == bool(code), done.stdout + done.stderr
         return [line.split(" ")[0] for line in calls.read_text().splitlines() if not line.startswith("python ")]
 
-    run.clone = clone
     return run
 
 
-def test_an_environment_is_made_once_and_built_when_a_source_changes(make):
+def test_an_environment_is_made_once_and_built_when_a_source_changes(make, clone):
     assert make("env") == ["sluice"]
     assert make("env") == []
-    os.utime(make.clone / "protocol/walk.py", (2**32, 2**32))
+    os.utime(clone / "protocol/walk.py", (2**32, 2**32))
     assert make("env") == ["sluice"]
 
 
@@ -65,9 +69,9 @@ def test_a_build_that_fails_fails_make_test(make):
     make("test", fails="sluice", code=2)
 
 
-def test_a_lock_that_changes_is_installed(make):
+def test_a_lock_that_changes_is_installed(make, clone):
     make("env")
-    os.utime(make.clone / "requirements/all.lock", (2**32, 2**32))
+    os.utime(clone / "requirements/all.lock", (2**32, 2**32))
     assert make("env") == ["sluice"]
 
 
