@@ -7,10 +7,13 @@ import pytest
 
 from loadgen.real.process import wait_until
 
+PATIENCE_S = 60.0
+"""A condition that holds in the end may take so long where other processes have the processors."""
+
 
 def wait_for(
     is_so: Callable[[], object],
-    longest_s: float = 20,
+    longest_s: float = PATIENCE_S,
     told: Callable[[], object] = lambda: "",
     pause_s: float = 0.01,
 ) -> None:
@@ -19,7 +22,7 @@ def wait_for(
         pytest.fail(f"not within {longest_s:g} s: {told()}")
 
 
-async def until(is_so: Callable[[], object], longest_s: float = 20) -> None:
+async def until(is_so: Callable[[], object], longest_s: float = PATIENCE_S) -> None:
     """Let others run until it is so.
 
     Raises:

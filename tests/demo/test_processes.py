@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from demo.processes import DemoError, Processes, sluice
+from tests.waiting import PATIENCE_S
 
 LASTS = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
 ENDS = [sys.executable, "-c", "print('one'); print('two'); raise SystemExit(4)"]
@@ -42,7 +43,7 @@ def test_one_that_ignores_sigterm_is_killed(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr("demo.processes.STOP_S", 0.1)
     with Processes(tmp_path) as processes:
         processes.start("stubborn", STUBBORN)
-        processes.wait_until("stubborn", lambda: has_said(tmp_path / "stubborn.log", "up"), 20)
+        processes.wait_until("stubborn", lambda: has_said(tmp_path / "stubborn.log", "up"), PATIENCE_S)
         pid = processes._running["stubborn"].pid
     assert is_gone(pid)
 
@@ -52,7 +53,7 @@ def test_a_process_that_ends_while_another_is_awaited_is_named(tmp_path: Path) -
         processes.start("lasts", LASTS)
         processes.start("ends", ENDS)
         with pytest.raises(DemoError, match=r"(?s)^ends: ended with code 4.*ends\.log.*one\n +two$"):
-            processes.wait_until("lasts", lambda: False, 20)
+            processes.wait_until("lasts", lambda: False, PATIENCE_S)
 
 
 def test_one_that_is_never_ready_is_named(tmp_path: Path) -> None:
@@ -66,17 +67,17 @@ def test_the_end_is_awaited_and_something_done_meanwhile(tmp_path: Path) -> None
     seen = []
     with Processes(tmp_path) as processes:
         processes.start("ends", [sys.executable, "-c", "import time; time.sleep(0.3)"])
-        processes.wait_for_end("ends", 20, lambda: seen.append(1))
+        processes.wait_for_end("ends", PATIENCE_S, lambda: seen.append(1))
     assert seen
 
 
 def test_an_end_with_an_unexpected_code_is_an_error(tmp_path: Path) -> None:
     with Processes(tmp_path) as processes:
         processes.start("ends", ENDS)
-        processes.wait_for_end("ends", 20, lambda: None, good_codes=(0, 4))
+        processes.wait_for_end("ends", PATIENCE_S, lambda: None, good_codes=(0, 4))
         processes.start("ends", ENDS)
         with pytest.raises(DemoError, match=r"^ends: ended with code 4"):
-            processes.wait_for_end("ends", 20, lambda: None)
+            processes.wait_for_end("ends", PATIENCE_S, lambda: None)
 
 
 def test_one_that_takes_too_long_is_ended_and_named(tmp_path: Path) -> None:

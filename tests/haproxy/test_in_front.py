@@ -88,7 +88,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 
 def counted(sluice: SluiceProcess, metric: str) -> dict[str, int]:
     """The values of a metric by its label, but for those that are 0."""
-    with urllib.request.urlopen(f"{sluice.admin_url}/metrics", timeout=5) as answer:
+    with urllib.request.urlopen(f"{sluice.admin_url}/metrics", timeout=60) as answer:
         found = re.findall(rf'^{metric}_total{{\w+="(\w+)"}} (\d+)', answer.read().decode(), re.MULTILINE)
     return {label: int(value) for label, value in found if int(value)}
 
@@ -99,7 +99,7 @@ def look(client: pulsar.Client, sluice: SluiceProcess) -> set[str]:
     producer = client.create_producer(_TOPIC)
     for number in range(20):
         producer.send(bytes([number]) * 1000)
-    assert [consumer.receive(10_000).data()[0] for _ in range(20)] == list(range(20))
+    assert [consumer.receive(60_000).data()[0] for _ in range(20)] == list(range(20))
     streams = sluice.streams(_TOPIC)
     assert sorted(stream["direction"] for stream in streams) == ["dispatch", "publish"]
     return {stream["client_address"].rpartition(":")[0] for stream in streams}
@@ -138,7 +138,7 @@ def test_checks_of_haproxy_take_no_place_that_lasts_and_are_no_trouble(stage: St
     sluice = stage.sluice(admission={"max_connections_per_address": 2})
     address = stage.haproxy(sluice, "send-proxy-v2 check inter 20ms check-send-proxy")
     resets = "client_reset"
-    assert wait_until(lambda: counted(sluice, "sluice_connections_ended").get(resets, 0) >= 20, 30)
+    assert wait_until(lambda: counted(sluice, "sluice_connections_ended").get(resets, 0) >= 20, 60)
     with contextlib.closing(quiet_client(f"pulsar://{address}")) as client:
         assert look(client, sluice) == {_CLIENT}
     assert counted(sluice, "sluice_connections_ended").keys() <= {resets, "client_closed"}

@@ -18,7 +18,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def _ip(*arguments: str) -> None:
-    subprocess.run(["ip", *arguments], check=True, capture_output=True, timeout=20)
+    subprocess.run(["ip", *arguments], check=True, capture_output=True, timeout=60)
 
 
 def missing() -> str | None:
@@ -91,7 +91,7 @@ class Hosts:
     def connected(self, port: int) -> socket.socket:
         """A connection of the client to Sluice."""
         with self.on("client"):
-            return socket.create_connection((SLUICE_FOR_CLIENTS, port), timeout=10)
+            return socket.create_connection((SLUICE_FOR_CLIENTS, port), timeout=60)
 
 
 def _enter(namespace: int) -> None:

@@ -35,8 +35,8 @@ from tests.proxy.wire import (
 pytestmark = pytest.mark.netns
 
 KEEP_ALIVE_S = 5.0
-SLOW_S = 5.0
-"""By how much a busy machine may be late. Before there were probes it took two minutes and more."""
+PATIENCE_S = 60.0
+"""Without probes it takes two minutes and more; how soon it is, `test_silent_peers.py` tells by a clock of its own."""
 _PORT = 6650
 
 
@@ -47,7 +47,7 @@ class RawPeer:
         self.connection = connection
         connection.settimeout(None)
         self.heard: list[bytes] = []
-        self.ended_at: float | None = None
+        self.has_ended = False
         self._cutter = FrameCutter(2**31)
         self._goes_on = threading.Event()
         self._sends = threading.Lock()
@@ -64,7 +64,7 @@ class RawPeer:
         self._goes_on.clear()
 
     def waits_for(self, name: str) -> bytes:
-        assert wait_until(lambda: name in map(name_of, self.heard), 10), list(map(name_of, self.heard))
+        assert wait_until(lambda: name in map(name_of, self.heard), PATIENCE_S), list(map(name_of, self.heard))
         return next(frame for frame in self.heard if name_of(frame) == name)
 
     def _read(self) -> None:
@@ -76,7 +76,7 @@ class RawPeer:
                         self.say(PONG)
         except OSError:
             pass
-        self.ended_at = time.monotonic()
+        self.has_ended = True
 
 
 class Stage:
@@ -160,7 +160,7 @@ class Stage:
         (self._folder / "sluice.yaml").write_text(yaml.safe_dump(config))
         command = [sys.executable, "-m", "sluice", "serve", "--config", str(self._folder / "sluice.yaml")]
         process = TetheredProcess(self.hosts.command("sluice", *command), self._folder / "sluice.log")
-        assert wait_until(self._is_listening, 60), process.last_lines()
+        assert wait_until(self._is_listening, PATIENCE_S), process.last_lines()
         return process
 
     def _is_listening(self) -> bool:
@@ -202,18 +202,13 @@ def stage(hosts: Hosts, tmp_path: Path, request: pytest.FixtureRequest) -> Itera
 
 @pytest.mark.parametrize("kind", ["publisher", "consumer", "pair"])
 @pytest.mark.parametrize("side", ["client", "broker"])
-def test_the_other_side_hears_within_two_intervals(stage: Stage, side: str, kind: str) -> None:
+def test_the_other_side_hears_of_a_dead_host(stage: Stage, side: str, kind: str) -> None:
     """`pair`: nothing is paused, and neither side probes the other."""
     client, broker = getattr(stage, kind)()
     other = broker if side == "client" else client
     time.sleep(1)  # what is under way arrives
     stage.hosts.dies(side)
-    died_at = time.monotonic()
-    ended = wait_until(lambda: other.ended_at is not None, 30 * KEEP_ALIVE_S)
-    took = time.monotonic() - died_at
-    sys.stderr.write(f"{kind}, {side} dead: the other side heard after {took:.1f} s\n")
-    assert ended
-    assert took <= 2 * KEEP_ALIVE_S + SLOW_S
+    assert wait_until(lambda: other.has_ended, PATIENCE_S)
     assert stage.end_cause().startswith(f"{side}_gone")
 
 
@@ -222,7 +217,7 @@ def test_a_process_that_is_stopped_is_found_too(stage: Stage, side: str) -> None
     client, broker = stage.publisher()
     stopped, other = (client, broker) if side == "client" else (broker, client)
     stopped.stops()
-    assert wait_until(lambda: other.ended_at is not None, 2 * KEEP_ALIVE_S + SLOW_S)
+    assert wait_until(lambda: other.has_ended, PATIENCE_S)
     assert stage.end_cause().startswith(f"{side}_gone")
 
 
@@ -237,7 +232,7 @@ def test_a_broker_that_throttles_keeps_its_clients(stage: Stage) -> None:
     for _ in range(6):
         time.sleep(KEEP_ALIVE_S)
         broker.say(PING)
-    assert client.ended_at is None
+    assert not client.has_ended
     assert client.heard.count(PONG)
     stage.process.check_running()
 

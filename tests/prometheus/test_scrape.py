@@ -18,7 +18,7 @@ from tests.real.traffic import quiet_client
 
 pytestmark = pytest.mark.prometheus
 
-_PATIENCE_S = 30
+_PATIENCE_S = 60
 _TOPIC = "persistent://public/default/scraped"
 _SENT = 25
 
@@ -53,7 +53,7 @@ def _value(prometheus_url: str, query: str, at_least: float) -> float:
     value = float("nan")
     while time.monotonic() < deadline:
         try:
-            result = json.load(urllib.request.urlopen(url, timeout=5))["data"]["result"]
+            result = json.load(urllib.request.urlopen(url, timeout=_PATIENCE_S))["data"]["result"]
         except urllib.error.URLError:
             result = []
         if result and (value := float(result[0]["value"][1])) >= at_least:
@@ -75,7 +75,7 @@ def test_prometheus_sees_what_a_client_sent(prometheus, tmp_path):
             labels = 'tenant="public",namespace="default",direction="publish"'
             assert _value(url, f"sluice_messages_passed_total{{{labels}}}", _SENT) == _SENT
             assert _value(url, "up", 1) == 1
-            page = urllib.request.urlopen(f"{sluice.admin_url}/metrics", timeout=5).read()
+            page = urllib.request.urlopen(f"{sluice.admin_url}/metrics", timeout=_PATIENCE_S).read()
         finally:
             sluice.stop()
     checked = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, check=False)

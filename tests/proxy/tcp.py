@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from protocol.commands import split
 from protocol.frames import FrameCutter
 from tests.proxy.wire import body, connected, name_of, producer_success, receipt, success
+from tests.waiting import PATIENCE_S
 
 
 class TcpPeer:
@@ -26,7 +27,7 @@ class TcpPeer:
     async def hear(self) -> bytes | None:
         """The next frame, or None at the end."""
         while not self._frames:
-            chunk = await asyncio.wait_for(self._reader.read(65536), 10)
+            chunk = await asyncio.wait_for(self._reader.read(65536), PATIENCE_S)
             if not chunk:
                 return None
             self._frames += self._cutter.feed(chunk)

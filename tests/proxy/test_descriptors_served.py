@@ -15,6 +15,7 @@ import pytest
 from loadgen.real.process import TetheredProcess, free_ports, wait_until
 from protocol.commands import encode
 from protocol.pulsar_pb2 import CommandConnect
+from tests.waiting import PATIENCE_S
 
 CLIENTS, LIMIT = 500, 256
 _CONNECT = encode(CommandConnect(client_version="test", protocol_version=19))
@@ -34,7 +35,7 @@ def served(tmp_path: Path) -> Iterator[tuple[TetheredProcess, int, int]]:
     arguments = ["--listen", f"127.0.0.1:{listen}", "--broker", f"pulsar://127.0.0.1:{broker_port}"]
     arguments += ["--admin", f"127.0.0.1:{admin}", "--access-log", str(tmp_path / "log")]
     proxy = TetheredProcess([sys.executable, "-c", _SERVE, *arguments], tmp_path / "sluice.log")
-    assert wait_until(lambda: answer(admin, "/readyz") is not None, 60)
+    assert wait_until(lambda: answer(admin, "/readyz") is not None, PATIENCE_S)
     yield proxy, listen, admin
     proxy.stop()
     broker.stop()
@@ -42,7 +43,7 @@ def served(tmp_path: Path) -> Iterator[tuple[TetheredProcess, int, int]]:
 
 def answer(port: int, path: str) -> str | None:
     """The text of a page; None if there is none."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
     try:
         connection.request("GET", path)
         given = connection.getresponse()
@@ -99,7 +100,7 @@ def test_clients_leave_descriptors_for_all_others(served: tuple[TetheredProcess,
         assert number_served + not_admitted + refused == CLIENTS
         assert 0 < number_served <= value_of(metrics, 'sluice_descriptors{kind="clients"}') / 2
         assert value_of(metrics, 'sluice_descriptors{kind="limit"}') == LIMIT
-    assert wait_until(lambda: is_let_in(listen), 30)
+    assert wait_until(lambda: is_let_in(listen), PATIENCE_S)
     proxy.stop()
     lines = lines_of(tmp_path / "log")
     numbers = sorted(line["seq"] for line in lines)

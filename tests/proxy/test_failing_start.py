@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 from proxy.config.model import Config, ConfigError
 from proxy.policies.store import Store
 from proxy.serve import ConfigSource, StartError, _serve
+from tests.waiting import PATIENCE_S
 
 
 def config(folder: Path, **more: Any) -> ConfigSource:
@@ -35,7 +36,7 @@ def a_port_in_use() -> Iterator[str]:
 
 async def fails(source: ConfigSource) -> str:
     with pytest.raises((StartError, ConfigError)) as failure, capture_logs():
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             await _serve(source)
     return str(failure.value)
 

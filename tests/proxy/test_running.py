@@ -21,8 +21,8 @@ from proxy.policies.store import StoreError
 from proxy.reload import Outcome, Reloader
 from proxy.serve import ConfigSource, _serve
 from tests.proxy.odd_files import bound_socket, fifo, folder, link_loop, sparse
+from tests.waiting import PATIENCE_S
 
-_PATIENCE_S = 20
 LIMITED = "limits: {each_topic: {publish: {messages: 5}}}\n"
 FLAGS = {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0"}
 
@@ -59,7 +59,7 @@ class Operator:
 
     async def hear(self, event: str) -> dict[str, Any]:
         """The next line that says it."""
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(PATIENCE_S):
             while (line := await self._said.get())["event"] != event:
                 pass
             return line
@@ -76,7 +76,7 @@ async def served(source: ConfigSource) -> AsyncIterator[Operator]:
         yield operator
     finally:
         os.kill(os.getpid(), signal.SIGTERM)
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(PATIENCE_S):
             await serving
         await operator.hear("ended")
         structlog.reset_defaults()
@@ -192,7 +192,7 @@ def test_a_process_whose_configuration_becomes_a_fifo_ends_by_sigterm(tmp_path: 
     file.touch()
     command = [sys.executable, "-m", "sluice", "serve", "--config", str(file), "--listen", "127.0.0.1:0"]
     with subprocess.Popen([*command, "--admin", "127.0.0.1:0"], stderr=subprocess.PIPE, text=True) as process:
-        patience = threading.Timer(_PATIENCE_S, process.kill)
+        patience = threading.Timer(PATIENCE_S, process.kill)
         patience.start()
         try:
             assert process.stderr is not None

@@ -41,6 +41,7 @@ from tests.proxy.wire import (
     success,
     unknown_command,
 )
+from tests.waiting import PATIENCE_S
 
 
 def make_server(broker: str, listen: str = "127.0.0.1:0", most: int | None = None) -> Server:
@@ -114,7 +115,7 @@ async def test_a_neighbour_is_served_before_most_of_a_crowd_that_spoke_before_it
         for client in crowd:
             client.send(unknown_command())
         clients[-1].send(PING)
-        order = [await asyncio.wait_for(heard.get(), 10) for _ in clients]
+        order = [await asyncio.wait_for(heard.get(), PATIENCE_S) for _ in clients]
         assert order.index(PING) <= len(crowd) // 2
         assert server._engine.counters.address_overruns
         for client in clients:
@@ -131,7 +132,7 @@ async def test_when_sessions_have_ended_memory_is_given_back_but_not_while_they_
         assert [await client.hear() for _ in range(2)] == [connected(), unknown_command()]
         assert not server._engine.shared.heap._is_asked
         client.writer.close()
-        await asyncio.wait_for(server._all_gone.wait(), 10)
+        await asyncio.wait_for(server._all_gone.wait(), PATIENCE_S)
         assert server._engine.shared.heap._is_asked
         await server.stop(5)
 
@@ -144,7 +145,7 @@ def test_of_those_who_come_at_once_several_are_let_in_in_one_turn_and_each_by_on
         with ExitStack() as clients:
             for _ in range(3 * LISTENERS):
                 clients.enter_context(socket.create_connection((host, int(port))))
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_S):
                 while let_in[-1] < 3 * LISTENERS:
                     await asyncio.sleep(0)
                     let_in.append(len(server._open))
@@ -308,7 +309,7 @@ def test_a_session_that_ends_when_its_broker_comes_is_gone(leave: Callable[[Serv
         async with broker_on_loopback() as broker:
             for _ in range(20):
                 server = make_server(broker)
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(PATIENCE_S):
                     await leave(server)
                     await server.stop(60)
                 assert not server._open

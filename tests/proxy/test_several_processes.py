@@ -23,7 +23,7 @@ from proxy.config.model import Config
 from proxy.processes import FIRST_PAUSE_S, MOST_PAUSE_S, ParentLink, as_process, next_pause
 from tests.loadgen.standin.conftest import running_broker
 from tests.real.sluice_process import launch_sluice
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_S, wait_for
 
 LIMIT = {"tenants": {"acme": {"publish": {"messages": "100/s"}}}}
 
@@ -46,7 +46,7 @@ class Processes:
         return [line for line in said if line.get("event") == event]
 
     def wait_for(self, event: str, times: int = 1) -> None:
-        wait_for(lambda: len(self.lines(event)) >= times or self.parent.exit_code is not None, 60, self._log)
+        wait_for(lambda: len(self.lines(event)) >= times or self.parent.exit_code is not None, told=self._log)
         assert len(self.lines(event)) >= times, self._log()
 
     def pid(self, index: int) -> int:
@@ -63,7 +63,7 @@ class Processes:
         return int(said["members_known"]) if said["coordinator"] else 0
 
     def wait_members(self, index: int) -> None:
-        wait_for(lambda: self.members(index) == 2, 20, lambda: self.members(index))
+        wait_for(lambda: self.members(index) == 2, told=lambda: self.members(index))
 
     def _log(self) -> str:
         return self.parent.last_lines()
@@ -112,7 +112,7 @@ def test_processes_are_one_fleet_on_one_port(start: Start) -> None:
     both.admin(1).call("PUT", place, {"messages": "50/s"})
     for index in range(2):
         admin = both.admin(index)
-        wait_for(partial(holds, admin, place), 20, partial(admin.get_json, place))
+        wait_for(partial(holds, admin, place), told=partial(admin.get_json, place))
     pids = [both.pid(0), both.pid(1)]
     assert both.parent.stop(30) == 0
     assert not any(map(is_alive, pids))
@@ -137,7 +137,7 @@ def test_processes_end_with_a_parent_that_is_killed(start: Start) -> None:
     pids = [both.pid(0), both.pid(1)]
     (parent,) = {parent_of(pid) for pid in pids}
     os.kill(parent, signal.SIGKILL)
-    wait_for(lambda: not any(map(is_alive, pids)), 60, lambda: list(map(is_alive, pids)))
+    wait_for(lambda: not any(map(is_alive, pids)), told=lambda: list(map(is_alive, pids)))
 
 
 async def test_a_start_is_cancelled_where_the_parent_ends() -> None:
@@ -151,14 +151,14 @@ async def test_a_start_is_cancelled_where_the_parent_ends() -> None:
     starting = asyncio.get_running_loop().create_task(start())
     await asyncio.sleep(0)
     ours.close()
-    done, _ = await asyncio.wait([starting], timeout=20)
+    done, _ = await asyncio.wait([starting], timeout=PATIENCE_S)
     assert done == {starting}
     assert starting.cancelled()
 
 
 def test_a_mistake_is_reported_once_and_ends_all(start: Start) -> None:
     both = start(policies={"store": "/nowhere/p.db"})
-    wait_for(lambda: both.parent.exit_code is not None, 60, both.parent.last_lines)
+    wait_for(lambda: both.parent.exit_code is not None, told=both.parent.last_lines)
     assert both.parent.exit_code == 1
     log = both.parent.log_path.read_text()
     assert log.count("/nowhere/p-0.db") == 1
@@ -179,7 +179,7 @@ def test_a_port_that_is_taken_is_refused(start: Start, tmp_path: Path) -> None:
     (other_admin,) = free_ports(0)
     command = [*(sys.executable, "-m", "sluice", "serve", "--processes", "2"), "--listen", both.sluice.service_url[9:]]
     other = TetheredProcess([*command, "--admin", f"127.0.0.1:{other_admin}"], tmp_path / "other.log")
-    wait_for(lambda: other.exit_code is not None, 30, other.last_lines)
+    wait_for(lambda: other.exit_code is not None, told=other.last_lines)
     assert other.exit_code == 1
     assert "cannot listen on" in other.last_lines()
 

@@ -26,6 +26,7 @@ from tests.proxy.file_limits import policies_of
 from tests.proxy.tcp import TcpPeer, broker_on_loopback, connect_to
 from tests.proxy.tls import Authorities
 from tests.proxy.wire import PING, connect, connected, unknown_command
+from tests.waiting import PATIENCE_S
 
 FAILURES = 2000
 """Handshakes that fail."""
@@ -163,7 +164,7 @@ async def test_thousands_of_handshakes_that_fail_leave_nothing(authorities: Auth
         for begin in range(0, count, AT_ONCE):
             numbers = range(begin, min(count, begin + AT_ONCE))
             await asyncio.gather(*(_fail(secure, *ways[number % len(ways)]) for number in numbers))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while served.engine.sessions or served.server._open:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         gc.collect()

@@ -37,14 +37,14 @@ public class RejectedPublisher {
                 Thread.sleep(pauseMs);
             }
             for (CompletableFuture<String> fate : fates) {
-                System.out.println("message " + fate.get(30, TimeUnit.SECONDS));
+                System.out.println("message " + fate.get(150, TimeUnit.SECONDS));
             }
         }
     }
 
     private static Producer<byte[]> opened(PulsarClient client, String topic, String kind) throws Exception {
         ProducerBuilder<byte[]> builder = client.newProducer().topic(topic).blockIfQueueFull(true)
-                .sendTimeout(10, TimeUnit.SECONDS);
+                .sendTimeout(120, TimeUnit.SECONDS);
         if (!kind.equals("batches")) {
             builder.enableBatching(false);
         }

@@ -86,14 +86,14 @@ class Watcher:
         self._ended.set()
         self._thread.join()
 
-    def wait_first(self, timeout_s: float = 20) -> float:
+    def wait_first(self) -> float:
         """When the first message arrived."""
-        self.wait_for(1, timeout_s)
+        self.wait_for(1)
         return self.arrivals[0][0]
 
-    def wait_for(self, count: int, timeout_s: float = 20) -> None:
+    def wait_for(self, count: int) -> None:
         """Return when so many messages have arrived."""
-        wait_for(lambda: len(self.arrivals) >= count, timeout_s, lambda: f"{len(self.arrivals)} of {count} messages")
+        wait_for(lambda: len(self.arrivals) >= count, told=lambda: f"{len(self.arrivals)} of {count} messages")
 
     def _watch(self) -> None:
         while not self._ended.is_set():

@@ -10,6 +10,8 @@ import pulsar
 
 from tests.real.flows import Receipts
 from tests.real.intake import SUBSCRIPTION, Act, Taken
+from tests.real.traffic import PATIENCE_MS
+from tests.waiting import wait_for
 
 PARTS = 3
 FROM_PART = 150
@@ -28,7 +30,7 @@ def read_to_the_end(act: Act) -> Act:
     """As far as the reader itself says that there is more."""
     reader = act.stage.client().create_reader(act.topic, pulsar.MessageId.earliest)
     while reader.has_message_available():
-        message = reader.read_next(20_000)
+        message = reader.read_next(PATIENCE_MS)
         act.log.append(Taken(time.monotonic(), message, "reader"))
     return act
 
@@ -112,6 +114,6 @@ def beside_a_held_one(act: Act, free: str) -> Beside:
         for number in range(int(FREE_S / FREE_EACH_S)):
             time.sleep(max(0.0, due + number * FREE_EACH_S - time.monotonic()))
             beside.receipts.send(str(time.monotonic()).encode())
-        time.sleep(0.3)
-    act.finish(lambda: True)
+        wait_for(lambda: len(beside.delays) == len(beside.receipts.came) == len(beside.receipts.sent))
+    act.finish(lambda: act.count_confirmed() == len(act.log))
     return beside

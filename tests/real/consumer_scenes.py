@@ -135,6 +135,7 @@ def leave_to_others(act: Act) -> Act:
     with act.taking(act.consumer(consumer_type=SHARED)):
         with act.taking(act.consumer(going, consumer_type=SHARED)):
             act.wait(80)
+            act.note_confirmed(40)
             going.shutdown()
         return act.finish()
 
@@ -144,6 +145,7 @@ def unload(act: Act) -> Act:
     with act.taking(act.consumer()):
         for count in (60, 150):
             act.wait(count)
+            act.note_confirmed(count // 2)
             act.stage.rest.unload(act.topic)
         return act.finish()
 
@@ -161,6 +163,7 @@ def failover(act: Act) -> Act:
             enter(name)
         for count in (100, 200):
             act.wait(count)
+            act.note_confirmed(count // 2)
             active = act.log[-1].by
             consumers[active].close()
             act.wait(len(act.log) + 20)

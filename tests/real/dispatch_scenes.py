@@ -14,12 +14,11 @@ from tests.real.backlogs import Backlog, Drained
 from tests.real.pulsar_rest import TENANT, PulsarRest, topic_name
 from tests.real.stages import Stage
 from tests.real.traffic import digest, open_sender, payload
+from tests.waiting import PATIENCE_S, wait_for
 
 LOOK_S = 12
 """Ten seconds that are looked at, what lies before them, and what the machine may add to them."""
 CHANGED_AFTER_S = 6
-ACKS_ARE_GROUPED_S = 0.1
-"""The client sends acknowledgements so much later; those that it sends while it closes may be too late."""
 
 _PREFIX = "dispatch-numbers"
 NAMESPACES = (_PREFIX, *(f"{_PREFIX}-{name}" for name in ("100", "10", "250-bytes", "100-bytes", "changed")))
@@ -244,16 +243,22 @@ def closing(stage: Stage) -> Callable[[], Delivered]:
     client, all_of_it = stage.client(), backlog(topic("closing"), 100)
     sent = all_of_it.fill(stage.at_broker)
 
+    def backlog_at_broker() -> int:
+        """What is acknowledged while a consumer closes may be too late."""
+        left: int = stage.rest.stats(all_of_it.topic)["subscriptions"]["s"]["msgBacklog"]
+        return left
+
     def play() -> Delivered:
         watchers: list[Watcher] = []
-        deadline = time.monotonic() + 20
-        while sum(len(watcher.messages) for watcher in watchers) < len(sent) and time.monotonic() < deadline:
+        deadline, taken = time.monotonic() + PATIENCE_S, 0
+        while taken < len(sent) and time.monotonic() < deadline:
             consumer = all_of_it.consumer(client, "s")
             with Watcher(consumer) as watcher:
                 time.sleep(1)
-            time.sleep(2 * ACKS_ARE_GROUPED_S)
-            consumer.close()
             watchers.append(watcher)
+            taken = sum(len(watcher.messages) for watcher in watchers)
+            wait_for(lambda taken=taken: backlog_at_broker() == len(sent) - taken)  # type: ignore[misc]
+            consumer.close()
         return Delivered(watchers, sent)
 
     return play

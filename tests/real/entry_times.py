@@ -26,7 +26,7 @@ def taken(messages: list[pulsar.Message], admin_url: str) -> list[Arrival]:
     """
     entries = groupby(messages, lambda message: (message.message_id().ledger_id(), message.message_id().entry_id()))
     topic = messages[0].topic_name().replace("://", "/", 1)
-    connection = http.client.HTTPConnection(urlsplit(admin_url).netloc, timeout=10)
+    connection = http.client.HTTPConnection(urlsplit(admin_url).netloc, timeout=60)
     try:
         return [
             (_when(connection, f"/admin/v2/{topic}/ledger/{ledger}/entry/{entry}"), len(list(batch)))

@@ -91,7 +91,7 @@ class Front:
         """Have these members run; returns when all follow one of them, which knows of all."""
         for member in [self.launch(name) for name in names if name not in self.members]:
             member.wait_ready()
-        wait_for(lambda: self.is_settled(len(self.members)), 20, self.told, pause_s=0.05)
+        wait_for(lambda: self.is_settled(len(self.members)), told=self.told, pause_s=0.05)
 
     def told(self) -> object:
         return {name: self.said(name) for name in self.members}
@@ -111,7 +111,7 @@ class Front:
             one.get("members_known") == members and one["state"] != "connecting" for one in said
         )
 
-    def wait_shared(self, tenant: str, names: Sequence[str], timeout_s: float = 20) -> None:
+    def wait_shared(self, tenant: str, names: Sequence[str]) -> None:
         """Return when these members have all of a tenant's limit together, and equal parts of it."""
         limiter = f"publish tenant {tenant}"
 
@@ -123,7 +123,7 @@ class Front:
             found = shares()
             return len(found) == len(names) and sum(found) > 0.99 and max(found) - min(found) < 0.01
 
-        wait_for(are_equal, timeout_s, shares, pause_s=0.05)
+        wait_for(are_equal, told=shares, pause_s=0.05)
 
     def coordinator(self) -> str:
         """The name of the member that coordinates."""

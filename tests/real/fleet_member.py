@@ -11,15 +11,13 @@ from proxy.fleet.topic_link import Membership, TopicLink
 from proxy.observe.counters import Counters
 from proxy.tls.certificates import Certificates
 
-LEASE_S = 2.0
-
 
 def tell(*words: str) -> None:
     sys.stdout.write(" ".join(words) + "\n")
     sys.stdout.flush()
 
 
-async def run(service_url: str, name: str) -> None:
+async def run(service_url: str, name: str, lease_s: str) -> None:
     """Grant ten times a second while leading, and tell who is heard when it is another one."""
     broker, heard = BROKERS.parse(service_url), ""
 
@@ -38,7 +36,7 @@ async def run(service_url: str, name: str) -> None:
     )
     certificates = Certificates(Config(broker=service_url))
     dialer = BrokerDialer(Targets([broker]), certificates, Counters(), names_clients=False)
-    link = TopicLink((broker,), dialer, Membership("public/default", "processes", name, LEASE_S), callbacks)
+    link = TopicLink((broker,), dialer, Membership("public/default", "processes", name, float(lease_s)), callbacks)
     await link.start()
     was = ""
     while True:

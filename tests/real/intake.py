@@ -16,7 +16,7 @@ from tests.real.stages import Stage
 from tests.real.traffic import QUIET_MS, digest, open_sender, payload
 from tests.waiting import wait_for
 
-FINISH_S = 40
+FINISH_S = 90
 SUBSCRIPTION = "s"
 Treat = Callable[[pulsar.Consumer, pulsar.Message], None]
 """What a consumer does with a message."""
@@ -85,6 +85,7 @@ class Act:
         topic: Full name.
         sent: The digest of each message, in order.
         log: What was taken, by all of them.
+        confirmed: How many had been taken at a moment, and how many the broker knew to be acknowledged then.
         backlog: What the broker counts as not acknowledged, at the end.
         entry_bytes: What a message is to a limit in bytes, on the average.
         parts: The same of each topic, where there are several.
@@ -95,6 +96,7 @@ class Act:
     topic: str
     sent: list[str] = field(default_factory=list)
     log: list[Taken] = field(default_factory=list)
+    confirmed: list[tuple[int, int]] = field(default_factory=list)
     backlog: int = -1
     entry_bytes: int = 0
     parts: list["Act"] = field(default_factory=list)
@@ -138,6 +140,17 @@ class Act:
             pause_s=0.005,
         )
 
+    def count_confirmed(self) -> int:
+        """How many messages the broker knows to be acknowledged."""
+        subscription: dict[str, int] = self.stage.rest.stats(self.topic)["subscriptions"][SUBSCRIPTION]
+        return len(self.sent) - subscription["msgBacklog"]
+
+    def note_confirmed(self, least: int) -> None:
+        """Note how many messages the broker knows to be acknowledged, once they are so many."""
+        wait_for(lambda: self.count_confirmed() >= least, told=lambda: f"{self.count_confirmed()} acknowledged")
+        confirmed = self.count_confirmed()
+        self.confirmed.append((len(self.log), confirmed))
+
     def finish(self, is_over: Callable[[], bool] | None = None) -> Self:
         """Until `is_over`, or else each is taken at least once; and a while longer, for what comes too much."""
         wait_for(
@@ -148,8 +161,7 @@ class Act:
         )
         time.sleep(QUIET_MS / 1000)
         self.streams = self.stage.sluice.streams(self.topic)
-        stats = self.stage.rest.stats(self.topic)
-        self.backlog = stats["subscriptions"][SUBSCRIPTION]["msgBacklog"]
+        self.backlog = len(self.sent) - self.count_confirmed()
         return self
 
     def index(self, message: pulsar.Message) -> int:
@@ -174,6 +186,12 @@ class Act:
     def assert_each_once_in_order(self) -> None:
         """What an Exclusive subscription promises to whom does not ask again."""
         assert self.indexes == list(range(len(self.sent)))
+
+    def assert_confirmed_come_once(self, early: int = 0) -> None:
+        """What the broker knew to be acknowledged does not come again; acknowledgements were `early` by no more."""
+        assert self.confirmed
+        for taken, confirmed in self.confirmed:
+            assert min(self.indexes[taken:]) >= confirmed - early
 
     def assert_each_once(self) -> None:
         assert sorted(self.indexes) == list(range(len(self.sent)))

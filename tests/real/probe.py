@@ -28,7 +28,7 @@ class Probe:
         self._producer = client.create_producer(topic)
         # The first message of a topic is slow at the broker.
         self._producer.send(b"0")
-        self._consumer.acknowledge(self._consumer.receive(10_000))
+        self._consumer.acknowledge(self._consumer.receive(60_000))
         self._ended = threading.Event()
         self._threads = [threading.Thread(target=run) for run in (self._send, self._receive)]
         self.worst_delay_s = 0.0

@@ -12,11 +12,13 @@ from tests.real.metrics import counted
 from tests.real.pulsar_rest import TENANT, topic_name
 from tests.real.stages import Stage
 from tests.real.traffic import Sender, open_sender, payload
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_S, wait_for
 
 LOOK_S = 10.6
 """Ten seconds that are looked at, and what lies before them."""
 FREE = 1_000_000
+MANY = 1300
+"""At ten a second more than a minute's worth is left when the limit goes."""
 
 NAMESPACES = ("numbers", "numbers-messages", "numbers-bytes", "numbers-raised", "numbers-start", "numbers-group")
 MEGABYTE = 1_000_000
@@ -83,13 +85,13 @@ def five_clients(stage: Stage) -> Play:
 
 def namespace_messages(stage: Stage) -> Play:
     set_rate(stage, "numbers-messages", messages=10)
-    flow = Flow(stage, Load((topic("t", "numbers-messages"),), count=200, size=80))
+    flow = Flow(stage, Load((topic("t", "numbers-messages"),), count=MANY, size=80))
     return Play(flow, lambda: set_rate(stage, "numbers-messages", messages=FREE))
 
 
 def namespace_bytes(stage: Stage) -> Play:
     set_rate(stage, "numbers-bytes", size=400)
-    flow = Flow(stage, Load((topic("t", "numbers-bytes"),), count=125, size=1)).metered()
+    flow = Flow(stage, Load((topic("t", "numbers-bytes"),), count=125, size=1, clients=10)).metered()
     return Play(flow, lambda: set_rate(stage, "numbers-bytes", size=FREE))
 
 
@@ -118,7 +120,7 @@ def limit_raised(stage: Stage) -> Play:
 
 
 def limit_from_the_start(stage: Stage) -> Play:
-    flow = Flow(stage, Load((topic("t", "numbers-start"),), count=200, size=80))
+    flow = Flow(stage, Load((topic("t", "numbers-start"),), count=MANY, size=80))
     return Play(flow, lambda: set_rate(stage, "numbers-start", messages=FREE))
 
 
@@ -134,7 +136,7 @@ def blocked(stage: Stage) -> Callable[[], tuple[Receipts, int]]:
     receipts = single(stage.client(), topic("blocked"))
 
     def play() -> tuple[Receipts, int]:
-        for wait_s in (0.5, 10):
+        for wait_s in (0, PATIENCE_S):
             receipts.send(b"0123456789", wait_s)
         return receipts, (stage.counters(topic("blocked"))[0] - before) // 2
 
@@ -149,11 +151,12 @@ def resumed_though_closed(stage: Stage) -> Callable[[], tuple[Receipts, Receipts
 
     def play() -> tuple[Receipts, Receipts]:
         for _ in range(2):
-            first.send(b"0123456789", wait_s=0.5)
+            first.send(b"0123456789")
+        wait_for(lambda: first.came)
         first.producer.close()
         time.sleep(3)
         second = single(client, topic("closed"))
-        second.send(b"01", wait_s=5)
+        second.send(b"01", wait_s=PATIENCE_S)
         return first, second
 
     return play
@@ -166,11 +169,11 @@ def group(stage: Stage) -> Callable[[], Receipts]:
     receipts = single(stage.client(), name)
 
     def play() -> Receipts:
-        receipts.send(b"0123456789", wait_s=0.1)
-        receipts.send(b"0123456789", wait_s=0.5)
+        for _ in range(2):
+            receipts.send(b"0123456789")
         wait_for(lambda: len(receipts.came) == 2)
         time.sleep(2)
-        receipts.send(b"0123456789", wait_s=5)
+        receipts.send(b"0123456789", wait_s=PATIENCE_S)
         return receipts
 
     return play
@@ -187,7 +190,7 @@ def unlimited(stage: Stage) -> Callable[[], tuple[Receipts, Flow, list[dict[str,
 
     def play() -> tuple[Receipts, Flow, list[dict[str, Any]]]:
         for _ in range(5):
-            receipts.send(b"0123456789", wait_s=5)
+            receipts.send(b"0123456789", wait_s=PATIENCE_S)
         flow.run()
         streams = [stream for name in ("single", "unlimited") for stream in stage.sluice.streams(topic(name))]
         return receipts, flow, streams

@@ -18,7 +18,7 @@ from tests.waiting import wait_for
 
 _HERE = Path(__file__).parent
 _TOLD = re.compile(r"^message (\d+) (\d+) (.*)$", re.MULTILINE)
-_PATIENCE_S = 60
+_PATIENCE_S = 150
 STORED = "stored"
 
 
@@ -109,7 +109,7 @@ def by_python(url: str, topic: str, rounds: Rounds) -> list[Fate]:
     """Published by the Python client, which is the C++ client."""
     client = quiet_client(url)
     options = {"batching_enabled": rounds.kind == "batches", "block_if_queue_full": True}
-    producer = client.create_producer(topic, send_timeout_millis=10_000, max_pending_messages=100_000, **options)
+    producer = client.create_producer(topic, send_timeout_millis=120_000, max_pending_messages=100_000, **options)
     fates: list[Fate] = []
 
     def send(number: int) -> None:

@@ -138,7 +138,7 @@ class ClusterBroker(Broker):
         super().__init__(folder, ports, program)
 
 
-_MOVE_TIMEOUT_S = 20
+_MOVE_TIMEOUT_S = 60
 
 
 class PulsarCluster:

@@ -13,7 +13,7 @@ from adminrest.client import AdminClient
 from compliance.schema import REFUSALS, decoder, fault
 from loadgen.real.process import TetheredProcess, free_ports, wait_until
 
-_READY_TIMEOUT_S = 30
+_READY_TIMEOUT_S = 60
 
 
 @dataclass
@@ -51,7 +51,7 @@ class SluiceProcess:
         """Return when it is ready; one that is not in time is killed."""
         process = self.process
         assert process is not None
-        admin = AdminClient(self.admin_url, timeout_s=5)
+        admin = AdminClient(self.admin_url, timeout_s=_READY_TIMEOUT_S)
         try:
             if not wait_until(lambda: process.exit_code is not None or admin.is_ready(ready_at), _READY_TIMEOUT_S):
                 pytest.fail(f"not ready in time\n{process.last_lines()}")

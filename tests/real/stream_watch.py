@@ -1,16 +1,16 @@
 """What Sluice says of its streams while scenes go on, and what is left when they are over."""
 
 import threading
-import time
 from collections import defaultdict
 from typing import Any, Self
 
+from loadgen.real.process import wait_until
 from tests.real.metrics import counted
 from tests.real.pulsar_rest import TENANT
 from tests.real.sluice_process import SluiceProcess
+from tests.waiting import PATIENCE_S
 
 _LOOK_AGAIN_S = 0.05
-_GONE_S = 20
 
 
 class StreamWatch:
@@ -41,9 +41,7 @@ class StreamWatch:
 
     def left(self) -> tuple[dict[str, int], float]:
         """The totals of all streams once there are none, or after a while; and the bytes that are held of anybody."""
-        deadline = time.monotonic() + _GONE_S
-        while self._answer()["totals"]["streams"] and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_until(lambda: not self._answer()["totals"]["streams"], PATIENCE_S)
         return self._answer()["totals"], counted(self._sluice, "sluice_hold_budget_used_bytes")
 
     def _look(self) -> None:

@@ -17,7 +17,7 @@ from tests.real.pulsar_rest import PulsarRest
 from tests.real.sluice_process import SluiceProcess
 from tests.real.test_blocking import refused_at_once
 from tests.real.traffic import quiet_client, receive
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_S, wait_for
 
 pytestmark = [pytest.mark.real, pytest.mark.usefixtures("needs_limits")]
 
@@ -32,7 +32,6 @@ CONFIG = {
 RATES = {"admission": {"subscribe_rate_per_consumer": "2/4s", "lookup_rate_per_address": "10/4s"}}
 CONNECTIONS = {"admission": {"max_connections_per_address": 4}}
 """Two clients: each has one connection for lookups and one for data."""
-SOON_S = 10.0
 
 
 def refused(sluice: SluiceProcess, what: str) -> float:
@@ -143,9 +142,9 @@ def test_a_running_consumer_that_subscribes_too_often_goes_on_when_it_may(
     client, before = quiet_client(rates.service_url), refused(rates, "subscribe_rate_per_consumer")
     with closing(client):
         consumer = client.subscribe(topic, "s", consumer_name="c")
-        wait_for(lambda: is_refused_once_more(rates, "subscribe_rate_per_consumer", before, rest, topic), SOON_S)
+        wait_for(lambda: is_refused_once_more(rates, "subscribe_rate_per_consumer", before, rest, topic))
         direct_client.create_producer(topic).send(b"waits for it")
-        receive(consumer, 1, int(SOON_S * 1000))
+        receive(consumer, 1)
 
 
 def test_lookups_over_the_rate_fail_at_once_and_what_runs_goes_on(
@@ -162,7 +161,7 @@ def test_lookups_over_the_rate_fail_at_once_and_what_runs_goes_on(
         assert set(outcomes) == {"in", "TooManyLookupRequestException"}
         running.send(b"undisturbed")
         before = refused(rates, "lookup_rate_per_address")
-        wait_for(lambda: is_refused_once_more(rates, "lookup_rate_per_address", before, rest, topic), SOON_S)
+        wait_for(lambda: is_refused_once_more(rates, "lookup_rate_per_address", before, rest, topic))
         running.send(b"and it finds its topic again")
 
 
@@ -181,9 +180,9 @@ def test_a_client_over_the_connections_of_its_address_gets_in_when_another_close
                 is_in.set()
 
             threading.Thread(target=come_late).start()
-            wait_for(lambda: refused(sluice, "max_connections_per_address") >= 2, SOON_S)
+            wait_for(lambda: refused(sluice, "max_connections_per_address") >= 2)
             second.create_producer(topic).send(b"who is in is not disturbed")
             assert not is_in.is_set()
             first.close()
-            assert is_in.wait(SOON_S), "it comes again by itself, at intervals that double"
+            assert is_in.wait(PATIENCE_S), "it comes again by itself, at intervals that double"
         assert counted(sluice, "sluice_connections_ended_total", cause="too_many_connections") >= 2

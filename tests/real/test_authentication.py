@@ -18,7 +18,7 @@ from tests.proxy.authentication.test_passwords import HASHES
 from tests.real.metrics import counted
 from tests.real.pulsar_rest import TENANT, PulsarRest, topic_name
 from tests.real.sluice_process import SluiceProcess, start_sluice
-from tests.real.traffic import quiet_client
+from tests.real.traffic import PATIENCE_MS, quiet_client
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.real
@@ -122,7 +122,7 @@ def test_a_client_with_a_permission_has_its_messages(sluice: SluiceProcess) -> N
         sent = [b"%d" % number for number in range(20)]
         for content in sent:
             producer.send(content)
-        assert [consumer.receive(10_000).data() for _ in sent] == sent
+        assert [consumer.receive(PATIENCE_MS).data() for _ in sent] == sent
         roles = {(stream["client_role"]) for stream in sluice.streams(topic)}
         assert roles == {"alice"}
 
@@ -201,7 +201,7 @@ def test_a_user_with_a_password_is_believed_by_broker_and_sluice(sluice: SluiceP
         topic = a_topic()
         consumer = client.subscribe(topic, "sub")
         client.create_producer(topic).send(b"x")
-        assert consumer.receive(10_000).data() == b"x"
+        assert consumer.receive(PATIENCE_MS).data() == b"x"
         assert {stream["client_role"] for stream in sluice.streams(topic)} == {"alice"}
 
 

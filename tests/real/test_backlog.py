@@ -10,6 +10,7 @@ from typing import Any
 import pulsar
 import pytest
 
+from loadgen.real.process import wait_until
 from loadgen.real.standalone import StandaloneBroker
 from tests.real.arrivals import Watcher
 from tests.real.backlogs import Backlog
@@ -20,6 +21,7 @@ from tests.real.pulsar_rest import PulsarRest, topic_name
 from tests.real.sluice_process import SluiceProcess
 from tests.real.steadiness import assert_used
 from tests.real.traffic import QUIET_MS, digest, quiet_client
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.real, pytest.mark.skipif(IS_DIRECT, reason="the broker itself has not Sluice's limits")]
 
@@ -27,8 +29,7 @@ COUNT = 50_000
 LIMIT = 3000
 BATCH = 50
 CONSUMERS = "ssss"
-DRAIN_S = 40
-SETTLE_S = 5
+DRAIN_S = COUNT / LIMIT + PATIENCE_S
 
 
 def topic(name: str) -> str:
@@ -72,13 +73,11 @@ def emptied(backlog: Backlog, sent: list[str], sluice: SluiceProcess, rest: Puls
     # It connects now: what begins then is the limit's time alone.
     client.get_topic_partitions(backlog.topic)
     begun = time.monotonic()
-    deadline = begun + DRAIN_S
     try:
         with ExitStack() as watching:
             consumers = [backlog.consumer(client, name) for name in backlog.subscriptions]
             watchers = [watching.enter_context(Watcher(consumer)) for consumer in consumers]
-            while sum(len(watcher.arrivals) for watcher in watchers) < len(sent) and time.monotonic() < deadline:
-                time.sleep(0.05)
+            wait_until(lambda: sum(len(watcher.arrivals) for watcher in watchers) >= len(sent), DRAIN_S, 0.05)
             time.sleep(QUIET_MS / 1000)
             return Emptied(sent, begun, watchers, settled(rest, backlog.topic))
     finally:
@@ -87,12 +86,13 @@ def emptied(backlog: Backlog, sent: list[str], sluice: SluiceProcess, rest: Puls
 
 def settled(rest: PulsarRest, name: str) -> dict[str, Any]:
     """The subscription at the broker, once it has no backlog or that takes too long."""
-    deadline = time.monotonic() + SETTLE_S
-    while True:
-        subscription: dict[str, Any] = rest.stats(name)["subscriptions"]["s"]
-        if not subscription["msgBacklog"] or time.monotonic() > deadline:
-            return subscription
-        time.sleep(0.1)
+
+    def subscription() -> dict[str, Any]:
+        found: dict[str, Any] = rest.stats(name)["subscriptions"]["s"]
+        return found
+
+    wait_until(lambda: not subscription()["msgBacklog"], PATIENCE_S, 0.1)
+    return subscription()
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from tests.real.raw_client import RawClient
 pytestmark = pytest.mark.real
 
 CONNECTIONS, COMMANDS, PIPELINES, AT_ONCE = 12, 120, 40, 8
-SILENT_S, LATE_S = 0.15, 10
+SILENT_S, LATE_S = 0.15, 60
 NAMES = (
     *["PRODUCER"] * 6,
     *["SUBSCRIBE"] * 6,

@@ -1,6 +1,5 @@
 """What a killed broker may cost: time, never a message that has its receipt, never the order."""
 
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -38,7 +37,7 @@ def sluice(durable_broker: StandaloneBroker, tmp_path: Path) -> Iterator[SluiceP
 def publish_across_a_kill(senders: list[Sender], broker: StandaloneBroker) -> list[int]:
     """Returns how many receipts each sender had when the broker was back."""
     with publishing(*senders, pending=50):
-        time.sleep(2)
+        wait_for_more(senders)
         broker.kill()
         broker.start()
         receipts = [len(sender.sent) for sender in senders]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pulsar
 import pytest
 
+from loadgen.real.process import wait_until
 from tests.real.arrivals import Arrival, Line, Watcher
 from tests.real.cluster_proxy import (
     LOOKED_UP_AT,
@@ -37,7 +38,7 @@ from tests.real.traffic import (
     receive,
     sent_by,
 )
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_S, wait_for
 
 pytestmark = pytest.mark.real
 
@@ -128,21 +129,16 @@ class Disturbance:
         return Outcome(senders, digests(watcher.messages), digests(messages), taken(messages, owner.admin_url))
 
 
-def wait_for_all(watcher: Watcher, senders: list[Sender], timeout_s: float = 20) -> None:
+def wait_for_all(watcher: Watcher, senders: list[Sender]) -> None:
     """Return when each message that has a receipt is received; what is missing then is missing for good."""
-    deadline = time.monotonic() + timeout_s
     wanted = {mark for sender in senders for mark in sender.sent}
-    while time.monotonic() < deadline:
-        if wanted <= {digest(message.data()) for message in list(watcher.messages)}:
-            return
-        time.sleep(0.2)
+    wait_until(lambda: wanted <= {digest(message.data()) for message in list(watcher.messages)}, PATIENCE_S, 0.2)
 
 
-def wait_until_held(sluice: SluiceProcess, topic: str, timeout_s: float = 5) -> None:
+def wait_until_held(sluice: SluiceProcess, topic: str) -> None:
     wait_for(
         lambda: any(stream["held_messages"] for stream in sluice.streams(topic)),
-        timeout_s,
-        lambda: f"Sluice holds nothing of {topic}",
+        told=lambda: f"Sluice holds nothing of {topic}",
     )
 
 

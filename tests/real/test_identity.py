@@ -16,6 +16,7 @@ from tests.real.pulsar_rest import TENANT, PulsarRest, topic_name
 from tests.real.raw_client import RawClient
 from tests.real.sluice_process import SluiceProcess
 from tests.real.test_doctor import doctor
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.real, pytest.mark.usefixtures("needs_limits")]
 
@@ -78,9 +79,7 @@ class Crowd:
         """Until each has the answer to a PING, and held publishes have gone or been refused."""
         for client in self.clients:
             client.hear_all()
-        deadline = time.monotonic() + 20
-        while self.sluice.get("/sluice/streams?held=1")["totals"]["held_streams"] and time.monotonic() < deadline:
-            time.sleep(0.1)
+        wait_for(lambda: not self.sluice.get("/sluice/streams?held=1")["totals"]["held_streams"], pause_s=0.1)
 
     def unaccounted(self, lines: list[str]) -> list[str]:
         """What differs, without consumers that the broker's connection has, and no topic.

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from itertools import combinations, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -13,7 +13,7 @@ from tests.real.conftest import IS_DIRECT
 from tests.real.demand import publishing
 from tests.real.flows import Flow, Load, Played
 from tests.real.metrics import counted
-from tests.real.probe import SLACK_S, Probe
+from tests.real.probe import Probe
 from tests.real.pulsar_rest import PulsarRest, topic_name
 from tests.real.stages import Stage, open_stages
 from tests.real.steadiness import assert_never_above, assert_used
@@ -64,28 +64,41 @@ def played(stages: dict[str, Stage]) -> Played[Any]:
 
 
 def observe(stage: Stage) -> Callable[[], list[dict[str, Any]]]:
-    """Three times the limit for five seconds; returns what `/sluice/streams` said of it, again and again."""
+    """Three times the limit for five seconds; returns what `/sluice/streams` said of it, twice at each look."""
     stage.warm_up(OBSERVED)
     sender = open_sender(stage.client(), OBSERVED, "p", send_timeout_millis=0)
 
     def play() -> list[dict[str, Any]]:
-        views = [stage.sluice.get("/sluice/streams")]
+        views = [stage.sluice.get("/sluice/streams") for _ in range(2)]
         with publishing(sender, per_s=OFFERED):
             end = time.monotonic() + 5
             while time.monotonic() < end:
                 time.sleep(0.1)
-                views.append(stage.sluice.get("/sluice/streams"))
+                views += [stage.sluice.get("/sluice/streams") for _ in range(2)]
         sender.producer.flush()
-        return [*views, stage.sluice.get("/sluice/streams")]
+        return [*views, *(stage.sluice.get("/sluice/streams") for _ in range(2))]
 
     return play
 
 
-def would_have(view: dict[str, Any]) -> tuple[float, int, int]:
-    """When, by Sluice's own clock, and how many messages the limit would have passed until then, and still hold."""
-    (stream,) = view["streams"]
-    would_hold = stream["observed"]["held_messages"]
-    return view["monotonic_ms"] / 1000, stream["offered_messages"] - would_hold, would_hold
+class Look(NamedTuple):
+    """How many messages the limit would have passed and would still hold, at a moment between two of Sluice's clock."""
+
+    since: float
+    until: float
+    passed: int
+    held: int
+
+
+def looks(views: list[dict[str, Any]]) -> list[Look]:
+    """One of each two answers: of the first, what it counts; of both, when, as each reads the clock and then counts."""
+    found = []
+    for view, following in zip(views[::2], views[1::2], strict=True):
+        (stream,) = view["streams"]
+        held = stream["observed"]["held_messages"]
+        since, until = (answer["monotonic_ms"] / 1000 for answer in (view, following))
+        found.append(Look(since, until, stream["offered_messages"] - held, held))
+    return found
 
 
 def test_an_observed_limit_holds_nothing(played: Played[Any]) -> None:
@@ -97,18 +110,17 @@ def test_an_observed_limit_holds_nothing(played: Played[Any]) -> None:
 def test_an_observed_limit_tells_what_enforcing_it_would_do_exactly(
     played: Played[Any], stages: dict[str, Stage]
 ) -> None:
-    seen = [would_have(view) for view in played["observe"]]
-    for (begin, before, _), (end, passed, _) in combinations(seen, 2):
-        # The clock is read, then the counts: something may pass in between.
-        assert passed - before <= LIMIT / 10 + LIMIT * (end - begin + SLACK_S) + 1
+    seen = looks(played["observe"])
+    for first, last in combinations(seen, 2):
+        assert last.passed - first.passed <= LIMIT / 10 + LIMIT * (last.until - first.since) + 1
     late_s = counted(stages["observe"].sluice, "sluice_loop_lag_seconds_total")  # it rings late for these, too
-    begin, before = seen[0][:2]
-    for (since, _, would_hold), (end, passed, _) in pairwise(seen):
-        if would_hold < LIMIT * (end - since):  # some of the time nothing may have been left to pass
-            begin, before = end, passed
-        assert passed - before >= LIMIT * (end - begin - SLACK_S - late_s) - 1
-    (last,) = played["observe"][-1]["streams"]
-    assert last["observed"]["exceeded_messages"] == 0
+    first = seen[0]
+    for before, last in pairwise(seen):
+        if before.held < LIMIT * (last.until - before.since):  # some of the time nothing may have been left to pass
+            first = last
+        assert last.passed - first.passed >= LIMIT * (last.since - first.until - late_s) - 1
+    (stream,) = played["observe"][-1]["streams"]
+    assert stream["observed"]["exceeded_messages"] == 0
 
 
 def test_pausing_the_connection_is_exact_too_and_each_pause_ends(played: Played[Any], stages: dict[str, Stage]) -> None:

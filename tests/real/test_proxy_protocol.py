@@ -10,7 +10,7 @@ from tests.proxy.wire import producer
 from tests.real.pulsar_rest import PulsarRest
 from tests.real.raw_client import RawClient
 from tests.real.sluice_process import SluiceProcess
-from tests.real.traffic import quiet_client
+from tests.real.traffic import PATIENCE_MS, quiet_client
 
 pytestmark = [pytest.mark.real, pytest.mark.usefixtures("needs_limits")]
 
@@ -26,7 +26,7 @@ def test_stats_of_a_topic_show_the_address_of_each_client(
     with closing(quiet_client(sluice_proxy.service_url)) as client:
         consumer = client.subscribe(topic, "s")
         client.create_producer(topic).send(b"x")
-        consumer.receive(10_000)
+        consumer.receive(PATIENCE_MS)
         own = {stream["client_address"] for stream in sluice_proxy.streams(topic)}
         assert len(own) == 1
         assert rest.client_addresses(topic) == own

@@ -62,7 +62,7 @@ GROUP = (
     Change(f"resourcegroups update {TENANT}-live -mp 150", 150),
     Change(f"namespaces remove-resource-group {GROUPED}", None),
 )
-PATIENCE_S = 5
+PATIENCE_S = 60
 """A broker's topic policies are written to a topic and read from there: what was set may come a moment later."""
 
 

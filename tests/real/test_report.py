@@ -75,8 +75,7 @@ def drop(sluice: SluiceProcess) -> int:
 def wait_until_held(sluice: SluiceProcess, messages: int) -> None:
     wait_for(
         lambda: sum(stream["held_messages"] for stream in sluice.streams(DROPPED)) == messages,
-        20,
-        lambda: sluice.streams(DROPPED),
+        told=lambda: sluice.streams(DROPPED),
         pause_s=0.02,
     )
 

@@ -7,7 +7,7 @@ import pulsar
 import pytest
 
 from tests.real.pulsar_rest import PulsarRest, topic_name
-from tests.real.traffic import assert_silent, digest, digests, open_sender, payload, receive, sent_by
+from tests.real.traffic import PATIENCE_MS, assert_silent, digest, digests, open_sender, payload, receive, sent_by
 
 pytestmark = pytest.mark.real
 
@@ -150,7 +150,7 @@ def test_negatively_acknowledged_messages_come_again(client: pulsar.Client, topi
     consumer = client.subscribe(topic, "s", kind, negative_ack_redelivery_delay_ms=300)
     sender = open_sender(client, topic, "p")
     sender.send_all(contents("p", 90))
-    first_time = [consumer.receive(10_000) for _ in range(90)]
+    first_time = [consumer.receive(PATIENCE_MS) for _ in range(90)]
     for number, message in enumerate(first_time):
         (consumer.negative_acknowledge if number % 3 == 0 else consumer.acknowledge)(message)
     again = receive(consumer, 30)
@@ -184,7 +184,7 @@ def test_a_json_schema_travels_and_is_enforced(client: pulsar.Client, topic: str
     consumer = client.subscribe(topic, "s", schema=schema)
     for number in range(50):
         producer.send(Order(number=number, article=f"article {number}"))
-    values = [consumer.receive(10_000).value() for _ in range(50)]
+    values = [consumer.receive(PATIENCE_MS).value() for _ in range(50)]
     assert [(value.number, value.article) for value in values] == [(n, f"article {n}") for n in range(50)]
     with pytest.raises(pulsar.IncompatibleSchema):
         client.create_producer(topic, schema=pulsar.schema.JsonSchema(Stranger))

@@ -18,7 +18,7 @@ from tests.real.demand import publishing
 from tests.real.pulsar_rest import PulsarRest, topic_name
 from tests.real.sluice_process import SluiceProcess
 from tests.real.steadiness import assert_used
-from tests.real.traffic import open_sender, quiet_client
+from tests.real.traffic import PATIENCE_MS, open_sender, quiet_client
 
 pytestmark = pytest.mark.real
 
@@ -108,6 +108,6 @@ def test_a_topic_whose_name_cannot_be_printed_works(sluice_proxy: SluiceProcess,
         topic = topic_name("looks", "a\0b\x1b[2J\n")
         consumer = client.subscribe(topic, "s", initial_position=pulsar.InitialPosition.Earliest)
         open_sender(client, topic, "p").send_all([b"seen"])
-        assert consumer.receive(10_000).data() == b"seen"
+        assert consumer.receive(PATIENCE_MS).data() == b"seen"
     finally:
         client.close()

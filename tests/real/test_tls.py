@@ -35,7 +35,7 @@ from tests.real.metrics import counted
 from tests.real.publishers import go_program, rust_program
 from tests.real.pulsar_rest import TENANT, PulsarRest, topic_name
 from tests.real.sluice_process import SluiceProcess, start_sluice
-from tests.real.traffic import quiet_client
+from tests.real.traffic import PATIENCE_MS, quiet_client
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.real, pytest.mark.usefixtures("needs_limits")]
@@ -167,7 +167,7 @@ def send_and_read(client: pulsar.Client, topic: str, count: int = 20) -> None:
     for content in sent:
         producer.send_async(content, lambda *_: None)
     producer.flush()
-    assert [consumer.receive(10_000).data() for _ in sent] == sent
+    assert [consumer.receive(PATIENCE_MS).data() for _ in sent] == sent
 
 
 @pytest.mark.parametrize("by", ["plain", "tls"])
@@ -451,13 +451,13 @@ def test_a_client_that_would_renegotiate_is_refused(sluice: SluiceProcess) -> No
     before, times = counted(sluice, "sluice_tls_failures_total", failure="renegotiation"), itertools.count(1)
 
     def is_told() -> bool:
-        done = subprocess.run(command, input="R\n", capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(command, input="R\n", capture_output=True, text=True, timeout=60, check=False)
         assert "RENEGOTIATING" in done.stdout + done.stderr
         assert "no renegotiation" in done.stderr
         assert counted(sluice, "sluice_tls_failures_total", failure="renegotiation") == before + next(times)
         return any("would renegotiate TLS" in line["detail"] for line in logged(sluice, cause="tls_failed"))
 
-    wait_for(is_told, 30, pause_s=1)
+    wait_for(is_told, pause_s=1)
 
 
 def test_a_broker_s_certificate_that_expires_is_told_until_it_has_a_new_one(

@@ -10,11 +10,18 @@ import pulsar
 Digests = dict[str, list[str]]
 """SHA-256 of each payload, by producer name, in order."""
 
+PATIENCE_MS = 60_000
+"""How long a message may take that comes in the end."""
 QUIET_MS = 300
 """How long nothing more may come after the last message expected."""
 
 
+OPERATION_S = 120
+"""How long a client tries what is neither done nor refused."""
+
+
 def quiet_client(service_url: str, **options: object) -> pulsar.Client:
+    options = {"operation_timeout_seconds": OPERATION_S, **options}
     return pulsar.Client(service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error), **options)
 
 
@@ -64,7 +71,7 @@ def open_sender(client: pulsar.Client, topic: str, name: str, **options: object)
     return Sender(client.create_producer(topic, producer_name=name, **options), name)
 
 
-def receive(consumer: pulsar.Consumer, count: int, timeout_ms: int = 30_000) -> list[pulsar.Message]:
+def receive(consumer: pulsar.Consumer, count: int, timeout_ms: int = PATIENCE_MS) -> list[pulsar.Message]:
     """The next `count` messages, each acknowledged; fails if they do not come, or if another one follows."""
     messages = []
     for _ in range(count):
@@ -80,7 +87,7 @@ def read_all(client: pulsar.Client, topic: str) -> list[pulsar.Message]:
     reader = client.create_reader(topic, pulsar.MessageId.earliest)
     messages = []
     while reader.has_message_available():
-        messages.append(reader.read_next(10_000))
+        messages.append(reader.read_next(PATIENCE_MS))
     reader.close()
     return messages
 

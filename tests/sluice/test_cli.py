@@ -17,6 +17,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from sluice.cli import app
+from tests.waiting import PATIENCE_S
 
 COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 SLUICE = [sys.executable, "-m", "sluice"]
@@ -36,14 +37,14 @@ def running(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
         yield process
     finally:
         process.kill()
-        process.communicate(timeout=10)
+        process.communicate(timeout=PATIENCE_S)
 
 
 def next_line(process: "subprocess.Popen[str]") -> dict[str, Any]:
     """The next line of the operator's log that is no warning: the limits of this machine may deserve one."""
     assert process.stderr is not None
     while True:
-        assert select.select([process.stderr], [], [], 20)[0], "no line within 20 s"
+        assert select.select([process.stderr], [], [], PATIENCE_S)[0], f"no line within {PATIENCE_S:g} s"
         line: dict[str, Any] = json.loads(process.stderr.readline())
         if line["level"] != "warning":
             return line
@@ -138,7 +139,7 @@ def test_a_port_in_use_gives_one_clear_line_and_exit_code_1(tmp_path: Path) -> N
             [*SLUICE, "serve", "--listen", listen, "--admin", "127.0.0.1:0", "--access-log", str(tmp_path)],
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=PATIENCE_S,
             check=False,
         )
     assert second.returncode == 1
@@ -154,10 +155,10 @@ def test_it_serves_until_it_is_told_to_end_and_then_ends_cleanly(tmp_path: Path,
     with running("serve", *arguments) as process:
         serving = next_line(process)
         assert (serving["event"], serving["access_log"]) == ("serving", str(folder))
-        with urllib.request.urlopen(f"http://{serving['admin']}/healthz", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{serving['admin']}/healthz", timeout=PATIENCE_S) as answer:
             assert answer.read() == b"alive\n"
         os.kill(process.pid, number)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 0
         assert out == ""
         assert [json.loads(line)["event"] for line in err.splitlines()] == ["ending", "ended"]

@@ -46,7 +46,7 @@ def test_it_announces_itself_when_healthy_and_leaves_nothing_behind(tmp_path: Pa
             assert addresses["admin_url"] in announced
         finally:
             process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["listen.json"]
 
 

@@ -77,7 +77,7 @@ def test_those_who_fill_at_once_share_one_download(tool: Tool, tools: Path, tmp_
     fillers = [
         subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True, env=dict(os.environ)) for _ in range(3)
     ]
-    said = {filler.communicate(timeout=30)[0].strip() for filler in fillers}
+    said = {filler.communicate(timeout=60)[0].strip() for filler in fillers}
     assert said == {str(cache_folder() / "lib")}
     assert runs(tmp_path) == 1
 

@@ -94,7 +94,7 @@ def test_it_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
 
 def run_tether(parent: int, *command: str) -> subprocess.CompletedProcess[str]:
     tethered = [sys.executable, "-I", "-S", str(tether.__file__), str(parent), *command]
-    return subprocess.run(tethered, capture_output=True, text=True, timeout=20, check=False)
+    return subprocess.run(tethered, capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_it_becomes_the_command() -> None:

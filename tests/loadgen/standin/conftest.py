@@ -59,4 +59,4 @@ def counts_file(tmp_path: Path) -> Path:
 
 def new_client(address: str) -> pulsar.Client:
     logger = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
-    return pulsar.Client(f"pulsar://{address}", logger=logger, operation_timeout_seconds=10)
+    return pulsar.Client(f"pulsar://{address}", logger=logger, operation_timeout_seconds=60)

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from sluice.cli import app
 from tests.proxy.certificates import Authority
+from tests.waiting import PATIENCE_S
 
 SLUICE = [sys.executable, "-m", "sluice", "serve"]
 WRITE = {"Authorization": "Bearer write-0123456789"}
@@ -39,7 +40,7 @@ async def serving(path: Path) -> AsyncIterator[dict[str, Any]]:
     """The line that says where it serves."""
     process = await asyncio.create_subprocess_exec(*SLUICE, "--config", str(path), stderr=PIPE)
     try:
-        yield await asyncio.wait_for(_serving_line(process), 30)
+        yield await asyncio.wait_for(_serving_line(process), PATIENCE_S)
     finally:
         process.kill()
         await process.communicate()

@@ -19,6 +19,7 @@ from tests.manual_clock import ManualClock
 from tests.proxy.certificates import Authority
 from tests.proxy.conftest import ClosingLoop
 from tests.proxy.endpoints import web_at
+from tests.waiting import PATIENCE_S
 
 LOOPS = pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, ClosingLoop], ids=["asyncio", "uvloop"])
 GET = b"GET /name HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -81,7 +82,7 @@ def run(make_loop: Callable[[], asyncio.AbstractEventLoop], test: Awaitable[None
     trouble: list[object] = []
     with asyncio.Runner(loop_factory=make_loop) as runner:
         runner.get_loop().set_exception_handler(lambda _loop, context: trouble.append(context))
-        runner.run(asyncio.wait_for(test, 30))
+        runner.run(asyncio.wait_for(test, PATIENCE_S))
     assert trouble == []
 
 

@@ -20,6 +20,7 @@ from proxy.identity.passwords import (
     read_htpasswd,
 )
 from tests.manual_clock import ManualClock
+from tests.waiting import PATIENCE_S
 
 T = TypeVar("T")
 HASHES = {
@@ -219,7 +220,7 @@ async def test_the_loop_goes_on_while_a_password_is_checked() -> None:
     await asyncio.sleep(0)
     assert not found, "nobody waited for it"
     may_end.set()
-    await asyncio.wait_for(told.wait(), 10)
+    await asyncio.wait_for(told.wait(), PATIENCE_S)
     assert found == [True]
     assert threads == ["passwords"]
 
@@ -231,4 +232,4 @@ async def test_whatever_a_check_raises_proves_nothing() -> None:
         raise RuntimeError("a library's mistake")
 
     OneThread("passwords")(broken, told.set_result)
-    assert await asyncio.wait_for(told, 10) is None
+    assert await asyncio.wait_for(told, PATIENCE_S) is None

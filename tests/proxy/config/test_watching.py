@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from proxy.reload import changes_of, fingerprints
-
-_PATIENCE_S = 20
+from tests.waiting import PATIENCE_S
 
 
 async def noticed(file: Path, change: Callable[[], object]) -> None:
@@ -20,7 +19,7 @@ async def noticed(file: Path, change: Callable[[], object]) -> None:
     noticing = asyncio.get_running_loop().create_task(first())
     await asyncio.sleep(0)  # the watch stands after its first step
     change()
-    async with asyncio.timeout(_PATIENCE_S):
+    async with asyncio.timeout(PATIENCE_S):
         await noticing
 
 
@@ -92,7 +91,7 @@ async def test_a_folder_that_is_made_anew_is_watched_again(tmp_path: Path) -> No
         one.parent.mkdir()
         one.touch()
     changes = changes_of(fingerprints([file, other]))
-    async with asyncio.timeout(_PATIENCE_S):
+    async with asyncio.timeout(PATIENCE_S):
         next_change = asyncio.ensure_future(anext(changes))
         await asyncio.sleep(0)
         file.unlink()
@@ -123,7 +122,7 @@ async def test_what_changed_before_the_watch_stands_and_what_it_does_not_see_is_
     seen = fingerprints([file])
     elsewhere.write_text("#")
     changes = changes_of(seen)
-    async with asyncio.timeout(_PATIENCE_S):
+    async with asyncio.timeout(PATIENCE_S):
         await anext(changes)
         way.unlink()
         await anext(changes)

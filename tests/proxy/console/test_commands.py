@@ -10,6 +10,7 @@ import pytest
 
 from tests.proxy.admin_client import Admin
 from tests.proxy.console.test_poll import hold_one
+from tests.waiting import PATIENCE_S
 
 SLUICE_TOP = (sys.executable, "-m", "sluice", "top")
 
@@ -17,7 +18,7 @@ SLUICE_TOP = (sys.executable, "-m", "sluice", "top")
 async def sluice_top(*arguments: str) -> tuple[int | None, str, str]:
     process = await asyncio.create_subprocess_exec(*SLUICE_TOP, *arguments, stdout=PIPE, stderr=PIPE)
     try:
-        out, err = await asyncio.wait_for(process.communicate(), 30)
+        out, err = await asyncio.wait_for(process.communicate(), PATIENCE_S)
     finally:
         if process.returncode is None:
             process.kill()

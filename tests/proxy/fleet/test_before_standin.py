@@ -42,7 +42,7 @@ class Members:
         self.wait_settled()
 
     def wait_settled(self) -> None:
-        wait_for(self._is_settled, 20, self._said)
+        wait_for(self._is_settled, told=self._said)
 
     def said(self, name: str) -> dict[str, Any]:
         """Return what a member says of its fleet; it says nothing while it ends."""
@@ -119,11 +119,11 @@ def test_members_share_one_limit_and_take_over_what_one_leaves(members: Members)
         began = time.monotonic()
         for load in (one, other):
             load.offer(2000)
-        wait_for(lambda: is_equal(members, NAMES[:2]), 20, lambda: [members.share(name) for name in NAMES])
+        wait_for(lambda: is_equal(members, NAMES[:2]), told=lambda: [members.share(name) for name in NAMES])
         passed = one.receipts + other.receipts
         assert 0 < passed <= BURST + RATE * (time.monotonic() - began) + len(NAMES)
         members.end(NAMES[0])  # its client waits for it to come back
-        wait_for(lambda: members.share(NAMES[1]) == 1, 20)
+        wait_for(lambda: members.share(NAMES[1]) == 1)
     members.wait_settled()
 
 

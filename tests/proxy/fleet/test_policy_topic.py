@@ -286,6 +286,7 @@ async def test_what_was_sent_and_does_not_come_back_may_hold_later(
     with pytest.raises(NotCarriedError, match="nothing has changed"):
         await first.set(KEY, None)  # nobody can tell whether it is so already
     world.broker.swallows = False
+    monkeypatch.setattr(policy_topic, "PATIENCE_S", 100)
     await second.set(KEY, rate(7))
     await until(lambda: first.kept == {"acme": rate(7)})
 
@@ -504,6 +505,7 @@ async def test_a_reader_or_writer_that_a_broker_has_lost_is_made_anew(
     for member, messages in ((first, 6), (second, 7)):
         with pytest.raises(NotCarriedError):
             await member.set(KEY, rate(messages))
+    monkeypatch.setattr(policy_topic, "PATIENCE_S", 100)
     await world.in_step()
     assert await first.set(KEY, rate(8)) == 1
     await until(lambda: first.kept == second.kept == {"acme": rate(8)})

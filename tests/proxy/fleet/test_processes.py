@@ -10,11 +10,11 @@ from urllib.request import urlopen
 import pytest
 from typer.testing import CliRunner
 
-from loadgen.real.process import wait_until
 from sluice.cli import app
 from tests.loadgen.standin.conftest import running_broker
 from tests.proxy.wire import TOPIC
 from tests.real.sluice_process import SluiceProcess, launch_sluice
+from tests.waiting import wait_for
 
 LIMITS = {"topics": {TOPIC: {"publish": {"messages": "2/h"}}}}
 PLACE = f"publish topic {TOPIC}"
@@ -63,7 +63,7 @@ def limit_sets(sluice: SluiceProcess) -> list[dict[str, Any]]:
 def test_members_with_different_limits_say_so(start: Start) -> None:
     having, lacking = start({"limits": LIMITS}, {})
     for sluice in (having, lacking):
-        assert wait_until(partial(limit_sets, sluice), 10)
+        wait_for(partial(limit_sets, sluice))
         sets = sorted(limit_sets(sluice), key=lambda one: one["limits"])
         assert [(one["limits"], one["names"], one["is_here"]) for one in sets] == [
             (0, ["sluice-1"], sluice is lacking),
@@ -77,13 +77,13 @@ def test_members_with_different_limits_say_so(start: Start) -> None:
 
 def test_two_members_of_one_name_are_reported(start: Start) -> None:
     members = start({"proxy_id": "twin"}, {"proxy_id": "twin"})
-    assert wait_until(lambda: any(one.get("/sluice/fleet")["members"] for one in members), 10)
+    wait_for(lambda: any(one.get("/sluice/fleet")["members"] for one in members))
     leader = next(one for one in members if one.get("/sluice/fleet")["members"])
-    assert wait_until(partial(metric, leader, "sluice_fleet_names_taken_twice"), 10)
+    wait_for(partial(metric, leader, "sluice_fleet_names_taken_twice"))
     assert [one["has_twin"] for one in leader.get("/sluice/fleet")["members"]] == [True, True]
     told = CliRunner().invoke(app, ["fleet", "--admin", leader.admin_url.removeprefix("http://")])
     assert told.output.count("twin (several have this name)") >= 1
-    assert wait_until(lambda: says(leader, "several members have one name"), 10)
+    wait_for(lambda: says(leader, "several members have one name"))
 
 
 def test_a_member_without_its_broker_says_so(start: Start, broker: tuple[subprocess.Popen[str], str]) -> None:
@@ -92,9 +92,9 @@ def test_a_member_without_its_broker_says_so(start: Start, broker: tuple[subproc
     def shown() -> Any:
         return alone.get("/sluice/fleet")
 
-    assert wait_until(lambda: shown()["coordinator"] == "sluice-0", 10)
+    wait_for(lambda: shown()["coordinator"] == "sluice-0")
     broker[0].kill()
-    assert wait_until(lambda: not shown()["coordinator"], 10)
+    wait_for(lambda: not shown()["coordinator"])
     state = shown()
     assert (state["state"], state["epoch"], state["last_coordinator"]) == ("connecting", 0, "sluice-0")
     told = CliRunner().invoke(app, ["fleet", "--admin", alone.admin_url.removeprefix("http://")]).output

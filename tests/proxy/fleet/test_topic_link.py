@@ -44,21 +44,27 @@ from proxy.tls.certificates import Certificates
 from tests.proxy.fleet.defect import Defect, errors_told
 from tests.proxy.fleet.heard import Heard
 from tests.proxy.fleet.scripted_broker import Peer, ScriptedBroker
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
-LEASE_S = 0.2
+LEASE_S = 600.0
+"""It outlasts each test."""
+BRIEF_S = 1.0
+"""The lease where it is to end."""
+GRANTS_EACH_S = 0.02
 REPORTS, GRANTS = topics("public/sluice", "f")
 
 
 class Member(Heard):
     """A link that remembers what it was told, and grants as long as it leads and is not frozen."""
 
-    def __init__(self, name: str, *brokers: Endpoint) -> None:
+    def __init__(self, name: str, *brokers: Endpoint, lease_s: float = LEASE_S) -> None:
         super().__init__()
         self.token = b"first"
+        self.granted_at = 0.0
+        """When it granted last, by the loop's clock."""
         certificates = Certificates(Config(broker=str(brokers[0])))
         dialer = BrokerDialer(Targets(brokers), certificates, Counters(), names_clients=False)
-        membership = Membership("public/sluice", "f", name, LEASE_S)
+        membership = Membership("public/sluice", "f", name, lease_s)
         self.link = TopicLink(brokers, dialer, membership, self.callbacks, ("token", lambda: self.token))
         self.granting: asyncio.Task[None] | None = None
 
@@ -78,8 +84,9 @@ class Member(Heard):
     async def _grant(self) -> None:
         while True:
             if self.link.state == "leading":
+                self.granted_at = asyncio.get_running_loop().time()
                 self.link.grant(b"g " + self.link.client.name.encode())
-            await asyncio.sleep(LEASE_S / 10)
+            await asyncio.sleep(GRANTS_EACH_S)
 
 
 class World:
@@ -93,19 +100,21 @@ class World:
         self.brokers.append(ScriptedBroker())
         return self.brokers[-1], await self.brokers[-1].start()
 
-    async def join(self, name: str, *brokers: Endpoint) -> Member:
-        self.members.append(Member(name, *brokers))
+    async def join(self, name: str, *brokers: Endpoint, lease_s: float = LEASE_S) -> Member:
+        self.members.append(Member(name, *brokers, lease_s=lease_s))
         await self.members[-1].start()
         return self.members[-1]
 
-    async def three(self) -> tuple[ScriptedBroker, Member, Member, Member]:
-        """A broker, who leads, and two in line."""
+    async def three(
+        self, first_s: float = LEASE_S, second_s: float = LEASE_S, third_s: float = LEASE_S
+    ) -> tuple[ScriptedBroker, Member, Member, Member]:
+        """A broker, the member that leads, and two in line; each with its lease."""
         broker, at = await self.broker()
-        first = await self.join("a", at)
+        first = await self.join("a", at, lease_s=first_s)
         await until(lambda: first.link.state == "leading")
-        second = await self.join("b", at)
+        second = await self.join("b", at, lease_s=second_s)
         await until(lambda: len(broker.topic(GRANTS).line) == 1)
-        third = await self.join("c", at)
+        third = await self.join("c", at, lease_s=third_s)
         await until(lambda: len(broker.topic(GRANTS).line) == 2)
         await until(lambda: all(each.link.state == "following" and each.grants for each in (second, third)))
         return broker, first, second, third
@@ -135,7 +144,6 @@ async def test_the_first_in_line_leads_and_reports_reach_it_only(world: World) -
     assert set(second.grants) == set(third.grants) == {b"g a"}
     await until(lambda: len(first.asked) > 2)
     assert first.asked == sorted(set(first.asked))
-    assert 0 < time.monotonic_ns() - first.asked[-1] < 5e9
     assert second.asked == third.asked == []
     assert first.turns == ["lead"]
 
@@ -159,7 +167,7 @@ async def test_one_leads_again_when_all_connections_end(world: World) -> None:
 
 
 async def test_a_coordinator_that_hears_nothing_of_its_own_gives_access_up(world: World) -> None:
-    broker, first, second, third = await world.three()
+    broker, first, second, third = await world.three(BRIEF_S)
     broker.topic(GRANTS).consumers.clear()  # nobody hears grants any more, and nobody is told
     await until(lambda: first.turns == ["lead", "unlead"])
     await until(lambda: broker.seen_of(CommandCloseProducer))
@@ -167,7 +175,7 @@ async def test_a_coordinator_that_hears_nothing_of_its_own_gives_access_up(world
 
 
 async def test_a_coordinator_that_is_fenced_out_untold_gives_access_up(world: World) -> None:
-    broker, first, second, _ = await world.three()
+    broker, first, second, _ = await world.three(BRIEF_S)
     topic = broker.topic(GRANTS)
     peer, producer, request = topic.line.pop(0)
     assert topic.owner is not None
@@ -176,22 +184,17 @@ async def test_a_coordinator_that_is_fenced_out_untold_gives_access_up(world: Wo
     topic.owner = peer, producer
     peer.admit(producer, request)
     await until(lambda: second.link.state == "leading")
-    took = time.monotonic()
     await until(lambda: first.turns == ["lead", "unlead"])
-    assert time.monotonic() - took < LEASE_S + 1
     assert world.leading() == [second]
 
 
-async def test_a_silent_coordinator_is_fenced_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    broker, first, second, third = await world.three()
-    monkeypatch.setattr(
-        first.link._candidate, "lease_s", 60.0
-    )  # as a process that stands still: it does not look at its clock
-    monkeypatch.setattr(third.link._candidate, "silence_s", 60.0)  # the more patient one of the two
+async def test_a_silent_coordinator_is_fenced_out(world: World) -> None:
+    """By the member with the shortest lease; its own is over no more than that of a process that stands still."""
+    broker, first, second, third = await world.three(second_s=BRIEF_S)
     first.freeze()
-    began = time.monotonic()
     await until(lambda: second.link.state == "leading")
-    assert time.monotonic() - began > topic_link.SILENT_LEASES * LEASE_S - 0.1
+    silent_s = asyncio.get_running_loop().time() - first.granted_at
+    assert silent_s >= topic_link.SILENT_LEASES * BRIEF_S
     await until(lambda: len(broker.topic(GRANTS).line) == 1)  # the third was fenced out of the line, and is back
     assert (first.turns, second.turns, third.turns) == (["lead"], ["lead"], [])
     assert first.link.grant(b"late")
@@ -326,9 +329,9 @@ async def test_tries_are_never_further_apart_than_a_lease(world: World, monkeypa
     monkeypatch.setattr(pulsar_connection, "backoff", without_a_pause)
     broker, at = await world.broker()
     broker.stop()
-    await world.join("a", at)
+    await world.join("a", at, lease_s=BRIEF_S)
     await until(lambda: max(asked, default=(0, 0.0))[0] > 20)
-    assert {most for _, most in asked} == {LEASE_S}
+    assert {most for _, most in asked} == {BRIEF_S}
 
 
 def test_pauses_double_until_they_are_the_longest() -> None:
@@ -459,7 +462,10 @@ async def test_where_one_broker_answers_no_lookup_another_is_asked(
     await until(lambda: member.link.state == "leading" and member.grants)
 
 
-async def test_a_silent_broker_of_one_topic_keeps_nobody_from_the_other(world: World) -> None:
+async def test_a_silent_broker_of_one_topic_keeps_nobody_from_the_other(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pulsar_connection, "OPEN_S", 600)
     (broker, at), (silent, there) = await world.broker(), await world.broker()
     silent.is_silent = True
 
@@ -474,10 +480,8 @@ async def test_a_silent_broker_of_one_topic_keeps_nobody_from_the_other(world: W
     broker.takes = take
     member = await world.join("a", at)
     await until(lambda: member.link.state == "leading" and silent.peers)
-    began = time.monotonic()
     broker.drop()
     await until(lambda: member.turns == ["lead", "unlead", "lead"])
-    assert time.monotonic() - began < pulsar_connection.OPEN_S / 2
 
 
 async def test_access_that_is_given_to_a_producer_that_was_left_is_none(
@@ -516,7 +520,7 @@ async def test_who_cannot_say_how_much_may_come_connects_anew(world: World, monk
 
 
 async def test_a_consumer_that_a_broker_has_lost_is_made_anew(world: World) -> None:
-    broker, *members = await world.three()
+    broker, *members = await world.three(BRIEF_S, BRIEF_S, BRIEF_S)
     broker.topic(GRANTS).consumers.clear()  # and nobody is told
     for each in members:
         each.grants.clear()
@@ -525,7 +529,7 @@ async def test_a_consumer_that_a_broker_has_lost_is_made_anew(world: World) -> N
 
 
 async def test_a_coordinator_that_does_not_hear_its_own_reports_listens_anew(world: World) -> None:
-    broker, first, second, _ = await world.three()
+    broker, first, second, _ = await world.three(BRIEF_S)
     await until(lambda: broker.topic(REPORTS).consumers)
     broker.topic(REPORTS).consumers.clear()  # and nobody is told
 
@@ -533,7 +537,7 @@ async def test_a_coordinator_that_does_not_hear_its_own_reports_listens_anew(wor
         while True:
             for each in first, second:
                 each.link.report(each.link.client.name.encode())
-            await asyncio.sleep(LEASE_S / 10)
+            await asyncio.sleep(GRANTS_EACH_S)
 
     reporting = asyncio.get_running_loop().create_task(report())
     await until(lambda: b"b" in first.reports)
@@ -589,7 +593,7 @@ async def test_who_floods_a_topic_leaves_others_their_turn_and_fills_no_memory(w
     for _ in range(frames):
         broker.publish(GRANTS, b"\xff" * 10_000)
     most = 0
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while (dropped := second.link.counts.dropped["foreign"] - before) < frames:
             await asyncio.sleep(0)
             turns += 1
@@ -627,7 +631,7 @@ async def test_whatever_a_broker_says_members_share_again_when_it_does_what_it_i
     monkeypatch.setattr(pulsar_connection, "backoff", lambda _attempt, _most_s: 0.01)
     raised: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: raised.append(context))
-    random, (broker, *members) = Random(seed), await world.three()
+    random, (broker, *members) = Random(seed), await world.three(BRIEF_S, BRIEF_S, BRIEF_S)
 
     def take(peer: Peer, command: Any) -> bool:
         if random.random() < 0.6:
@@ -649,9 +653,8 @@ async def test_whatever_a_broker_says_members_share_again_when_it_does_what_it_i
     broker.takes = lambda _peer, _command: False
     for each in members:
         each.grants.clear()
-    # Where other processes take the processor for longer than a lease, coordinators give up, and others begin.
-    await until(lambda: len(world.leading()) == 1 and all(each.grants for each in members), 60)
-    await until(lambda: all(each.link.state != "connecting" for each in members), 60)
+    await until(lambda: len(world.leading()) == 1 and all(each.grants for each in members))
+    await until(lambda: all(each.link.state != "connecting" for each in members))
     gc.collect()
     assert raised == []
 

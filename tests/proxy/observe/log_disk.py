@@ -8,7 +8,7 @@ from pathlib import Path
 
 from proxy.observe.log_files import LogFiles
 from proxy.observe.log_writer import LogName, LogWriter, Losses, Notices, Rotation
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_S, wait_for
 
 PROXY, BOOT = "east", "20261121T112900-0a1b2c3d"
 LONG = Rotation(size=10**9, age_s=3600)
@@ -48,7 +48,7 @@ class Disk:
 
     def wait_for_told(self, number: int) -> list[str]:
         with self._changed:
-            assert self._changed.wait_for(lambda: len(self.told) >= number, 10), self.told
+            assert self._changed.wait_for(lambda: len(self.told) >= number, PATIENCE_S), self.told
             return list(self.told)
 
     def wait_for(self, is_so: Callable[[], bool]) -> None:

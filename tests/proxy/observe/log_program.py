@@ -17,7 +17,7 @@ from proxy.observe.access_log import AccessLog, open_access_log
 from proxy.observe.log_lines import LineSpan
 
 SPAN = LineSpan(1_700_000_000_000_000_000, 1_700_000_001_000_000_000, 1_000_000_000)
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 def write(log: AccessLog, lines: int) -> None:

@@ -10,6 +10,7 @@ from proxy.runtime import Tasks
 from proxy.session.events import CloseReason, SessionEnd
 from proxy.session.session import GracefulClose
 from proxy.session.streams import Streams
+from tests.waiting import PATIENCE_S
 
 _RESET = SessionEnd(CloseReason.CLIENT_RESET, "by peer")
 
@@ -67,7 +68,7 @@ async def test_nobody_waits_for_ever(*, is_lost: bool) -> None:
         scene.departing.lost(_RESET)
     else:
         scene.departing.half_closed()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while not scene.done:  # noqa: ASYNC110 - the loop's own time
             await asyncio.sleep(0)
     assert scene.done == [scene.departing.end]

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from proxy.session.transport import address_of, descriptor_of, has_left
+from tests.waiting import PATIENCE_S
 
-PATIENCE_S = 10
 """Until the kernel has told one end what happened at the other."""
 
 

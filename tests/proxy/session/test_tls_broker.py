@@ -28,6 +28,7 @@ from proxy.session.events import SessionLog
 from tests.proxy.file_limits import policies_of
 from tests.proxy.tcp import TcpPeer, broker_on_loopback, connect_to
 from tests.proxy.wire import PING, body, connect, connected, lookup, unknown_command
+from tests.waiting import PATIENCE_S
 
 CONNECT, REDIRECT = CommandLookupTopicResponse.Connect, CommandLookupTopicResponse.Redirect
 
@@ -180,7 +181,7 @@ def careful_broker(context: ssl.SSLContext) -> Iterator[str]:
         with accepted:
             with pytest.raises(ssl.SSLError):
                 context.wrap_socket(accepted.dup(), server_side=True)
-            accepted.settimeout(5)
+            accepted.settimeout(PATIENCE_S)
             accepted.shutdown(socket.SHUT_WR)
             while accepted.recv(65536):
                 pass
@@ -307,7 +308,7 @@ async def test_a_broker_that_is_silent_when_it_is_greeted_by_tls_is_given_up(clu
             assert await proxy.refusal() == f"broker_unreachable: {broker}: no connection within 0.2 s"
             accepted, _ = silent.accept()
             with accepted:
-                accepted.settimeout(5)
+                accepted.settimeout(PATIENCE_S)
                 while accepted.recv(65536):
                     pass
 

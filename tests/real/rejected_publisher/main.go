@@ -28,7 +28,7 @@ func main() {
 	producer, err := client.CreateProducer(pulsar.ProducerOptions{
 		Topic:              os.Args[2],
 		DisableBatching:    os.Args[3] != "batches",
-		SendTimeout:        10 * time.Second,
+		SendTimeout:        120 * time.Second,
 		MaxPendingMessages: 100_000,
 	})
 	check(err)

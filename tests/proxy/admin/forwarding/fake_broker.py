@@ -15,6 +15,7 @@ from yarl import URL
 from proxy.admin.listener import Connections, Listener
 from tests.proxy.admin_client import Admin
 from tests.proxy.endpoints import web_at
+from tests.waiting import PATIENCE_S
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -130,6 +131,6 @@ async def front(url: str, admin_access: dict[str, Any] | None = None, **forward:
 
 async def until(true: Callable[[], bool]) -> None:
     """Let others run until something is so."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while not true():  # noqa: ASYNC110 - what becomes true tells nobody
             await asyncio.sleep(0.001)

@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 
 from proxy.admin.forwarding.broker import PART
 from tests.proxy.admin.forwarding.fake_broker import FakeBroker, Front, fake_broker, front, until
+from tests.waiting import PATIENCE_S
 
 TENANTS = "/admin/v2/tenants"
 SERVED = "/admin/v2/namespaces/acme/shop/publishRate"
@@ -262,7 +263,7 @@ async def test_a_client_that_hangs_up_ends_the_request_at_the_broker(broker: Fak
     with capture_logs() as logs:
         writer.close()
         await writer.wait_closed()
-        await asyncio.wait_for(gone.wait(), 10)
+        await asyncio.wait_for(gone.wait(), PATIENCE_S)
     assert sluice.outcomes == {"client": 1}
     assert [(line["outcome"], line["status"]) for line in logs] == [("client", None)]
     assert reader
