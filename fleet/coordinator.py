@@ -15,6 +15,7 @@ from fleet.messages import (
     FULL_MESSAGE,
     GRANT_BYTES,
     HELD_BYTES,
+    MOST_BROKERS,
     MOST_SET_MEMBERS,
     MOST_SETS,
     SHARE_BYTES,
@@ -126,6 +127,7 @@ class Coordinator:
         self.deposed = False
         self.limit_sets: tuple[LimitSet, ...] = ()
         self._has_new_limits = False
+        self._brokers: dict[str, None] = {}  # that members have reported since the last grants
         self.dropped: Counter[str] = Counter()
         self._whole_at = now + settings.lease_ns * 204 // 100
         self.table = ShareTable(self._whole_at, self.dropped, by_streams=settings.weight == "streams")
@@ -168,7 +170,8 @@ class Coordinator:
         ends = self._ends_at <= now and (self._granted_at < self._ends_at or self._ends_at <= self._confirmed_at)
         self._has_new_limits |= session.written != report.written
         session.written = report.written
-        return self.table.is_dirty or session.answered == 0 or ends
+        self._brokers.update(dict.fromkeys(report.brokers[: MOST_BROKERS - len(self._brokers)]))
+        return self.table.is_dirty or session.answered == 0 or ends or bool(report.brokers)
 
     def grant(self, now: int) -> list[Grants]:
         """Return what to publish now, each of which fits a message: shares that changed, and answers to all reports."""
@@ -287,9 +290,12 @@ class Coordinator:
                 left = FULL_MESSAGE
             left -= size
             messages[-1].grants.append(grant)
-        if self._announce and not messages:
+        if (self._announce or self._brokers) and not messages:
             messages.append(self._empty())
         self._announce = False
+        if self._brokers:
+            messages[0].brokers = tuple(self._brokers)
+            self._brokers.clear()
         return messages
 
     def _empty(self) -> Grants:

@@ -14,7 +14,7 @@ Which shares are in force is told by `_InForce`.
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, auto
 from typing import Literal
 
@@ -254,7 +254,13 @@ class FleetMember:
         self._alone = 0  # while isolated: the share of a limit of which no coordinator has granted one
         self._unshared: dict[int, None] = {}  # while isolated: numbers whose shares are not in force yet
 
-    def report(self, changed: Mapping[ShareKey, Demand], gone: Iterable[ShareKey], now: int) -> MemberReport:
+    def report(
+        self,
+        changed: Mapping[ShareKey, Demand],
+        gone: Iterable[ShareKey],
+        now: int,
+        brokers: Sequence[str] = (),
+    ) -> MemberReport:
         """Return the report to send now, once a cycle or when something is urgent.
 
         Args:
@@ -262,6 +268,7 @@ class FleetMember:
                 what was told are told now; all others in each `REFRESH_CYCLES`-th report.
             gone: Limits that this process has no more.
             now: The time of sending.
+            brokers: Brokers that lookup answers have named, for the other members.
         """
         self._end_lease(now)
         for key in gone:
@@ -283,6 +290,7 @@ class FleetMember:
             self.epoch,
             self._seen,
             written=self._written(),
+            brokers=brokers,
         )
         complete = self.epoch != 0 and self._fill(report)
         self.urgent = self.epoch != 0 and not complete

@@ -50,7 +50,10 @@ MOST_LIMITERS = 200_000
 MOST_SETS, MOST_SET_MEMBERS = 5, 5
 """Different sets of limits that grants name, and members of each, at most."""
 
-MOST_NAME = {"fleet": 128, "member": 256, "limiter": 4096}
+MOST_BROKERS = 100
+"""Brokers that one message names, at most."""
+
+MOST_NAME = {"fleet": 128, "member": 256, "limiter": 4096, "broker": 300}
 """Bytes of a name in UTF-8, at most."""
 
 MOST_QUOTAS = 1000
@@ -225,6 +228,7 @@ class MemberReport:
             `wanted` and `streams`, as in `Demand`.
         gone: Numbers of limits that the member has no more.
         written: The limits that are written in the member.
+        brokers: Brokers, as `host:port`, that lookup answers have named to the member; at most `MOST_BROKERS`.
     """
 
     fleet: str
@@ -242,6 +246,7 @@ class MemberReport:
     streams: Sequence[int] = field(default_factory=list)
     gone: list[int] = field(default_factory=list)
     written: WrittenLimits = NO_LIMITS
+    brokers: Sequence[str] = ()
 
     def encode(self) -> bytes:
         """Return the bytes of this report."""
@@ -265,6 +270,7 @@ class MemberReport:
         body.streams.extend(self.streams)
         body.gone.extend(self.gone)
         body.written.digest, body.written.total = self.written
+        body.brokers.extend(self.brokers)
         return message.SerializeToString()
 
     @classmethod
@@ -296,6 +302,7 @@ class MemberReport:
             _least(body.streams, WHOLE),
             [_id(id_) for id_ in body.gone],
             WrittenLimits(body.written.digest, body.written.total),
+            _brokers(body.brokers),
         )
 
 
@@ -336,6 +343,7 @@ class Grants:
             The process that sends them sets it, as the core knows no wall clock.
         limit_sets: The sets of limits that are written in members, where these differ, the most frequent first; at most
             `MOST_SETS`. Empty while all members have the same.
+        brokers: Brokers that members have reported; at most `MOST_BROKERS`.
     """
 
     fleet: str
@@ -345,6 +353,7 @@ class Grants:
     grants: list[Grant] = field(default_factory=list)
     sent_at: int = 0
     limit_sets: tuple[LimitSet, ...] = ()
+    brokers: Sequence[str] = ()
 
     def encode(self) -> bytes:
         """Return the bytes of these grants."""
@@ -363,6 +372,7 @@ class Grants:
         for limit_set in self.limit_sets:
             packed = body.limit_sets.add(members=limit_set.members, names=limit_set.names)
             packed.written.digest, packed.written.total = limit_set.written
+        body.brokers.extend(self.brokers)
         return message.SerializeToString()
 
     @classmethod
@@ -379,7 +389,8 @@ class Grants:
         name = _name("member", body.coordinator)
         grants = [_grant(one) for one in body.grants if incarnation in (0, one.incarnation)]
         limit_sets = tuple([_limit_set(one) for one in body.limit_sets[:MOST_SETS]])
-        return cls(message.fleet, name, body.epoch, body.members, grants, body.sent_at, limit_sets)
+        brokers = _brokers(body.brokers)
+        return cls(message.fleet, name, body.epoch, body.members, grants, body.sent_at, limit_sets, brokers)
 
 
 def _grant(one: wire.Grant) -> Grant:
@@ -389,6 +400,10 @@ def _grant(one: wire.Grant) -> Grant:
     _check("value", max(ppm, default=0) <= WHOLE, "no share is more than the whole")
     held = {_id(held.id): _unpack(held.quota) for held in one.held}
     return Grant(one.incarnation, one.answers, one.sequence, one.void, _numbers(one.ids), ppm, held)
+
+
+def _brokers(names: Sequence[str]) -> Sequence[str]:
+    return tuple([_name("broker", name) for name in names[:MOST_BROKERS]])
 
 
 def _limit_set(one: wire.LimitSet) -> LimitSet:

@@ -12,6 +12,7 @@ from limiter.scheduler import Scheduler
 from limiter.shadow import ShadowLimiter
 from limiter.sharing import SharedLimits
 from proxy.admission_control import Admission
+from proxy.brokers.targets import SiblingBrokers
 from proxy.budgets import ENTRY_OVERHEAD
 from proxy.config.model import Config
 from proxy.observe.connection import Connection
@@ -79,6 +80,7 @@ class LimiterEngine(Engine):
         reader: Told when some stream has something to report to the access log.
         clock: Monotonic nanoseconds.
         shared: The limits that are shared with a fleet; None: each is this proxy's alone.
+        siblings: The brokers that other members of the fleet name; None without a fleet.
 
     Attributes:
         kept: Called with an address and the bytes that limiters take for it; the supervisor of workers replaces it.
@@ -95,8 +97,9 @@ class LimiterEngine(Engine):
         reader: ActivityReader,
         clock: Callable[[], int] = time.monotonic_ns,
         shared: SharedLimits | None = None,
+        siblings: SiblingBrokers | None = None,
     ) -> None:
-        super().__init__(config, counters, clock)
+        super().__init__(config, counters, clock, siblings)
         self.journal = ActivitySet(reader.woken, reader.early, reader.cut, reader.take)
         self.rate_limiter = Scheduler(LimiterTimers(clock, counters, self._serve, self.slices).wake_at, self.journal)
         budget = config.publish.hold_connection, ENTRY_OVERHEAD

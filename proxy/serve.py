@@ -117,10 +117,15 @@ class Proxy:
                 written=partial(_written_limits, policies),
                 measure=self._measure_fleet,
             )
-        shared = None if self.fleet is None else self.fleet.shared
+        shared, siblings = (None, None) if self.fleet is None else (self.fleet.shared, self.fleet.brokers)
         self.descriptors = _share_descriptors(config, counters)
         self.engine = LimiterEngine(
-            self.descriptors.within(config), policies, counters, self.intervals.reader, shared=shared
+            self.descriptors.within(config),
+            policies,
+            counters,
+            self.intervals.reader,
+            shared=shared,
+            siblings=siblings,
         )
         self._link = None if self.fleet is None else link_of(config, self.engine)
         self._store = _open_store(config)

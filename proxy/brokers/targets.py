@@ -9,9 +9,10 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import Final, TypeVar
 
-from protocol.endpoint import Endpoint, EndpointForm
+from protocol.endpoint import Endpoint, EndpointError, EndpointForm
 from proxy.runtime import RESOLVERS
 
 WEB_SERVICES: Final = EndpointForm(("http", "https"), "http://broker:8080", ports={"http": 80, "https": 443})
@@ -106,6 +107,9 @@ class Names:
 
 
 _MOST_LEARNED = 10_000
+SIBLINGS_S: Final = 2.0
+"""Seconds for which a connection to an unknown broker waits until another member of the fleet has named that broker.
+Members' messages take a tenth of a second, and half a second where one is lost."""
 MOST_FOLLOWED = 200
 """Redirects of one process that are followed at once: each has a connection of its own. Others wait their turn."""
 
@@ -116,9 +120,75 @@ class TargetRefusedError(Exception):
     """The wanted broker is not on the allow-list, or cannot be resolved."""
 
 
-def _place(broker: Endpoint) -> tuple[str, int]:
-    """Return the key of a broker in the allow-list: its address, whatever is spoken there."""
+Place = tuple[str, int]
+"""The key of a broker in the allow-list: the name of its host and its port, whatever is spoken there."""
+
+
+def _place(broker: Endpoint) -> Place:
     return broker.name, broker.port
+
+
+class SiblingBrokers:
+    """The brokers that members of a fleet hear of from each other.
+
+    A client's lookup goes through one member, and its next connection may reach another one. That member allows the
+    broker when the first one has named it:
+
+        lookup answer ─▶ `name` ─▶ `take_named` ─▶ report ┄▶ grants ─▶ `hear` ─▶ `wait_for` ends
+
+    Args:
+        on_named: Called when a broker is named that was not named or heard of before.
+    """
+
+    def __init__(self, on_named: Callable[[], None]) -> None:
+        self._on_named = on_named
+        self._named: dict[Place, None] = {}
+        """Brokers that lookup answers have named since the last report."""
+        self._heard: OrderedDict[Place, None] = OrderedDict()
+        self._awaited: dict[Place, asyncio.Event] = {}
+
+    def name(self, broker: Endpoint) -> None:
+        """Take a broker that a lookup answer has named to this member."""
+        place = _place(broker)
+        if len(self._named) < _MOST_LEARNED:
+            self._named[place] = None
+        if place not in self._heard:
+            self._hear(place)
+            self._on_named()
+
+    def take_named(self, most: int) -> list[str]:
+        """Return up to `most` of the brokers that lookup answers have named since the last call, as `host:port`."""
+        places = list(islice(self._named, most))
+        for place in places:
+            del self._named[place]
+        return [Endpoint(PLAIN, *place).address for place in places]
+
+    def hear(self, addresses: Iterable[str]) -> None:
+        """Take brokers, as `host:port`, that members have named; a text that is no address is passed over."""
+        for address in addresses:
+            with contextlib.suppress(EndpointError):
+                self._hear(_place(BROKERS.parse(f"{PLAIN}://{address}")))
+
+    def has(self, place: Place) -> bool:
+        """Return whether a member has named a broker."""
+        return place in self._heard
+
+    async def wait_for(self, place: Place) -> None:
+        """Wait until a member names a broker, `SIBLINGS_S` at most."""
+        event = self._awaited.setdefault(place, asyncio.Event())
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(event.wait(), SIBLINGS_S)
+        if self._awaited.get(place) is event:
+            del self._awaited[place]
+
+    def _hear(self, place: Place) -> None:
+        self._heard[place] = None
+        self._heard.move_to_end(place)
+        if len(self._heard) > _MOST_LEARNED:
+            self._heard.popitem(last=False)
+        event = self._awaited.pop(place, None)
+        if event is not None:
+            event.set()
 
 
 class Targets:
@@ -127,7 +197,9 @@ class Targets:
     Args:
         brokers: Configured brokers.
         patterns: Brokers with `*` in the host, case ignored.
-        networks: Networks that a pattern's resolved address must lie in; empty means any.
+        networks: Networks in which the resolved address must lie of a broker that only a pattern allows, or another
+            member of the fleet; empty means any.
+        siblings: The brokers that other members of the fleet name; None without a fleet.
 
     Attributes:
         followed: To be held by who follows a redirect.
@@ -138,11 +210,13 @@ class Targets:
         brokers: Iterable[Endpoint],
         patterns: tuple[Endpoint, ...] = (),
         networks: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...] = (),
+        siblings: SiblingBrokers | None = None,
     ) -> None:
         self._known = {_place(broker) for broker in brokers}
         self._patterns = [_place(pattern) for pattern in patterns]
         self._networks = networks
-        self._learned: OrderedDict[tuple[str, int], None] = OrderedDict()
+        self._siblings = siblings
+        self._learned: OrderedDict[Place, None] = OrderedDict()
         self._reachable: set[Endpoint] = set()
         """Brokers for which `is_reachable` has said yes, and that are allowed still."""
         self._names = Names()
@@ -153,6 +227,8 @@ class Targets:
         place = _place(broker)
         self._learned[place] = None
         self._learned.move_to_end(place)
+        if self._siblings is not None:
+            self._siblings.name(broker)
         if len(self._learned) > _MOST_LEARNED:
             self._learned.popitem(last=False)
             self._reachable.clear()
@@ -201,6 +277,8 @@ class Targets:
         Raises:
             TargetRefusedError: If the broker is not allowed, or its name leads nowhere.
         """
+        if not self.allows(wanted) and self._siblings is not None:
+            await self._siblings.wait_for(_place(wanted))
         if not self.allows(wanted):
             raise TargetRefusedError(f"{wanted} is neither configured nor was it named by a broker")
         is_named, host = self._is_named(wanted), wanted.host
@@ -212,7 +290,8 @@ class Targets:
 
     def allows(self, wanted: Endpoint) -> bool:
         """Return whether a broker may be wanted; `resolve` says whether its IP address may be had, too."""
-        return self._is_named(wanted) or self._matches(wanted)
+        is_heard = self._siblings is not None and self._siblings.has(_place(wanted))
+        return is_heard or self._is_named(wanted) or self._matches(wanted)
 
     async def _addresses(self, host: str, port: int, *, is_named: bool) -> list[str]:
         try:

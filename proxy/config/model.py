@@ -192,6 +192,16 @@ class Config(_Section):
             return None if topic == "none" else topic
         return None if fleet is None else f"persistent://{fleet.namespace}/{fleet.name}-policies"
 
+    @property
+    def dials_brokers_of_members(self) -> bool:
+        """Whether a broker that another member of the fleet names is dialled.
+
+        With mode `terminate` a broker gets Sluice's own credentials, and whoever may write to the fleet's topics could
+        name any address.
+        """
+        shows_credentials = self.authentication.mode == "terminate"
+        return not shows_credentials or _is_confined(self.broker[0], self.broker_tls, self.allowed_broker_networks)
+
     @field_validator("blocks")
     @classmethod
     def _no_twins(cls, value: tuple[Block, ...]) -> tuple[Block, ...]:
@@ -265,9 +275,7 @@ class Config(_Section):
         pattern = next((each for each in allowed if "*" in each.host or "?" in each.host), None)
         if value.mode != "terminate" or pattern is None:
             return value
-        broker_tls: BrokerTls | None = info.data.get("broker_tls")
-        is_verified = pattern.scheme == "pulsar+ssl" and broker_tls is not None and broker_tls.verify_hostname
-        if not is_verified and not info.data.get("allowed_broker_networks"):
+        if not _is_confined(pattern, info.data.get("broker_tls"), info.data.get("allowed_broker_networks") or ()):
             raise ValueError(
                 "mode terminate shows Sluice's own credentials to every broker that a client may name, and "
                 f"{pattern.host} in allowed_brokers may be anybody: set allowed_broker_networks, or reach brokers by "
@@ -293,6 +301,12 @@ class Config(_Section):
 
 
 _MOST_PORT = 65535
+
+
+def _is_confined(broker: Endpoint, broker_tls: BrokerTls | None, networks: Sequence[Network]) -> bool:
+    """Return whether only brokers of the operator's answer at a name that a client or a member of the fleet chooses."""
+    is_verified = broker.scheme == "pulsar+ssl" and broker_tls is not None and broker_tls.verify_hostname
+    return is_verified or bool(networks)
 
 
 def _of_processes(endpoint: Endpoint | None, count: int) -> list[Endpoint]:

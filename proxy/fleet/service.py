@@ -31,10 +31,11 @@ import structlog
 
 from fleet.coordinator import Coordinator
 from fleet.member import FleetMember
-from fleet.messages import NO_LIMITS, BadMessage, Grants, LimitSet, MemberReport, ShareKey, WrittenLimits
+from fleet.messages import MOST_BROKERS, NO_LIMITS, BadMessage, Grants, LimitSet, MemberReport, ShareKey, WrittenLimits
 from fleet.settings import FleetSettings
 from limiter.sharing import LOOK_AGAIN_NS
 from limiter.token_bucket import NANOS_PER_SECOND
+from proxy.brokers.targets import SiblingBrokers
 from proxy.config.sections import Fleet
 from proxy.degraded import Degraded
 from proxy.fleet.coordinator_clock import CoordinatorClock
@@ -104,6 +105,7 @@ class FleetService:
         limits: The shared limits of this process, and its shares of them.
         shared: The shared limits, for the registry of its limiters.
         leadership: This process' part as the coordinator.
+        brokers: The brokers that members hear of from each other.
         link: The link to the other members; None before `start`.
         lease_ends: How often the lease has ended without an answer.
     """
@@ -133,6 +135,7 @@ class FleetService:
         self.limits = MemberLimits(config, self.member, clock, self.wants_now, self._tell_share)
         self.shared = self.limits.shared
         self.leadership = Leadership(settings, self.member, self._send_grants, self.shared.is_relative, clock, wall)
+        self.brokers = SiblingBrokers(self.wants_now)
         self.link: FleetLink | None = None
         self.lease_ends = 0
         self._clock, self._wall = clock, wall
@@ -350,7 +353,8 @@ class FleetService:
 
     def _report(self) -> None:
         now = self._clock()
-        report = self.member.report(*self.limits.measure(now), now)
+        brokers = self.brokers.take_named(MOST_BROKERS) if self.member.epoch else ()
+        report = self.member.report(*self.limits.measure(now), now, brokers)
         self._acknowledge(report, now)
         self._send_report(report)
         if self._is_cut_off:  # limits that came, or got another value, have their part at once
@@ -418,6 +422,8 @@ class FleetService:
         self._look_at_lease(now)  # the lease may have ended while this process stood still
         before = self.member.epoch
         shares = self.member.take(grants, now)
+        if grants.epoch == self.member.epoch:
+            self.brokers.hear(grants.brokers)
         if self.member.voids >= MOST_VOIDS:
             self.member.begin_anew(secrets.randbits(63) | 1)
         is_void = any(one.void for one in grants.grants)

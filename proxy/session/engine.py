@@ -15,7 +15,7 @@ from limiter.levels import Client, Topic
 from limiter.limiter import Answering, Entry, RateLimiter, Stream
 from proxy.blocking.blocklist import Blockable, Blocklist
 from proxy.brokers.dialing import BrokerDialer
-from proxy.brokers.targets import Targets
+from proxy.brokers.targets import SiblingBrokers, Targets
 from proxy.budgets import Claim, Pool, SharedBudget
 from proxy.config.model import Config
 from proxy.fleet_topics import FleetTopics
@@ -64,6 +64,7 @@ class Engine:
         config: The configuration.
         counters: The counters of the data path.
         clock: Monotonic nanoseconds.
+        siblings: The brokers that other members of the fleet name; None without a fleet.
 
     Raises:
         ConfigError: If a certificate, key or authority of the configuration cannot be used.
@@ -82,7 +83,13 @@ class Engine:
     rate_limiter: RateLimiter
     registry: Enrolment
 
-    def __init__(self, config: Config, counters: Counters, clock: Callable[[], int] = time.monotonic_ns) -> None:
+    def __init__(
+        self,
+        config: Config,
+        counters: Counters,
+        clock: Callable[[], int] = time.monotonic_ns,
+        siblings: SiblingBrokers | None = None,
+    ) -> None:
         self.config = config
         self.clock = clock
         self.counters = counters
@@ -102,7 +109,8 @@ class Engine:
             self.proxy_headers = ProxyHeaders(config.proxy_protocol, most, counters)
         self.names_clients = config.broker_proxy_protocol
         self.fleet_topics = FleetTopics(config)
-        self.targets = Targets(config.broker, config.allowed_brokers, config.allowed_broker_networks)
+        siblings = siblings if config.dials_brokers_of_members else None
+        self.targets = Targets(config.broker, config.allowed_brokers, config.allowed_broker_networks, siblings)
         self.tls = Certificates(config)
         self.dialer = BrokerDialer(self.targets, self.tls, counters, names_clients=config.broker_proxy_protocol)
         self.connector = BrokerConnector(config, self.targets, self.tls, self.shared, counters)

@@ -6,7 +6,18 @@ import pytest
 
 from fleet.coordinator import MOST_MEMBERS, Coordinator
 from fleet.member import FOREVER, REFRESH_CYCLES, FleetMember
-from fleet.messages import MOST_LIMITERS, Demand, Grant, Grants, Introduction, LimitShare, MemberReport, Quota, ShareKey
+from fleet.messages import (
+    MOST_BROKERS,
+    MOST_LIMITERS,
+    Demand,
+    Grant,
+    Grants,
+    Introduction,
+    LimitShare,
+    MemberReport,
+    Quota,
+    ShareKey,
+)
 from fleet.settings import FleetSettings
 from fleet.share_table import MOST_UNSEEN
 from fleet.shares import MOST_WEIGHT, UNBOUNDED, WHOLE, fill
@@ -666,3 +677,27 @@ def test_of_limits_with_one_rate_and_burst_that_with_the_lower_peak_holds(
     assert [process.held[KEY] or quota for process, quota in zip(world.processes, quotas, strict=True)] == [
         quotas[1]
     ] * 2
+
+
+def test_all_members_hear_of_a_broker_that_one_has_reported() -> None:
+    settings = FleetSettings("f")
+    members = [FleetMember(settings, name, number, 0) for number, name in enumerate("ab", 1)]
+    coordinator, heard = Coordinator(settings, "c", 1, 0), list[str]()
+
+    def cycle(now: int, brokers: tuple[str, ...] = ()) -> bool:
+        coordinator.confirmed(now)
+        is_soon = coordinator.hear(members[0].report({}, (), now, brokers), now)
+        for grants in coordinator.grant(now):
+            assert len(grants.brokers) <= MOST_BROKERS
+            heard.extend(grants.brokers)
+            for member in members:
+                member.take(grants, now)
+        return is_soon
+
+    for number in range(1, 4):
+        cycle(number * CYCLE)
+    assert not cycle(4 * CYCLE)
+    assert cycle(5 * CYCLE, ("b1:6650", "b2:6650"))
+    assert heard == ["b1:6650", "b2:6650"]
+    cycle(6 * CYCLE, tuple(f"b{number}:6650" for number in range(MOST_BROKERS + 1)))
+    assert len(heard) == 2 + MOST_BROKERS

@@ -3,7 +3,8 @@
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pulsar
 import pytest
@@ -21,10 +22,11 @@ from tests.real.cluster_proxy import (
 )
 from tests.real.demand import publishing, wait_for_more
 from tests.real.entry_times import taken
-from tests.real.fleet_front import Front
+from tests.real.fleet_front import NAMESPACE, Front
 from tests.real.fleet_scenes import IN_EVERY_RUN, Scene
+from tests.real.metrics import counted
 from tests.real.pulsar_cluster import PulsarCluster
-from tests.real.sluice_process import SluiceProcess
+from tests.real.sluice_process import SluiceProcess, start_sluice
 from tests.real.steadiness import assert_never_above, assert_used
 from tests.real.traffic import (
     Digests,
@@ -221,3 +223,30 @@ def test_a_killed_broker_costs_time_and_neither_messages_nor_the_limit(
     outcome.assert_nothing_lost()
     assert_never_above(outcome.taken, Line(RATE, burst=RATE / 10), begun)
     assert_used(sluice_proxy, "publish", "topic", KILLED)
+
+
+def test_connections_of_a_client_may_reach_any_process(
+    cluster: PulsarCluster, front: Front, tmp_path: Path, direct_client: pulsar.Client
+) -> None:
+    """The broker of a topic is named to one process; the next connection of the client may reach the other one."""
+    topic = topic_on(cluster, 1, "any-process")
+    direct_client.create_producer(topic).close()
+    config = {"processes": 2, "fleet": {"name": "any", "namespace": NAMESPACE}}
+    sluice = start_sluice(tmp_path, cluster.brokers[LOOKED_UP_AT].service_url, config)
+    second = replace(sluice, admin_url=f"http://127.0.0.1:{int(sluice.admin_url.rpartition(':')[2]) + 1}")
+    try:
+        second.wait_ready()
+        for process in (sluice, second):
+            wait_for(lambda process=process: process.get("/sluice/fleet")["coordinator"], 60)  # type: ignore[misc]
+        reached = set[bool]()
+        for number in range(60):
+            client = quiet_client(sluice.service_url)
+            producer = client.create_producer(topic, producer_name=f"p{number}")
+            producer.send(b"1")
+            reached |= {process is second for process in (sluice, second) if process.streams(topic)}
+            client.close()
+        assert reached == {False, True}
+        for process in (sluice, second):
+            assert counted(process, "sluice_connections_ended_total", cause="target_refused") == 0
+    finally:
+        sluice.stop()

@@ -9,7 +9,7 @@ import pytest
 
 from protocol.endpoint import Endpoint, EndpointError
 from proxy.brokers import targets
-from proxy.brokers.targets import TargetRefusedError, Targets
+from proxy.brokers.targets import SIBLINGS_S, SiblingBrokers, TargetRefusedError, Targets
 from tests.manual_clock import ManualClock
 from tests.proxy.endpoints import broker_at
 from tests.proxy.manual_loop import ManualLoop
@@ -94,6 +94,40 @@ def test_what_can_be_reached_at_once_is_bounded_however_clients_spell_it(monkeyp
     for name in ("[2001:db8::a]:1", "[2001:DB8::a]:1", "[2001:db8::A]:1", "[2001:Db8::A]:01"):
         assert allowed.is_reachable(broker_at(name))
         assert len(allowed._reachable) <= 2
+
+
+def test_a_member_allows_a_broker_that_another_has_named(loop: ManualLoop) -> None:
+    named: list[None] = []
+    first, second = SiblingBrokers(lambda: named.append(None)), SiblingBrokers(lambda: None)
+    learning, asked = Targets([], siblings=first), Targets([], siblings=second)
+    waiting = loop.run(lambda: loop.create_task(asked.resolve(broker_at("b1.example:6650"))))
+    loop.advance(SIBLINGS_S / 2)
+    assert not waiting.done()
+    for _ in range(2):
+        learning.learn(broker_at("pulsar+ssl://B1.example.:6650"))
+    assert len(named) == 1
+    loop.run(lambda: second.hear(["no address", *first.take_named(9)]))
+    assert [(each.host, each.port) for each in waiting.result()] == [("10.1.0.1", 6650)]
+    assert first.take_named(9) == []
+
+
+def test_a_broker_that_no_member_names_is_refused(loop: ManualLoop) -> None:
+    siblings = SiblingBrokers(lambda: None)
+    asked = Targets([], siblings=siblings)
+    waiting = loop.run(lambda: loop.create_task(asked.resolve(broker_at("b1.example:6650"))))
+    loop.run(lambda: siblings.hear(["b2.example:6650", "b1.example:6651"]))
+    loop.advance(SIBLINGS_S + 0.01)
+    with pytest.raises(TargetRefusedError, match="nor was it named"):
+        waiting.result()
+
+
+def test_a_broker_that_a_member_names_lies_in_the_networks(loop: ManualLoop) -> None:
+    siblings = SiblingBrokers(lambda: None)
+    siblings.hear(["192.0.2.1:6650", "10.2.0.1:6650"])
+    asked = Targets([], (), (ipaddress.ip_network("10.2.0.0/16"),), siblings)
+    assert resolve(loop, asked, "10.2.0.1:6650") == [("10.2.0.1", 6650)]
+    with pytest.raises(TargetRefusedError, match="outside of allowed_broker_networks"):
+        resolve(loop, asked, "192.0.2.1:6650")
 
 
 def test_a_pattern_allows_hosts_on_its_port(loop: ManualLoop) -> None:

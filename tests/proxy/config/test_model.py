@@ -370,7 +370,9 @@ def test_credentials_for_brokers_go_to_no_stranger(more: dict[str, object], is_f
     else:
         with pytest.raises(ValidationError, match=r"broker-\* in allowed_brokers may be anybody"):
             Config.model_validate(given)
-    Config.model_validate(given | {"allowed_brokers": ["broker-7:6651"]})
+    without_pattern = Config.model_validate(given | {"allowed_brokers": ["broker-7:6651"]})
+    assert without_pattern.dials_brokers_of_members == is_fine
+    assert Config.model_validate(more).dials_brokers_of_members
 
 
 @pytest.mark.parametrize("key", ["peers", "listen", "advertised", "tls"])
