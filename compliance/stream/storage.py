@@ -275,7 +275,6 @@ class ParquetTables:
     def read(self, table: str, schema: StructType) -> DataFrame | None:
         """Read a table, as `Tables.read` says."""
         folder = f"{self._out}/{table}"
-        # Told and not found out: batches of older versions lack the newer columns.
         return self._spark.read.schema(schema).parquet(folder) if self._storage.exists(folder) else None
 
 
@@ -294,14 +293,13 @@ class DeltaTables:
         if not self._is_there(table):
             part.mode("append").save(self._place(table))
         else:
-            newer = part.mode("overwrite").option("replaceWhere", f"step = {step}")
-            newer.option("mergeSchema", "true").save(self._place(table))
+            part.mode("overwrite").option("replaceWhere", f"step = {step}").save(self._place(table))
         Storage(self._spark).remove(folder)
 
     def read(self, table: str, schema: StructType) -> DataFrame | None:
         """Read a table, as `Tables.read` says."""
         return (
-            _chosen(self._spark.read.format("delta").load(self._place(table)), schema)
+            self._spark.read.format("delta").load(self._place(table)).select(schema.names)
             if self._is_there(table)
             else None
         )
@@ -332,39 +330,19 @@ class IcebergTables:
         part = _staged(self._spark, folder, step, schema)
         if not self._is_there(table):
             part.limit(0).writeTo(self._name(table)).using("iceberg").partitionedBy(F.col("day")).create()
-        self._widen(table, part.schema)
         # Iceberg wants the rows of a day together.
         part.sortWithinPartitions("day").writeTo(self._name(table)).overwrite(F.col("step") == step)
         Storage(self._spark).remove(folder)
 
     def read(self, table: str, schema: StructType) -> DataFrame | None:
         """Read a table, as `Tables.read` says."""
-        return _chosen(self._spark.table(self._name(table)), schema) if self._is_there(table) else None
-
-    def _widen(self, table: str, schema: StructType) -> None:
-        """An older version of the job, whose rows lack the newer columns, may have made the table."""
-        name = self._name(table)
-        there = self._spark.table(name).columns
-        added = [f"{field.name} {field.dataType.simpleString()}" for field in schema if field.name not in there]
-        if added:
-            self._spark.sql(f"ALTER TABLE {name} ADD COLUMNS ({', '.join(added)})")
+        return self._spark.table(self._name(table)).select(schema.names) if self._is_there(table) else None
 
     def _is_there(self, table: str) -> bool:
         return self._spark.catalog.tableExists(self._name(table))
 
     def _name(self, table: str) -> str:
         return f"{self._catalog}.{table}"
-
-
-def _chosen(table: DataFrame, schema: StructType) -> DataFrame:
-    """Return these columns of a table, null where it lacks one."""
-    there = set(table.columns)
-    return table.select(
-        *(
-            F.col(field.name) if field.name in there else F.lit(None).cast(field.dataType).alias(field.name)
-            for field in schema
-        )
-    )
 
 
 def _staged(spark: SparkSession, folder: str, step: int, schema: StructType) -> DataFrame:

@@ -131,9 +131,6 @@ OF_COUNTERS = (
     _OfCounters("sluice_keep_alives", "PONGs sent in the place of a paused client, or to it"),
     _OfCounters("sluice_entries_ignored", "Entries of no open producer or consumer, not passed"),
     _OfCounters("sluice_broker_urls_stripped", "Broker addresses kept from clients"),
-    _OfCounters(
-        "sluice_lures_removed", "Former name of sluice_broker_urls_stripped_total", field="broker_urls_stripped"
-    ),
     _OfCounters("sluice_loop_timers", "Timers that fired", field="timers_fired"),
     _OfCounters(
         "sluice_late_timers",

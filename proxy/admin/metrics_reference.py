@@ -43,7 +43,7 @@ _SECTIONS = (
     ("Connections", ("connections", "frame_errors", "proxy_headers", "tls_failures", "brokers_")),
     ("Connections", ("throttle_count", "pauses", "resumes", "keep_alives")),
     ("Refused and blocked", ("blocked", "blocks", "admission_", "admin_", "lookups_", "fields_", "answers_")),
-    ("Refused and blocked", ("lures_", "address_", "entries_")),
+    ("Refused and blocked", ("broker_urls_", "address_", "entries_")),
     ("The process", ("",)),
 )
 """Headings, and the beginnings of the names below them; the first that fits counts."""

@@ -103,19 +103,12 @@ def read_key(kind: str, name: str, topic: str = "", namespace: str = "") -> Key:
     """
     if kind not in list(Kind):
         raise ValueError(f"{kind!r} cannot be blocked; write one of {', '.join(Kind)}")
+    if kind == Kind.ROLE:
+        read_role(name)
     key = Key(Kind(kind), _read_name(Kind(kind), name), _read_place(topic, namespace))
     if key.within and not key.kind.is_narrowable:
         raise ValueError(f"a block of {key.kind} has no topic or namespace; leave it out")
     return key
-
-
-def key_to_block(kind: str, name: str, topic: str = "", namespace: str = "") -> Key:
-    """Return the key that an operator names to block it; `read_key` also reads what an earlier version let in.
-
-    Raises:
-        ValueError: With what is wrong and the remedy.
-    """
-    return read_key(kind, read_role(name) if kind == Kind.ROLE else name, topic, namespace)
 
 
 def read_role(name: str) -> str:
@@ -290,7 +283,7 @@ class Block(BaseModel):
     @classmethod
     def _readable(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value is not None:
-            key_to_block(str(info.field_name), value)
+            read_key(str(info.field_name), value)
         return value
 
     @field_validator("reason")
@@ -313,8 +306,8 @@ class Block(BaseModel):
         if len(named) > 1 or not (named or self.topic):
             raise ValueError(f"write one of {', '.join(_KINDS)}, topic")
         if not named:
-            return key_to_block(Kind.TOPIC, self.topic or "", namespace=self.namespace or "")
-        return key_to_block(named[0], getattr(self, named[0]), self.topic or "", self.namespace or "")
+            return read_key(Kind.TOPIC, self.topic or "", namespace=self.namespace or "")
+        return read_key(named[0], getattr(self, named[0]), self.topic or "", self.namespace or "")
 
     def rule(self) -> Rule:
         """Return this entry as a rule of the file."""

@@ -16,7 +16,6 @@ from proxy.blocking.rules import (
     Kind,
     Rule,
     TooManyRulesError,
-    key_to_block,
     read_key,
     read_reason,
 )
@@ -120,7 +119,7 @@ class BlockRest:
         """Block; doing it again changes nothing but the reason."""
         try:
             body = msgspec.json.decode(await request.read(), type=Body)
-            key = key_to_block(body.kind, body.name, body.topic, body.namespace)
+            key = read_key(body.kind, body.name, body.topic, body.namespace)
             outcome = await self._desk.block(key, read_reason(body.reason), caller_of(request))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ValueError(f"the body is not a block: {error}") from None

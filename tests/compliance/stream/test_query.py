@@ -30,19 +30,6 @@ def test_following_takes_in_files_as_they_come_and_stops_when_told(spark, tmp_pa
     assert_all_there(spark, tmp_path / "out", tmp_path / "log")
 
 
-def test_tables_of_an_older_schema_grow_by_what_is_new(spark, tmp_path):
-    """Rows that an older version wrote lack the newer columns; lines of older proxies lack the newer fields."""
-    write_file(tmp_path / "log", "a.jsonl", planted("old", 3).encoded())
-    assert start(spark, job_of(tmp_path), lambda _: None, follow=False).awaitTermination(120)
-    rows = f"{tmp_path}/out/rows/step=0"
-    spark.read.parquet(rows).drop("delay_hist", "limit_source").localCheckpoint().write.partitionBy("day").mode(
-        "overwrite"
-    ).parquet(rows)
-    write_file(tmp_path / "log", "b.jsonl", planted("new", 3).encoded())
-    assert start(spark, job_of(tmp_path), lambda _: None, follow=False).awaitTermination(120)
-    assert_all_there(spark, tmp_path / "out", tmp_path / "log")
-
-
 def test_two_logs_do_not_share_a_folder(spark, tmp_path):
     for name in ("log", "other"):
         write_file(tmp_path / name, "a.jsonl", planted("shared", 1).encoded())

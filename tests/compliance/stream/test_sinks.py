@@ -69,11 +69,3 @@ def test_a_connector_that_is_not_there_is_named_with_the_remedy(spark, tmp_path)
 def test_a_catalog_that_spark_does_not_know_is_named_with_the_remedy(spark, tmp_path):
     with pytest.raises(JobError, match=r"--catalog lake\.sluice: .*spark\.sql\.catalog\.lake=org\.apache\.iceberg"):
         tables_of(spark, job(tmp_path, "iceberg", "lake.sluice"))
-
-
-def test_a_column_that_a_table_lacks_is_read_as_null(spark, tmp_path):
-    replace(spark, tmp_path, 0, [1])
-    wider = StructType([*TOLD.fields, StructField("newer", LongType())])
-    found = tables_of(spark, job(tmp_path)).read("t", wider)
-    assert found is not None
-    assert [(row.x, row.newer) for row in found.collect()] == [(1, None)]
