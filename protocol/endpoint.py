@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from ipaddress import ip_address
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 LONGEST = 300
 """Characters of an address; a name of DNS has 253 at most."""
@@ -146,6 +146,15 @@ class EndpointForm:
 
     def _not_one(self) -> str:
         return f"is not host:port; write it as {self.example}"
+
+
+WEB_SERVICES: Final = EndpointForm(("http", "https"), "http://broker:8080", ports={"http": 80, "https": 443})
+"""The form of brokers' admin addresses."""
+PLAIN: Final = "pulsar"
+TLS: Final = "pulsar+ssl"
+"""Schemes of Pulsar's: of brokers, and of the addresses of `listen` (`Endpoint.scheme`)."""
+BROKERS: Final = EndpointForm((PLAIN, TLS), "pulsar://broker:6650")
+"""The form of brokers' addresses in the configuration, in a client's CONNECT, and in a broker's answer to a lookup."""
 
 
 @lru_cache(_MOST_REMEMBERED)

@@ -19,7 +19,7 @@ from limiter.levels import Topic
 from limiter.policies import Policies
 from limiter.token_bucket import NANOS_PER_SECOND, Rate
 from proxy.config.model import Config
-from proxy.observe.counters import Counters
+from proxy.counters import Counters
 from proxy.observe.operator_log import AdmissionLog
 
 

@@ -10,7 +10,7 @@ from itertools import chain, islice
 from typing import TypeVar
 
 from limiter.policies import Value
-from proxy.blocking.rules import Block
+from proxy.block_rules import Block
 from proxy.observe.access_log import MOST_CHANGE_TEXT, AccessLog
 from proxy.observe.log_lines import LineSpan
 from proxy.policies.bodies import section_of, section_text

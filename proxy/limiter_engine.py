@@ -15,8 +15,8 @@ from proxy.admission_control import Admission
 from proxy.brokers.targets import SiblingBrokers
 from proxy.budgets import ENTRY_OVERHEAD
 from proxy.config.model import Config
+from proxy.counters import Counters
 from proxy.observe.connection import Connection
-from proxy.observe.counters import Counters
 from proxy.session.engine import Engine
 from proxy.session.session_admission import LocalAdmission, SessionAdmission
 from proxy.session.transport import PeerTransport

@@ -25,9 +25,9 @@ import structlog
 
 from proxy.config.limits import Limits
 from proxy.config.model import Config, ConfigError
+from proxy.counters import Counters
 from proxy.degraded import Degraded
 from proxy.files import FileReader
-from proxy.observe.counters import Counters
 from proxy.policies.keys import Principal
 from proxy.policies.store import StoreError
 from proxy.runtime import let_go, paused_collector

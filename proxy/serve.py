@@ -26,10 +26,10 @@ from proxy.admin.metrics import MetricsPage, SluiceCollector
 from proxy.admin.places import Places
 from proxy.admin.refusals import RefusalLog
 from proxy.admin.routes.status import Run
-from proxy.blocking.kept import BlockDesk, KeptBlocks
 from proxy.change_log import ChangeLog, FileDifference, FileSays, difference
 from proxy.config.limits import Limits
 from proxy.config.model import Config
+from proxy.counters import Counters, NamespaceTotals
 from proxy.degraded import DegradedStates
 from proxy.descriptors import DescriptorShares, limit_in_force, raise_limit
 from proxy.files import FileReader
@@ -38,11 +38,11 @@ from proxy.fleet.policy_topic import PolicyTopic
 from proxy.fleet.service import FleetService
 from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog, open_access_log
-from proxy.observe.counters import Counters, NamespaceTotals
 from proxy.observe.intervals import Intervals
 from proxy.observe.log_lines import AddressKeyError
 from proxy.observe.operator_log import set_up_operator_log
 from proxy.policies.bodies import BodyError
+from proxy.policies.kept_blocks import BlockDesk, KeptBlocks
 from proxy.policies.keys import PolicyKind, Principal
 from proxy.policies.layers import FilePolicies, file_policies
 from proxy.policies.room import TenantShare

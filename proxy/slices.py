@@ -19,7 +19,7 @@ from enum import StrEnum
 from types import TracebackType
 from typing import Any, Final, Generic, TypeVar
 
-from proxy.observe.counters import OTHER_WORK, Counters
+from proxy.counters import OTHER_WORK, Counters
 
 T = TypeVar("T")
 

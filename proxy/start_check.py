@@ -21,10 +21,10 @@ from proxy.admin.auth import Authenticator
 from proxy.admin.forwarding.forwarder import Forwarder
 from proxy.admin.refusals import RefusalLog
 from proxy.config.model import Config, ConfigError
+from proxy.counters import Counters
 from proxy.descriptors import DescriptorShares, highest_limit
 from proxy.files import token_in
 from proxy.identity.evidence import token_credentials
-from proxy.observe.counters import Counters
 from proxy.observe.log_lines import AddressKeyError, read_key
 from proxy.policies.store import StoreError, check_store
 from proxy.session.engine import verifier_of

@@ -28,13 +28,13 @@ from proxy.admin.routes.sharing import FleetRest
 from proxy.admin.routes.status import Counts, Run, StatusRest
 from proxy.admin.routes.streams import StreamRest
 from proxy.admin.shared_work import SharedWork, TooManyWaitError
-from proxy.blocking.kept import BlockDesk
 from proxy.brokers.dialing import write_to
 from proxy.brokers.targets import TargetRefusedError
 from proxy.degraded import DegradedStates
 from proxy.fleet.policy_topic import PolicyTopic
 from proxy.fleet.service import FleetService
 from proxy.limiter_engine import LimiterEngine
+from proxy.policies.kept_blocks import BlockDesk
 from proxy.policies.service import PolicyService
 from proxy.reload import Reloader
 from proxy.session.engine import Engine

@@ -5,9 +5,8 @@ from ipaddress import ip_address
 
 from aiohttp import web
 
-from protocol.endpoint import Endpoint, EndpointError
+from protocol.endpoint import WEB_SERVICES, Endpoint, EndpointError
 from proxy.admin.refusals import CallerRefusedError, RefusalCause
-from proxy.brokers.targets import WEB_SERVICES
 
 READING = frozenset({"GET", "HEAD"})
 """Methods that change nothing."""

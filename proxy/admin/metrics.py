@@ -14,17 +14,17 @@ from proxy.admin.forwarding.broker import ForwardOutcome
 from proxy.admin.refusals import RefusalCause
 from proxy.admin.shared_work import SharedWork
 from proxy.admission_control import BoundName
-from proxy.blocking.rules import Kind
+from proxy.block_rules import Kind
+from proxy.counters import LATENESS_NS, OTHER_WORK, Counters, DirectionTotals, NamespaceTotals
 from proxy.degraded import CAUSES, DegradedStates
 from proxy.fleet.link import LinkCounts, LinkState
 from proxy.fleet.policy_topic import PolicyTopic, TopicState
 from proxy.fleet.service import FleetService
 from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog
-from proxy.observe.counters import LATENESS_NS, OTHER_WORK, Counters, DirectionTotals, NamespaceTotals
 from proxy.policies.keys import BLOCKS, OPERATOR
 from proxy.policies.room import Room, TenantShare
-from proxy.proxy_headers import HeaderResult
+from proxy.session.proxy_headers import HeaderResult
 from proxy.slices import Slices, Work
 from proxy.tls.certificates import Expiry
 

@@ -13,9 +13,9 @@ from limiter.activity import ActivityReader
 from limiter.policies import Policies
 from proxy.admin.metrics import SluiceCollector
 from proxy.config.model import Config
+from proxy.counters import Counters, NamespaceTotals
 from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog
-from proxy.observe.counters import Counters, NamespaceTotals
 from proxy.observe.log_lines import Writer
 from proxy.session.events import CloseReason
 from proxy.session.transport import Cause

@@ -10,9 +10,9 @@ from typing import Protocol
 
 import structlog
 
-from proxy.blocking.rules import Key, Rule, Rules, TooManyRulesError
+from proxy.block_rules import Key, Rule, Rules, TooManyRulesError
+from proxy.counters import Counters
 from proxy.observe.connection import Connection
-from proxy.observe.counters import Counters
 
 MOST_ENDS_LOGGED = 100
 """Most lines of the operator's log about what one new rule ended; the line about the rule counts all."""

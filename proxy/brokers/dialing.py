@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from protocol.commands import body_of, encode, split, text
-from protocol.endpoint import Endpoint, EndpointError
+from protocol.endpoint import BROKERS, PLAIN, TLS, Endpoint, EndpointError
 from protocol.frames import FrameCutter, ProtocolError
 from protocol.proxy_protocol import write_header
 from protocol.pulsar_pb2 import (
@@ -21,8 +21,8 @@ from protocol.pulsar_pb2 import (
     CommandLookupTopicResponse,
     ServiceNotReady,
 )
-from proxy.brokers.targets import BROKERS, PLAIN, TLS, TargetRefusedError, Targets
-from proxy.observe.counters import Counters
+from proxy.brokers.targets import TargetRefusedError, Targets
+from proxy.counters import Counters
 from proxy.refusals import lookup_refused
 from proxy.tls.certificates import Certificates
 from proxy.tls.transport import TlsFailure, why_it_failed

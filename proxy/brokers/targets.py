@@ -12,16 +12,8 @@ from functools import lru_cache
 from itertools import islice
 from typing import Final, TypeVar
 
-from protocol.endpoint import Endpoint, EndpointError, EndpointForm
+from protocol.endpoint import BROKERS, PLAIN, Endpoint, EndpointError
 from proxy.runtime import RESOLVERS
-
-WEB_SERVICES: Final = EndpointForm(("http", "https"), "http://broker:8080", ports={"http": 80, "https": 443})
-"""The form of brokers' admin addresses."""
-PLAIN: Final = "pulsar"
-TLS: Final = "pulsar+ssl"
-"""Schemes of Pulsar's: of brokers, and of the addresses of `listen` (`Endpoint.scheme`)."""
-BROKERS: Final = EndpointForm((PLAIN, TLS), "pulsar://broker:6650")
-"""The form of brokers' addresses in the configuration, in a client's CONNECT, and in a broker's answer to a lookup."""
 
 _OF_CLIENTS: Final = RESOLVERS // 4
 """Threads that may be busy with names of the clients' own choice; whatever these are, the others are left."""

@@ -8,9 +8,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
-from protocol.endpoint import Endpoint
-from proxy.blocking.rules import Block, each_once
-from proxy.brokers.targets import PLAIN, TLS
+from protocol.endpoint import PLAIN, TLS, Endpoint
+from proxy.block_rules import Block, each_once
 from proxy.config.limits import Limits
 from proxy.config.sections import (
     AccessLogSettings,

@@ -13,10 +13,19 @@ from pydantic_core import PydanticKnownError
 
 from limiter.levels import IPV6_HOST
 from limiter.token_bucket import NANOS_PER_SECOND
-from protocol.endpoint import LONGEST, Endpoint, EndpointError, EndpointForm, host_name
+from protocol.endpoint import (
+    BROKERS,
+    LONGEST,
+    PLAIN,
+    TLS,
+    WEB_SERVICES,
+    Endpoint,
+    EndpointError,
+    EndpointForm,
+    host_name,
+)
 from protocol.topic_name import is_entity, parse_topic
-from proxy.blocking.rules import MOST_NAME, read_network, read_role
-from proxy.brokers.targets import BROKERS, PLAIN, TLS, WEB_SERVICES
+from proxy.block_rules import MOST_NAME, read_network, read_role
 
 _MOST = 2**63 - 1
 """Tokens, messages, bytes: what reads the access log has no larger integers."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from proxy.blocking.rules import MOST_ROLE
+from proxy.block_rules import MOST_ROLE
 from proxy.config.model import ConfigError
 from proxy.files import FileReader, token_in, warn_if_others_read
 

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_der_public_key, load_pem_public_key
 
-from proxy.blocking.rules import MOST_ROLE
+from proxy.block_rules import MOST_ROLE
 from proxy.identity.evidence import Identity, is_principal
 
 MOST_TOKEN = 16 * 1024

@@ -18,7 +18,7 @@ import msgspec
 from yarl import URL
 
 from adminrest.client import AdminClient, AdminCredentials, AdminError, RequestFailure
-from proxy.brokers.targets import WEB_SERVICES
+from protocol.endpoint import WEB_SERVICES
 from proxy.files import token_in
 from proxy.importing.keys import shown
 from proxy.importing.result import ImportFailed

@@ -17,8 +17,7 @@ from accesslog.record import (
 from limiter.limiter import Limiter, Stream
 from protocol.printable import printable
 from proxy.config.sections import AccessLogSettings as Section
-from proxy.observe.connection import Connection
-from proxy.observe.counters import ConnectionRefusals
+from proxy.observe.connection import Connection, ConnectionRefusals
 from proxy.observe.log_files import LogFiles, operator_notices, recover
 from proxy.observe.log_lines import (
     Levels,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from limiter.activity import ActivitySet
 from limiter.limiter import Limiter, Stream
 from limiter.usage import LimiterUsage, Passed, StreamUsage
-from proxy.observe.counters import DirectionTotals, NamespaceTotals
+from proxy.counters import DirectionTotals, NamespaceTotals
 
 Values = tuple[int, ...]
 """Counts at one moment, in the order of a `CountNames`; an empty one stands for the beginning."""

@@ -28,9 +28,10 @@ from limiter.activity import ActivityReader, ActivitySet
 from limiter.limiter import Limiter, Scope, Stream
 from limiter.registry import Registry
 from limiter.token_bucket import NANOS_PER_SECOND
+from proxy.counters import Counters, NamespaceTotals
 from proxy.observe.access_log import AccessLog
+from proxy.observe.connection import Refusals
 from proxy.observe.counter_snapshot import CounterSnapshot, TakenLimiter, TakenStream
-from proxy.observe.counters import Counters, NamespaceTotals, Refusals
 from proxy.observe.log_lines import LineSpan
 from proxy.slices import Slices, Work, letting_go
 

@@ -15,7 +15,7 @@ from aiohttp.web import RequestPayloadError
 from structlog.typing import EventDict
 
 from protocol.printable import printable
-from proxy.observe.counters import Counters
+from proxy.counters import Counters
 
 MOST_TEXT = 5000
 """Most characters of one value of a line: room for a name of 4,096 in its sentence, or the end of a traceback."""

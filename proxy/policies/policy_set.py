@@ -14,7 +14,7 @@ import msgspec
 from limiter.levels import ABOUTS, NAME, About, Setting
 from limiter.policies import Value
 from limiter.token_bucket import DIRECTIONS, Direction, Limit
-from proxy.blocking.rules import Block, Key, Kind, Rule
+from proxy.block_rules import Block, Key, Kind, Rule
 from proxy.config.limits import Limits
 from proxy.config.showing import TakenValue, yaml_text
 from proxy.policies.bodies import (

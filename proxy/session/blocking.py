@@ -20,8 +20,8 @@ from protocol.pulsar_pb2 import (
     ServerError,
 )
 from protocol.topic_name import TopicName, parse_topic
+from proxy.block_rules import Key, Kind, Rule
 from proxy.blocking.blocklist import Blocklist, EndedByRule
-from proxy.blocking.rules import Key, Kind, Rule
 from proxy.brokers.dialing import through_proxy
 from proxy.refusals import RefusedError, metadata_refused, request_refused
 from proxy.session.streams import Streams, close_told

@@ -10,12 +10,12 @@ from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 import structlog
 
-from protocol.endpoint import Endpoint
+from protocol.endpoint import TLS, Endpoint
 from proxy.brokers.dialing import LEFT, BrokerTlsError, NoneAnswersError
-from proxy.brokers.targets import TLS, TargetRefusedError, Targets
+from proxy.brokers.targets import TargetRefusedError, Targets
 from proxy.config.model import Config
+from proxy.counters import Counters
 from proxy.observe.connection import Connection
-from proxy.observe.counters import Counters
 from proxy.observe.operator_log import ThrottledLog
 from proxy.session.events import CloseReason, SessionEnd
 from proxy.session.transport import PeerTransport, TransportContext

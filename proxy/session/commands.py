@@ -43,8 +43,8 @@ from protocol.pulsar_pb2 import (
     ServiceNotReady,
 )
 from protocol.walk import read_command, schema_data_in
+from proxy.counters import Counters
 from proxy.fleet_topics import WHY
-from proxy.observe.counters import Counters
 from proxy.refusals import (
     RefusedError,
     lookup_refused,

@@ -25,7 +25,7 @@ from protocol.pulsar_pb2 import BaseCommand
 from protocol.scanner import TAIL, FrameScanner, Piece, Tally
 from protocol.walk import read_command
 from proxy.budgets import ENTRY_OVERHEAD, Budget, Claim, Share
-from proxy.observe.counters import Counters
+from proxy.counters import Counters
 from proxy.refusals import TooMuchUnfinishedError
 from proxy.session.responses import Rejections
 from proxy.session.transport import Bytes, Cause, PeerTransport, Receiver, SocketWriter, Throttled

@@ -18,13 +18,13 @@ from proxy.brokers.dialing import BrokerDialer
 from proxy.brokers.targets import SiblingBrokers, Targets
 from proxy.budgets import Claim, Pool, SharedBudget
 from proxy.config.model import Config
+from proxy.counters import Counters
 from proxy.fleet_topics import FleetTopics
 from proxy.identity.evidence import Verifier
-from proxy.observe.connection import Connection
-from proxy.observe.counters import Counters, Refusals
+from proxy.observe.connection import Connection, Refusals
 from proxy.observe.operator_log import HoldLog, OversizedBatchLog
-from proxy.proxy_headers import ProxyHeaders
 from proxy.session.broker_connector import BrokerConnector
+from proxy.session.proxy_headers import ProxyHeaders
 from proxy.session.session_admission import SessionAdmission
 from proxy.session.transport import PeerTransport, TransportContext
 from proxy.slices import CallsInSlices, Slices, Work

@@ -10,8 +10,8 @@ import structlog
 from mypy_extensions import mypyc_attr
 
 from protocol.pulsar_pb2 import AuthenticationError, NotAllowedError, ServerError, ServiceNotReady, TooManyRequests
+from proxy.counters import Counters
 from proxy.observe.connection import Connection
-from proxy.observe.counters import Counters
 from proxy.observe.log_lines import LineSpan
 from proxy.observe.operator_log import ThrottledLog
 from proxy.session.transport import Cause

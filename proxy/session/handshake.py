@@ -13,10 +13,9 @@ from typing import Generic, TypeVar
 import msgspec
 
 from protocol.commands import SIZES, body_of, command_in, decode, encode, split, text, whole_body
-from protocol.endpoint import Endpoint, EndpointError
+from protocol.endpoint import BROKERS, Endpoint, EndpointError
 from protocol.frames import FrameTooLarge, MalformedFrame, NotConnect, ProtocolError, foreign_protocol, max_frame_size
 from protocol.pulsar_pb2 import AuthenticationError, BaseCommand, CommandConnect, CommandConnected
-from proxy.brokers.targets import BROKERS
 from proxy.identity.evidence import Credentials, is_role
 
 T = TypeVar("T")

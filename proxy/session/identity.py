@@ -19,9 +19,9 @@ from typing import Final, Protocol
 from protocol.commands import encode, text
 from protocol.frames import ProtocolError
 from protocol.pulsar_pb2 import AuthData, CommandAuthChallenge, CommandAuthResponse
+from proxy.counters import Counters
 from proxy.identity.evidence import Credentials, Evidence, Identity, NotProved, Verifier
 from proxy.observe.connection import Connection
-from proxy.observe.counters import Counters
 from proxy.session.events import CloseReason, SessionEnd
 from proxy.session.handshake import Greeting, greeting_for
 

@@ -29,7 +29,7 @@ from protocol.pulsar_pb2 import (
     TooManyRequests,
 )
 from proxy.budgets import ENTRY_OVERHEAD, Budget, Claim
-from proxy.observe.counters import Counters
+from proxy.counters import Counters
 from proxy.refusals import TOO_MUCH_KEPT, RefusedError
 
 MOST_REQUESTS = 10_000

@@ -19,18 +19,16 @@ from functools import partial
 from typing import Final
 
 from protocol.commands import encode
-from protocol.endpoint import Endpoint, host_port, socket_address
+from protocol.endpoint import TLS, Endpoint, host_port, socket_address
 from protocol.flow import FLOW
 from protocol.frames import DEFAULT_MAX_MESSAGE_SIZE, MESSAGE, SEND, ProtocolError, ProxyHeaderError, max_frame_size
 from protocol.proxy_protocol import write_header
 from protocol.pulsar_pb2 import CommandPing, CommandPong
+from proxy.block_rules import Rule
 from proxy.blocking.blocklist import EndedByRule
-from proxy.blocking.rules import Rule
 from proxy.brokers.dialing import BrokerTlsError
-from proxy.brokers.targets import TLS
 from proxy.budgets import Budget, Claim, Share
 from proxy.observe.connection import Connection
-from proxy.proxy_headers import ProxyHeaders
 from proxy.refusals import NO_REQUEST, request_refused
 from proxy.runtime import Tasks
 from proxy.session.blocking import BlockedClientResponder, SessionBlocks
@@ -42,6 +40,7 @@ from proxy.session.handshake import GREETINGS, LONGEST_KNOWN, WELCOMES, Greeting
 from proxy.session.identity import SessionIdentity
 from proxy.session.keep_alive import KeepAlive, PeerProbe
 from proxy.session.lookups import SessionLookups
+from proxy.session.proxy_headers import ProxyHeaders
 from proxy.session.responses import Rejections, Requests, error_for
 from proxy.session.session_admission import SessionAdmission
 from proxy.session.streams import Streams

@@ -22,8 +22,7 @@ from protocol.pulsar_pb2 import (
 )
 from protocol.topic_name import TopicName
 from proxy.admission_control import Admission, AskedBound, BoundName, NotAdmittedError
-from proxy.observe.connection import Connection
-from proxy.observe.counters import Refusals
+from proxy.observe.connection import Connection, Refusals
 from proxy.session.events import CloseReason, SessionEnd
 
 _COMPACTION = "__compaction"

@@ -23,10 +23,10 @@ from mypy_extensions import i64, mypyc_attr
 
 from protocol.endpoint import host_port
 from protocol.frames import ProtocolError
-from proxy.observe.counters import Counters
+from proxy.counters import Counters
+from proxy.read_scheduler import AddressGroup, ReadScheduler, ResumeQueue
 from proxy.runtime import Heap
 from proxy.session.keep_alive import Vitals, set_options, vitals_of
-from proxy.session.read_scheduler import AddressGroup, ReadScheduler, ResumeQueue
 from proxy.slices import CallsInSlices, Slices, Work
 from proxy.tls.transport import MOST_RECORDS, TlsBuffers, TlsFailure, TlsTransport
 

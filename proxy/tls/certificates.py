@@ -22,8 +22,7 @@ from pathlib import Path
 
 import structlog
 
-from protocol.endpoint import Endpoint
-from proxy.brokers.targets import TLS
+from protocol.endpoint import TLS, Endpoint
 from proxy.config.model import Config, ConfigError, take_all
 from proxy.config.sections import AdminTls, BrokerTls, ListenerTls
 from proxy.files import FileReader, reopenable, warn_if_others_read

@@ -25,7 +25,7 @@ from typing import Any, Final, Protocol, cast
 from mypy_extensions import i64
 
 from protocol.frames import foreign_protocol
-from proxy.session.read_scheduler import AddressGroup, Reader
+from proxy.read_scheduler import AddressGroup, Reader
 from proxy.slices import CallsInSlices
 
 MOST_RECORDS: Final = 256 * 1024

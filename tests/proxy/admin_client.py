@@ -17,13 +17,13 @@ from proxy.admin.metrics import MetricsPage, SluiceCollector
 from proxy.admin.places import Places
 from proxy.admin.refusals import RefusalLog
 from proxy.admin.routes.status import Run
-from proxy.blocking.kept import BlockDesk, KeptBlocks
 from proxy.config.model import Config, ConfigError
+from proxy.counters import Counters, NamespaceTotals
 from proxy.files import FileReader
 from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog
-from proxy.observe.counters import Counters, NamespaceTotals
 from proxy.observe.log_lines import Writer
+from proxy.policies.kept_blocks import BlockDesk, KeptBlocks
 from proxy.policies.keys import PolicyKind, Principal
 from proxy.policies.layers import file_policies
 from proxy.policies.service import Around, PolicyService

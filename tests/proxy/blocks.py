@@ -2,8 +2,8 @@
 
 from protocol.commands import encode
 from protocol.pulsar_pb2 import CommandCloseProducer, CommandPartitionedTopicMetadata, NotAllowedError
+from proxy.block_rules import read_key
 from proxy.blocking.blocklist import EndedByRule
-from proxy.blocking.rules import read_key
 from tests.proxy.conversation import World
 from tests.proxy.wire import NO_REQUEST, TOPIC, error
 

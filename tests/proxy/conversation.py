@@ -23,9 +23,9 @@ from protocol.endpoint import Endpoint
 from protocol.frames import FrameCutter
 from protocol.pulsar_pb2 import CommandProducerSuccess
 from proxy.config.model import Config
+from proxy.counters import Counters, NamespaceTotals
 from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog
-from proxy.observe.counters import Counters, NamespaceTotals
 from proxy.observe.intervals import Intervals
 from proxy.observe.log_files import LogFiles
 from proxy.observe.log_lines import ShowAddress, Writer, as_they_are

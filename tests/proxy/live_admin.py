@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 from limiter.policies import Policies
 from proxy.admin.listener import Connections, Listener
 from proxy.admin.refusals import RefusalLog
+from proxy.block_rules import Rule
 from proxy.blocking.blocklist import Blocklist
-from proxy.blocking.kept import KeptBlocks
-from proxy.blocking.rules import Rule
-from proxy.observe.counters import Counters
+from proxy.counters import Counters
+from proxy.policies.kept_blocks import KeptBlocks
 from proxy.policies.keys import PolicyKey, PolicyKind
 from proxy.policies.policy_set import PolicySet, in_force
 from proxy.policies.service import Around, PolicyService

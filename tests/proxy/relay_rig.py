@@ -11,7 +11,7 @@ from limiter.token_bucket import Limit, rate
 from protocol.frames import SEND, FrameCutter
 from protocol.pulsar_pb2 import BaseCommand
 from proxy.budgets import Budget, Claim, Pool, Share, SharedBudget
-from proxy.observe.counters import Counters
+from proxy.counters import Counters
 from proxy.session.data_path import DataPath, FrameWriter, HeldMemory
 from proxy.session.transport import Bytes, Cause, ReadBuffer, Throttled
 from tests.manual_clock import ManualClock

@@ -11,7 +11,7 @@ from limiter.token_bucket import NANOS_PER_SECOND, Limit, Rate
 from protocol.topic_name import parse_topic
 from proxy.admission_control import Admission, AskedBound, BoundName, NotAdmittedError, kept_as
 from proxy.config.model import Config
-from proxy.observe.counters import Counters
+from proxy.counters import Counters
 from tests.manual_clock import ManualClock
 from tests.proxy.file_limits import policies_of
 

@@ -8,8 +8,8 @@ from limiter.activity import ActivitySet
 from limiter.limiter import Entry, Limiter, Scope, Stream, StreamName
 from limiter.scheduler import Scheduler
 from limiter.token_bucket import Limit, rate
+from proxy.counters import Counters
 from proxy.limiter_engine import LimiterTimers
-from proxy.observe.counters import Counters
 from proxy.slices import Slices
 from tests.manual_clock import ManualClock
 from tests.proxy.manual_loop import ManualLoop

@@ -1,7 +1,7 @@
 """Memory that came free goes back to the system."""
 
 from proxy.budgets import Share, SharedBudget
-from proxy.observe.counters import Counters
+from proxy.counters import Counters
 from proxy.runtime import WHILE_S, Heap, give_back_memory
 from proxy.session.transport import TransportContext
 from proxy.slices import Slices

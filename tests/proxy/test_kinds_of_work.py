@@ -10,9 +10,9 @@ import pytest
 from limiter.levels import Setting
 from proxy.config.model import Config
 from proxy.config.sections import Fleet
+from proxy.counters import Counters
 from proxy.files import FileReader
 from proxy.fleet.service import FleetService
-from proxy.observe.counters import Counters
 from proxy.policies.keys import Principal
 from proxy.reload import Reloader
 from proxy.runtime import Searches

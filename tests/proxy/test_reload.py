@@ -8,8 +8,8 @@ from structlog.testing import capture_logs
 
 from proxy.config.limits import Limits
 from proxy.config.model import Config, ConfigError
+from proxy.counters import Counters
 from proxy.files import FileReader
-from proxy.observe.counters import Counters
 from proxy.policies.keys import Principal
 from proxy.policies.store import StoreError
 from proxy.reload import Reloader

@@ -15,15 +15,15 @@ import uvloop
 from structlog.testing import capture_logs
 
 from proxy.config.model import Config
+from proxy.counters import Counters, NamespaceTotals
 from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog
-from proxy.observe.counters import Counters, NamespaceTotals
 from proxy.observe.intervals import Intervals
 from proxy.observe.log_lines import Writer
+from proxy.read_scheduler import MANY, SLICE_NS
 from proxy.server import LISTENERS, Server
 from proxy.session.data_path import DataPath
 from proxy.session.events import SessionLog
-from proxy.session.read_scheduler import MANY, SLICE_NS
 from proxy.session.session import Forwarding, Session, SessionState
 from proxy.session.streams import Streams
 from proxy.session.transport import PeerTransport

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from proxy.observe.counters import Counters
+from proxy.counters import Counters
 from proxy.slices import AT_ONCE, ByTurns, CallsInSlices, Slices, Work, letting_go
 from tests.manual_clock import ManualClock
 from tests.proxy.manual_loop import ManualLoop

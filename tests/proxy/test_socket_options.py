@@ -12,7 +12,7 @@ from aiohttp import ClientSession, web
 
 from proxy.admin.listener import Connections, Listener
 from proxy.admin.refusals import RefusalLog
-from proxy.observe.counters import Counters
+from proxy.counters import Counters
 from proxy.session.keep_alive import vitals_of
 from proxy.slices import Slices
 from tests.manual_clock import ManualClock

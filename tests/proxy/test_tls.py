@@ -15,9 +15,9 @@ from pydantic import ValidationError
 from structlog.testing import capture_logs
 
 from adminrest.client import trusting
+from protocol.endpoint import BROKERS
 from proxy.admin.auth import Authenticator
 from proxy.admin.refusals import RefusalLog
-from proxy.brokers.targets import BROKERS
 from proxy.config.model import Config, ConfigError
 from proxy.config.sections import AdminAccess
 from proxy.tls.certificates import Certificates, Expiry, ExpiryLog

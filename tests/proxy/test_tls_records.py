@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy import runtime
-from proxy.observe.counters import Counters
+from proxy.counters import Counters
 from proxy.session.transport import TransportContext
 from proxy.slices import Slices
 from proxy.tls.transport import MOST_RECORDS, TlsTransport, whole_records

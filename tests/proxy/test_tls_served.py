@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from proxy.config.model import Config
+from proxy.counters import Counters, NamespaceTotals
 from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog
-from proxy.observe.counters import Counters, NamespaceTotals
 from proxy.observe.intervals import Intervals
 from proxy.observe.log_lines import Writer
 from proxy.server import Server

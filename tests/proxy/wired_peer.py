@@ -1,7 +1,7 @@
 """One peer of a session, on a transport that is not there."""
 
 from protocol.frames import ProtocolError
-from proxy.observe.counters import Counters
+from proxy.counters import Counters
 from proxy.session.transport import Cause, PeerTransport, TransportContext, TransportOwner
 from proxy.slices import Slices
 from tests.manual_clock import ManualClock

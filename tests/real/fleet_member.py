@@ -3,12 +3,13 @@
 import asyncio
 import sys
 
+from protocol.endpoint import BROKERS
 from proxy.brokers.dialing import BrokerDialer
-from proxy.brokers.targets import BROKERS, Targets
+from proxy.brokers.targets import Targets
 from proxy.config.model import Config
+from proxy.counters import Counters
 from proxy.fleet.link import Callbacks
 from proxy.fleet.topic_link import Membership, TopicLink
-from proxy.observe.counters import Counters
 from proxy.tls.certificates import Certificates
 
 

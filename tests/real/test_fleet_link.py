@@ -9,11 +9,12 @@ import pytest
 
 from fleet.messages import MOST_MESSAGE
 from loadgen.real.standalone import StandaloneBroker
+from protocol.endpoint import BROKERS
 from proxy.brokers.dialing import BrokerDialer
-from proxy.brokers.targets import BROKERS, Targets
+from proxy.brokers.targets import Targets
 from proxy.config.model import Config
+from proxy.counters import Counters
 from proxy.fleet.topic_link import Membership, TopicLink
-from proxy.observe.counters import Counters
 from proxy.tls.certificates import Certificates
 from tests.proxy.fleet.heard import Heard
 from tests.real.pulsar_rest import PulsarRest

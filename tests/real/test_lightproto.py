@@ -16,7 +16,7 @@ from protocol.flow import FLOW, read_flow
 from protocol.frames import SEND, ProtocolError
 from protocol.pulsar_pb2 import BaseCommand, InvalidTopicName
 from protocol.scanner import FrameScanner
-from proxy.observe.counters import Counters
+from proxy.counters import Counters
 from proxy.refusals import RefusedError
 from proxy.session.commands import BETWEEN_BROKERS, NOT_OFFERED, ClientCommands
 from proxy.session.streams import Opening, Streams

@@ -12,7 +12,7 @@ import pytest
 
 from adminrest.client import topic_path
 from loadgen.real.standalone import StandaloneBroker
-from proxy.brokers.targets import BROKERS
+from protocol.endpoint import BROKERS
 from tests.proxy.fleet import test_policy_topic
 from tests.proxy.fleet.test_policy_topic import KEY, Member, rate
 from tests.real.pulsar_rest import PulsarRest, topic_name

@@ -45,8 +45,8 @@ from proxy.admin.listener import connection_of
 from proxy.admin.refusals import RefusalCause, RefusalLog, refusal
 from proxy.admin.tenant_scope import why_not_at_broker
 from proxy.config.model import Config
+from proxy.counters import Counters
 from proxy.fleet_topics import FleetTopics
-from proxy.observe.counters import Counters
 from proxy.policies.keys import ANONYMOUS
 
 VIA = "Via"

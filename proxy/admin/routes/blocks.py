@@ -8,9 +8,7 @@ from aiohttp import web
 from msgspec import Meta
 
 from proxy.admin.handlers import JSON, Text, asked, caller_of, described, encoded_each, explaining, sent
-from proxy.blocking.blocklist import EndedByRule
-from proxy.blocking.kept import BlockDesk
-from proxy.blocking.rules import (
+from proxy.block_rules import (
     MOST_NAME,
     MOST_REASON,
     Kind,
@@ -19,6 +17,8 @@ from proxy.blocking.rules import (
     read_key,
     read_reason,
 )
+from proxy.blocking.blocklist import EndedByRule
+from proxy.policies.kept_blocks import BlockDesk
 from proxy.slices import Slices
 
 _PATH = "/sluice/blocks"

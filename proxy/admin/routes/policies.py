@@ -17,12 +17,12 @@ from aiohttp import web
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from proxy.admin.handlers import JSON, Either, Number, asked, caller_of, described, explaining, json_text, sent
-from proxy.blocking.kept import BlockDesk
-from proxy.blocking.rules import Block, each_once
+from proxy.block_rules import Block, each_once
 from proxy.config.limits import Limits
 from proxy.config.sections import AdmissionBounds
 from proxy.config.sources import all_told
 from proxy.policies.bodies import BodyError, check_keys
+from proxy.policies.kept_blocks import BlockDesk
 from proxy.policies.keys import PolicyKey
 from proxy.policies.policy_set import (
     ApplyPlan,

@@ -32,7 +32,7 @@ from proxy.admin.handlers import (
     shown,
     tagged,
 )
-from proxy.blocking.rules import MOST_NAME
+from proxy.block_rules import MOST_NAME
 from proxy.config.values import LONGEST_PART
 from proxy.policies.bodies import (
     NO_RATE,

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from proxy.blocking import rules
-from proxy.blocking.rules import read_key
+from proxy import block_rules as rules
+from proxy.block_rules import read_key
 from tests.proxy.admin_client import Admin
 
 PATH = "/sluice/blocks"

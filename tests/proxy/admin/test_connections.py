@@ -11,7 +11,7 @@ import pytest
 
 from proxy.admin.listener import AdminConnection, Connections
 from proxy.admin.refusals import RefusalLog
-from proxy.observe.counters import Counters
+from proxy.counters import Counters
 from proxy.slices import AT_ONCE, Slices, Work
 from tests.manual_clock import ManualClock
 from tests.proxy.fake_transport import FakeTransport

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from proxy.admin.listener import Connections, Listener
 from proxy.admin.refusals import RefusalLog
-from proxy.observe.counters import Counters
+from proxy.counters import Counters
 from proxy.slices import Slices
 from tests.manual_clock import ManualClock
 from tests.proxy.certificates import Authority

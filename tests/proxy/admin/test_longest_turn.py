@@ -19,8 +19,8 @@ from limiter.limiter import Stream, StreamName
 from limiter.token_bucket import DIRECTIONS
 from protocol.topic_name import parse_topic
 from proxy.admin.handlers import description_of
+from proxy.block_rules import Key, Kind
 from proxy.blocking.blocklist import Order
-from proxy.blocking.rules import Key, Kind
 from proxy.observe.connection import Connection
 from tests.proxy.admin_client import Admin
 from tests.proxy.live_admin import UNHURRIED, LiveAdmin

@@ -7,8 +7,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from accesslog.record import IntervalLine
+from proxy import counters
 from proxy.admin.metrics import SluiceCollector
-from proxy.observe import counters
 from tests.proxy.conversation import World, consumer, let_in, publisher
 from tests.proxy.wire import OTHER_TOPIC, PING, TOPIC, lookup, message, producer, send, sends
 

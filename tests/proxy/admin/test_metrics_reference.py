@@ -5,7 +5,7 @@ from pathlib import Path
 
 from proxy.admin.metrics import OF_COUNTERS
 from proxy.admin.metrics_reference import families, labels_of, reference
-from proxy.observe.counters import Counters
+from proxy.counters import Counters
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/metrics.md"
 

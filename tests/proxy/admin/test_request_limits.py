@@ -16,7 +16,7 @@ from proxy.admin.app import metrics_app
 from proxy.admin.listener import MOST_KEYS, Connections, Listener, RequestLimits
 from proxy.admin.refusals import RefusalLog
 from proxy.config.sections import AdminAccess
-from proxy.observe.counters import Counters
+from proxy.counters import Counters
 from proxy.slices import Slices
 from tests.proxy.admin_client import Admin
 from tests.proxy.endpoints import web_at

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.blocking.rules import MOST_ROLE
+from proxy.block_rules import MOST_ROLE
 from proxy.identity.evidence import Identity
 from proxy.identity.tokens import (
     MOST_TOKEN,

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from proxy import block_rules as rules_module
+from proxy.block_rules import Key, Rule, TooManyRulesError, read_key
 from proxy.blocking import blocklist as blocklist_module
-from proxy.blocking import rules as rules_module
 from proxy.blocking.blocklist import Blocklist, EndedByRule, Order
-from proxy.blocking.rules import Key, Rule, TooManyRulesError, read_key
+from proxy.counters import Counters
 from proxy.observe.connection import Connection
-from proxy.observe.counters import Counters
 
 ROLE = read_key("role", "billing")
 PRODUCER = read_key("producer", "p", namespace="a/b")

@@ -9,7 +9,7 @@ from aiohttp.test_utils import TestServer
 from structlog.testing import capture_logs
 from typer.testing import CliRunner, Result
 
-from proxy.blocking.rules import read_key
+from proxy.block_rules import read_key
 from sluice.cli import app
 from tests.proxy.admin_client import Admin
 

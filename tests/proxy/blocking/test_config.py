@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
-from proxy.blocking import rules as blocks_config
-from proxy.blocking.rules import Rule, read_key
+from proxy import block_rules as blocks_config
+from proxy.block_rules import Rule, read_key
 from proxy.config.model import ConfigError, load_config
 from tests.proxy.config.lines import without_line
 

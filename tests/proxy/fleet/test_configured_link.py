@@ -6,9 +6,9 @@ from typing import cast
 
 from proxy.config.model import Config
 from proxy.config.sections import Fleet
+from proxy.counters import Counters
 from proxy.fleet.configured_link import own_auth
 from proxy.identity.evidence import Credentials, Verifier
-from proxy.observe.counters import Counters
 from proxy.session.engine import Engine
 
 

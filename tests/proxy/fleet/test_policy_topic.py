@@ -14,19 +14,19 @@ from protocol.endpoint import Endpoint
 from protocol.pulsar_pb2 import CommandSubscribe, MessageMetadata
 from proxy.admin import metrics
 from proxy.admin.routes import sharing
+from proxy.block_rules import read_key
 from proxy.blocking.blocklist import Blocklist
-from proxy.blocking.kept import BlockDesk, KeptBlocks
-from proxy.blocking.rules import read_key
 from proxy.brokers.dialing import BrokerDialer
 from proxy.brokers.targets import Targets
 from proxy.cli import top_view
 from proxy.cli.top_view import PoliciesAnswer
 from proxy.config.model import Config
+from proxy.counters import Counters
 from proxy.fleet import policy_topic
 from proxy.fleet.policy_topic import KEEPER, PolicyTopic
-from proxy.observe.counters import Counters
 from proxy.policies import room, topic_log
 from proxy.policies.bodies import BodyError, PublishRate, kept_as_pulsar_s
+from proxy.policies.kept_blocks import BlockDesk, KeptBlocks
 from proxy.policies.keys import PolicyKey, PolicyKind, Principal, rate_key
 from proxy.policies.layers import FilePolicies
 from proxy.policies.service import Around, Expected, NotAsExpectedError, NotCarriedError, PolicyService, tag_of

@@ -36,10 +36,10 @@ from protocol.pulsar_pb2 import (
 from proxy.brokers.dialing import BrokerDialer
 from proxy.brokers.targets import Targets
 from proxy.config.model import Config
+from proxy.counters import Counters
 from proxy.fleet import pulsar_connection, topic_link
 from proxy.fleet.link import backoff
 from proxy.fleet.topic_link import Membership, TopicLink, topics
-from proxy.observe.counters import Counters
 from proxy.tls.certificates import Certificates
 from tests.proxy.fleet.defect import Defect, errors_told
 from tests.proxy.fleet.heard import Heard

@@ -1,6 +1,6 @@
 from structlog.testing import capture_logs
 
-from proxy.observe.counters import Counters
+from proxy.counters import Counters
 from proxy.observe.operator_log import INTERVAL_NS, OversizedBatchLog
 from tests.manual_clock import ManualClock
 

@@ -1,8 +1,7 @@
 """What clients are refused, in the access log."""
 
 from accesslog.record import HeartbeatLine, RejectLine
-from proxy.observe.connection import Connection
-from proxy.observe.counters import MOST_LINES, MOST_TEXT, Refusals
+from proxy.observe.connection import MOST_LINES, MOST_TEXT, Connection, Refusals
 from tests.proxy.conversation import World
 from tests.proxy.wire import TOPIC, lookup, producer
 

@@ -4,8 +4,8 @@ import pytest
 
 from limiter.limiter import StreamName
 from limiter.token_bucket import Direction
-from proxy.observe import counters
-from proxy.observe.counters import LONGEST_NAME, MOST_UNHEARD_OF, OTHERS, NamespaceTotals
+from proxy import counters
+from proxy.counters import LONGEST_NAME, MOST_UNHEARD_OF, OTHERS, NamespaceTotals
 
 
 def stream_name(namespace: str, direction: Direction = "publish") -> StreamName:

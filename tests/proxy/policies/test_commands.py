@@ -220,7 +220,7 @@ async def test_a_file_without_blocks_leaves_them_as_they_are(make_admin, tmp_pat
 
 
 async def test_as_many_blocks_as_can_be_are_exchanged_for_as_many_others(make_admin, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("proxy.blocking.rules.MOST_RULES", 2)
+    monkeypatch.setattr("proxy.block_rules.MOST_RULES", 2)
     admin: Admin = await make_admin(blocks=[{"role": "a"}, {"role": "b"}])
     file = tmp_path / "limits.yaml"
     file.write_text("limits: {}\nblocks: [{role: c}, {role: b, reason: late}]\n")

@@ -14,7 +14,7 @@ from protocol.pulsar_pb2 import (
     NotAllowedError,
     ProducerFenced,
 )
-from proxy.blocking.rules import Rule, read_key
+from proxy.block_rules import Rule, read_key
 from proxy.refusals import metadata_refused
 from proxy.session.blocking import MOST_AT_ONCE, BlockedClientResponder
 from tests.proxy.wire import PING, PONG, as_frame, body, connect, error, lookup, producer, send, subscribe

@@ -7,8 +7,8 @@ import pytest
 
 from proxy.brokers.targets import Targets
 from proxy.config.model import Config
+from proxy.counters import Counters
 from proxy.observe.connection import Connection
-from proxy.observe.counters import Counters
 from proxy.session.broker_connector import PASSED_OVER_S, BrokerConnector, BrokerRotation
 from proxy.session.events import CloseReason, SessionEnd
 from proxy.session.transport import PeerTransport, TransportContext, TransportOwner

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.blocking.rules import MOST_ROLE
+from proxy.block_rules import MOST_ROLE
 from proxy.session.handshake import role_of
 from tests.proxy.conversation import World
 from tests.proxy.wire import connect

@@ -1,7 +1,7 @@
 """What all sessions of a process share, whoever keeps their limits."""
 
 from proxy.config.model import Config
-from proxy.observe.counters import Counters
+from proxy.counters import Counters
 from proxy.session.engine import Engine
 
 

@@ -13,7 +13,7 @@ from protocol.commands import SIZES, command_in
 from protocol.flow import MOST_PERMITS
 from protocol.frames import MESSAGE, MalformedFrame
 from proxy.budgets import Budget, Claim, Pool, Share, SharedBudget
-from proxy.observe.counters import Counters
+from proxy.counters import Counters
 from proxy.session.data_path import DataPath, FrameWriter, HeldMemory
 from proxy.session.transport import Throttled
 from tests.proxy.wire import flow

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from protocol.proxy_protocol import SIGNATURE_V2
-from proxy.proxy_headers import LEAST_AWAITED
+from proxy.session.proxy_headers import LEAST_AWAITED
 from tests.proxy.conversation import Peer, World
 from tests.proxy.wire import NO_REQUEST, PING, body, connect, connected, error
 

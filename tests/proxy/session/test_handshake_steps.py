@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proxy.observe.counters import Counters
+from proxy.counters import Counters
 from proxy.session.broker_connector import BrokerHandshake
 from proxy.session.session import SessionState
 from proxy.session.transport import PeerTransport, TransportContext, TransportOwner

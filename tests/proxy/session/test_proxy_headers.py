@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from accesslog.record import ConnectionLine
 from protocol.proxy_protocol import MOST_V2, SIGNATURE_V2, write_header
-from proxy.proxy_headers import LEAST_AWAITED
+from proxy.session.proxy_headers import LEAST_AWAITED
 from proxy.session.session import SessionState
 from tests.proxy.conversation import Broker, Peer, World
 from tests.proxy.tls import Authorities

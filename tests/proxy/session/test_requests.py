@@ -14,7 +14,7 @@ from protocol.pulsar_pb2 import (
     TooManyRequests,
 )
 from proxy.budgets import Claim, Pool
-from proxy.observe.counters import Counters
+from proxy.counters import Counters
 from proxy.refusals import RefusedError
 from proxy.session import responses
 from proxy.session.responses import REQUEST_MEMORY, Requests, UnexpectedAnswerError

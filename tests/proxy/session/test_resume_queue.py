@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.session.read_scheduler import ResumeQueue
+from proxy.read_scheduler import ResumeQueue
 from tests.manual_clock import ManualClock
 from tests.proxy.manual_loop import ManualLoop
 

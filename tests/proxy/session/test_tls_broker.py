@@ -18,9 +18,9 @@ from protocol.commands import encode
 from protocol.pulsar_pb2 import CommandError, CommandLookupTopic, CommandLookupTopicResponse, ServiceNotReady
 from proxy.admin.app import Readiness
 from proxy.config.model import Config
+from proxy.counters import Counters, NamespaceTotals
 from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog
-from proxy.observe.counters import Counters, NamespaceTotals
 from proxy.observe.intervals import Intervals
 from proxy.observe.log_lines import Writer
 from proxy.server import Server

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from proxy.session.read_scheduler import CALM_S, MANY
+from proxy.read_scheduler import CALM_S, MANY
 from proxy.session.transport import PeerTransport, TransportContext, TransportOwner
 from proxy.slices import Slices
-from tests.proxy.session.test_read_scheduler import COST, World, _largest_turn, _read
+from tests.proxy.test_read_scheduler import COST, World, _largest_turn, _read
 from tests.proxy.tls import Authorities
 
 CROWD = "10.0.0.66"

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 
 from mypy_extensions import mypyc_attr
 
-from proxy.observe.counters import Counters
+from proxy.counters import Counters
 from proxy.slices import ByTurns
 
 MANY: Final = 32

@@ -2,7 +2,7 @@
 
 import copy
 
-from proxy.observe.counters import LATENESS_NS, Counters, Words
+from proxy.counters import LATENESS_NS, Counters, Words
 
 
 def test_the_lateness_of_timers_is_summed_and_its_worst_kept() -> None:

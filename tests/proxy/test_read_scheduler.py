@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
-from proxy.observe.counters import Counters
-from proxy.session.read_scheduler import CALM_S, MANY, SLICE_NS, ReadScheduler
+from proxy.counters import Counters
+from proxy.read_scheduler import CALM_S, MANY, SLICE_NS, ReadScheduler
 from tests.manual_clock import ManualClock
 
 COST = SLICE_NS // 10

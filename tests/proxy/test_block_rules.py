@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.topic_name import parse_topic
-from proxy.blocking import rules as rules_module
-from proxy.blocking.rules import Key, Kind, Rule, Rules, TooManyRulesError, read_key, read_reason
+from proxy import block_rules as rules_module
+from proxy.block_rules import Key, Kind, Rule, Rules, TooManyRulesError, read_key, read_reason
 
 ORDERS = parse_topic("persistent://acme/shop/orders-partition-3")
 SYSTEM = parse_topic("persistent://acme/shop/__change_events")

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from limiter.policies import Policies
-from proxy.blocking import rules as rules_module
+from proxy import block_rules as rules_module
+from proxy.block_rules import Key, Kind, Rule, TooManyRulesError, read_key
 from proxy.blocking.blocklist import Blocklist, EndedByRule, Order
-from proxy.blocking.kept import BlockDesk, BlockOutcome, KeptBlocks, body, kept_key
-from proxy.blocking.rules import Key, Kind, Rule, TooManyRulesError, read_key
-from proxy.observe.counters import Counters
+from proxy.counters import Counters
 from proxy.policies.bodies import BodyError
+from proxy.policies.kept_blocks import BlockDesk, BlockOutcome, KeptBlocks, body, kept_key
 from proxy.policies.keys import PolicyKey, PolicyKind, Principal
 from proxy.policies.layers import FilePolicies
 from proxy.policies.service import Around, PolicyService
@@ -34,7 +34,7 @@ import asyncio, sys
 from pathlib import Path
 from proxy.policies.keys import Principal
 from tests.proxy.blocking.test_kept import run_of
-from proxy.blocking.rules import read_key
+from proxy.block_rules import read_key
 
 with run_of(Path(sys.argv[1])) as run:
     for number in range(1000):

@@ -1,4 +1,4 @@
-"""Counters of `/metrics` and the access log: the data path, totals by namespace and by level of limits, refusals.
+"""Counters of `/metrics` and the access log: the data path, totals by namespace and by level of limits.
 
 Counters are plain integers. The number of totals, and of sums of refusals, is bounded: a client that floods the proxy
 must not flood its log.
@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from limiter.limiter import StreamName
-from proxy.observe.connection import Connection
 
 LATENESS_NS = tuple(
     tenths * 100_000 for tenths in (1, 2, 5, 10, 15, 20, 30, 40, 50, 75, 100, 200, 500, 1000, 2000, 5000, 10_000)
@@ -250,44 +249,3 @@ class NamespaceTotals:
     def of_level(self, direction: str, level: str) -> LevelTotals:
         """Return the totals of a level to add to."""
         return self.by_level.setdefault((direction, level), LevelTotals())
-
-
-MOST_LINES = 1000
-"""Most lines of one heartbeat; refusals beyond them are summed up by reason alone."""
-
-MOST_TEXT = 1000
-"""Most characters of a topic and a detail in their line; one more is kept, to show that the text was longer."""
-
-_NOBODY = Connection(0)
-
-
-@dataclass(slots=True)
-class ConnectionRefusals:
-    """Refusals of one connection for one reason; `topic` and `detail` are those of the last one."""
-
-    connection: Connection
-    reason: str
-    topic: str = ""
-    detail: str = ""
-    refused: int = 0
-
-
-class Refusals:
-    """The refusals of one process, summed up by connection and reason."""
-
-    def __init__(self) -> None:
-        self._by_key: dict[tuple[int, str], ConnectionRefusals] = {}
-
-    def note(self, connection: Connection, reason: str, topic: str, detail: str, *, times: int = 1) -> None:
-        """Count `times` refusals of a lookup, producer or consumer; `reason` is one of a few words."""
-        found = self._by_key.get((connection.connection_id, reason))
-        if found is None:
-            whose = connection if len(self._by_key) < MOST_LINES else _NOBODY
-            found = self._by_key.setdefault((whose.connection_id, reason), ConnectionRefusals(whose, reason))
-        found.refused += times
-        found.topic, found.detail = topic[: MOST_TEXT + 1], detail[: MOST_TEXT + 1]
-
-    def take(self) -> list[ConnectionRefusals]:
-        """Return the refusals since the last call."""
-        taken, self._by_key = self._by_key, {}
-        return list(taken.values())

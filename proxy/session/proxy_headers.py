@@ -8,7 +8,7 @@ from limiter.levels import Networks
 from protocol.frames import ProxyHeaderError
 from protocol.proxy_protocol import Header, read_header
 from proxy.config.sections import ProxyProtocol
-from proxy.observe.counters import Counters
+from proxy.counters import Counters
 from proxy.session.events import CloseReason, SessionEnd
 
 LEAST_AWAITED = 100

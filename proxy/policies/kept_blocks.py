@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from proxy.block_rules import Key, Rule, read_key, read_reason
 from proxy.blocking.blocklist import Blocklist, EndedByRule, Order, nothing_ended
-from proxy.blocking.rules import Key, Rule, read_key, read_reason
 from proxy.policies.bodies import BodyError, read_body
 from proxy.policies.keys import PolicyKey, PolicyKind, Principal
 from proxy.policies.policy_set import is_kept
