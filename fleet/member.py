@@ -14,7 +14,7 @@ Which shares are in force is told by `_InForce`.
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum, auto
 from typing import Literal
 
@@ -401,9 +401,11 @@ class FleetMember:
         id_ = self._limits.ids.get(key)
         return None if id_ is None else self._limits.latest.get(id_) or self._limits.told(id_)
 
-    def shares(self) -> dict[ShareKey, LimitShare]:
-        """Return the shares in force, or the last ones."""
-        return {key: self._limits.share(id_) for key, id_ in self._limits.ids.items()}
+    def shares(self) -> Iterator[LimitShare]:
+        """Yield the shares in force, or the last ones; limits that go or come meanwhile are left out."""
+        for key, id_ in list(self._limits.ids.items()):
+            if self._limits.ids.get(key) == id_:
+                yield self._limits.share(id_)
 
     def _end_lease(self, now: int) -> None:
         if self._force is _InForce.LEASE and now >= self.lease_until:

@@ -12,7 +12,7 @@ at most half of the shared part beyond it. The shared part is two thirds of the 
 Source: Choudhury & Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", IEEE/ACM ToN 6(2), 1998
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 ENTRY_OVERHEAD: Final = 512
@@ -224,9 +224,17 @@ class SharedBudget:
         limit: Most bytes.
         turned: Called with a tenant's name, whether it is over now, and the bytes that it holds.
         freed: Called when much less is held than before.
+        in_slices: Tells shares, one in each step of what it is given; None: at once. Until a share is told that a
+            tenant is over, it is at its next take.
     """
 
-    def __init__(self, limit: int, turned: Callable[[str, bool, int], None], freed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        limit: int,
+        turned: Callable[[str, bool, int], None],
+        freed: Callable[[], None],
+        in_slices: Callable[[Iterator[None]], None] | None = None,
+    ) -> None:
         self.limit = limit
         self.used = 0
         self.aside = 0
@@ -236,6 +244,7 @@ class SharedBudget:
         """An equal share for one tenant more than there are."""
         self._turned = turned
         self._freed = freed
+        self._in_slices = in_slices
         self._most_lately = 0
         self._much = max(min(_MUCH, limit // _SWEEPS), 1)
         self._accounts: dict[str, _Account] = {}
@@ -282,10 +291,10 @@ class SharedBudget:
             self._accounts[account.tenant] = account
             self._share_out()
             account.parts[share] = part
-            if account.is_over:
-                share.tenants_over += 1
-                share.tell()
+            share.tenants_over += account.is_over
         self._judge(account)
+        if account.is_over:
+            share.tell()
 
     def give(self, share: Share, part: _Part, size: int) -> None:
         """Count bytes as no longer held, see `Share.give`; `part` is the tenant's in that share."""
@@ -339,8 +348,11 @@ class SharedBudget:
         for share in told:
             share.tenants_over += 1 if is_over else -1
         self._turned(account.tenant, is_over, account.held)
-        for share in told:
-            share.tell()
+        if self._in_slices is None:
+            for share in told:
+                share.tell()
+        else:
+            self._in_slices(_telling(told))
 
     def _sweep(self) -> None:
         """Judge the tenants that are over, now and then: bytes are given back with each entry."""
@@ -352,3 +364,9 @@ class SharedBudget:
 
     def _next_sweep(self) -> int:
         return self.used - max(self.limit // _SWEEPS, 1)
+
+
+def _telling(shares: list[Share]) -> Iterator[None]:
+    for share in shares:
+        share.tell()
+        yield

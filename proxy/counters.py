@@ -30,7 +30,7 @@ STANDSTILL_NS = 500_000_000
 """Lateness of a timer, in nanoseconds, from which on the process counts as having stood still."""
 LATE_NS = 10_000_000
 """Lateness of a timer from which on the work is named that held the loop."""
-OTHER_WORK = "other"
+UNNAMED_WORK = "unnamed"
 """The work of a late timer to which no kind of work is due: messages, or the machine."""
 
 
@@ -119,16 +119,20 @@ class Counters(_Told):
         self.culprit = _unknown_work
 
     def timer_fired(self, late_ns: int) -> None:
-        """Count a timer that fired `late_ns` nanoseconds late."""
+        """Count a timer of a limit that fired `late_ns` nanoseconds late."""
         late_ns = max(0, late_ns)
         if late_ns >= STANDSTILL_NS:
             self.stood_still(late_ns)
-        if late_ns >= LATE_NS:
-            self.late_timers[self.culprit(late_ns)] += 1
         self.timers_fired += 1
         self.loop_lag_ns += late_ns
-        self.loop_lag_max_ns = max(self.loop_lag_max_ns, late_ns)
+        self.loop_was_late(late_ns)
         self.timers_by_lateness[bisect_left(LATENESS_NS, late_ns)] += 1
+
+    def loop_was_late(self, late_ns: int) -> None:
+        """Note that the loop came to a timer `late_ns` nanoseconds late, be it a limit's or the heartbeat's."""
+        if late_ns >= LATE_NS:
+            self.late_timers[self.culprit(late_ns)] += 1
+        self.loop_lag_max_ns = max(self.loop_lag_max_ns, late_ns)
 
 
 def _nobody_listens(_late_ns: int) -> None:
@@ -136,7 +140,7 @@ def _nobody_listens(_late_ns: int) -> None:
 
 
 def _unknown_work(_late_ns: int) -> str:
-    return OTHER_WORK
+    return UNNAMED_WORK
 
 
 MOST_NAMESPACES = 1000

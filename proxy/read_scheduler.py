@@ -108,13 +108,9 @@ class AddressGroup:
         """End the measurement: the bytes read are passed on."""
         self._number_read += 1
         self.resume(reader)
-        self.charge(self.clock() - began)
-
-    def charge(self, spent: int) -> None:
-        """Add nanoseconds spent on a connection: on reading it, or on its beginning or end."""
         if not self._spent:
             asyncio.get_running_loop().call_soon(self._next_turn)
-        self._spent += max(1, spent)
+        self._spent += max(1, self.clock() - began)
         if self._spent >= self._scheduler.slice_ns:
             self._overrun()
 
@@ -157,8 +153,6 @@ class AddressGroup:
             self._read_in_turns()
             return
         self._is_busy = True
-        if not self._number_read:  # beginnings and ends took it all: one is read nevertheless
-            return
         self._batch = min(self._number_read, self._batch)
         for reader in self._admitted:
             if reader.may_be_read():

@@ -179,6 +179,7 @@ class Proxy:
             where = ", ".join(each.address for each in self.config.listen)
             raise StartError(f"listen: cannot listen on {where}: {error.strerror or error}") from None
         self.readiness.is_accepting = True
+        self.engine.slices.heartbeat.start()
         self._expiry_log.start()
         self.states.look()
         return listen, admin
@@ -186,6 +187,7 @@ class Proxy:
     async def stop(self) -> None:
         """End sessions, then the log, then the admin address."""
         self.readiness.is_accepting = False
+        self.engine.slices.heartbeat.stop()
         self._expiry_log.stop()
         self.states.stop()
         await self.server.stop(self.config.linger)

@@ -15,7 +15,7 @@ from proxy.admin.refusals import RefusalCause
 from proxy.admin.shared_work import SharedWork
 from proxy.admission_control import BoundName
 from proxy.block_rules import Kind
-from proxy.counters import LATENESS_NS, OTHER_WORK, Counters, DirectionTotals, NamespaceTotals
+from proxy.counters import LATENESS_NS, UNNAMED_WORK, Counters, DirectionTotals, NamespaceTotals
 from proxy.degraded import CAUSES, DegradedStates
 from proxy.fleet.link import LinkCounts, LinkState
 from proxy.fleet.policy_topic import PolicyTopic, TopicState
@@ -134,9 +134,9 @@ OF_COUNTERS = (
     _OfCounters("sluice_loop_timers", "Timers that fired", field="timers_fired"),
     _OfCounters(
         "sluice_late_timers",
-        "Timers that fired 10 ms late or later, by the work that held the loop; `other`: messages, or the machine",
+        "Timers and beats that were 10 ms late, by the work that held the loop; `unnamed`: messages, or the machine",
         ("work",),
-        (*Work, OTHER_WORK),
+        (*Work, UNNAMED_WORK),
     ),
     _OfCounters("sluice_blocked", "Connections, producers and consumers that blocks refused or ended", ("kind",), Kind),
     _OfCounters(
@@ -583,7 +583,9 @@ def _policy_topic(topic: PolicyTopic | None) -> Iterator[Metric]:
 def _loop(counters: Counters, slices: Slices) -> Iterator[Metric]:
     yield _counter("sluice_loop_lag_seconds", "How late timers fired, summed", counters.loop_lag_ns / 1e9)
     yield _gauge(
-        "sluice_loop_lag_max_seconds", "Latest that a timer fired since the last scrape", counters.loop_lag_max_ns / 1e9
+        "sluice_loop_lag_max_seconds",
+        "Latest that a timer of a limit or the heartbeat fired since the last scrape",
+        counters.loop_lag_max_ns / 1e9,
     )
     counters.loop_lag_max_ns = 0
     bounds = [*(f"{bound / 1e9:g}" for bound in LATENESS_NS), "+Inf"]

@@ -71,8 +71,8 @@ class MemberLimits:
 
     def granted(self) -> Iterator[MemberLimit]:
         """Yield the shared limits of which this member holds a share."""
-        for key, share in self._member.shares().items():
-            yield MemberLimit(key, self._in_force(share), share.quota, self._member.demand(key))
+        for share in self._member.shares():
+            yield MemberLimit(share.key, self._in_force(share), share.quota, self._member.demand(share.key))
 
     def measure(self, now: int) -> tuple[dict[ShareKey, Demand], list[ShareKey]]:
         """Return the demands since the last call, and the limits that are gone, for a report."""
@@ -100,7 +100,7 @@ class MemberLimits:
                 self._look_at_held(share.key, held)
         self.shared.renew(self._member.lease_until, now)
         if is_turn:
-            for share in islice(self._member.shares().values(), 1):
+            for share in islice(self._member.shares(), 1):
                 after = self._in_force(share)
                 self._on_change(share.key, after, after, cause)
 

@@ -99,7 +99,12 @@ class Engine:
         self.oversized_batches = OversizedBatchLog(counters, clock)
         self.dispatch_rules = config.dispatch.rules()
         self.shared = TransportContext(counters, self.slices)
-        self.held = SharedBudget(config.publish.hold_total, HoldLog(clock).turned, self.shared.heap.freed)
+        self.held = SharedBudget(
+            config.publish.hold_total,
+            HoldLog(clock).turned,
+            self.shared.heap.freed,
+            partial(self.slices.run, Work.RELEASES),
+        )
         self.refusals = Refusals()
         self.lookups = Pool(config.max_lookups_in_flight, config.max_lookups_in_flight_per_connection)
         self.memory = Pool(config.client_memory.total, config.client_memory.connection)

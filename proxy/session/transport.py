@@ -505,6 +505,7 @@ class TransportContext:
 
     Attributes:
         heap: Told when much comes free.
+        heartbeat: Notes how late the loop is while it reads.
         line: The queue of connections that wait to be read on.
         buffer: The memory that all connections read into.
         reads: Shares the turns of the loop among the addresses of clients.
@@ -512,10 +513,11 @@ class TransportContext:
         unsent: Watches whether clients take what is sent to them.
     """
 
-    __slots__ = ("_slices", "_tls", "buffer", "coalescer", "heap", "line", "reads", "unsent")
+    __slots__ = ("_slices", "_tls", "buffer", "coalescer", "heap", "heartbeat", "line", "reads", "unsent")
 
     def __init__(self, counters: Counters, slices: Slices) -> None:
         self._slices = slices
+        self.heartbeat = slices.heartbeat
         self.heap = Heap()
         self.line = ResumeQueue()
         self.reads = ReadScheduler(counters)
@@ -629,6 +631,7 @@ class PeerTransport(Throttled):
         "_abort_timer",
         "_buffer",
         "_full_reads",
+        "_heartbeat",
         "_is_at_end",
         "_line",
         "_step",
@@ -650,6 +653,7 @@ class PeerTransport(Throttled):
         self.writer = SocketWriter(shared.coalescer, shared.unsent if side == "client" else None)
         self.owner = owner
         self._line = shared.line
+        self._heartbeat = shared.heartbeat
         self._buffer = shared.buffer
         self._step = 0
         self._full_reads = 0
@@ -659,6 +663,8 @@ class PeerTransport(Throttled):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop when the connection is made."""
+        if not self._heartbeat.is_noted:
+            self._heartbeat.note()
         self._transport = cast("asyncio.Transport", transport)
         self.writer.open(self._transport)
         self.owner.opened(self)
@@ -690,6 +696,8 @@ class PeerTransport(Throttled):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Called by the loop when it has read `nbytes` bytes."""
+        if not self._heartbeat.is_noted:
+            self._heartbeat.note()
         group = self.group
         is_measured = group is not None and group.is_crowded
         began = group.begin(self) if group is not None and is_measured else 0
@@ -721,6 +729,8 @@ class PeerTransport(Throttled):
 
     def was_read(self) -> None:
         """Called by TLS for a read of fewer bytes than could be read at once."""
+        if not self._heartbeat.is_noted:
+            self._heartbeat.note()
         self._full_reads = 0
 
     def was_read_full(self) -> None:
@@ -765,8 +775,6 @@ class PeerTransport(Throttled):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop when the connection is gone."""
-        group = self.group
-        began = group.clock() if group is not None else 0
         self._leave_group()
         self._transport = None
         self.writer.shut()
@@ -774,8 +782,6 @@ class PeerTransport(Throttled):
             self._abort_timer.cancel()
             self._abort_timer = None
         self.owner.lost(self, exc)
-        if group is not None and group.is_crowded:
-            group.charge(group.clock() - began)
 
     @property
     def address(self) -> str:

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from proxy.runtime import MANY, NEWCOMERS, SPARED, Searches, keep_for_ever, let_go, paused_collector
+from proxy.runtime import MANY, NEWCOMERS, Searches, keep_for_ever, let_go, paused_collector
 
 
 def test_it_is_paused_inside_and_goes_on_after_whatever_happens() -> None:
@@ -74,21 +74,28 @@ def test_what_is_let_go_is_freed_one_by_one_however_deep() -> None:
     assert (tree, inner) == ({}, {})
 
 
+def test_what_was_built_while_it_was_paused_is_not_searched_at_its_end() -> None:
+    try:
+        with paused_collector():
+            kept: list[list[int]] = [[] for _ in range(2 * MANY)]
+        assert gc.get_count()[0] < MANY
+        assert gc.get_freeze_count() >= len(kept)
+    finally:
+        gc.unfreeze()
+
+
 class Watched:
-    """Searches of a rule, with the clock and the loop in the test's hands; what Python searched meanwhile."""
+    """Searches of a rule, with the loop in the test's hands; what Python searched meanwhile.
+
+    Attributes:
+        looked_at: Objects that each search had to look at, at least.
+    """
 
     def __init__(self) -> None:
-        self.now = 0.0
-        self.took = 0.0
         self.soon: list[Callable[[], None]] = []
         self.searched: list[int] = []
-        self.rule = Searches(self.soon.append, self._clock)
-
-    def _clock(self) -> float:
-        if self.searched and self.searched[-1] == 2:
-            self.now += self.took
-            self.searched.append(-1)
-        return self.now
+        self.looked_at: list[int] = []
+        self.rule = Searches(self.soon.append)
 
     def newcomers(self, searches: int) -> None:
         """As many as the rule lets come before it has all searched."""
@@ -101,13 +108,15 @@ class Watched:
         def note(phase: str, info: dict[str, int]) -> None:
             if phase == "start":
                 self.searched.append(info["generation"])
+                self.looked_at.append(sum(len(gc.get_objects(each)) for each in range(info["generation"] + 1)))
 
-        gc.callbacks.append(note)
-        try:
-            with self.rule.at_work():
+        with self.rule.at_work():
+            gc.callbacks.append(note)
+            try:
                 yield
-        finally:
-            gc.callbacks.remove(note)
+            finally:
+                gc.callbacks.remove(note)
+                gc.unfreeze()
 
 
 def test_of_a_crowd_the_youngest_are_searched_in_small_parts_and_none_twice() -> None:
@@ -121,7 +130,7 @@ def test_of_a_crowd_the_youngest_are_searched_in_small_parts_and_none_twice() ->
     assert gc.get_threshold() == before
 
 
-def test_all_are_searched_when_many_have_come_in_a_turn_of_its_own() -> None:
+def test_what_outlived_is_searched_once_more_in_a_turn_of_its_own() -> None:
     watched = Watched()
     with watched.at_work():
         watched.newcomers(MANY // NEWCOMERS - 1)
@@ -133,18 +142,18 @@ def test_all_are_searched_when_many_have_come_in_a_turn_of_its_own() -> None:
     assert 2 in watched.searched
 
 
-def test_a_long_search_of_all_is_followed_by_a_longer_pause() -> None:
-    watched = Watched()
+def test_no_search_looks_at_more_than_is_new_however_much_there_is() -> None:
+    """As many objects as 10,000 connections have, which come by and by."""
+    watched, kept = Watched(), list[list[list[int]]]()
+    gc.collect()
+    gc.freeze()
     with watched.at_work():
-        watched.took = 0.5
-        watched.newcomers(MANY // NEWCOMERS)
-        watched.soon.pop()()
-        watched.now += 0.5 * SPARED - 1
-        watched.newcomers(MANY // NEWCOMERS)
-        assert watched.soon == []
-        watched.now += 1
-        watched.newcomers(1)
-        assert len(watched.soon) == 1
+        for _ in range(400):
+            kept.append([[] for _ in range(NEWCOMERS)])
+            while watched.soon:
+                watched.soon.pop()()
+    assert watched.searched.count(2) >= 10
+    assert max(watched.looked_at) <= 2 * MANY
 
 
 def test_a_cycle_that_outlived_the_small_searches_is_freed_by_that_of_all() -> None:

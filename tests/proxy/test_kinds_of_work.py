@@ -16,7 +16,7 @@ from proxy.fleet.service import FleetService
 from proxy.policies.keys import Principal
 from proxy.reload import Reloader
 from proxy.runtime import Searches
-from proxy.slices import Slices, Work
+from proxy.slices import BEAT_S, Slices, Work
 from tests.manual_clock import ManualClock
 from tests.proxy.admin_client import Admin
 from tests.proxy.authentication.keys import token_files
@@ -26,7 +26,7 @@ from tests.proxy.fleet.hub import Hub, HubLink
 from tests.proxy.manual_loop import ManualLoop
 from tests.proxy.test_longest_turn import ONE_A_SECOND, change
 from tests.proxy.tls import Authorities
-from tests.proxy.wire import connect, producer, send
+from tests.proxy.wire import PING, connect, producer, receipt, send
 
 Done = set[str]
 """The kinds that were measured."""
@@ -108,7 +108,7 @@ def all_objects_are_searched(_folder: Path) -> Done:
     loop = asyncio.new_event_loop()
 
     async def search() -> None:
-        rule._search_all()
+        rule._search_again()
 
     loop.run_until_complete(search())
     loop.close()
@@ -179,6 +179,20 @@ def test_work_is_measured_as_its_kind(work: Work, does: Callable[[Path], Done], 
 
 def test_each_kind_of_work_has_a_case() -> None:
     assert {work for work, _ in CASES} == set(Work)
+
+
+def test_the_heartbeat_beats_while_peers_are_read(make_world: Callable[..., World]) -> None:
+    world = make_world()
+    client, broker = publisher(world)
+    heartbeat, resting = world.engine.slices.heartbeat, world.loop.timers
+    heartbeat.start()
+    assert world.loop.timers == resting
+    for act in (lambda: client >> [send(1)], lambda: broker >> receipt(1), lambda: client >> PING):
+        act()
+        assert "Heartbeat._beat" in world.loop.timers
+        world.advance(3 * BEAT_S)
+        assert "Heartbeat._beat" not in world.loop.timers
+    heartbeat.stop()
 
 
 def test_messages_are_not_measured(tmp_path: Path) -> None:

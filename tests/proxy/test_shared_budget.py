@@ -1,6 +1,7 @@
 """A bounded number of held bytes, shared by tenants."""
 
 import weakref
+from collections.abc import Callable, Iterator
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,9 +36,9 @@ class Holder:
 class Rig:
     """A budget that notes who goes over and comes back; its pool is two thirds of the limit."""
 
-    def __init__(self, pool: int = 1000) -> None:
+    def __init__(self, pool: int = 1000, in_slices: Callable[[Iterator[None]], None] | None = None) -> None:
         self.turns: list[tuple[str, bool]] = []
-        self.budget = SharedBudget(pool * 3 // 2, self._turned, lambda: None)
+        self.budget = SharedBudget(pool * 3 // 2, self._turned, lambda: None, in_slices)
 
     def _turned(self, tenant: str, is_over: bool, _held: int) -> None:  # noqa: FBT001 - as the budget tells it
         self.turns.append((tenant, is_over))
@@ -54,6 +55,38 @@ def test_one_tenant_alone_gets_half() -> None:
     holder.take("a", 1)
     assert holder.is_paused
     assert rig.turns == [("a", True)]
+
+
+def test_each_step_tells_one_share_and_a_share_that_takes_knows_at_once() -> None:
+    slices = list[Iterator[None]]()
+    rig = Rig(1000, slices.append)
+    holders = [rig.holder() for _ in range(100)]
+    for holder in holders:
+        holder.take("a", 5)
+    assert rig.turns == [("a", True)]
+    assert [holder.is_paused for holder in holders] == [False] * 99 + [True]
+    holders[7].take("a", 5)
+    assert holders[7].is_paused
+    for told, _ in enumerate(slices[0], 1):
+        assert sum(holder.is_paused for holder in holders[:told]) == told
+        assert sum(holder.is_paused for holder in holders[told:]) <= 2
+    assert all(holder.is_paused for holder in holders)
+
+
+def test_a_share_is_told_as_it_is_then() -> None:
+    slices = list[Iterator[None]]()
+    rig = Rig(1000, slices.append)
+    first, second = rig.holder(), rig.holder()
+    first.take("a", 250)
+    second.take("a", 250)
+    while first.held or second.held:
+        (first if first.held else second).give_one()
+    assert rig.turns == [("a", True), ("a", False)]
+    for each in slices:
+        for _ in each:
+            pass
+    assert not first.is_paused
+    assert not second.is_paused
 
 
 def test_the_most_that_was_there_at_once_is_remembered() -> None:

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from proxy.counters import Counters
-from proxy.slices import AT_ONCE, ByTurns, CallsInSlices, Slices, Work, letting_go
+from proxy.slices import AT_ONCE, BEAT_S, ByTurns, CallsInSlices, Heartbeat, Slices, Work, letting_go
 from tests.manual_clock import ManualClock
 from tests.proxy.manual_loop import ManualLoop
 
@@ -224,7 +224,7 @@ def test_work_inside_other_work_counts_once(desk: Desk) -> None:
     assert desk.counters.work_ns == {Work.COMMANDS: 7, Work.ENDINGS: 70}
 
 
-@pytest.mark.parametrize(("late_ms", "work"), [(20, "requests"), (90, "other")])
+@pytest.mark.parametrize(("late_ms", "work"), [(20, "requests"), (90, "unnamed")])
 def test_a_late_timer_names_the_work_that_held_the_loop(desk: Desk, late_ms: int, work: str) -> None:
     def hold() -> None:
         with desk.slices.measure(Work.REQUESTS):
@@ -234,3 +234,66 @@ def test_a_late_timer_names_the_work_that_held_the_loop(desk: Desk, late_ms: int
     desk.loop.call_soon(desk.counters.timer_fired, late_ms * 1_000_000)
     desk.loop.settle()
     assert desk.counters.late_timers == {work: 1}
+
+
+def is_read(heartbeat: Heartbeat) -> None:
+    """What each read does."""
+    if not heartbeat.is_noted:
+        heartbeat.note()
+
+
+@pytest.fixture
+def heartbeat(desk: Desk) -> Heartbeat:
+    desk.slices.heartbeat.start()
+    return desk.slices.heartbeat
+
+
+def test_a_heart_beats_while_there_is_work_and_rests_after_it(desk: Desk) -> None:
+    beats = list[int]()
+    heartbeat = Heartbeat(beats.append, desk.clock)
+    desk.loop.run(is_read, heartbeat)
+    desk.loop.advance(1)
+    assert not beats, "it has not been started"
+    heartbeat.start()
+    for _ in range(10):
+        desk.loop.run(is_read, heartbeat)
+        desk.loop.advance(BEAT_S)
+    assert beats == [0] * 10
+    desk.loop.advance(1)
+    assert beats == [0] * 11
+    assert not desk.loop.timers
+
+
+def test_a_heart_that_is_stopped_beats_no_more(desk: Desk, heartbeat: Heartbeat) -> None:
+    desk.loop.run(is_read, heartbeat)
+    assert desk.loop.timers == ["Heartbeat._beat"]
+    heartbeat.stop()
+    desk.loop.run(is_read, heartbeat)
+    assert not desk.loop.timers
+
+
+@pytest.mark.parametrize(("named", "work"), [(True, "requests"), (False, "unnamed")])
+def test_a_long_turn_is_noted_and_named_though_no_timer_was_due(
+    desk: Desk, heartbeat: Heartbeat, *, named: bool, work: str
+) -> None:
+    def hold() -> None:
+        is_read(heartbeat)
+        if named:
+            with desk.slices.measure(Work.REQUESTS):
+                desk.clock.now += 30_000_000
+        else:
+            desk.clock.now += 30_000_000
+
+    desk.loop.run(hold)
+    assert desk.counters.loop_lag_max_ns == 25_000_000
+    assert desk.counters.late_timers == {work: 1}
+    assert desk.counters.timers_fired == 0, "lateness of limits is counted apart"
+    desk.loop.advance(1)
+
+
+def test_named_work_makes_the_heart_beat(desk: Desk, heartbeat: Heartbeat) -> None:
+    assert not heartbeat.is_noted
+    desk.run((Work.LINES, "a", 3))
+    assert desk.loop.timers == ["Heartbeat._beat"]
+    desk.loop.advance(1)
+    assert not desk.loop.timers

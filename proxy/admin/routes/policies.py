@@ -21,7 +21,7 @@ from proxy.block_rules import Block, each_once
 from proxy.config.limits import Limits
 from proxy.config.sections import AdmissionBounds
 from proxy.config.sources import all_told
-from proxy.policies.bodies import BodyError, check_keys
+from proxy.policies.bodies import BodyError, read_json
 from proxy.policies.kept_blocks import BlockDesk
 from proxy.policies.keys import PolicyKey
 from proxy.policies.policy_set import (
@@ -156,13 +156,12 @@ def read_set(text: bytes) -> PolicySet:
         BodyError: If the body is no such set, with every error.
     """
     try:
-        written = msgspec.json.decode(text)
-        check_keys(text)
+        written = read_json(text)
         body = WantedPolicies.model_validate(written)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        raise BodyError('the body is not JSON as {"limits": {"namespaces": …}}') from None
     except ValidationError as error:
         raise BodyError(all_told(error, WantedPolicies)) from None
+    except ValueError:
+        raise BodyError('the body is not JSON as {"limits": {"namespaces": …}}') from None
     wanted = of_file(body.limits, body.admission.subscribe_rate_per_consumer, body.blocks)
     for section in (written, *vars(body.limits).values()):
         let_go(section)

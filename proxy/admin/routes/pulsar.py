@@ -407,8 +407,8 @@ class ResourceGroupRest:
 
     @described({200: tuple[str, ...]})
     async def list(self, _request: web.Request) -> web.Response:
-        """Return the names of all resource groups."""
-        return shown(sorted(self._service.groups()))
+        """Return the names of all resource groups, in no order: to sort 100,000 takes 0.1 s."""
+        return shown([*self._service.groups()])
 
     @described({200: ResourceGroup}, refuses=(404, 412))
     async def get(self, request: web.Request) -> web.Response:
