@@ -38,6 +38,7 @@ from proxy.fleet.policy_topic import PolicyTopic
 from proxy.fleet.service import FleetService
 from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog, open_access_log
+from proxy.observe.log_writer import LogTrouble
 from proxy.observe.intervals import Intervals
 from proxy.observe.log_lines import AddressKeyError
 from proxy.observe.operator_log import set_up_operator_log
@@ -97,7 +98,9 @@ class Proxy:
         self._refused = RefusalLog(counters.admin_refused, time.monotonic_ns)
         self.authenticator = Authenticator(config.admin_access, self._refused, config.admin.host)
         self._forwarder = Forwarder.of(config, counters, self._refused)
-        self.access = _open_access_log(config)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The loop in which the proxy serves; None before `start` and after `stop`."""
+        self.access = _open_access_log(config, self._log_trouble)
         with ExitStack() as unless_made:  # else the next run would take this one for killed
             unless_made.callback(self.access.close)
             self._make_parts(config, file, counters)
@@ -149,7 +152,7 @@ class Proxy:
         )
         self.states = DegradedStates(
             watched=[part.degraded for part in (self.fleet, self.policy_topic) if part is not None],
-            announced=[self.service.degraded, self.reloader.degraded],
+            announced=[self.service.degraded, self.reloader.degraded, self.access.degraded],
         )
         log = SessionLog(counters, self.intervals, self.access)
         self.server = Server(self.engine, log, most=self.descriptors.clients)
@@ -181,6 +184,7 @@ class Proxy:
         self.readiness.is_accepting = True
         self.engine.slices.heartbeat.start()
         self._expiry_log.start()
+        self._loop = asyncio.get_running_loop()
         self.states.look()
         return listen, admin
 
@@ -189,6 +193,7 @@ class Proxy:
         self.readiness.is_accepting = False
         self.engine.slices.heartbeat.stop()
         self._expiry_log.stop()
+        self._loop = None
         self.states.stop()
         await self.server.stop(self.config.linger)
         if self.fleet is not None:
@@ -196,8 +201,12 @@ class Proxy:
         if self.policy_topic is not None:
             await self.policy_topic.stop()
         self.intervals.stop()
-        if not await asyncio.to_thread(self.access.close):
-            structlog.get_logger().error("access log: the disk did not take the last lines; the next run will say so")
+        is_whole = await asyncio.to_thread(self.access.close)
+        troubles = [str(state.reason) for state in self.access.degraded()]
+        if troubles or not is_whole:
+            structlog.get_logger().error(
+                "access log: the disk did not take the last lines; the next run will say so", error="; ".join(troubles)
+            )
         for listener in self._listeners:
             await listener.stop()
         self._tasks.cancel()
@@ -233,6 +242,11 @@ class Proxy:
 
     def _look_at_states(self) -> None:
         self.states.look()
+
+    def _log_trouble(self, _trouble: LogTrouble, _error: str | None) -> None:
+        """Called in either thread: have the loop look at the degraded states."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._look_at_states)
 
     def _prepare(self, config: Config) -> Callable[[Principal], Awaitable[bool]]:
         file, blocks = _file_policies(config), config.blocks
@@ -356,10 +370,10 @@ def _written_limits(policies: Policies) -> WrittenLimits:
     return WrittenLimits(tally.digest, tally.total)
 
 
-def _open_access_log(config: Config) -> AccessLog:
+def _open_access_log(config: Config, on_trouble: Callable[[LogTrouble, str | None], None]) -> AccessLog:
     section = config.access_log
     try:
-        return open_access_log(section, config.proxy_id)
+        return open_access_log(section, config.proxy_id, on_trouble)
     except AddressKeyError as error:
         raise StartError(f"access_log.address_key: {error}") from None
     except OSError as error:

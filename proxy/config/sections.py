@@ -189,6 +189,8 @@ DegradedCause = Literal[
     "policies_full",
     "policies_not_stored",
     "reload_refused",
+    "access_log_losing",
+    "access_log_not_deleted",
 ]
 """States in which a proxy serves, and not all that is configured holds: see `proxy.degraded`."""
 

@@ -4,6 +4,7 @@ import importlib.metadata
 import secrets
 import shutil
 import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from accesslog.record import (
@@ -17,8 +18,9 @@ from accesslog.record import (
 from limiter.limiter import Limiter, Stream
 from protocol.printable import printable
 from proxy.config.sections import AccessLogSettings as Section
+from proxy.degraded import Degraded
 from proxy.observe.connection import Connection, ConnectionRefusals
-from proxy.observe.log_files import LogFiles, operator_notices, recover
+from proxy.observe.log_files import DeletedLog, LogFiles, recover
 from proxy.observe.log_lines import (
     Levels,
     LineSpan,
@@ -33,7 +35,7 @@ from proxy.observe.log_lines import (
     in_log,
     read_key,
 )
-from proxy.observe.log_writer import Keep, LogWriter, Losses, Rotation
+from proxy.observe.log_writer import Keep, LogTrouble, LogWriter, Losses, Notices, Rotation
 
 MOST_CHANGE_TEXT = 1000
 """Most characters of each text of a change line."""
@@ -80,6 +82,11 @@ class AccessLog:
         """Bytes of the closed files, and the most that they may have; 0 of both where nothing bounds them."""
         retention = self.files.retention if self.files else None
         return (retention.size, retention.most_bytes) if retention else (0, 0)
+
+    def degraded(self) -> Iterator[Degraded]:
+        """Yield the states in which lines are lost, or stay for longer than they should."""
+        if self.files is not None:
+            yield from self.files.degraded()
 
     def levels_by(self, levels: Levels) -> None:
         """Ask `levels` for the levels of streams' limits from now on."""
@@ -212,8 +219,15 @@ def _cut(text: str | None) -> str | None:
     return text if text is None or len(text) <= MOST_CHANGE_TEXT else text[: MOST_CHANGE_TEXT - 1] + "…"
 
 
-def open_access_log(section: Section, proxy_id: str) -> AccessLog:
+def open_access_log(
+    section: Section, proxy_id: str, on_trouble: Callable[[LogTrouble, str | None], None] = lambda *_: None
+) -> AccessLog:
     """Open the access log of a new run.
+
+    Args:
+        section: The section `access_log`.
+        proxy_id: The name of the proxy.
+        on_trouble: Called in either thread when a trouble begins, with the error, and with None when it is over.
 
     Raises:
         OSError: If the folder cannot be made, read or written.
@@ -227,5 +241,6 @@ def open_access_log(section: Section, proxy_id: str) -> AccessLog:
     keep = Keep(section.retain_age, section.kept_size(shutil.disk_usage(section.dir).total))
     rotation = Rotation(section.rotate_size, section.rotate_age, section.fsync, keep)
     losses = Losses(writer.boot_id, recover(section.dir, proxy_id))
-    disk = LogWriter(section.dir, (proxy_id, writer.boot_id), rotation, losses, operator_notices())
+    notices = Notices(on_trouble, DeletedLog(time.monotonic_ns).deleted)
+    disk = LogWriter(section.dir, (proxy_id, writer.boot_id), rotation, losses, notices)
     return AccessLog(writer, LogFiles(disk, section.queue))

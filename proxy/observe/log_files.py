@@ -1,7 +1,7 @@
 """The access log's files: written by a thread of their own, closed by size or age, and only then given their names.
 
 The event loop never waits for the disk. Lines that do not fit the queue are dropped, and so are those that cannot be
-written. Both are counted in `losses`, reported once to the operator, and declared in the log as soon as it can be
+written. Both are counted in `losses`, a degraded state while they last, and declared in the log as soon as it can be
 written again.
 
     write ──▶ queue ──thread──▶ LogWriter (log_writer.py)
@@ -12,7 +12,7 @@ written is locked by its process, and so is the file that marks a living run: fi
 `proxy_id` are left alone. A torn last line stays as it is, the last of its file. Readers quarantine it, and no line is
 joined to it.
 
-`operator_notices` puts into the operator's log what goes wrong with the files, and what is deleted.
+`DeletedLog` puts into the operator's log which files are deleted.
 """
 
 import fcntl
@@ -24,13 +24,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 import msgspec
 import structlog
 
+from proxy.degraded import Degraded
 from proxy.files import open_regular
-from proxy.observe.log_writer import LineBatch, LineRun, LogTrouble, LogWriter, Loss, Notices, OwnFiles
+from proxy.observe.log_writer import LineBatch, LineRun, LogTrouble, LogWriter, Loss, OwnFiles
+
+
+_LOSING: Final[tuple[LogTrouble, ...]] = ("disk", "queue")
+"""Troubles by which lines are lost."""
 
 
 class LogFiles:
@@ -75,10 +80,27 @@ class LogFiles:
         self._writer.lose("queue", batch, "")
         self._writer.tell("queue", f"the disk is too slow: more than {self._queue} bytes would wait for it")
 
+    def degraded(self) -> Iterator[Degraded]:
+        """Yield the states in which lines are lost, or stay for longer than they should."""
+        troubles = dict(self._writer.troubles)
+        losing = "; ".join(troubles[trouble] for trouble in _LOSING if trouble in troubles)
+        if losing:
+            yield Degraded(
+                "access_log_losing",
+                f"lines of the access log are lost, and counted: {losing}",
+                "see that the disk of access_log.dir has room, keeps up and can be written",
+            )
+        if "retention" in troubles:
+            yield Degraded(
+                "access_log_not_deleted",
+                f"old files of the access log cannot be deleted: {troubles['retention']}",
+                "see who owns access_log.dir and the files in it; until then the disk fills up",
+            )
+
     @property
     def is_writing(self) -> bool:
         """True if, as far as is known, lines that are written now are not lost."""
-        return not self._writer.troubles & {"disk", "queue"}
+        return self._writer.troubles.keys().isdisjoint(_LOSING)
 
     def rest(self, seconds: float) -> None:
         """Note that no line is expected for so many seconds: a file that would become too old meanwhile is closed now.
@@ -134,21 +156,6 @@ class LogFiles:
 DELETED_INTERVAL_NS = 600 * 1_000_000_000
 """Time between two lines about deleted files: where files come and go every ten seconds, each would be a line."""
 
-_WORDS: dict[LogTrouble, tuple[str, str]] = {
-    "disk": ("lines are lost until this is mended", "writing works again"),
-    "queue": ("lines are lost because the disk is too slow", "the disk keeps up again"),
-    "retention": ("old files cannot be deleted", "old files are deleted again"),
-}
-
-
-def tell_trouble(trouble: LogTrouble, error: str | None) -> None:
-    """Log that a trouble begins, or is over."""
-    begins, ends = _WORDS[trouble]
-    if error is None:
-        structlog.get_logger().info(f"access log: {ends}")
-    else:
-        structlog.get_logger().error(f"access log: {begins}", error=error)
-
 
 class DeletedLog:
     """Logs deleted files: a line for the first, and then one for all of ten minutes.
@@ -173,11 +180,6 @@ class DeletedLog:
         counted = {"files": self._files, "bytes": self._bytes}
         self._files = self._bytes = 0
         structlog.get_logger().info("access log: old files deleted", **counted)
-
-
-def operator_notices() -> Notices:
-    """Return the notices that go into the operator's log."""
-    return Notices(tell_trouble, DeletedLog(time.monotonic_ns).deleted)
 
 
 # ---- Files and losses of killed runs

@@ -515,7 +515,7 @@ class LogWriter:
         notices: Told of troubles and of deleted files.
 
     Attributes:
-        troubles: The present troubles.
+        troubles: The present troubles, and the error of each.
 
     Raises:
         OSError: If the folder cannot be made or written.
@@ -526,7 +526,7 @@ class LogWriter:
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.losses = losses
-        self.troubles: set[LogTrouble] = set()
+        self.troubles: dict[LogTrouble, str] = {}
         self.retention = Retention(rotation.keep, notices.deleted)
         self._folder = folder
         self._proxy_id, self._boot_id = whose
@@ -634,7 +634,7 @@ class LogWriter:
         if (error is not None) == (trouble in self.troubles):
             return
         if error is None:
-            self.troubles.discard(trouble)
+            self.troubles.pop(trouble, None)
         else:
-            self.troubles.add(trouble)
+            self.troubles[trouble] = error
         self._notices.trouble(trouble, error)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -245,6 +246,31 @@ async def test_each_change_is_a_line_of_the_access_log(tmp_path: Path) -> None:
     ]
     assert "publishThrottlingRateInMsg" in (changes[0].after or "")
     assert (changes[2].before, changes[2].after) == (None, "block role 'billing': blocked")
+
+
+async def test_a_disk_that_takes_no_lines_is_a_degraded_state(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    flags = {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0", "access_log": str(log)}
+    proxy = Proxy(ConfigSource(None, lambda: load_config(None, flags)))
+    _, admin = await proxy.start()
+    with capture_logs() as logs:
+        async with aiohttp.ClientSession(f"http://{admin}") as session:
+            for name in ("lost", "kept"):
+                if name == "lost":
+                    shutil.rmtree(log)
+                    log.touch()
+                else:
+                    log.unlink()
+                assert (await session.post("/sluice/blocks", json={"kind": "role", "name": name})).status == 200
+                async with asyncio.timeout(20):
+                    while ("access_log_losing" in proxy.states.causes) != (name == "lost"):
+                        await asyncio.sleep(0.01)
+                async with session.get("/metrics") as answer:
+                    shown = 'sluice_degraded{cause="access_log_losing"} 1.0' in await answer.text()
+                assert shown == (name == "lost")
+    await proxy.stop()
+    said = [(line["log_level"], line["event"][:42]) for line in logs if line.get("state") == "access_log_losing"]
+    assert said == [("warning", "degraded: lines of the access log are lost"), ("info", "degraded no more")]
 
 
 async def test_another_file_holds_for_who_is_connected(tmp_path: Path) -> None:

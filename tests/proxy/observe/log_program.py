@@ -70,9 +70,14 @@ def read(folder: Path) -> list[AnyLine]:
     return [msgspec.json.decode(line, type=AnyLine) for file in files for line in file.read_bytes().splitlines()]
 
 
+def tell(trouble: str, error: str | None) -> None:
+    if error is not None:
+        sys.stdout.write(f"{trouble} begins: {error}\n")
+
+
 def main() -> None:
     folder, fails = Path(sys.argv[1]), {"full": full, "limited": limited, "forever": forever}[sys.argv[2]]
-    log = open_access_log(Section(dir=folder, rotate_age=3600), "east")
+    log = open_access_log(Section(dir=folder, rotate_age=3600), "east", tell)
     write(log, 100)
     fails(log, folder)
     write(log, 100)

@@ -1,19 +1,26 @@
-from typing import get_args
+from pathlib import Path
 
+import pytest
 from structlog.testing import capture_logs
 
-from proxy.observe.log_files import DELETED_INTERVAL_NS, DeletedLog, operator_notices, tell_trouble
+from proxy.observe.log_files import DELETED_INTERVAL_NS, DeletedLog
 from proxy.observe.log_writer import LogTrouble
+from tests.proxy.observe.log_disk import Disk
 
 
-def test_every_trouble_has_its_words():
-    with capture_logs() as said:
-        for trouble in get_args(LogTrouble):
-            tell_trouble(trouble, "No space left")
-            tell_trouble(trouble, None)
-    assert [line["log_level"] for line in said] == ["error", "info"] * 3
-    assert len({line["event"] for line in said}) == 6
-    assert said[0]["error"] == "No space left"
+@pytest.mark.parametrize(
+    ("trouble", "cause"),
+    [("disk", "access_log_losing"), ("queue", "access_log_losing"), ("retention", "access_log_not_deleted")],
+)
+def test_each_trouble_is_a_degraded_state_until_it_is_over(tmp_path: Path, trouble: LogTrouble, cause: str) -> None:
+    disk = Disk(tmp_path / "log")
+    assert list(disk.files.degraded()) == []
+    disk.writer.tell(trouble, "No space left")
+    (state,) = disk.files.degraded()
+    assert (state.cause, "No space left" in state.reason) == (cause, True)
+    disk.writer.tell(trouble, None)
+    assert list(disk.files.degraded()) == []
+    assert disk.files.close(10)
 
 
 def test_deleted_files_are_told_once_and_then_summed_up():
@@ -25,11 +32,3 @@ def test_deleted_files_are_told_once_and_then_summed_up():
         now[0] = DELETED_INTERVAL_NS
         log.deleted(3, 300)
     assert [(line["files"], line["bytes"]) for line in said] == [(1, 100), (5, 500)]
-
-
-def test_the_operator_is_told_of_both():
-    notices = operator_notices()
-    with capture_logs() as said:
-        notices.trouble("disk", "full")
-        notices.deleted(1, 100)
-    assert len(said) == 2

@@ -42,7 +42,7 @@ class Direct:
 
     @property
     def is_writing(self) -> bool:
-        return not self.writer.troubles & {"disk", "queue"}
+        return self.writer.troubles.keys().isdisjoint(("disk", "queue"))
 
     def pump(self) -> None:
         waiting, self._waiting = self._waiting, []

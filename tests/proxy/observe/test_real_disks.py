@@ -27,7 +27,7 @@ def said(command: list[str]) -> dict[str, int]:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     report: dict[str, int] = json.loads(done.stdout.splitlines()[-1])
-    return report | {"errors": done.stdout.count("lines are lost until")}
+    return report | {"errors": done.stdout.count("disk begins")}
 
 
 def judge(report: dict[str, int]) -> None:
