@@ -88,6 +88,10 @@ class Audited:
     change: StoredChange
 
 
+_MODE = 0o600
+"""The mode of the store and its backups, whatever the umask: the audit log has names and addresses of callers."""
+
+
 class Store:
     """Policies by key, each as the text in which it was written.
 
@@ -118,19 +122,21 @@ class Store:
         self.is_new = True
         self._in_use = {"read": threading.Lock(), "write": threading.Lock()}
         try:
-            if self._path is not None:
-                _lock(self._path, self._opened)
-                self.is_new = not os.path.lexists(self._path)
-                if self.is_new:
-                    _make(self._path)
-            self._base = self._reading = self._connect(self._path or ":memory:")
-            if self._path is None:
-                self._base.executescript(_TABLES)
-            else:
-                self._set_up()
-                self._reading = self._connect(self._path)
-            self._file = self._file_now()
-            self._count()
+            with self._opened as opened:
+                if self._path is not None:
+                    _lock(self._path, self._opened)
+                    self.is_new = not os.path.lexists(self._path)
+                    if self.is_new:
+                        _make(self._path)
+                self._base = self._reading = self._connect(self._path or ":memory:")
+                if self._path is None:
+                    self._base.executescript(_TABLES)
+                else:
+                    self._set_up()
+                    self._reading = self._connect(self._path)
+                self._file = self._file_now()
+                self._count()
+                self._opened = opened.pop_all()
         except (sqlite3.Error, OSError) as error:
             self.close()
             raise StoreError(self._explain(error)) from None
@@ -322,7 +328,7 @@ class Store:
 
 
 def _explained(path: Path | str, error: Exception | str) -> str:
-    trouble = str(error)
+    trouble = (error.strerror if isinstance(error, OSError) else None) or str(error)  # the path is named below
     if "locked" in trouble:
         trouble = _IN_USE
     elif "unable to open" in trouble:
@@ -337,23 +343,36 @@ def _explained(path: Path | str, error: Exception | str) -> str:
 def _lock(path: Path, opened: ExitStack) -> None:
     """Keep other processes out until `opened` closes; SQLite's own lock would keep our readers out, too.
 
+    If `opened` closes by an error, a file that was made for the lock is removed.
+
     Raises:
         sqlite3.Error: If that cannot be; the text says why.
     """
+    file = path.with_name(f"{path.name}.lock")
+    is_made = not os.path.lexists(file)
+
+    def forget(kind: type[BaseException] | None, *_: object) -> None:
+        if is_made and kind is not None:
+            file.unlink(missing_ok=True)
+
     try:
-        lock = open_regular(path.with_name(f"{path.name}.lock"), os.O_WRONLY | os.O_CREAT)
+        lock = open_regular(file, os.O_WRONLY | os.O_CREAT)
         opened.callback(os.close, lock)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise sqlite3.OperationalError(_IN_USE) from None
+        if not os.path.samestat(os.fstat(lock), file.stat()):  # the process that made it has removed it meanwhile
+            raise sqlite3.OperationalError(_IN_USE)
+        opened.push(forget)
         for beside in ("", "-wal", "-shm"):  # SQLite would wait for the other end of a FIFO, and write into a device
             with suppress(FileNotFoundError):
                 each = Path(f"{path}{beside}")
                 check_regular(each.stat(), each)
     except OSError as error:
-        special = f"{error.filename}: {error.strerror}" if error.errno == errno.EINVAL else _NO_FOLDER
+        beside = "" if str(error.filename) == str(path) else f"{error.filename}: "
+        special = f"{beside}{error.strerror}" if error.errno == errno.EINVAL else _NO_FOLDER
         raise sqlite3.OperationalError(special) from None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise sqlite3.OperationalError(_IN_USE) from None
 
 
 def _make(path: Path) -> None:
@@ -365,6 +384,7 @@ def _make(path: Path) -> None:
         )
     made = path.with_name(f"{path.name}.new")
     made.unlink(missing_ok=True)
+    made.touch(_MODE)
     with closing(sqlite3.connect(made)) as base:
         base.executescript(f"BEGIN; {_TABLES} COMMIT;")
     _put_in_place(made, path)
@@ -464,7 +484,7 @@ def write_backup(path: Path, backup: bytes) -> Restored:
             if _is_in_use(path):
                 raise StoreError(f"{path}: is the store of a process that runs; name another file for the backup")
         made.unlink(missing_ok=True)
-        made.touch(0o600)
+        made.touch(_MODE)
         with ExitStack() as unless_whole:
             unless_whole.callback(made.unlink, missing_ok=True)
             made.write_bytes(backup)
@@ -513,7 +533,7 @@ def restore(backup: Path, store: Path) -> Restored:
                 Path(f"{store}{beside}").unlink(missing_ok=True)
             made = store.with_name(f"{store.name}.new")
             made.unlink(missing_ok=True)
-            made.touch(0o600)  # as the backup: the audit log has names and addresses
+            made.touch(_MODE)
             made.write_bytes(content)
             if store.exists():  # its owner can open it later, too
                 there = store.stat()

@@ -1,4 +1,5 @@
 import contextlib
+import os
 import signal
 import sqlite3
 import subprocess
@@ -224,3 +225,40 @@ def test_it_is_not_closed_under_who_writes_and_afterwards_says_that_it_is_closed
     for use in (lambda: store.read(_TOPIC), lambda: store.write(many[:1], 1, "", ""), lambda: list(store.policies())):
         with pytest.raises(StoreError, match="is closed"):
             use()
+
+
+@pytest.mark.parametrize("content", [b"", b"something else " * 100], ids=["empty", "text"])
+def test_a_store_that_is_refused_is_named_once_and_no_lock_is_left(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    with pytest.raises(StoreError) as refused:
+        Store(path)
+    assert str(refused.value).count(str(path)) == 1
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+def test_a_store_that_is_no_file_is_named_once_and_no_lock_is_left(path: Path) -> None:
+    os.mkfifo(path)
+    with pytest.raises(StoreError) as refused:
+        Store(path)
+    assert str(refused.value).count(str(path)) == 1
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+def test_a_lock_that_was_there_stays_after_a_failed_start(path: Path) -> None:
+    Store(path).close()
+    path.write_bytes(b"")
+    with pytest.raises(StoreError):
+        Store(path)
+    assert path.with_name(f"{path.name}.lock").exists()
+
+
+def test_a_new_store_is_its_owner_s_alone(path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        with contextlib.closing(Store(path)) as store:
+            store.write([StoredChange(rate_key("publish", Setting.TENANT, "acme"), None, "{}")], 1, "ann", "")
+            modes = {each.name: each.stat().st_mode & 0o077 for each in path.parent.glob(f"{path.name}*")}
+    finally:
+        os.umask(before)
+    del modes[f"{path.name}.lock"]  # it is empty
+    assert (len(modes), set(modes.values())) == (3, {0})
