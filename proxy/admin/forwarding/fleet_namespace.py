@@ -1,7 +1,7 @@
 """Make the namespace of a fleet's topics, where Sluice has access of its own to the broker's admin."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import structlog
@@ -11,7 +11,9 @@ from proxy.admin.forwarding.broker import BodyRefusedError, BrokerAdmin, BrokerQ
 from proxy.config.model import Config
 
 LOOK_S: Final = 1.0
-"""Seconds between two looks whether the namespace is missing."""
+"""Seconds until the first look whether the namespace is missing; each further one comes after twice as long."""
+MOST_LOOK_S: Final = 60.0
+"""Seconds between two looks, at most."""
 AGAIN_S: Final = 300.0
 """Seconds until a namespace that could not be made is tried again."""
 
@@ -23,18 +25,27 @@ class FleetNamespace:
         name: The namespace: `tenant/namespace`.
         broker: The broker's admin.
         is_missing: Returns whether a broker has said that there is no such topic or namespace.
+        sleep: Waits for so many seconds.
     """
 
-    def __init__(self, name: str, broker: BrokerAdmin, is_missing: Callable[[], bool]) -> None:
-        self._name, self._broker, self._is_missing = name, broker, is_missing
+    def __init__(
+        self,
+        name: str,
+        broker: BrokerAdmin,
+        is_missing: Callable[[], bool],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._name, self._broker, self._is_missing, self._sleep = name, broker, is_missing, sleep
 
     async def keep(self) -> None:
         """Look until cancelled, and make what is missing."""
+        pause_s = LOOK_S
         while True:
-            await asyncio.sleep(LOOK_S)
+            await self._sleep(pause_s)
+            pause_s = min(2 * pause_s, MOST_LOOK_S)
             if self._is_missing():
                 await self.make()
-                await asyncio.sleep(AGAIN_S)
+                pause_s = AGAIN_S
 
     async def make(self) -> None:
         """Make the namespace, and log what came of it."""

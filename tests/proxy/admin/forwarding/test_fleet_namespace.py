@@ -48,3 +48,17 @@ async def test_an_admin_that_is_not_reached_is_logged() -> None:
 )
 def test_the_namespace_is_made_with_access_of_sluice_s_own_only(*, section: dict[str, str], may: bool) -> None:
     assert may_make_namespaces(Config.model_validate({"admin_forward": section})) is may
+
+
+async def test_looks_come_rarely_while_nothing_is_missing() -> None:
+    pauses, missing = list[float](), [False] * 8 + [True] + [False] * 3
+    left = iter(missing)
+
+    async def sleep(pause_s: float) -> None:
+        pauses.append(pause_s)
+
+    admin = BrokerAdmin(Config.model_validate({"admin_forward": {"url": "http://127.0.0.1:9"}}))
+    async with admin.connected():
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            await FleetNamespace("public/sluice", admin, lambda: next(left), sleep).keep()
+    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60, 60, 300, 60, 60, 60]
