@@ -38,9 +38,9 @@ from proxy.fleet.policy_topic import PolicyTopic
 from proxy.fleet.service import FleetService
 from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog, open_access_log
-from proxy.observe.log_writer import LogTrouble
 from proxy.observe.intervals import Intervals
 from proxy.observe.log_lines import AddressKeyError
+from proxy.observe.log_writer import LogTrouble
 from proxy.observe.operator_log import set_up_operator_log
 from proxy.policies.bodies import BodyError
 from proxy.policies.kept_blocks import BlockDesk, KeptBlocks

@@ -11,13 +11,16 @@ from collections.abc import Callable, Collection, Mapping
 from aiohttp import web
 
 from limiter.levels import CLIENT_PARTS, PRODUCER, SUBSCRIPTION, Setting
+from protocol.printable import printable
 from proxy.admin.browser_guard import READING
+from proxy.config.sources import cut
 from proxy.policies.keys import tenant_of
 
 OF_NOBODY = frozenset({"/healthz", "/readyz", "/sluice/openapi.json"})
 """Paths that tell nothing of any tenant."""
 STREAMS = "/sluice/streams"
 """Shows callers the streams of their tenants only: so `sluice top` asks for all."""
+_MOST_LISTED = 20
 _SHARED = ("/admin/v2/namespaces/{tenant}/{namespace}/resourcegroup", "/sluice/tenants/{tenant}/resourcegroup")
 """The resource group of a namespace or tenant: to attach one to it is to take from the limit of others."""
 
@@ -33,6 +36,9 @@ def why_outside(request: web.Request, tenants: Collection[str]) -> str | None:
     asked, remedy = _asked(request, path)
     if asked and all(tenant in tenants for tenant in asked):
         return None
+    others = {tenant for tenant in asked if tenant is not None and tenant not in tenants}
+    if others:
+        return f"this token is for {_listed(tenants)}, and not for {_listed(others)}"
     return f"this token is for {_listed(tenants)}: {remedy}"
 
 
@@ -44,8 +50,8 @@ def _asked(request: web.Request, path: str) -> tuple[Collection[str | None], str
     if path.startswith(_SHARED) and request.method not in READING:
         return [None], "resource groups are shared with other tenants"
     if "tenant" in request.match_info:
-        return [request.match_info["tenant"]], "ask for one of these"
-    return [None], "this path is about all tenants"
+        return [request.match_info["tenant"]], ""
+    return [None], "this path is about all tenants, and takes an operator's token"
 
 
 def _of_streams(request: web.Request) -> list[str | None]:
@@ -73,8 +79,14 @@ def _of_explained(request: web.Request) -> list[str | None]:
 
 _QUERIES: Mapping[str, tuple[Callable[[web.Request], list[str | None]], str]] = {
     STREAMS: (_of_streams, "write ?tenant=…, or leave it out"),
-    "/sluice/limits": (_of_limit, "name a limit of one of them: ?direction=…&setting=…&name=…"),
-    "/sluice/explain": (_of_explained, "ask for a topic of theirs, and for no role and address"),
+    "/sluice/limits": (
+        _of_limit,
+        (
+            "name one limit of a tenant, a namespace, a topic or a subscription "
+            "(SUB@persistent://TENANT/NAMESPACE/TOPIC): ?direction=…&setting=…&name=…"
+        ),
+    ),
+    "/sluice/explain": (_of_explained, "ask for one topic of its tenants, and for no role and address"),
 }
 """Paths whose query says whom they are about."""
 _TENANT = r"(?P<tenant>[A-Za-z0-9_\-=:.]+)"
@@ -135,5 +147,6 @@ def _why_not_changed(request: web.Request, path: str) -> str | None:
 
 
 def _listed(tenants: Collection[str]) -> str:
-    shown = sorted(tenants)
-    return f"the tenants {', '.join(shown)}" if len(shown) > 1 else f"the tenant {shown[0]}"
+    shown = [cut(printable(tenant)) for tenant in sorted(tenants)]
+    more = f" and {len(shown) - _MOST_LISTED} more" if len(shown) > _MOST_LISTED else ""
+    return f"the tenants {', '.join(shown[:_MOST_LISTED])}{more}" if len(shown) > 1 else f"the tenant {shown[0]}"

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from protocol.printable import printable
+
 DEFAULT_ADMIN = "127.0.0.1:8080"
 
 
@@ -100,7 +102,7 @@ def asks_proxy(command: Callable[..., None], more: Sequence[inspect.Parameter] =
         try:
             command(admin=admin, **given)
         except AdminLinkError as error:
-            typer.echo(f"sluice: {error}", err=True)
+            typer.echo(f"sluice: {printable(str(error))}", err=True)
             raise typer.Exit(1) from None
 
     own = inspect.signature(command)

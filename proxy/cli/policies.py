@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limiter.levels import CLIENT_PARTS
+from protocol.printable import printable
 from proxy.cli.options import AdminLinkError, AdminOptions, asks_proxy, option
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def apply(file: File, *, admin: AdminOptions, dry_run: DryRun = False) -> None:
     body = {"limits": tree.get("limits", {}), "admission": tree.get("admission", {}), "blocks": tree.get("blocks")}
     answer = _link(admin).call("PUT", "/sluice/policies", body, {"dry_run": "1" if dry_run else "0"})
     for line in applied(answer):
-        typer.echo(line)
+        typer.echo(printable(line))
 
 
 @asks_proxy
@@ -89,11 +90,11 @@ def diff(file: File, *, admin: AdminOptions) -> None:
     try:
         held = _held(_link(admin))
     except AdminLinkError as error:
-        typer.echo(f"sluice: {error}", err=True)
+        typer.echo(f"sluice: {printable(str(error))}", err=True)
         raise typer.Exit(_TROUBLE) from None
     lines = list(difference_lines(differences(wanted, held)))
     for line in lines:
-        typer.echo(line)
+        typer.echo(printable(line))
     if lines:
         raise typer.Exit(_DIFFERENT)
 
@@ -176,7 +177,7 @@ def block(  # noqa: PLR0913 - one for each option
     answer = _prompt_link(admin).call("POST", _BLOCKS, body)
     ended = answer["ended"]
     typer.echo(
-        f"blocked: {kind} {answer['block']['name']}; "
+        f"blocked: {kind} {printable(answer['block']['name'])}; "
         f"ended {ended['connections']} connections, {ended['streams']} producers and consumers"
     )
 
@@ -187,9 +188,9 @@ def unblock(kind: Kind, name: Name, *, admin: AdminOptions, topic: OfTopic = "",
     parts = {"kind": kind, "name": name, "topic": topic, "namespace": namespace}
     answer = _prompt_link(admin).call("DELETE", _BLOCKS, query={key: value for key, value in parts.items() if value})
     if not answer["unblocked"]:
-        typer.echo(f"not blocked: {kind} {name}; `sluice blocks` shows what is")
+        typer.echo(f"not blocked: {kind} {printable(name)}; `sluice blocks` shows what is")
         return
-    typer.echo(f"unblocked: {kind} {name}" + (f"; {answer['note']}" if answer["note"] else ""))
+    typer.echo(f"unblocked: {kind} {printable(name)}" + (f"; {answer['note']}" if answer["note"] else ""))
 
 
 @asks_proxy

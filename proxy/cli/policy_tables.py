@@ -21,7 +21,7 @@ from proxy.cli.top_view import (
     size,
 )
 from proxy.policies.bodies import section_text
-from proxy.policies.keys import ANONYMOUS
+from proxy.policies.keys import ANONYMOUS, Layer
 from proxy.policies.policy_set import Difference
 
 _MARKS = {"holds": "▶ holds", "hidden": "hidden by", "no limit": "limits nothing"}
@@ -140,7 +140,8 @@ def audit_table(changes: list[dict[str, Any]]) -> Table:
     table = Table(*(Column(title, overflow="fold") for title in titles), title="changes of policies, the newest first")
     for change in changes:
         when = change["at"].removesuffix("+00:00").replace("T", " ")
-        what = " ".join(part for part in (change["kind"], change["setting"], change["name"]) if part)
+        origin = "" if change["origin"] == Layer.REST.origin else f"({change['origin']})"
+        what = " ".join(part for part in (change["kind"], change["setting"], change["name"], origin) if part)
         before, after = _body(change["before"]), _body(change["after"])
         table.add_row(*_plain(when, change["who"], change["address"], what, before, after))
     return table

@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from protocol.printable import printable
+from protocol.printable import printable, printable_json
 from proxy.cli.admin_link import AdminLink
 from proxy.cli.options import AdminLinkError
 
@@ -599,7 +599,7 @@ def show_fleet(link: AdminLink, rows: int, *, as_json: bool) -> None:
     body = link.get("/sluice/fleet", {"limit": str(rows)})
     console = Console(highlight=False, soft_wrap=True)
     if as_json:
-        console.print(msgspec.json.format(body).decode(), markup=False)
+        sys.stdout.write(f"{printable_json(msgspec.json.format(body).decode())}\n")
         return
     try:
         state = msgspec.json.decode(body, type=FleetAnswer)
@@ -616,8 +616,9 @@ def fleet_head(state: FleetAnswer) -> list[str]:
     lease = f"lease for {state.lease_left_s:.1f} s more" if state.lease_left_s else "no lease"
     lease = "cut off: isolated shares hold" if state.isolated else lease
     why = f" ({printable(state.problem)})" if state.problem else ""
+    member = f"{printable(state.member)} in fleet {printable(state.fleet)}"
     return [
-        f"{state.member} in fleet {state.fleet}: {state.state}{why}; {lease}; lease ended {state.lease_ends} times",
+        f"{member}: {state.state}{why}; {lease}; lease ended {state.lease_ends} times",
         _coordinator_head(state),
         *_limit_sets_head(state.limit_sets),
         *_policies_head(state.policies),

@@ -33,7 +33,6 @@ from proxy.degraded import Degraded
 from proxy.files import open_regular
 from proxy.observe.log_writer import LineBatch, LineRun, LogTrouble, LogWriter, Loss, OwnFiles
 
-
 _LOSING: Final[tuple[LogTrouble, ...]] = ("disk", "queue")
 """Troubles by which lines are lost."""
 

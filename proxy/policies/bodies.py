@@ -17,12 +17,13 @@ Source: https://pulsar.apache.org/admin-rest-api/ (publishRate, dispatchRate, su
 import json
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from limiter.levels import About, Setting
 from limiter.token_bucket import DIRECTIONS, NANOS_PER_SECOND, NOTHING_PUBLISHED, Direction, Limit, Mode, Rate, rate
@@ -45,6 +46,15 @@ class SubscribeLimit(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     messages: CountPerPeriod
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_messages_alone(cls, written: Any) -> Any:
+        given = written if isinstance(written, dict) else {}
+        others = [key for key in DispatchLimit.model_fields if key != "messages" and key in given]
+        if others:
+            raise ValueError(f"{', '.join(others)}: a subscribe limit has messages alone, which may all come at once")
+        return written
 
     def limit(self) -> Limit:
         """Return the limit that the limiter takes."""
@@ -199,6 +209,9 @@ class ResourceGroup(msgspec.Struct, frozen=True):
         }
 
 
+T = TypeVar("T")
+
+
 class BodyError(Exception):
     """A body cannot be read; the text says what is wrong in it."""
 
@@ -218,6 +231,27 @@ def read_json(text: bytes) -> Any:
         raise ValueError("too deep") from None
 
 
+def requested_body(text: bytes, kind: type[T], name: str = "", form: str = "") -> T:
+    """Read the JSON body of a request. A key occurs once in an object: JSON readers drop all values but the last.
+
+    Args:
+        text: The body.
+        kind: The type of the body. Fields that it does not have are ignored, as Pulsar does, unless it forbids them.
+        name: The name of the type for the caller; the class has it if this is empty.
+        form: The form that the body must have, for the caller of one that is not of this type; empty: the error.
+
+    Raises:
+        BodyError: If it is none, or a key occurs twice in one object.
+    """
+    try:
+        body: T = read_json(text) if kind is Any else msgspec.json.decode(text, type=kind)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise BodyError(f"the body is not a {name or kind.__name__}: {form or error}") from None
+    with suppress(ValueError):  # msgspec has read it: only numbers that json refuses are left
+        read_json(text)
+    return body
+
+
 def _no_number(constant: str) -> None:
     raise ValueError(f"{constant} is no number of JSON")
 
@@ -226,7 +260,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) < len(pairs):
         ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
-        raise BodyError(f"{cut(repr(twice))}: this key stands there twice; leave one out")
+        raise BodyError(f"{cut(repr(twice))}: this key occurs twice in one object; leave one out")
     return made
 
 
@@ -236,8 +270,6 @@ class KeptRate(msgspec.Struct, frozen=True):
     form: Literal["pulsar", "sluice"]
     body: msgspec.Raw
 
-
-T = TypeVar("T")
 
 _PULSAR: dict[PolicyKind, type[PublishRate | DispatchRate | SubscribeRate]] = {
     PolicyKind.PUBLISH: PublishRate,
@@ -258,7 +290,7 @@ NO_LIMIT = {
 
 
 def read_body(text: bytes | str, kind: type[T]) -> T:
-    """Read one of the bodies above; fields that Pulsar does not know are ignored, as Pulsar does.
+    """Read one of the bodies above as it is kept.
 
     Raises:
         BodyError: If it is none.

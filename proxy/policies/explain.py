@@ -145,7 +145,8 @@ def _with_tenants(
         elif value.limit and held and holder and together == held.limit:
             shown = replace(shown, state="hidden", by=_told(holder.setting, holder.name, holder.origin))
         elif value.limit:
-            shown = replace(shown, state="holds")
+            in_force = replace(value.limit, mode=together.mode) if together else value.limit
+            shown = replace(shown, limit=section_of(about, in_force), state="holds")
         lines.append(shown)
     return tuple(lines)
 

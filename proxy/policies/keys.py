@@ -84,12 +84,18 @@ class PolicyKey:
     setting: str
     name: str
 
+    @property
+    def place(self) -> tuple[str, Layer]:
+        """The setting as people write it, and the layer of the store that keeps the policy."""
+        for layer, prefix in _PREFIXES.items():
+            if self.setting.startswith(prefix):
+                return self.setting.removeprefix(prefix), layer
+        return self.setting, Layer.REST
+
     def __str__(self) -> str:
-        setting, layer = self.setting, ""
-        for each, prefix in _PREFIXES.items():
-            if setting.startswith(prefix):
-                setting, layer = setting.removeprefix(prefix), f"({each.origin})"
-        return " ".join(part for part in (self.kind, setting, self.name, layer) if part)
+        setting, layer = self.place
+        origin = "" if layer is Layer.REST else f"({layer.origin})"
+        return " ".join(part for part in (self.kind, setting, self.name, origin) if part)
 
 
 def rate_key(about: About, setting: Setting, name: str, layer: Layer = Layer.REST) -> PolicyKey:
@@ -103,10 +109,8 @@ def setting_of(key: PolicyKey) -> tuple[Setting, Layer]:
     Raises:
         ValueError: If it has none.
     """
-    for layer, prefix in _PREFIXES.items():
-        if key.setting.startswith(prefix):
-            return Setting(key.setting.removeprefix(prefix)), layer
-    return Setting(key.setting), Layer.REST
+    setting, layer = key.place
+    return Setting(setting), layer
 
 
 OPERATOR, BLOCKS = "", "*"

@@ -281,7 +281,7 @@ def check_within(state: PolicyState, meaning: Meaning | None, key: PolicyKey, te
         raise BeyondError(f"{key}: belongs to no tenant of this token")
     held = next((found for at in places_from(place) if (found := state.layers.of_operator(at)) and found.limit), None)
     if value is not None and held is not None:
-        problem = _looser(held.limit, value.limit, is_own_form=is_own_form(meaning.kept))
+        problem = _looser(held.limit, value.limit, place[0], is_own_form=is_own_form(meaning.kept))
         if problem:
             given = f"{section_text(section_of(place[0], held.limit))} here ({held.origin})"
             raise BeyondError(
@@ -294,7 +294,7 @@ _RATES = {PolicyKind.PUBLISH, PolicyKind.DISPATCH, PolicyKind.SUBSCRIBE}
 _FIGURES = (("messages", "peak_messages"), ("size", "peak_size"))
 
 
-def _looser(held: Limit, own: Limit, *, is_own_form: bool) -> str:
+def _looser(held: Limit, own: Limit, about: About, *, is_own_form: bool) -> str:
     """Say in what a tenant's limit is looser than the operator's; empty if it is not. What it leaves out stays."""
     if not own:
         return "no limit is more than the limit"
@@ -302,6 +302,8 @@ def _looser(held: Limit, own: Limit, *, is_own_form: bool) -> str:
         return "mode: observe would hold nothing"
     if own.published is not None and held.published is None:
         return "relativeToPublishRate adds to the limit"
+    if about == "subscribe" and own.messages and held.messages and own.messages.burst > held.messages.burst:
+        return f"messages: {own.messages.burst} at once are more than {held.messages.burst}"
     found = (_looser_figure(held, own, *figure, is_own_form=is_own_form) for figure in _FIGURES)
     return next(filter(None, found), "")
 

@@ -31,6 +31,7 @@ from tests.proxy.authentication.keys import RSA, signed
 from tests.proxy.certificates import Authority
 from tests.proxy.tcp import broker_on_loopback, connect_to
 from tests.proxy.wire import TOPIC, connect, connected, error, producer, producer_success, send, sends
+from tests.waiting import until
 
 POST = b"POST /sluice/blocks HTTP/1.1\r\nHost: localhost\r\n"
 
@@ -262,12 +263,11 @@ async def test_a_disk_that_takes_no_lines_is_a_degraded_state(tmp_path: Path) ->
                 else:
                     log.unlink()
                 assert (await session.post("/sluice/blocks", json={"kind": "role", "name": name})).status == 200
-                async with asyncio.timeout(20):
-                    while ("access_log_losing" in proxy.states.causes) != (name == "lost"):
-                        await asyncio.sleep(0.01)
+                is_lost = name == "lost"
+                await until(lambda: ("access_log_losing" in proxy.states.causes) == is_lost)  # noqa: B023 - called here
                 async with session.get("/metrics") as answer:
                     shown = 'sluice_degraded{cause="access_log_losing"} 1.0' in await answer.text()
-                assert shown == (name == "lost")
+                assert shown == is_lost
     await proxy.stop()
     said = [(line["log_level"], line["event"][:42]) for line in logs if line.get("state") == "access_log_losing"]
     assert said == [("warning", "degraded: lines of the access log are lost"), ("info", "degraded no more")]

@@ -19,6 +19,7 @@ from aiohttp import web
 from yarl import URL
 
 from proxy.admin.browser_guard import READING
+from proxy.policies.bodies import BodyError, requested_body
 from proxy.policies.layers import DYNAMIC_KEYS
 
 _CONFIGURATION = "/admin/v2/brokers/configuration"
@@ -171,9 +172,11 @@ def limits_in(method: str, target: str, body: bytes) -> str | None:
     if method != "PUT" or not body or not _NEW_NAMESPACE.fullmatch(path):
         return None
     try:
-        policies = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return "send the policies of a namespace as JSON in UTF-8"
+        policies = requested_body(body, object, "namespace's policies", "send JSON in UTF-8")
+    except BodyError as error:
+        return str(error)
+    except RecursionError:
+        return "the body is nested too deeply"
     found = [name for name in _LIMITS if policies.get(name)] if isinstance(policies, dict) else []
     if not found:
         return None

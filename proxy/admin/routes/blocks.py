@@ -18,6 +18,7 @@ from proxy.block_rules import (
     read_reason,
 )
 from proxy.blocking.blocklist import EndedByRule
+from proxy.policies.bodies import requested_body
 from proxy.policies.kept_blocks import BlockDesk
 from proxy.slices import Slices
 
@@ -118,11 +119,9 @@ class BlockRest:
     async def post(self, request: web.Request) -> web.Response:
         """Block; doing it again changes nothing but the reason."""
         try:
-            body = msgspec.json.decode(await request.read(), type=Body)
+            body = requested_body(await request.read(), Body, "block")
             key = read_key(body.kind, body.name, body.topic, body.namespace)
             outcome = await self._desk.block(key, read_reason(body.reason), caller_of(request))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise ValueError(f"the body is not a block: {error}") from None
         except TooManyRulesError as error:
             raise ValueError(str(error)) from None
         assert outcome.rule is not None, "it is in force"

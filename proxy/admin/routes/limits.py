@@ -35,7 +35,7 @@ from proxy.admin.handlers import (
 from proxy.admin.in_force import LimitInForce, LimitsInForce, ShownDegraded, ShownInForce, ShownShares
 from proxy.admin.refusals import refusal
 from proxy.config.limits import DispatchLimit, RateLimit, TopicDispatchLimit
-from proxy.policies.bodies import BodyError, Section, SubscribeLimit, read_json, section_of
+from proxy.policies.bodies import Section, SubscribeLimit, requested_body, section_of
 from proxy.policies.explain import Explained, ExplainedGroup, ExplainedValue, LevelLines, explain, explain_subscribes
 from proxy.policies.keys import LONGEST, OF_OPERATOR, Layer, PolicyTarget, read_about, read_setting, read_target
 from proxy.policies.policy_set import in_force
@@ -238,13 +238,8 @@ def _place(query: Query) -> PolicyTarget:
 
 
 def _section(text: bytes) -> dict[str, Any] | None:
-    try:
-        section = read_json(text)
-    except ValueError:
-        section = 0
-    if section is not None and not isinstance(section, dict):
-        raise BodyError('the body is not a limit: send JSON as {"messages": "500/s", "bytes": "10MB/s"}')
-    return section
+    form = 'send JSON as {"messages": "500/s", "bytes": "10MB/s"}'
+    return None if text.strip() == b"null" else requested_body(text, dict[str, Any], "limit", form)
 
 
 def _nothing(_direction: str, _level: str, _name: str) -> None:

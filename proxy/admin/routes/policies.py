@@ -21,7 +21,7 @@ from proxy.block_rules import Block, each_once
 from proxy.config.limits import Limits
 from proxy.config.sections import AdmissionBounds
 from proxy.config.sources import all_told
-from proxy.policies.bodies import BodyError, read_json
+from proxy.policies.bodies import BodyError, requested_body
 from proxy.policies.kept_blocks import BlockDesk
 from proxy.policies.keys import PolicyKey
 from proxy.policies.policy_set import (
@@ -155,8 +155,8 @@ def read_set(text: bytes) -> PolicySet:
     Raises:
         BodyError: If the body is no such set, with every error.
     """
+    written = requested_body(text, Any, "set of limits", 'send JSON as {"limits": {"namespaces": …}}')
     try:
-        written = read_json(text)
         body = WantedPolicies.model_validate(written)
     except ValidationError as error:
         raise BodyError(all_told(error, WantedPolicies)) from None
@@ -197,7 +197,7 @@ LIMIT = Number(name="limit", meaning="how many of them", default=100, most=10_00
 
 
 class AuditedChange(TypedDict):
-    """A change; bodies are as the store keeps them, null for none."""
+    """A change; bodies are as the store keeps them, null for none. The origin is the layer: rest, global or tenant."""
 
     at: str
     who: str
@@ -205,6 +205,7 @@ class AuditedChange(TypedDict):
     kind: str
     setting: str
     name: str
+    origin: str
     before: str | None
     after: str | None
 
@@ -242,13 +243,15 @@ class AuditRest:
 
 def _shown(audited: Audited) -> AuditedChange:
     change = audited.change
+    setting, layer = change.key.place
     return {
         "at": datetime.fromtimestamp(audited.at_ns / 10**9, UTC).isoformat(timespec="milliseconds"),
         "who": audited.who,
         "address": audited.address,
         "kind": change.key.kind.value,
-        "setting": change.key.setting,
+        "setting": setting,
         "name": change.key.name,
+        "origin": layer.origin,
         "before": change.before,
         "after": change.after,
     }

@@ -46,6 +46,7 @@ from proxy.policies.bodies import (
     pulsar_body,
     pulsar_group,
     read_body,
+    requested_body,
 )
 from proxy.policies.keys import Layer, PolicyKey, PolicyKind, PolicyTarget, rate_key
 from proxy.policies.layers import DYNAMIC_KEYS, read_dynamic
@@ -288,7 +289,7 @@ class RateRest:
         place, text = self._resource.candidates(request)[0], await json_text(request)
         if not text:
             return await self._change(request, place, None)
-        body = read_body(text, _BODIES[self._resource.about])
+        body = requested_body(text, _BODIES[self._resource.about])
         check_numbers(body)
         return await self._change(request, place, kept_as_pulsar_s(body))
 
@@ -420,7 +421,7 @@ class ResourceGroupRest:
     async def put(self, request: web.Request) -> web.Response:
         """Make a group or change it; rates that the body leaves out stay as they are."""
         name = group_in(request)
-        body = read_body(await json_text(request) or b"{}", ResourceGroup)
+        body = requested_body(await json_text(request) or b"{}", ResourceGroup)
         check_numbers(body)
         expected = expected_by(request, _group(name))
         await self._service.rework(lambda: to_set_numbers(self._service, name, body), caller_of(request), expected)

@@ -63,6 +63,11 @@ async def test_what_is_not_set_is_not_found(make_admin) -> None:
         ("direction=publish&setting=role&name=x", [5], "the body is not a limit"),
         ("direction=publish&setting=role&name=x", {"relativeToPublishRate": True}, "leave it out here"),
         ("direction=dispatch&setting=role&name=x", {"messages": 5, "mode": "reject"}, "mode: 'reject'"),
+        (
+            "direction=subscribe&setting=topic&name=persistent://a/b/c",
+            {"messages": "5/30s", "burst_messages": 5},
+            "burst_messages: a subscribe limit has messages alone, which may all come at once",
+        ),
     ],
 )
 async def test_a_wrong_request_changes_nothing_and_says_what_is_wrong(make_admin, query, body, problem) -> None:

@@ -142,6 +142,59 @@ async def test_queries_and_paths_about_all_are_open_for_one_tenant_at_a_time(
         assert admin.engine.counters.admin_refused["tenant"] == (0 if is_open else 1)
 
 
+_NOT_OTHER = "this token is for the tenant acme, and not for the tenant other"
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("/sluice/limits?direction=dispatch&setting=subscription&name=sub@persistent://other/shop/x", _NOT_OTHER),
+        ("/sluice/limits?direction=dispatch&setting=subscription&name=sub@other/shop/x", "(SUB@persistent://TENANT/"),
+        ("/sluice/limits?direction=publish&setting=tenant&name=other", _NOT_OTHER),
+        ("/sluice/streams?tenant=acme&tenant=other", _NOT_OTHER),
+        ("/sluice/explain?topic=persistent://other/shop/orders", _NOT_OTHER),
+        ("/admin/v2/namespaces/other/shop/publishRate", _NOT_OTHER),
+        ("/sluice/limits?setting=tenant&name=a%1Bb", r"and not for the tenant a\x1bb"),
+        ("/sluice/limits?setting=role&name=billing", "name one limit of a tenant, a namespace, a topic or"),
+        ("/sluice/limits?setting=subscription&name=sub", "name one limit of a tenant, a namespace, a topic or"),
+        ("/sluice/explain?topic=persistent://acme/shop/x&role=a", "ask for one topic of its tenants, and for no role"),
+        ("/sluice/audit", "this path is about all tenants, and takes an operator's token"),
+    ],
+)
+async def test_a_refusal_names_the_tenant_or_what_to_ask(tokens: Path, path: str, reason: str) -> None:
+    admin = Admin(admin_access={"tokens": str(tokens)}, limits=LIMITS)
+    async with admin.client:
+        status, said = await admin.ask("GET", path, headers={"Authorization": f"Bearer {ACME}"})
+    assert (status, reason in said["reason"]) == (403, True), said
+
+
+async def test_the_audit_log_names_settings_as_operators_do(tokens: Path) -> None:
+    admin = Admin(admin_access={"tokens": str(tokens)}, limits=LIMITS)
+    ops = {"Authorization": f"Bearer {ALL}"}
+    async with admin.client:
+        assert await asked(admin, ALL, "PUT", limit_of("acme/shop"), json={"messages": 4}) == 200
+        assert await asked(admin, ACME, "PUT", limit_of("acme/shop"), json={"messages": 3}) == 200
+        _, told = await admin.ask("GET", "/sluice/audit", headers=ops)
+    assert [(one["setting"], one["name"], one["origin"]) for one in told["changes"]] == [
+        ("topic_of_namespace", "acme/shop", "tenant"),
+        ("topic_of_namespace", "acme/shop", "rest"),
+    ]
+
+
+async def test_explain_shows_a_tenants_limit_in_the_mode_that_holds(tokens: Path) -> None:
+    admin = Admin(admin_access={"tokens": str(tokens)}, limits=LIMITS)
+    async with admin.client:
+        body = {"messages": 3, "mode": "reject"}
+        assert await asked(admin, ACME, "PUT", limit_of("acme/shop"), json=body) == 200
+        acme = {"Authorization": f"Bearer {ACME}"}
+        _, told = await admin.ask("GET", "/sluice/explain?topic=persistent://acme/shop/orders", headers=acme)
+    (level,) = [level for level in told["publish"] if level["level"] == "topic"]
+    assert [(one["origin"], one["state"], one["limit"]) for one in level["values"]] == [
+        ("file", "holds", {"messages": 5}),
+        ("tenant", "holds", {"messages": 3}),
+    ]
+
+
 async def test_a_tenant_changes_its_own_limits_as_far_as_its_token_may(tokens: Path) -> None:
     admin = Admin(admin_access={"tokens": str(tokens)}, limits=LIMITS)
     own, others = ("/admin/v2/namespaces/acme/shop/publishRate", "/admin/v2/namespaces/other/shop/publishRate")

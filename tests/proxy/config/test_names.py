@@ -190,7 +190,7 @@ def test_a_number_of_json_is_no_name(member: str, name: Any) -> None:
     ],
 )
 def test_a_key_of_json_stands_once(body: str, key: str) -> None:
-    with pytest.raises(BodyError, match=f"'{key}': this key stands there twice; leave one out"):
+    with pytest.raises(BodyError, match=f"'{key}': this key occurs twice in one object; leave one out"):
         read_set(body.encode())
 
 

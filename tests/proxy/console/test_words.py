@@ -1,9 +1,12 @@
 """Numbers, durations and names as people read them."""
 
+import json
+
+import msgspec
 import pytest
 from rich.console import Console
 
-from protocol.printable import printable
+from protocol.printable import printable, printable_json
 from proxy.cli.doctor import _tell
 from proxy.cli.policy_tables import audit_table
 from proxy.cli.top_view import Waiting, WouldHold, limit, obstacle, rate, short_topic, since, size, span, who
@@ -124,8 +127,17 @@ def test_no_table_and_no_list_passes_on_what_a_terminal_obeys(capsys: pytest.Cap
     """Writers of a fleet's topic choose names in the audit log, the broker's clients those in the doctor's list."""
     odd = "\x9b2J\u202eops"
     change = {"at": "2026-01-01T00:00:00+00:00", "who": odd, "address": odd, "kind": "publish", "setting": "topic"}
-    Console(width=200).print(audit_table([change | {"name": odd, "before": None, "after": None}]))
+    change |= {"name": odd, "origin": "tenant"}
+    Console(width=200).print(audit_table([{**change, "before": None, "after": None}]))
     _tell(Looked(1, 1, 0, [f"the broker has {odd}"]), everywhere=True)
     shown = capsys.readouterr().out
     assert shown.count("\\x9b2J\\u202eops") == 4
     assert not {"\x9b", "\u202e"} & set(shown)
+
+
+def test_json_for_a_terminal_says_the_same_and_escapes_it() -> None:
+    said = {"name": "\x9b2J\u202eops\U000e0001\U0001f600 é\n"}
+    text = printable_json(msgspec.json.format(msgspec.json.encode(said)).decode())
+    assert all(line.isprintable() for line in text.splitlines())
+    assert json.loads(text) == said
+    assert "\U0001f600 é" in text

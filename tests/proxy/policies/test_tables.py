@@ -17,7 +17,7 @@ from proxy.cli.policy_tables import applied, audit_table
     ],
 )
 def test_kept_bodies_are_told_as_people_write_them(kept: str | None, told: str) -> None:
-    change = dict.fromkeys(("at", "who", "address", "kind", "setting", "name"), "x")
+    change = dict.fromkeys(("at", "who", "address", "kind", "setting", "name", "origin"), "x")
     (cell,) = audit_table([{**change, "before": None, "after": kept}]).columns[5].cells
     assert str(cell).startswith(told)
 

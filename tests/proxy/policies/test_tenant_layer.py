@@ -285,6 +285,18 @@ def test_a_write_beyond_the_operators_limit_is_refused(key: PolicyKey, kept: str
         asyncio.run(service.change({key: kept}, ACME))
 
 
+def test_a_subscribe_limit_is_refused_by_what_may_come_at_once() -> None:
+    service = with_file({})
+    with closing(service.store):
+        asyncio.run(
+            service.change({rate_key("subscribe", Setting.TOPIC, ORDERS): kept_as_own({"messages": "5/30s"})}, ANN)
+        )
+        with pytest.raises(BeyondError, match="messages: 10 at once are more than 5; the operator gives"):
+            asyncio.run(
+                service.change({own(Setting.TOPIC, ORDERS, "subscribe"): kept_as_own({"messages": "10/min"})}, ACME)
+            )
+
+
 def test_a_topics_value_is_measured_by_the_wider_one_that_it_would_hide() -> None:
     service = with_file({"namespaces": {"acme/shop": {"publish": {"messages": 5}}}})
     with closing(service.store):
