@@ -14,7 +14,7 @@ from tests.real.traffic import PATIENCE_MS
 from tests.waiting import wait_for
 
 PARTS = 3
-FROM_PART = 150
+FROM_PART = 250
 EARLIEST = pulsar.InitialPosition.Earliest
 FREE_S = 5
 FREE_EACH_S = 0.02

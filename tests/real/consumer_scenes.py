@@ -72,7 +72,7 @@ def redeliver_all(act: Act) -> Act:
         act.wait(60)
         time.sleep(0.3)
         consumer.redeliver_unacknowledged_messages()
-        return act.finish()
+        return act.finish_again(ACKNOWLEDGED)
 
 
 def seek_by_id(act: Act) -> Act:
@@ -80,7 +80,7 @@ def seek_by_id(act: Act) -> Act:
     with act.taking(consumer):
         act.wait(60)
         consumer.seek(act.log[SOUGHT].message.message_id())
-        return act.finish()
+        return act.finish_again(SOUGHT)
 
 
 def seek_by_time(act: Act) -> Act:
@@ -91,7 +91,7 @@ def seek_by_time(act: Act) -> Act:
     with act.taking(consumer):
         act.wait(130)
         consumer.seek(act.log[LATE].message.publish_timestamp())
-        return act.finish()
+        return act.finish_again(LATE)
 
 
 def seek_to_end(act: Act) -> Act:

@@ -164,6 +164,11 @@ class Act:
         self.backlog = len(self.sent) - self.count_confirmed()
         return self
 
+    def finish_again(self, first: int) -> Self:
+        """Until the message with this index comes again, and all that follow it; see `finish`."""
+        taken, last = len(self.log), len(self.sent) - 1
+        return self.finish(lambda: first in self.indexes[taken:] and self.indexes[-1] == last)
+
     def index(self, message: pulsar.Message) -> int:
         """Which one of the backlog it is, byte for byte."""
         return self.sent.index(digest(message.data()))

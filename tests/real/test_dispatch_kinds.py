@@ -31,7 +31,7 @@ from tests.real.performance import Performance
 from tests.real.pulsar_rest import TENANT, topic_name
 from tests.real.sluice_process import SluiceProcess, start_sluice
 from tests.real.stages import Stage
-from tests.real.steadiness import assert_never_above
+from tests.real.steadiness import assert_never_above, assert_used
 
 pytestmark = [pytest.mark.real, pytest.mark.skipif(IS_DIRECT, reason="the broker itself has not Sluice's limits")]
 
@@ -183,13 +183,15 @@ def test_of_two_without_receiver_queue_each_gets_what_it_asks_for(played: Perfor
 
 
 @pytest.mark.parametrize("name", ["pattern", "partitions"])
-def test_each_of_several_topics_has_its_limit_for_itself(played: Performance[Any], name: str) -> None:
+def test_each_of_several_topics_has_its_limit_for_itself(
+    played: Performance[Any], sluice_proxy: SluiceProcess, name: str
+) -> None:
     line = Line(LIMIT, burst=LIMIT / 10)
     for part in played[name].parts:
         part.assert_each_once_in_order()
         assert played.watch.most_held[part.topic] > 0
         assert_never_above(part.arrivals, line, played.begun[name])
-    assert line.excess_since(played.begun[name], played[name].arrivals) > 0
+        assert_used(sluice_proxy, "dispatch", "topic", part.topic)
 
 
 def test_partitions_share_the_limit_of_the_whole_topic(played: Performance[Any]) -> None:

@@ -24,9 +24,9 @@ pytestmark = pytest.mark.real
 
 
 class Member(Heard):
-    """A link that remembers what it was told. Its lease outlasts the test, unless it is given another."""
+    """A link that remembers what it was told."""
 
-    def __init__(self, service_url: str, name: str, lease_s: float = 600) -> None:
+    def __init__(self, service_url: str, name: str, lease_s: float) -> None:
         super().__init__()
         broker = BROKERS.parse(service_url)
         certificates = Certificates(Config(broker=service_url))
@@ -44,9 +44,10 @@ def _stands(members: list[Member]) -> bool:
 
 @pytest.fixture
 async def members(real_broker: StandaloneBroker, request: pytest.FixtureRequest) -> AsyncIterator[list[Member]]:
-    """Three of them; with a parameter the first, which coordinates, has a lease of so many seconds."""
-    leases = {"a": getattr(request, "param", 600)}
-    found = [Member(real_broker.service_url, name, leases.get(name, 600)) for name in ("a", "b", "c")]
+    """Three of them. The parameter is the leases, in seconds: of the first, which coordinates, and of the others."""
+    first_s, others_s = getattr(request, "param", (10, 10))
+    leases = {"a": first_s, "b": others_s, "c": others_s}
+    found = [Member(real_broker.service_url, *one) for one in leases.items()]
     for each in found:
         await each.link.start()
         await until(lambda: found[0].turns)
@@ -83,7 +84,7 @@ async def test_one_leads_and_another_follows_it(members: list[Member]) -> None:
     await _pass_all(others)
 
 
-@pytest.mark.parametrize("members", [1.0], indirect=True)
+@pytest.mark.parametrize("members", [(1, 600)], indirect=True)
 async def test_a_coordinator_that_grants_nothing_gives_access_up(members: list[Member]) -> None:
     """By itself: the members that wait would wait for ten minutes before they fence it out."""
     silent, *others = members
