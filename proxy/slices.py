@@ -62,7 +62,7 @@ AT_ONCE: Final = {
     Work.POLICIES: 10,
     Work.ENDINGS: 25,
     Work.BLOCKS: 50,
-    Work.COMMANDS: 40,  # to open a stream takes up to 0.1 ms
+    Work.COMMANDS: 30,  # to open a stream takes up to 0.1 ms
     Work.RELEASES: 100,
     Work.REQUESTS: 50,
     Work.SCRAPES: 50,

@@ -39,7 +39,7 @@ MOST_REPLIES = 100
 _ANSWERS = frozenset({BaseCommand.SEND_RECEIPT, BaseCommand.SEND_ERROR})
 _COPIED: Final = 4096
 """Most bytes of which a copy costs less than a view."""
-MOST_COMMANDS: Final = 32
+MOST_COMMANDS: Final = 16
 """Most commands of one read that are handled in a row: to open a stream takes as long as thousands of messages."""
 _LIGHT: Final = frozenset({BaseCommand.ACK, BaseCommand.FLOW, BaseCommand.SEND_RECEIPT, BaseCommand.ACK_RESPONSE})
 """Commands that come as often as messages do, and take no longer."""
