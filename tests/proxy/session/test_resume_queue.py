@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
 
 import pytest
 
-from proxy.read_scheduler import ResumeQueue
+from proxy.counters import Counters
+from proxy.read_scheduler import ReadScheduler, ResumeQueue
 from tests.manual_clock import ManualClock
 from tests.proxy.manual_loop import ManualLoop
+
+ADDRESSES = ReadScheduler(Counters())
 
 
 class Somebody:
@@ -16,7 +18,7 @@ class Somebody:
 
     def __init__(self, name: str, turns: list[str], address: str = "10.0.0.1") -> None:
         self.name = name
-        self.group: Any = address
+        self.group = ADDRESSES.group(address)
         self.is_stopped = False
         self._turns = turns
 
