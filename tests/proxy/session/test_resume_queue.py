@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from proxy.counters import Counters
-from proxy.read_scheduler import ReadScheduler, ResumeQueue
+from proxy.read_scheduler import AddressGroup, ReadScheduler, ResumeQueue
 from tests.manual_clock import ManualClock
 from tests.proxy.manual_loop import ManualLoop
 
@@ -18,7 +18,7 @@ class Somebody:
 
     def __init__(self, name: str, turns: list[str], address: str = "10.0.0.1") -> None:
         self.name = name
-        self.group = ADDRESSES.group(address)
+        self.group: AddressGroup | None = ADDRESSES.group(address)
         self.is_stopped = False
         self._turns = turns
 
