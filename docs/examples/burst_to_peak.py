@@ -1,8 +1,7 @@
 """A burst up to the peak, for a bounded time: 100 messages a second, and 300 while a burst of 500 lasts.
 
-A thousand messages come at once. A burst of 500 alone would hit the broker in one blow; with a peak, it is let
-through at 300 a second. That uses up the burst in 2.5 seconds (it is filled up at 100/s meanwhile), and from then
-on the sustained 100 a second pass.
+A thousand messages come at once. A burst of 500 alone would reach the broker at once; with a peak it passes at 300
+a second. As the bucket earns 100 a second, the burst lasts 2.5 seconds; then the sustained 100 a second pass.
 
     .venv/bin/python docs/examples/burst_to_peak.py
 """
@@ -22,7 +21,7 @@ limits:
 """
 TOPIC = "persistent://public/default/example-invoices"
 SUSTAINED = RateLine(rate=100, burst=500)
-PEAK = RateLine(rate=300, burst=30)  # the peak has a burst of its own: a tenth of it
+PEAK = RateLine(rate=300, burst=30)  # the peak's own burst is a tenth of the peak
 PEAK_LASTS_S = (SUSTAINED.burst - PEAK.burst) / (PEAK.rate - SUSTAINED.rate)
 MESSAGES = 1000
 

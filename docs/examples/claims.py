@@ -10,7 +10,7 @@ from demo.verdict import Check
 from loadgen.load.results import RateLine, max_excess
 
 SLACK_S = 0.05
-"""What any machine may add to the distance of two arrivals; its standstills come on top."""
+"""Seconds that any machine may add between two arrivals; its standstills come on top."""
 MOST_STANDSTILL_S = 1.0
 """A machine that stood still for longer shows nothing."""
 LEAST_SHARE = 0.95
@@ -21,10 +21,10 @@ def never_above(what: str, times: Sequence[float], line: RateLine, standstill_s:
     """No interval of arrivals holds more than burst + rate * time + one message.
 
     Args:
-        what: What arrived.
+        what: The messages' name in the verdict.
         times: When, seconds, ascending.
         line: The limit.
-        standstill_s: How long the machine itself delayed arrivals at most: what comes late comes nearer to the next.
+        standstill_s: The longest delay by the machine itself, which brings an arrival nearer to the next.
     """
     slack = line.rate * (SLACK_S + standstill_s)
     excess = max_excess(times, line)
@@ -44,12 +44,12 @@ class Span:
 
     @classmethod
     def of(cls, times: Sequence[float]) -> Self:
-        """From the first to the last of them; no time at all without any."""
+        """From the first time to the last; an empty span without any."""
         return cls(times[0], times[-1]) if times else cls(0, 0)
 
 
 def at_least(what: str, times: Sequence[float], span: Span, rate: float, standstill_s: float) -> Check:
-    """Arrivals of a span make at least LEAST_SHARE of a rate, but for what the machine's standstill took of it."""
+    """Arrivals of a span make at least LEAST_SHARE of a rate, in the span less the machine's standstill."""
     messages = bisect_left(times, span.end) - bisect_left(times, span.begin)
     seconds = span.end - span.begin
     enough = LEAST_SHARE * rate * (seconds - SLACK_S - standstill_s)
@@ -67,9 +67,9 @@ def nothing_lost(what: str, sent: int, receipts: int, arrived: Sequence[int]) ->
     """Check that each message of a producer has its receipt and arrived once, in order.
 
     Args:
-        what: Whose messages.
-        sent: How many, numbered from 0.
-        receipts: How many of them the producer has a receipt for.
+        what: The producer.
+        sent: The number of messages, numbered from 0.
+        receipts: The number of receipts.
         arrived: Their numbers, in the order in which they arrived.
     """
     is_whole = list(arrived) == list(range(sent)) and receipts == sent > 0

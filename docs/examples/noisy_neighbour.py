@@ -2,10 +2,10 @@
 
 First, one client publishes to two topics over one connection: `logs` as fast as it can, under a limit of 200
 messages a second, and `heartbeats` 50 times a second. Sluice holds the logs and reads on: the heartbeats keep their
-pace and their latency. (A broker that stops reading the connection instead stops the heartbeats, too.)
+pace and their latency. (A broker that stops reading the connection also stops the heartbeats.)
 
 Then a tenant's crawler floods three topics from three connections. The tenant's total of 300 messages a second holds
-for all of them together, in equal shares, and another tenant's payments go on as if nothing were.
+for the three together, in equal shares, and another tenant's payments go on undisturbed.
 
     .venv/bin/python docs/examples/noisy_neighbour.py
 """

@@ -1,8 +1,8 @@
 """An operator's block: one misbehaving producer is stopped at once, its neighbours on the connection are not.
 
-Two producers of one application publish to the same topic over the same connection. One of them runs wild. The
-operator blocks it by name with `sluice block`: it is closed, and kept out with the operator's reason for an error,
-until `sluice unblock`.
+Two producers of one application publish to the same topic over the same connection. One runs wild. The
+operator blocks it by name with `sluice block`: Sluice closes it, and refuses it with the operator's reason until
+`sluice unblock`.
 
     .venv/bin/python docs/examples/operators_block.py
 """
@@ -79,7 +79,7 @@ def operator(stage: Stage, *arguments: str) -> None:
 
 
 def refusal_of(client: pulsar.Client) -> str:
-    """The error with which a client opens the blocked producer anew; empty if it is let in."""
+    """The error with which the blocked producer is refused; empty if it is let in."""
     try:
         client.create_producer(TOPIC, "runaway")
     except _pulsar.PulsarException as error:

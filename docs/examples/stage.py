@@ -1,6 +1,6 @@
-"""The stage of each example: a broker, Sluice in front of it, a table, and a verdict at the end.
+"""The stage of each example: a broker and Sluice, a table, and a verdict at the end.
 
-The broker is the stand-in unless `--broker` names another one. Whatever ends an example ends what it started.
+The broker is the stand-in unless `--broker` names another one. An example ends all processes that it started.
 """
 
 import argparse
@@ -39,12 +39,12 @@ class _Asked(argparse.Namespace):
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A broker with Sluice in front of it, both running.
+    """A running broker, with a running Sluice in front.
 
     Attributes:
         service_url: Sluice: where the example's clients connect.
         admin: Sluice's admin address, HOST:PORT.
-        standstill: What a busy machine does to every arrival.
+        standstill: The delay that a busy machine adds to every arrival.
     """
 
     service_url: str
@@ -60,19 +60,19 @@ class Stage:
         return client
 
     def receive(self, *topics: str) -> Receiver:
-        """Receive all messages of topics from now on, at the broker itself: what Sluice lets pass is seen there."""
+        """Receive all messages of topics from now on, at the broker itself, where those that pass Sluice arrive."""
         receiver = Receiver()
         self._at_broker.subscribe(dict.fromkeys(topics, receiver.record))
         return receiver
 
     def connections(self, *topics: str) -> set[str]:
-        """Client connections that Sluice has producers of these topics on."""
+        """The client connections that have producers of these topics at Sluice."""
         streams = AdminClient(f"http://{self.admin}").get_json("/sluice/streams")["streams"]
         return {stream["connection_id"] for stream in streams if stream["topic"] in topics}
 
 
 def play(scene: Callable[[Stage], Conclusion], sluice_yaml: str) -> int:
-    """Set the stage, play the scene, say what it showed; returns the exit code.
+    """Set the stage, play the scene, print the verdict; returns the exit code.
 
     Args:
         scene: Ends with its conclusion.
@@ -94,10 +94,10 @@ def play(scene: Callable[[Stage], Conclusion], sluice_yaml: str) -> int:
 
 
 def table(counters: Mapping[str, Callable[[], int]], limit: Callable[[float], str], until: Callable[[], bool]) -> None:
-    """Print what happens, a row each half second, until something has happened or LONGEST_S have gone by.
+    """Print a row each half second, until the scene is over or LONGEST_S have passed.
 
     Args:
-        counters: A column each: how many so far; shown as so many a second.
+        counters: A column each: counts so far, which are shown as rates a second.
         limit: The last column, given the seconds since the start.
         until: Asked after each row.
     """
@@ -114,7 +114,7 @@ def table(counters: Mapping[str, Callable[[], int]], limit: Callable[[float], st
 
 
 def after(seconds: float) -> Callable[[], bool]:
-    """Return an end for `table`: true once so many seconds have gone by from now on."""
+    """Return an end for `table`: true once this many seconds have passed."""
     end = time.monotonic() + seconds - ROW_S / 2
     return lambda: time.monotonic() > end
 
@@ -140,7 +140,7 @@ def _stage(sluice_yaml: str, asked: _Asked) -> Iterator[Stage]:
 
 @contextmanager
 def _folder() -> Iterator[Path]:
-    """For configuration and logs; it stays where an error was, which names it."""
+    """Make a folder for configuration and logs; it stays after an error, which names it."""
     folder = Path(tempfile.mkdtemp(prefix="sluice-example-"))
     try:
         yield folder

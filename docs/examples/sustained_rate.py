@@ -1,7 +1,7 @@
 """A sustained rate: 200 messages a second pass, whatever is offered, and nothing is lost.
 
-A producer sends 400 messages a second for three seconds. Sluice holds what is over the limit, and lets it pass
-as soon as the limit allows: the messages arrive at 200 a second, in six seconds instead of three.
+A producer sends 400 messages a second for three seconds. Sluice holds the messages over the limit, and passes
+them as soon as the limit allows: the messages arrive at 200 a second, in six seconds instead of three.
 
     .venv/bin/python docs/examples/sustained_rate.py
 """

@@ -1,4 +1,4 @@
-"""Publishing and receiving with the official client, and the counts that the examples' claims are made of."""
+"""Publishing and receiving with the official client, with the counts that the claims judge."""
 
 import threading
 import time
@@ -15,7 +15,7 @@ from demo.processes import DemoError
 from loadgen.load.clients import Clients
 
 RUN = token_hex(4).encode()
-"""Tells this run's messages from others that are on a topic."""
+"""Marks the messages of this run on a topic."""
 MOST_PENDING = 100
 SETTLE_S = 10.0
 FILLER = b"." * 80
@@ -26,8 +26,8 @@ class Publisher:
 
     Args:
         producer: Of the official client.
-        per_s: Messages a second; less while `pending` of them have no receipt.
-        messages: How many in all; None: until it is ended.
+        per_s: Messages a second; fewer while `pending` messages have no receipt.
+        messages: Their number; None: until the publisher is ended.
         pending: Most messages without receipt.
     """
 
@@ -119,7 +119,7 @@ class Receiver:
         self._by_publisher: dict[str, list[tuple[float, int]]] = {}
 
     def record(self, payload: bytes) -> None:
-        """Take down a message that arrived just now, if it is of this run."""
+        """Record a message that has just arrived, if it is of this run."""
         if not payload.startswith(RUN):
             return
         at = time.monotonic()
@@ -132,7 +132,7 @@ class Receiver:
         return len(self.times)
 
     def wait_for(self, publisher_name: str, messages: int) -> None:
-        """Return when so many messages of one producer have arrived, or after SETTLE_S: receipts may come first."""
+        """Return when this many messages of a producer have arrived, or after SETTLE_S: receipts may come first."""
         until = time.monotonic() + SETTLE_S
         while len(self.times_from(publisher_name)) < messages and time.monotonic() < until:
             time.sleep(0.01)
@@ -157,9 +157,9 @@ class Receiver:
 
 
 class Standstill:
-    """The longest standstill of this machine: messages from here to the broker and back, past Sluice.
+    """Measures the longest standstill of this machine, by messages to the broker and back that do not pass Sluice.
 
-    A machine that is busy with something else delays these as it delays what an example measures.
+    A machine that is busy delays these messages as it delays those of an example.
 
     Args:
         at_broker: Clients of the broker itself.
