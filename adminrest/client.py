@@ -49,7 +49,7 @@ class RequestFailure(Enum):
     """The kinds of failure of a request."""
 
     NO_ANSWER = auto()
-    """Nobody listens, redirects do not end, or the answer breaks off, is too long or is not HTTP."""
+    """No server listens, redirects do not end, or the answer breaks off, is too long or is not HTTP."""
     UNTRUSTED = auto()
     """The server's certificate is not signed by an authority that counts, or is another name's."""
     NO_TLS = auto()
@@ -370,7 +370,7 @@ def _one_line(text: str) -> str:
 
 
 def _as_named(endpoint: Endpoint) -> Endpoint:
-    """An endpoint in the one form of all that name the same: DNS does not tell capitals."""
+    """Return an endpoint with its host in small letters: DNS names do not differ by capitals."""
     return endpoint._replace(host=endpoint.name)
 
 

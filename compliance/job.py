@@ -46,7 +46,7 @@ class ReportOptions:
         fresh: Forget what earlier runs have read.
         strict: Exit code 3 unless every limit is proven compliant.
         what_if: File of proposed limits.
-        objective: Percent of the time in which promises are to be kept.
+        objective: Percent of the time in which promises should be kept.
         spark: `KEY=VALUE` settings of Spark.
     """
 
@@ -58,31 +58,31 @@ class ReportOptions:
 
 
 def gather(
-    spark: SparkSession, tables: LogTables, on_step: Callable[[str], None], asked: ExtraQuestions | None = None
+    spark: SparkSession, tables: LogTables, on_step: Callable[[str], None], questions: ExtraQuestions | None = None
 ) -> Facts:
     """Collect all facts that the report needs.
 
     Args:
         spark: The session.
-        tables: What has been kept.
-        on_step: Told, in words, what is counted next.
-        asked: What else the reader wants to know.
+        tables: The tables of a job.
+        on_step: Called with the name of the next step.
+        questions: The reader's further questions.
     """
     for name, value in settings_of_sums(tables.lines).items():
         spark.conf.set(name, value)
     with opened(tables) as logs:
-        return collect(logs, asked or ExtraQuestions(), on_step)
+        return collect(logs, questions or ExtraQuestions(), on_step)
 
 
 def settings_of_sums(lines: int) -> dict[str, str]:
-    """Return Spark's settings for so many lines."""
+    """Return Spark's settings for a log of this number of lines."""
     is_little = lines < FEW_LINES
     return {
         "spark.sql.shuffle.partitions": str(min(2000, max(2, lines // LINES_A_PARTITION))),
         # Compiling the plans takes longer than running them over so few rows as they are.
         "spark.sql.codegen.wholeStage": str(not is_little).lower(),
         "spark.sql.codegen.factoryMode": "NO_CODEGEN" if is_little else "FALLBACK",
-        # The number of partitions is known: planning anew behind each of them costs more than it gains.
+        # The number of partitions is known: planning again after each stage costs more than it gains.
         "spark.sql.adaptive.enabled": "false",
     }
 
@@ -102,7 +102,7 @@ class ReportError(Exception):
 
 @dataclass(frozen=True)
 class Origin:
-    """The source of a report: an access log, or the tables of a job; exactly one of them.
+    """The source of a report: either an access log, or the tables of a job.
 
     Args:
         access_log: Folder of closed `*.jsonl` files.
@@ -125,23 +125,23 @@ class Origin:
             )
 
 
-def run(  # noqa: PLR0913 - what is asked, and who is told
+def run(  # noqa: PLR0913 - the command's options, and a callback
     origin: Origin,
     out: Path,
     *,
     on_step: OnStep,
     fresh: bool = False,
-    asked: ExtraQuestions | None = None,
+    questions: ExtraQuestions | None = None,
     settings: Mapping[str, str] = MappingProxyType({}),
 ) -> Report:
-    """Reads what is new, judges everything, writes `report.html` and the other files.
+    """Reads new lines, judges everything, writes `report.html` and the other files.
 
     Args:
-        origin: What is reported on.
-        out: Folder for these files and, for an access log, for what is kept between runs.
-        on_step: Told, in words, what is done next.
+        origin: The source of the report.
+        out: Folder for these files and, for an access log, for the state between runs.
+        on_step: Called with the name of the next step.
         fresh: Forget what earlier runs have read.
-        asked: What else the reader wants to know.
+        questions: The reader's further questions.
         settings: Of Spark, from the user.
 
     Raises:
@@ -152,7 +152,7 @@ def run(  # noqa: PLR0913 - what is asked, and who is told
     read, more = _of_log(origin.access_log, out, on_step, fresh=fresh) if origin.access_log else _of_tables(origin, out)
     on_step("starting Spark")
     with spark_session(_spark_log(out), {**more, **settings}) as spark:
-        report = make_report(gather(spark, read(spark), on_step, asked))
+        report = make_report(gather(spark, read(spark), on_step, questions))
     on_step("writing the report")
     write(report, out)
     return report
@@ -188,7 +188,7 @@ def _of_tables(origin: Origin, out: Path) -> tuple[Read, dict[str, str]]:
 
 
 def settings_for(files: list[Path], work: Path) -> dict[str, str]:
-    """Settings for Spark besides the user's: over little data, Java's second compiler costs more than it gains."""
+    """Return Spark's settings that the user need not give: over little data Java's second compiler does not pay."""
     kept = (work / "rows").rglob("*.parquet")
     is_little = sum(file.stat().st_size for file in (*files, *kept)) < LITTLE_BYTES
     return {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"} if is_little else {}
@@ -198,19 +198,19 @@ def closed_files(access_log: Path) -> list[Path]:
     """Return the files that the proxy has closed.
 
     Raises:
-        ReportError: If there is none; with what is passed over.
+        ReportError: If there is none; names the files that are passed over.
     """
     if not access_log.is_dir():
         raise ReportError(f"--access-log {access_log}: no such folder; give the folder that the proxy writes")
     _refuse_patterns("--access-log", access_log)
     try:
-        found = look_into(access_log)
+        content = look_into(access_log)
     except OSError as error:
         raise ReportError(f"--access-log {access_log}: cannot be read: {error.strerror}") from error
-    if not found.closed:
-        why = f"passed over: {words}" if (words := found.words()) else "the proxy closes them by age or size"
+    if not content.closed:
+        why = f"passed over: {words}" if (words := content.words()) else "the proxy closes them by age or size"
         raise ReportError(f"--access-log {access_log}: no closed *.jsonl file in it; {why}")
-    return found.closed
+    return content.closed
 
 
 def prepare(out: Path, access_log: Path, *, fresh: bool) -> Path:
@@ -232,7 +232,7 @@ def prepare(out: Path, access_log: Path, *, fresh: bool) -> Path:
 
 
 def work_of(out: Path, access_log: Path) -> Path:
-    """Return the folder for what is kept of one log between runs; two logs in one folder would be reported as one."""
+    """Return the folder for one log's state between runs; two logs in one folder would be reported as one."""
     name = hashlib.sha256(os.fsencode(access_log.resolve())).hexdigest()[:12]
     return out.resolve() / WORK / name
 
@@ -278,11 +278,11 @@ def write(report: Report, out: Path) -> None:
 
 def _refuse_patterns(option: str, path: Path) -> None:
     # Spark's readers take these for patterns, even where they come from a listing: rows would be read twice or never.
-    if found := set("*?[]{}\\") & set(str(path.resolve())):
-        raise ReportError(f"{option} {path}: Spark reads {' '.join(sorted(found))} as a pattern; rename the folder")
+    if special := set("*?[]{}\\") & set(str(path.resolve())):
+        raise ReportError(f"{option} {path}: Spark reads {' '.join(sorted(special))} as a pattern; rename the folder")
 
 
-def report_with_progress(access_log: Path | None, tables: str, out: Path, wanted: ReportOptions) -> int:
+def report_with_progress(access_log: Path | None, tables: str, out: Path, options: ReportOptions) -> int:
     """Makes the report; returns the exit code: 0 made, 1 not made, 3 made and `wanted.strict` is not content."""
     console = Console(stderr=True)
     try:
@@ -292,29 +292,29 @@ def report_with_progress(access_log: Path | None, tables: str, out: Path, wanted
                 Origin(access_log, tables),
                 out,
                 on_step=status.update,
-                fresh=wanted.fresh,
-                asked=_asked(wanted),
-                settings=pairs("--spark", list(wanted.spark)),
+                fresh=options.fresh,
+                questions=_questions(options),
+                settings=pairs("--spark", list(options.spark)),
             )
     except (ReportError, JobError, ProposalError, JavaNotFoundError) as error:
         return _fail(str(error))
     except (PySparkException, Py4JError, OSError) as error:
         return _fail(_of_spark(cause(error), access_log, out))
-    _tell(report, out)
-    _note(access_log)
-    return STRICT_EXIT if wanted.strict and report.overall.verdict in ("violated", "unknown") else 0
+    _print_verdict(report, out)
+    _warn_of_unread(access_log)
+    return STRICT_EXIT if options.strict and report.overall.verdict in ("violated", "unknown") else 0
 
 
-def _asked(wanted: ReportOptions) -> ExtraQuestions:
-    proposals = read_proposals(wanted.what_if) if wanted.what_if else []
-    return ExtraQuestions(wanted.objective / 100, tuple(proposals))
+def _questions(options: ReportOptions) -> ExtraQuestions:
+    proposals = read_proposals(options.what_if) if options.what_if else []
+    return ExtraQuestions(options.objective / 100, tuple(proposals))
 
 
-def _of_spark(said: str, access_log: Path | None, out: Path) -> str:
+def _of_spark(text: str, access_log: Path | None, out: Path) -> str:
     if access_log:
-        said = said.replace(str(links_of(out, access_log)), str(access_log.resolve()))
+        text = text.replace(str(links_of(out, access_log)), str(access_log.resolve()))
     folders = {"--access-log": str(access_log.resolve()) if access_log else "", "--out": str(out.resolve())}
-    return disk_trouble(said, folders) or f"Spark failed: {said} (its log: {out / WORK / 'spark.log'})"
+    return disk_trouble(text, folders) or f"Spark failed: {text} (its log: {out / WORK / 'spark.log'})"
 
 
 def _fail(message: str) -> int:
@@ -322,14 +322,14 @@ def _fail(message: str) -> int:
     return 1
 
 
-def _tell(report: Report, out: Path) -> None:
+def _print_verdict(report: Report, out: Path) -> None:
     print(f"{report.overall.verdict}: {report.headline}")  # noqa: T201 - a command's answer
     for line in fleet_lines(report.fleets):
         print(line)  # noqa: T201 - a command's answer
     print(out / "report.html")  # noqa: T201 - a command's answer
 
 
-def _note(access_log: Path | None) -> None:
+def _warn_of_unread(access_log: Path | None) -> None:
     with contextlib.suppress(OSError):
         if access_log and (words := look_into(access_log).words()):
             print(f"sluice report: --access-log {access_log}: passed over: {words}", file=sys.stderr)  # noqa: T201 - the same

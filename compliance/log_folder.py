@@ -28,7 +28,7 @@ def on_this_machine(place: str) -> Path | None:
 
 
 def is_within(place: str, folder: str) -> bool:
-    """Return whether one place is the other or lies in it, as far as names tell; links of this machine are followed."""
+    """Return whether one place is the other or lies in it, by their names; links of this machine are followed."""
     here, there = on_this_machine(place), on_this_machine(folder)
     if here and there:
         return here.resolve().is_relative_to(there.resolve())
@@ -51,12 +51,12 @@ REMEDIES: Mapping[str, str] = {
 }
 """Each kind of file that is passed over, and its remedy."""
 UNREAD = (HIDDEN, ODD, LINK)
-"""Kinds of these files that may hold lines of the log. With such a file nothing is confirmed."""
+"""Kinds of passed-over files that may hold lines of the log. With such a file nothing is confirmed."""
 MOST_NAMED = 3
 MOST_FOLDERS = 100
 """The number of subfolders that are looked into."""
 TOLD = "passed-over.json"
-"""The file beside the folder of links that names what was passed over, for later readers of the tables."""
+"""The file beside the folder of links that names the files passed over, for later readers of the tables."""
 _CLOSED = ".jsonl"
 _PATTERN = set(":*?[]{}\\")
 _PACKED = tuple(f"{_CLOSED}.{packing}" for packing in ("gz", "bz2", "xz", "zst", "lz4", "snappy", "zip"))
@@ -68,7 +68,7 @@ class LogFolder:
 
     Args:
         closed: Files that are read, in order of their names.
-        passed_over: Names of what is not, in order, by one of `REMEDIES`.
+        passed_over: Names of files that are not read, in order, by one of `REMEDIES`.
     """
 
     closed: list[Path]
@@ -76,11 +76,11 @@ class LogFolder:
 
     @property
     def unread(self) -> int:
-        """The number of files that may hold lines that nobody has read."""
+        """The number of unread files that may hold lines."""
         return sum(len(self.passed_over.get(what, ())) for what in UNREAD)
 
     def words(self) -> str:
-        """Return a line that names what is passed over, and the remedy; empty if nothing is."""
+        """Return a line that names the files passed over, and the remedy; empty without any."""
         return "; ".join(
             f"{what}: {len(names):,} ({_first(names)}): {REMEDIES[what]}" for what, names in self.passed_over.items()
         )
@@ -140,23 +140,23 @@ def is_odd(name: str) -> bool:
 
 
 def show(folder: Path, place: Path) -> LogFolder:
-    """List a folder's content, and make `place` a folder of links to the files that Spark is to read.
+    """List a folder's content, and make `place` a folder of links to the files that Spark must read.
 
     Raises:
         OSError: If the one cannot be read, or the other not be written.
     """
-    found = look_into(folder)
+    content = look_into(folder)
     place.mkdir(parents=True, exist_ok=True)
-    wanted = {file.name: file.resolve() for file in found.closed}
+    files = {file.name: file.resolve() for file in content.closed}
     for link in place.iterdir():
-        if link.name not in wanted:
+        if link.name not in files:
             link.unlink()
-    for name, file in wanted.items():
+    for name, file in files.items():
         with contextlib.suppress(FileExistsError):
             (place / name).symlink_to(file)
-    told = {"words": found.words(), "unread": found.unread}
-    (place.parent / TOLD).write_text(json.dumps(told), encoding="utf-8")
-    return found
+    report = {"words": content.words(), "unread": content.unread}
+    (place.parent / TOLD).write_text(json.dumps(report), encoding="utf-8")
+    return content
 
 
 def _has_log(folder: Path) -> bool:

@@ -1,4 +1,4 @@
-"""The log's lines: what each may hold, as Spark reads them, and what is wrong with one that is malformed."""
+"""The schema of the log's lines, as Spark reads them, and the reasons why a line is malformed."""
 
 import re
 from collections import Counter
@@ -22,17 +22,17 @@ from accesslog.record import BUCKETS, SCHEMA_VERSION, Kinds
 LARGEST = 2**63 - 1
 """Numbers are 64 bits wide."""
 MOST = 2**48 - 1
-"""No line tells of more messages or bytes; so sums of 30,000 lines at the least are numbers, too."""
+"""No line counts more messages or bytes; so sums of at least 30,000 lines fit in 64 bits."""
 
 _MOST_TIMES = 100_000
 BEGIN_OF_1970 = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 REFUSALS = (msgspec.DecodeError, ValueError, OverflowError, RecursionError)
-"""The exceptions of decoding, whatever stands in a line (`ValueError`: bytes that are no text)."""
+"""The exceptions of decoding any line (`ValueError`: bytes that are no text)."""
 
 _NAMES = frozenset({"v", "seq", "first_seq", "last_seq", "connection_id", "stream_id", "epoch"})
-"""Numbers that are no amounts: nobody adds them up."""
+"""Numbers that are no amounts, and are never added up."""
 _LIMITS = frozenset(
     f"{what}_{unit}" for what in ("limit", "burst", "peak", "peak_burst", "reason") for unit in ("messages", "bytes")
 )
@@ -61,31 +61,31 @@ class _Times:
     def __init__(self) -> None:
         self._known: dict[object, Micros] = {}
 
-    def read(self, wanted: type, said: object) -> Micros:  # noqa: ARG002 - there is no other type that needs help
+    def read(self, wanted: type, text: object) -> Micros:  # noqa: ARG002 - there is no other type that needs help
         """Parse a time of the log.
 
         Raises:
             ValidationError: If it is none.
         """
-        known = self._known.get(said) if type(said) is str else None
-        return self._new(said) if known is None else known
+        time_ = self._known.get(text) if type(text) is str else None
+        return self._new(text) if time_ is None else time_
 
-    def _new(self, said: object) -> Micros:
+    def _new(self, text: object) -> Micros:
         if len(self._known) > _MOST_TIMES:
             self._known.clear()
-        found = self._known[said] = micros_of(said)
-        return found
+        time = self._known[text] = micros_of(text)
+        return time
 
 
-def micros_of(said: object) -> Micros:
+def micros_of(text: object) -> Micros:
     """Parse a time of the log into microseconds since 1970.
 
     Raises:
         ValidationError: If it is none.
         OverflowError: If it is before the year 1 or behind 9999 in UTC.
     """
-    time: datetime = msgspec.convert(said, strict(datetime))
-    return Micros((time.astimezone(UTC) - BEGIN_OF_1970) // _MICROSECOND)
+    moment: datetime = msgspec.convert(text, strict(datetime))
+    return Micros((moment.astimezone(UTC) - BEGIN_OF_1970) // _MICROSECOND)
 
 
 def plain(python_type: Any) -> Any:
@@ -136,10 +136,12 @@ def _record(kind: str, *, is_lenient: bool = False) -> type[Struct]:
     )
 
 
-def without_burst(said: Callable[[str], Any]) -> list[str]:
+def without_burst(value_of: Callable[[str], Any]) -> list[str]:
     """Return the bursts that a limit line should have and has not, given the value of each field."""
     units = ("messages", "bytes")
-    return [f"burst_{unit}" for unit in units if said(f"limit_{unit}") is not None and said(f"burst_{unit}") is None]
+    return [
+        f"burst_{unit}" for unit in units if value_of(f"limit_{unit}") is not None and value_of(f"burst_{unit}") is None
+    ]
 
 
 def _check_bursts(line: Any) -> None:
@@ -150,7 +152,7 @@ def _check_bursts(line: Any) -> None:
 
 
 RECORDS: dict[str, type[Struct]] = {kind: _record(kind) for kind in Kinds.BY_NAME}
-"""The type of each kind; its fields stand in the order of the record's own."""
+"""The type of each kind, with its fields in the record's order."""
 
 
 _LENIENT = {kind: _record(kind, is_lenient=True) for kind in Kinds.BY_NAME}
@@ -198,8 +200,9 @@ def head_decoder() -> msgspec.json.Decoder[Head]:
 BOOT = ("proxy_id", "boot_id")
 LIMITER = ("proxy_id", "boot_id", "direction", "level", "name")
 OBSERVED = "observe"
+"""The `mode` of a limit that only observes."""
 REJECTING = "reject"
-"""The `mode` of limit lines that tell of no limit, but of what one would have done."""
+"""The `mode` of a limit that refuses entries with an error in place of holding them."""
 
 TIME = pa.timestamp("us", tz="UTC")
 _TYPES: dict[Any, pa.DataType] = {
@@ -271,7 +274,7 @@ def defaulted_fields(kind: str) -> list[str]:
 
 _LONGEST_FIELD = 100
 Malformed = list[int]
-"""Places of lines that are no records, in what was given."""
+"""Places of lines that are no records, in the list given."""
 
 
 class Columns:
@@ -281,7 +284,7 @@ class Columns:
     line of another kind or version. Such a line is kept under its kind, with its version if that is newer.
 
     Attributes:
-        schema: Of what it gives.
+        schema: Of the batches that it returns.
         newer: How often which fields were there that this version does not know.
     """
 
@@ -294,10 +297,10 @@ class Columns:
 
     def decoded(self, lines: Sequence[bytes]) -> tuple[dict[str, tuple[list[int], list[Any]]], Malformed]:
         """Decode lines: of each kind the places and contents, and the places of lines that are no records."""
-        found: dict[str, tuple[list[int], list[Any]]] = {kind: ([], []) for kind in RECORDS}
-        of_type = {RECORDS[kind]: (places.append, values.append) for kind, (places, values) in found.items()}
+        by_kind: dict[str, tuple[list[int], list[Any]]] = {kind: ([], []) for kind in RECORDS}
+        of_type = {RECORDS[kind]: (places.append, values.append) for kind, (places, values) in by_kind.items()}
         malformed: Malformed = []
-        # The decoder passes over what it does not know, whatever that is. Whole lines begin and end in ASCII, so none
+        # The decoder skips unknown fields, whatever their bytes. Whole lines begin and end in ASCII, so none
         # can lend another the rest of a character.
         are_text = is_text(b"".join(lines))
         decode, values_of = self._decode, msgspec.structs.astuple
@@ -309,7 +312,7 @@ class Columns:
                 if record is None or (not are_text and not is_text(line)):
                     malformed.append(place)
                     continue
-                places, values = found.setdefault(kind, ([], []))
+                places, values = by_kind.setdefault(kind, ([], []))
                 places.append(place)
                 values.append(values_of(record))
                 continue
@@ -319,7 +322,7 @@ class Columns:
             add_place, add_values = of_type[type(record)]
             add_place(place)
             add_values(values_of(record))
-        return {kind: both for kind, both in found.items() if both[0]}, malformed
+        return {kind: both for kind, both in by_kind.items() if both[0]}, malformed
 
     def _newer(self, line: bytes, error: Exception) -> tuple[str, Any]:
         """Kind and record of a line that a newer proxy may have written; None if it is malformed."""
@@ -339,9 +342,11 @@ class Columns:
             return f"{head.kind} (version {head.v})", head
         return (head.kind, head) if head.kind not in RECORDS else ("", None)
 
-    def batches(self, found: dict[str, tuple[list[int], list[Any]]]) -> Iterator[tuple[str, list[int], pa.RecordBatch]]:
+    def batches(
+        self, by_kind: dict[str, tuple[list[int], list[Any]]]
+    ) -> Iterator[tuple[str, list[int], pa.RecordBatch]]:
         """Yield the result of `decoded` as rows, kind by kind, with their places."""
-        for kind, (places, records) in found.items():
+        for kind, (places, records) in by_kind.items():
             count = len(places)
             fields = RECORDS.get(kind, Head).__struct_fields__
             columns = dict(zip(fields, zip(*records, strict=True), strict=True))
@@ -392,13 +397,16 @@ def _of_head(fields: dict[str, Any]) -> str | None:
 
 def _of_fields(kind: str, fields: dict[str, Any]) -> str | None:
     types = {field.encode_name: field.type for field in msgspec.structs.fields(Kinds.BY_NAME[kind])}
-    said = {name: fields[name] for name in types if fields.get(name) is not None}
+    values_of = {name: fields[name] for name in types if fields.get(name) is not None}
     # A null limit means "none", so it must be written: a lost field must not lift a limit.
-    absent = (set(required_fields(kind)) - said.keys()) | (set(nullable_fields(kind)) - fields.keys())
+    absent = (set(required_fields(kind)) - values_of.keys()) | (set(nullable_fields(kind)) - fields.keys())
     faults = {
-        "wrong type": [name for name, value in said.items() if not _is_of(value, types[name])],
+        "wrong type": [name for name, value in values_of.items() if not _is_of(value, types[name])],
         "missing": [name for name in types if name in absent],
-        "impossible value": [*_impossible(said, types), *(without_burst(said.get) if kind == "limit" else ())],
+        "impossible value": [
+            *_impossible(values_of, types),
+            *(without_burst(values_of.get) if kind == "limit" else ()),
+        ],
     }
     return next((f"{what}: {', '.join(names)}" for what, names in faults.items() if names), None)
 
@@ -417,8 +425,8 @@ def _is_of(value: object, python_type: Any) -> bool:
     return isinstance(value, bool if bare is bool else str)
 
 
-def _impossible(said: dict[str, Any], types: dict[str, Any]) -> Iterator[str]:
-    for name, value in said.items():
+def _impossible(values_of: dict[str, Any], types: dict[str, Any]) -> Iterator[str]:
+    for name, value in values_of.items():
         is_time = plain(types[name]) is datetime
         if is_time and not (isinstance(value, str) and _RFC3339.fullmatch(value)):
             yield name
@@ -443,7 +451,7 @@ def has_share() -> Column:
 
 
 def seconds(time: Column) -> Column:
-    """Return a timestamp as seconds since 1970, microseconds behind the point."""
+    """Return a timestamp as seconds since 1970, with microseconds as decimals."""
     return F.unix_micros(time) / 1e6
 
 

@@ -35,7 +35,7 @@ _SETTINGS = {
     "spark.sql.codegen.hugeMethodLimit": "8000",
     # What a Python worker gets at once: 10,000 lines, but no more than this, however long they are.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(64 * 2**20),
-    # Where in the source a column was made is told to Java for each, and nobody reads it.
+    # PySpark reports the source line of each column to Java, where nothing reads it.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     # What filters imply is worked out for every column: minutes, for a row this wide, and nothing is gained.
     "spark.sql.constraintPropagation.enabled": "false",
@@ -43,7 +43,7 @@ _SETTINGS = {
 _LOCAL_SETTINGS = {
     "spark.master": "local[*]",
     "spark.driver.memory": "2g",
-    # It must start on a machine whose own name does not resolve, too.
+    # Spark must also start on a machine whose own name does not resolve.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
@@ -63,7 +63,7 @@ def spark_session(log: Path, more: Mapping[str, str] = MappingProxyType({})) -> 
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     settings = _SETTINGS if submitted else _SETTINGS | _LOCAL_SETTINGS
     if not submitted:
-        os.environ["JAVA_HOME"] = str(find_java(_tell))
+        os.environ["JAVA_HOME"] = str(find_java(_note))
         # Spark's workers would take whatever `python3` is on PATH.
         os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.appName("sluice").config(map={**settings, **more})
@@ -77,7 +77,7 @@ def spark_session(log: Path, more: Mapping[str, str] = MappingProxyType({})) -> 
         session.stop()
 
 
-def _tell(words: str) -> None:
+def _note(words: str) -> None:
     print(f"sluice: {words}", file=sys.stderr)  # noqa: T201 - who set it waits for the command's answer
 
 
@@ -93,10 +93,10 @@ _CLASSES = ("PythonUtils", "functions", "org.apache.spark.sql.functions")
 
 
 def _keep_classes(session: SparkSession) -> None:
-    """PySpark asks Java for them by name at each column, and Java looks through all jars for some of them each time."""
-    known = session.sparkContext._jvm  # noqa: SLF001
+    """PySpark asks Java for them by name at each column, and Java searches all jars for some each time."""
+    java = session.sparkContext._jvm  # noqa: SLF001
     for name in _CLASSES:
-        setattr(known, name, getattr(known, name))
+        setattr(java, name, getattr(java, name))
 
 
 @contextlib.contextmanager
@@ -126,9 +126,9 @@ _READING = re.compile(r"while reading file (\S+)\.(?:\s|$)")
 
 def cause(error: Exception) -> str:
     """Return the cause, as Python or Java put it; with the file at which it came up, where that is not in it."""
-    said = _of_java(error) if isinstance(error, Py4JJavaError) else str(error)
-    lines = [line for line in said.splitlines() if line.strip()]
-    if _TRACEBACK in said:
+    text = _of_java(error) if isinstance(error, Py4JJavaError) else str(error)
+    lines = [line for line in text.splitlines() if line.strip()]
+    if _TRACEBACK in text:
         lines = _below_traceback(lines) or lines
     elif isinstance(error, StreamingQueryException):
         lines = [line for line in lines if line.startswith(_CAUSED.strip())] or lines
@@ -137,8 +137,8 @@ def cause(error: Exception) -> str:
 
 def _of_java(error: Py4JJavaError) -> str:
     # Py4J's own first line names an object number, Java's names the cause.
-    said = str(error.java_exception.toString())
-    return f"{said}\n{error}" if _says_nothing(said) else said
+    text = str(error.java_exception.toString())
+    return f"{text}\n{error}" if _says_nothing(text) else text
 
 
 def _below_traceback(lines: list[str]) -> list[str]:
@@ -161,8 +161,8 @@ def _innermost(lines: list[str]) -> str:
     return causes[-1] if file.removeprefix("file://") in causes[-1] else f"{file}: {causes[-1]}"
 
 
-def _says_nothing(said: str) -> bool:
-    return any(words in said for words in _SAYS_NOTHING)
+def _says_nothing(text: str) -> bool:
+    return any(words in text for words in _SAYS_NOTHING)
 
 
 _ROOM = "make room there"
@@ -182,27 +182,27 @@ _LOG = "--access-log"
 _UNNAMED = "--out or Spark's own folder (--spark spark.local.dir=DIR)"
 
 
-def disk_trouble(said: str, folders: Mapping[str, str]) -> str | None:
+def disk_trouble(text: str, folders: Mapping[str, str]) -> str | None:
     """Return a line on an error that a folder causes, with the remedy; None for any other error.
 
     Args:
-        said: The cause, as Java or Python put it, most often with the file.
+        text: The root cause in Java's or Python's words, most often with the file.
         folders: Those that the user named, paths or URLs, by their options.
     """
-    remedy = next((remedy for reason, remedy in _REMEDIES.items() if reason in said), None)
+    remedy = next((remedy for reason, remedy in _REMEDIES.items() if reason in text), None)
     if remedy is None:
         return None
     # The longest: one may lie in the other.
     named = max(
-        ((option, folder) for option, folder in folders.items() if _is_in(folder, said)), key=_length, default=None
+        ((option, folder) for option, folder in folders.items() if _is_in(folder, text)), key=_length, default=None
     )
     if named and named[0] == _LOG and remedy == _RIGHT:
         remedy = _MAY_READ
-    return f"{' '.join(named) if named else _UNNAMED}: {said}; {remedy}"
+    return f"{' '.join(named) if named else _UNNAMED}: {text}; {remedy}"
 
 
-def _is_in(folder: str, said: str) -> bool:
-    return bool(folder) and str(on_this_machine(folder) or folder) in said
+def _is_in(folder: str, text: str) -> bool:
+    return bool(folder) and str(on_this_machine(folder) or folder) in text
 
 
 def _length(named: tuple[str, str]) -> int:
@@ -210,14 +210,14 @@ def _length(named: tuple[str, str]) -> int:
 
 
 def local_frame(spark: SparkSession, rows: Sequence[Sequence[object]], types: Mapping[str, str]) -> DataFrame:
-    """Return a data frame of these rows, few enough to stand in a plan.
+    """Return a data frame of rows, few enough for a plan to hold.
 
     Args:
         spark: The session.
         rows: Values in the order of the columns; of types that JSON has.
         types: Of the columns, as SQL writes them, by name.
     """
-    said = msgspec.json.encode([dict(zip(types, row, strict=True)) for row in rows]).decode()
+    content = msgspec.json.encode([dict(zip(types, row, strict=True)) for row in rows]).decode()
     fields = ",".join(f"`{name}`:{kind}" for name, kind in types.items())
-    parsed = F.from_json(F.lit(said), f"array<struct<{fields}>>")
+    parsed = F.from_json(F.lit(content), f"array<struct<{fields}>>")
     return spark.range(0, 1, 1, 1).select(F.inline(parsed))

@@ -36,7 +36,7 @@ class LogTables:
         lines: How many rows there are.
         newer: How often which fields were seen that this version does not know.
         passed_over: Files of the log's folder that were not read, and what helps; empty for none.
-        unread: How many of these may hold lines of the log.
+        unread: How many passed-over files may hold lines of the log.
     """
 
     rows: DataFrame
@@ -56,8 +56,8 @@ def read_log(spark: SparkSession, access_log: Path, work: Path, on_progress: Cal
     Args:
         spark: The session.
         access_log: The folder.
-        work: What is kept between runs; of this folder only.
-        on_progress: Told now and then how many lines are read.
+        work: Folder of the state between runs; for this log only.
+        on_progress: Called now and then with the number of lines read.
     """
     # Windows are for those who look at tables themselves.
     job = Job(Source("files", str(access_log.resolve())), Sink(), str(work.resolve()), windows=())
@@ -81,7 +81,7 @@ def read_tables(spark: SparkSession, out: str) -> LogTables:
     step = state.newest()
     totals = state.totals(step)
     rows = _rows(spark, job)
-    # At once: the job may go on meanwhile, and remove its old states.
+    # At once: the job may go on and remove its old states.
     runs, gaps = (
         None if step is None else spark.read.parquet(state.place(step, name)).localCheckpoint()
         for name in ("runs", "gaps")
@@ -115,9 +115,9 @@ def _rows(spark: SparkSession, job: Job) -> DataFrame:
 
 
 def _passed_over(storage: Storage, job: Job) -> dict[str, Any]:
-    told = f"{job.work}/{TOLD}"
-    said = msgspec.json.decode(storage.read(told)) if storage.exists(told) else {"words": "", "unread": 0}
-    return {"passed_over": said["words"], "unread": said["unread"]}
+    place = f"{job.work}/{TOLD}"
+    content = msgspec.json.decode(storage.read(place)) if storage.exists(place) else {"words": "", "unread": 0}
+    return {"passed_over": content["words"], "unread": content["unread"]}
 
 
 def _copies(spark: SparkSession, job: Job, last: int) -> DataFrame:

@@ -16,7 +16,7 @@ INTERRUPTED = 130
 
 def main() -> int:
     """Run the demo; returns the exit code."""
-    # SIGTERM ends it as Ctrl-C does: its processes end with it
+    # SIGTERM ends the demo and its processes, as Ctrl-C does
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     console = Console()
     try:

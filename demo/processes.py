@@ -1,7 +1,6 @@
 """The demo's processes and its folder: each has a log file, none outlives the demo, and one that fails is named.
 
-One demo at a time uses the folder, and finds nothing of an earlier one. The broker is the stand-in, or a real Pulsar
-standalone.
+One demo at a time uses the folder, which is emptied first. The broker is Sluice's own test broker, or a real Pulsar.
 """
 
 import contextlib
@@ -25,16 +24,16 @@ LAST_LINES = 12
 
 
 def sluice(*arguments: str) -> list[str]:
-    """The command line of `sluice` with these arguments, in this very environment."""
+    """Return the command line of `sluice` with these arguments, in this Python environment."""
     return [sys.executable, "-m", "sluice", *arguments]
 
 
 class DemoError(Exception):
-    """A step did not work; the text says which, why and where to look."""
+    """A step failed; the text names the step, the reason and the log file."""
 
 
 class Processes:
-    """Starts processes and stops them in reverse order at the end of the `with` block, whatever ends it."""
+    """Starts processes, and stops them in reverse order however the `with` block ends."""
 
     def __init__(self, log_dir: Path) -> None:
         self._log_dir = log_dir
@@ -65,7 +64,7 @@ class Processes:
             raise self._failure(name, process, f"ended with code {code}")
 
     def wait_until(self, name: str, is_ready: Callable[[], bool], longest_s: float) -> None:
-        """Wait until `name` has become ready; all processes are watched meanwhile.
+        """Wait until `name` is ready, and watch all processes.
 
         Raises:
             DemoError: If a process ends, or the time is over.
@@ -78,9 +77,9 @@ class Processes:
             time.sleep(POLL_S)
 
     def wait_for_end(
-        self, name: str, longest_s: float, meanwhile: Callable[[], None], good_codes: Collection[int] = (0,)
+        self, name: str, longest_s: float, on_poll: Callable[[], None], good_codes: Collection[int] = (0,)
     ) -> None:
-        """Wait until `name` has done its work; call `meanwhile` again and again.
+        """Wait until `name` ends by itself; call `on_poll` repeatedly.
 
         Raises:
             DemoError: If it ends with another code, another process ends, or the time is over.
@@ -92,7 +91,7 @@ class Processes:
                 self.check_running()
                 if time.monotonic() > until:
                     raise self._failure(name, process, f"not done after {longest_s:.0f} s")
-                meanwhile()
+                on_poll()
                 time.sleep(POLL_S)
         finally:
             process.kill()
@@ -110,10 +109,10 @@ class Processes:
                 raise self._failure(name, process, f"ended with code {process.exit_code}")
 
     @staticmethod
-    def _failure(name: str, process: TetheredProcess, what: str) -> DemoError:
+    def _failure(name: str, process: TetheredProcess, problem: str) -> DemoError:
         lines = process.last_lines().splitlines()[-LAST_LINES:]
-        said = "\n".join(f"    {line}" for line in lines) or "    (nothing)"
-        return DemoError(f"{name}: {what}; its last lines ({process.log_path}):\n{said}")
+        output = "\n".join(f"    {line}" for line in lines) or "    (nothing)"
+        return DemoError(f"{name}: {problem}; its last lines ({process.log_path}):\n{output}")
 
 
 LOCK = ".lock"
@@ -121,17 +120,17 @@ LOCK = ".lock"
 
 @contextmanager
 def claimed(folder: Path) -> Iterator[None]:
-    """Make and empty the folder, and keep other demos out of it while the block runs.
+    """Make and empty the folder, and lock out other demos while the block runs.
 
     Raises:
-        DemoError: If another demo is at work in it.
+        DemoError: If another demo uses the folder.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise DemoError(f"demo: another one is at work in {folder}: wait until it has ended") from error
+            raise DemoError(f"demo: another demo uses {folder}: wait until it has ended") from error
         _empty(folder)
         yield
 

@@ -106,7 +106,7 @@ class Demo:
         processes.start("load", sluice("load", *options))
         with LivePicture(self._console, seconds) as picture:
             watch = Watch(admin, live, self._topics, picture)
-            # code 1: something was lost; the checks say what
+            # code 1: messages are missing, as the checks report
             processes.wait_for_end("load", seconds + DRAIN_S + READY_S, watch.look, good_codes=(0, 1))
 
     def _report(self, processes: Processes) -> None:

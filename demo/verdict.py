@@ -1,4 +1,4 @@
-"""The checks of the demo: what was measured at the receiving end obeys the limits, and the report agrees. Pure."""
+"""The checks of the demo, pure: messages at the receiving end obey the limits, and the report agrees."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 LEAST_SHARE = 0.97
-"""Of a limit, while somebody wants it."""
+"""Least share of a limit that passes while a stream waits on it."""
 LEAST_PACE = 0.95
-"""Of a steady pace beside throttled neighbours."""
+"""Least share of a steady pace beside throttled neighbours."""
 LEAST_LOADED_S = 1.0
-"""A limit that must bite was wanted at least so long, else its share says nothing."""
+"""Least time for which a limit must be wanted: over less, its share means nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check, its result, and the numbers behind it."""
+    """A check, its result, and the numbers that decide it."""
 
     name: str
     holds: bool
@@ -26,7 +26,7 @@ def all_checks(counts: Mapping[str, Any], usage: Iterable[Mapping[str, str]]) ->
     """Make every check of the demo.
 
     Args:
-        counts: What `sluice load --verify-url` counted.
+        counts: The counts of `sluice load --verify-url`.
         usage: The rows of the report's `usage.csv`.
     """
     return [
@@ -43,7 +43,7 @@ def longest_stall_ms(counts: Mapping[str, Any]) -> float:
 
     That is the slowest receipt of a steady topic, which no limit delays, or the load generator's own longest pause.
     """
-    steady = [one["receipt_latency_ms"] for one in counts["topics"].values() if one["pattern"] == "steady"]
+    steady = [topic["receipt_latency_ms"] for topic in counts["topics"].values() if topic["pattern"] == "steady"]
     pauses: list[float] = [counts["longest_pause_ms"], *(latency["max"] for latency in steady if latency)]
     return max(pauses)
 
@@ -56,22 +56,22 @@ def never_above(limit: Mapping[str, Any], stall_ms: float) -> Check:
         return Check(name, holds=False, detail="nothing arrived")
     detail = f"worst interval {excess:+.1f} messages from the line, {slack:g} are allowed for the machine"
     if excess > slack and stall_ms > slack / rate * 1000:
-        # what stands still and then comes at once is no fault of a limiter, but nor can it be told from one
+        # a standstill with a burst after it is no fault of a limiter, and looks like one
         detail += f"; the machine or the broker stood still for {stall_ms:.0f} ms: try again when it is less busy"
     return Check(name, excess <= slack, detail)
 
 
 def fully_used(limit: Mapping[str, Any]) -> Check:
-    """Check that a limit was delivered while it was wanted."""
+    """Check that a limit was used in full while it was wanted."""
     name = f"{limit['name']}: at least {LEAST_SHARE:.0%} of {limit['messages_per_s']:g}/s while wanted"
     if limit["share_of_limit"] is None or limit["loaded_s"] < LEAST_LOADED_S:
-        return Check(name, holds=False, detail=f"wanted for {limit['loaded_s']:.1f} s only: too short to say")
+        return Check(name, holds=False, detail=f"wanted for only {limit['loaded_s']:.1f} s: too short to judge")
     detail = f"{limit['share_of_limit']:.2%} over {limit['loaded_s']:.1f} s"
     return Check(name, limit["share_of_limit"] >= LEAST_SHARE, detail)
 
 
 def pace_kept(topic: str, counts: Mapping[str, Any]) -> Check:
-    """Check that a steady topic arrived at its own pace, whoever was throttled on the same connection."""
+    """Check that a steady topic arrived at its own pace beside throttled streams of the same connection."""
     wanted, received = counts["wanted_messages"], counts["received"]["while_offering"]
     share = received / wanted if wanted else 0.0
     latency = counts["receipt_latency_ms"] or {"p99": float("nan")}

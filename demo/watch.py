@@ -36,7 +36,7 @@ class TopicStreams:
 
     def joined(self, other: "TopicStreams") -> "TopicStreams":
         """Return the sum of this and another stream of the topic."""
-        limits = [one.limit_per_s for one in (self, other) if one.limit_per_s is not None]
+        limits = [streams.limit_per_s for streams in (self, other) if streams.limit_per_s is not None]
         return TopicStreams(
             self.offered + other.offered,
             self.passed + other.passed,
@@ -57,7 +57,7 @@ def fetch_streams(admin: str) -> list[dict[str, Any]] | None:
 
 
 def by_topic(streams: Iterable[Mapping[str, Any]]) -> dict[str, TopicStreams]:
-    """The state of each topic that somebody publishes to."""
+    """Return the state of each topic with a publish stream."""
     topics: dict[str, TopicStreams] = {}
     for stream in streams:
         if stream["direction"] == "publish":
@@ -67,7 +67,7 @@ def by_topic(streams: Iterable[Mapping[str, Any]]) -> dict[str, TopicStreams]:
 
 
 def _state(stream: Mapping[str, Any]) -> TopicStreams:
-    limits = [one["messages_per_s"] for one in stream["limits"] if one["messages_per_s"] is not None]
+    limits = [limit["messages_per_s"] for limit in stream["limits"] if limit["messages_per_s"] is not None]
     return TopicStreams(
         offered=stream["offered_messages"],
         passed=stream["passed_messages"],
@@ -91,7 +91,7 @@ class TopicRates:
     """Rate that arrived at Sluice."""
     passed: float
     received: float
-    """Rate that arrived at the receiving end, behind the broker."""
+    """Rate that the broker delivered to the receiving end."""
     state: TopicStreams
 
 
@@ -100,7 +100,7 @@ _Totals = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """Totals wanted, offered, passed and received by topic, and when the two sources told them, each by its clock."""
+    """Totals wanted, offered, passed and received by topic, with the time of each source by its own clock."""
 
     sluice_s: float
     load_s: float
@@ -108,7 +108,7 @@ class _Look:
 
 
 class RateMeter:
-    """Keeps the totals of about the last second and tells the rates over it.
+    """Keeps the totals of about the last second and returns the rates over it.
 
     Args:
         topics: Full names, in the order of the rows.
@@ -119,12 +119,12 @@ class RateMeter:
         self._seen: deque[_Look] = deque()
 
     def rows(self, now: float, states: Mapping[str, TopicStreams], load: Mapping[str, Any]) -> list[TopicRates]:
-        """Take down what is seen at `now` (seconds) and return a row for each topic.
+        """Add the totals of `now` (seconds) and return a row for each topic.
 
         Args:
-            now: When Sluice said so, by any monotonic clock.
-            states: What Sluice says.
-            load: What the load generator says: its last live line, which carries its own time.
+            now: Time of Sluice's answer, by any monotonic clock.
+            states: Sluice's answer.
+            load: The load generator's last live line, with its own time.
         """
         idle, counts = TopicStreams(), load["topics"]
         totals = {topic: _totals(states.get(topic, idle), counts.get(topic, {})) for topic in self._topics}
@@ -137,7 +137,7 @@ class RateMeter:
         first, last = self._seen[0], self._seen[-1]
         by_sluice, by_load = last.sluice_s - first.sluice_s, last.load_s - first.load_s
         wanted, offered, passed, received = (
-            # totals fall when a stream closes: that is no negative rate
+            # totals fall when a stream closes: no rate is negative
             max(0, new - old) / seconds if seconds > 0 else 0.0
             for old, new, seconds in zip(
                 first.totals[topic],
@@ -160,8 +160,8 @@ class LivePicture:
     """Shows rows as they come.
 
     Args:
-        console: Where to.
-        seconds: How long the load is offered.
+        console: The terminal or file to write to.
+        seconds: Length of the load.
     """
 
     def __init__(self, console: Console, seconds: float) -> None:
@@ -180,7 +180,7 @@ class LivePicture:
             self._live.stop()
 
     def show(self, at_s: float, rows: Sequence[TopicRates]) -> None:
-        """Show how things stand `at_s` seconds after the load began."""
+        """Show the rates `at_s` seconds after the load began."""
         if self._live:
             self._live.update(table(at_s, self._seconds, rows), refresh=True)
         elif at_s >= self._next_plain:
@@ -222,11 +222,11 @@ TAIL_BYTES = 65_536
 
 
 class Watch:
-    """Keeps the picture up to date while `look` is called again and again.
+    """Keeps the picture up to date while `look` is called repeatedly.
 
     Args:
         admin: Address of Sluice's admin HTTP, HOST:PORT.
-        live: Where the load generator writes its live counts.
+        live: The load generator's file of live counts.
         topics: Full names, in the order of the rows.
         picture: Shows the rows.
     """
@@ -239,7 +239,7 @@ class Watch:
         self._next = 0.0
 
     def look(self) -> None:
-        """Show how things stand, if it is time; nothing is shown while one of the two says nothing."""
+        """Show the rates, if it is time; nothing while Sluice or the load generator has no answer."""
         now = time.monotonic()
         if now < self._next:
             return

@@ -43,7 +43,7 @@ class FleetRateFacts(RateFacts, frozen=True, kw_only=True):
 
 
 class PeakFacts(LimitKey, frozen=True, kw_only=True):
-    """A limiter's highest average rate over any aligned step of one length, and what was allowed over that long."""
+    """A limiter's highest average rate over any aligned step of one length, and the rate allowed over that length."""
 
     step_s: int
     unit: str
@@ -130,23 +130,23 @@ class BurnFacts(Struct, frozen=True, kw_only=True):
     worst: float
     """The highest burn rate that both windows had at once: 1 spends exactly the whole budget."""
     worst_at: datetime
-    """End of those windows."""
+    """End of the windows with that burn rate."""
     last: float
     """The burn rate that both have at the end of the log."""
 
 
 class FairnessFacts(LimitKey, frozen=True, kw_only=True):
-    """One member of a shared limit while somebody waited on it."""
+    """One member of a shared limit while a stream waited on it."""
 
     member: str
     unit: str
     contended_s: float
-    """Time compared: steps of ten seconds in at least half of which somebody waited."""
+    """Time compared: steps of ten seconds in which a stream waited for at least half of the time."""
     got: float
     wanted: float
     """Messages that came in those steps, and those held from before."""
     fair: float
-    """The member's max-min share of what passed: nobody gets more than wanted, nor more than others who want more."""
+    """The member's max-min share of the sum: no member gets more than it wants, nor more than one that wants more."""
 
 
 class NeighbourFacts(Struct, frozen=True, kw_only=True):
@@ -201,7 +201,7 @@ class HeadroomFacts(LimitKey, frozen=True, kw_only=True):
     slope_error: float | None
     """The standard error of `slope`; null for less than three days."""
     now: float | None
-    """The daily peak that the line through all of them has at the last day."""
+    """The daily peak of the last day on the line through all daily peaks."""
 
 
 class ReplayFacts(LimitKey, frozen=True, kw_only=True):
@@ -234,7 +234,7 @@ class ReplayFacts(LimitKey, frozen=True, kw_only=True):
     first_at: datetime | None
     """When something would have waited for the first time."""
     censored_s: float
-    """Time in which somebody waited on limits then in force: who waits sends less, so more may have been wanted."""
+    """Time in which a stream waited on limits in force: a client that waits sends less than it might want to."""
     limit_now_messages: float | None
     """The lowest limit of the streams then, of any level; of one that a fleet shared, the whole."""
     limit_now_bytes: float | None
@@ -262,7 +262,7 @@ class ChangeFacts(Struct, frozen=True, kw_only=True):
 
     at: datetime
     kind: str
-    """`set` (somebody changed something), `reload` (another file), `limit` (a limiter's line has another value)."""
+    """`set` (an operator changed a setting), `reload` (another file), `limit` (a limiter's line has another value)."""
     proxy_id: str
     what: str
     name: str
@@ -279,6 +279,6 @@ class LossFacts(Struct, frozen=True, kw_only=True):
     cause: str
     detail: str
     lost_lines: int | None
-    """Null if nobody knows."""
+    """Null if unknown."""
     lost_from: datetime
     lost_until: datetime

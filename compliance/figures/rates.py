@@ -29,13 +29,13 @@ SCOPED_BY = (
     "connection_id",
     "stream_id",
 )
-"""Columns of streams' lines that tell, with the direction, the names of the limits that a stream is under."""
+"""Columns of streams' lines that give, with the direction, the names of the limits that a stream is under."""
 _HASHED = r"^k[0-9a-f]{4}:[0-9a-f]{16}$"
 """The form of a name that `proxy.observe.log_lines` has hashed."""
 
 
 def scoped(interval_lines: DataFrame, levels: Collection[str] = LEVEL_WORDS) -> DataFrame:
-    """Repeat each line for each of these levels: adds `level`, `name`, and `member`, who shares the limit of that name.
+    """Repeat each line for each level: adds `level`, `name`, and `member`, which shares the limit of that name.
 
     The members of a proxy's limit are tenants, of a tenant's and a resource group's namespaces, of a namespace's,
     role's and address's topics; of all others the streams' own names. Topics of Pulsar's own are under their own level
@@ -85,8 +85,8 @@ def _parts() -> dict[limiting.Part, Column]:
 
 def _members() -> dict[str, Column]:
     parts = _parts()
-    who = F.when(F.col("direction") == "publish", F.col("producer_name")).otherwise(F.col("subscription"))
-    stream = F.concat(who, F.lit(" on connection "), F.col("connection_id"), F.lit("/"), F.col("stream_id"))
+    own_name = F.when(F.col("direction") == "publish", F.col("producer_name")).otherwise(F.col("subscription"))
+    stream = F.concat(own_name, F.lit(" on connection "), F.col("connection_id"), F.lit("/"), F.col("stream_id"))
     of = {"tenant": limiting.TENANT, "namespace": limiting.NAMESPACE, "topic": limiting.TOPIC}
     return {"stream": stream, **{word: parts[part] for word, part in of.items()}}
 
@@ -101,25 +101,24 @@ def of_limiters(interval_lines: DataFrame, limiters: DataFrame, levels: Collecti
     """Return the lines of the streams under some limiters.
 
     Args:
-        interval_lines: All of them.
-        limiters: Columns `proxy_id`, `direction`, `level`, `name` and what is wanted besides; few enough for one
-            machine.
+        interval_lines: All lines of streams.
+        limiters: Columns `proxy_id`, `direction`, `level`, `name` and any others to keep; few enough for one machine.
         levels: That they are of.
     """
     keys = ["proxy_id", "direction", "level", "name"]
-    others = [name for name in limiters.columns if name not in keys]  # lines of another kind have a `unit`, for one
-    return scoped(interval_lines, levels).drop(*others).join(F.broadcast(limiters), on=keys, how="inner")
+    columns = [name for name in limiters.columns if name not in keys]  # lines of another kind have a `unit`, for one
+    return scoped(interval_lines, levels).drop(*columns).join(F.broadcast(limiters), on=keys, how="inner")
 
 
 LIMIT_KEY = ("proxy_id", "direction", "level", "name")
 _LIMITS = ("limit_messages", "limit_bytes", "burst_messages", "burst_bytes")
 _FLOWS = ("messages", "bytes")
 _WHOLE = {"limit": "shared", "burst": "shared_burst"}
-"""What of a limit the lines of a fleet's members have, too, for the whole fleet."""
+"""Columns of a limit, and their counterparts for the whole fleet in the lines of its members."""
 MOST_STEPS_A_LINE = 3600
-"""Steps of a chart in which one line counts, at most; a line in more of them counts in its first and last one."""
+"""Steps of a chart in which one line counts, at most; a line in more steps counts in its first and last one."""
 RESOLUTIONS_S = (1, 10, 60, 300, 3600)
-"""Lengths of the steps over which the highest averages are told."""
+"""Lengths of the steps over which the highest averages are reported."""
 
 
 def spread(lines: DataFrame, names: tuple[str, ...]) -> DataFrame:
@@ -150,62 +149,64 @@ def _length_s(lines: DataFrame) -> Column:
     by_wall = seconds(F.col("end")) - seconds(F.col("start"))
     if "duration_ms" not in lines.columns:
         return by_wall
-    told = F.col("duration_ms") / 1e3
-    return F.when(F.abs(by_wall - told) > STEP_S, told).otherwise(by_wall)
+    by_clock = F.col("duration_ms") / 1e3
+    return F.when(F.abs(by_wall - by_clock) > STEP_S, by_clock).otherwise(by_wall)
 
 
 def limiter_rates(
-    limit_lines: DataFrame, interval_lines: DataFrame, wanted: DataFrame, levels: Collection[str] = LEVEL_WORDS
+    limit_lines: DataFrame, interval_lines: DataFrame, limiters: DataFrame, levels: Collection[str] = LEVEL_WORDS
 ) -> DataFrame:
     """Rates per second of some limiters per step, as `RateFacts`.
 
     Args:
-        limit_lines: All of them.
-        interval_lines: All of them: what was offered is in the lines of streams.
-        wanted: Columns `proxy_id`, `direction`, `level`, `name`, `step_s`, `from_s`, `to_s` (seconds since 1970).
+        limit_lines: All lines of limiters.
+        interval_lines: All lines of streams, which have the amounts offered.
+        limiters: Columns `proxy_id`, `direction`, `level`, `name`, `step_s`, `from_s`, `to_s` (seconds since 1970).
         levels: That they are of.
     """
-    mine = _between(limit_lines.join(F.broadcast(wanted), on=list(LIMIT_KEY), how="inner"))
-    passed = _per_step(mine, ("passed",), *(F.max(name).alias(name) for name in _LIMITS))
-    theirs = _between(of_limiters(interval_lines, wanted, levels))
+    own = _between(limit_lines.join(F.broadcast(limiters), on=list(LIMIT_KEY), how="inner"))
+    passed = _per_step(own, ("passed",), *(F.max(name).alias(name) for name in _LIMITS))
+    theirs = _between(of_limiters(interval_lines, limiters, levels))
     is_own = F.col("limit_level") == F.col("level")
-    said = {f"limit_{unit}": F.when(is_own, F.col(f"limit_{unit}")) for unit in _FLOWS}
+    limits_of_streams = {f"limit_{unit}": F.when(is_own, F.col(f"limit_{unit}")) for unit in _FLOWS}
     offered = _per_step(
-        theirs, ("offered", "passed"), *(F.max(value).alias(f"said_{name}") for name, value in said.items())
+        theirs,
+        ("offered", "passed"),
+        *(F.max(value).alias(f"said_{name}") for name, value in limits_of_streams.items()),
     )
     keys = [*LIMIT_KEY, "step_s", "step"]
     by_streams = offered.withColumnsRenamed({f"passed_{unit}": f"by_streams_{unit}" for unit in _FLOWS})
     joined = passed.join(by_streams, on=keys, how="full")
-    # Where the limit has no lines, what its streams say of it.
-    known = (F.coalesce(f"passed_{unit}", f"by_streams_{unit}").alias(f"passed_{unit}") for unit in _FLOWS)
+    # Where the limit has no lines, its streams' lines count.
+    passed_by_unit = (F.coalesce(f"passed_{unit}", f"by_streams_{unit}").alias(f"passed_{unit}") for unit in _FLOWS)
     limits = (F.coalesce(f"limit_{unit}", f"said_limit_{unit}").alias(f"limit_{unit}") for unit in _FLOWS)
-    return joined.select(*keys, "offered_messages", "offered_bytes", *known, *limits, *_LIMITS[2:])
+    return joined.select(*keys, "offered_messages", "offered_bytes", *passed_by_unit, *limits, *_LIMITS[2:])
 
 
 def fleet_rates(
-    limit_lines: DataFrame, interval_lines: DataFrame, wanted: DataFrame, levels: Collection[str] = LEVEL_WORDS
+    limit_lines: DataFrame, interval_lines: DataFrame, limiters: DataFrame, levels: Collection[str] = LEVEL_WORDS
 ) -> DataFrame:
     """Rates per second of limits that fleets share per step, as `FleetRateFacts`: of all members as if of one proxy.
 
     Args:
         limit_lines: As `fleets.in_fleets`.
         interval_lines: As `fleets.of_members`.
-        wanted: As in `limiter_rates`, with `fleet` in the place of `proxy_id`.
+        limiters: As in `limiter_rates`, with `fleet` in the place of `proxy_id`.
         levels: That they are of.
     """
     of_fleet = {"proxy_id": F.col("fleet")}
-    whole = {f"{what}_{unit}": F.col(f"{of}_{unit}") for what, of in _WHOLE.items() for unit in _FLOWS}
+    whole = {f"{name}_{unit}": F.col(f"{shared}_{unit}") for name, shared in _WHOLE.items() for unit in _FLOWS}
     # A stream's line has the share of one member only.
     untold = {f"limit_{unit}": F.lit(None).cast("double") for unit in _FLOWS}
     limits = limit_lines.where(F.col("fleet").isNotNull() & (F.col("mode") != OBSERVED)).withColumns(of_fleet | whole)
     streams = interval_lines.where(F.col("fleet").isNotNull()).withColumns(of_fleet | untold)
-    found = limiter_rates(limits, streams, wanted.withColumnRenamed("fleet", "proxy_id"), levels)
-    return found.withColumns({"fleet": F.col("proxy_id"), "proxy_id": F.lit("")})
+    rates = limiter_rates(limits, streams, limiters.withColumnRenamed("fleet", "proxy_id"), levels)
+    return rates.withColumns({"fleet": F.col("proxy_id"), "proxy_id": F.lit("")})
 
 
-def topic_rates(interval_lines: DataFrame, wanted: DataFrame) -> DataFrame:
+def topic_rates(interval_lines: DataFrame, subjects: DataFrame) -> DataFrame:
     """Rates of topics under no limit: `wanted` has an empty `proxy_id`, level `topic` and the topic as its name."""
-    topics = wanted.drop("proxy_id", "level")
+    topics = subjects.drop("proxy_id", "level")
     lines = _between(
         interval_lines.withColumn("name", F.col("topic")).join(F.broadcast(topics), on=["direction", "name"])
     )
@@ -223,15 +224,15 @@ def _per_step(lines: DataFrame, flows: tuple[str, ...], *more: Column) -> DataFr
     return spread(lines, names).groupBy(*LIMIT_KEY, "step_s", "step").agg(*sums, *more)
 
 
-def peak_facts(limit_lines: DataFrame, wanted: DataFrame) -> DataFrame:
+def peak_facts(limit_lines: DataFrame, limiters: DataFrame) -> DataFrame:
     """Return the highest average of some limiters over each resolution, as `PeakFacts`.
 
     Args:
-        limit_lines: All of them.
-        wanted: Columns `proxy_id`, `direction`, `level`, `name`.
+        limit_lines: All lines of limiters.
+        limiters: Columns `proxy_id`, `direction`, `level`, `name`.
     """
     resolutions = F.explode(F.array(*map(F.lit, RESOLUTIONS_S))).alias("step_s")
-    lines = limit_lines.join(F.broadcast(wanted), on=list(LIMIT_KEY), how="inner").select("*", resolutions)
+    lines = limit_lines.join(F.broadcast(limiters), on=list(LIMIT_KEY), how="inner").select("*", resolutions)
     units = F.array(*(_unit(unit) for unit in _FLOWS))
     each = lines.withColumn("of", F.explode(units)).where(F.col("of.limit").isNotNull())
     flat = each.select(*LIMIT_KEY, "start", "end", "step_s", "of.*")
@@ -292,8 +293,8 @@ def role_facts(limit_lines: DataFrame, interval_lines: DataFrame) -> DataFrame:
     limited = limit_lines.where(F.col("level") == "role").select(*key).distinct()
     streams = interval_lines.where(F.col("client_role") != "").withColumn("name", F.col("client_role"))
     is_proved = F.coalesce("role_is_proved", F.lit(False))
-    found = streams.join(F.broadcast(limited), on=key, how="left_semi").groupBy(*key)
-    return found.agg(F.bool_or(is_proved).alias("is_proved"), F.bool_or(~is_proved).alias("is_claimed"))
+    roles = streams.join(F.broadcast(limited), on=key, how="left_semi").groupBy(*key)
+    return roles.agg(F.bool_or(is_proved).alias("is_proved"), F.bool_or(~is_proved).alias("is_claimed"))
 
 
 def topic_facts(interval_lines: DataFrame) -> DataFrame:

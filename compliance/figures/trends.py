@@ -12,7 +12,7 @@ _SHOWN = 500
 
 
 def change_facts(change_lines: DataFrame, limit_lines: DataFrame) -> DataFrame:
-    """List settings made, files read anew, and values of limits that changed, as `ChangeFacts`."""
+    """List settings made, files reloaded, and values of limits that changed, as `ChangeFacts`."""
     return _set(change_lines).unionByName(_values(limit_lines))
 
 
@@ -57,8 +57,8 @@ def _limit() -> Column:
         return F.concat(number, F.lit(f" {unit}/s"))
 
     mode = F.when(F.col("mode") != "enforce", F.concat(F.lit("mode "), F.col("mode")))
-    said = F.concat_ws(", ", one("messages"), one("bytes"), mode)
-    return F.when(said == "", "no limit").otherwise(said)
+    text = F.concat_ws(", ", one("messages"), one("bytes"), mode)
+    return F.when(text == "", "no limit").otherwise(text)
 
 
 def _text(value: Column) -> Column:
@@ -74,7 +74,7 @@ def loss_facts(loss_lines: DataFrame) -> DataFrame:
 NEAR = 0.8
 USE_STEP_S = 10
 _SLIVER = 0.01
-"""The part of a line that counts as nothing, if it is short, too."""
+"""The part of a short line that counts as nothing."""
 _SLIVER_MS = 100.0
 _UNITS = ("messages", "bytes")
 _DAY_STEPS = 86400 // USE_STEP_S
@@ -115,8 +115,8 @@ def headroom_facts(limit_lines: DataFrame) -> DataFrame:
 def step_use(limit_lines: DataFrame) -> DataFrame:
     """Return the share of each limit that was used in each ten seconds with a line: `used`.
 
-    What passed counts as a share of what the limit gives in ten seconds, or of the largest entry where that is more: a
-    limit of less than an entry in ten seconds is full with one. Of a limit that a fleet shares, all members together
+    An amount counts as a share of the limit's amount in ten seconds, or of the largest entry if that is larger: one
+    entry fills a limit of less than an entry in ten seconds. Of a limit that a fleet shares, all members together
     use the whole, and may each pass an entry. Of messages and bytes the fuller ones count.
 
     Args:
@@ -126,7 +126,7 @@ def step_use(limit_lines: DataFrame) -> DataFrame:
     in_force = limit_lines.where((F.col("mode") != OBSERVED) & F.coalesce(*map(whole_limit, _UNITS)).isNotNull())
     lines = in_force.withColumn("step_s", F.lit(USE_STEP_S))
     touched = spread(lines, tuple(f"passed_{unit}" for unit in _UNITS))
-    # The end of a line is a little behind the step's.
+    # A line ends a little after the step.
     counted = touched.where((F.col("share") >= _SLIVER) | (F.col("share") * F.col("duration_ms") >= _SLIVER_MS))
     amounts = [
         amount
@@ -142,9 +142,9 @@ def step_use(limit_lines: DataFrame) -> DataFrame:
         return steps.select(*LIMIT_KEY, F.lit("").alias("fleet"), F.lit(0).alias("members"), "step", _used())
     of_each = counted.groupBy(*LIMIT_KEY, "fleet", "step").agg(*amounts)
     is_shared = F.col("fleet").isNotNull()
-    whose = F.when(is_shared, "").otherwise(F.col("proxy_id")).alias("proxy_id")
-    names = [f"{what}_{unit}" for what in ("served_s", "passed", "entries") for unit in _UNITS]
-    together = of_each.groupBy(whose, *LIMIT_KEY[1:], F.coalesce("fleet", F.lit("")).alias("fleet"), "step").agg(
+    owner = F.when(is_shared, "").otherwise(F.col("proxy_id")).alias("proxy_id")
+    names = [f"{amount_}_{unit}" for amount_ in ("served_s", "passed", "entries") for unit in _UNITS]
+    together = of_each.groupBy(owner, *LIMIT_KEY[1:], F.coalesce("fleet", F.lit("")).alias("fleet"), "step").agg(
         F.count_if(is_shared).alias("members"), *(F.sum(name).alias(name) for name in names)
     )
     return together.select(*LIMIT_KEY, "fleet", "members", "step", _used())
@@ -188,7 +188,7 @@ def burn_facts(kept: DataFrame, objective: float) -> DataFrame:
 
     Args:
         kept: Sums of each limiter's minutes, as of `judging.judge`; limits that span tenants have an empty tenant.
-        objective: Share of time that is to be kept, below 1.
+        objective: Share of time in which promises should be kept, below 1.
     """
     minutes = _minutes(kept)
     budget = 1 - objective
@@ -225,8 +225,8 @@ def _worst(name: str) -> Column:
 
 def _row(name: str, pair: Pair) -> Column:
     constants = {"long_s": pair.long_s, "short_s": pair.short_s, "threshold": pair.threshold}
-    found = (F.col(f"{name}.{field}").alias(field) for field in ("worst", "worst_at", "last"))
-    return F.struct(*(F.lit(value).alias(field) for field, value in constants.items()), *found)
+    values = (F.col(f"{name}.{field}").alias(field) for field in ("worst", "worst_at", "last"))
+    return F.struct(*(F.lit(value).alias(field) for field, value in constants.items()), *values)
 
 
 def _burn(window_s: int, budget: float) -> Column:

@@ -38,8 +38,8 @@ def episode_facts(limit_lines: DataFrame) -> DataFrame:
 
 def delay_facts(interval_lines: DataFrame, *, by_topic: bool) -> DataFrame:
     """Delays, as `DelayFacts`: of each topic and direction, or of all topics by direction and reason."""
-    whose = ("tenant", "namespace", "topic") if by_topic else ("reason",)
-    keys = (*whose, "direction")
+    subject = ("tenant", "namespace", "topic") if by_topic else ("reason",)
+    keys = (*subject, "direction")
     sums = interval_lines.groupBy(*keys).agg(
         F.sum("passed_messages").alias("passed_messages"),
         F.coalesce(F.sum("delay_sum_ms"), F.lit(0.0)).alias("delay_sum_ms"),
@@ -151,25 +151,25 @@ _FLOWS = ("passed", "held", "dropped", "rejected")
 
 
 def fairness_facts(
-    limit_lines: DataFrame, interval_lines: DataFrame, wanted: DataFrame, levels: Collection[str] = LEVEL_WORDS
+    limit_lines: DataFrame, interval_lines: DataFrame, limiters: DataFrame, levels: Collection[str] = LEVEL_WORDS
 ) -> DataFrame:
     """Shares of each member of some limiters, as `FairnessFacts`.
 
     Args:
-        limit_lines: All of them.
-        interval_lines: All of them.
-        wanted: Columns `proxy_id`, `direction`, `level`, `name`, `unit` (`messages` or `bytes`).
+        limit_lines: All lines of limiters.
+        interval_lines: All lines of streams.
+        limiters: Columns `proxy_id`, `direction`, `level`, `name`, `unit` (`messages` or `bytes`).
         levels: That they are of.
     """
-    contended = _contended(limit_lines, wanted)
-    lines = of_limiters(interval_lines, wanted, levels).withColumn("step_s", F.lit(CONTENDED_STEP_S))
+    contended = _contended(limit_lines, limiters)
+    lines = of_limiters(interval_lines, limiters, levels).withColumn("step_s", F.lit(CONTENDED_STEP_S))
     counts = {
-        what: F.when(F.col("unit") == "bytes", F.col(f"{what}_bytes")).otherwise(F.col(f"{what}_messages"))
-        for what in _FLOWS
+        flow: F.when(F.col("unit") == "bytes", F.col(f"{flow}_bytes")).otherwise(F.col(f"{flow}_messages"))
+        for flow in _FLOWS
     }
     keys = [*LIMIT_KEY, "step"]
-    # What is held at the end of a step had arrived by then: it was wanted in this step as in the next.
-    counted = lines.withColumns({what: F.coalesce(count, F.lit(0)).cast("double") for what, count in counts.items()})
+    # Messages held at the end of a step had arrived by then: they were wanted in this step and in the next.
+    counted = lines.withColumns({flow: F.coalesce(count, F.lit(0)).cast("double") for flow, count in counts.items()})
     stream = (*LIMIT_KEY, "unit", "member", "step", "boot_id", "connection_id", "stream_id", "topic")
     shared = spread(counted.withColumn("held_now", F.col("held")), ("passed", "dropped", "rejected"))
     streams = shared.groupBy(*stream).agg(
@@ -184,8 +184,10 @@ def fairness_facts(
     return _summed(with_fair_share(steps, keys))
 
 
-def _contended(limit_lines: DataFrame, wanted: DataFrame) -> DataFrame:
-    lines = limit_lines.where(F.col("mode") != OBSERVED).join(F.broadcast(wanted), on=list(LIMIT_KEY), how="left_semi")
+def _contended(limit_lines: DataFrame, limiters: DataFrame) -> DataFrame:
+    lines = limit_lines.where(F.col("mode") != OBSERVED).join(
+        F.broadcast(limiters), on=list(LIMIT_KEY), how="left_semi"
+    )
     waits = spread(lines.withColumn("step_s", F.lit(CONTENDED_STEP_S)), ("throttled_ms",)).groupBy(*LIMIT_KEY, "step")
     return waits.agg((F.sum("throttled_ms") / 1e3).alias("waited_s")).where(
         F.col("waited_s") >= CONTENDED * CONTENDED_STEP_S
@@ -200,7 +202,7 @@ def with_fair_share(members: DataFrame, keys: list[str]) -> DataFrame:
     left = F.sum("got").over(group) - F.coalesce(F.sum("wanted").over(smaller), F.lit(0.0))
     share: Column = left / (F.count("*").over(group) - F.row_number().over(by_want) + 1)
     level = members.withColumn("share", F.greatest(share, F.lit(0.0)))
-    # Who wants no more than an equal part of what is left gets it; the first who wants more sets the rest's level.
+    # A member that wants at most an equal part of the rest gets it; the first that wants more sets the others' level.
     water = F.max(F.when(F.col("wanted") > F.col("share"), F.col("share"))).over(group)
     return level.withColumn("fair", F.least(F.col("wanted"), F.coalesce(water, F.col("wanted")))).drop("share")
 

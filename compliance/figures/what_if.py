@@ -30,7 +30,7 @@ _BELONGS = {
     "array": "a list of proposed limits, as [{level: topic, messages: 80}],",
     "object": "a section of keys, as {level: topic, messages: 80},",
 }
-"""What belongs in a place, by msgspec's word for what it expected there."""
+"""The value that belongs in a place, by msgspec's word for the type that it expected there."""
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(.*)`")
 _EXPECTED = re.compile(r"Expected `(\w+)")
@@ -69,11 +69,11 @@ class Proposals(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def _content(file: Path) -> bytes:
-    found = file.stat()  # before it is opened: a FIFO would be waited for, and a device may have no end
-    if not stat.S_ISREG(found.st_mode):
+    status = file.stat()  # before it is opened: a FIFO would be waited for, and a device may have no end
+    if not stat.S_ISREG(status.st_mode):
         raise ProposalError(f"--what-if {file}: is no regular file")
-    if found.st_size > _MOST_BYTES:
-        raise ProposalError(f"--what-if {file}: has {found.st_size} bytes, at most {_MOST_BYTES} are read")
+    if status.st_size > _MOST_BYTES:
+        raise ProposalError(f"--what-if {file}: has {status.st_size} bytes, at most {_MOST_BYTES} are read")
     return file.read_bytes()
 
 
@@ -84,12 +84,12 @@ def read_proposals(file: Path) -> list[Proposal]:
         ProposalError: If it cannot be read or does not fit; one line that names file, place and remedy.
     """
     try:
-        said = yaml.load(_content(file), Loader=_EachAsText)  # noqa: S506 - it makes text, lists and dicts alone
-        proposals = msgspec.convert(said, Proposals, strict=False).limits
+        content = yaml.load(_content(file), Loader=_EachAsText)  # noqa: S506 - it makes text, lists and dicts alone
+        proposals = msgspec.convert(content, Proposals, strict=False).limits
     except OSError as error:
         raise ProposalError(f"--what-if {file}: cannot be read: {error.strerror}") from error
     except msgspec.ValidationError as error:
-        raise ProposalError(f"--what-if {file}: {_told(str(error), said)}") from error
+        raise ProposalError(f"--what-if {file}: {_explained(str(error), content)}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ProposalError(f"--what-if {file}: no YAML: {' '.join(str(error).split())}") from error
     if not 0 < len(proposals) <= MOST_PROPOSALS:
@@ -100,26 +100,26 @@ def read_proposals(file: Path) -> list[Proposal]:
     return proposals
 
 
-def _told(error: str, said: object) -> str:
-    """Key, value and what belongs there, of what msgspec says of a file that is YAML."""
-    what, _, where = error.partition(" - at `")
+def _explained(error: str, content: object) -> str:
+    """Return the key, its value and the value that belongs there, from an error of msgspec."""
+    problem, _, where = error.partition(" - at `")
     place = where.rstrip("`").removeprefix("key` in `").removeprefix("$").removeprefix(".")
     key = f"{place}: " if place else ""
-    if unknown := _UNKNOWN.fullmatch(what):
+    if unknown := _UNKNOWN.fullmatch(problem):
         fields = (Proposal if place else Proposals).__struct_fields__
         return f"{key}{unknown[1]}: this key is not known here; known are {', '.join(fields)}"
-    if missing := _MISSING.fullmatch(what):
+    if missing := _MISSING.fullmatch(problem):
         return f"{key}{missing[1]}: this key must be given here"
-    expected = _EXPECTED.match(what)
+    expected = _EXPECTED.match(problem)
     if not expected or expected[1] not in _BELONGS or where.startswith("key`"):
-        return f"{key}{what}"
-    return f"{key}{repr(_at(said, place))[:_LONGEST_SHOWN]}: {_BELONGS[expected[1]]} belongs here"
+        return f"{key}{problem}"
+    return f"{key}{repr(_at(content, place))[:_LONGEST_SHOWN]}: {_BELONGS[expected[1]]} belongs here"
 
 
-def _at(said: Any, place: str) -> Any:
+def _at(content: Any, place: str) -> Any:
     for number, key in _STEP.findall(place):
-        said = said[int(number) if number else key]
-    return said
+        content = content[int(number) if number else key]
+    return content
 
 
 def _fault(proposal: Proposal) -> str | None:
@@ -185,13 +185,13 @@ def _table(lines: DataFrame, proposals: list[Proposal]) -> DataFrame:
     rows = [
         (
             place,
-            one.level,
-            one.direction,
-            like(one.name),
-            *_bucket(one.messages, one.burst_messages),
-            *_bucket(one.bytes, one.burst_bytes),
+            proposal.level,
+            proposal.direction,
+            like(proposal.name),
+            *_bucket(proposal.messages, proposal.burst_messages),
+            *_bucket(proposal.bytes, proposal.burst_bytes),
         )
-        for place, one in enumerate(proposals)
+        for place, proposal in enumerate(proposals)
     ]
     return local_frame(lines.sparkSession, rows, _COLUMNS)
 
@@ -206,7 +206,7 @@ def _bucket(rate: float | None, burst: float | None) -> tuple[float | None, floa
 
 
 def _fitting(lines: DataFrame, levels: Collection[str], table: DataFrame, more: Collection[str] = ()) -> DataFrame:
-    """The lines of each name that a proposal fits, and what it proposes."""
+    """Return the lines of each name that a proposal fits, with the proposed limits."""
     own_limits = (F.col(f"limit_{unit}").alias(f"own_{unit}") for unit in _UNITS)
     of_names = scoped(lines, levels).select(*LIMIT_KEY, *_FLOWS, "start", "end", *own_limits, *more)
     return of_names.join(F.broadcast(table), on=["level", "direction"], how="inner").where(F.expr("name LIKE pattern"))

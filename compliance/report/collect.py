@@ -1,4 +1,4 @@
-"""Runs the sums of every section on Spark and hands back plain values, never more of them than one machine can hold."""
+"""Runs the sums of every section on Spark and returns plain values, never more than one machine can hold."""
 
 import contextlib
 from collections import defaultdict
@@ -61,10 +61,10 @@ class Logs:
 
     Args:
         tables: What a job has kept.
-        lines: Each line once, of all kinds: what they all have.
+        lines: Each line of every kind once, with the columns that all kinds have.
         limits: Lines of limiters, on the axis of `clocks.with_axis`.
-        intervals: Lines of streams, likewise.
-        others: Lines of the other kinds that are counted, likewise.
+        intervals: Lines of streams, on the same axis.
+        others: Lines of the other kinds that are counted, on the same axis.
         clock_steps: As `clocks.step_facts`.
         axes: As `clocks.axes_of`.
     """
@@ -94,7 +94,7 @@ def opened(tables: LogTables) -> Iterator[Logs]:
     try:
         lines = rows.select(*_EVERY)
         beats = others.where(F.col("kind") == "heartbeat").select(*_columns("heartbeat"))
-        found = step_facts(beats, tables.gaps)
+        steps = step_facts(beats, tables.gaps)
         lines_of = [frame.select(*_EVERY) for frame in (intervals, limits)]
         axes = axes_of(beat_pairs(beats, tables.gaps), lines_of[0].unionByName(lines_of[1]))
         yield Logs(
@@ -103,7 +103,7 @@ def opened(tables: LogTables) -> Iterator[Logs]:
             with_axis(limits, axes),
             with_axis(intervals, axes),
             with_axis(others, axes),
-            found.drop("to_seq", "since_us", "until_us", "is_whole"),
+            steps.drop("to_seq", "since_us", "until_us", "is_whole"),
             axes,
         )
     finally:
@@ -122,7 +122,7 @@ MOST_USAGE = 200_000
 MOST_RUNS = 10_000
 MOST_NOTES = 200_000
 MOST_LISTED = 1_000
-"""Rows of every other table that come out of Spark: the worst of them."""
+"""Rows of every other table that come out of Spark: the worst rows."""
 
 _KEYS = dict.fromkeys(rates.LIMIT_KEY, "string")
 _SPAN = {"step_s": "long", "from_s": "double", "to_s": "double"}
@@ -134,10 +134,10 @@ _Tables = dict[str, Any]
 
 @dataclass(frozen=True)
 class ExtraQuestions:
-    """Questions of the reader besides the verdicts.
+    """Questions of the reader beyond the verdicts.
 
     Args:
-        objective: Share of time in which promises are to be kept; burn rates are measured by it.
+        objective: Share of time in which promises should be kept; burn rates are measured by it.
         proposals: Limits to replay over the log.
     """
 
@@ -145,19 +145,19 @@ class ExtraQuestions:
     proposals: tuple[Proposal, ...] = ()
 
 
-def collect(logs: Logs, asked: ExtraQuestions, on_step: Callable[[str], None]) -> facts.Facts:
+def collect(logs: Logs, questions: ExtraQuestions, on_step: Callable[[str], None]) -> facts.Facts:
     """Collect all facts that the report needs.
 
     Args:
         logs: The lines.
-        asked: What else is asked.
-        on_step: Called with words for what is counted next.
+        questions: The reader's further questions.
+        on_step: Called with the name of the next step.
     """
     found = ReportTables()
     on_step("checking that the log is complete")
     tables = found.quality(logs)
     on_step("judging the limits")
-    tables |= found.judged(logs, asked.objective)
+    tables |= found.judged(logs, questions.objective)
     notes = None
     if any(limiter.is_shared for limiter in tables["limiters"]):
         on_step("judging what fleets passed together")
@@ -173,13 +173,15 @@ def collect(logs: Logs, asked: ExtraQuestions, on_step: Callable[[str], None]) -
     if notes is not None:
         tables |= found.sums_drawn(logs, notes, sum_subjects(judge_fleets(_facts(tables))))
     on_step("measuring waits, fairness and headroom")
-    tables |= found.measured(logs, asked, notes)
+    tables |= found.measured(logs, questions, notes)
     tables |= found.shared(logs, shared_limits(limiters))
     is_limited = any(limiter.containment != "no limit" for limiter in limiters)
-    of = sum(limiter.containment != "no limit" for limiter in limiters) if is_limited else len(tables["topics"])
+    all_subjects = (
+        sum(limiter.containment != "no limit" for limiter in limiters) if is_limited else len(tables["topics"])
+    )
     shown = len({(subject.proxy_id, subject.direction, subject.level, subject.name) for subject in subjects})
-    more = {"charts_left_out": of - shown, "left_out": found.left_out, "objective": asked.objective}
-    return _facts(tables | more | {"proposals": list(asked.proposals)})
+    more = {"charts_left_out": all_subjects - shown, "left_out": found.left_out, "objective": questions.objective}
+    return _facts(tables | more | {"proposals": list(questions.proposals)})
 
 
 def _facts(tables: Mapping[str, Any]) -> facts.Facts:
@@ -190,7 +192,7 @@ def _facts(tables: Mapping[str, Any]) -> facts.Facts:
 
 
 class ReportTables:
-    """Runs the sums; remembers which tables were longer than what is brought out."""
+    """Runs the sums; remembers which tables had more rows than it returns."""
 
     def __init__(self) -> None:
         self.left_out: dict[str, int] = {}
@@ -209,8 +211,8 @@ class ReportTables:
         kept = logs.tables
         steps = logs.clock_steps.groupBy(*BOOT).agg(F.count("*").alias("clock_steps"))
         more = [malformed_of(kept.quarantine, logs.lines), conflicts_of(kept.rows, kept.copies), steps]
-        found = run_facts(kept.runs, kept.gaps, logs.lines, logs.others, more)
-        runs = self.rows("runs", found, facts.RunFacts, "coverage", "first", most=MOST_RUNS)
+        covered = run_facts(kept.runs, kept.gaps, logs.lines, logs.others, more)
+        runs = self.rows("runs", covered, facts.RunFacts, "coverage", "first", most=MOST_RUNS)
         newer = newer_facts(logs.lines, list(Kinds.BY_NAME))
         groups = kept.quarantine.groupBy("file", "reason").agg(
             F.count("*").alias("lines"), F.substring(F.min("text"), 1, 300).alias("example")
@@ -239,8 +241,8 @@ class ReportTables:
         """Return the limits, or the worst ones of too many, with their worst windows, and the burn of budgets."""
         judged = judged_limiters(logs.limits, logs.intervals, _notes(logs)).persist()
         try:
-            found = judged.where(F.col("facts").isNotNull())
-            tables = self.limits(rates.limiter_facts(logs.limits), found)
+            windows = judged.where(F.col("facts").isNotNull())
+            tables = self.limits(rates.limiter_facts(logs.limits), windows)
             torn = {(run.proxy_id, run.boot_id) for run in logs.tables.gaps.select(*BOOT).distinct().collect()}
             changed = logs.of("change")
             broken = (
@@ -250,7 +252,7 @@ class ReportTables:
                 .unionByName(falsely_exempt(logs.intervals, logs.limits))
                 .unionByName(vanished(logs.intervals, logs.limits, logs.of("heartbeat"), torn))
             )
-            if any(one.level == "role" for one in tables["limiters"]):
+            if any(limiter.level == "role" for limiter in tables["limiters"]):
                 roles = rates.role_facts(logs.limits, logs.intervals)
                 tables["roles"] = self.rows("roles", roles, facts.RoleFacts, "name", most=MOST_LIMITS)
             tables["doubts"] += self.rows("doubts", broken, facts.DoubtFacts, "name")
@@ -277,22 +279,22 @@ class ReportTables:
             ),
         }
 
-    def limits(self, limiters: DataFrame, found: DataFrame) -> _Tables:
+    def limits(self, limiters: DataFrame, windows: DataFrame) -> _Tables:
         """Facts of all limiters, or of the worst ones.
 
         Args:
             limiters: As `LimiterFacts`.
-            found: The rows of `judged_limiters` with facts.
+            windows: The rows of `judged_limiters` with facts.
         """
-        keys = limiters.select(*rates.LIMIT_KEY).unionByName(found.select(*rates.LIMIT_KEY)).distinct()
+        keys = limiters.select(*rates.LIMIT_KEY).unionByName(windows.select(*rates.LIMIT_KEY)).distinct()
         more = keys.count() - MOST_LIMITS
         if more > 0:
             self.left_out["limiters"] = more
-            worst = worst_limits(limiters, found, MOST_LIMITS)
-            limiters, found = (
-                frame.join(worst, on=list(rates.LIMIT_KEY), how="left_semi") for frame in (limiters, found)
+            worst = worst_limits(limiters, windows, MOST_LIMITS)
+            limiters, windows = (
+                frame.join(worst, on=list(rates.LIMIT_KEY), how="left_semi") for frame in (limiters, windows)
             )
-        tables = tables_of(found.orderBy(*LIMITER).collect())
+        tables = tables_of(windows.orderBy(*LIMITER).collect())
         of_lines = all_rows(limiters, facts.LimiterFacts)
         return {"limiters": [*of_lines, *tables.alone]} | {
             name: getattr(tables, name) for name in ("containment", "entitlement", "kept", "doubts")
@@ -313,50 +315,53 @@ class ReportTables:
         }
 
     def drawn(self, logs: Logs, subjects: list[Subject], own: list[Subject]) -> _Tables:
-        """Rates of what is charted, and of what tenants' own pages show."""
-        limited = sorted({_key(one) for one in subjects if one.proxy_id})
+        """Rates of the charts' subjects, and of the tenants' own pages."""
+        limited = sorted({_key(subject) for subject in subjects if subject.proxy_id})
         peaks = rates.peak_facts(logs.limits, local_frame(logs.limits.sparkSession, limited, _KEYS))
         by = (*rates.LIMIT_KEY, "unit", "step_s")
-        found = self.rates(logs, list(dict.fromkeys((*subjects, *own))))
+        facts_of_rates = self.rates(logs, list(dict.fromkeys((*subjects, *own))))
         of = {
-            name: {(*_key(one), one.step_s) for one in shown}
+            name: {(*_key(subject), subject.step_s) for subject in shown}
             for name, shown in (("rates", subjects), ("tenant_rates", own))
         }
         return {
-            **{name: [row for row in found if (*_key(row), row.step_s) in keys] for name, keys in of.items()},
+            **{name: [row for row in facts_of_rates if (*_key(row), row.step_s) in keys] for name, keys in of.items()},
             "peaks": self.rows("peaks", peaks, figures.PeakFacts, *by) if limited else [],
         }
 
     def rates(self, logs: Logs, subjects: list[Subject]) -> list[figures.RateFacts]:
         """Rates of limits, and of topics without one."""
-        kinds = [one for one in subjects if one.proxy_id], [one for one in subjects if not one.proxy_id]
+        kinds = (
+            [subject for subject in subjects if subject.proxy_id],
+            [subject for subject in subjects if not subject.proxy_id],
+        )
         order = (*rates.LIMIT_KEY, "step_s", "step")
-        found: list[figures.RateFacts] = []
-        for of in filter(None, kinds):
-            wanted = local_frame(logs.limits.sparkSession, list(map(_span, of)), _KEYS | _SPAN)
-            levels = {one.level for one in of}
+        facts_of_rates: list[figures.RateFacts] = []
+        for members in filter(None, kinds):
+            spans = local_frame(logs.limits.sparkSession, list(map(_span, members)), _KEYS | _SPAN)
+            levels = {subject.level for subject in members}
             drawn = (
-                rates.limiter_rates(logs.limits, logs.intervals, wanted, levels)
-                if of is kinds[0]
-                else rates.topic_rates(logs.intervals, wanted)
+                rates.limiter_rates(logs.limits, logs.intervals, spans, levels)
+                if members is kinds[0]
+                else rates.topic_rates(logs.intervals, spans)
             )
-            found += self.rows("rates", drawn, figures.RateFacts, *order, most=MOST_STEPS * 3 * len(of))
-        return found
+            facts_of_rates += self.rows("rates", drawn, figures.RateFacts, *order, most=MOST_STEPS * 3 * len(members))
+        return facts_of_rates
 
     def sums_drawn(self, logs: Logs, notes: FleetNotes, subjects: list[SumSubject]) -> _Tables:
         """Rates of what fleets passed together."""
         if not subjects:
             return {}
-        spans = [(one.fleet, *_span(one)[1:]) for one in subjects]
+        rows_of_spans = [(subject.fleet, *_span(subject)[1:]) for subject in subjects]
         keys = dict.fromkeys(("fleet", *rates.LIMIT_KEY[1:]), "string")
-        wanted = local_frame(logs.limits.sparkSession, spans, keys | _SPAN)
+        spans = local_frame(logs.limits.sparkSession, rows_of_spans, keys | _SPAN)
         used, streams = in_fleets(logs.limits, notes), of_members(logs.intervals, notes)
-        drawn = rates.fleet_rates(used, streams, wanted, {one.level for one in subjects})
+        drawn = rates.fleet_rates(used, streams, spans, {subject.level for subject in subjects})
         order = ("fleet", *rates.LIMIT_KEY, "step_s", "step")
         most = MOST_STEPS * 3 * len(subjects)
         return {"fleet_rates": self.rows("fleet_rates", drawn, figures.FleetRateFacts, *order, most=most)}
 
-    def measured(self, logs: Logs, asked: ExtraQuestions, notes: FleetNotes | None) -> _Tables:
+    def measured(self, logs: Logs, questions: ExtraQuestions, notes: FleetNotes | None) -> _Tables:
         """Figures without a verdict."""
         limits, intervals, pauses = logs.limits, logs.intervals, logs.of("throttle")
         used = limits if notes is None else in_fleets(limits, notes)
@@ -398,9 +403,9 @@ class ReportTables:
                 "headroom", trends.headroom_facts(used), figures.HeadroomFacts, F.desc("peak"), "name"
             ),
         }
-        if asked.proposals:
+        if questions.proposals:
             of = None if notes is None else what_if.MemberLines(of_members(intervals, notes), of_members(limits, notes))
-            replayed = what_if.replay_facts(intervals, list(asked.proposals), of)
+            replayed = what_if.replay_facts(intervals, list(questions.proposals), of)
             order = (F.desc("held_messages"), F.desc("offered_messages"), "name")
             tables["replays"] = self.rows("replays", replayed, figures.ReplayFacts, *order)
         return tables
@@ -427,9 +432,9 @@ def notes_of_fleets(logs: Logs, runs: list[facts.RunFacts]) -> tuple[FleetNotes,
     return replace(notes, fleets={run: notes.fleet(run) for run in members}), gaps
 
 
-def worst_limits(limiters: DataFrame, found: DataFrame, most: int) -> DataFrame:
+def worst_limits(limiters: DataFrame, windows: DataFrame, most: int) -> DataFrame:
     """Return the keys of the limits that come nearest to a violation, or are in one; then those waited on longest."""
-    scores = found.select(*rates.LIMIT_KEY, "score", F.lit(0.0).alias("waits"))
+    scores = windows.select(*rates.LIMIT_KEY, "score", F.lit(0.0).alias("waits"))
     waits = limiters.select(*rates.LIMIT_KEY, F.lit(None).cast("double").alias("score"), F.col("throttled_s"))
     either = scores.unionByName(waits.withColumnRenamed("throttled_s", "waits"))
     worst = either.groupBy(*rates.LIMIT_KEY).agg(F.max("score").alias("score"), F.sum("waits").alias("waits"))
@@ -483,13 +488,13 @@ def all_rows(frame: DataFrame, kind: type[T]) -> list[T]:
 
 
 def _names(frame: DataFrame) -> list[str]:
-    """Return the columns that tell rows apart. No fractions: their sums differ with the order of adding."""
+    """Return the columns that distinguish rows. No fractions: their sums differ with the order of adding."""
     return [field.name for field in frame.schema if isinstance(field.dataType, (StringType, IntegerType, LongType))]
 
 
-def _span(one: Subject) -> tuple[str | float, ...]:
-    return (*_key(one), one.step_s, one.first.timestamp(), one.last.timestamp())
+def _span(subject: Subject) -> tuple[str | float, ...]:
+    return (*_key(subject), subject.step_s, subject.first.timestamp(), subject.last.timestamp())
 
 
-def _key(one: Subject | LimiterVerdict | figures.RateFacts) -> tuple[str, str, str, str]:
-    return (one.proxy_id, one.direction, one.level, one.name)
+def _key(limit: Subject | LimiterVerdict | figures.RateFacts) -> tuple[str, str, str, str]:
+    return (limit.proxy_id, limit.direction, limit.level, limit.name)

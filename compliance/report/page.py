@@ -54,7 +54,7 @@ MOST_MARKS = 12
 LEAST_WIDTH = 0.006
 """Share of the axis below which a window would not be seen."""
 HEADROOM = 1.18
-"""The height of a plot, in parts of the highest value. Numbers of changes stand above that value, and hide nothing."""
+"""The height of a plot, in parts of the highest value. The space above that value has the numbers of changes."""
 NEAR = 0.04
 """Share of the axis below which two labels would overlap."""
 Series = dict[str, list[float | None]]
@@ -72,7 +72,7 @@ class Mark(Struct, frozen=True, kw_only=True):
 
 
 class Chart(LimitKey, frozen=True, kw_only=True):
-    """One picture and what it shows."""
+    """One picture and its data."""
 
     unit: str
     step_s: int
@@ -98,20 +98,20 @@ def charts(
     for key, rows in groupby(rates, key=lambda rate: (rate.proxy_id, rate.direction, rate.level, rate.name)):
         by_step = groupby(rows, key=lambda rate: rate.step_s)
         views = [list(steps) for _, steps in by_step]
-        mine = [mark for mark in marks if key[0] in ("", mark.proxy_id)]
+        own_marks = [mark for mark in marks if key[0] in ("", mark.proxy_id)]
         for steps in reversed(views):
-            yield _chart(steps, chart_unit(steps), mine, broken.get(key, ()))
+            yield _chart(steps, chart_unit(steps), own_marks, broken.get(key, ()))
 
 
 def sum_charts(fleets: Fleets) -> Iterator[tuple[FleetVerdict, Chart]]:
     """Draw the charts of what fleets passed together in the order of the sums; of each, longer steps come first."""
-    for one in charted_sums(fleets.sums):
-        key = (one.fleet, one.direction, one.level, one.name)
-        mine = [rate for rate in fleets.rates if (rate.fleet, rate.direction, rate.level, rate.name) == key]
-        worst = [(one.start, one.end)] if one.verdict == "violated" else []
-        views = [list(steps) for _, steps in groupby(mine, key=lambda rate: rate.step_s)]
+    for verdict in charted_sums(fleets.sums):
+        key = (verdict.fleet, verdict.direction, verdict.level, verdict.name)
+        rates = [rate for rate in fleets.rates if (rate.fleet, rate.direction, rate.level, rate.name) == key]
+        worst = [(verdict.start, verdict.end)] if verdict.verdict == "violated" else []
+        views = [list(steps) for _, steps in groupby(rates, key=lambda rate: rate.step_s)]
         for steps in reversed(views):
-            yield one, _chart(steps, one.unit, [], worst)
+            yield verdict, _chart(steps, verdict.unit, [], worst)
 
 
 def chart_unit(steps: list[RateFacts]) -> str:
@@ -151,10 +151,10 @@ def _chart(
     steps: Sequence[RateFacts], unit: str, marks: list[Mark], broken: Sequence[tuple[datetime, datetime]]
 ) -> Chart:
     numbers, series = filled(steps, unit)
-    of, step_s = steps[0], steps[0].step_s
+    limit, step_s = steps[0], steps[0].step_s
     # Matplotlib counts in days.
     edges = [number * step_s / 86400 for number in (*numbers, numbers[-1] + 1)]
-    salt = f"{of.proxy_id} {of.direction} {of.level} {of.name} {step_s}"
+    salt = f"{limit.proxy_id} {limit.direction} {limit.level} {limit.name} {step_s}"
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": salt, "font.size": 12}):
         figure = Figure(figsize=(5.2, 3.1), layout="constrained")
         axes = figure.add_subplot()
@@ -165,10 +165,10 @@ def _chart(
         image = io.StringIO()
         figure.savefig(image, format="svg", metadata={"Date": None, "Creator": None})
     return Chart(
-        proxy_id=of.proxy_id,
-        direction=of.direction,
-        level=of.level,
-        name=of.name,
+        proxy_id=limit.proxy_id,
+        direction=limit.direction,
+        level=limit.level,
+        name=limit.name,
         unit=unit,
         step_s=step_s,
         description=_description(series, unit),
@@ -261,15 +261,15 @@ def _mark(axes: Axes, edges: list[float], marks: list[Mark]) -> None:
 
 
 def labels(marks: Sequence[Mark], begin: float, end: float) -> list[tuple[float, str]]:
-    """Days since 1970 and numbers of what happened in that time; what is too near to be told apart has one label."""
+    """Days since 1970 and numbers of the events in that time; events too near to be distinguished share one label."""
     near: list[tuple[float, list[int]]] = []
-    for mark in sorted(marks, key=lambda one: one.at_s):
+    for mark in sorted(marks, key=lambda mark: mark.at_s):
         at = mark.at_s / 86400
         if near and at - near[-1][0] < (end - begin) * NEAR:
             near[-1][1].append(mark.number)
         elif begin < at < end:
             near.append((at, [mark.number]))
-    return [(at, str(of[0]) if len(of) == 1 else f"{of[0]}-{of[-1]}") for at, of in near]
+    return [(at, str(here[0]) if len(here) == 1 else f"{here[0]}-{here[-1]}") for at, here in near]
 
 
 def _description(series: Series, unit: str) -> str:
@@ -277,8 +277,8 @@ def _description(series: Series, unit: str) -> str:
         name: max((value for value in series[name] if value is not None), default=None)
         for name in ("offered", "passed", "limit")
     }
-    said = [f"{name} at most {quantity(value)} {unit}/s" for name, value in highest.items() if value is not None]
-    return "Rate over time: " + ", ".join(said) + "."
+    parts = [f"{name} at most {quantity(value)} {unit}/s" for name, value in highest.items() if value is not None]
+    return "Rate over time: " + ", ".join(parts) + "."
 
 
 def _inline(svg: str) -> str:
@@ -292,10 +292,13 @@ def render(report: Report) -> str:
     drawn = [(chart, Markup(chart.svg)) for chart in charts(report.rates, report.events, broken(report.limiters))]  # noqa: S704 - matplotlib escapes the texts that it draws
     pages, sums = {tenant.name: tenant.page for tenant in report.tenants}, report.fleets.sums
     template = _environment().get_template("report.html.j2")
-    together = [(one, chart, Markup(chart.svg)) for one, chart in sum_charts(report.fleets)]  # noqa: S704 - the same
-    beside: dict[str, list[Any]] = {"sum_charts": together}
-    beside |= {"outsiders": [remedy(*one) for one in outsiders(sums)], "cut_off": [away(*one) for one in cut_off(sums)]}
-    return template.render(report=report, charts=drawn, peaks=_by_limit(report.peaks), pages=pages, **beside)
+    of_sums = [(verdict, chart, Markup(chart.svg)) for verdict, chart in sum_charts(report.fleets)]  # noqa: S704 - the same
+    more: dict[str, list[Any]] = {"sum_charts": of_sums}
+    more |= {
+        "outsiders": [remedy(*outsider) for outsider in outsiders(sums)],
+        "cut_off": [away(*member) for member in cut_off(sums)],
+    }
+    return template.render(report=report, charts=drawn, peaks=_by_limit(report.peaks), pages=pages, **more)
 
 
 def tenant_pages(report: Report) -> dict[str, str]:
@@ -331,11 +334,11 @@ def _environment() -> Environment:
 def broken(limiters: list[LimiterVerdict]) -> dict[tuple[str, str, str, str], list[tuple[datetime, datetime]]]:
     """Return, for each violated limit, begin and end of the worst windows of the promises that were broken."""
     windows: dict[tuple[str, str, str, str], list[tuple[datetime, datetime]]] = {}
-    for one in limiters:
-        promises = ((one.containment, one.worst_containment), (one.entitlement, one.worst_entitlement))
+    for limiter in limiters:
+        promises = ((limiter.containment, limiter.worst_containment), (limiter.entitlement, limiter.worst_entitlement))
         worst = [(window.start, window.end) for verdict, window in promises if verdict == "violated" and window]
         if worst:
-            windows[one.proxy_id, one.direction, one.level, one.name] = worst
+            windows[limiter.proxy_id, limiter.direction, limiter.level, limiter.name] = worst
     return windows
 
 
@@ -355,7 +358,7 @@ def breakable(name: str) -> Markup:
 
 
 def between(times: tuple[datetime, datetime]) -> str:
-    """Return begin and end of a window as text, with the digits that tell the two apart."""
+    """Return begin and end of a window as text, with the digits that distinguish the two."""
     start, end = times
     cut = next((cut for cut in (-7, -3) if _digits(start, cut) != _digits(end, cut)), None)
     behind = _digits(end, cut)[len("2026-11-22 ") if start.date() == end.date() else 0 :]
@@ -373,25 +376,25 @@ def _size(octets: float) -> str:
     return f"{number[:-1]} {number[-1]}B" if number[-1].isalpha() else f"{number} B"
 
 
-def _rate(limited: object, what: str = "limit") -> str:
+def _rate(limited: object, prefix: str = "limit") -> str:
     """The limits of a row, in words: those in force, or, as `shared`, those of a whole fleet."""
-    messages, octets = (getattr(limited, f"{what}_{unit}") for unit in ("messages", "bytes"))
-    said = [] if messages is None else [f"{quantity(messages)} messages/s"]
-    said += [] if octets is None else [f"{_size(octets)}/s"]
-    return " and ".join(said) or "none"
+    messages, octets = (getattr(limited, f"{prefix}_{unit}") for unit in ("messages", "bytes"))
+    parts = [] if messages is None else [f"{quantity(messages)} messages/s"]
+    parts += [] if octets is None else [f"{_size(octets)}/s"]
+    return " and ".join(parts) or "none"
 
 
 def _counted(number: float, unit: str) -> str:
-    said = _few(number)
-    return _size(number) if unit == "bytes" and number >= 1000 else f"{said} {unit[:-1] if said == '1' else unit}"
+    text = _few(number)
+    return _size(number) if unit == "bytes" and number >= 1000 else f"{text} {unit[:-1] if text == '1' else unit}"
 
 
 def _entitled(least: EntitlementFacts) -> str:
-    """Say what passed in a window in which a stream waited, and what was owed."""
+    """Name the amounts that passed and that were owed in a window in which a stream waited."""
     owed = {"messages": least.owed_messages, "bytes": least.owed_bytes}
-    of = {"messages": least.passed_messages, "bytes": least.passed_bytes}
+    amounts = {"messages": least.passed_messages, "bytes": least.passed_bytes}
     limited = {unit: number for unit, number in owed.items() if number is not None}
-    passed = " and ".join(_counted(of[unit], unit) for unit in limited)
+    passed = " and ".join(_counted(amounts[unit], unit) for unit in limited)
     return f"{passed} passed of {' or '.join(_counted(number, unit) for unit, number in limited.items())} owed"
 
 
@@ -407,9 +410,9 @@ def _delay(milliseconds: float | None) -> str:
 
 
 def _proposed(proposal: Proposal) -> str:
-    said = [] if proposal.messages is None else [f"{quantity(proposal.messages)} messages/s"]
-    said += [] if proposal.bytes is None else [f"{_size(proposal.bytes)}/s"]
-    return " and ".join(said)
+    parts = [] if proposal.messages is None else [f"{quantity(proposal.messages)} messages/s"]
+    parts += [] if proposal.bytes is None else [f"{_size(proposal.bytes)}/s"]
+    return " and ".join(parts)
 
 
 _FILTERS: dict[str, Callable[..., Any]] = {
@@ -452,7 +455,7 @@ USAGE_COLUMNS = (
 
 # A spreadsheet takes a cell that begins so for a formula, full-width signs too; one apostrophe before it makes it text.
 _FORMULA_STARTS = frozenset("=+-@'")
-# Before a formula it passes over blanks, line ends and what has no width.
+# Before a formula it passes over blanks, line ends and characters without width.
 _PASSED_OVER = frozenset(("Cc", "Cf", "Zs", "Zl", "Zp"))
 
 
@@ -481,10 +484,10 @@ def tables(report: Report) -> dict[str, str]:
         "log-clock-steps": list(quality.clock_steps),
         "log-standstills": list(quality.standstills),
         "log-newer": list(quality.newer),
-        "fleets": [flat(one, without=_PARTS_OF_SUMS) for one in report.fleets.sums],
+        "fleets": [flat(sum_, without=_PARTS_OF_SUMS) for sum_ in report.fleets.sums],
         "fleets-rates": list(report.fleets.rates),
-        "fleets-cut-off": [_of_sum(sum_) | flat(one) for sum_ in report.fleets.sums for one in sum_.cut_off],
-        "fleets-outside": [_of_sum(sum_) | flat(one) for sum_ in report.fleets.sums for one in sum_.outside],
+        "fleets-cut-off": [_of_sum(sum_) | flat(member) for sum_ in report.fleets.sums for member in sum_.cut_off],
+        "fleets-outside": [_of_sum(sum_) | flat(proxy) for sum_ in report.fleets.sums for proxy in sum_.outside],
         "fleets-without-log": list(report.fleets.gaps),
         "fleets-share-changes": list(report.fleets.share_changes),
         "doubts": list(report.doubts),
@@ -497,12 +500,14 @@ def tables(report: Report) -> dict[str, str]:
         "refusals": list(throttling.refusals),
         "budgets": list(report.budgets.rows),
         "fairness": [
-            flat(limit, without=("members",)) | flat(one) for limit in report.fairness for one in limit.members
+            flat(limit, without=("members",)) | flat(member) for limit in report.fairness for member in limit.members
         ],
         "neighbours": list(report.neighbours),
         "headroom": list(report.headroom),
         "what-if": list(report.what_if.rows) if report.what_if else [],
-        "what-if-unmatched": [{"proposal": one} for one in report.what_if.unmatched] if report.what_if else [],
+        "what-if-unmatched": [{"proposal": proposal} for proposal in report.what_if.unmatched]
+        if report.what_if
+        else [],
         "left-out": [{"table": name, "rows": count} for name, count in report.left_out.items()],
         "topics": list(report.topics),
         "usage-by-tenant": [flat(row) | {"bytes_basis": report.bytes_basis} for row in report.tenant_days],
@@ -516,24 +521,24 @@ def tables(report: Report) -> dict[str, str]:
 _PARTS_OF_SUMS = ("members", "cut_off", "outside")
 
 
-def _of_sum(one: FleetVerdict) -> dict[str, Any]:
-    return {name: getattr(one, name) for name in ("fleet", "direction", "level", "name", "unit")}
+def _of_sum(verdict: FleetVerdict) -> dict[str, Any]:
+    return {name: getattr(verdict, name) for name in ("fleet", "direction", "level", "name", "unit")}
 
 
 def overall(report: Report) -> dict[str, Any]:
-    """Return the verdict on the whole as one row, with what is said once for all tables."""
+    """Return the verdict on the whole log as one row, with the facts that all tables share."""
     quality = report.quality
     counts = {name: getattr(quality, name) for name in ("lines", "quarantined", "duplicates", "missing")}
     counts |= {"passed_over": quality.passed_over, "unread": quality.unread}
     words = {"headline": report.headline, "sentence": report.sentence, "silent_proxies": " ".join(quality.silent)}
     caveat = {"what_if_caveat": report.what_if.caveat} if report.what_if else {}
-    said = {"objective": report.budgets.objective, "bytes_basis": report.bytes_basis}
+    bases = {"objective": report.budgets.objective, "bytes_basis": report.bytes_basis}
     more = {"charts_left_out": report.charts_left_out, "report_version": report.report_version}
-    return flat(report.overall) | words | counts | said | more | caveat
+    return flat(report.overall) | words | counts | bases | more | caveat
 
 
 def flat(row: msgspec.Struct, without: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return a row whose parts' fields stand beside its own: `worst_containment_start`."""
+    """Return a row in which the fields of nested structs are columns: `worst_containment_start`."""
     cells: dict[str, Any] = {}
     for name, value in msgspec.structs.asdict(row).items():
         if isinstance(value, msgspec.Struct):
@@ -552,7 +557,7 @@ def table_csv(columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> str:
     quoting = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
     for row in rows:
         cells = [_cell(row.get(column)) for column in columns]
-        # The module quotes the line end that it writes itself, and not the other one, which readers take for one, too.
+        # The csv module quotes only the line end that it writes itself; readers also take a lone return for one.
         has_return = any(isinstance(cell, str) and "\r" in cell for cell in cells)
         (quoting if has_return else writer).writerow(cells)
     return text.getvalue()
@@ -563,9 +568,9 @@ def _columns(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _cell(value: Any) -> Any:
-    """The value, or behind one more apostrophe a text that a spreadsheet might run, or that begins with one.
+    """The value, with one more apostrophe before a text that a spreadsheet might run, or that begins with one.
 
-    So who takes one apostrophe from the begin of a text, where there is one, has what was meant.
+    So a reader that removes one apostrophe from the begin of a text, where it has one, gets the original text.
     """
     if isinstance(value, datetime):
         return value.isoformat().replace("+00:00", "Z")

@@ -91,7 +91,7 @@ class Quality(Struct, frozen=True, kw_only=True):
     passed_over: str = ""
     """Files of the log's folder that were not read, and what helps."""
     unread: int = 0
-    """The number of these that may hold lines of the log."""
+    """The number of files among them that may hold lines of the log."""
 
 
 class Throttling(Struct, frozen=True, kw_only=True):
@@ -133,7 +133,7 @@ class Fleets(Struct, frozen=True, kw_only=True):
     rates: list[FleetRateFacts]
     """Rates in the charts of the gravest sums."""
     gaps: list[FleetGapFacts]
-    """Members of which there is no log."""
+    """Members without a log."""
     share_changes: list[ShareChangeFacts]
 
 
@@ -196,7 +196,7 @@ def make_report(facts: Facts) -> Report:
         doubts=[doubt for limiter in limiters for doubt in limiter.doubts],
         quality=_quality(facts),
         rates=in_order(facts.rates, limiters),
-        # An average over more than the log would tell of the log's length.
+        # An average over more time than the log has would show the log's length.
         peaks=[peak for peak in in_order(facts.peaks, limiters) if peak.step_s <= _span_s(overall)],
         charts_left_out=facts.charts_left_out,
         throttling=_throttling(facts),
@@ -225,7 +225,10 @@ def _span_s(overall: Overall) -> float:
 
 def in_order(rows: list[FactsRow], limiters: list[LimiterVerdict]) -> list[FactsRow]:
     """Rows of limits in the order of the limits."""
-    order = {(one.proxy_id, one.direction, one.level, one.name): place for place, one in enumerate(limiters)}
+    order = {
+        (limiter.proxy_id, limiter.direction, limiter.level, limiter.name): place
+        for place, limiter in enumerate(limiters)
+    }
     # Rows of topics without a limit stay as they are.
     return sorted(rows, key=lambda row: order.get((row.proxy_id, row.direction, row.level, row.name), len(order)))
 
@@ -282,7 +285,7 @@ def words(overall: Overall, limiters: list[LimiterVerdict], facts: Facts, sums: 
         return "No limits in force", "Traffic was counted, but there was no limit to keep."
     until = f" up to {overall.complete_up_to:%Y-%m-%d %H:%M:%S} UTC" if overall.complete_up_to else ""
     return (
-        "All limits were kept, and nobody got less than owed",
+        "All limits were kept, and no stream got less than owed",
         f"{numbered(len(limited), 'limit')} judged, in every window of time; the log is complete{until}.",
     )
 
@@ -328,19 +331,19 @@ def _reasons(overall: Overall, limited: list[LimiterVerdict], facts: Facts) -> I
 
 
 def _of_fleets(sums: list[FleetVerdict]) -> Iterator[str]:
-    unknown = [one for one in sums if one.verdict == "unknown"]
+    unknown = [verdict for verdict in sums if verdict.verdict == "unknown"]
     if unknown:
         yield f"what a fleet passed together is not known for {numbered(len(unknown), 'limit')} ({unknown[0].why})"
 
 
 def _stood_still(limited: list[LimiterVerdict], facts: Facts) -> Iterator[str]:
     waited = [limiter for limiter in limited if limiter.still_s > SHORT_S]
-    longest = max(facts.standstills, key=lambda one: one.lasted_s, default=None)
+    longest = max(facts.standstills, key=lambda standstill: standstill.lasted_s, default=None)
     if waited and longest:
         times = len(facts.standstills)
         which = "" if times == 1 else f", the longest of {whole(times)} times"
         when = f"for {span(longest.lasted_s)} at {clock(longest.start)}"
-        yield f"{longest.proxy_id} stood still {when}{which}, while somebody waited on {numbered(len(waited), 'limit')}"
+        yield f"{longest.proxy_id} stood still {when}{which}, while a stream waited on {numbered(len(waited), 'limit')}"
 
 
 _WHY = {
@@ -356,8 +359,8 @@ def _covered(overall: Overall, facts: Facts) -> str:
     names = silent(facts)
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     silence = f", and {names[0]}{more} fell silent without an orderly end" if names else ""
-    of = f" in the least covered of {whole(overall.runs)} runs" if overall.runs > 1 else ""
-    return percent(overall.coverage) + of + silence
+    basis = f" in the least covered of {whole(overall.runs)} runs" if overall.runs > 1 else ""
+    return percent(overall.coverage) + basis + silence
 
 
 def _violations(
@@ -370,51 +373,59 @@ def _violations(
         parts.append(f"{numbered(len(over), 'limit')} exceeded")
     if short:
         parts.append(f"{numbered(len(short), 'limit')} throttled below {'its' if len(short) == 1 else 'their'} rate")
-    together = [one for one in sums if one.verdict == "violated"]
-    if together:
-        parts.append(f"{numbered(len(together), 'limit')} exceeded by a fleet together")
-    violated = [*(limiter.name for limiter in limited if limiter.is_violated), *(one.name for one in together)]
+    violated_sums = [verdict for verdict in sums if verdict.verdict == "violated"]
+    if violated_sums:
+        parts.append(f"{numbered(len(violated_sums), 'limit')} exceeded by a fleet together")
+    violated = [
+        *(limiter.name for limiter in limited if limiter.is_violated),
+        *(verdict.name for verdict in violated_sums),
+    ]
     named = list(dict.fromkeys(violated))
     listed = ", ".join(named[:3]) + (f" and {len(named) - 3} more" if len(named) > 3 else "")
-    besides = "; ".join([*_reasons(overall, limited, facts), *_of_fleets(sums)])
-    unknown = f" Besides, not all is known: {besides}." if besides else ""
+    unproven = "; ".join([*_reasons(overall, limited, facts), *_of_fleets(sums)])
+    unknown = f" Also, not all is known: {unproven}." if unproven else ""
     return " · ".join(parts), f"Of {numbered(len(limited), 'limit')} judged. Concerned: {listed}.{unknown}"
 
 
 _MOST_LINES = 10
-"""Proxies of one kind that are told in a terminal."""
+"""Proxies of one kind that a terminal shows."""
 
 
 def fleet_lines(fleets: Fleets) -> list[str]:
-    """Return what is to be said in a terminal of limits that fleets share; nothing where there are none."""
+    """Return a terminal's lines about limits that fleets share; none where there are no such limits."""
     if fleets.verdict is None:
         return []
-    counts = [(word, sum(one.verdict == word for one in fleets.sums)) for word in ("held", "violated", "unknown")]
-    said = [f"fleets: the sum of {numbered(len(fleets.sums), 'shared limit')}: " + _listed(counts)]
+    counts = [
+        (word, sum(verdict.verdict == word for verdict in fleets.sums)) for word in ("held", "violated", "unknown")
+    ]
+    text = [f"fleets: the sum of {numbered(len(fleets.sums), 'shared limit')}: " + _listed(counts)]
     worst = fleets.sums[0]
     if worst.verdict != "held":
         more = f", {whole(worst.allowed)} allowed" if worst.excess > 0 else ""
         passed = f"{whole(worst.passed)} {worst.unit} passed from {clock(worst.start)} for "
         lasts = span((worst.end - worst.start).total_seconds())
-        said.append(f"fleet {worst.fleet}, {_limit_of(worst)}: {passed}{lasts}{more}; {worst.why}")
-    beside = [remedy(*one) for one in outsiders(fleets.sums)], [away(*one) for one in cut_off(fleets.sums)]
-    for lines in beside:
-        said += lines[:_MOST_LINES]
-        said += [f"and {whole(len(lines) - _MOST_LINES)} more proxies like it"] if len(lines) > _MOST_LINES else []
-    return said
+        text.append(f"fleet {worst.fleet}, {_limit_of(worst)}: {passed}{lasts}{more}; {worst.why}")
+    remedies = (
+        [remedy(*outsider) for outsider in outsiders(fleets.sums)],
+        [away(*member) for member in cut_off(fleets.sums)],
+    )
+    for lines in remedies:
+        text += lines[:_MOST_LINES]
+        text += [f"and {whole(len(lines) - _MOST_LINES)} more proxies like it"] if len(lines) > _MOST_LINES else []
+    return text
 
 
 def outsiders(sums: list[FleetVerdict]) -> list[tuple[str, str, list[str]]]:
     """Return the proxies without the fleet beside its members: proxy, fleet, and the limits that each has to itself."""
-    found: dict[tuple[str, str], dict[str, None]] = {}
-    for one in sums:
-        for outside in one.outside:
-            found.setdefault((outside.proxy_id, one.fleet), {})[_limit_of(one)] = None
-    return [(proxy_id, fleet, list(limits)) for (proxy_id, fleet), limits in sorted(found.items())]
+    proxies: dict[tuple[str, str], dict[str, None]] = {}
+    for verdict in sums:
+        for outside in verdict.outside:
+            proxies.setdefault((outside.proxy_id, verdict.fleet), {})[_limit_of(verdict)] = None
+    return [(proxy_id, fleet, list(limits)) for (proxy_id, fleet), limits in sorted(proxies.items())]
 
 
 def remedy(proxy_id: str, fleet: str, limits: list[str]) -> str:
-    """Return what is to be done about a proxy without the fleet."""
+    """Return the remedy for a proxy outside the fleet."""
     more = f" and {numbered(len(limits) - 1, 'limit')} more" if len(limits) > 1 else ""
     section = f"fleet: {{name: {fleet}}}" if fleet else "the same section fleet"
     return f"{proxy_id} has {limits[0]}{more} to itself beside fleet {fleet}: give it `{section}` as the others have it"
@@ -422,22 +433,22 @@ def remedy(proxy_id: str, fleet: str, limits: list[str]) -> str:
 
 def cut_off(sums: list[FleetVerdict]) -> list[tuple[str, str, float, float]]:
     """Return the members that were cut off: proxy, fleet, the largest share of a limit that it kept, and seconds."""
-    found: dict[tuple[str, str], tuple[float, float]] = {}
-    for one in sums:
-        for member in one.cut_off:
-            share, seconds = found.get((member.proxy_id, one.fleet), (0.0, 0.0))
-            found[member.proxy_id, one.fleet] = max(member.share, share), max(member.seconds, seconds)
-    return [(*key, *value) for key, value in sorted(found.items())]
+    members: dict[tuple[str, str], tuple[float, float]] = {}
+    for verdict in sums:
+        for member in verdict.cut_off:
+            share, seconds = members.get((member.proxy_id, verdict.fleet), (0.0, 0.0))
+            members[member.proxy_id, verdict.fleet] = max(member.share, share), max(member.seconds, seconds)
+    return [(*key, *value) for key, value in sorted(members.items())]
 
 
 def away(proxy_id: str, fleet: str, share: float, seconds: float) -> str:
-    """Return for how long a member was cut off, and what it could use."""
-    kept = f"It kept {percent(share)} of a limit at most, which others may have had, too"
+    """Return for how long a member was cut off, and the part of a limit that it kept."""
+    kept = f"It kept {percent(share)} of a limit at most, which other members may also have had"
     return f"{proxy_id} was cut off from fleet {fleet} for {span(seconds)}. {kept}"
 
 
-def _limit_of(one: FleetVerdict) -> str:
-    return f"{one.direction} {one.level} {one.name}"
+def _limit_of(verdict: FleetVerdict) -> str:
+    return f"{verdict.direction} {verdict.level} {verdict.name}"
 
 
 def _listed(counts: list[tuple[str, int]]) -> str:

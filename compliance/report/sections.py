@@ -35,7 +35,7 @@ class Delay(Struct, frozen=True, kw_only=True):
     passed_messages: int
     held_messages: int
     mean_ms: float | None
-    """Over the messages that were held; null if none was, or the log is of a proxy that did not tell."""
+    """Over the messages that were held; null if none was, or if the proxy did not log the time."""
     p50_ms: float | None
     """Half of the messages that were held had been held for less than this; so on. Right to a quarter of itself."""
     p95_ms: float | None
@@ -51,10 +51,10 @@ def percentile_ms(hist: Sequence[int], share: float, highest_ms: float) -> float
         share: 0 to 1.
         highest_ms: The longest of all delays: no percentile is above it, and the last bucket has no other bound.
     """
-    wanted, seen = share * sum(hist), 0
+    least, passed = share * sum(hist), 0
     for bucket, messages in enumerate(hist):
-        seen += messages
-        if messages and seen >= wanted:
+        passed += messages
+        if messages and passed >= least:
             bound = upper_bound_ms(bucket)
             return highest_ms if bound is None else min(bound, highest_ms)
     return None
@@ -78,10 +78,10 @@ def by_reason(facts: list[DelayFacts]) -> list[Delay]:
     """Delays by the level that held, after one row for all of a direction together."""
     rows = []
     for direction in ("publish", "dispatch"):
-        mine = [row for row in facts if row.direction == direction]
-        if any(row.delay_max_ms for row in mine):
-            rows.append(_delay(_together(direction, mine)))
-            rows += [_delay(row) for row in sorted(mine, key=lambda one: -one.delay_sum_ms) if row.reason]
+        of_direction = [row for row in facts if row.direction == direction]
+        if any(row.delay_max_ms for row in of_direction):
+            rows.append(_delay(_together(direction, of_direction)))
+            rows += [_delay(row) for row in sorted(of_direction, key=lambda delay: -delay.delay_sum_ms) if row.reason]
     return rows
 
 
@@ -122,17 +122,17 @@ _ENTRY = 1.0
 
 
 class Member(Struct, frozen=True, kw_only=True):
-    """A member of a shared limit, and what it got while somebody waited."""
+    """A member of a shared limit, and the amount that it got while a stream waited."""
 
     member: str
     got: float
     wanted: float
     fair: float
-    """The member's max-min share of what passed."""
+    """The member's max-min share of the amount that passed."""
 
 
 class SharedLimit(LimitKey, frozen=True, kw_only=True):
-    """One limit with several members, while somebody waited on it."""
+    """One limit with several members, while a stream waited on it."""
 
     unit: str
     contended_s: float
@@ -217,7 +217,7 @@ class Headroom(LimitKey, frozen=True, kw_only=True):
     members: int
     """Most members of the fleet that used it at once; 0 for a proxy's own limit."""
     near_s: float
-    """Time with at least 80 % of it in use."""
+    """Time with at least 80 % of the limit in use."""
     active_s: float
     """Time with any line."""
     peak: float
@@ -252,7 +252,7 @@ def t_of_95(freedom: int) -> float:
 
 
 def days_until(now: float, slope: float) -> float | None:
-    """Days until a share that changes so much a day is 1; None if not within a year."""
+    """Days until a share that changes by `slope` a day is 1; None if not within a year."""
     if now >= 1:
         return 0.0
     if slope <= 0 or (days := (1 - now) / slope) > _FARTHEST_DAYS:
@@ -334,7 +334,7 @@ def burns(facts: list[BurnFacts], objective: float, span_s: float) -> list[Burn]
 
     Args:
         facts: One for each tenant, promise and pair.
-        objective: Share of time in which promises are to be kept.
+        objective: Share of time in which promises should be kept.
         span_s: How long the log is.
     """
     order: dict[Bell, int] = {"rings": 0, "rang": 1, "quiet": 2}
@@ -363,9 +363,9 @@ Certainty = Literal["sound", "lower bound"]
 Effect = Literal["newly held", "still held", "holds nobody"]
 
 CENSORED = (
-    "A client that was held back sent less than it wanted, and no log holds what was never sent. So where somebody "
-    "waited on a limit then in force, the result for a looser limit is a lower bound: more may have been held. For a "
-    "tighter one it is sound, but for what clients would have done about it."
+    "A client that was held back sent less than it wanted, and no log holds messages that were never sent. So where a "
+    "stream waited on a limit then in force, the result for a looser limit is a lower bound: more may have been held. "
+    "For a tighter limit it is sound, except that clients might have reacted."
 )
 
 
@@ -378,7 +378,7 @@ class WhatIf(LimitKey, frozen=True, kw_only=True):
     """Most members of the fleet at which something arrived at once; 0 for a proxy's own limit."""
     proposed: Proposal
     effect: Effect
-    """`newly held`: it would hold messages on which nobody waited in the log."""
+    """`newly held`: it would hold messages that no limit held in the log."""
     certainty: Certainty
     is_caught_up: bool
     """At the end of the log nothing would have waited any more (for longer than ten seconds)."""
@@ -450,11 +450,11 @@ def timeline(
     """Return the events of the log, in the order of time.
 
     Args:
-        changes: What was set or changed.
+        changes: Settings and values that changed.
         runs: All runs of proxies.
-        losses: What proxies say is lost.
-        gaps: What is missing.
-        horizon: No clock that is about right says more.
+        losses: Lines that proxies report as lost.
+        gaps: Sequence numbers that are missing.
+        horizon: The latest time that a correct clock may show.
     """
     end = end_of_log([run.end for run in runs], horizon)
     events = [_change(row) for row in changes]
@@ -473,11 +473,11 @@ def _change(row: ChangeFacts) -> Event:
 
 
 def _run(run: RunFacts, runs: list[RunFacts], end: datetime | None) -> list[Event]:
-    is_again = any(one.proxy_id == run.proxy_id and one.first < run.first for one in runs)
+    is_again = any(other.proxy_id == run.proxy_id and other.first < run.first for other in runs)
     events = [_event(run.first, "restart" if is_again else "start", run, f"run {run.boot_id} begins")]
     if run.ended:
         return [*events, _event(run.last, "end", run, f"run {run.boot_id} ends in order")]
-    if (end and end - run.last >= SILENT) or any(one.first >= run.last for one in runs if one is not run):
+    if (end and end - run.last >= SILENT) or any(other.first >= run.last for other in runs if other is not run):
         events.append(_event(run.last, "silence", run, f"run {run.boot_id}: last line, and no orderly end"))
     return events
 

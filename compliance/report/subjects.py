@@ -38,7 +38,7 @@ def quantity(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share of one; what is not whole is never shown as whole."""
+    """Return a share of one as percent; less than the whole is never shown as the whole."""
     if abs(share - 1) < 1e-9:
         return "100 %"
     if share >= 10:
@@ -56,7 +56,7 @@ def span(seconds: float) -> str:
 
 
 def window(seconds: int) -> str:
-    """Return a length of time that somebody chose: in the largest unit of which it is a whole number."""
+    """Return a configured length of time, in the largest unit that divides it."""
     for unit_s, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds % unit_s == 0:
             return f"{seconds // unit_s} {unit}"
@@ -81,26 +81,26 @@ def _when(spells: Spells) -> str:
 
 
 def containment(limiter: LimiterVerdict) -> str:
-    """Return the wording of how long the limit was kept, and of which time."""
+    """Return the wording of the time in which the limit was kept, and of the time judged."""
     if limiter.containment == "no limit":
         return ""
     if limiter.containment == "unknown":
-        return "no overrun in what the log shows"
+        return "no overrun, as far as the log shows"
     return _kept(limiter.containment_share, "the time", limiter.containment_broken)
 
 
 def entitlement(limiter: LimiterVerdict) -> str:
-    """Return the wording of how long all that was owed passed, and of which time."""
-    verdict, waited = limiter.entitlement, f"the {span(limiter.throttled_s)} in which somebody waited"
+    """Return the wording of the time in which everything owed passed, and of the time judged."""
+    verdict, waited = limiter.entitlement, f"the {span(limiter.throttled_s)} in which a stream waited"
     if verdict == "no limit":
         return ""
     if verdict == "violated" and limiter.entitlement_broken is None:
         return f"{limiter.shortfall_percent:.1f} % less than owed, summed up over {waited}"
     if verdict != "violated" and not limiter.throttled_s:
         refused = limiter.rejected_messages
-        return "nobody waited: what was over was refused" if refused else _nobody(verdict)
+        return "no stream waited: the limit refused the surplus" if refused else _no_wait(verdict)
     if verdict == "unknown":
-        return f"no shortfall in what the log shows of {waited}"
+        return f"no shortfall, as far as the log shows, in {waited}"
     return _kept(limiter.entitlement_share, waited, limiter.entitlement_broken)
 
 
@@ -119,12 +119,12 @@ def unseen(limiter: LimiterVerdict) -> str:
     return f"a shortfall of up to {limiter.unseen_percent:.3g} % in ten seconds would not show"
 
 
-def _nobody(verdict: Verdict) -> str:
-    return "nobody ever waited" if verdict == "compliant" else "nobody waited in what the log shows"
+def _no_wait(verdict: Verdict) -> str:
+    return "no stream ever waited" if verdict == "compliant" else "no stream waited, as far as the log shows"
 
 
-def _kept(share: float | None, of: str, spells: Spells | None) -> str:
-    return ", ".join(part for part in (f"kept {percent(share or 0.0)} of {of}", broken_for(spells)) if part)
+def _kept(share: float | None, time: str, spells: Spells | None) -> str:
+    return ", ".join(part for part in (f"kept {percent(share or 0.0)} of {time}", broken_for(spells)) if part)
 
 
 # ---- a tenant
@@ -145,11 +145,12 @@ def sentence(tenant: str, limiters: Sequence[LimiterVerdict]) -> str:
     limits = f"the {numbered(len(limited), 'limit') if len(limited) > 1 else 'limit'} of {tenant}"
     if over == short == "unknown":
         was = "was" if len(limited) == 1 else "were"
-        said = f"whether {limits} {was} kept, and those who waited got all that was owed, is not known"
+        due = "whether streams that waited got all that was owed"
+        text = f"it is not known whether {limits} {was} kept, and {due}"
     else:
-        said = f"{_contained(over, limited, limits)}; {_entitled(short, limited)}"
+        text = f"{_contained(over, limited, limits)}; {_entitled(short, limited)}"
     why = f": {unknown_for(limited)}" if "unknown" in (over, short) else ""
-    return f"{said[0].upper()}{said[1:]}{why}."
+    return f"{text[0].upper()}{text[1:]}{why}."
 
 
 def _contained(verdict: Verdict, limited: Sequence[LimiterVerdict], limits: str) -> str:
@@ -157,7 +158,7 @@ def _contained(verdict: Verdict, limited: Sequence[LimiterVerdict], limits: str)
         broken = [limiter for limiter in limited if limiter.containment == "violated"]
         which = limits if len(limited) == 1 else f"{len(broken)} of {limits}"
         was = "was" if len(broken) == 1 else "were"
-        return f"{which} {was} exceeded{_worst(one.containment_broken for one in broken)}"
+        return f"{which} {was} exceeded{_worst(limiter.containment_broken for limiter in broken)}"
     return (
         f"nothing passed beyond {limits}"
         if verdict == "compliant"
@@ -169,18 +170,18 @@ def _entitled(verdict: Verdict, limited: Sequence[LimiterVerdict]) -> str:
     if verdict == "violated":
         broken = [limiter for limiter in limited if limiter.entitlement == "violated"]
         least = max(limiter.shortfall_percent for limiter in broken)
-        when = _worst(one.entitlement_broken for one in broken)
-        return f"those who waited got up to {least:.3g} % less than was owed{when}"
+        when = _worst(limiter.entitlement_broken for limiter in broken)
+        return f"streams that waited got up to {least:.3g} % less than was owed{when}"
     if verdict == "unknown":
-        return "whether those who waited got all that was owed is not known"
+        return "whether streams that waited got all that was owed is not known"
     is_waited = any(limiter.throttled_s for limiter in limited)
-    return "those who waited got all that was owed" if is_waited else "nobody had to wait"
+    return "streams that waited got all that was owed" if is_waited else "no stream had to wait"
 
 
 def _worst(spells: Iterable[Spells | None]) -> str:
-    known = list(spells)
-    worst = max((one for one in known if one), key=lambda one: one.seconds, default=None)
-    which = "" if len(known) == 1 else " the worst"
+    of_limits = list(spells)
+    worst = max((spell for spell in of_limits if spell), key=lambda spell: spell.seconds, default=None)
+    which = "" if len(of_limits) == 1 else " the worst"
     return f",{which} {_when(worst)}" if worst else ""
 
 
@@ -191,7 +192,7 @@ def unknown_for(limited: Sequence[LimiterVerdict]) -> str:
         return doubted(doubt)
     still_s = max(limiter.still_s for limiter in limited)
     if still_s > SHORT_S:
-        return f"the proxy stood still, and did not serve those who waited for {span(still_s)}"
+        return f"the proxy stood still, and served no waiting stream for {span(still_s)}"
     least = min(limiter.coverage for limiter in limited)
     if least < COMPLETE:
         return f"lines of the log are missing, or may be (coverage {percent(least)})"
@@ -248,19 +249,21 @@ def charted(limiters: list[LimiterVerdict], topics: list[TopicFacts]) -> list[Su
     limited = [limiter for limiter in limiters if limiter.containment != "no limit"]
     if limited:
         return [subject for limiter in _of_each_level(limited) for subject in _views(limiter)]
-    return [_of_topic(topic) for topic in sorted(topics, key=lambda one: (-one.passed_messages, one.topic))[:CHARTS]]
+    return [
+        _of_topic(topic) for topic in sorted(topics, key=lambda topic: (-topic.passed_messages, topic.topic))[:CHARTS]
+    ]
 
 
 def pictures(limiters: list[LimiterVerdict], topics: list[TopicFacts]) -> dict[str, Subject]:
     """Return the subject of each tenant's picture: its gravest limit, close up if it was broken, or its busiest topic.
 
-    Tenants stand in the order of their limits' gravity.
+    Tenants are in the order of their limits' gravity.
     """
     shown: dict[str, Subject] = {}
     for limiter in limiters:
         if limiter.tenant and limiter.containment != "no limit" and limiter.tenant not in shown:
             shown[limiter.tenant] = _views(limiter)[-1 if limiter.is_violated else 0]
-    for topic in sorted(topics, key=lambda one: (-one.passed_messages, one.topic)):
+    for topic in sorted(topics, key=lambda topic: (-topic.passed_messages, topic.topic)):
         if topic.tenant:
             shown.setdefault(topic.tenant, _of_topic(topic))
     return dict(islice(shown.items(), MOST_PAGES))
@@ -270,8 +273,8 @@ def _of_each_level(limited: list[LimiterVerdict]) -> list[LimiterVerdict]:
     """Return the gravest in their order, as many as leave room for the gravest of each level."""
     levels = list(dict.fromkeys(limiter.level for limiter in limited))[:CHARTS]
     firsts = [next(limiter for limiter in limited if limiter.level == level) for level in levels]
-    others = [limiter for limiter in limited if limiter not in firsts]
-    return sorted((*firsts, *others[: CHARTS - len(firsts)]), key=limited.index)
+    rest = [limiter for limiter in limited if limiter not in firsts]
+    return sorted((*firsts, *rest[: CHARTS - len(firsts)]), key=limited.index)
 
 
 def _views(limiter: LimiterVerdict) -> list[Subject]:
@@ -294,7 +297,7 @@ def _spans(first: datetime, last: datetime, worst: datetime | None) -> Iterator[
     """Yield all the time of a limit, and that around its worst moment if the whole has longer steps than the least."""
     yield first, last
     if worst is not None and step_for(first, last) > STEPS_S[0]:
-        # Within the limit's own time, so that no clock's year 9999 has anything behind it.
+        # Within the limit's own time, so that no time exceeds the year 9999, whatever a clock shows.
         yield (
             first if worst - first < CLOSE_UP else worst - CLOSE_UP,
             last if last - worst < CLOSE_UP else worst + CLOSE_UP,
@@ -305,11 +308,11 @@ def charted_sums(sums: Sequence[FleetVerdict]) -> list[FleetVerdict]:
     """Return the sums with charts, of one limit the graver unit.
 
     Args:
-        sums: All of them, the gravest first.
+        sums: All verdicts, the gravest first.
     """
     graver: dict[tuple[str, ...], FleetVerdict] = {}
-    for one in sums:
-        graver.setdefault((one.fleet, one.direction, one.level, one.name), one)
+    for verdict in sums:
+        graver.setdefault((verdict.fleet, verdict.direction, verdict.level, verdict.name), verdict)
     return list(islice(graver.values(), SUM_CHARTS))
 
 
@@ -318,16 +321,16 @@ def sum_subjects(sums: Sequence[FleetVerdict]) -> list[SumSubject]:
     return [
         SumSubject(
             proxy_id="",
-            direction=one.direction,
-            level=one.level,
-            name=one.name,
-            fleet=one.fleet,
+            direction=verdict.direction,
+            level=verdict.level,
+            name=verdict.name,
+            fleet=verdict.fleet,
             first=first,
             last=last,
             step_s=step_for(first, last),
         )
-        for one in charted_sums(sums)
-        for first, last in _spans(one.first, one.last, one.end)
+        for verdict in charted_sums(sums)
+        for first, last in _spans(verdict.first, verdict.last, verdict.end)
     ]
 
 
@@ -344,7 +347,7 @@ def _of_topic(topic: TopicFacts) -> Subject:
 
 
 def shared_limits(limiters: list[LimiterVerdict]) -> list[LimiterVerdict]:
-    """Limits whose members the log names and on which somebody waited, the longest wait first."""
+    """Limits whose members the log names and on which a stream waited, the longest wait first."""
     shared = [limiter for limiter in limiters if limiter.level in SHARED and limiter.throttled_s > 0]
     return sorted(shared, key=lambda limiter: (-limiter.throttled_s, limiter.name))[:MOST_SHARED]
 
@@ -378,21 +381,23 @@ def tenants(facts: Facts, limiters: Sequence[LimiterVerdict]) -> list[Tenant]:
         rates.setdefault(_key(rate), []).append(rate)
     pages = []
     for name, subject in pictures(list(limiters), facts.topics).items():
-        mine = limits_of(name, limiters)
-        verdict = gravest(gravest([one.containment, one.entitlement]) for one in mine)
-        said, shown = sentence(name, mine), rates.get(_key(subject), [])
-        pages.append(Tenant(name=name, page=page_of(name), verdict=verdict, sentence=said, rates=shown))
+        own = limits_of(name, limiters)
+        verdict = gravest(gravest([limiter.containment, limiter.entitlement]) for limiter in own)
+        text, shown = sentence(name, own), rates.get(_key(subject), [])
+        pages.append(Tenant(name=name, page=page_of(name), verdict=verdict, sentence=text, rates=shown))
     return pages
 
 
 def limits_of(tenant: str, limiters: Sequence[LimiterVerdict]) -> list[LimiterVerdict]:
-    """Limits that are a tenant's own; one that spans tenants is nobody's."""
+    """Limits that are a tenant's own; a limit that spans tenants has no owner."""
     return [limiter for limiter in limiters if limiter.tenant == tenant]
 
 
 def topics_of(tenant: str, topics: Sequence[TopicFacts]) -> list[TopicFacts]:
     """Return a tenant's topics, the busiest first."""
-    return sorted((one for one in topics if one.tenant == tenant), key=lambda one: (-one.passed_messages, one.topic))
+    return sorted(
+        (topic for topic in topics if topic.tenant == tenant), key=lambda topic: (-topic.passed_messages, topic.topic)
+    )
 
 
 def page_of(tenant: str) -> str:
@@ -403,5 +408,5 @@ def page_of(tenant: str) -> str:
     return f"{FOLDER}/{name}.html"
 
 
-def _key(of: RateFacts | Subject) -> tuple[str, str, str, str, int]:
-    return of.proxy_id, of.direction, of.level, of.name, of.step_s
+def _key(subject: RateFacts | Subject) -> tuple[str, str, str, str, int]:
+    return subject.proxy_id, subject.direction, subject.level, subject.name, subject.step_s

@@ -1,4 +1,4 @@
-"""The job's options as values, and its source: a stream of `value`, `file` and what tells a line's place in it.
+"""The job's options as values, and its source: a stream of `value`, `file` and a line's place in the file.
 
 For files, `block` is where in the file the block begins; `partition_reader.Numbering` finds the line's number by it.
 For topics, `line` is the offset.
@@ -61,7 +61,7 @@ class Job:
     Args:
         source: Where lines come from.
         sink: Where tables go.
-        out: Folder for the tables, the summary and what is kept between runs; a path or any URI that Spark writes.
+        out: Folder for the tables, the summary and the state between runs; a path or any URI that Spark writes.
         late_after_s: Seconds of event time past its end after which a window is closed.
         batch_bytes: Bytes of the log that one batch reads, about.
         every_s: Seconds between two looks for new lines, while following.
@@ -83,7 +83,7 @@ class Job:
 
     @property
     def links(self) -> Path | None:
-        """The folder of links that Spark reads in place of a log on this machine, if `out` is here, too."""
+        """The folder of links that Spark reads in place of a log; None unless log and `out` are on this machine."""
         work = on_this_machine(self.work)
         is_here = self.source.folder and on_this_machine(self.source.folder)
         return work.resolve() / "log" if work and is_here else None
@@ -94,7 +94,7 @@ class Job:
         return str(self.links or self.source.folder)
 
     def look(self) -> None:
-        """Show Spark what is in the log's folder now.
+        """Show Spark the present content of the log's folder.
 
         Raises:
             OSError: If that cannot be read, or `out` not be written.
@@ -105,7 +105,7 @@ class Job:
 
     @property
     def checkpoint(self) -> str:
-        """Spark's record of what has been read."""
+        """Spark's record of the files and offsets that it has read."""
         return f"{self.work}/checkpoint"
 
 
@@ -182,7 +182,7 @@ def lines(spark: SparkSession, job: Job) -> DataFrame:
 
 
 def bounded(job: Job) -> Mapping[str, str]:
-    """Return the options for a topic's connector: the user's, and what bounds a batch where these say nothing of it.
+    """Return the options for a topic's connector: the user's, and a bound of a batch unless these have one.
 
     Without a bound the whole backlog of a topic would be one batch, and its result more than the driver holds.
 
@@ -192,8 +192,8 @@ def bounded(job: Job) -> Mapping[str, str]:
         "kafka": {"maxOffsetsPerTrigger": str(max(1, job.batch_bytes // LINE_BYTES))},
         "pulsar": {"maxBytesPerTrigger": str(job.batch_bytes)},
     }
-    said = {key.lower() for key in job.source.options}
-    ours = {key: value for key, value in bounds[job.source.kind].items() if key.lower() not in said}
+    given = {key.lower() for key in job.source.options}
+    ours = {key: value for key, value in bounds[job.source.kind].items() if key.lower() not in given}
     return {**ours, **job.source.options}
 
 

@@ -31,7 +31,7 @@ ROWS = "rows"
 COPIES = "copies"
 """A Parquet file of lines whose number had been seen."""
 QUARANTINE = "quarantine"
-"""Malformed lines, as JSON lines, compressed: what is no text can be six times as long when it is told."""
+"""Malformed lines, as JSON lines, compressed: bytes that are no text can be six times as long when escaped."""
 FOUND = "found"
 """The last piece of each part: a `PartNumbers`."""
 WINDOWS = "windows "
@@ -121,9 +121,9 @@ class KnownBatch:
 
     Args:
         seen: Numbers of earlier batches.
-        parts: Numbers of the parts; a line that several parts have belongs to the first of them.
+        parts: Numbers of the parts; a line that several parts have belongs to the first part.
         above: For blocks of files, the number of lines above them.
-        again: Parts that are to be read; None for all.
+        again: Parts to read; None for all.
     """
 
     seen: Seen = field(default_factory=Seen)
@@ -136,7 +136,7 @@ class KnownBatch:
         return self.seen.union(*(seen for number, seen in self.parts.items() if number < part))
 
     def wants(self, part: int) -> bool:
-        """Return whether a part is to be read."""
+        """Return whether a part must be read."""
         return self.again is None or part in self.again
 
 
@@ -158,28 +158,28 @@ class Numbering:
         """Number lines that have `file` and `block`; lines with a number of their own (`line`) keep it."""
         if "line" in batch.schema.names:
             return batch["line"]
-        found = np.empty(batch.num_rows, np.int64)
-        for first, behind in _runs(batch):
+        numbers = np.empty(batch.num_rows, np.int64)
+        for first, end in _runs(batch):
             block = batch["file"][first].as_py(), batch["block"][first].as_py()
             before = self.lines.get(block, 0)
-            self.lines[block] = before + behind - first
-            found[first:behind] = np.arange(behind - first) + (self._above.get(block, 0) + before + 1)
-        return pa.array(found)
+            self.lines[block] = before + end - first
+            numbers[first:end] = np.arange(end - first) + (self._above.get(block, 0) + before + 1)
+        return pa.array(numbers)
 
 
 def above_each(blocks: Iterable[tuple[FileBlock, int]]) -> dict[FileBlock, int]:
     """Return the number of lines above each block, from the number of lines in each."""
-    found, last, lines_above = {}, "", 0
+    above, last, lines_above = {}, "", 0
     for (file, begin), lines in sorted(blocks):
         if file != last:
             last, lines_above = file, 0
-        found[file, begin] = lines_above
+        above[file, begin] = lines_above
         lines_above += lines
-    return found
+    return above
 
 
 def _runs(batch: pa.RecordBatch) -> Iterable[tuple[int, int]]:
-    """First and behind of lines of one block that stand together."""
+    """Yield first place and end of each run of neighbouring lines from one block."""
     file: npt.NDArray[np.int32] = batch["file"].dictionary_encode().indices.to_numpy()
     block = batch["block"].to_numpy()
     begins = np.flatnonzero((np.diff(file) != 0) | (np.diff(block) != 0)) + 1
@@ -198,7 +198,7 @@ class PartReader:
 
     Args:
         number: The part's number.
-        known: What is known of the batch.
+        known: Facts about the batch that the driver has found.
         tables: Tables of windows to make.
     """
 
@@ -229,12 +229,12 @@ class PartReader:
     def _add(self, batch: pa.RecordBatch) -> None:
         lines: list[bytes] = batch["value"].to_pylist()
         place = pa.record_batch([_files(batch), self._numbering.numbers(batch)], names=["file", "line"])
-        found, malformed = self._columns.decoded(lines)
+        records, malformed = self._columns.decoded(lines)
         self._lines += len(lines)
         self._malformed += len(malformed)
-        for one in malformed:
-            self._quarantine += _told(lines[one], place.slice(one, 1))
-        rows = {kind: _beside(of_kind, place, places) for kind, places, of_kind in self._columns.batches(found)}
+        for at in malformed:
+            self._quarantine += _quarantined(lines[at], place.slice(at, 1))
+        rows = {kind: _beside(of_kind, place, places) for kind, places, of_kind in self._columns.batches(records)}
         for kind, kept in self._new(rows).items():
             self._rows.setdefault(kind, []).append(kept)
             self._kept_lines += kept.num_rows
@@ -259,10 +259,10 @@ class PartReader:
         return {kind: batch.filter(pa.array(mask)) for (kind, batch), mask in masked}
 
     def _are_new(self, heads: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        numbers, whose = heads["seq"].to_numpy(), codes_of(heads, BOOT)
+        numbers, run_codes = heads["seq"].to_numpy(), codes_of(heads, BOOT)
         is_new = np.zeros(len(numbers), np.bool_)
-        in_order = np.argsort(whose, kind="stable")
-        for of_run in np.split(in_order, np.flatnonzero(np.diff(whose[in_order])) + 1):
+        in_order = np.argsort(run_codes, kind="stable")
+        for of_run in np.split(in_order, np.flatnonzero(np.diff(run_codes[in_order])) + 1):
             run = heads["proxy_id"][of_run[0]].as_py(), heads["boot_id"][of_run[0]].as_py()
             is_new[of_run] = self._seen.added(run, numbers[of_run])
             self._own.added(run, numbers[of_run][is_new[of_run]])
@@ -313,7 +313,7 @@ def _beside(rows: pa.RecordBatch, place: pa.RecordBatch, places: list[int]) -> p
     return pa.RecordBatch.from_arrays([*rows.columns, *own.columns], names=[*rows.schema.names, *own.schema.names])
 
 
-def _told(line: bytes, place: pa.RecordBatch) -> bytes:
+def _quarantined(line: bytes, place: pa.RecordBatch) -> bytes:
     (where,) = place.to_pylist()
     # A character takes four bytes at most.
     text = line[: 4 * LONGEST_QUARANTINED].decode(errors="replace")[:LONGEST_QUARANTINED]
@@ -342,7 +342,7 @@ class PartitionBatch:
 
     def seen(self) -> dict[int, Seen]:
         """Return the numbers of each part's lines."""
-        return {number: _seen(found) for number, found in self.parts.items()}
+        return {number: _seen(part) for number, part in self.parts.items()}
 
 
 def read(lines: DataFrame, seen: Seen, tables: Sequence[WindowTable]) -> PartitionBatch:
@@ -357,14 +357,14 @@ def read(lines: DataFrame, seen: Seen, tables: Sequence[WindowTable]) -> Partiti
         SourceChangedError: If the source gives other lines when it is asked again.
     """
     first = _read(lines, KnownBatch(seen), tables)
-    above = above_each(block for found in first.parts.values() for block in found.blocks)
+    above = above_each(block for part in first.parts.values() for block in part.blocks)
     again = _doubled(first) | {
-        number for number, found in first.parts.items() if any(above[at] for at, _ in found.blocks)
+        number for number, part in first.parts.items() if any(above[at] for at, _ in part.blocks)
     }
     if not again:
         return first
     known, before = KnownBatch(seen, first.seen(), above, frozenset(again)), _lines(first)
-    # Before the others come: what is read again need not be kept twice.
+    # Before the others come: parts that are read again need not be kept twice.
     kept = PartitionBatch([piece for piece in first.pieces if piece.part not in again], first.parts)
     del first
     second = _read(lines, known, tables)
@@ -376,13 +376,13 @@ def read(lines: DataFrame, seen: Seen, tables: Sequence[WindowTable]) -> Partiti
 
 def _read(lines: DataFrame, known: KnownBatch, tables: Sequence[WindowTable]) -> PartitionBatch:
     names = [name for name in lines.columns if name != "value"]
-    # What is no text must reach the workers all the same.
+    # Bytes that are no text must also reach the workers.
     raw = lines.select(F.col("value").cast("binary").alias("value"), *names)
     pieces = pieces_of(raw.mapInArrow(_worker(known, tuple(tables)), SPARK_SCHEMA).toArrow())
-    founds = {
+    parts = {
         piece.part: msgspec.msgpack.decode(piece.content, type=PartNumbers) for piece in pieces if piece.name == FOUND
     }
-    return PartitionBatch(pieces, founds)
+    return PartitionBatch(pieces, parts)
 
 
 def _worker(
@@ -414,19 +414,19 @@ def _no_collector() -> Iterator[None]:
 
 def _doubled(batch: PartitionBatch) -> set[int]:
     """Parts that have numbers of earlier ones."""
-    found, all_ = set(), Seen()
+    parts, so_far = set(), Seen()
     for number, seen in sorted(batch.seen().items()):
-        together = all_.union(seen)
-        if together.there() != all_.there() + seen.there():
-            found.add(number)
-        all_ = together
-    return found
+        together = so_far.union(seen)
+        if together.there() != so_far.there() + seen.there():
+            parts.add(number)
+        so_far = together
+    return parts
 
 
 def _lines(batch: PartitionBatch) -> dict[int, object]:
     """Return, by the number of each part, what must be the same however often the part is read."""
-    return {number: (found.lines, found.malformed, sorted(found.spans)) for number, found in batch.parts.items()}
+    return {number: (part.lines, part.malformed, sorted(part.spans)) for number, part in batch.parts.items()}
 
 
-def _seen(found: PartNumbers) -> Seen:
-    return Seen({run: np.array(ranges, np.int64).reshape(-1, 2) for run, ranges in found.seen})
+def _seen(part: PartNumbers) -> Seen:
+    return Seen({run: np.array(ranges, np.int64).reshape(-1, 2) for run, ranges in part.seen})

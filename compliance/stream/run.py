@@ -1,4 +1,4 @@
-"""One run of the job, behind its command line: batches, end, and errors.
+"""One run of the job, without its command line: batches, end, and errors.
 
 A batch reads lines, separates copies, completes windows, and writes the tables.
 """
@@ -80,21 +80,21 @@ def put_together(
         table: Which table.
         earlier: Windows that were open.
         contents: Windows of the batch's parts, as `piece.encoded` gives them.
-        watermarks_s: Before the batch and behind it.
+        watermarks_s: Before the batch and after it.
     """
-    found = by_state(merged(pa.concat_tables([earlier, decoded(contents, table.schema)]), table), watermarks_s)
+    sorted_windows = by_state(merged(pa.concat_tables([earlier, decoded(contents, table.schema)]), table), watermarks_s)
     return WindowFiles(
         table,
-        found.open,
-        _days(found.open, table, is_final=False),
-        _days(found.closed, table, is_final=True),
-        late_lines(found.late),
+        sorted_windows.open,
+        _days(sorted_windows.open, table, is_final=False),
+        _days(sorted_windows.closed, table, is_final=True),
+        late_lines(sorted_windows.late),
     )
 
 
 def _days(windows: pa.Table, table: WindowTable, *, is_final: bool) -> Days:
-    told = published(windows, table, is_final=is_final)
-    return [(day, parquet(of_day)) for day, of_day in by_day(told.drop_columns("day"), told["day"])]
+    rows = published(windows, table, is_final=is_final)
+    return [(day, parquet(of_day)) for day, of_day in by_day(rows.drop_columns("day"), rows["day"])]
 
 
 PART_OF_OPEN = -1
@@ -109,9 +109,9 @@ class BatchWriter:
 
     Args:
         spark: The session.
-        job: What is asked for.
+        job: The options.
         tables: Where tables go.
-        on_summary: Told the summary after each batch.
+        on_summary: Called with the summary after each batch.
     """
 
     def __init__(self, spark: SparkSession, job: Job, tables: Tables, on_summary: Callable[[Summary], None]) -> None:
@@ -122,25 +122,25 @@ class BatchWriter:
         self._on_summary = on_summary
 
     def write(self, lines: DataFrame, step: int) -> None:
-        """Reads the state before the step, writes all tables' part of the step, and then the state behind it."""
+        """Reads the state before the step, writes all tables' part of the step, and then the state after it."""
         self._state.begin(step)
         self._storage.remove(self._stage(""))
         before = self._state.before(step)
         totals = self._state.totals(before)
-        known = Seen.of(self._state.read(before, "seen", runs.SEEN_SCHEMA))
-        batch = read(lines, known, self._job.windows)
-        known = known.union(*batch.seen().values())
+        seen = Seen.of(self._state.read(before, "seen", runs.SEEN_SCHEMA))
+        batch = read(lines, seen, self._job.windows)
+        seen = seen.union(*batch.seen().values())
         self._put_aside(batch, step)
         self._keep(batch, step)
         watermarks_s = totals.watermark_s, max(totals.watermark_s, self._watermark_s(batch))
         late = self._windows(batch, (before, step), watermarks_s)
-        new = _added(totals, batch, known, late, watermarks_s[1])
-        self._tell(new, self._runs(batch, before), known, step)
+        new = _added(totals, batch, seen, late, watermarks_s[1])
+        self._tell(new, self._runs(batch, before), seen, step)
         self._state.end(step, new)
 
     def _watermark_s(self, batch: PartitionBatch) -> int:
-        latest = [max(span.last for _, span in found.spans) for found in batch.parts.values() if found.spans]
-        # Partitions of a topic are read side by side: what is left of each is later than its own last line, no other's.
+        latest = [max(span.last for _, span in part.spans) for part in batch.parts.values() if part.spans]
+        # Partitions of a topic are read side by side: the rest of each is later than its own last line only.
         reached = (max if self._job.source.kind == "files" else min)(latest, default=0)
         # A proxy whose clock is far ahead must not close everybody's windows.
         return int(min(reached / 1e6, time.time()) - self._job.late_after_s)
@@ -169,53 +169,51 @@ class BatchWriter:
         # Side by side: Arrow and numpy work without Python's lock.
         with ThreadPoolExecutor() as pool:
             made = list(pool.map(partial(put_together, watermarks_s=watermarks_s), tables, earlier, contents))
-        for one in made:
-            self._state.write(step, one.table.name, one.open)
-            self._publish(one.table, PART_OF_OPEN, one.open_days)
-            self._publish(one.table, step, one.closed_days)
-        return sum((one.late for one in made), Counter())
+        for files in made:
+            self._state.write(step, files.table.name, files.open)
+            self._publish(files.table, PART_OF_OPEN, files.open_days)
+            self._publish(files.table, step, files.closed_days)
+        return sum((files.late for files in made), Counter())
 
     def _publish(self, table: WindowTable, part: int, days: Days) -> None:
         stage = self._stage(table.name)
         for day, content in days:
             self._storage.put(f"{stage}/day={day}/part-00000.parquet", content)
-        told = published(table.schema.empty_table(), table, is_final=True)
-        self._tables.adopt(table.name, part, stage, from_arrow_schema(told.schema))
+        rows = published(table.schema.empty_table(), table, is_final=True)
+        self._tables.adopt(table.name, part, stage, from_arrow_schema(rows.schema))
 
     def _runs(self, batch: PartitionBatch, before: int | None) -> runs.RunSpans:
         earlier = runs.of(self._state.read(before, "runs", runs.RUNS_SCHEMA))
-        return runs.merged([earlier, *(dict(found.spans) for found in batch.parts.values())])
+        return runs.merged([earlier, *(dict(part.spans) for part in batch.parts.values())])
 
-    def _tell(self, totals: TableTotals, spans: runs.RunSpans, known: Seen, step: int) -> None:
-        self._state.write(step, "seen", known.table())
-        self._state.write(step, "gaps", runs.gap_table(known))
-        self._state.write(step, "runs", runs.table(spans, known))
-        told = summary(totals, spans, known, datetime.now(UTC))
-        self._storage.write(f"{self._job.out}/summary.json", msgspec.json.encode(told) + b"\n")
-        self._on_summary(told)
+    def _tell(self, totals: TableTotals, spans: runs.RunSpans, seen: Seen, step: int) -> None:
+        self._state.write(step, "seen", seen.table())
+        self._state.write(step, "gaps", runs.gap_table(seen))
+        self._state.write(step, "runs", runs.table(spans, seen))
+        new = summary(totals, spans, seen, datetime.now(UTC))
+        self._storage.write(f"{self._job.out}/summary.json", msgspec.json.encode(new) + b"\n")
+        self._on_summary(new)
 
     def _stage(self, table: str) -> str:
         return f"{self._job.work}/stage/{table}"
 
 
-def _added(
-    totals: TableTotals, batch: PartitionBatch, known: Seen, late: Counter[str], watermark_s: int
-) -> TableTotals:
+def _added(totals: TableTotals, batch: PartitionBatch, seen: Seen, late: Counter[str], watermark_s: int) -> TableTotals:
     parts = batch.parts.values()
-    rows = totals.rows + sum(found.rows for found in parts)
-    if rows != known.there():
-        raise SourceChangedError(f"{rows} rows, but {known.there()} numbers seen: a line is kept twice, or not at all")
+    rows = totals.rows + sum(part.rows for part in parts)
+    if rows != seen.there():
+        raise SourceChangedError(f"{rows} rows, but {seen.there()} numbers seen: a line is kept twice, or not at all")
     return TableTotals(
-        lines=totals.lines + sum(found.lines for found in parts),
+        lines=totals.lines + sum(part.lines for part in parts),
         rows=rows,
-        malformed=totals.malformed + sum(found.malformed for found in parts),
-        duplicates=totals.duplicates + sum(found.copies for found in parts),
-        missing=known.missing(),
-        losses=totals.losses + sum(found.losses for found in parts),
-        lost=totals.lost + sum(found.lost for found in parts),
+        malformed=totals.malformed + sum(part.malformed for part in parts),
+        duplicates=totals.duplicates + sum(part.copies for part in parts),
+        missing=seen.missing(),
+        losses=totals.losses + sum(part.losses for part in parts),
+        lost=totals.lost + sum(part.lost for part in parts),
         late={width: totals.late.get(width, 0) + late[width] for width in sorted({*totals.late, *late}, key=int)},
         watermark_s=watermark_s,
-        newer=_newer(totals, *(found.newer for found in parts)),
+        newer=_newer(totals, *(part.newer for part in parts)),
     )
 
 
@@ -229,13 +227,13 @@ _LEAST_TASKS = "spark.sql.files.minPartitionNum"
 
 
 def start(spark: SparkSession, job: Job, on_summary: Callable[[Summary], None], *, follow: bool) -> StreamingQuery:
-    """Start reading what no earlier run with this `out` has read.
+    """Start reading the lines that no earlier run with this `out` has read.
 
     Args:
         spark: The session.
-        job: What is asked for.
-        on_summary: Told the summary after each batch.
-        follow: Go on until stopped; else end with what is there now.
+        job: The options.
+        on_summary: Called with the summary after each batch.
+        follow: Go on until stopped; else end after the present lines.
 
     Raises:
         JobError: If `out` is another source's, sink's or version's, or a connector is missing.
@@ -248,7 +246,7 @@ def start(spark: SparkSession, job: Job, on_summary: Callable[[Summary], None], 
     stream = lines(spark, job).writeStream.foreachBatch(writer.write).option("checkpointLocation", job.checkpoint)
     trigger = stream.trigger(processingTime=f"{job.every_s} seconds") if follow else stream.trigger(availableNow=True)
     # A file goes to one task, unless it is very large: the rest of a file that is cut is read twice (`Numbering`).
-    # The stream keeps the settings with which it starts; who reads its tables wants them cut.
+    # The stream keeps the settings with which it starts; queries of its tables are faster with cut files.
     spark.conf.set(_LEAST_TASKS, "1")
     try:
         return trigger.start()
@@ -293,8 +291,8 @@ def run_with_progress(job: Job, *, follow: bool, settings: Mapping[str, str]) ->
     """Run the job. Returns the exit code: 0 when done (or ended by a signal, while following), else 1.
 
     Args:
-        job: What is asked for.
-        follow: Go on until SIGTERM or SIGINT; else end with what is there now.
+        job: The options.
+        follow: Go on until SIGTERM or SIGINT; else end after the present lines.
         settings: Of Spark, from the user.
     """
     try:
@@ -316,8 +314,8 @@ def run_with_progress(job: Job, *, follow: bool, settings: Mapping[str, str]) ->
     except OSError as error:
         return _fail(_trouble(str(error), job) or f"{error.filename or job.out}: {error.strerror or error}")
     except (PySparkException, Py4JError) as error:
-        said = cause(error)
-        return _fail(_trouble(said, job) or f"Spark failed: {said} (its log: {log}); {_AGAIN}")
+        reason = cause(error)
+        return _fail(_trouble(reason, job) or f"Spark failed: {reason} (its log: {log}); {_AGAIN}")
     print(progress.last_words(job.out))  # noqa: T201 - a command's answer
     if words := late_words(before, progress.late, job):
         _say(words)
@@ -328,7 +326,7 @@ def _wait(query: StreamingQuery, progress: Progress, job: Job, *, follow: bool) 
     """Wait until the stream or a signal ends the run; the next run repeats a batch that was under way.
 
     Raises:
-        JobError: If a signal ends what was to end by itself.
+        JobError: If a signal ends a run without `follow`.
     """
     is_stopping = False
 
@@ -373,8 +371,8 @@ def _check_folders(job: Job) -> None:
     named = {"--access-log": job.source.folder, "--out": job.out}
     for option, path in named.items():
         # Spark's readers take these for patterns, even where they come from a listing.
-        if found := set("*?[]{}\\") & set(path):
-            raise JobError(f"{option} {path}: Spark reads {' '.join(sorted(found))} as a pattern; rename the folder")
+        if special := set("*?[]{}\\") & set(path):
+            raise JobError(f"{option} {path}: Spark reads {' '.join(sorted(special))} as a pattern; rename the folder")
     folder = on_this_machine(job.source.folder)
     if job.source.folder and folder and not folder.is_dir():
         raise JobError(f"--access-log {job.source.folder}: no such folder; give the folder that the proxy writes")
@@ -399,10 +397,10 @@ def _log_file(job: Job) -> Path:
     return work / "spark.log"
 
 
-def _trouble(said: str, job: Job) -> str | None:
+def _trouble(text: str, job: Job) -> str | None:
     if job.source.folder:
-        said = said.replace(job.shown, job.source.folder)
-    trouble = disk_trouble(said, {"--access-log": job.source.folder, "--out": job.out})
+        text = text.replace(job.shown, job.source.folder)
+    trouble = disk_trouble(text, {"--access-log": job.source.folder, "--out": job.out})
     return trouble and f"{trouble}, then {_AGAIN}"
 
 

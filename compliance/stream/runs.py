@@ -1,4 +1,4 @@
-"""Runs of proxies in the log: which sequence numbers were seen, up to when a run is complete, and what is told of it.
+"""Runs of proxies in the log: the sequence numbers seen, and the time up to which each run is complete.
 
 The module also prints summaries of batches, progress, and lines that came too late for their windows.
 """
@@ -60,7 +60,7 @@ class Seen:
         self.ranges = dict(ranges or {})
 
     def added(self, run: RunId, numbers: Longs) -> npt.NDArray[np.bool_]:
-        """Adds numbers; which of them were new. Of copies among them the first one is."""
+        """Adds numbers; returns which were new. Of several copies the first is new."""
         before = self.ranges.get(run, _NONE)
         is_new = np.zeros(len(numbers), np.bool_)
         distinct, first = np.unique(numbers, return_index=True)
@@ -69,7 +69,7 @@ class Seen:
         return is_new
 
     def union(self, *others: "Seen") -> "Seen":
-        """Join the numbers that any of them has seen."""
+        """Join the numbers that this or any other has seen."""
         together: dict[RunId, list[Longs]] = {}
         for seen in (self, *others):
             for run, ranges in seen.ranges.items():
@@ -78,11 +78,11 @@ class Seen:
 
     def there(self, run: RunId | None = None) -> int:
         """Return the number of sequence numbers that are there, of a run or in all."""
-        return sum(self._there(one) for one in self._runs(run))
+        return sum(self._there(key) for key in self._runs(run))
 
     def missing(self, run: RunId | None = None) -> int:
         """Return the number of sequence numbers missing below the largest of each run."""
-        return sum(int(self.ranges[one][-1, 1]) + 1 - self._there(one) for one in self._runs(run))
+        return sum(int(self.ranges[key][-1, 1]) + 1 - self._there(key) for key in self._runs(run))
 
     def gaps(self) -> Iterator[Gap]:
         """Yield the gaps, run by run, in order."""
@@ -110,7 +110,7 @@ class Seen:
         return Seen({run: np.array(ranges, np.int64) for run, ranges in together.items()})
 
     def _runs(self, run: RunId | None) -> list[RunId]:
-        return [one for one in (self.ranges if run is None else [run]) if len(self.ranges.get(one, _NONE))]
+        return [key for key in (self.ranges if run is None else [run]) if len(self.ranges.get(key, _NONE))]
 
     def _there(self, run: RunId) -> int:
         return sum(last - first + 1 for first, last in self.ranges[run].tolist())
@@ -140,8 +140,8 @@ def _within(ranges: Longs, numbers: Longs) -> npt.NDArray[np.bool_]:
     if not len(ranges):
         return np.zeros(len(numbers), np.bool_)
     at = np.searchsorted(ranges[:, 0], numbers, side="right") - 1
-    found: npt.NDArray[np.bool_] = (at >= 0) & (numbers <= ranges[np.maximum(at, 0), 1])
-    return found
+    is_within: npt.NDArray[np.bool_] = (at >= 0) & (numbers <= ranges[np.maximum(at, 0), 1])
+    return is_within
 
 
 def _union(*many: Longs) -> Longs:
@@ -149,7 +149,7 @@ def _union(*many: Longs) -> Longs:
     ranges = np.concatenate(many)
     ranges = ranges[np.argsort(ranges[:, 0], kind="stable")]
     highest = np.maximum.accumulate(ranges[:, 1])
-    # Less one, and not one more: the largest number has none behind it.
+    # The begin less one, not the end and one: the largest number has no successor.
     begins = np.flatnonzero(np.concatenate([[True], ranges[1:, 0] - 1 > highest[:-1]])[: len(ranges)])
     ends = np.append(begins[1:] - 1, len(ranges) - 1)[: len(begins)]
     return np.stack([ranges[begins, 0], highest[ends]], axis=1)
@@ -200,20 +200,20 @@ def spans_of(lines: pa.Table) -> RunSpans:
         "dropped_lines": pc.if_else(is_beat, lines["dropped_lines"], 0),
     }
     largest = [(name, "max") for name in ("last", "complete_up_to", "has_ended", "dropped_lines")]
-    wanted = [("first", "min"), *largest, ("proxy_id", "count")]
-    grouped = pa.table(columns).group_by(list(BOOT), use_threads=False).aggregate(wanted)
-    values = (grouped["_".join(one)].to_pylist() for one in wanted)
-    whose = (grouped[name].to_pylist() for name in BOOT)
-    return {(proxy, boot): Span(*span) for proxy, boot, *span in zip(*whose, *values, strict=True)}
+    sums = [("first", "min"), *largest, ("proxy_id", "count")]
+    grouped = pa.table(columns).group_by(list(BOOT), use_threads=False).aggregate(sums)
+    values = (grouped["_".join(column)].to_pylist() for column in sums)
+    keys = (grouped[name].to_pylist() for name in BOOT)
+    return {(proxy, boot): Span(*span) for proxy, boot, *span in zip(*keys, *values, strict=True)}
 
 
 def merged(many: Iterable[RunSpans]) -> RunSpans:
-    """Merge what several parts or batches tell of a run."""
-    found: RunSpans = {}
+    """Merge the spans of runs from several parts or batches."""
+    together: RunSpans = {}
     for spans in many:
         for run, span in spans.items():
-            found[run] = _both(found[run], span) if run in found else span
-    return found
+            together[run] = _both(together[run], span) if run in together else span
+    return together
 
 
 def _both(one: Span, other: Span) -> Span:
@@ -283,7 +283,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """The summary of everything so far."""
 
     complete_up_to: str | None
-    """Every proxy's lines are there up to this moment, but for those that are missing; null: unknown."""
+    """Every proxy's lines are there up to this moment, except missing ones; null: unknown."""
     watermark: str
     """Windows that end by then are closed."""
     lines: int
@@ -311,7 +311,7 @@ def summary(totals: TableTotals, spans: RunSpans, seen: Seen, now: datetime) -> 
         seen: Numbers so far.
         now: By the clock of this machine.
     """
-    latest = sorted(spans.items(), key=lambda one: (-one[1].last, one[0]))[:MOST_RUNS]
+    latest = sorted(spans.items(), key=lambda run: (-run[1].last, run[0]))[:MOST_RUNS]
     return Summary(
         complete_up_to=_or_none(complete_up_to(spans, now)),
         watermark=datetime.fromtimestamp(totals.watermark_s, UTC).isoformat(),
@@ -374,8 +374,8 @@ def late_words(before: Late, after: Late, job: Job) -> str:
 
     Args:
         before: Before the run.
-        after: Behind it.
-        job: What the run was told.
+        after: After the run.
+        job: The run's options.
     """
     new = {int(width): lines - before.get(width, 0) for width, lines in after.items() if lines > before.get(width, 0)}
     if not new:
@@ -443,5 +443,5 @@ def _words(summary: Summary) -> str:
     late = max(summary.late.values(), default=0)
     counted = {"malformed": summary.malformed, "twice": summary.duplicates, "missing": summary.missing}
     counted |= {"declared lost": summary.lost, "late": late}
-    troubles = "".join(f", {number:,} {what}" for what, number in counted.items() if number)
+    troubles = "".join(f", {number:,} {word}" for word, number in counted.items() if number)
     return f"{summary.lines:,} lines{troubles}; complete up to {summary.complete_up_to or 'no heartbeat yet'}"

@@ -38,10 +38,10 @@ class Storage:
         return bool(self._system(path).exists(self._path(path)))
 
     def names(self, folder: str) -> list[str]:
-        """Return names of what is in a folder, sorted; none if it is not there."""
+        """Return the names in a folder, sorted; none if there is no such folder."""
         if not self.exists(folder):
             return []
-        return sorted(str(one.getPath().getName()) for one in self._system(folder).listStatus(self._path(folder)))
+        return sorted(str(file.getPath().getName()) for file in self._system(folder).listStatus(self._path(folder)))
 
     def remove(self, path: str) -> None:
         """Removes a file, or a folder and all in it; it need not be there."""
@@ -57,8 +57,8 @@ class Storage:
 
     def read(self, path: str) -> bytes:
         """Return a file's content."""
-        if here := self._here(path):
-            return here.read_bytes()
+        if local := self._here(path):
+            return local.read_bytes()
         stream = self._system(path).open(self._path(path))
         try:
             return bytes(stream.readAllBytes())
@@ -72,9 +72,9 @@ class Storage:
         self.move(half, path)
 
     def put(self, path: str, content: bytes) -> None:
-        """Writes a file that nobody reads yet."""
-        if here := self._here(path):
-            _put_here(here, content)
+        """Writes a file that no process reads yet."""
+        if local := self._here(path):
+            _put_here(local, content)
             return
         stream = self._system(path).create(self._path(path), True)
         try:
@@ -105,7 +105,7 @@ def _put_here(path: Path, content: bytes) -> None:
 
 
 VERSION = 1
-"""The version of what is kept here. Raise it whenever another version of the job could not go on from it."""
+"""The version of the state. Raise it whenever an earlier version of the job could not go on from it."""
 KEPT = 3
 """Steps that are kept: that of the last batch may be written a second time, and needs the one before."""
 
@@ -154,7 +154,7 @@ class State:
 
     def before(self, step: int) -> int | None:
         """Return the newest whole step before `step`; None if there is none."""
-        whole = [one for one in self._steps() if one < step and self._storage.exists(self._totals(one))]
+        whole = [earlier for earlier in self._steps() if earlier < step and self._storage.exists(self._totals(earlier))]
         return max(whole, default=None)
 
     def newest(self) -> int | None:
@@ -162,10 +162,10 @@ class State:
         return self.before(2**63 - 1)
 
     def check(self) -> None:
-        """Check that this version of the job can go on from what is kept.
+        """Check that this version of the job can go on from the state.
 
         Raises:
-            JobError: If it cannot: another one was here, or some of what it kept is gone.
+            JobError: If it cannot: another version wrote the state, or parts are missing.
         """
         newest = self.newest()
         _ = self.totals(newest)
@@ -180,11 +180,11 @@ class State:
         """
         if step is None:
             return TableTotals()
-        said = self._storage.read(self._totals(step))
-        version = msgspec.json.decode(said, type=_Version).version
+        content = self._storage.read(self._totals(step))
+        version = msgspec.json.decode(content, type=_Version).version
         if version != VERSION:
             raise self._refusal(f"{self._folder} is of version {version}, and this job knows version {VERSION}")
-        return msgspec.json.decode(said, type=_Kept).totals
+        return msgspec.json.decode(content, type=_Kept).totals
 
     def read(self, step: int | None, name: str, schema: pa.Schema) -> pa.Table:
         """Return a table of a step; an empty one before the first."""

@@ -28,10 +28,10 @@ class WindowTable:
     Args:
         name: Of the table.
         kind: Of the lines that it is made from.
-        key: What there is one row for, in each window.
+        key: Columns whose values have one row in each window.
         sums: Fields that are added up; absent is nothing.
-        largest: Fields of which the largest is kept.
-        last: Fields of which the line that ends last says the value.
+        largest: Fields whose largest value is kept.
+        last: Fields whose value is that of the line that ends last.
         histograms: Fields that are added up place by place.
     """
 
@@ -107,18 +107,18 @@ def windows_of(lines: pa.Table, table: WindowTable) -> pa.Table:
         return table.schema.empty_table()
     # Rounded down, also before 1970.
     begin = np.floor_divide(_micros(lines["start"]), _SECOND)
-    one = pa.array(np.ones(len(lines), np.int64))
-    rows = _Rows(lines.rename_columns({"end": "as_of"}).append_column("lines", one), table)
-    whose = codes_of(lines, table.key)
-    row = np.lexsort((begin, whose))
-    added, whose, begin, found = rows.numbers(row), whose[row], begin[row], []
+    ones = pa.array(np.ones(len(lines), np.int64))
+    rows = _Rows(lines.rename_columns({"end": "as_of"}).append_column("lines", ones), table)
+    keys = codes_of(lines, table.key)
+    row = np.lexsort((begin, keys))
+    added, keys, begin, tables = rows.numbers(row), keys[row], begin[row], []
     for width in WIDTHS_S:
         # Not in place: Arrow keeps what the windows before were given.
         begin = begin - np.mod(begin, width)
-        starts = _starts(whose, begin)
-        row, whose, begin, added = row[starts], whose[starts], begin[starts], rows.added(added, starts)
-        found.append(rows.windows(row, added, np.full(len(row), width, np.int32), begin))
-    return pa.concat_tables(found)
+        starts = _starts(keys, begin)
+        row, keys, begin, added = row[starts], keys[starts], begin[starts], rows.added(added, starts)
+        tables.append(rows.windows(row, added, np.full(len(row), width, np.int32), begin))
+    return pa.concat_tables(tables)
 
 
 def merged(windows: pa.Table, table: WindowTable) -> pa.Table:
@@ -126,9 +126,9 @@ def merged(windows: pa.Table, table: WindowTable) -> pa.Table:
     if not windows:
         return table.schema.empty_table()
     rows = _Rows(windows, table)
-    whose, width, begin = codes_of(windows, table.key), windows["width_s"].to_numpy(), windows["window_s"].to_numpy()
-    order = np.lexsort((begin, width, whose))
-    starts = _starts(whose[order], width[order], begin[order])
+    keys, width, begin = codes_of(windows, table.key), windows["width_s"].to_numpy(), windows["window_s"].to_numpy()
+    order = np.lexsort((begin, width, keys))
+    starts = _starts(keys[order], width[order], begin[order])
     row = order[starts]
     return rows.windows(row, rows.added(rows.numbers(order), starts), width[row], begin[row])
 
@@ -142,13 +142,13 @@ class _Rows:
         self._rank, self._by_rank = _ranked(rows, table)
 
     def numbers(self, order: Longs) -> Numbers:
-        """Return the fields that are summed, or of which the largest is kept, in the order of rows."""
+        """Return the fields that are summed or have their largest value kept, in the order of rows."""
         rows, table = self._rows, self._table
-        found = {name: pc.fill_null(rows[name], 0).to_numpy() for name in ("lines", *table.sums)}
+        columns = {name: pc.fill_null(rows[name], 0).to_numpy() for name in ("lines", *table.sums)}
         # Less than any that a line may say: a window has none if no line has one.
-        found |= {name: pc.fill_null(rows[name], -1).to_numpy() for name in table.largest}
-        found |= {name: _dense(rows[name].combine_chunks()) for name in table.histograms}
-        return {name: column[order] for name, column in (found | {_LATEST: self._rank}).items()}
+        columns |= {name: pc.fill_null(rows[name], -1).to_numpy() for name in table.largest}
+        columns |= {name: _dense(rows[name].combine_chunks()) for name in table.histograms}
+        return {name: column[order] for name, column in (columns | {_LATEST: self._rank}).items()}
 
     def added(self, numbers: Numbers, starts: Longs) -> Numbers:
         """Add up each run of rows; runs begin at `starts`."""
@@ -159,16 +159,16 @@ class _Rows:
         }
 
     def windows(self, row: Longs, added: Numbers, width: npt.NDArray[np.int32], begin: Longs) -> pa.Table:
-        """Windows out of what was added up, each with the key of one of its rows."""
+        """Make windows from sums, each with the key of one of its rows."""
         table = self._table
-        whose = self._rows.select(table.key).take(pa.array(row))
+        keys = self._rows.select(table.key).take(pa.array(row))
         latest = self._rows.select(["as_of", *table.last]).take(pa.array(self._by_rank[added[_LATEST]]))
-        found: dict[str, object] = {"width_s": width, "window_s": begin}
-        found |= {name: part[name] for part in (whose, latest) for name in part.column_names}
-        found |= {name: added[name] for name in ("lines", *table.sums)}
-        found |= {name: pa.array(added[name], mask=np.less(added[name], 0)) for name in table.largest}
-        found |= {name: _lists(added[name]) for name in table.histograms}
-        return pa.table({name: found[name] for name in table.schema.names}, schema=table.schema)
+        columns: dict[str, object] = {"width_s": width, "window_s": begin}
+        columns |= {name: part[name] for part in (keys, latest) for name in part.column_names}
+        columns |= {name: added[name] for name in ("lines", *table.sums)}
+        columns |= {name: pa.array(added[name], mask=np.less(added[name], 0)) for name in table.largest}
+        columns |= {name: _lists(added[name]) for name in table.histograms}
+        return pa.table({name: columns[name] for name in table.schema.names}, schema=table.schema)
 
 
 def codes_of(rows: pa.Table, key: tuple[str, ...]) -> Longs:
@@ -177,7 +177,7 @@ def codes_of(rows: pa.Table, key: tuple[str, ...]) -> Longs:
     for name in key:
         encoded = rows[name].combine_chunks().dictionary_encode(null_encoding="encode")
         both = codes * len(encoded.dictionary) + encoded.indices.to_numpy()
-        # Anew after each column: so many different ones there are at most, and no product overflows.
+        # Encoded again after each column: codes stay below the number of rows, and no product overflows.
         codes = pa.array(both).dictionary_encode().indices.to_numpy().astype(np.int64)
     return codes
 
@@ -210,13 +210,13 @@ def _code(values: pa.Array) -> Longs:
     codes = np.empty(len(order), np.int64)
     codes[order] = np.arange(len(order))
     codes[encoded.dictionary.is_null().to_numpy(zero_copy_only=False)] = -1
-    found: Longs = codes[encoded.indices.to_numpy()]
-    return found
+    result: Longs = codes[encoded.indices.to_numpy()]
+    return result
 
 
 def _micros(times: pa.ChunkedArray) -> Longs:
-    found: Longs = times.cast(pa.int64()).to_numpy()
-    return found
+    micros: Longs = times.cast(pa.int64()).to_numpy()
+    return micros
 
 
 def _dense(lists: pa.Array) -> Longs:
@@ -260,7 +260,7 @@ def by_state(windows: pa.Table, watermarks_s: tuple[int, int]) -> ByState:
 
     Args:
         windows: As `adding.merged` gives them.
-        watermarks_s: Before the batch and behind it: windows that end by then are closed.
+        watermarks_s: Before the batch and after it: windows that end by then are closed.
     """
     end = windows["window_s"].to_numpy() + windows["width_s"].to_numpy()
     was_closed, is_closed = (end <= watermark for watermark in watermarks_s)
@@ -284,15 +284,15 @@ def published(windows: pa.Table, table: WindowTable, *, is_final: bool) -> pa.Ta
     """
     begin = windows["window_s"].to_numpy()
     times = {"start": begin, "end": begin + windows["width_s"].to_numpy()}
-    found = {"width_s": windows["width_s"]}
-    found |= {name: pa.array(seconds * _SECOND, TIME) for name, seconds in times.items()}
-    found |= {name: windows[name] for name in _told(table)}
-    found["is_final"] = pa.array(np.full(len(windows), is_final))
-    found["day"] = found["start"].cast(pa.date32())
-    return pa.table(found)
+    columns = {"width_s": windows["width_s"]}
+    columns |= {name: pa.array(seconds * _SECOND, TIME) for name, seconds in times.items()}
+    columns |= {name: windows[name] for name in _published_columns(table)}
+    columns["is_final"] = pa.array(np.full(len(windows), is_final))
+    columns["day"] = columns["start"].cast(pa.date32())
+    return pa.table(columns)
 
 
-def _told(table: WindowTable) -> tuple[str, ...]:
+def _published_columns(table: WindowTable) -> tuple[str, ...]:
     """Return the columns of windows that are published as they are, in order."""
     return (*table.key, "lines", *table.sums, *table.largest, *table.histograms, "as_of", *table.last)
 

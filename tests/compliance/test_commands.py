@@ -54,9 +54,7 @@ def test_without_spark_it_says_what_to_install(tmp_path):
 
 
 @pytest.mark.spark
-def test_a_log_and_the_tables_that_a_job_keeps_of_it_give_the_same_page_json_and_tables(
-    spark, told, tmp_path, monkeypatch
-):
+def test_a_log_and_a_jobs_tables_give_the_same_report(spark, told, tmp_path, monkeypatch):
     """In this process, whose Java runs already. That of a real one says no more: `tests/proxy/test_new_level.py`."""
     monkeypatch.setattr(report_job, "spark_session", lambda *_: contextlib.nullcontext(spark))
     log = exact_log(5)

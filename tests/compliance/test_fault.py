@@ -167,7 +167,7 @@ def test_a_line_that_was_cut_or_changed_is_read_or_has_a_fault(data):
     judged([bytes(line)])
 
 
-def test_amounts_that_could_not_be_added_up_and_times_that_no_calendar_has_are_impossible():
+def test_too_large_amounts_and_impossible_times_are_refused():
     most, number = 2**48 - 1, 2**63 - 1
     lines = [changed(INTERVAL, passed_bytes=value, connection_id=number, seq=number) for value in (most, most + 1)]
     lines += [changed(HEARTBEAT, start=time) for time in ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00")]

@@ -79,7 +79,7 @@ def test_who_has_a_later_run_and_did_not_end_in_order_is_cut_off():
     assert cut_off([at("a", 4), at("a", 4, "2")], horizon) == {("a", "1")}
 
 
-def test_who_stops_long_before_the_log_does_without_an_orderly_end_is_silent_and_cut_off():
+def test_a_run_that_stops_early_without_an_end_is_silent():
     end_s = SILENT.total_seconds() + 4
     runs = [at("a", 4), at("b", 4, has_ended=True), at("c", 5), at("d", end_s)]
     assert silent_runs(runs, BEGIN + AHEAD) == [at("a", 4)]

@@ -92,7 +92,7 @@ def test_nothing_else_is_violated(report):
     assert {one.proxy_id for one in report[0].limiters if one.is_violated} == modelled | by_hand
 
 
-def test_lost_lines_steps_of_the_clock_and_restarts_are_told_where_they_are_and_nowhere_else(report):
+def test_losses_clock_steps_and_restarts_are_found_where_planted(report):
     runs = report[0].quality.runs
     lost = {"lost", "lost-and-over", "declared", *(f"lost-{seed}" for seed in SEEDS)}
     assert {run.proxy_id for run in runs if run.missing} == lost

@@ -9,7 +9,7 @@ from tests.compliance.planted import BEGIN, topic_of
 pytestmark = pytest.mark.spark
 
 
-def test_shares_that_are_more_than_the_whole_are_found_though_each_member_keeps_its_own(planted_report):
+def test_shares_above_the_whole_are_found(planted_report):
     assert planted_report.fleets.verdict == "violated"
     [one] = planted_report.fleets.sums
     assert (one.fleet, one.name, one.unit, one.limit, one.burst) == ("front", topic_of("fleet"), "messages", 100, 10)
@@ -61,7 +61,7 @@ def test_changes_of_shares_are_counted_by_cause_and_are_no_changes_of_the_limit(
     assert not [event for event in planted_report.events if event.kind == "limit" and "fleet" in event.proxy_id]
 
 
-def test_the_headroom_of_the_shared_limit_is_that_of_all_members_and_an_outsider_has_its_own(planted_report):
+def test_headroom_is_of_all_members_an_outsider_has_its_own(planted_report):
     rows = [row for row in planted_report.headroom if row.name == topic_of("fleet")]
     assert [(row.proxy_id, row.fleet, row.members, row.active_s, row.near_s) for row in rows] == [
         ("", "front", 2, 20, 20),

@@ -21,7 +21,7 @@ def test_what_was_there_is_gone(tmp_path: Path) -> None:
 def test_a_second_demo_is_told_to_wait_and_touches_nothing(tmp_path: Path) -> None:
     with claimed(tmp_path):
         (tmp_path / "counts.json").touch()
-        with pytest.raises(DemoError, match=f"another one is at work in {tmp_path}: wait"), claimed(tmp_path):
+        with pytest.raises(DemoError, match=f"another demo uses {tmp_path}: wait"), claimed(tmp_path):
             pass
         assert (tmp_path / "counts.json").exists()
 

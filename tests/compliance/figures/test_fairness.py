@@ -62,7 +62,7 @@ def of_a_group(name):
     return log
 
 
-def test_who_got_more_than_an_equal_part_while_others_waited_is_seen_and_who_wants_little_gets_it(spark):
+def test_fair_shares_are_max_min_by_what_members_wanted(spark):
     """Of limits of proxies of their own: one where hardly anybody waited is not compared, a group's is by namespace."""
     limits = [
         (contended("unfair", 90, 10, 500), ("namespace", "acme/orders")),

@@ -70,7 +70,7 @@ def test_a_line_counts_in_each_ten_seconds_as_far_as_it_lies_in_them(spark):
     assert (row.steps, row.near_steps, row.peak) == (4, 3, pytest.approx(1))
 
 
-def test_lines_that_begin_or_end_a_little_beside_a_step_make_it_no_fuller_and_no_step_more(spark):
+def test_lines_a_little_beside_a_step_make_it_no_fuller(spark):
     log = PlantedLog()
     for second in range(10):
         line_of(log, 100, second + (-0.0004 if second in {0, 5} else 0.0008))

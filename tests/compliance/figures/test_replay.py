@@ -173,7 +173,7 @@ def jittered(log, chance):
     return log
 
 
-def test_a_demand_below_the_proposed_limit_waits_for_nothing_wherever_members_lines_end(spark):
+def test_a_demand_below_the_proposed_limit_waits_for_nothing(spark):
     """One member begins half a second after the others, and the clock of one is twenty seconds ahead."""
     chance = random.Random(1)
     begins = [BEGIN, BEGIN, BEGIN + timedelta(seconds=0.5), BEGIN + timedelta(seconds=20)]

@@ -73,7 +73,7 @@ def test_an_address_has_the_name_that_its_limit_has(spark, said, name):
     assert scopes(spark, **said)["address"] == (name, TOPIC)
 
 
-def test_only_the_levels_that_are_asked_for_are_given(spark):
+def test_only_the_requested_levels_are_returned(spark):
     log = PlantedLog()
     log.interval(1)
     levels = {row.level for row in scoped(frame(spark, [log], "interval"), {"tenant", "role", "topic"}).collect()}

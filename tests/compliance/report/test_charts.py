@@ -73,7 +73,7 @@ def texts(chart):
     return [text.strip() for text in ET.fromstring(chart.svg).itertext() if text.strip()]
 
 
-def test_a_chart_numbers_what_happened_to_its_own_proxy_and_a_topic_without_limits_all():
+def test_a_chart_numbers_its_own_proxys_events_a_topics_all():
     events = [Event(at=at(3), kind="restart", proxy_id=proxy, text="") for proxy in ("other", "p")]
     own, without = (
         texts(next(charts([rate(1, **more), rate(9, **more)], events))) for more in ({}, {"proxy_id": "", "name": "u"})

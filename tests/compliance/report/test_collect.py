@@ -13,7 +13,7 @@ from tests.compliance.planted import PlantedLog, frame
 pytestmark = pytest.mark.spark
 
 
-def test_no_more_rows_come_out_than_asked_for_and_the_rest_is_counted(spark):
+def test_rows_beyond_the_limit_are_counted(spark):
     log = PlantedLog()
     for number in range(7):
         log.interval(number, topic=f"persistent://acme/orders/{number}")

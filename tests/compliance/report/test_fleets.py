@@ -90,7 +90,7 @@ def test_who_was_cut_off_is_told_with_what_it_kept_and_of_many_some():
     assert tables(made)["fleets-cut-off.csv"].count("\n") == 13
 
 
-def test_the_sum_has_a_chart_of_its_unit_and_its_rates_are_apart_from_those_of_proxies():
+def test_a_sum_has_a_chart_of_its_unit_and_rates_of_its_own():
     of_bytes = {"passed_bytes": 500.0, "limit_bytes": 1000.0, "burst_bytes": 100.0}
     begun = int(BEGIN.timestamp())
     steps = [rate_fact(proxy_id="", step=begun + place, limit_messages=100.0, **of_bytes) for place in range(9)]
@@ -185,7 +185,7 @@ OF_MEMBERS = (
 )
 
 
-def test_sections_that_look_at_each_member_by_itself_say_so_where_a_fleet_shares_a_limit():
+def test_sections_on_single_members_say_so_in_a_fleet():
     more = {"topics": [topic_fact()], "rates": [rate_fact()], "proposals": [Proposal(level="topic", messages=1.0)]}
     html, alone = render(report_of(fleet_sums=[a_sum(50)], **more)), render(report_of(**more))
     assert [said in html for said in OF_MEMBERS] == [True] * len(OF_MEMBERS)

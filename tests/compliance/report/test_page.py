@@ -96,7 +96,7 @@ def test_the_page_says_what_it_leaves_out():
     assert "7 left out" in page(charts_left_out=7, rates=[rate_fact()])
 
 
-def test_a_limit_that_holds_nobody_says_so():
+def test_a_limit_without_waits_says_so():
     assert "only observed" in page(limiters=[limiter_fact(mode="observe", was_limited=False)])
     assert "rejects" in page(limiters=[limiter_fact(mode="reject")])
     assert "only observed" not in page()
@@ -116,7 +116,7 @@ def test_what_was_refused_is_pain():
         ],
     )
     assert "4\u202f321" in html
-    assert "nobody waited: what was over was refused" in html
+    assert "no stream waited: the limit refused the surplus" in html
     assert "blocked: 7 requests on 1 connection" in html
     assert "by &lt;b&gt;order" in html
     assert "Messages refused" not in page()

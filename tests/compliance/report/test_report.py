@@ -20,7 +20,7 @@ from tests.compliance.planted import BEGIN
 @pytest.mark.parametrize(
     ("made_of", "headline"),
     [
-        ({}, "All limits were kept, and nobody got less than owed"),
+        ({}, "All limits were kept, and no stream got less than owed"),
         ({"runs": [run_fact(coverage=0.5)]}, "No violation seen, but the log is not complete"),
         ({"runs": [run_fact(is_cut_off=True)]}, "No violation seen, but the log is not complete"),
         # A proxy without limits: what is missing of it might be of one.
@@ -57,7 +57,7 @@ def test_beside_a_violation_what_is_not_known_is_told():
     )
     assert report.headline == "1 limit exceeded"
     assert report.sentence == (
-        "Of 1 limit judged. Concerned: t. Besides, not all is known: 2 lines malformed (a.jsonl: torn)."
+        "Of 1 limit judged. Concerned: t. Also, not all is known: 2 lines malformed (a.jsonl: torn)."
     )
 
 
@@ -78,7 +78,7 @@ def test_who_fell_silent_is_named_beside_the_verdict():
     )
 
 
-def test_a_standstill_is_named_once_however_many_limits_somebody_waited_on():
+def test_a_standstill_is_named_once_for_all_limits_waited_on():
     names = ["a", "b", "c"]
     waited = [entitlement_fact(-0.1, name=name, still_s=3.0) for name in names[:2]]
     still = [standstill_fact(3.0), standstill_fact(0.6, start=END)]
@@ -86,7 +86,7 @@ def test_a_standstill_is_named_once_however_many_limits_somebody_waited_on():
         facts(limiters=[limiter_fact(name=name) for name in names], entitlement=waited, standstills=still)
     )
     assert report.sentence == (
-        f"p stood still for 3 s at {clock(BEGIN)}, the longest of 2 times, while somebody waited on 2 limits: "
+        f"p stood still for 3 s at {clock(BEGIN)}, the longest of 2 times, while a stream waited on 2 limits: "
         "so nothing is confirmed."
     )
     assert [limiter.entitlement for limiter in report.limiters] == ["unknown", "unknown", "compliant"]
@@ -97,7 +97,7 @@ def test_what_is_missing_is_summed_up():
     assert (report.quality.lines, report.quality.missing, report.quality.duplicates) == (14, 5, 1)
 
 
-def test_who_stops_a_minute_before_the_log_does_is_silent_whatever_a_wrong_clock_says():
+def test_a_proxy_that_stops_a_minute_early_is_silent():
     later, far = END + timedelta(minutes=1), END + timedelta(days=9)
     runs = [run_fact(ended=False), run_fact(proxy_id="q", last=later, ended=False), run_fact(proxy_id="r")]
     assert make_report(facts(runs=runs)).quality.silent == ["p"]

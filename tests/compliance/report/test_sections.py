@@ -284,7 +284,7 @@ def test_the_effect_is_told_by_who_waited_before(more, effect):
         ({"censored_s": 3.0, "limit_now_bytes": 10.0}, "lower bound"),
     ],
 )
-def test_a_looser_limit_than_the_one_somebody_waited_on_is_a_lower_bound(more, certainty):
+def test_a_looser_limit_than_the_one_waited_on_is_a_lower_bound(more, certainty):
     assert judged(**more).certainty == certainty
 
 
@@ -324,7 +324,7 @@ def test_a_second_run_of_a_proxy_is_a_restart_and_of_another_a_start():
     ]
 
 
-def test_a_run_that_stops_without_an_end_falls_silent_unless_it_is_the_last_thing_known():
+def test_a_run_without_an_end_falls_silent_unless_it_is_the_last():
     killed = run_fact(ended=False)
     assert kinds(runs=[killed]) == [("start", BEGIN)]
     assert ("silence", END) in kinds(runs=[killed, run_fact(boot_id="b2", first=LATER, last=LATER)])

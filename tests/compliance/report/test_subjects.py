@@ -53,7 +53,7 @@ def test_without_limits_the_busiest_topics_are_charted():
     assert {one.proxy_id for one in subjects} == {""}
 
 
-def test_limits_that_cannot_be_shared_or_that_held_nobody_are_not_looked_into():
+def test_limits_that_cannot_be_shared_or_held_none_are_left_out():
     rows = limiters(
         limiter_fact(level="namespace", throttled_s=1.0),
         limiter_fact(level="producer"),

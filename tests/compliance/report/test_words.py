@@ -29,7 +29,7 @@ def test_a_share_says_what_it_is_of_and_when_it_was_broken():
     (over,) = judged(**OVER)
     assert containment(over) == f"kept 99.17 % of the time, broken for 1 s {AT}"
     (short,) = judged(**SHORT)
-    assert entitlement(short) == f"kept 60.00 % of the 5 s in which somebody waited, broken for 2 s {AT}"
+    assert entitlement(short) == f"kept 60.00 % of the 5 s in which a stream waited, broken for 2 s {AT}"
 
 
 def test_several_spells_are_summed_up_with_the_first_and_the_longest():
@@ -40,62 +40,62 @@ def test_several_spells_are_summed_up_with_the_first_and_the_longest():
 
 def test_what_falls_short_only_in_sum_is_said_so():
     (limiter,) = judged(entitlement=[entitlement_fact(-0.5, whole_deficit_s=0.1, whole_served_s=9.8)])
-    assert entitlement(limiter) == "2.0 % less than owed, summed up over the 5 s in which somebody waited"
+    assert entitlement(limiter) == "2.0 % less than owed, summed up over the 5 s in which a stream waited"
 
 
 def test_what_is_not_known_is_not_called_kept():
     (blind,) = judged(entitlement=[entitlement_fact(-0.1, unseen_s=5.1)])
     assert containment(blind) == "kept 100 % of the time"
-    assert entitlement(blind) == "no shortfall in what the log shows of the 5 s in which somebody waited"
+    assert entitlement(blind) == "no shortfall, as far as the log shows, in the 5 s in which a stream waited"
     assert unseen(blind) == "a shortfall of up to 51 % in ten seconds would not show"
     (torn,) = judged(runs=[run_fact(missing=1)], limiters=[limiter_fact(throttled_s=0.0)])
-    assert containment(torn) == "no overrun in what the log shows"
-    assert entitlement(torn) == "nobody waited in what the log shows"
+    assert containment(torn) == "no overrun, as far as the log shows"
+    assert entitlement(torn) == "no stream waited, as far as the log shows"
 
 
 TWO = {"limiters": [limiter_fact(), limiter_fact(name="other")]}
 
 
 @pytest.mark.parametrize(
-    ("made_of", "said"),
+    ("made_of", "text"),
     [
-        ({}, "Nothing passed beyond the limit of acme; those who waited got all that was owed."),
+        ({}, "Nothing passed beyond the limit of acme; streams that waited got all that was owed."),
         (
             {"limiters": [limiter_fact(throttled_s=0.0), limiter_fact(name="b", throttled_s=0.0)]},
-            "Nothing passed beyond the 2 limits of acme; nobody had to wait.",
+            "Nothing passed beyond the 2 limits of acme; no stream had to wait.",
         ),
-        (OVER, f"The limit of acme was exceeded, for 1 s {AT}; those who waited got all that was owed."),
+        (OVER, f"The limit of acme was exceeded, for 1 s {AT}; streams that waited got all that was owed."),
         (
             OVER | TWO,
-            f"1 of the 2 limits of acme was exceeded, for 1 s {AT}; those who waited got all that was owed.",
+            f"1 of the 2 limits of acme was exceeded, for 1 s {AT}; streams that waited got all that was owed.",
         ),
         (
             SHORT,
             (
                 "Nothing passed beyond the limit of acme; "
-                f"those who waited got up to 10 % less than was owed, for 2 s {AT}."
+                f"streams that waited got up to 10 % less than was owed, for 2 s {AT}."
             ),
         ),
         (
             {"entitlement": [entitlement_fact(-0.1, unseen_s=5.1)]},
             (
-                "Nothing passed beyond the limit of acme; whether those who waited got all that was owed is not known: "
-                "up to 51 % less than owed in ten seconds would not show."
+                "Nothing passed beyond the limit of acme; whether streams that waited got all that was owed is not "
+                "known: up to 51 % less than owed in ten seconds would not show."
             ),
         ),
         (
             {"runs": [run_fact(coverage=0.5)]},
             (
-                "Whether the limit of acme was kept, and those who waited got all that was owed, is not known: "
-                "lines of the log are missing, or may be (coverage 50.00 %)."
+                "It is not known whether the limit of acme was kept, and whether streams that waited got all that was "
+                "owed: lines of the log are missing, or may be (coverage 50.00 %)."
             ),
         ),
         (
             {"doubts": [doubt_fact()]} | OVER,
             (
-                f"The limit of acme was exceeded, for 1 s {AT}; whether those who waited got all that was owed is not "
-                "known: publish topic persistent://acme/orders/new: its streams passed 50 messages, and it passed 40 "
-                "(a.jsonl, line 31)."
+                f"The limit of acme was exceeded, for 1 s {AT}; whether streams that waited got all that was owed is "
+                "not known: publish topic persistent://acme/orders/new: its streams passed 50 messages, and it passed "
+                "40 (a.jsonl, line 31)."
             ),
         ),
         (
@@ -104,5 +104,5 @@ TWO = {"limiters": [limiter_fact(), limiter_fact(name="other")]}
         ),
     ],
 )
-def test_a_tenant_is_told_both_verdicts_in_one_sentence(made_of, said):
-    assert sentence("acme", judged(**made_of)) == said
+def test_a_tenants_sentence_has_both_verdicts(made_of, text):
+    assert sentence("acme", judged(**made_of)) == text

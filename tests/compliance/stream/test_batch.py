@@ -86,7 +86,7 @@ def test_gaps_are_told_until_they_are_filled(tmp_path, write):
     assert (summary_of(tmp_path)["missing"], summary_of(tmp_path)["gaps"]) == (0, [])
 
 
-def test_a_clock_far_ahead_closes_nobodys_windows(tmp_path, write):
+def test_a_clock_far_ahead_closes_no_other_proxys_windows(tmp_path, write):
     ahead = planted("ahead", 1)
     ahead.begin = ahead.begin.replace(year=2199)
     ahead.tick(5)
@@ -95,7 +95,7 @@ def test_a_clock_far_ahead_closes_nobodys_windows(tmp_path, write):
     assert not summary_of(tmp_path)["watermark"].startswith("2199")
 
 
-def test_lines_from_before_1970_are_late_and_kept_and_from_before_the_year_1_malformed(spark, tmp_path, write):
+def test_lines_before_1970_are_late_before_the_year_1_malformed(spark, tmp_path, write):
     """The watermark begins at 1970; a clock that was never set begins there, too."""
     ancient, across = (planted(name, begin=BEGIN.replace(year=1)) for name in ("ancient", "across"))
     across.begin = datetime(1969, 12, 31, 23, 59, 58, tzinfo=UTC)

@@ -106,9 +106,7 @@ def working_executors(folder):
                     yield int(parent)
 
 
-def test_the_job_runs_unchanged_and_a_task_whose_executor_dies_is_tried_again_on_another(
-    spark, tmp_path, cluster, submit
-):
+def test_a_task_whose_executor_dies_is_tried_again_on_another(spark, tmp_path, cluster, submit):
     folder, out = tmp_path / "log", tmp_path / "out"
     write_file(folder, "a.jsonl", [*planted("again", 2000).encoded(), b"torn"])
     for number in range(2):

@@ -75,7 +75,7 @@ def test_a_line_that_several_tasks_read_is_kept_by_one(spark, tmp_path):
     assert Seen().union(*batch.seen().values()).there() == 180
 
 
-def test_a_source_that_gives_other_lines_when_asked_again_is_told(spark, tmp_path):
+def test_a_source_that_changes_between_readings_is_an_error(spark, tmp_path):
     asked = tmp_path / "asked"
 
     def text(batches):

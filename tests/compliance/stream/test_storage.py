@@ -10,7 +10,7 @@ def storage(spark):
     return Storage(spark)
 
 
-def test_a_file_is_read_as_it_was_written_and_written_anew(storage, tmp_path):
+def test_a_file_is_read_as_it_was_written_and_overwritten(storage, tmp_path):
     path = f"{tmp_path}/made/here/a.json"
     for content in (b"one \xff\n", b"two"):
         storage.write(path, content)
