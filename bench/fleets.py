@@ -34,27 +34,27 @@ How it is measured:
 
 - **Clients** are official Python clients, one for each member unless stated otherwise. Each
   publishes to a topic of one broker as much as it can, with up to 300 messages without receipt.
-- **What passed** is read from the brokers when all is over, with the time that the broker itself
+- **Passed messages** are read from the brokers after the run, with the time that the broker itself
   put before each entry.
-- **Above the bound** is what the worst interval has more than burst + rate · t + 4 entries. What is
-  below 0 was left there. An entry may have been taken later than it was passed. By how much is
-  measured: by messages at 100/s to each broker past Sluice, and by how long each member's process
-  waited for a processor, as the kernel counts it. The bound is kept if the entries can have been
-  passed within it. A member that is stopped by a signal waits for nothing. The same if no entry was
-  late tells how much the machine was credited with.
+- **Above the bound** is the excess of the worst interval over burst + rate · t + 4 entries. Below
+  0, that much was left. An entry may have been taken later than it was passed. This delay is
+  measured: by messages at 100/s to each broker past Sluice, and by the time for which each member's
+  process waited for a processor, as the kernel counts it. The bound is kept if the entries can have
+  been passed within it. A member that is stopped by a signal waits for nothing. The same if no
+  entry was late shows the credit that the machine got.
 - **Violations that `sluice report` finds**: it gets the access logs of all members, and judges
-  what they passed together, by lines of a second, after their clocks are compared. It knows nothing
-  of what brokers took.
-- **While members are cut off** in silence, 5 % of their equal parts are allowed besides (`isolated:
+  their sum, by lines of a second, after their clocks are compared. It does not know the brokers'
+  times.
+- **While members are cut off** in silence, another 5 % of their equal parts is allowed (`isolated:
   auto`).
-- **Used** is what passed, of the limit. Standstills of a broker or of a member's process are made
-  good, as far as they are longer than a burst lasts (0.1 s), and up to the whole.
+- **Used** is the part of the limit that passed. Standstills of a broker or of a member's process
+  are made good, as far as they are longer than a burst lasts (0.1 s), and up to the whole.
 - **Until others pass what it had**: until half a second begins in which 95 % of the limit pass.
 - **A member that hears nothing** reports as before until its lease ends. Its coordinator waits for
   a lease after that.
-- **A coordinator that is stopped or cut off** is replaced behind 3 to 4.5 s of silence. Members are
-  cut off meanwhile. The new one divides for 4 s what they bring, which is little then, and the
-  whole after that."""
+- **A coordinator that is stopped or cut off** is replaced after 3 to 4.5 s of silence. Members are
+  cut off during that time. The new one divides for 4 s the shares that they bring, which are small
+  then, and the whole after that."""
 
 
 def main(words: Sequence[str]) -> int:
