@@ -347,9 +347,9 @@ def limit_of(key: PolicyKey, kept: str, mode: Mode = "enforce") -> Limit:
         read = _remembered if len(kept) <= _LONGEST_REMEMBERED else _read_limit
         return read(key.kind, key.setting, kept, mode)
     except ValidationError as error:
-        raise BodyError(f"{key}: {all_told(error, _own_form(key))}") from None
+        raise BodyError(f"{key.shown}: {all_told(error, _own_form(key))}") from None
     except (msgspec.DecodeError, KeyError):
-        raise BodyError(f"{key}: the body is not a limit; write messages, bytes or both") from None
+        raise BodyError(f"{key.shown}: the body is not a limit; write messages, bytes or both") from None
 
 
 def _read_limit(kind: PolicyKind, setting: str, kept: str, mode: Mode) -> Limit:

@@ -100,6 +100,12 @@ def explain_subscribes(state: PolicyState, topic: Topic) -> LevelLines:
     )
 
 
+def hidden_at(layers: Layers, place: PolicyTarget) -> frozenset[str]:
+    """Return the origins of the values at a place that another value there hides."""
+    lines = _with_tenants(layers, [place], list(_lines(layers, [place])))
+    return frozenset(line.origin for line in lines if line.state == "hidden")
+
+
 def group_of(state: PolicyState, topic: Topic) -> ExplainedGroup | None:
     """Return the resource group that a topic's limits come from: its namespace's, or else its tenant's."""
     policies = state.layers.policies
@@ -135,15 +141,15 @@ def _with_tenants(
     together = chosen and held and stricter(held.limit, chosen[1].limit)
     holder = next((line for line in lines if line.state == "holds"), None)
     if chosen and held and holder and together == chosen[1].limit != held.limit:
-        told = _told(*chosen[0][1:], chosen[1].origin)
-        lines = [replace(line, state="hidden", by=told) if line.state == "holds" else line for line in lines]
+        hider = _label(*chosen[0][1:], chosen[1].origin)
+        lines = [replace(line, state="hidden", by=hider) if line.state == "holds" else line for line in lines]
     for place, value in own:
         about, setting, name = place
         shown = ExplainedValue(setting, name, value.origin, section_of(about, value.limit), "no limit")
         if chosen and value is not chosen[1] and value.limit:
-            shown = replace(shown, state="hidden", by=_told(*chosen[0][1:], value.origin))
+            shown = replace(shown, state="hidden", by=_label(*chosen[0][1:], value.origin))
         elif value.limit and held and holder and together == held.limit:
-            shown = replace(shown, state="hidden", by=_told(holder.setting, holder.name, holder.origin))
+            shown = replace(shown, state="hidden", by=_label(holder.setting, holder.name, holder.origin))
         elif value.limit:
             in_force = replace(value.limit, mode=together.mode) if together else value.limit
             shown = replace(shown, limit=section_of(about, in_force), state="holds")
@@ -161,7 +167,7 @@ def _lines(layers: Layers, places: list[PolicyTarget]) -> Iterator[ExplainedValu
             continue
         yield from _at_place(layers, place, shown.origin, holds)
         if shown.limit and not holds:
-            holds = _told(setting, name, shown.origin)
+            holds = _label(setting, name, shown.origin)
 
 
 def _at_place(layers: Layers, place: PolicyTarget, top: str, hidden_by: str) -> Iterator[ExplainedValue]:
@@ -172,7 +178,7 @@ def _at_place(layers: Layers, place: PolicyTarget, top: str, hidden_by: str) -> 
             continue
         section = section_of(about, value.limit)
         if layer.origin != top:
-            yield ExplainedValue(setting, name, layer.origin, section, "hidden", _told(setting, name, top))
+            yield ExplainedValue(setting, name, layer.origin, section, "hidden", _label(setting, name, top))
         elif not section:
             yield ExplainedValue(setting, name, layer.origin, section, "no limit")
         elif hidden_by:
@@ -196,5 +202,5 @@ def _networks_around(layers: Layers, place: PolicyTarget) -> Iterator[PolicyTarg
             yield about, setting, network
 
 
-def _told(setting: Setting, name: str, origin: str) -> str:
+def _label(setting: Setting, name: str, origin: str) -> str:
     return " ".join(part for part in (setting.value, "each" if name == EACH else name, f"({origin})") if part)

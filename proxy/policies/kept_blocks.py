@@ -189,7 +189,7 @@ def _read(key: PolicyKey, kept: str) -> tuple[Key, Order]:
     try:
         meant, order = found.key(), found.order()
     except ValueError as error:
-        raise BodyError(f"{key}: {error}") from None
+        raise BodyError(f"{key.shown}: {error}") from None
     if kept_key(meant) != key:
-        raise BodyError(f"{key}: the body is that of {kept_key(meant)}")
+        raise BodyError(f"{key.shown}: the body is that of {kept_key(meant).shown}")
     return meant, order

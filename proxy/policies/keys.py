@@ -4,7 +4,7 @@ A target is what a value is for, in three parts: what the value is about (publis
 (one of `limiter.levels.Setting`), and the setting's name. People write targets in words; `read_target` reads them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
 from typing import Annotated, Any
 
@@ -12,7 +12,7 @@ from pydantic import AfterValidator, TypeAdapter, ValidationError
 
 from limiter.levels import ABOUTS, EACH, About, NameForm, Setting
 from protocol.topic_name import parse_topic
-from proxy.config.sources import told
+from proxy.config.sources import cut, told
 from proxy.config.values import Name, NamespaceName, NetworkName, RoleName, TenantName, WholeTopic
 
 
@@ -91,6 +91,11 @@ class PolicyKey:
             if self.setting.startswith(prefix):
                 return self.setting.removeprefix(prefix), layer
         return self.setting, Layer.REST
+
+    @property
+    def shown(self) -> str:
+        """The key as errors show it: a long name is cut."""
+        return str(replace(self, name=cut(self.name)))
 
     def __str__(self) -> str:
         setting, layer = self.place
@@ -235,7 +240,7 @@ def split_subscription(name: str) -> tuple[str, str]:
     for at in (name.rfind("@persistent://"), name.rfind("@non-persistent://")):
         if at >= 0 and _is_topic(name[at + 1 :]):
             return name[:at], name[at + 1 :]
-    raise ValueError(f"{name!r}: write subscription@domain://tenant/namespace/topic")
+    raise ValueError(f"{cut(repr(name))}: write subscription@domain://tenant/namespace/topic")
 
 
 def _is_topic(name: str) -> bool:

@@ -172,7 +172,7 @@ class Expected:
         """
         found = kept is not None if self.tags is None else tag_of(kept) in self.tags
         if found == self.is_refused:
-            raise NotAsExpectedError(f"{self.key}: it is not what was expected; its tag is {tag_of(kept)}")
+            raise NotAsExpectedError(f"{self.key.shown}: it is not what was expected; its tag is {tag_of(kept)}")
 
 
 def tag_of(kept: str | None) -> str:
@@ -431,7 +431,7 @@ class PolicyService(PolicyState):
                 else:
                     handler.load(key, kept)
             except (BodyError, ValueError) as error:
-                raise StoreError(self.store.damaged(f"{key}: {error}")) from None
+                raise StoreError(self.store.damaged(f"{key.shown}: {error}")) from None
 
     def _readable(self, changes: Mapping[PolicyKey, str | None]) -> dict[PolicyKey, str | None]:
         found = dict[PolicyKey, str | None]()
@@ -444,7 +444,7 @@ class PolicyService(PolicyState):
     def _check(self, key: PolicyKey, kept: str | None) -> Meaning | None:
         """Return the meaning of a limit's body; None if the body is a handler's, which has checked it."""
         if kept is not None and len(kept) > MOST_BODY:
-            raise BodyError(f"{key}: the body has more than {MOST_BODY // 1024} KiB")
+            raise BodyError(f"{key.shown}: the body has more than {MOST_BODY // 1024} KiB")
         handler = self._around.handlers.get(key.kind)
         if handler is None:
             return self.meaning(key, kept)

@@ -15,6 +15,7 @@ from limiter.levels import EACH, About, NameForm, Setting
 from limiter.policies import Value
 from limiter.token_bucket import DIRECTIONS, Direction, Limit, Rate, rate
 from protocol.topic_name import parse_topic
+from proxy.config.sources import cut
 from proxy.policies.bodies import (
     NO_LIMIT,
     BodyError,
@@ -148,7 +149,7 @@ class PolicyState:
             BodyError: If it cannot be read.
         """
         if key.kind is PolicyKind.BLOCK:
-            raise BodyError(f"{key}: nobody here keeps blocks")
+            raise BodyError(f"{key.shown}: blocks are not kept here")
         if key.kind is PolicyKind.DYNAMIC:
             check_dynamic(key.name, kept)
             return Meaning(key, kept)
@@ -275,18 +276,18 @@ def check_within(state: PolicyState, meaning: Meaning | None, key: PolicyKey, te
         BeyondError: If it does not.
     """
     if meaning is None or key.kind not in _RATES or setting_of(key)[1] is not Layer.TENANT:
-        raise BeyondError(f"{key}: a token for some tenants sets limits of theirs, and nothing of the operator's")
+        raise BeyondError(f"{key.shown}: a token for some tenants sets limits of theirs, and nothing of the operator's")
     ((_, place, value),) = meaning.values
     if tenant_of(place[1], place[2]) not in tenants:
-        raise BeyondError(f"{key}: belongs to no tenant of this token")
+        raise BeyondError(f"{key.shown}: belongs to no tenant of this token")
     held = next((found for at in places_from(place) if (found := state.layers.of_operator(at)) and found.limit), None)
     if value is not None and held is not None:
         problem = _looser(held.limit, value.limit, place[0], is_own_form=is_own_form(meaning.kept))
         if problem:
             given = f"{section_text(section_of(place[0], held.limit))} here ({held.origin})"
             raise BeyondError(
-                f"{' '.join(place)}: {problem}; the operator gives {given}, and a token for some tenants sets limits "
-                "within that"
+                f"{cut(' '.join(place))}: {problem}; the operator gives {given}, and a token for some tenants sets "
+                "limits within that"
             )
 
 

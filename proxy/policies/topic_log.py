@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from limiter.levels import Setting
+from proxy.config.sources import cut
 from proxy.policies.keys import (
     BLOCKS,
     LONGEST,
@@ -209,10 +210,10 @@ class PolicyLog:
         content = _Content(VERSION, version, body, by.name[:_MOST_NAME], by.address[:_MOST_NAME], member, at_ns)
         new = TopicChange(change_id, version, body, by, member, at_ns)
         if problem := self._room.problem(owner, 1, _size(key, new)):
-            raise BadChangeError("full", f"{key}: {problem}")
+            raise BadChangeError("full", f"{key.shown}: {problem}")
         slot, message = slot_of(key, change_id), msgspec.json.encode(content)
         if len(message) + len(slot.encode()) > MOST_CHANGE:
-            raise BadChangeError("value", f"{key}: the body has more than {MOST_CHANGE // 1024 - 8} KiB")
+            raise BadChangeError("value", f"{key.shown}: the body has more than {MOST_CHANGE // 1024 - 8} KiB")
         _read_slot(slot)
         _read(change_id, message)
         return [*above, (slot, message)]
@@ -315,16 +316,16 @@ def _check(key: PolicyKey) -> None:
     if kind in {PolicyKind.PUBLISH, PolicyKind.DISPATCH, PolicyKind.SUBSCRIBE}:
         place, layer = setting_of(key)
         if place is Setting.RESOURCE_GROUP:
-            raise ValueError(f"{key}: groups have a kind of their own")
+            raise ValueError(f"{key.shown}: groups have a kind of their own")
         if layer is Layer.TENANT and tenant_of(place, key.name) is None:
-            raise ValueError(f"{key}: no tenant has it for its own")
+            raise ValueError(f"{key.shown}: no tenant has it for its own")
         found = read_target(kind.value, place.value, key.name)
         if found[2] != key.name:
-            raise ValueError(f"{key}: the name is written {found[2]}")
+            raise ValueError(f"{key.shown}: the name is written {cut(found[2])}")
     elif setting not in ({"tenant", "namespace"} if kind is PolicyKind.ATTACHMENT else {""}):
-        raise ValueError(f"{key}: there is no such setting")
+        raise ValueError(f"{key.shown}: there is no such setting")
     elif not key.name:
-        raise ValueError(f"{key}: it has no name")
+        raise ValueError(f"{key.shown}: it has no name")
 
 
 def _read(change_id: str, message: bytes) -> TopicChange:

@@ -35,8 +35,17 @@ from proxy.admin.handlers import (
 from proxy.admin.in_force import LimitInForce, LimitsInForce, ShownDegraded, ShownInForce, ShownShares
 from proxy.admin.refusals import refusal
 from proxy.config.limits import DispatchLimit, RateLimit, TopicDispatchLimit
+from proxy.config.sources import cut
 from proxy.policies.bodies import Section, SubscribeLimit, requested_body, section_of
-from proxy.policies.explain import Explained, ExplainedGroup, ExplainedValue, LevelLines, explain, explain_subscribes
+from proxy.policies.explain import (
+    Explained,
+    ExplainedGroup,
+    ExplainedValue,
+    LevelLines,
+    explain,
+    explain_subscribes,
+    hidden_at,
+)
 from proxy.policies.keys import LONGEST, OF_OPERATOR, Layer, PolicyTarget, read_about, read_setting, read_target
 from proxy.policies.policy_set import in_force
 from proxy.policies.service import PolicyService
@@ -164,10 +173,10 @@ class LimitsRest:
         layers = self._service.layers
         value = layers.at(place)
         if value is None:
-            return refusal(404, f"nothing is set for {' '.join(part for part in place if part)}")
-        written = (layers.written(layer, place) for layer in (Layer.TENANT, *OF_OPERATOR))
-        hidden = [other for other in written if other is not None and other != value]
-        others = [_shown(place, other, self._author(request, place, other), _nothing) for other in hidden]
+            return refusal(404, f"nothing is set for {cut(' '.join(part for part in place if part))}")
+        hidden = hidden_at(layers, place)
+        written = [layers.written(layer, place) for layer in (Layer.TENANT, *OF_OPERATOR) if layer.origin in hidden]
+        others = [_shown(place, other, self._author(request, place, other), _nothing) for other in written if other]
         shown = self._shown(request, place, value)
         answer: HoldingLimit = {**shown, "hidden": others, "shares": self._in_force.shares()}
         return tagged(web.json_response(answer), self._service.read(key_of(place, layer_of(request))))

@@ -298,6 +298,32 @@ async def test_a_tenant_tightens_and_takes_back_its_own_limit_alone(tokens: Path
         assert (said["taken_back"], messages_of(admin, "acme/shop")) == (False, 50)
 
 
+async def test_hidden_names_no_value_that_is_partly_in_force(tokens: Path) -> None:
+    admin = Admin(admin_access={"tokens": str(tokens)}, limits=LIMITS)
+    acme = {"Authorization": f"Bearer {ACME}"}
+    async with admin.client:
+        stricter = {"messages": 3, "mode": "reject"}
+        status, answer = await admin.ask("PUT", limit_of("acme/shop"), json=stricter, headers=acme)
+        assert (status, answer["limit"], answer["origin"]) == (200, {"messages": 3}, "tenant"), "the operator's mode"
+        assert answer["hidden"] == [], "each of the two values holds in part"
+        status, answer = await admin.ask("PUT", limit_of("acme/shop"), json={"bytes": "1kB"}, headers=acme)
+        assert (status, answer["limit"], answer["hidden"]) == (200, {"messages": 5, "bytes": "1KB"}, [])
+
+
+@pytest.mark.parametrize("name", ["x" * 600, "%1B" * 600], ids=["long", "long when escaped"])
+async def test_refusal_cuts_a_long_name(tokens: Path, name: str) -> None:
+    admin = Admin(admin_access={"tokens": str(tokens)}, limits=LIMITS)
+    topic = f"persistent://acme/shop/{'y' * 600}"
+    headers = {"Authorization": f"Bearer {ACME}"}
+    async with admin.client:
+        status, answer = await admin.ask("GET", f"/sluice/limits?setting=tenant&name={name}", headers=headers)
+        assert (status, len(answer["reason"]) < 300) == (403, True)
+        status, answer = await admin.ask("PUT", limit_of(topic, "topic"), json={"messages": 6}, headers=headers)
+        assert (status, len(answer["reason"]) < 400) == (403, True)
+        status, answer = await admin.ask("PUT", limit_of(topic, "topic"), json={"messages": "?"}, headers=headers)
+        assert (status, len(answer["reason"]) < 500) == (400, True)
+
+
 async def test_an_operator_sees_and_takes_back_what_a_tenant_set(tokens: Path) -> None:
     admin = Admin(admin_access={"tokens": str(tokens)}, limits=LIMITS)
     ops = {"Authorization": f"Bearer {ALL}"}

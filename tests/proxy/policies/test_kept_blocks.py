@@ -33,7 +33,7 @@ _BLOCKER = """
 import asyncio, sys
 from pathlib import Path
 from proxy.policies.keys import Principal
-from tests.proxy.blocking.test_kept import run_of
+from tests.proxy.policies.test_kept_blocks import run_of
 from proxy.block_rules import read_key
 
 with run_of(Path(sys.argv[1])) as run:
@@ -228,7 +228,7 @@ def test_without_a_handler_a_block_is_refused() -> None:
         service = PolicyService(
             Policies(), FilePolicies({}, {}, {}), store, Around(lambda: (0, 0), lambda _changes, _now: None)
         )
-        with pytest.raises(BodyError, match="nobody here keeps blocks"):
+        with pytest.raises(BodyError, match="blocks are not kept here"):
             asyncio.run(service.change({PolicyKey(PolicyKind.BLOCK, "", "x"): "{}"}, ANN))
 
 
