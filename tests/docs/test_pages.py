@@ -66,7 +66,7 @@ def test_metrics_that_pages_name_exist() -> None:
     """A name that ends with `_` stands for several."""
     known = set(re.findall(r"`(sluice_\w+)", (ROOT / "docs/metrics.md").read_text()))
     known |= {f"{name}_{part}" for name in known for part in ("bucket", "count", "sum")}
-    for page in PAGES:
+    for page in (page for page in PAGES if page.name != "CHANGELOG.md"):  # which names what is gone
         named = set(re.findall(r"(?<![\w/.-])sluice_[a-z_]+(?![\w/.])", page.read_text()))
         unknown = {name for name in named if not any(each.startswith(name.removesuffix("_")) for each in known)}
         assert not unknown, f"{page.name} names {sorted(unknown)}"
