@@ -123,8 +123,7 @@ class IntervalLine(LineHead, kw_only=True, tag="interval"):
     charged_messages: int | None = None
     """The part of `passed_messages` that counts against limits. An entry may count as one, whatever it holds
     (dispatchThrottlingOnBatchMessageEnabled), and what a subscription without a backlog receives as none
-    (dispatchThrottlingOnNonBacklogConsumerEnabled). With workers, in the first lines behind a change of limits, what
-    passed before its worker heard of that does not count, either. Null, and so in lines of older proxies: all of it."""
+    (dispatchThrottlingOnNonBacklogConsumerEnabled). Null, and so in lines of older proxies: all of it."""
     charged_bytes: int | None = None
     """The part of `passed_bytes` that counts against limits; see `charged_messages`."""
     dropped_messages: int
@@ -286,44 +285,15 @@ class LimitLine(LineHead, kw_only=True, tag="limit"):
     """The balance of the bucket of `peak_messages`."""
     tokens_peak_bytes: float | None = None
     """The balance of the bucket of `peak_bytes`."""
-    lent_messages: int = 0
-    """Tokens of the message bucket that the proxy's workers had been lent at the end of the span, and may have used
-    already: what they passed counts in the line in whose span they tell it."""
-    lent_bytes: int = 0
-    """`lent_messages` for the byte bucket."""
-    left_messages: int = 0
-    """The part of `passed_messages` that was of streams which were no longer under the limit when their worker told. So
-    the limiter passed what its streams passed, as it counts against limits, and this."""
-    left_bytes: int = 0
-    """The part of `passed_bytes` that was of such streams."""
     overflow_messages: float = 0.0
     """Tokens that the message bucket earned since the limiter's line before, and had no room for. For two lines without
-    time in between: tokens behind = tokens before + limit times duration - overflow - lost - (passed - unforeseen)."""
+    time in between: tokens behind = tokens before + limit times duration - overflow - passed."""
     overflow_bytes: float = 0.0
     """`overflow_messages` for the byte bucket."""
     overflow_peak_messages: float = 0.0
     """`overflow_messages` for the bucket of `peak_messages`."""
     overflow_peak_bytes: float = 0.0
     """`overflow_messages` for the bucket of `peak_bytes`."""
-    lost_messages: int = 0
-    """Lent tokens of the message bucket that are gone and will not be counted as passed: the worker was lost, or told
-    that it passed for other limits."""
-    lost_bytes: int = 0
-    """`lost_messages` for the byte bucket."""
-    lost_peak_messages: int = 0
-    """`lost_messages` for the bucket of `peak_messages`."""
-    lost_peak_bytes: int = 0
-    """`lost_messages` for the bucket of `peak_bytes`."""
-    unforeseen_messages: int = 0
-    """The part of `passed_messages` that took nothing from the message bucket: it passed before its worker knew the
-    value in force, by what it had been lent of a larger burst, or while messages were not limited. Only behind a
-    change."""
-    unforeseen_bytes: int = 0
-    """`unforeseen_messages` for `passed_bytes` and the byte bucket."""
-    unforeseen_peak_messages: int = 0
-    """`unforeseen_messages` for the bucket of `peak_messages`."""
-    unforeseen_peak_bytes: int = 0
-    """`unforeseen_messages` for `passed_bytes` and the bucket of `peak_bytes`."""
 
 
 class ChangeLine(LineHead, kw_only=True, tag="change"):

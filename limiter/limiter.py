@@ -1,7 +1,4 @@
-"""One limit at work: its token buckets, the streams within it, and the fair queue of the streams that wait.
-
-Sessions use limits through the interface `RateLimiter`, wherever the limits are kept.
-"""
+"""One limit at work: its token buckets, the streams within it, and the fair queue of the streams that wait."""
 
 from bisect import bisect_left, insort
 from collections import deque
@@ -131,10 +128,9 @@ class Entry:
         memory: Bytes of memory that the entry takes.
         since: When the entry was offered, monotonic nanoseconds.
         charged: Messages to charge to limits; below 0: all that are in the entry.
-        must_wait: No limit may refuse the entry, whatever its mode: the client could not give up this entry alone.
     """
 
-    __slots__ = ("charged", "frame", "memory", "messages", "must_wait", "since", "size")
+    __slots__ = ("charged", "frame", "memory", "messages", "since", "size")
 
     def __init__(  # noqa: PLR0913 - a value
         self,
@@ -145,7 +141,6 @@ class Entry:
         since: int,
         *,
         charged: int = -1,
-        must_wait: bool = False,
     ) -> None:
         self.frame = frame
         self.messages = messages
@@ -153,7 +148,6 @@ class Entry:
         self.memory = memory
         self.since = since
         self.charged = messages if charged < 0 else charged
-        self.must_wait = must_wait
 
     @property
     def is_free(self) -> bool:
@@ -315,19 +309,6 @@ class Stream:
         return bool(self.held) or (self.observed is not None and self.observed.is_holding)
 
 
-class Answering(Protocol):
-    """Answers the client of a producer once the scheduler has decided on its messages."""
-
-    def may_refuse(self, entry: Entry) -> bool:
-        """Return whether the client would give up this message alone, if it is refused."""
-
-    def accepted(self, stream: Stream, entry: Entry) -> None:
-        """Record that a message which a limit might have refused is about to be passed on."""
-
-    def refused(self, stream: Stream, entry: Entry, reason: str) -> None:
-        """Refuse this message to the client: it is over a limit."""
-
-
 MOST_GATHERING_NS: Final = 5_000_000
 """Longest time that streams wait after their turn has come, so that more entries go at once; and never longer than a
 quarter of a burst, which must have room for a late timer besides."""
@@ -381,10 +362,6 @@ class Limiter:
         is_observed: Whether nothing is held, but what would be held is reported.
         made_at: When this limiter was made.
         crossed_at: When a stream within this limiter last depended on turns at another one, too.
-        borrowers: Number of workers that hold tokens lent by this limiter, which they may use or give back.
-        ahead_messages: Lent messages that are neither counted as passed nor given back yet. Workers report later what
-            they used.
-        ahead_size: Lent bytes, likewise.
     """
 
     def __init__(self, scope: Scope, limit: Limit, source: str, now: int, lease: Lease | None = None) -> None:
@@ -405,9 +382,6 @@ class Limiter:
         self.usage = LimiterUsage()
         self.wakes_at: int | None = None
         self.crossed_at = now - _CALM_NS
-        self.borrowers = 0
-        self.ahead_messages = 0
-        self.ahead_size = 0
         self._idle_from = -1
         self._is_reserved = False
         self._buckets: tuple[TokenBucket | None, ...] = (None,) * 4
@@ -448,23 +422,6 @@ class Limiter:
         if self._idle_from >= 0:
             self._waited_on_until(now, is_reserved=self._is_reserved)
 
-    def count_lent(self, passed: Amount, lent: Amount) -> None:
-        """Count `passed` as passed, of which `lent` was taken when it was lent to workers.
-
-        `passed` is more where the worker did not know yet that bytes are limited, too, or a peak.
-        """
-        for bucket in self._counting:
-            bucket.count_lent(passed[0], lent[0])
-        for bucket in self._weighing:
-            bucket.count_lent(passed[1], lent[1])
-
-    def give_up_lent(self, lent: Amount) -> None:
-        """Write off tokens lent to workers that will never be counted."""
-        for bucket in self._counting:
-            bucket.give_up(lent[0])
-        for bucket in self._weighing:
-            bucket.give_up(lent[1])
-
     def _take(self, messages: int, size: int, now: int) -> None:
         for bucket in self._counting:
             bucket.take(messages, now)
@@ -475,47 +432,6 @@ class Limiter:
         """Undo a charge of the same instant."""
         _give_back(self._counting, messages)
         _give_back(self._weighing, size)
-
-    def release(self, messages: int, size: int) -> None:
-        """Record that entries charged for so much have passed but leave later; see `TokenBucket`."""
-        for bucket in self._counting:
-            bucket.release(messages)
-        for bucket in self._weighing:
-            bucket.release(size)
-
-    def gone(self, messages: int, size: int, now: int) -> None:
-        """Record that so much of what was released has left."""
-        for bucket in self._counting:
-            bucket.gone(messages, now)
-        for bucket in self._weighing:
-            bucket.gone(size, now)
-        if self._idle_from >= 0:
-            self._waited_on_until(now, is_reserved=self._is_reserved)
-
-    def lend(self, messages: int, size: int) -> None:
-        """Record that tokens charged for so much were lent to a worker, and are not used yet."""
-        self.ahead_messages += messages
-        self.ahead_size += size
-        for bucket in self._counting:
-            bucket.lend(messages)
-        for bucket in self._weighing:
-            bucket.lend(size)
-
-    def come_back(self, used: Amount, unused: Amount, now: int) -> None:
-        """Record that a worker has used `used` of what it was lent, and will not use `unused`."""
-        for bucket in self._counting:
-            bucket.come_back(used[0], unused[0], now)
-        for bucket in self._weighing:
-            bucket.come_back(used[1], unused[1], now)
-        if self._idle_from >= 0:
-            self._waited_on_until(now, is_reserved=self._is_reserved)
-
-    def spare(self, now: int) -> tuple[int | None, int | None]:
-        """Return messages and bytes of which half may be lent: those at hand, up to half a burst less what is lent.
-
-        None stands for what is not limited.
-        """
-        return _spare(self._counting, now), _spare(self._weighing, now)
 
     def wait_ns(self, now: int) -> int:
         """Return the wait in nanoseconds until `is_open`, if nothing passes before."""
@@ -542,9 +458,6 @@ class Limiter:
     def is_waited_on(self, now: int, *, is_due: bool = False, is_reserved: bool = False) -> None:
         """Note that a stream waits from now on; from when a late timer no longer explains the wait, it is idle time.
 
-        If a bucket has no room for a token, no timer helps: the worker that was told to pass entries is late to report
-        that they have left.
-
         Args:
             now: Monotonic nanoseconds.
             is_due: The first stream has tokens already and waits for other turns: no timer has to ring.
@@ -554,11 +467,7 @@ class Limiter:
         if self.is_calm:
             self.on_activity(self)
         self._is_reserved = is_reserved
-        longest, has_room = 0, True
-        for bucket in (*self._counting, *self._weighing):
-            longest = max(longest, bucket.loses_in_ns(now))
-            has_room = has_room and bucket.has_room
-        self._idle_from = now + longest + (SMALLEST_BURST_NS if has_room and not (is_due or is_reserved) else 0)
+        self._idle_from = now + self.wait_ns(now) + (0 if is_due or is_reserved else SMALLEST_BURST_NS)
 
     def count_idle(self, now: int) -> None:
         """Add the time up to now in which streams waited although each bucket had a token."""
@@ -582,7 +491,7 @@ class Limiter:
         self.count_idle(now)
         self.is_waited_on(now, is_reserved=is_reserved)
 
-    def balances(self, now: int) -> tuple[tuple[float, float, int, int] | None, ...]:
+    def balances(self, now: int) -> tuple[tuple[float, float] | None, ...]:
         """Return `TokenBucket.told` of the buckets of messages, peak messages, bytes and peak bytes, or None."""
         return tuple([None if bucket is None else bucket.told(now) for bucket in self._buckets])
 
@@ -684,16 +593,6 @@ class Limiter:
             _lower(limit.peak_size, quota[3]),
         )
 
-    @property
-    def is_overlent(self) -> bool:
-        """True if workers may use more than this process' shares have room for, as a share was lowered since."""
-        return any(bucket.is_overlent for bucket in (*self._counting, *self._weighing))
-
-    @property
-    def is_releasing(self) -> bool:
-        """True if entries were released to workers that are not known to have left."""
-        return any(bucket.going for bucket in (*self._counting, *self._weighing))
-
     def lacks(self, now: int) -> tuple[bool, bool]:
         """Return whether a bucket of messages, and one of bytes, is below one token."""
         counting = [bucket for bucket in self._counting if not bucket.holds(1, now)]
@@ -756,64 +655,6 @@ def _changed(
 def _give_back(buckets: tuple[TokenBucket, ...], tokens: int) -> None:
     for bucket in buckets:
         bucket.give_back(tokens)
-
-
-def _spare(buckets: tuple[TokenBucket, ...], now: int) -> int | None:
-    return min((min(bucket.tokens(now), bucket.burst // 2 - bucket.lent) for bucket in buckets), default=None)
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)  # a base class and no `Protocol`: of that, compiled code asks by name
-class RateLimiter:
-    """The interface that sessions call when entries of their streams arrive or are dropped.
-
-        data path, streams ─▶ RateLimiter ◀── Scheduler: the limits are in this process
-                                          ◀── QuotaClient: in another one  (`workers/quota_client.py`)
-
-    Nothing of a stream overtakes its held entries. Sizes are metered bytes, times monotonic nanoseconds.
-    """
-
-    # ---- a chunk, all or nothing
-
-    def admit(self, stream: Stream, messages: int, size: int, now: int) -> bool:
-        """Charge a chunk's worth of one stream if all of it may pass, else nothing; return whether it was charged.
-
-        Here and in `withdraw`, `messages` is the number that is charged (`Stream.charged`).
-        """
-        raise NotImplementedError
-
-    def withdraw(self, stream: Stream, messages: int, size: int) -> None:
-        """Undo an `admit` of the same instant."""
-        raise NotImplementedError
-
-    def count_admitted(self, stream: Stream, counts: tuple[int, int, int], largest: tuple[int, int]) -> None:
-        """Record an admitted chunk: (entries, messages, bytes), and the largest entry's (messages, bytes)."""
-        raise NotImplementedError
-
-    # ---- entry by entry
-
-    def count_offered(self, stream: Stream, entries: int, messages: int, size: int) -> None:
-        """Record entries that arrived and were not admitted; the caller decides on each of them next."""
-        raise NotImplementedError
-
-    def pass_entry(self, stream: Stream, messages: int, size: int, now: int) -> bool:
-        """Charge and count one entry if it may pass at once, else do nothing; return whether it may pass."""
-        raise NotImplementedError
-
-    def hold(self, stream: Stream, entry: Entry, now: int) -> None:
-        """Hold `entry` until `Stream.release` is called with it, perhaps before this returns."""
-        raise NotImplementedError
-
-    def drop_held(self, stream: Stream, now: int) -> list[Entry]:
-        """Drop and return the held entries of a stream."""
-        raise NotImplementedError
-
-    def count_rejected(self, stream: Stream, limiter: Limiter, messages: int, size: int) -> None:
-        """Record an entry that the session refuses because of `limiter`, one of the stream's chain."""
-        raise NotImplementedError
-
-    def count_dropped(self, stream: Stream, messages: int, size: int) -> None:
-        """Record messages and bytes that arrived and were dropped, as their stream ended before they could be held."""
-        raise NotImplementedError
 
 
 def rejecting(stream: Stream, now: int) -> Limiter | None:

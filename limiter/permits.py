@@ -536,11 +536,6 @@ class Permits:
             self._grant(permits)
         return as_it_came
 
-    def pass_through(self, permits: int) -> None:
-        """Record that a worker that knew of no limit has passed the client's FLOW on as it was."""
-        self._usage.permits_asked += permits
-        self._count_granted(permits)
-
     def arrived(self, entries: int, messages: int, size: int) -> None:
         """Record a delivery by the broker that has not gone on to the client yet."""
         self._sense_backlog(messages)

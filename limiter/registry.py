@@ -10,7 +10,7 @@ from typing import Final
 
 from limiter.backlogs import Backlogs
 from limiter.levels import ANYBODY, EACH, LEVEL_OF_WORD, Client, Topic, counted_as
-from limiter.limiter import Answering, Entry, Limiter, LimitRates, Scope, Stream
+from limiter.limiter import Entry, Limiter, LimitRates, Scope, Stream
 from limiter.permits import RULES, CreditWindow, DispatchRules, Permits, Unit, horizon_of
 from limiter.policies import OF_TOPIC, Change, InForce, Policies
 from limiter.relative_rates import RelativeLimits
@@ -369,8 +369,6 @@ class Registry:
         self.policies = policies
         self.revision = 0
         self._is_settled = True
-        self._on_wired: Callable[[Stream, int], None] = lambda _stream, _now: None
-        self._on_tuned: Callable[[Limiter, int], None] = lambda _limiter, _now: None
         self._scheduler = scheduler
         self._shadow = shadow
         self._live = StreamIndex()
@@ -392,15 +390,6 @@ class Registry:
                 raise ValueError("backlogs are known only with a clock")
             self._backlogs = Backlogs(clock, lambda streams: self._rewire_all(streams, clock()))
 
-    def report_to(self, wired: Callable[[Stream, int], None], tuned: Callable[[Limiter, int], None]) -> None:
-        """Tell of changes from now on: those who want to know of them are made with this registry.
-
-        Args:
-            wired: Called with a stream that may be within other limits than before, or in another way, and the time.
-            tuned: Called with a limiter that streams are within, when it has another value, and the time.
-        """
-        self._on_wired, self._on_tuned = wired, tuned
-
     def open(self, stream: Stream, topic: Topic, now: int, client: Client = ANYBODY) -> None:
         """Open a stream of `topic`, under the limits that apply to it."""
         self._live.put(stream, topic, client)
@@ -418,9 +407,6 @@ class Registry:
         if self._backlogs is not None:
             self._backlogs.join(stream)
 
-    def answer(self, stream: Stream, answering: Answering) -> None:
-        """Do nothing: an open stream is a producer, whose entries are judged here and now."""
-
     def name(self, stream: Stream, producer_name: str, now: int) -> None:
         """Name a producer as the broker accepted it: limits by producer name hold from now on."""
         stream.name = replace(stream.name, producer_name=producer_name)
@@ -428,10 +414,6 @@ class Registry:
         if known is not None and known[1].producer_name != producer_name:
             self._live.put(stream, known[0], replace(known[1], producer_name=producer_name))
             self._rewire(stream, now)
-
-    def when_decided(self, streams: Iterable[Stream], then: Callable[[], None]) -> None:  # noqa: ARG002 - all are
-        """Call `then` once limits hold the held entries of these streams, which here is now."""
-        then()
 
     def close(self, stream: Stream, now: int) -> list[Entry]:
         """Close a stream; return the entries that it held."""
@@ -465,10 +447,6 @@ class Registry:
     def forgiven(self) -> int:
         """Limiters that were forgotten although tokens were taken of them; see `LimiterCache`."""
         return self._limiters.forgiven
-
-    def owes_now(self, address: str) -> bool:
-        """Return the answer of `owes_too_much`, without a look whether some of the debts are paid."""
-        return self._limiters.owes_too_much(address)
 
     def owes_too_much(self, address: str, now: int) -> bool:
         """Return whether a client's address (`counted_as`) may open no more streams, as it left too many debts."""
@@ -623,8 +601,6 @@ class Registry:
     def _serve(self, limiters: Iterable[Limiter], now: int) -> None:
         """Wake the streams of limiters that have another value: more may pass, and be asked of the broker."""
         limiters = list(limiters)
-        for limiter in limiters:
-            self._on_tuned(limiter, now)
         self._wake(limiters, now)
         for meter in [meter for limiter in limiters for meter in limiter.meters]:
             meter.serve()
@@ -686,7 +662,6 @@ class Registry:
             self._scheduler.rewire(stream, chain, now)
         if stream.permits is not None:
             stream.permits.rewire(meters_of(chain))
-        self._on_wired(stream, now)
         return before
 
     def _observe(self, stream: Stream, chain: tuple[Limiter, ...], now: int) -> None:

@@ -16,8 +16,7 @@ from typing import Final
 from mypy_extensions import mypyc_attr
 
 from limiter.activity import ActivityNotes
-from limiter.limiter import NOT_NOTED, Entry, FinishTag, Limiter, RateLimiter, Stream
-from limiter.usage import Passed
+from limiter.limiter import NOT_NOTED, Entry, FinishTag, Limiter, Stream
 
 
 def obstacle_of(stream: Stream, now: int) -> Limiter | None:
@@ -26,11 +25,6 @@ def obstacle_of(stream: Stream, now: int) -> Limiter | None:
         if limiter.waiters or not limiter.is_open(now):
             return limiter
     return None
-
-
-def lent_in_the_way(stream: Stream, now: int) -> list[Limiter]:
-    """Return the limiters that a newcomer may not pass now and of which workers hold tokens that they may give back."""
-    return [one for one in stream.chain if one.borrowers and (one.waiters or not one.is_open(now))]
 
 
 def refusing(stream: Stream, now: int) -> Limiter | None:
@@ -119,14 +113,9 @@ class WaitLists:
         wake_at: Called with a limiter and the monotonic time at which it is to be served; each call replaces the one
             before for the same limiter.
         journal: Told of a stream that begins to wait on a limiter without waiters.
-
-    Attributes:
-        recall: Called with a limiter that has lent tokens to workers, when a first stream begins to wait there. The
-            quota server's deferred rejections set it: they hold entries back by this scheduler, and are made with it.
     """
 
     def __init__(self, wake_at: Callable[[Limiter, int], None], journal: ActivityNotes) -> None:
-        self.recall: Callable[[Limiter], None] = lambda _limiter: None
         self._wake_at = wake_at
         self._journal = journal
         self._number = 0
@@ -190,8 +179,6 @@ class WaitLists:
             limiter.is_waited_on(now)
             if limiter.wakes_at is not None and limiter.wakes_at > now:
                 limiter.wakes_at = None  # set for those who have left; where there was a claim it may be far too late
-            if limiter.borrowers:
-                self.recall(limiter)
         limiter.waiters.add(stream.place_at(limiter))
         self._ask_for_wake_up(limiter, now)
 
@@ -243,7 +230,7 @@ TURN_SIZE: Final = 2048
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Scheduler(RateLimiter):
+class Scheduler:
     """Passes or holds entries, exactly within all limits of their streams.
 
     Args:
@@ -255,10 +242,6 @@ class Scheduler(RateLimiter):
     def __init__(self, wake_at: Callable[[Limiter, int], None], journal: ActivityNotes) -> None:
         self.journal = journal
         self._lines = WaitLists(wake_at, journal)
-
-    def recall_by(self, recall: Callable[[Limiter], None]) -> None:
-        """Call `recall` with a limiter that has lent tokens to workers when a stream begins to wait there."""
-        self._lines.recall = recall
 
     # ---- streams
 
@@ -356,25 +339,20 @@ class Scheduler(RateLimiter):
         """Ask to be woken for a limiter now: it may let waiting entries pass."""
         self._lines.wake(limiter, now)
 
-    def take_back(self, stream: Stream, now: int) -> list[Entry]:
-        """Stop holding a stream's entries and return them; the caller does something else with them."""
+    def drop_held(self, stream: Stream, now: int) -> list[Entry]:
+        """Drop and return the held entries of a stream."""
         if stream.held:
             self.note(stream)
-        taken = list(stream.held)
+        dropped = list(stream.held)
         stream.held.clear()
         self._lines.leave(stream, now)
         usage = stream.usage
         usage.throttled.stop(now)
-        usage.held_messages -= sum([entry.messages for entry in taken])
-        usage.held_size -= sum([entry.size for entry in taken])
-        return taken
-
-    def drop_held(self, stream: Stream, now: int) -> list[Entry]:
-        """Drop and return the held entries of a stream."""
-        dropped = self.take_back(stream, now)
         if dropped:
-            sizes = sum([entry.messages for entry in dropped]), sum([entry.size for entry in dropped])
-            self.count_dropped(stream, *sizes)
+            messages, size = sum([entry.messages for entry in dropped]), sum([entry.size for entry in dropped])
+            usage.held_messages -= messages
+            usage.held_size -= size
+            self.count_dropped(stream, messages, size)
         return dropped
 
     # ---- counting
@@ -397,26 +375,6 @@ class Scheduler(RateLimiter):
             limiter.usage.met(most, largest[1])
         if stream.observed is not None:
             stream.observed.count_admitted(counts, largest)
-
-    def count_charged(
-        self, stream: Stream, limiters: tuple[Limiter, ...], counts: Passed, largest: tuple[int, int]
-    ) -> None:
-        """Record an admitted chunk of a stream whose chain has changed since: `limiters` were charged for it.
-
-        A limiter that limits no stream any more counts nothing. Nor does one that the stream is within only now.
-        """
-        entries, messages, size = counts
-        self._count_offered(stream, entries, messages, size)
-        stream.usage.add_passed(entries, messages, size)
-        charged = stream.charged(entries, messages)
-        for limiter in limiters:
-            if limiter.streams:
-                limiter.usage.add_passed(entries, charged, size)
-                limiter.usage.met(stream.charged(1, largest[0]), largest[1])
-                if limiter not in stream.chain:
-                    limiter.usage.add_left(charged, size)
-        if any(limiter not in limiters for limiter in stream.chain):
-            stream.usage.add_spared(counts)
 
     def count_rejected(self, stream: Stream, limiter: Limiter, messages: int, size: int) -> None:
         """Record an entry that was refused because of `limiter`."""

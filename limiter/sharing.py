@@ -56,8 +56,6 @@ change several times a second where demand goes up and down far below the limit,
 """
 _FILLING_LOOKED_AT = 200
 """Filling limiters that each `demands` looks at, at most, as there may be many."""
-LOAN_NS = 1_000_000_000
-"""A worker's loan of a shared limit ends after this time, if no more is lent."""
 
 UnitKey = tuple[str, str, Unit]
 """A unit of a limiter, as all processes know it: the limiter's direction and level, as `publish topic`, its name, and
@@ -178,8 +176,6 @@ class SharedLimits:
         """Raises that are put off: the share, and when it comes into force; the oldest first."""
         self._waited_on: dict[Limiter, None] = {}
         """Limiters whose raises are to come into force at the next report, as a stream waits for them."""
-        self._overlent: dict[Limiter, int] = {}
-        """Limiters of which workers may use more than the share, and when that ends if the workers do not answer."""
 
     # ---- called by the decider
 
@@ -223,8 +219,6 @@ class SharedLimits:
             self._changing(limiter, now)
             limiter.share(shares, quotas, now)
             self._serve([limiter], now)
-            if limiter.is_overlent:
-                self._overlent[limiter] = now + LOAN_NS
 
     def _may_be_put_off(self, limiter: Limiter, unit: Unit, ppm: int) -> bool:
         """Return whether a share is a raise that no stream needs now: half of the rate and burst in force is enough.
@@ -253,18 +247,6 @@ class SharedLimits:
             self._share(limiter, unit, ppm, limiter.quota, now)
             self._on_raise(key, before, ppm)
 
-    def exceeds_shares(self, now: int) -> bool:
-        """Return whether workers may still use more than the shares in force, as they were lent tokens of greater ones.
-
-        As long as that is so, the decider must not hear that a lowered share is in force: it would give others what the
-        workers may still use. A loan ends by itself. An entry that was released to a worker counts until the worker has
-        said that it has passed, or has ended.
-        """
-        if self._overlent:
-            overlent = [(one, end) for one, end in self._overlent.items() if one.is_overlent]
-            self._overlent = {one: end for one, end in overlent if now < end or one.is_releasing}
-        return bool(self._overlent)
-
     def share_in_force(self, key: UnitKey) -> int | None:
         """Return the share in force, in millionths; None if the limiter is not known."""
         known = self._limiter(key)
@@ -286,15 +268,13 @@ class SharedLimits:
     def renew(self, until: int, now: int) -> None:
         """Let shares earn until `until`.
 
-        If the lease had ended, waiting streams are served: their timers were set for a time without tokens. Workers
-        have to give back what they were lent before the end: other processes may have had it since.
+        If the lease had ended, waiting streams are served: their timers were set for a time without tokens.
         """
         if self.lease.renew(until, now):
             waiting = [limiter for limiter in self._active if limiter.waiters]
             for limiter in waiting:
                 limiter.share(limiter.shares, limiter.quota, now)
-            lent = [one for each in self._known.values() for one in each.values() if one.borrowers and not one.waiters]
-            self._serve([*waiting, *lent], now)
+            self._serve(waiting, now)
 
     def demands(self, now: int) -> tuple[dict[UnitKey, Demanded], list[UnitKey]]:
         """Return the demands for limiters that were used or waited on since the last call, and the units that are gone.
@@ -453,9 +433,7 @@ class SharedLimits:
     def _look_at_outdated(self) -> None:
         outdated, self._outdated = self._outdated, {}
         for limiter in outdated:
-            if limiter.borrowers:  # its share is free when workers have given back what they were lent of it
-                self._outdated[limiter] = None
-            elif not limiter.streams:
+            if not limiter.streams:
                 self._forget(limiter)
                 limiter.is_quiet = limiter.is_calm = True
                 self._tell_units(limiter, set())

@@ -149,17 +149,10 @@ class TokenBucket:
     the burst has no room for them, up to 20 ms' worth and always less than a token. Else 19/s, whose burst is 1, would
     pass 95 % of its limit. A bucket starts without this surplus.
 
-    Tokens that were taken but not used yet, because a borrower elsewhere may use them at any later moment, are *lent*.
-    Until the borrower reports what became of them, they fill the bucket as if they were in it. So the tokens that the
-    borrower uses and those taken here are, over any interval, no more than one bucket would have let pass.
-
-        balance + lent ≤ capacity     (always, so `lend`, `come_back` … change nothing but where tokens are)
-
     A *leased* bucket is one of several, each in another process, that together let pass what one would. It has a share
     of the rate and of the burst, and earns only while its lease lasts. It starts with a single token and no share, so
     that the first message of a newcomer need not wait. As it has room for at most a token more than its share of the
-    burst, all of them pass over any interval at most burst + rate * time + an entry each. That holds for what is lent
-    of it, too, where nobody else is given what `is_overlent` says may still be used.
+    burst, all of them pass over any interval at most burst + rate * time + an entry each.
 
     Args:
         rate: Tokens per period, and the capacity.
@@ -168,14 +161,6 @@ class TokenBucket:
 
     Attributes:
         ppm: The share, in parts per million; see `share`.
-        lent: Tokens taken that are not known to be used.
-        going: The part of `lent` for entries that are counted as passed and not known to have left.
-        ahead: Tokens lent to workers that are neither counted as passed nor given back.
-        lost: Tokens lent to workers that will never be counted, since `told` was last called.
-        unforeseen: Tokens counted as passed that were never taken, since `told` was last called: the worker that passed
-            the entries did not know the rate yet.
-        void: Of a leased bucket: tokens that may still be lent since before its lease ended. Another process may have
-            them since, so unused ones that come back are lost.
     """
 
     __slots__ = (
@@ -189,25 +174,13 @@ class TokenBucket:
         "_paid_at",
         "_per_ns",
         "_per_token",
-        "ahead",
-        "going",
-        "lent",
-        "lost",
         "ppm",
         "rate",
-        "unforeseen",
-        "void",
     )
 
     def __init__(self, rate: Rate, now: int, lease: Lease | None = None) -> None:
         self.rate = rate
         self.ppm = WHOLE if lease is None else 0
-        self.lent = 0
-        self.going = 0
-        self.ahead = 0
-        self.lost = 0
-        self.unforeseen = 0
-        self.void = 0
         self._lease = lease
         self._per_ns, self._per_token = _parts(rate, self.ppm)
         self._full, self._capacity = _capacity(rate, self.ppm)
@@ -252,60 +225,6 @@ class TokenBucket:
         """Undo a `take` of the same instant."""
         self._balance += tokens * self._per_token
 
-    def lend(self, tokens: int) -> None:
-        """Mark tokens just taken as lent: the borrower reports when they are used, or gives them back."""
-        self.lent += tokens
-        self.ahead += tokens
-        self._capacity -= tokens * self._per_token
-
-    def release(self, tokens: int) -> None:
-        """Mark tokens as taken for entries that have passed and leave later."""
-        self.lent += tokens
-        self.going += tokens
-        self._capacity -= tokens * self._per_token
-
-    def gone(self, tokens: int, now: int) -> None:
-        """Record that entries worth so many tokens have left; a change of rate has settled those before it."""
-        tokens = min(tokens, self.going)
-        self._earn(now)
-        self.going -= tokens
-        self.lent -= tokens
-        self._capacity += tokens * self._per_token
-
-    def come_back(self, used: int, unused: int, now: int) -> None:
-        """Record that of the lent tokens `used` were used, and take `unused` back; at most what is lent.
-
-        The tokens earned up to now are added first, as there was no room for the returned ones until now.
-        """
-        self._earn(now)
-        used = min(used, self.lent - self.going)
-        unused = min(unused, self.lent - self.going - used, self.ahead)
-        self.lent -= used + unused
-        self.ahead -= unused
-        self._capacity += (used + unused) * self._per_token
-        if self.void:
-            lost = min(self.void, unused)
-            self._overflow += lost * self._per_token
-            unused -= lost
-            self.void = min(self.void - lost, self.lent - self.going)
-        self._balance += unused * self._per_token
-
-    def count_lent(self, tokens: int, lent: int) -> None:
-        """Count `tokens` as passed, of which `lent` were lent.
-
-        The others passed before their cost was known. As a debt they would make other streams wait for what no worker
-        could know.
-        """
-        lent = min(lent, self.ahead)
-        self.ahead -= lent
-        self.unforeseen += tokens - lent
-
-    def give_up(self, lent: int) -> None:
-        """Count lent tokens as lost: they will never be counted as passed."""
-        lent = min(lent, self.ahead)
-        self.ahead -= lent
-        self.lost += lent
-
     def wait_ns(self, tokens: int, now: int) -> int:
         """Return the wait in nanoseconds until `tokens` (at most the burst) are there, if none are taken.
 
@@ -340,40 +259,15 @@ class TokenBucket:
         return 0
 
     def _lose(self) -> None:
-        self.void = self.lent - self.going
-        most = min(self._per_token, self._capacity)
-        if self._balance > most:
-            self._overflow += self._balance - most
-            self._balance = most
-
-    @property
-    def burst(self) -> int:
-        """The whole tokens of this bucket's share of the burst; at least 1."""
-        return max(1, self.rate.burst * self.ppm // WHOLE)
-
-    @property
-    def has_room(self) -> bool:
-        """True if the bucket has room for one more token beside those lent."""
-        return self._capacity >= self._per_token
-
-    @property
-    def is_overlent(self) -> bool:
-        """True if more is lent than the bucket has room for: its share of a leased limit has been lowered since."""
-        return self._capacity < 0
-
-    def loses_in_ns(self, now: int) -> int:
-        """Return the nanoseconds until a token is there, or until earned tokens are lost for lack of room.
-
-        There is no room for a token while lent tokens, and those of entries not known to have left, fill the bucket.
-        """
-        return self._ns_for(min(self._per_token, self._capacity) - self._earn(now), now)
+        if self._balance > self._per_token:
+            self._overflow += self._balance - self._per_token
+            self._balance = self._per_token
 
     def share(self, ppm: int, now: int) -> None:
         """Let a leased bucket have `ppm` parts per million of its rate and burst from now on.
 
         A raise adds no tokens, as another process had those; it only makes room. A lowering takes what there is no room
         for any more. A debt keeps its tokens: what a smaller share means for its seconds is the reason of the change.
-        Lent tokens beyond the new burst stay lent, and the bucket earns for nobody until they are used or come back.
         """
         if ppm == self.ppm:
             return
@@ -383,10 +277,9 @@ class TokenBucket:
         self.ppm = ppm
         self._per_ns, self._per_token = _parts(self.rate, ppm)
         self._overflow = self._overflow * self._per_token // before
-        self._full, capacity = _capacity(self.rate, ppm)
-        self._capacity = capacity - self.lent * self._per_token
+        self._full, self._capacity = _capacity(self.rate, ppm)
         self._balance = min(balance * self._per_token // before, self._capacity)
-        self._note_payday(self._balance + (self.lent - self.going) * self._per_token)
+        self._note_payday()
 
     def change(self, rate: Rate, now: int) -> None:
         """Change the rate, with neither amnesty nor a free burst.
@@ -395,7 +288,7 @@ class TokenBucket:
         made at, and its seconds at any rate below. So it never takes longer to pay than it would have. To raise a rate
         and lower it again, or the other way round, forgives nothing.
         """
-        old, balance = self.rate, self._held(now)
+        old, balance = self.rate, self._earn(now)
         if now >= self._paid_at:
             self._made_at = old
         _, per_token = _parts(rate, self.ppm)
@@ -413,53 +306,39 @@ class TokenBucket:
         So in no interval, whatever changes within it, more passes than burst, rates over time and one taking.
         """
         self._made_at = rate
-        self._go_on(rate, self._held(now) * _parts(rate, self.ppm)[1] // self._per_token)
+        self._go_on(rate, self._earn(now) * _parts(rate, self.ppm)[1] // self._per_token)
 
-    def _held(self, now: int) -> int:
-        """Return the balance plus the lent tokens that are not `going`: a loan is no debt, even beyond the capacity."""
-        return self._earn(now) + (self.lent - self.going) * self._per_token
-
-    def _go_on(self, rate: Rate, held: int) -> None:
+    def _go_on(self, rate: Rate, balance: int) -> None:
         self.rate = rate
         before = self._per_token
         self._per_ns, self._per_token = _parts(rate, self.ppm)
         self._overflow = self._overflow * self._per_token // before
-        self.lent -= self.going
-        self.going = 0
-        # Of loans at a larger burst more may have been used than this one holds: that is no debt at this rate.
-        beyond = max(0, self.lent - rate.burst)
-        self.lent -= beyond
-        self.void = min(self.void, self.lent)
-        self.ahead -= min(self.ahead, beyond)
-        lent = self.lent * self._per_token
-        self._full, capacity = _capacity(rate, self.ppm)
-        self._capacity = capacity - lent
-        self._balance = min(held - lent, self._capacity)
-        self._note_payday(held)
+        self._full, self._capacity = _capacity(rate, self.ppm)
+        self._balance = min(balance, self._capacity)
+        self._note_payday()
 
-    def _note_payday(self, held: int) -> None:
+    def _note_payday(self) -> None:
         """Note when a debt will have been paid; without a share, not before there is one."""
-        wait = -(held // self._per_ns) if self._per_ns else (NEVER_NS if held < 0 else 0)
+        balance = self._balance
+        wait = -(balance // self._per_ns) if self._per_ns else (NEVER_NS if balance < 0 else 0)
         self._paid_at = self._earned_at + max(0, wait)
 
-    def told(self, now: int) -> tuple[float, float, int, int]:
-        """Return the tokens at hand, negative in debt; and, since the last call, the overflow, `lost` and `unforeseen`.
+    def told(self, now: int) -> tuple[float, float]:
+        """Return the tokens at hand, negative in debt; and the overflow since the last call.
 
-        The overflow is the earned tokens for which there was no room. Tokens that workers have ahead count as still
-        there: a balance falls by the tokens that are counted as passed, when they are.
+        The overflow is the earned tokens for which there was no room.
 
         `now` may be before the last look at the clock, if nothing was taken since. What was earned since then belongs
         to the next call, and so does that part of it for which there was no room.
         """
-        held, overflow, later = self._earn(now) + self.ahead * self._per_token, self._overflow, 0
+        held, overflow, later = self._earn(now), self._overflow, 0
         if now < self._earned_at:
             earned = (self._earned_at - now) * self._per_ns
             if self._lease is not None or self._balance >= self._capacity:
                 later = min(earned, overflow)
             held += later - earned
-        lost, unforeseen = self.lost, self.unforeseen
-        self._overflow, self.lost, self.unforeseen = later, 0, 0
-        return held / self._per_token, (overflow - later) / self._per_token, lost, unforeseen
+        self._overflow = later
+        return held / self._per_token, (overflow - later) / self._per_token
 
     def is_full(self, now: int) -> bool:
         """Return whether the balance is at least that of a new bucket; of a leased one, if its share is full, too."""

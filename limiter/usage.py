@@ -137,12 +137,6 @@ class Spared:
         total, self._total = self._total, (0, 0, 0)
         return total
 
-    def add(self, passed: Passed) -> None:
-        """Add what the stream passed while limits held and was not charged to them either."""
-        if self._since is None:
-            total = self._total
-            self._total = total[0] + passed[0], total[1] + passed[1], total[2] + passed[2]
-
     def _count(self, passed: Passed) -> None:
         if self._since is not None:
             total, since, self._since = self._total, self._since, passed
@@ -158,8 +152,7 @@ class LimiterUsage:
 
     The two `largest_…` and `reported` belong to the access log, which sets them after each line. `idle_ns` and
     `reserved_ns` are parts of the time waited in which each bucket had a token: `idle_ns` beyond the lateness of a
-    timer, `reserved_ns` for the sake of a stream that waited elsewhere. `left_…` counts entries of streams that had
-    left the limit when the entries were counted.
+    timer, `reserved_ns` for the sake of a stream that waited elsewhere.
     """
 
     __slots__ = (
@@ -167,8 +160,6 @@ class LimiterUsage:
         "idle_ns",
         "largest_messages",
         "largest_size",
-        "left_messages",
-        "left_size",
         "messages",
         "rejected_messages",
         "rejected_size",
@@ -186,8 +177,6 @@ class LimiterUsage:
         self.size = 0
         self.rejected_messages = 0
         self.rejected_size = 0
-        self.left_messages = 0
-        self.left_size = 0
         self.largest_messages = 0
         self.largest_size = 0
         self.reported: tuple[int, ...] = ()
@@ -203,11 +192,6 @@ class LimiterUsage:
         """Count an entry as refused."""
         self.rejected_messages += messages
         self.rejected_size += size
-
-    def add_left(self, messages: int, size: int) -> None:
-        """Count messages and bytes that passed as those of a stream that has left the limit."""
-        self.left_messages += messages
-        self.left_size += size
 
     def met(self, messages: int, size: int) -> None:
         """Note the messages and bytes of an entry, which may be the largest so far."""
@@ -289,12 +273,6 @@ class StreamUsage:
     def passed(self) -> Passed:
         """Entries, messages and bytes passed in all."""
         return self.passed_entries, self.passed_messages, self.passed_size
-
-    def add_spared(self, passed: Passed) -> None:
-        """Count a part of what was passed as charged to no limit of the stream's present chain."""
-        if self.spared is None:
-            self.spared = Spared()
-        self.spared.add(passed)
 
     def spare(self) -> None:
         """Begin to spare the stream: from now on its entries are charged to no limit."""

@@ -104,7 +104,6 @@ class Admission:
 
     Attributes:
         of_connections: The bounds of connections that are in force.
-        changed: Called when other subscribe rates are in force.
     """
 
     def __init__(self, config: Config, counters: Counters, clock: Callable[[], int], policies: Policies) -> None:
@@ -120,7 +119,6 @@ class Admission:
         self._counters = counters
         self._clock = clock
         self._log = AdmissionLog(clock)
-        self.changed: Callable[[], None] = _nothing
 
     def admit(
         self, asked: Iterable[AskedBound], whose: str, source: str, topic: Topic | None = None
@@ -147,13 +145,6 @@ class Admission:
     def subscribe_rates_changed(self) -> None:
         """Put changed subscribe rates in force from now on."""
         self._rates_since = self._clock()
-        self.changed()
-
-    @property
-    def in_force(self) -> frozenset[BoundName]:
-        """The bounds that may refuse a request; all others admit everything."""
-        subscribes = {BoundName.SUBSCRIBE_RATE} if self._policies.limits_subscribes else set[BoundName]()
-        return frozenset(subscribes.union(self._in_force))
 
     @property
     def taken(self) -> int:
@@ -188,10 +179,6 @@ def kept_as(key: BoundKey) -> str | bytes | tuple[str | int, ...]:
     parts = (key,) if isinstance(key, str) else key
     length = sum([len(part) for part in parts if isinstance(part, str)])
     return key if length <= LONGEST_KEY else blake2b(repr(parts).encode(), digest_size=16).digest()
-
-
-def _nothing() -> None:
-    """Do nothing: no caller wants to know."""
 
 
 def _key(what: BoundName, key: BoundKey, source: str) -> Hashable:

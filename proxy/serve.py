@@ -36,7 +36,7 @@ from proxy.files import FileReader
 from proxy.fleet.configured_link import link_of, own_auth
 from proxy.fleet.policy_topic import PolicyTopic
 from proxy.fleet.service import FleetService
-from proxy.limiter_engine import LimiterEngine
+from proxy.session.engine import Engine
 from proxy.observe.access_log import AccessLog, open_access_log
 from proxy.observe.intervals import Intervals
 from proxy.observe.log_lines import AddressKeyError
@@ -122,7 +122,7 @@ class Proxy:
             )
         shared, siblings = (None, None) if self.fleet is None else (self.fleet.shared, self.fleet.brokers)
         self.descriptors = _share_descriptors(config, counters)
-        self.engine = LimiterEngine(
+        self.engine = Engine(
             self.descriptors.within(config),
             policies,
             counters,

@@ -51,20 +51,16 @@ class Server:
     Args:
         engine: The objects that sessions share.
         log: Where they write.
-        numbers: The first one of a session, and how far they are apart; None for a process that listens alone, else
-            others listen on the same port.
         most: Sessions that there are file descriptors for; None: any number.
     """
 
-    def __init__(
-        self, engine: Engine, log: SessionLog, numbers: tuple[int, int] | None = None, most: int | None = None
-    ) -> None:
+    def __init__(self, engine: Engine, log: SessionLog, most: int | None = None) -> None:
         self._most = most
         self._refusals = ThrottledLog(engine.clock)
         self._engine = engine
         self._log = log
-        self._ids = itertools.count(*(numbers or (1,)))
-        self._reuses_port = True if numbers or engine.config.processes > 1 else None
+        self._ids = itertools.count(1)
+        self._reuses_port = True if engine.config.processes > 1 else None
         self._listening: list[asyncio.Server] = []
         self._open: set[Session] = set()
         self._all_gone = asyncio.Event()

@@ -32,13 +32,11 @@ from compliance.judging.durations import Durations
 from compliance.judging.entitlement import BalanceBounds, OwedSums, Starvation, WaitedLine, lost_s, unspent_s
 from compliance.judging.facts import Doubt, Judged, Minute, Spelling
 from compliance.judging.lines import (
-    BEHIND_CHANGE_S,
     BUCKETS,
     CLOCK_RESOLUTION_S,
     CONTIGUOUS_S,
     LATE_S,
     OWED_WINDOW_S,
-    REPORT_S,
     ROUNDING,
     SAME_WAIT_S,
     Line,
@@ -49,8 +47,6 @@ from compliance.judging.lines import (
     place_of,
 )
 from compliance.schema import OBSERVED, REJECTING
-
-_DECISION_S = 0.02
 
 
 class _Besides(NamedTuple):
@@ -84,12 +80,10 @@ class LimiterAccount:
         self._owing, self._perhaps = OwedSums(), OwedSums()
         self._before: Line | None = None
         self._until_us: int | None = None
-        self._valued_us: int | None = None
         self._starving: Starvation | None = None
         self._durations = Durations(notes.steps_us)
         self._largest_offered = (0, 0)
-        self._has_streams = self._differs = self._is_named = self._overlaps = self._has_lent = False
-        self._unconfirmed_s = self._waited_through_s = 0.0
+        self._has_streams = self._differs = self._is_named = self._overlaps = False
         self._grant_s = LATE_S
         self._refused: tuple[Line, float] | None = None
         """The last line, if it refused something, and the seconds that it hides."""
@@ -107,10 +101,9 @@ class LimiterAccount:
         self._has_streams = self._has_streams or bool(streams)
         self._look_at_durations(lines, streams)
         self._look_at_values(lines, streams)
-        self._look_at_value(lines[0])
         passed = _sums(lines)
         has_account = self._has_streams and all(line.is_in_force for line in lines)
-        said = self._said_by_streams(lines, streams, passed) if has_account else passed
+        said = _sums(streams) if has_account else passed
         said = self._as_entries(lines, streams, said, passed)
         differing = [unit for unit in range(2) if said[unit] != passed[unit] and _is_limited(lines, unit)]
         if differing:
@@ -121,7 +114,6 @@ class LimiterAccount:
         for line in lines:
             # Of what the two accounts say was served the less.
             served = tuple(map(min, line.passed, said)) if len(lines) == 1 else line.passed
-            self._look_at_value(line)
             step = self._step(line)
             over = self._replay(line, step)
             if self._differs:
@@ -136,32 +128,8 @@ class LimiterAccount:
 
     def _go_on_from(self, line: Line) -> None:
         self._before = line
-        if _is_waited_through(line):
-            self._waited_through_s += line.duration_s
-        else:
-            self._waited_through_s, self._grant_s = 0.0, LATE_S
-
-    def _said_by_streams(
-        self, lines: Sequence[Line], streams: Sequence[StreamsLine], passed: tuple[int, ...]
-    ) -> tuple[int, ...]:
-        """Messages and bytes that passed by the lines of streams.
-
-        After a change of limits a worker may still tell what passed for the earlier limits. Then a stream's line tells
-        what was charged to all of its limits, and this limit may have been charged more. The limit's own line tells
-        what belongs to streams that are no longer under it.
-        """
-        several: tuple[Line | StreamsLine, ...] = (*lines, *streams)
-        if not any(self._notes.is_behind_change(one) for one in several):
-            return _sums(streams)
-        # Only what is new to its streams can have been unknown to their workers.
-        is_new = self._is_new(lines[0]) or any(self._notes.is_behind_move(one) for one in several)
-        said = []
-        for unit in range(2):
-            left = sum(line.left[unit] for line in lines)
-            least = sum((one.charged if is_new and one.charged else one.passed)[unit] for one in streams)
-            most = sum((one.crossed or one.passed)[unit] for one in streams)
-            said.append(left + min(max(passed[unit] - left, least), most))
-        return tuple(said)
+        if not _is_waited_through(line):
+            self._grant_s = LATE_S
 
     def _look_at_values(self, lines: Sequence[Line], streams: Sequence[StreamsLine]) -> None:
         """Compare the value that streams' lines name with the limiter's own, unless it was changed just then."""
@@ -229,23 +197,21 @@ class LimiterAccount:
         is_torn = self._notes.is_torn(before.seq, line.seq) or self._notes.is_unclear(before.seq, line.seq)
         is_unknown = is_torn or before.mode == OBSERVED
         late_s = self._notes.late_s(before.seq, line)
-        has_lent = gap_s > 0 and any(before.lent)
         if changes and not is_unknown and self._adds_up(before, line, gap_s):
-            return Step(gap_s, has_lent=has_lent, adds_up=True)
-        return Step(gap_s, changes > 0, is_hidden, is_unknown, follows, late_s, has_lent)
+            return Step(gap_s, adds_up=True)
+        return Step(gap_s, changes > 0, is_hidden, is_unknown, follows, late_s)
 
     def _adds_up(self, before: Line, line: Line, gap_s: float) -> bool:
         """Whether changes between two lines were of other limits: then each bucket's balance goes on undisturbed."""
         if (before.mode, before.rates, before.bursts) != (line.mode, line.rates, line.bursts):
             return False
-        unforeseen = self._unforeseen(line)
         for bucket, rate in enumerate(line.rates):
             if rate is None:
                 continue
             told, now = before.tokens[bucket], line.tokens[bucket]
             if told is None or now is None:
                 return False
-            taken = line.passed[bucket % 2] - unforeseen[bucket] + line.lost[bucket] + line.overflow[bucket]
+            taken = line.passed[bucket % 2] + line.overflow[bucket]
             if abs(told + rate * (gap_s + line.duration_s) - taken - now) > _rounding(rate):
                 return False
         return True
@@ -255,22 +221,8 @@ class LimiterAccount:
         for bucket, over in enumerate(self._over):
             unit = bucket % 2
             over.tune(*in_force(line, bucket), step)
-            passed, lent = line.passed[unit] - self._unforeseen(line)[bucket], self._lent(line, bucket)
-            is_over = over.add(line, line.duration_s, passed, line.largest[unit], lent) or is_over
-            if over.is_unclear:
-                over.room = max(over.room, line.tokens[bucket] or -inf)
-                said = f"{passed:,} {BUCKETS[unit]} were too many, or passed before: workers tell a little later"
-                self._doubt("lent", said, (line,))
+            is_over = over.add(line, line.duration_s, line.passed[unit], line.largest[unit]) or is_over
         return is_over
-
-    def _unforeseen(self, line: Line) -> tuple[int, ...]:
-        """Per bucket, what passed before its worker knew the value; only after a change of this limit's own value."""
-        is_excused = self._is_new(line) and self._notes.is_behind_change(line)
-        return line.unforeseen if is_excused else (0,) * len(BUCKETS)
-
-    def _is_new(self, line: Line) -> bool:
-        """Return whether the limit had another value, or none, just before."""
-        return self._valued_us is not None and line.at_us[0] <= self._valued_us + round(BEHIND_CHANGE_S * 1e6)
 
     def _look_at_durations(self, lines: Sequence[Line], streams: Sequence[StreamsLine]) -> None:
         for line in lines:
@@ -286,29 +238,6 @@ class LimiterAccount:
                     "waits", f"somebody waited {waited_s:.3f} s in a line that lasts {line.duration_s:.3f} s", (line,)
                 )
 
-    def _look_at_value(self, line: Line) -> None:
-        """Note the time of a line whose value differs from the line before, or may have differed in between."""
-        before = self._before
-        if before is None:
-            is_another = self._notes.changes_between(-1, line.seq) > 0
-        else:
-            is_same = (before.mode, before.rates, before.bursts) == (line.mode, line.rates, line.bursts)
-            has_gap = (line.at_us[0] - before.at_us[1]) / 1e6 > CONTIGUOUS_S
-            is_another = not is_same or (has_gap and self._notes.changes_between(before.seq, line.seq) > 0)
-        if is_another:
-            self._valued_us = line.at_us[0]
-
-    def _lent(self, line: Line, bucket: int) -> tuple[float, bool]:
-        """Amount that workers may have passed from tokens lent before, and whether the lines tell it.
-
-        At most half of a burst is lent. What passed before there was a limit may count in its first line.
-        """
-        if self._before is None and self._notes.changes_between(-1, line.seq):
-            return inf, False
-        if line.idle_s is None:
-            return (line.bursts[bucket] or 0.0) / 2, False
-        return (0 if self._before is None else self._before.lent[bucket % 2]), True
-
     def _replay_streams(self, line: Line, step: Step, said: tuple[int, ...], streams: Sequence[StreamsLine]) -> bool:
         is_over = False
         for unit, over in enumerate(self._streams):
@@ -318,8 +247,7 @@ class LimiterAccount:
                 else (line.largest[unit])
             )
             over.tune(*in_force(line, unit), step)
-            passed = max(0, said[unit] - self._unforeseen(line)[unit])
-            is_over = over.add(line, line.duration_s, passed, largest, self._lent(line, unit)) or is_over
+            is_over = over.add(line, line.duration_s, said[unit], largest) or is_over
         return is_over
 
     def _without_lines(self, streams: Sequence[StreamsLine]) -> None:
@@ -333,10 +261,9 @@ class LimiterAccount:
             gap_s = max(0.0, (one.at_us[0] - self._until_us) / 1e6) if self._until_us is not None else 0.0
             told = [unit for unit in range(2) if valued[unit][0]] or ([0] if one.passed[0] else [])
             self._differ([], [one], [(BUCKETS[unit], one.passed[unit], 0) for unit in told])
-            passed = one.charged or one.passed if self._notes.is_behind_change(one) else one.passed
             for unit, over in enumerate(self._streams):
                 over.tune(*valued[unit], Step(gap_s))
-                over.add(one, one.duration_s, passed[unit], one.largest[unit])
+                over.add(one, one.duration_s, one.passed[unit], one.largest[unit])
             self._until_us = max(self._until_us or 0, one.at_us[1])
 
     def _said(self, streams: StreamsLine, unit: int) -> tuple[float | None, float | None]:
@@ -409,11 +336,9 @@ class LimiterAccount:
         alone = max(one.only_wait_s for one in streams)
         named = max(one.named_wait_s for one in streams)
         # A wait may begin with the very end of a line, but then it goes on in the next one.
-        # Where a worker's stream is within a limit that refuses, each message waits for the supervisor's decision.
-        same_s = _DECISION_S if any(line.mode == REJECTING for line in lines) else SAME_WAIT_S
-        is_named, self._is_named = self._is_named, waited_s <= 0 and named > same_s
-        theirs = alone if alone > waited_s + same_s else named if is_named and self._is_named else 0.0
-        if theirs <= waited_s + same_s:
+        is_named, self._is_named = self._is_named, waited_s <= 0 and named > SAME_WAIT_S
+        theirs = alone if alone > waited_s + SAME_WAIT_S else named if is_named and self._is_named else 0.0
+        if theirs <= waited_s + SAME_WAIT_S:
             return 0.0
         said = f"a stream waited {theirs:.3f} s on it, and by its own line somebody waited {waited_s:.3f} s"
         self._doubt("waits", said, (*streams, *lines))
@@ -422,22 +347,17 @@ class LimiterAccount:
     def _serve(self, line: Line, step: Step, passed: tuple[int, ...], besides: "_Besides") -> float | None:
         """Replay a line; None if nobody waited, else the seconds waited in the ten that lack something."""
         on: list[tuple[int, BalanceBounds]] = []
-        lent = self._before.lent if self._before else (0, 0)
         for bucket, held in enumerate(self._held):
-            held.tune(*in_force(line, bucket), step, lent[bucket % 2])
+            held.tune(*in_force(line, bucket), step)
             if held.is_on:
                 on.append((bucket, held))
         if not on:
             return None
-        self._has_lent = self._has_lent or any(line.lent) or any(line.lost)
-        unforeseen = self._unforeseen(line)
-        taken = tuple(max(0, passed[bucket % 2] - unforeseen[bucket]) for bucket in range(len(BUCKETS)))
+        taken = tuple(passed[bucket % 2] for bucket in range(len(BUCKETS)))
         self._look_at_refusals(line, on, taken)
         waited_s = min(line.waited_s + besides.denied_s, line.duration_s)
         closed_s = max(0.0, waited_s - line.reserved_s - (line.idle_s or 0.0))
-        # What is lent at the end, or was lost, nobody else can have had.
-        gone = tuple(taken[bucket] + line.lent[bucket % 2] + line.lost[bucket] for bucket in range(len(BUCKETS)))
-        lacking_s = self._lacking(line, on, gone, closed_s)
+        lacking_s = self._lacking(line, on, taken, closed_s)
         perhaps_s = 0.0 if line.lacks_share else self._perhaps_lacking(line, on, waited_s, besides)
         vanished_s = self._vanished(line, on, taken, closed_s if len(on) == 1 else None)
         if waited_s <= 0:
@@ -461,7 +381,7 @@ class LimiterAccount:
         """Return whether something is lacking for certain.
 
         Older lines do not tell whether tokens were kept for a stream that also waited on another limit. Newer lines
-        tell that, and what is lent and lost. Where the log does not confirm it, more may be lacking.
+        tell that. Where the log does not confirm it, more may be lacking.
         """
         is_perhaps = self._perhaps.add(perhaps, entry_s)
         if one.line.idle_s is None and self._overlaps:
@@ -476,20 +396,17 @@ class LimiterAccount:
             said = "it had tokens while somebody waited: perhaps for a stream that waited on another limit, too"
             self._doubt("reserved", f"{said}, which lines of this version do not tell", (line,))
             return
-        said = "tokens were reserved, lent or lost while somebody waited, by its own line"
+        said = "tokens were reserved while somebody waited, by its own line"
         self._doubt("unconfirmed", f"{said}, and no other line confirms that", (line,))
 
     def _perhaps_lacking(
         self, line: Line, on: list[tuple[int, BalanceBounds]], waited_s: float, besides: "_Besides"
     ) -> float:
-        """Seconds that are lacking besides, if only those reserved, lent and lost tokens count that the log confirms.
+        """Seconds that are lacking besides, if only those reserved tokens count that the log confirms.
 
-        - Reserved tokens are for a stream that waits on another limit. Its wait is at least as long as the time
-          reserved, and names the other limit if the time reserved goes on to the end of the line. Only an entry as
-          large as the burst takes too much from a full bucket.
-        - Lent tokens are at most half a burst, and what workers have passed since they told last. They are none where
-          somebody waits all the time.
-        - Lost tokens were lent to a worker that is gone, or lost after a change. Only the change is in the log.
+        Reserved tokens are for a stream that waits on another limit. Its wait is at least as long as the time reserved,
+        and names the other limit if the time reserved goes on to the end of the line. Only an entry as large as the
+        burst takes too much from a full bucket.
         """
         if line.idle_s is None:
             return 0.0
@@ -500,18 +417,7 @@ class LimiterAccount:
         if not any(self._largest_offered[bucket % 2] >= held.burst for bucket, held in on):
             full_s = busy_s - sum(held.with_room_s(line, bucket) for bucket, held in on)
             doubtful_s = max(doubtful_s, min(line.reserved_s, full_s))
-        is_settled = not self._is_new(line) and not self._notes.is_behind_change(line)
-        waits_on = _is_waited_through(line) and self._waited_through_s + line.duration_s >= REPORT_S
-        for bucket, held in on:
-            lent, lost = line.lent[bucket % 2], line.lost[bucket] if is_settled else 0
-            most = 0.0 if waits_on else held.burst / 2 + REPORT_S * held.rate
-            self._unconfirmed_s = max(self._unconfirmed_s, lost / held.rate)
-            doubtful_s = max(doubtful_s, max(0.0, lent - most) / held.rate)
-        if waited_s <= 0:
-            return 0.0
-        # What was lost while nobody waited is lacking as soon as somebody does.
-        lost_s, self._unconfirmed_s = self._unconfirmed_s, 0.0
-        return min(waited_s, doubtful_s + lost_s)
+        return min(max(0.0, waited_s), doubtful_s)
 
     def _look_at_refusals(self, line: Line, on: list[tuple[int, BalanceBounds]], taken: tuple[int, ...]) -> None:
         """Doubt refusals while every bucket had a token and nobody waited."""
@@ -548,8 +454,7 @@ class LimiterAccount:
         hidden_s = min(LATE_S, closed_s, *(unspent_s(line, bucket, held) for bucket, held in on))
         if hidden_s > 0:
             self._owing.hide(line, hidden_s)
-        # Who waits for less than a timer may be late waits no longer than he may, whatever there is: perhaps for what
-        # workers have, and give back.
+        # A wait that is shorter than a timer may be late lacks nothing, whatever there is.
         most_s = inf if line.idle_s is None else closed_s
         return max(self._without_room(line, on, closed_s), min(open_s, most_s) - LATE_S)
 
@@ -559,36 +464,24 @@ class LimiterAccount:
         """Seconds for which each bucket must have held more than a token while somebody waited; below 0 for none."""
         if len(on) == 1:
             ((bucket, held),) = on
-            kept = held.least - self._came_back(line, held) + held.owed_rate * closed_s - taken[bucket] - 1
+            kept = held.least + held.owed_rate * closed_s - taken[bucket] - 1
             return kept / held.rate
-        spans = ((taken[bucket] - held.least + self._came_back(line, held) + 1) / held.owed_rate for bucket, held in on)
+        spans = ((taken[bucket] - held.least + 1) / held.owed_rate for bucket, held in on)
         return closed_s - sum(min(line.duration_s, max(0.0, span)) for span in spans)
 
     def _without_room(self, line: Line, on: list[tuple[int, BalanceBounds]], closed_s: float) -> float:
         """Seconds that somebody waited while no bucket had room for what it earned, less a late timer's time per wait.
 
-        A bucket that binds is not full: it has room for what it earns until the timer rings. Only tokens that are lent,
-        or on their way, fill it.
+        A bucket that binds is not full: it has room for what it earns until the timer rings.
         """
         without_s = closed_s - sum(held.with_room_s(line, bucket) for bucket, held in on)
         if without_s <= CONTIGUOUS_S:
             return 0.0
-        if self._may_come_back(line) or not _is_waited_through(line):
-            return max(0.0, without_s - (LATE_S if self._has_lent else 0.0))
+        if not _is_waited_through(line):
+            return without_s
         granted_s = min(without_s, self._grant_s)
         self._grant_s -= granted_s
         return without_s - granted_s
-
-    def _came_back(self, line: Line, held: BalanceBounds) -> float:
-        """Tokens that workers may have given back, which ended a wait and were not in the bucket before."""
-        return held.burst / 2 if self._may_come_back(line) else 0.0
-
-    def _may_come_back(self, line: Line) -> bool:
-        """Return whether workers may have had tokens in a line: they give them back soon after a wait begins."""
-        if not self._has_lent or not _is_waited_through(line):
-            return self._has_lent
-        has_lent = any(line.lent) or (self._before is not None and any(self._before.lent))
-        return has_lent and self._waited_through_s < REPORT_S
 
     def _late(self, line: Line, on: list[tuple[int, BalanceBounds]]) -> float:
         """Seconds that the limiter was late by its own account, less those that a standstill explains."""
@@ -601,13 +494,10 @@ class LimiterAccount:
         self, line: Line, on: list[tuple[int, BalanceBounds]], taken: tuple[int, ...], alone_s: float | None
     ) -> float:
         """Settle all buckets; returns the most seconds' worth of tokens that one of them lost."""
-        unforeseen, most_s = self._unforeseen(line), 0.0
+        most_s = 0.0
         for bucket, held in on:
-            least, most = held.after(line, taken[bucket], line.largest[bucket % 2], alone_s)
-            # It may have been lost before the line.
-            bounds = least - line.lost[bucket], most
-            own = line.passed[bucket % 2] - unforeseen[bucket] + line.lost[bucket]
-            most_s = max(most_s, self._settle(line, bucket, held, own, bounds))
+            bounds = held.after(line, taken[bucket], line.largest[bucket % 2], alone_s)
+            most_s = max(most_s, self._settle(line, bucket, held, line.passed[bucket % 2], bounds))
         return most_s
 
     def _settle(self, line: Line, bucket: int, held: BalanceBounds, taken: int, bounds: tuple[float, float]) -> float:
@@ -634,7 +524,7 @@ class LimiterAccount:
             tolerance = 0.01 + held.rate * (1e-4 + 1e-3 * held.gap_s)
             # Earned without room for it, perhaps before the line.
             least -= line.overflow[bucket]
-            missing = least - told if told < least else min(0.0, most + line.lent[bucket % 2] - told)
+            missing = least - told if told < least else min(0.0, most - told)
             expected = told + missing
         if abs(missing) <= tolerance:
             return 0.0

@@ -25,21 +25,16 @@ class ContainmentReplay:
     passed: int = 0
     record: float = -inf
     worst: Window | None = None
-    meanwhile: float = 0.0
-    """Earned between the lines, where workers may have used it: that counts in the next line."""
     extra: float = 0.0
     """Earned in the next line besides, before a change came into force."""
-    is_unclear: bool = False
-    """Workers may have been lent what passed in the last line, or it was too much: the lines do not tell."""
 
     def tune(self, rate: float | None, burst: float | None, step: "Step") -> None:
         """Set the rate and burst that are in force in the next line."""
         if rate is None or burst is None:
             self.is_on = False
             return
-        self.meanwhile = max(self.rate, rate) * step.gap_s if step.has_lent else 0.0
         if not self.is_on or step.is_unknown or step.is_hidden:
-            self.room, self.record, self.made_at, self.unpaid_s = burst + self.meanwhile, -inf, rate, 0.0
+            self.room, self.record, self.made_at, self.unpaid_s = burst, -inf, rate, 0.0
         else:
             # When the value changed in a gap is not known: what is best for the limiter.
             self.room += max(self.rate, rate) * step.gap_s
@@ -65,9 +60,7 @@ class ContainmentReplay:
                 self.room *= min(rate, self.made_at) / min(self.rate, self.made_at)
         self.unpaid_s = max(0.0, -self.room / rate)
 
-    def add(
-        self, line: Line | StreamsLine, earned_s: float, passed: int, largest: int, lent: tuple[float, bool] = (0, True)
-    ) -> bool:
+    def add(self, line: Line | StreamsLine, earned_s: float, passed: int, largest: int) -> bool:
         """Replay a line; whether it drives what passed further above what is allowed.
 
         Args:
@@ -75,28 +68,18 @@ class ContainmentReplay:
             earned_s: So long it is.
             passed: What it passed.
             largest: The largest entry.
-            lent: What workers may have passed of it by what they were lent before, and whether that is known.
         """
-        self.is_unclear = False
         if not self.is_on:
             return False
         self.unpaid_s -= earned_s
-        # What workers used of a loan is back in the bucket before it counts.
-        full = self.burst + self.meanwhile + (lent[0] if lent[1] else 0)
-        if self.begin is None or self.room >= full:
-            self.begin, self.begin_passed, self.room = line, self.passed, full
+        if self.begin is None or self.room >= self.burst:
+            self.begin, self.begin_passed, self.room = line, self.passed, self.burst
         self.passed += passed
         self.room += self.rate * earned_s + self.extra - passed
         self.extra = 0.0
         if passed <= 0:
             return False
         excess = -self.room - largest
-        if passed <= lent[0]:
-            # It was taken from the bucket before: so it may pass while others' entry is paid for.
-            self.is_unclear = not lent[1] and excess > excess_tolerance(self.rate)
-            if self.is_unclear:
-                self.room = max(self.room, float(-largest))
-            return False
         tolerance = excess_tolerance(self.rate)
         window_passed = self.passed - self.begin_passed
         if self.worst is None or excess > self.worst.excess + ROUNDING:

@@ -68,10 +68,6 @@ def unbalanced(intervals: DataFrame, limits: DataFrame, torn: Collection[tuple[s
     return _doubts_of("stream", what, broken, limits)
 
 
-_DECISION_MS = 250.0
-"""Milliseconds in which a busy machine takes an entry from a worker to the supervisor and back, held by no limit."""
-
-
 def _least_wait_ms(own: WindowSpec) -> Column:
     """The least time for which a stream held something in a line.
 
@@ -82,7 +78,7 @@ def _least_wait_ms(own: WindowSpec) -> Column:
     gone = F.col("passed_messages") + F.col("dropped_messages") + F.coalesce("rejected_messages", F.lit(0))
     stays = F.coalesce(F.lag("held_messages").over(own), F.lit(0)) > gone
     through = F.when(stays, F.col("duration_ms")).otherwise(F.lit(0.0))
-    return F.greatest(held_ms(), through, F.col("delay_max_ms") - before - _DECISION_MS)
+    return F.greatest(held_ms(), through, F.col("delay_max_ms") - before)
 
 
 _SETTINGS = tuple((level, record) for level in limiting.LEVELS if not level.is_of_system for record in level.settings)

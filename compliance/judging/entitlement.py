@@ -41,11 +41,8 @@ class BalanceBounds:
     made_at: float = 0.0
     goes_on: bool = False
 
-    def tune(self, rate: float | None, burst: float | None, step: Step, lent: int) -> None:
-        """Set what is in force in the next line, and carry the balance to its begin.
-
-        `lent` is what workers had been lent at the end of the line before.
-        """
+    def tune(self, rate: float | None, burst: float | None, step: Step) -> None:
+        """Set what is in force in the next line, and carry the balance to its begin."""
         self.gap_s = step.gap_s
         is_same = (rate, burst) == (self.rate, self.burst)
         self.goes_on = self.is_on and is_same and not (step.is_unknown or step.is_unsettled)
@@ -55,16 +52,15 @@ class BalanceBounds:
         if not self.is_on or step.is_unknown:
             # Full, unless it was made with another value: a change fills no bucket.
             full = min(burst, 1.0) if step.is_unsettled else burst
-            # What passed before the change may count behind it, and was not taken from this bucket.
             self.most, self.told = (inf if step.is_unsettled else burst + 1), None
             self.least = -inf if step.is_unknown or step.is_hidden else full
             # A debt may be left that was made at any rate.
             self.made_at = inf if step.is_unknown or step.is_unsettled else 0.0
         else:
-            self._go_on(rate, burst, step, lent)
+            self._go_on(rate, burst, step)
         self.is_on, self.rate, self.burst = True, rate, burst
 
-    def _go_on(self, rate: float, burst: float, step: Step, lent: int) -> None:
+    def _go_on(self, rate: float, burst: float, step: Step) -> None:
         if self.told is not None and step.adds_up:
             self.told += rate * step.gap_s
         elif step.gap_s or step.is_unsettled or rate != self.rate or burst != self.burst:
@@ -72,11 +68,8 @@ class BalanceBounds:
         if step.is_unsettled:
             # It may have been any other value meanwhile: what is positive was clipped to that one's burst. Without a
             # stream a limit takes its new value when the next one joins.
-            # What is lent is no longer in the bucket where the burst has no room for it.
-            self.least = -inf if step.is_hidden else min(self.least - lent, 0.0 if lent else 1.0)
-            self.most = burst + 1 + lent if step.is_hidden else self.most
-            # What workers used in the meantime is taken when it counts.
-            self.most = inf if step.has_lent else self.most
+            self.least = -inf if step.is_hidden else min(self.least, 1.0)
+            self.most = burst + 1 if step.is_hidden else self.most
         elif step.gap_s:
             slow, fast = sorted((rate, self.rate))
             self.least = max(self.least, min(self.least + slow * step.gap_s, self.burst))
@@ -91,8 +84,7 @@ class BalanceBounds:
         self.least -= max(0.0, rate - self.rate) * step.late_s
         if rate != self.rate or burst != self.burst:
             self.least = min(self.least, burst)
-        # What workers used and did not tell yet counts as held, whatever the burst has room for.
-        self.most = self.most if step.has_lent else min(self.most, burst + 1 + lent)
+        self.most = min(self.most, burst + 1)
 
     def after(self, line: Line, passed: int, largest: int, closed_s: float | None) -> tuple[float, float]:
         """Return the least and the most that the bucket may hold at the end of a line.

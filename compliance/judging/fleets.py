@@ -65,8 +65,6 @@ class FleetLine(NamedTuple):
     burst: float
     waits: bool
     """A stream waited through all of the line."""
-    lent: int
-    """Amount that workers may have passed at its end and that counts in the next line."""
     place: LinePlace
 
     @property
@@ -92,7 +90,7 @@ class _Begun:
     Args:
         at_us: When.
         passed: What lines passed that begin before.
-        allowed: What the rate allows up to then, less what workers may have passed already.
+        allowed: What the rate allows up to then.
         cut: What lines passed that begin before and end behind.
         place: A line that begins then.
     """
@@ -105,7 +103,7 @@ class _Begun:
 
     @property
     def value(self) -> float:
-        """The part of the excess that the begin decides, less what is lent: the greater, the worse."""
+        """The part of the excess that the begin decides: the greater, the worse."""
         return self.allowed - self.passed
 
 
@@ -170,10 +168,10 @@ class FleetSweep:
         """Amount that all lines under way pass in a microsecond."""
         self._begins: dict[float, _Begun] = {}
         """The worst begin of intervals, by the room that they have."""
-        self._owing: dict[RunId, tuple[int, int, int]] = {}
-        """Of each run: its largest entry, what its workers have been lent, and the end of its last line."""
-        self._entries = self._lent = 0
-        """The sums of both over all runs in `_owing`."""
+        self._owing: dict[RunId, tuple[int, int]] = {}
+        """Of each run: its largest entry, and the end of its last line."""
+        self._entries = 0
+        """The sum of the entries of all runs in `_owing`."""
         self._run_of: dict[str, RunId] = {}
         """The latest run of each proxy."""
 
@@ -221,21 +219,20 @@ class FleetSweep:
 
     def _meet(self, line: FleetLine) -> None:
         """Know the run of a line. The debts of runs that are over are part of what is allowed from now on."""
-        gone = {run for run, owing in self._owing.items() if owing[2] < line.start_us - _GONE_US}
+        gone = {run for run, owing in self._owing.items() if owing[1] < line.start_us - _GONE_US}
         before = self._run_of.get(line.run[0])
         if before in self._owing:
             gone.add(before)
         for run in gone:
-            largest, lent, _ = self._owing.pop(run)
-            self._allowed += largest + lent
+            largest, _ = self._owing.pop(run)
+            self._allowed += largest
             self._entries -= largest
-            self._lent -= lent
         self._run_of[line.run[0]] = line.run
-        self._owing[line.run] = 0, 0, line.end_us
+        self._owing[line.run] = 0, line.end_us
 
     def _begin(self, line: FleetLine) -> None:
         room = max(self._rooms)
-        new = _Begun(line.start_us, self._begun, self._allowed - self._lent, self._begun - self._ended, line.place)
+        new = _Begun(line.start_us, self._begun, self._allowed, self._begun - self._ended, line.place)
         for less in [one for one in self._begins if one <= room]:
             old = self._begins.pop(less)
             new = old if old.value > new.value else new
@@ -246,10 +243,9 @@ class FleetSweep:
         heapq.heappop(self._under_way)
         self._ended += line.passed
         if line.run in self._owing:
-            largest, lent, _ = self._owing[line.run]
-            self._owing[line.run] = max(largest, line.largest), line.lent, line.end_us
+            largest, _ = self._owing[line.run]
+            self._owing[line.run] = max(largest, line.largest), line.end_us
             self._entries += max(0, line.largest - largest)
-            self._lent += line.lent - lent
         self._judge(line)
         self._waiting -= line.waits
         self._speed = self._speed - line.speed if self._under_way else 0.0
@@ -470,7 +466,7 @@ def fleet_sums(limits: DataFrame, notes: FleetNotes) -> DataFrame:
     return in_order.mapInArrow(_worker(notes), f"{schema}, score double, facts binary")
 
 
-_OF_UNIT = ("limit", "share", "shared", "shared_burst", "passed", "largest_entry", "lent", "unforeseen")
+_OF_UNIT = ("limit", "share", "shared", "shared_burst", "passed", "largest_entry")
 
 
 def _columns() -> Iterator[Column]:
@@ -560,13 +556,12 @@ class _Sum:
                 run=run,
                 start_us=common_us,
                 end_us=end_us,
-                passed=max(0, passed - (row[f"unforeseen_{unit}"] or 0)),
+                passed=passed,
                 # No entry is larger than all that passed.
                 largest=min(row[f"largest_entry_{unit}"], passed),
                 rate=row[f"shared_{unit}"] or 0.0,
                 burst=row[f"shared_burst_{unit}"] or 0.0,
                 waits=row["throttled_ms"] >= _ALL_OF_IT * row["duration_ms"] > 0,
-                lent=row[f"lent_{unit}"] or 0,
                 place=LinePlace(file=row["file"], seq=row["seq"], line=row["line"]),
             )
         )

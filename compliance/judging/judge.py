@@ -31,8 +31,6 @@ from compliance.judging.facts import (
 from compliance.judging.lines import BUCKETS, Line, RunNotes, StreamsLine
 from compliance.schema import BEGIN_OF_1970, BOOT, LIMITER
 
-MOVES = ("attachment", "group", "file")
-"""Changes (`what`) by which streams may come under limits that are there already."""
 Notes = Mapping[tuple[str, str], RunNotes]
 """Notes of runs; a run that is not in it has none."""
 _UNITS = BUCKETS[:2]
@@ -50,10 +48,9 @@ _LINE = (
     "beyond_ms",
     "idle_ms",
     "reserved_ms",
-    *(f"{what}_{unit}" for what in ("lent", "left") for unit in _UNITS),
     "rejected_messages",
     *(f"tokens_{bucket}" for bucket in BUCKETS),
-    *(f"{what}_{bucket}" for what in ("overflow", "lost", "unforeseen") for bucket in BUCKETS),
+    *(f"overflow_{bucket}" for bucket in BUCKETS),
 )
 _HEAD = ("tenant", "namespace", "seq", "file", "line", "start_us", "end_us", "wall_start", "wall_end", "duration_ms")
 _OUT = "tenant string, score double, waits double, facts binary, minute long, " + ", ".join(
@@ -150,7 +147,7 @@ def stream_sums(intervals: DataFrame, levels: DataFrame) -> DataFrame:
         levels: The levels of each run's limiters, for lines that do not name their levels.
     """
     each = under_limits(intervals, levels)
-    # What is published counts always, and message by message; but for what workers tell behind a change.
+    # What is published counts always, and message by message.
     is_publish = F.col("direction") == "publish"
     charged = {unit: F.coalesce(f"charged_{unit}", f"passed_{unit}") for unit in _UNITS}
     counted = {unit: F.when(is_publish, F.col(f"passed_{unit}")).otherwise(charged[unit]) for unit in _UNITS}
@@ -184,8 +181,6 @@ def stream_sums(intervals: DataFrame, levels: DataFrame) -> DataFrame:
         F.max("duration_ms").alias("duration_ms"),
         F.min("duration_ms").alias("least_duration_ms"),
         *(F.sum(count).alias(f"passed_{unit}") for unit, count in counted.items()),
-        *(F.sum(count).alias(f"charged_{unit}") for unit, count in charged.items()),
-        *(F.sum(f"passed_{unit}").alias(f"crossed_{unit}") for unit in _UNITS),
         *(F.coalesce(F.max(size), F.lit(0)).alias(f"largest_entry_{unit}") for unit, size in largest.items()),
         *(F.max(F.when(is_own[unit], F.col(f"limit_{unit}"))).alias(f"limit_{unit}") for unit in _UNITS),
         *(F.min(F.when(is_own[unit], F.col(f"limit_{unit}"))).alias(f"least_limit_{unit}") for unit in _UNITS),
@@ -320,10 +315,6 @@ def line_of(row: Mapping[str, Any]) -> Line:
         reserved_s=(row["reserved_ms"] or 0.0) / 1e3,
         tokens=tuple(row[f"tokens_{bucket}"] for bucket in BUCKETS),
         overflow=tuple(row[f"overflow_{bucket}"] or 0.0 for bucket in BUCKETS),
-        lent=_counts(row, "lent", _UNITS),
-        left=_counts(row, "left", _UNITS),
-        lost=_counts(row, "lost", BUCKETS),
-        unforeseen=_counts(row, "unforeseen", BUCKETS),
         rejected=row["rejected_messages"] or 0,
         beyond_s=row["beyond_ms"] / 1e3,
         shares=_both(row, "share"),
@@ -348,8 +339,6 @@ def streams_of(row: Mapping[str, Any]) -> StreamsLine:
         least_messages=row["least_messages"],
         is_alone=row["is_alone"],
         largest_offered=_both(row, "largest_offered"),
-        charged=_both(row, "charged"),
-        crossed=_both(row, "crossed"),
         most_served=(row["most_served"]["who"], row["most_served"]["passed_messages"]),
         said_least=_both(row, "least_limit"),
         crossing_wait_s=row["crossing_wait_ms"] / 1e3,
@@ -361,11 +350,6 @@ def streams_of(row: Mapping[str, Any]) -> StreamsLine:
 
 def _starving(row: Mapping[str, Any]) -> tuple[str, tuple[int, int], tuple[int, int], bool]:
     return (row["who"], _both(row["held"], "held"), _both(row["passed"], "passed"), row["is_alone"])
-
-
-def _counts(row: Mapping[str, Any], what: str, of: Sequence[str]) -> tuple[Any, ...]:
-    """Read counts that lines leave out where they are 0, and older lines leave out always."""
-    return tuple(row[f"{what}_{one}"] or 0 for one in of)
 
 
 def _least(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:

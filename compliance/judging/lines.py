@@ -28,9 +28,7 @@ UNEXPLAINED_S = 0.005
 UNSEEN_S = 0.5
 """Seconds. If more could be lacking in ten seconds without showing, the verdict is unknown."""
 BEHIND_CHANGE_S = 1.0
-"""Seconds after a change of limits in which workers may tell what they let pass before they heard of it."""
-REPORT_S = 0.1
-"""Seconds between two reports of a worker on what it passed of its lent tokens."""
+"""Seconds after a change of limits in which some lines may still name the value before."""
 SAME_WAIT_S = 0.002
 """Seconds by which two accounts of one wait may differ."""
 CONTIGUOUS_S = 2e-6
@@ -66,14 +64,6 @@ class Line(Struct, array_like=True):
     reserved_s: float
     tokens: tuple[float | None, ...]
     overflow: tuple[float, ...]
-    lent: tuple[int, ...] = (0, 0)
-    """Amounts that workers had been lent at the line's end, and may have passed already."""
-    left: tuple[int, int] = (0, 0)
-    """Amounts that passed of streams that had left the limiter by then."""
-    lost: tuple[int, ...] = (0, 0, 0, 0)
-    """Amounts that were lent and will never be counted."""
-    unforeseen: tuple[int, ...] = (0, 0, 0, 0)
-    """Amounts that passed before their worker knew that the bucket is there."""
     rejected: int = 0
     beyond_s: float = 0.0
     """Seconds by which somebody is said to have waited longer than the line lasts."""
@@ -120,10 +110,6 @@ class StreamsLine(Struct, array_like=True):
     """Each of these streams is under no other limit."""
     largest_offered: tuple[int, int] = (0, 0)
     """No entry that came was larger."""
-    charged: tuple[int, int] | None = None
-    """Amounts that these lines say were charged to all limits of their streams; None: what passed."""
-    crossed: tuple[int, int] | None = None
-    """Entries, messages and bytes that passed, charged or not; likewise."""
     most_served: tuple[str, int] | None = None
     """The stream of which most messages passed, and how many."""
     said_least: tuple[float | None, float | None] = (None, None)
@@ -152,7 +138,6 @@ class RunNotes:
         has_begin: No line before its first is missing.
         changes: Numbers of the lines that tell of a change, ascending; after them limits may differ.
         changed_us: Times of the changes, microseconds on the axis; until then the earlier value may have held.
-        moved_us: Times at which streams may have come under existing limits, by another file or another group.
         holes: Numbers of the lines behind missing ones, ascending.
         still_us: Begin and end of each time in which the proxy did nothing, microseconds on the axis, ascending.
         steps_us: Begin and end of each window with a step of the clock, on the axis, and the step's size.
@@ -164,7 +149,6 @@ class RunNotes:
     has_begin: bool = True
     changes: Sequence[int] = ()
     changed_us: Sequence[int] = ()
-    moved_us: Sequence[int] = ()
     holes: Sequence[int] = ()
     still_us: Sequence[tuple[int, int]] = ()
     steps_us: Sequence[tuple[int, int, int]] = ()
@@ -192,8 +176,10 @@ class RunNotes:
         return min(line.duration_s, max(0.0, late_us / 1e6))
 
     def is_behind_change(self, one: "Line | StreamsLine") -> bool:
-        """Return whether limits changed within a line, or so shortly before it that workers may not have known."""
-        return _is_behind(self._times, one)
+        """Return whether limits changed within a line, or so shortly before it that some lines may not tell of it."""
+        begin_us, end_us = one.at_us
+        place = bisect_right(self._times, end_us) - 1
+        return place >= 0 and self._times[place] >= begin_us - round(BEHIND_CHANGE_S * 1e6)
 
     def has_change(self, one: "Line | StreamsLine") -> bool:
         """Return whether limits changed within a line or at its end, as of which it names them."""
@@ -201,17 +187,9 @@ class RunNotes:
         at = bisect_right(self._times, begin_us)
         return at < len(self._times) and self._times[at] <= end_us + _ROUNDED_US
 
-    def is_behind_move(self, one: "Line | StreamsLine") -> bool:
-        """Return whether such a change (as of `is_behind_change`) moved streams under limits that existed before."""
-        return _is_behind(self._moves, one)
-
     @cached_property
     def _times(self) -> list[int]:
         return sorted(self.changed_us)
-
-    @cached_property
-    def _moves(self) -> list[int]:
-        return sorted(self.moved_us)
 
     def is_torn(self, after: int, until: int) -> bool:
         """Return whether lines between the two are missing."""
@@ -225,12 +203,6 @@ class RunNotes:
         """Return whether heartbeats contradict what the lines around this one show of the clock."""
         place = bisect_right(self.contradicted, line.seq, key=lambda one: one[0]) - 1
         return place >= 0 and line.seq <= self.contradicted[place][1]
-
-
-def _is_behind(times: Sequence[int], one: Line | StreamsLine) -> bool:
-    begin_us, end_us = one.at_us
-    place = bisect_right(times, end_us) - 1
-    return place >= 0 and times[place] >= begin_us - round(BEHIND_CHANGE_S * 1e6)
 
 
 def _between(numbers: Sequence[int], after: int, until: int) -> int:
@@ -248,7 +220,6 @@ class Step:
         is_unknown: What the buckets hold is not known.
         follows: The measured part of a relative limit has changed, or the share of one that a fleet shares.
         late_s: The longest part of the next line in which the earlier value was in force.
-        has_lent: Workers had been lent tokens, and may have used them in between.
         adds_up: The value stayed the same in between, as the balances prove.
     """
 
@@ -258,7 +229,6 @@ class Step:
     is_unknown: bool = False
     follows: bool = False
     late_s: float = 0.0
-    has_lent: bool = False
     adds_up: bool = False
 
 

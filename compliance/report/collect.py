@@ -32,7 +32,7 @@ from compliance.judging.fleets import (
     share_turns,
     sharing_runs,
 )
-from compliance.judging.judge import MOVES, judged_limiters, tables_of, with_waits
+from compliance.judging.judge import judged_limiters, tables_of, with_waits
 from compliance.judging.lines import RunNotes
 from compliance.judging.quality import conflicts_of, gap_facts, malformed_of, marked, newer_facts, run_facts
 from compliance.judging.steps import RunAxis
@@ -456,12 +456,9 @@ def _notes(logs: Logs) -> dict[tuple[str, str], RunNotes]:
     spans = logs.of("standstill").select(*BOOT, "start_us", "end_us")
     for row in spans.limit(MOST_NOTES).collect():
         still[row.proxy_id, row.boot_id].append((row.start_us, row.end_us))
-    moved: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
-    told = logs.of("change").select(*BOOT, "seq", "what", F.col("start_us").alias("at_us"))
+    told = logs.of("change").select(*BOOT, "seq", F.col("start_us").alias("at_us"))
     for row in told.limit(MOST_NOTES).collect():
         changes[row.proxy_id, row.boot_id].append((row.seq, row.at_us))
-        if row.what in MOVES:
-            moved[row.proxy_id, row.boot_id].append(row.at_us)
     for row in logs.tables.gaps.select(*BOOT, "after_seq", "missing").limit(MOST_NOTES).collect():
         holes[row.proxy_id, row.boot_id].append(row.after_seq + row.missing + 1)
     straight = RunAxis()
@@ -470,7 +467,6 @@ def _notes(logs: Logs) -> dict[tuple[str, str], RunNotes]:
             has_begin=0 not in holes[run],
             changes=[seq for seq, _ in sorted(changes[run])],
             changed_us=[at_us for _, at_us in sorted(changes[run])],
-            moved_us=sorted(moved[run]),
             holes=sorted(holes[run]),
             still_us=sorted(still[run]),
             steps_us=logs.axes.get(run, straight).windows_us,

@@ -33,7 +33,6 @@ from proxy.brokers.targets import TargetRefusedError
 from proxy.degraded import DegradedStates
 from proxy.fleet.policy_topic import PolicyTopic
 from proxy.fleet.service import FleetService
-from proxy.limiter_engine import LimiterEngine
 from proxy.policies.kept_blocks import BlockDesk
 from proxy.policies.service import PolicyService
 from proxy.reload import Reloader
@@ -167,7 +166,7 @@ class Parts:
 
 
 def admin_app(
-    engine: LimiterEngine,
+    engine: Engine,
     metrics: MetricsPage,
     readiness: Readiness,
     parts: Parts,
@@ -225,14 +224,14 @@ def admin_app(
     return app
 
 
-def _not_ready(engine: LimiterEngine, degraded: list[ShownDegraded]) -> str | None:
+def _not_ready(engine: Engine, degraded: list[ShownDegraded]) -> str | None:
     causes = engine.config.admin_access.not_ready_when
     return next(
         (f"{one['cause']}: {one['reason']}; {one['remedy']}" for one in degraded if one["cause"] in causes), None
     )
 
 
-def _counts(engine: LimiterEngine) -> Counts:
+def _counts(engine: Engine) -> Counts:
     return {"connections": sum(engine.counters.connections_open.values()), "limiters": len(engine.registry.limiters)}
 
 

@@ -20,10 +20,10 @@ from proxy.degraded import CAUSES, DegradedStates
 from proxy.fleet.link import LinkCounts, LinkState
 from proxy.fleet.policy_topic import PolicyTopic, TopicState
 from proxy.fleet.service import FleetService
-from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog
 from proxy.policies.keys import BLOCKS, OPERATOR
 from proxy.policies.room import Room, TenantShare
+from proxy.session.engine import Engine
 from proxy.session.proxy_headers import HeaderResult
 from proxy.slices import Slices, Work
 from proxy.tls.certificates import Expiry
@@ -297,7 +297,7 @@ class SluiceCollector(Collector):
 
     def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
         self,
-        engine: LimiterEngine,
+        engine: Engine,
         totals: NamespaceTotals,
         access: AccessLog,
         settling: Callable[[], Iterator[None]],

@@ -14,9 +14,9 @@ from limiter.policies import Policies
 from proxy.admin.metrics import SluiceCollector
 from proxy.config.model import Config
 from proxy.counters import Counters, NamespaceTotals
-from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.log_lines import Writer
+from proxy.session.engine import Engine
 from proxy.session.events import CloseReason
 from proxy.session.transport import Cause
 from proxy.tls.transport import TlsFailure
@@ -59,7 +59,7 @@ _SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_
 def families() -> list[Metric]:
     """List the metric families of a proxy that has just started."""
     config = Config.model_validate({"broker": "pulsar://127.0.0.1:6650"})
-    engine = LimiterEngine(config, Policies(), Counters(), ActivityReader())
+    engine = Engine(config, Policies(), Counters(), ActivityReader())
     access = AccessLog(Writer("proxy", "boot"), None)
     return list(SluiceCollector(engine, NamespaceTotals(), access, lambda: iter(())).collect())
 

@@ -86,7 +86,6 @@ class Blocklist:
         self.rules = Rules()
         self.hits: Counter[Key] = Counter()
         """Number of connections and streams that each rule has refused or ended since it was set."""
-        self.removed: Callable[[Key], None] = lambda _key: None
         """Called with a key that is no longer blocked."""
         self._counters = counters
         self._sessions = sessions
@@ -180,7 +179,6 @@ class Blocklist:
             return self._block(rule, quietly=quietly)
         self.rules.remove(key)
         del self.hits[key]
-        self.removed(key)
         if before is not None and not quietly:
             self._log.warning("unblocked", **_told(before))
         return nothing_ended()

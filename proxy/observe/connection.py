@@ -65,7 +65,7 @@ class Connection:
 
 
 def client_of(name: StreamName, connection: Connection) -> Client:
-    """Return what limits look at of the client of a stream, in this process and for a worker's streams alike."""
+    """Return what limits look at of the client of a stream."""
     return Client(
         producer_name=name.producer_name,
         role=connection.client_role,

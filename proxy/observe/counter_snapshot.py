@@ -64,8 +64,6 @@ LIMITER = CountNames(
         ("passed_bytes", "size"),
         ("rejected_messages", "rejected_messages"),
         ("rejected_bytes", "rejected_size"),
-        ("left_messages", "left_messages"),
-        ("left_bytes", "left_size"),
     )
 )
 
@@ -115,16 +113,12 @@ class TakenStream(NamedTuple):
 
 
 class TakenLimiter(NamedTuple):
-    """The counts of a limiter in an interval, its largest entry's messages and bytes, and its `Limiter.balances`.
-
-    `ahead` are the messages and bytes of the balances that workers were lent.
-    """
+    """The counts of a limiter in an interval, its largest entry's messages and bytes, and its `Limiter.balances`."""
 
     limiter: Limiter
     counts: Taken
     largest: tuple[int, int]
-    balances: tuple[tuple[float, float, int, int] | None, ...]
-    ahead: tuple[int, int]
+    balances: tuple[tuple[float, float] | None, ...]
 
 
 class CounterSnapshot:
@@ -178,8 +172,7 @@ class CounterSnapshot:
         largest = usage.largest_messages, usage.largest_size
         usage.largest_messages = usage.largest_size = 0
         limiter.count_idle(now)
-        ahead = limiter.ahead_messages, limiter.ahead_size
-        return TakenLimiter(limiter, self._take(LIMITER, usage, now), largest, limiter.balances(now), ahead)
+        return TakenLimiter(limiter, self._take(LIMITER, usage, now), largest, limiter.balances(now))
 
     def of_stream(self, taken: TakenStream) -> dict[str, Any]:
         """Return the counted fields of a stream's line, and add them to the totals."""
@@ -218,14 +211,9 @@ class CounterSnapshot:
             fields["reserved_ms"] = reserved_ns / 1e6
         for name, balance in zip(_BUCKETS, taken.balances, strict=True):
             if balance is not None:
-                fields[f"tokens_{name}"], *others = balance
-                told = zip(("overflow", "lost", "unforeseen"), others, strict=True)
-                fields |= {f"{what}_{name}": count for what, count in told if count}
-        for unit, count in zip(("messages", "bytes"), taken.ahead, strict=True):
-            if count:
-                fields[f"lent_{unit}"] = count
-            if not fields[f"left_{unit}"]:
-                del fields[f"left_{unit}"]
+                fields[f"tokens_{name}"], overflow = balance
+                if overflow:
+                    fields[f"overflow_{name}"] = overflow
         return fields
 
     def end(self) -> dict[Any, Any]:

@@ -59,7 +59,6 @@ from proxy.session.handshake import longest_frame, offers_more
 from proxy.session.identity import SessionIdentity
 from proxy.session.lookups import SessionLookups, TopicQuestion
 from proxy.session.responses import Requests
-from proxy.session.session_admission import UndecidedError
 from proxy.session.streams import Streams, topic_named
 from proxy.session.transport import PeerTransport
 
@@ -215,15 +214,7 @@ class ClientCommands:
         except RefusedError as refused:
             said = _REFUSED.get(kind, request_refused)
             self._reply(said(command.request_id, refused.error, str(refused)))
-        except UndecidedError as undecided:
-            undecided.again = partial(self._handle_late, kind, command)
         return None
-
-    def _handle_late(self, kind: int, command: Any) -> None:
-        """Handle a command again once its answer is there; by now something else may refuse it."""
-        frame = self._handle(kind, command)
-        if frame is not None:
-            self._streams.pass_on(frame)
 
     def _producer(self, command: CommandProducer) -> bytes:
         return self._open(command, reopening_error(command))

@@ -16,9 +16,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from limiter.limiter import Entry, RateLimiter, Stream, refusal_of, rejecting
+from limiter.limiter import Entry, Stream, refusal_of, rejecting
 from limiter.permits import Permits
-from protocol.commands import command_in, encode, read
+from limiter.scheduler import Scheduler
+from protocol.commands import encode, read
 from protocol.flow import MOST_PERMITS, flow_frame, read_flow
 from protocol.frames import HEAD, MESSAGE, SEND, ProtocolError
 from protocol.pulsar_pb2 import BaseCommand
@@ -316,7 +317,7 @@ class FrameWriter:
 class DataPath(Receiver):
     """One direction of a session: meters, holds and forwards the frames of one peer.
 
-    For its streams, a data path is also the `Answering` of producers, and grants permits to consumers.
+    For its streams, a data path also grants permits to consumers.
 
     Attributes:
         streams: The streams whose entries pass here, by the peer's id.
@@ -349,7 +350,7 @@ class DataPath(Receiver):
         source: Throttled,
         writer: FrameWriter,
         memory: HeldMemory,
-        rate_limiter: RateLimiter,
+        rate_limiter: Scheduler,
         handle: CommandHandler,
         counters: Counters,
         clock: Callable[[], int],
@@ -687,24 +688,6 @@ class DataPath(Receiver):
         entry.memory = ENTRY_OVERHEAD + len(entry.frame)
         self.memory.take(stream.name.tenant, entry.memory)
         self._rate_limiter.hold(stream, entry, now)
-
-    # ---- deferred responses: another process keeps a producer's limits, and says later what becomes of its messages.
-    # Until then these are held; what is heard comes in their order, so the client's answers keep theirs.
-
-    def may_refuse(self, entry: Entry) -> bool:
-        """Return whether the client would give up this message alone, if it is refused."""
-        return self.rejections is not None and self.rejections.may_refuse(command_in(entry.frame))
-
-    def accepted(self, stream: Stream, entry: Entry) -> None:
-        """Record that a message which a limit might have refused is about to be passed on."""
-        if self.rejections is not None:
-            self.rejections.accepted(stream, command_in(entry.frame))
-
-    def refused(self, stream: Stream, entry: Entry, reason: str) -> None:
-        """Refuse this message to the client and stop holding it: it is over a limit."""
-        self.give_back(stream, [entry])
-        if self.rejections is not None:
-            self.rejections.refused(stream, reason, command_in(entry.frame))
 
     # ---- FLOW: what a client asks for of its consumers' messages, and what of that is passed on to the broker
 

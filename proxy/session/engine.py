@@ -1,22 +1,24 @@
-"""The objects that all sessions of a process share: budgets, allow-list, counters, and the keeper of their limits.
+"""The objects that all sessions of a process share: limits, budgets, allow-list and counters."""
 
-`LimiterEngine` has the limits in this process (`proxy/limiter_engine.py`). `WorkerEngine` has them in the supervisor
-(`proxy/workers/worker.py`).
-"""
-
+import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Protocol
 
 from mypy_extensions import mypyc_attr
 
-from limiter.levels import Client, Topic
-from limiter.limiter import Answering, Entry, RateLimiter, Stream
+from limiter.activity import ActivityReader, ActivitySet
+from limiter.limiter import Limiter
+from limiter.policies import Change, Policies
+from limiter.registry import Registry
+from limiter.scheduler import Scheduler
+from limiter.shadow import ShadowLimiter
+from limiter.sharing import SharedLimits
+from proxy.admission_control import Admission
 from proxy.blocking.blocklist import Blockable, Blocklist
 from proxy.brokers.dialing import BrokerDialer
 from proxy.brokers.targets import SiblingBrokers, Targets
-from proxy.budgets import Claim, Pool, SharedBudget
+from proxy.budgets import ENTRY_OVERHEAD, Claim, Pool, SharedBudget
 from proxy.config.model import Config
 from proxy.counters import Counters
 from proxy.fleet_topics import FleetTopics
@@ -26,52 +28,79 @@ from proxy.observe.operator_log import HoldLog, OversizedBatchLog
 from proxy.session.broker_connector import BrokerConnector
 from proxy.session.proxy_headers import ProxyHeaders
 from proxy.session.session_admission import SessionAdmission
-from proxy.session.transport import PeerTransport, TransportContext
+from proxy.session.transport import TransportContext
 from proxy.slices import CallsInSlices, Slices, Work
 from proxy.tls.certificates import Certificates
 
+_ENTRIES = 20
+"""Entries that are released in the time of a wake-up."""
+_FOLLOW = 10
+"""Streams or limiters that follow a change in one unit of work."""
 
-class Enrolment(Protocol):
-    """The interface to the registry of streams: a `Registry`, or a proxy of one in another process."""
 
-    def open(self, stream: Stream, topic: Topic, now: int, client: Client) -> None:
-        """Register a stream of `topic` that begins."""
+class LimiterTimers:
+    """Timers that wake the scheduler when a limiter's tokens suffice again.
 
-    def meter(self, stream: Stream, grant: Callable[[int], None]) -> None:
-        """Meter the permits of an open stream, which is a consumer; `grant` passes them on."""
+    Args:
+        clock: Monotonic nanoseconds.
+        counters: Count how late the timers fired.
+        serve: Called with a limiter, and the time, when its timer fires; where many fire at once, in one of the next
+            turns of the loop.
+        slices: Bounds what is served in one turn.
+    """
 
-    def answer(self, stream: Stream, answering: Answering) -> None:
-        """Note that an open stream is a producer, which can be answered."""
+    def __init__(
+        self, clock: Callable[[], int], counters: Counters, serve: Callable[[Limiter, int], None], slices: Slices
+    ) -> None:
+        self._clock = clock
+        self._counters = counters
+        self._slices = slices
+        self._timers: dict[Limiter, asyncio.TimerHandle] = {}
+        self._serve = serve
 
-    def name(self, stream: Stream, producer_name: str, now: int) -> None:
-        """Note the name of a producer that the broker accepted, and perhaps named."""
+    def wake_at(self, limiter: Limiter, at_ns: int) -> None:
+        """Call `serve` for `limiter` at that time; replaces the time set before."""
+        known = self._timers.pop(limiter, None)
+        if known is not None:
+            known.cancel()
+        delay = max(0, at_ns - self._clock()) / 1e9
+        loop = asyncio.get_running_loop()
+        self._timers[limiter] = loop.call_later(delay, self._ring, limiter, at_ns)
 
-    def when_decided(self, streams: Iterable[Stream], then: Callable[[], None]) -> None:
-        """Call `then` when what is held of these streams is held by a limit, and not only on its way to be judged."""
+    def _ring(self, limiter: Limiter, at_ns: int) -> None:
+        now = self._clock()
+        self._timers.pop(limiter, None)
+        self._counters.timer_fired(now - at_ns)
+        self._slices.run(Work.RELEASES, self._serving(limiter))
 
-    def close(self, stream: Stream, now: int) -> list[Entry]:
-        """Remove a stream that ends; return the entries that it held."""
-
-    def owes_too_much(self, address: str, now: int) -> bool:
-        """Return whether an address may open no more streams, as limits have too many debts of its earlier ones."""
+    def _serving(self, limiter: Limiter) -> Iterator[None]:
+        before = limiter.usage.entries
+        self._serve(limiter, self._clock())
+        for _ in range((limiter.usage.entries - before) // _ENTRIES):
+            yield
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Engine:
-    """The parts that outlive a session, whoever decides what passes.
+    """The parts that outlive a session.
 
     Args:
         config: The configuration.
+        policies: Limits by level.
         counters: The counters of the data path.
+        reader: Told when some stream has something to report to the access log.
         clock: Monotonic nanoseconds.
+        shared: The limits that are shared with a fleet; None: each is this proxy's alone.
         siblings: The brokers that other members of the fleet name; None without a fleet.
 
     Raises:
         ConfigError: If a certificate, key or authority of the configuration cannot be used.
 
     Attributes:
-        rate_limiter: Decides which of their entries pass; a subclass sets it, and the next.
-        registry: Told of their streams.
+        journal: The streams and limiters that do something.
+        rate_limiter: Decides which entries pass.
+        registry: Puts streams within their limits.
+        admission: The bounds of connections, lookups and streams.
         fleet_topics: The topics that no client may use.
         proxy_headers: The rules for PROXY protocol headers; None where connections begin without.
         slices: Does what is too much for one turn of the loop.
@@ -80,14 +109,14 @@ class Engine:
         names_clients: Connections to brokers begin with such a header.
     """
 
-    rate_limiter: RateLimiter
-    registry: Enrolment
-
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0915, PLR0917 - what its Args say; all that sessions share
         self,
         config: Config,
+        policies: Policies,
         counters: Counters,
+        reader: ActivityReader,
         clock: Callable[[], int] = time.monotonic_ns,
+        shared: SharedLimits | None = None,
         siblings: SiblingBrokers | None = None,
     ) -> None:
         self.config = config
@@ -125,9 +154,26 @@ class Engine:
         self.identity: Verifier | None = verifier_of(config, CallsInSlices(self.slices, Work.CREDENTIALS).add)
         """Verifies clients; None where brokers do."""
         in_slices = partial(self.slices.run, Work.BLOCKS)
-        self.blocklist = Blocklist(
-            [block.rule() for block in config.blocks], counters, self.sessions, in_slices=in_slices
+        rules = [block.rule() for block in config.blocks]
+        self.blocklist = Blocklist(rules, counters, self.sessions, in_slices=in_slices)
+        self.journal = ActivitySet(reader.woken, reader.early, reader.cut, reader.take)
+        self.rate_limiter = Scheduler(LimiterTimers(clock, counters, self._serve, self.slices).wake_at, self.journal)
+        budget = config.publish.hold_connection, ENTRY_OVERHEAD
+        shadow_timers = LimiterTimers(clock, counters, self._serve_shadow, self.slices)
+        self._shadow = ShadowLimiter(shadow_timers.wake_at, self.journal, budget)
+        self.registry = Registry(
+            policies,
+            self.rate_limiter,
+            self._shadow,
+            self.dispatch_rules,
+            clock,
+            self.memory.add,
+            config.client_memory.total // 2,
+            reader.follows,
+            shared,
         )
+        self.admission = Admission(config, counters, clock, policies)
+        self._goes_on = False
 
     def lookup_slots_of(self, connection: Connection) -> Claim:
         """Return the lookups of one connection that are without an answer."""
@@ -137,9 +183,52 @@ class Engine:
         """Return the bytes that are kept for one connection: its streams, and its requests without an answer."""
         return Claim(self.memory, connection.client_network)
 
-    def session_admission(self, connection: Connection, client: PeerTransport) -> SessionAdmission:
-        """Return the object that admits a session's client, its lookups and its streams."""
-        raise NotImplementedError
+    def session_admission(self, connection: Connection) -> SessionAdmission:
+        """Return the admission of a new session: of its client, its lookups and its streams."""
+        return SessionAdmission(self.admission, connection, self.refusals)
+
+    def _serve(self, limiter: Limiter, now: int) -> None:
+        self.rate_limiter.serve(limiter, now)
+
+    def _serve_shadow(self, limiter: Limiter, now: int) -> None:
+        self._shadow.scheduler.serve(limiter, now)
+
+    def policies_changed(self, changes: Iterable[Change] | None = None, now: int | None = None) -> None:
+        """Put changed policies in force on live streams, as of now; with many streams, on some of them soon after.
+
+        Args:
+            changes: The changes; None: all policies may have changed, and they are in force at once.
+            now: A moment after which nothing has passed yet; None: this one.
+        """
+        now = self.clock() if now is None else now
+        changed = None if changes is None else list(changes)
+        if changed is None or any(change.about == "subscribe" for change in changed):
+            self.admission.subscribe_rates_changed()
+        if changed is None:
+            self.registry.apply(now)
+            return
+        with self.slices.measure(Work.POLICIES):
+            try:
+                self.registry.change(changed, now)
+            finally:
+                self._go_on_soon()
+
+    def _go_on_soon(self) -> None:
+        """Continue with changes in slices, so that nothing waits for all streams."""
+        if self.registry.is_changing and not self._goes_on:
+            self._goes_on = True
+            self.slices.run(Work.POLICIES, self._going_on(), later=True)
+
+    def _going_on(self) -> Iterator[None]:
+        try:
+            while self.registry.is_changing:
+                self.registry.go_on(self.clock(), _FOLLOW)
+                yield
+        except Exception:  # whatever is wrong with one stream, the others follow
+            self._goes_on = False
+            self._go_on_soon()
+            raise
+        self._goes_on = False
 
 
 def verifier_of(config: Config, in_slices: Callable[[Callable[[], None], str], None] | None = None) -> Verifier | None:

@@ -100,8 +100,7 @@ _ERRORS = {
 class SessionEnd:
     """The end of a session: its close reason for metrics, and a sentence for people.
 
-    The sentence may quote a peer. It goes into the operator's log and the access log, and from a worker to its
-    supervisor. So it is cut here, for all of them.
+    The sentence may quote a peer. It goes into the operator's log and the access log, so it is cut here.
     """
 
     __slots__ = ("cause", "detail")
@@ -157,7 +156,7 @@ class Lines(Protocol):
         """Write the line of a reason not to read that ended."""
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)  # a worker's tells its supervisor
+@mypyc_attr(allow_interpreted_subclasses=True)  # by tests
 class SessionLog:
     """Reports of the sessions of one process: counters, access log, and operator's log.
 

@@ -12,7 +12,7 @@ from proxy.counters import Counters
 from proxy.session.events import CloseReason, SessionEnd
 
 LEAST_AWAITED = 100
-"""Connections that may be without their header at once, however few `max_connections` and however many workers are."""
+"""Connections that may be without their header at once, however few `max_connections` are."""
 
 
 class HeaderResult(StrEnum):

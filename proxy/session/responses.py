@@ -188,10 +188,7 @@ class Requests:
 
 
 MOST_WAITING = 20_000
-"""Errors that wait for receipts at which a connection is not read, until half of them have gone.
-
-In a worker, the errors of messages that wait for the supervisor's decision come on top.
-"""
+"""Errors that wait for receipts at which a connection is not read, until half of them have gone."""
 
 AnswerMark = tuple[int, int]
 """A sequence id, and the number of messages with that id: chunks of one message share it."""

@@ -126,17 +126,10 @@ class GracefulClose:
 
     def half_closed(self) -> None:
         """Begin to close: the client sends no more, but may still read."""
-        self._begin(SessionEnd(CloseReason.CLIENT_CLOSED), partial(self._streams.close_all, self._tell_broker))
-
-    def lost(self, end: SessionEnd) -> None:
-        """Begin to close: the client's connection is gone."""
-        self._begin(end, partial(self._finish, end))
-
-    def _begin(self, end: SessionEnd, then: Callable[[], None]) -> None:
         if self.end is None:
-            self.end = end
-            self._tasks.start(self._linger(end), "linger")
-        self._streams.when_decided(then)
+            self.end = SessionEnd(CloseReason.CLIENT_CLOSED)
+            self._tasks.start(self._linger(self.end), "linger")
+        self._streams.close_all(self._tell_broker)
 
     async def _linger(self, end: SessionEnd) -> None:
         await asyncio.sleep(self._patience)
@@ -404,7 +397,7 @@ class Session(TransportOwner):
         self._started_at = engine.clock()
         self._turned_away: BlockedClientResponder | None = None
         self._identity: SessionIdentity | None = None
-        self._admission = engine.session_admission(self.connection, self.client)
+        self._admission = engine.session_admission(self.connection)
         self._is_wound_up = False
         self._memory: Claim | None = None
         """Memory kept for the client; set once that is more than every session takes."""
@@ -585,11 +578,7 @@ class Session(TransportOwner):
         self._engine.losses.add(partial(self._lost, transport, error))
 
     def _lost(self, transport: PeerTransport, error: Exception | None) -> None:
-        end = end_by_peer(transport.side, error)
-        if transport is self.client and self.state is _RELAYING and self.forwarding is not None:
-            self.forwarding.graceful_close.lost(end)
-        else:
-            self.finish(end)
+        self.finish(end_by_peer(transport.side, error))
         self._look_whether_it_is_over()
 
     def lost_silently(self, transport: PeerTransport, problem: str) -> None:
@@ -598,7 +587,7 @@ class Session(TransportOwner):
         if transport is self.client:
             end = SessionEnd(CloseReason.CLIENT_GONE, f"client {address}: {problem}")
             if self.forwarding is not None:
-                self.forwarding.graceful_close.lost(end)
+                self.finish(end)
         else:
             end = SessionEnd(CloseReason.BROKER_GONE, f"broker {address}: {problem}")
             self.finish(end)
@@ -738,8 +727,6 @@ class Session(TransportOwner):
             return
         if self.state is _DIALLING or self.state is _AUTHENTICATING:
             self._wait_for_broker()
-            return
-        if self._admission.waits():
             return
         greeting = GREETINGS.find(self._greeting) or read_greeting(self._greeting)
         if greeting is None:

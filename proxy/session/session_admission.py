@@ -7,7 +7,6 @@ connections over a bound that would not do: to keep them would not bound them.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 
 from limiter.admission import Slot
 from limiter.levels import counted_as
@@ -38,22 +37,6 @@ _BY_ADDRESS = frozenset(
 _RATES = frozenset({BoundName.CONNECTION_RATE, BoundName.CONNECTION_RATE_PER_ADDRESS})
 
 
-class UndecidedError(Exception):
-    """The answer comes later. The client is not read until then, and the caller asks again when it is there.
-
-    Attributes:
-        again: Called when the answer is there.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.again: Callable[[], object] = _nothing
-
-
-def _nothing() -> None:
-    """Do nothing: no caller wants to know any more."""
-
-
 def error_of(refused: NotAdmittedError) -> ServerError:
     """Return Pulsar's error for what a bound refuses; for a bound that passes, the error after which clients retry.
 
@@ -65,16 +48,16 @@ def error_of(refused: NotAdmittedError) -> ServerError:
 class SessionAdmission:
     """The places that one session has taken and has to give back.
 
-    Where another process counts (`workers/admission_server.py`), each method that asks may also raise `UndecidedError`.
-
     Args:
+        admission: The bounds.
         connection: The session's client connection.
         refusals: Told of lookups and streams that are refused.
     """
 
-    __slots__ = ("_connection", "_places", "_refusals")
+    __slots__ = ("_admission", "_connection", "_places", "_refusals")
 
-    def __init__(self, connection: Connection, refusals: Refusals) -> None:
+    def __init__(self, admission: Admission, connection: Connection, refusals: Refusals) -> None:
+        self._admission = admission
         self._connection = connection
         self._refusals = refusals
         self._places: dict[Stream | None, tuple[Slot, ...]] = {}
@@ -82,18 +65,12 @@ class SessionAdmission:
 
     def connect(self, refuse: Callable[[SessionEnd], None]) -> None:
         """Ask for a place for the connection, whose address is known; call `refuse` with the reason if it gets none."""
-        asked = [(what, self._address() if what in _BY_ADDRESS else "") for what in self._of_connections()]
+        asked = [(what, self._address() if what in _BY_ADDRESS else "") for what in self._admission.of_connections]
         try:
             self._enter(None, asked)
         except NotAdmittedError as error:
             cause = CloseReason.CONNECTION_RATE if error.what in _RATES else CloseReason.TOO_MANY_CONNECTIONS
             refuse(SessionEnd(cause, str(error)))
-        except UndecidedError as undecided:
-            undecided.again = partial(self.connect, refuse)
-
-    def waits(self) -> bool:
-        """Return whether it is undecided if the client may stay."""
-        return False
 
     def disconnect(self) -> None:
         """Give back the connection's places: the client goes."""
@@ -155,36 +132,9 @@ class SessionAdmission:
         if places:
             self._places[who] = places
 
-    def _of_connections(self) -> tuple[BoundName, ...]:
-        """Return the bounds of connections that are in force."""
-        raise NotImplementedError
-
     def _admit(self, asked: Iterable[AskedBound], topic: TopicName | None = None) -> tuple[Slot, ...]:
-        """Ask the process that counts; see `Admission.admit`."""
-        raise NotImplementedError
+        return self._admission.admit(asked, self._connection.client_address, self._address(), topic)
 
     def _leave(self, who: Stream | None) -> None:
         for place in self._places.pop(who, ()):
             place.give_back()
-
-
-class LocalAdmission(SessionAdmission):
-    """Session admission that asks this process and has the answer at once.
-
-    Args:
-        admission: The bounds.
-        connection: The session's client connection.
-        refusals: Told of lookups and streams that are refused.
-    """
-
-    __slots__ = ("_admission",)
-
-    def __init__(self, admission: Admission, connection: Connection, refusals: Refusals) -> None:
-        super().__init__(connection, refusals)
-        self._admission = admission
-
-    def _admit(self, asked: Iterable[AskedBound], topic: TopicName | None = None) -> tuple[Slot, ...]:
-        return self._admission.admit(asked, self._connection.client_address, self._address(), topic)
-
-    def _of_connections(self) -> tuple[BoundName, ...]:
-        return self._admission.of_connections

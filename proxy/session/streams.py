@@ -263,9 +263,7 @@ class Streams:
         path.streams[name.stream_id] = stream
         registry = self._engine.registry
         registry.open(stream, topic, self._engine.clock(), client_of(name, self.connection))
-        if name.direction == "publish":
-            registry.answer(stream, self._to_broker)
-        else:
+        if name.direction == "dispatch":
             stream.by_entry = self._engine.dispatch_rules.by_entry
             registry.meter(stream, partial(self._to_broker.grant, name.stream_id))
         return stream
@@ -543,10 +541,6 @@ class Streams:
     def pass_on(self, frame: bytes) -> None:
         """Pass a command on to the broker that had to wait for an answer to the proxy."""
         self._to_broker.writer.insert(frame)
-
-    def when_decided(self, then: Callable[[], None]) -> None:
-        """Call `then` when all held entries of producers are held by a limit, and none awaits a decision."""
-        self._engine.registry.when_decided(list(self._to_broker.streams.values()), then)
 
     def close_all(self, then: Callable[[], None] = lambda: None) -> None:
         """Close all streams, some in each turn of the loop if there are many; call `then` after the last one."""

@@ -83,8 +83,6 @@ class Cause(StrEnum):
 
     CONNECTING = "connecting"
     """The broker's side is not there yet."""
-    ADMISSION = "admission"
-    """The supervisor, which counts for all workers, has not yet decided on an admission."""
     HOLD_CONNECTION = "hold_connection"
     """This connection holds as many bytes as a connection may."""
     HOLD_PROCESS = "hold_process"

@@ -356,7 +356,7 @@ def _reason(error: Exception) -> str:
     return str(getattr(error, "reason", None) or "cannot be loaded").lower().replace("_", " ")
 
 
-# What follows imports cryptography (8 MB) when it is asked: where there is no TLS nobody asks, and no worker does.
+# What follows imports cryptography (8 MB) when it is asked: where there is no TLS, no part asks.
 
 
 def _expiry(key: str, file: Path, pem: bytes) -> Expiry | None:

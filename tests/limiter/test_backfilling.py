@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from limiter.limiter import Limiter, Stream, refusal_of
-from limiter.scheduler import claim, lent_in_the_way, next_turn, obstacle_of, refusing
+from limiter.scheduler import claim, next_turn, obstacle_of, refusing
 from tests.limiter.standing import place_of
 from tests.limiter.world import World, jain, limiter
 
@@ -249,21 +249,6 @@ def test_an_alarm_for_the_end_of_a_claim_keeps_nobody_waiting_who_comes_when_all
         world.offer(newcomer, 1, SIZE)
     world.run(1)
     assert world.messages_of(newcomer) == 3
-
-
-def test_what_is_lent_is_in_the_way_where_there_is_no_token_or_somebody_waits() -> None:
-    world, lent, open_, waited = World(), limiter(1, name="a"), limiter(10, name="b"), limiter(1, name="c")
-    for one in (lent, open_, waited):
-        one.borrowers = 1
-    stream = world.stream(lent, open_, waited)
-    assert lent_in_the_way(stream, 0) == []
-    other = world.stream(waited)
-    for _ in range(2):
-        world.offer(other, 1, 1)
-    assert world.offer(world.stream(lent), 1, 1)
-    assert lent_in_the_way(stream, 0) == [lent, waited]
-    lent.borrowers = 0
-    assert lent_in_the_way(stream, 0) == [waited]
 
 
 def test_a_refusal_names_the_limit_and_its_value() -> None:

@@ -195,17 +195,3 @@ def test_nobody_is_gathered_where_nobody_waits_or_somebody_waits_elsewhere_too()
     assert busy.claimant is None
     assert busy.gathering_ns(SECOND // 2) == 0
     assert busy.gathering_ns(SECOND) > 0
-
-
-def test_once_entries_have_left_the_wait_for_the_next_token_is_not_idle_time() -> None:
-    """Before, the bucket has no room for a token, and no timer would help: all of that is idle time."""
-    one = limiter(10, burst=1)
-    one.charge(1, 0, 0)
-    one.release(1, 0)
-    one.is_waited_on(0)
-    one.gone(1, 0, SECOND)
-    before = one.usage.idle_ns
-    wait = one.wait_ns(SECOND)
-    assert 0 < wait < SECOND // 10 < before
-    one.is_attended(SECOND + wait)
-    assert one.usage.idle_ns == before

@@ -92,21 +92,6 @@ def test_frames_that_claim_no_messages_still_pay_for_their_bytes() -> None:
     assert stream.usage.held_size == 1000
 
 
-def test_what_was_charged_before_a_stream_was_put_within_others_counts_where_it_was_charged() -> None:
-    world, before, after, over = World(), limiter(10), limiter(10), limiter(10)
-    world.stream(before)
-    stream = world.stream(before, over)
-    world.scheduler.rewire(stream, (after,), 0)
-    world.scheduler.count_charged(stream, (before, over), (2, 6, 700), (4, 500))
-    usage = before.usage
-    assert (usage.entries, usage.messages, usage.size) == stream.usage.passed == (2, 6, 700)
-    assert (usage.left_messages, usage.left_size) == (6, 700)
-    assert (usage.largest_messages, usage.largest_size) == (4, 500)
-    assert after.usage.entries == over.usage.entries == 0
-    assert stream.usage.spared is not None
-    assert stream.usage.spared.take(stream.usage.passed) == (2, 6, 700)
-
-
 def test_a_stream_waits_no_longer_than_until_its_held_entries_are_dropped() -> None:
     world, one = World(), limiter(10)
     stream = world.stream(one)

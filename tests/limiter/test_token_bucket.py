@@ -284,19 +284,6 @@ def test_whoever_is_woken_late_for_each_token_gets_99_percent_of_the_rate_all_th
     assert passed >= 0.99 * tokens * now / SECOND
 
 
-def test_what_is_lent_is_no_debt_when_the_rate_falls_and_rises_again():
-    """Else what is owed at the low rate would be taken for what was made at the high one, and be as many seconds."""
-    bucket = TokenBucket(rate(1_000_000, burst=4_000_000), 0)
-    bucket.take(1_000_000, 0)
-    bucket.lend(1_000_000)
-    bucket.change(rate(1, burst=40), 0)
-    bucket.come_back(0, 1_000_000, 0)
-    assert bucket.tokens(0) == 40
-    bucket.take(1040, SECOND)
-    bucket.change(rate(1_000_000, burst=4_000_000), 2 * SECOND)
-    assert bucket.tokens(2 * SECOND) == -999
-
-
 @pytest.mark.parametrize("taken", [0, 2, 10])
 @pytest.mark.parametrize("look_ns", [SECOND // 10, SECOND, 10 * SECOND])
 def test_a_balance_is_of_its_moment_after_a_later_look(taken: int, look_ns: int) -> None:

@@ -41,16 +41,6 @@ def test_who_waits_is_in_line_and_noted_and_an_alarm_is_set_for_the_next_token()
     assert standing.asked == [(one, SECOND // 10)]
 
 
-def test_what_was_lent_is_recalled_where_somebody_begins_to_wait_and_only_then() -> None:
-    standing, lends, lends_not = Standing(), used_up(10, "lends"), used_up(10, "lends not")
-    recalled: list[Limiter] = []
-    standing.lines.recall = recalled.append
-    lends.borrowers = 1
-    for one in (lends, lends, lends_not):
-        standing.lines.join(standing.stream(one), one, 0)
-    assert recalled == [lends]
-
-
 def test_one_alarm_of_a_limiter_serves_all_who_wait_there() -> None:
     standing, one = Standing(), used_up(10)
     for _ in range(3):

@@ -20,7 +20,6 @@ from proxy.admin.routes.status import Run
 from proxy.config.model import Config, ConfigError
 from proxy.counters import Counters, NamespaceTotals
 from proxy.files import FileReader
-from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.log_lines import Writer
 from proxy.policies.kept_blocks import BlockDesk, KeptBlocks
@@ -29,6 +28,7 @@ from proxy.policies.layers import file_policies
 from proxy.policies.service import Around, PolicyService
 from proxy.policies.store import Store
 from proxy.reload import Reloader
+from proxy.session.engine import Engine
 from tests.manual_clock import ManualClock
 
 
@@ -42,7 +42,7 @@ class Admin:
 
     def __init__(self, **settings: Any) -> None:
         config = Config.model_validate(settings)
-        self.engine = LimiterEngine(config, Policies(), Counters(), ActivityReader())
+        self.engine = Engine(config, Policies(), Counters(), ActivityReader())
         kept = KeptBlocks(self.engine.blocklist)
         around = Around(self._before_change, self.engine.policies_changed, handlers={PolicyKind.BLOCK: kept})
         self.store = Store(config.policies.store)

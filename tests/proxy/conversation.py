@@ -24,12 +24,12 @@ from protocol.frames import FrameCutter
 from protocol.pulsar_pb2 import CommandProducerSuccess
 from proxy.config.model import Config
 from proxy.counters import Counters, NamespaceTotals
-from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.intervals import Intervals
 from proxy.observe.log_files import LogFiles
 from proxy.observe.log_lines import ShowAddress, Writer, as_they_are
 from proxy.observe.log_writer import KEEP_ALL, Loss, Losses, Retention
+from proxy.session.engine import Engine
 from proxy.session.events import SessionLog
 from proxy.session.session import Session
 from tests.manual_clock import ManualClock
@@ -305,7 +305,7 @@ class World:
         clocks = (self.clock, lambda: WALL_START_NS + self.clock.now)
         self.intervals = Intervals(self.access, self.totals, self.counters, self.config.access_log.interval, clocks)
         policies = policies_of(self.config.limits, self.config.admission.subscribe_rate_per_consumer)
-        self.engine = LimiterEngine(self.config, policies, self.counters, self.intervals.reader, self.clock)
+        self.engine = Engine(self.config, policies, self.counters, self.intervals.reader, self.clock)
         self.session_log = SessionLog(self.counters, self.intervals, self.access, self.clock)
         parts = (self.engine.journal, self.engine.registry, self.engine.refusals, self.engine.slices)
         self.loop.run(self.intervals.start, *parts)

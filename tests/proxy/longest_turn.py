@@ -1,7 +1,9 @@
 """The longest turn of a loop, in units of work: what was done in it of each kind, however long that took."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+from limiter.limiter import Limiter, Stream
+from limiter.registry import Registry
 from tests.proxy.conversation import World
 
 
@@ -17,7 +19,7 @@ class LongestTurn:
     def __init__(self, world: World) -> None:
         self._wired = self._tuned = 0
         registry, counters, access = world.engine.registry, world.counters, world.access
-        registry.report_to(self._count_wired, self._count_tuned)
+        self._count(registry)
         self._counts: dict[str, Callable[[], int]] = {
             "streams": lambda: len(registry.live()),
             "sessions": lambda: sum(counters.connections_ended.values()),
@@ -31,11 +33,19 @@ class LongestTurn:
         self.total = dict.fromkeys(self._counts, 0)
         world.loop.turned = self._turned
 
-    def _count_wired(self, _stream: object, _now: int) -> None:
-        self._wired += 1
+    def _count(self, registry: Registry) -> None:
+        wire, serve = registry._wire, registry._serve
 
-    def _count_tuned(self, _limiter: object, _now: int) -> None:
-        self._tuned += 1
+        def counted_wire(stream: Stream, now: int) -> tuple[Limiter, ...]:
+            self._wired += 1
+            return wire(stream, now)
+
+        def counted_serve(limiters: Iterable[Limiter], now: int) -> None:
+            tuned = list(limiters)
+            self._tuned += len(tuned)
+            serve(tuned, now)
+
+        registry._wire, registry._serve = counted_wire, counted_serve  # type: ignore[method-assign]
 
     def _now(self) -> dict[str, int]:
         return {kind: count() for kind, count in self._counts.items()}

@@ -107,16 +107,6 @@ def test_places_are_given_back_rates_are_not() -> None:
     assert door.refuses((BoundName.CONNECTION_RATE, "")) != ""
 
 
-def test_it_says_which_bounds_may_refuse_and_when_these_are_others() -> None:
-    door, told = Door(**{BoundName.PRODUCERS: 5, BoundName.LOOKUP_RATE: "5/s"}), list[frozenset[BoundName]]()
-    door.admission.changed = lambda: told.append(door.admission.in_force)
-    always = {BoundName.CONNECTIONS, BoundName.PRODUCERS, BoundName.LOOKUP_RATE}
-    assert door.admission.in_force == always
-    door.set(Setting.TOPIC_OF_NAMESPACE, "acme/shop", 5)
-    door.set(Setting.TOPIC_OF_NAMESPACE, "acme/shop", None)
-    assert told == [always | {BoundName.SUBSCRIBE_RATE}, always]
-
-
 def test_the_narrowest_subscribe_rate_holds_and_says_where_it_was_set() -> None:
     door = Door(subscribe_rate_per_consumer="5/30s")
     settings = [(Setting.TOPIC_OF_NAMESPACE, "acme/shop", 7), (Setting.TOPIC, ORDERS.full, 1)]

@@ -9,7 +9,7 @@ from limiter.limiter import Entry, Limiter, Scope, Stream, StreamName
 from limiter.scheduler import Scheduler
 from limiter.token_bucket import Limit, rate
 from proxy.counters import Counters
-from proxy.limiter_engine import LimiterTimers
+from proxy.session.engine import LimiterTimers
 from proxy.slices import Slices
 from tests.manual_clock import ManualClock
 from tests.proxy.manual_loop import ManualLoop

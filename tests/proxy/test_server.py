@@ -16,13 +16,13 @@ from structlog.testing import capture_logs
 
 from proxy.config.model import Config
 from proxy.counters import Counters, NamespaceTotals
-from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.intervals import Intervals
 from proxy.observe.log_lines import Writer
 from proxy.read_scheduler import MANY, SLICE_NS
 from proxy.server import LISTENERS, Server
 from proxy.session.data_path import DataPath
+from proxy.session.engine import Engine
 from proxy.session.events import SessionLog
 from proxy.session.session import Forwarding, Session, SessionState
 from proxy.session.streams import Streams
@@ -48,7 +48,7 @@ def make_server(broker: str, listen: str = "127.0.0.1:0", most: int | None = Non
     config = Config.model_validate({"listen": listen, "broker": f"pulsar://{broker}"})
     counters, access = Counters(), AccessLog(Writer("p", "boot"), None)
     intervals = Intervals(access, NamespaceTotals(), counters, 1)
-    engine = LimiterEngine(config, policies_of(config.limits), counters, intervals.reader)
+    engine = Engine(config, policies_of(config.limits), counters, intervals.reader)
     return Server(engine, SessionLog(counters, intervals, access), most=most)
 
 

@@ -314,7 +314,7 @@ def test_of_several_certificates_in_a_file_the_first_that_expires_counts(tmp_pat
 
 
 def test_without_tls_no_library_of_certificates_is_loaded() -> None:
-    """It takes 8 MB; nor in a worker, which nobody asks when its certificates expire."""
+    """It takes 8 MB."""
     program = (
         "import sys; from proxy.config.model import Config; from proxy.tls.certificates import Certificates; "
         "assert not Certificates(Config()).expiries(); sys.exit('cryptography' in sys.modules)"

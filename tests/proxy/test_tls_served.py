@@ -15,11 +15,11 @@ import pytest
 
 from proxy.config.model import Config
 from proxy.counters import Counters, NamespaceTotals
-from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.intervals import Intervals
 from proxy.observe.log_lines import Writer
 from proxy.server import Server
+from proxy.session.engine import Engine
 from proxy.session.events import SessionLog
 from proxy.session.session import Session
 from tests.proxy.file_limits import policies_of
@@ -49,7 +49,7 @@ class Served:
         config = Config.model_validate(settings)
         self.counters, access = Counters(), AccessLog(Writer("p", "boot"), None)
         intervals = Intervals(access, NamespaceTotals(), self.counters, 1)
-        self.engine = LimiterEngine(config, policies_of(config.limits), self.counters, intervals.reader)
+        self.engine = Engine(config, policies_of(config.limits), self.counters, intervals.reader)
         self.server = Server(self.engine, SessionLog(self.counters, intervals, access))
 
     async def start(self) -> list[str]:

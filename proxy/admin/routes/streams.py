@@ -19,9 +19,9 @@ from protocol.topic_name import parse_topic
 from proxy.admin.handlers import Either, Number, Query, Text, asked, caller_of, described, explaining
 from proxy.admin.in_force import LimitsInForce, ShownDegraded, ShownInForce, ShownShares, shown_in_force
 from proxy.admin.listener import connection_of
-from proxy.limiter_engine import LimiterEngine
 from proxy.observe.connection import Connection
 from proxy.observe.log_lines import per_second, published_per_second, withholding
+from proxy.session.engine import Engine
 from proxy.slices import Work
 
 
@@ -310,7 +310,7 @@ class StreamRest:
         in_force: What is in force beside what is configured.
     """
 
-    def __init__(self, engine: LimiterEngine, in_force: LimitsInForce) -> None:
+    def __init__(self, engine: Engine, in_force: LimitsInForce) -> None:
         self._engine = engine
         self._in_force = in_force
         self._patience_s = engine.config.admin_access.request_timeout

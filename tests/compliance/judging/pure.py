@@ -10,7 +10,7 @@ import msgspec
 from accesslog.record import ChangeLine, HeartbeatLine, IntervalLine, LimitLine, StandstillLine
 from compliance.judging.account import judged
 from compliance.judging.facts import Judged
-from compliance.judging.judge import MOVES, line_of
+from compliance.judging.judge import line_of
 from compliance.judging.lines import Line, RunNotes, StreamsLine, excess_tolerance
 from compliance.judging.steps import STEP_US, ClockStep, RunAxis, TimedLines, run_axis
 from compliance.schema import BEGIN_OF_1970
@@ -32,7 +32,6 @@ def verdicts(lines: Iterable[Any], **notes: Any) -> dict[Key, Judged]:
     changes = [line for line in lines if isinstance(line, ChangeLine)]
     told = {"changes": [line.seq for line in changes], "changed_us": [on_axis(axis, line)[0] for line in changes]}
     still = [on_axis(axis, line) for line in lines if isinstance(line, StandstillLine)]
-    told["moved_us"] = [on_axis(axis, line)[0] for line in changes if line.what in MOVES]
     has_beats = any(isinstance(line, HeartbeatLine) for line in lines)
     steps: dict[str, Any] = told_by(axis) if has_beats else {}
     known = RunNotes(**(told | {"still_us": sorted(still)} | steps | notes))
@@ -164,8 +163,7 @@ def streams_of(
     crossing = [line for line, under in members if len(under) > 1]
     elsewhere = [line for line in crossing if (line.reason, line.reason_name) != (level, name)]
     said = [line for line in lines if line.limit_level == level]
-    sums, charged = ([sum(of(line, unit) for line in lines) for unit in UNITS] for of in (counted, charged_of))
-    crossed = sum(line.passed_messages for line in lines), sum(line.passed_bytes for line in lines)
+    sums = [sum(counted(line, unit) for line in lines) for unit in UNITS]
     return StreamsLine(
         seq=first.seq,
         place=("a.jsonl", first.seq + 1),
@@ -186,8 +184,6 @@ def streams_of(
         least_messages=sum(least_counted(line) for line in lines),
         is_alone=all(len(under) == 1 for _, under in members),
         largest_offered=(largest_offered(lines, "messages"), largest_offered(lines, "bytes")),
-        charged=(charged[0], charged[1]),
-        crossed=crossed,
         crossing_wait_s=sum(map(waited_ms, crossing)) / 1e3,
         elsewhere_wait_s=sum(map(waited_ms, elsewhere)) / 1e3,
         least_duration_s=min(line.duration_ms for line in lines) / 1e3,
@@ -219,7 +215,7 @@ def denied_waits(lines: Iterable[Any]) -> list[tuple[IntervalLine, float]]:
         least_ms = max(
             min(line.duration_ms, held_ms(line)),
             line.duration_ms if stays else 0.0,
-            line.delay_max_ms - (held_ms(before) if before else 0.0) - DECISION_MS,
+            line.delay_max_ms - (held_ms(before) if before else 0.0),
         )
         is_silent = line.limit_levels is not None and line.held_messages > 0 and line.held_since is None
         if is_silent or least_ms > min(line.throttled_ms, line.duration_ms) + SAME_WAIT_MS:
@@ -228,7 +224,6 @@ def denied_waits(lines: Iterable[Any]) -> list[tuple[IntervalLine, float]]:
 
 
 SAME_WAIT_MS = 2.0
-DECISION_MS = 250.0
 
 
 def passed_of(one: tuple[str, int]) -> int:

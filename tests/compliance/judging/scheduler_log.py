@@ -169,8 +169,6 @@ class SchedulerLog:
         return StreamsLine(
             **self._head(span),
             passed=charged if by_entry else crossed,
-            charged=charged,
-            crossed=crossed,
             crossing_wait_s=sum(waited for _, waited in crossing) / 1e3,
             elsewhere_wait_s=sum(elsewhere) / 1e3,
             largest=(largest[0], largest[1]),
@@ -247,14 +245,7 @@ class SchedulerLog:
             reserved_s=0.0 if self.older else fields.get("reserved_ms", 0.0) / 1e3,
             tokens=tuple(None if self.older else fields.get(f"tokens_{name}") for name in BUCKETS),
             overflow=tuple(0.0 if self.older else fields.get(f"overflow_{name}", 0.0) for name in BUCKETS),
-            lent=self._counts(fields, "lent", BUCKETS[:2]),
-            left=(fields.get("left_messages", 0), fields.get("left_bytes", 0)),
-            lost=self._counts(fields, "lost", BUCKETS),
-            unforeseen=self._counts(fields, "unforeseen", BUCKETS),
         )
-
-    def _counts(self, fields: dict[str, Any], what: str, of: tuple[str, ...]) -> tuple[int, ...]:
-        return tuple(0 if self.older else fields.get(f"{what}_{name}", 0) for name in of)
 
 
 # Bursts as the configuration's default has them, and larger ones: a smaller one no timer can use up.

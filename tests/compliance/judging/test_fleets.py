@@ -217,12 +217,6 @@ def test_a_quota_that_falls_or_rises_is_judged_by_what_is_in_force():
     assert (found.start, found.end) == (BEGIN + timedelta(seconds=3), BEGIN + timedelta(seconds=6))
 
 
-def test_what_workers_were_lent_may_have_passed_before_it_is_told():
-    log = member("a", [0], 1.0, lent_messages=30)
-    log.lines += member("a", [140], 1.0, begin=1).lines
-    assert one_sum([log]).excess == pytest.approx(140 - RATE - BURST - 30 - 1 - SLACK)
-
-
 @pytest.mark.parametrize(
     ("made_of", "why"),
     [

@@ -52,7 +52,7 @@ class LoggedWorld(World):
         waited_ms = lasts_ms if proxy.offers else 0.0
         times = {"start_us": begun_us, "end_us": self._at_us, "duration_ms": lasts_ms, "throttled_ms": waited_ms}
         limit = {"share": share, "shared": float(RATE), "shared_burst": float(BURST), "limit": RATE * share}
-        counts = {"passed": count, "largest_entry": min(1, count), "lent": 0, "unforeseen": 0}
+        counts = {"passed": count, "largest_entry": min(1, count)}
         of_messages = {f"{name}_messages": value for name, value in (limit | counts).items()}
         self.rows.append(names | place | times | of_messages | {"share_bytes": None, "limit_bytes": None})
 

@@ -4,6 +4,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
+from limiter.activity import ActivityReader
+from limiter.policies import Policies
 from proxy.config.model import Config
 from proxy.config.sections import Fleet
 from proxy.counters import Counters
@@ -13,7 +15,7 @@ from proxy.session.engine import Engine
 
 
 def test_brokers_are_shown_the_token_in_the_fleets_file_now_or_else_what_clients_brokers_are(tmp_path: Path) -> None:
-    engine, file = Engine(Config(), Counters()), tmp_path / "token"
+    engine, file = Engine(Config(), Policies(), Counters(), ActivityReader()), tmp_path / "token"
     assert own_auth(None, engine) is own_auth(Fleet(name="front"), engine) is None
     engine.identity = cast("Verifier", SimpleNamespace(own=Credentials("basic", b"sluice:x")))
     file.write_text("one")

@@ -6,7 +6,6 @@ import pytest
 
 from fleet.messages import MemberReport
 from limiter.limiter import Limiter, Scope
-from limiter.sharing import key_of
 from limiter.token_bucket import WHOLE, Limit, rate
 from proxy.fleet.service import LEAST_BETWEEN_REPORTS_S
 from tests.proxy.fleet.proxies import BURST, RATE, SECOND, World, bursts, poisson, steady
@@ -147,33 +146,6 @@ def test_a_cut_off_member_passes_its_part_of_a_changed_limit(world: World, *, ha
         assert limiter.rates()[0] == rate(rate_, burst=BURST)
         passed, _ = world.run(2)
         assert 0.98 * part * rate_ <= passed / 2 <= 1.05 * part * rate_
-
-
-@pytest.mark.parametrize("comes_back", [True, False])
-def test_what_workers_were_lent_of_a_lowered_share_is_nobody_elses_until_it_is_back_or_its_time_is_over(
-    world: World,
-    comes_back: bool,  # noqa: FBT001 - a parameter of the test
-) -> None:
-    one, other = world.join(), world.join()
-    world.run(5)
-    one.offers = True
-    world.run(1)
-    (limiter,) = one.registry.limiters.values()
-    assert limiter.shares[0] == WHOLE
-    limiter.charge(80, 0, world.loop.clock())
-    limiter.lend(80, 0)
-    other.offers = True
-    world.run(0.9)
-    assert limiter.shares[0] == pytest.approx(WHOLE // 2, abs=10)
-    assert other.fleet.shared.share_in_force(key_of(limiter.scope, "messages")) == 0
-    if comes_back:
-        limiter.come_back((80, 0), (0, 0), world.loop.clock())
-        world.run(0.05)
-    else:
-        world.run(0.3)
-    assert other.fleet.shared.share_in_force(key_of(limiter.scope, "messages")) == pytest.approx(WHOLE // 2, abs=10)
-    world.run(2)
-    assert one.fleet.dropped_messages() == other.fleet.dropped_messages() == {}
 
 
 def test_forged_and_broken_messages_are_counted_and_change_nothing(world: World) -> None:

@@ -29,7 +29,7 @@ def test_each_line_is_json_on_stderr(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_each_line_is_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All workers write there; unbuffered, as containers have it, a line in two writes would be torn by another."""
+    """All processes write there; unbuffered, as containers have it, a line in two writes would be torn by another."""
     written: list[bytes] = []
 
     class Unbuffered(io.RawIOBase):

@@ -27,7 +27,7 @@ UMBRELLA = "persistent://umbrella/shop/orders"
 
 
 def limited(entries: int, rate: int | str = 1) -> dict[str, Any]:
-    """One message a second for both topics, and room for so many entries in all, of which a half more may be lent."""
+    """One message a second for both topics, and room for so many entries in all."""
     both = {"publish": {"messages": rate}, "dispatch": {"messages": rate}}
     return {
         "limits": {"topics": {TOPIC: both, UMBRELLA: both}},

@@ -28,7 +28,7 @@ from proxy.refusals import NO_REQUEST, RefusedError
 from proxy.session import streams
 from proxy.session.data_path import DataPath, FrameWriter, HeldMemory
 from proxy.session.responses import Rejections, Requests
-from proxy.session.session_admission import LocalAdmission
+from proxy.session.session_admission import SessionAdmission
 from proxy.session.streams import NameTooLongError, Opening, Streams
 from proxy.session.transport import Throttled
 from tests.proxy.conversation import World
@@ -71,7 +71,7 @@ class Opened:
 
         self.to_broker, self.to_client = path(SEND, self.asked), path(MESSAGE, self.written)
         connection = Connection(1, address)
-        admission = LocalAdmission(world.engine.admission, connection, world.engine.refusals)
+        admission = SessionAdmission(world.engine.admission, connection, world.engine.refusals)
         relays = self.to_broker, self.to_client
         self.memory = world.engine.memory_of(connection)
         self.requests = Requests(self.memory, world.counters)

@@ -19,11 +19,11 @@ from protocol.pulsar_pb2 import CommandError, CommandLookupTopic, CommandLookupT
 from proxy.admin.app import Readiness
 from proxy.config.model import Config
 from proxy.counters import Counters, NamespaceTotals
-from proxy.limiter_engine import LimiterEngine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.intervals import Intervals
 from proxy.observe.log_lines import Writer
 from proxy.server import Server
+from proxy.session.engine import Engine
 from proxy.session.events import SessionLog
 from tests.proxy.file_limits import policies_of
 from tests.proxy.tcp import TcpPeer, broker_on_loopback, connect_to
@@ -83,7 +83,7 @@ class Proxy:
         config = Config.model_validate({"listen": "127.0.0.1:0", "connect_timeout": "5s", "linger": "1s", **settings})
         self.counters, access = Counters(), AccessLog(Writer("p", "boot"), None)
         intervals = Intervals(access, NamespaceTotals(), self.counters, 1)
-        self.engine = LimiterEngine(config, policies_of(config.limits), self.counters, intervals.reader)
+        self.engine = Engine(config, policies_of(config.limits), self.counters, intervals.reader)
         self.server = Server(self.engine, SessionLog(self.counters, intervals, access))
         self.address = ""
 
