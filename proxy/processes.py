@@ -53,20 +53,18 @@ class Spec(msgspec.Struct, frozen=True):
         flags: The flags of `sluice serve`.
         index: The number of the process, from 0.
         ports: The port of each address in `listen`, for those with port 0.
+        members: The number of members of the fleet, if its members are these processes alone; else 0.
     """
 
     file: str | None
     flags: dict[str, Any]
     index: int
     ports: tuple[int, ...]
+    members: int
 
 
-class Serving(msgspec.Struct, frozen=True):
-    """The addresses at which a process serves."""
-
-    listen: str
-    admin: str
-    metrics: str | None
+Serving = dict[str, str | None]
+"""The addresses and files of a process that serves, by the names of their keys in the configuration."""
 
 
 def as_process(config: Config, index: int, ports: Sequence[int] = ()) -> Config:
@@ -122,7 +120,7 @@ class ChildProcess:
         clock: Seconds, monotonic.
 
     Attributes:
-        serving: The addresses of the process that serves; None while none does.
+        serving: The addresses and files of the process that serves; None while none does.
         has_served: Set when the first process serves.
     """
 
@@ -194,9 +192,7 @@ class ChildProcess:
             if first:
                 self.serving = msgspec.json.decode(first, type=Serving)
                 self.has_served.set()
-                self._log.info(
-                    "process serves", pid=self._process and self._process.pid, **msgspec.to_builtins(self.serving)
-                )
+                self._log.info("process serves", pid=self._process and self._process.pid, **self.serving)
             while first:
                 async with asyncio.timeout(SILENT_S):
                     first = await reader.read(64)
@@ -229,7 +225,10 @@ async def _serve(file: Path | None, flags: dict[str, Any], config: Config) -> No
         except OSError as error:
             where = ", ".join(each.address for each in config.listen)
             raise StartError(f"listen: cannot listen on {where}: {error.strerror or error}") from None
-        specs = [Spec(None if file is None else str(file), flags, index, ports) for index in range(config.processes)]
+        # Members on other hosts are not counted: with a section `fleet` the number is not known.
+        members = config.processes if config.fleet is None else 0
+        source = None if file is None else str(file)
+        specs = [Spec(source, flags, index, ports, members) for index in range(config.processes)]
         await _keep([ChildProcess(spec, config.linger) for spec in specs])
 
 
@@ -299,13 +298,15 @@ def _of_family(family: int, *, takes_both: bool) -> socket.socket:
 
 
 class ParentLink:
-    """The end of the socket pair in a process: tells the parent that the process serves and lives.
+    """The end of the socket pair in a process: sends the parent signs of life.
 
     Args:
         fd: The descriptor of the socket pair's end.
+        index: The number of the process, from 0.
     """
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, index: int) -> None:
+        self.index = index
         self._socket = socket.socket(fileno=fd)
         self._socket.setblocking(False)
 
@@ -315,17 +316,15 @@ class ParentLink:
         assert task is not None, "the loop runs it"
         asyncio.get_running_loop().add_reader(self._socket, self._parent_ended, task.cancel)
 
-    def serving(self, listen: str, admin: str, metrics: str | None, ending: Callable[[], None]) -> None:
-        """Tell the parent on the loop where this process serves, and from now on that it lives.
+    def serving(self, said: Serving, ending: Callable[[], None]) -> None:
+        """Send the parent the addresses and files of this process, and from now on signs of life.
 
         Args:
-            listen: The addresses for clients.
-            admin: The admin address.
-            metrics: The address for metrics alone, if there is one.
+            said: The addresses and files.
             ending: Called when the parent has ended.
         """
         loop = asyncio.get_running_loop()
-        self._socket.send(msgspec.json.encode(Serving(listen, admin, metrics)) + b"\n")
+        self._socket.send(msgspec.json.encode(said) + b"\n")
         loop.add_reader(self._socket, self._parent_ended, ending)
         self._beat(loop)
 
@@ -343,14 +342,15 @@ class ParentLink:
 
 def main() -> None:
     """Serve as one of several processes: arguments are a `Spec` as JSON, and the descriptor of the socket pair."""
-    spec, link = msgspec.json.decode(sys.argv[1], type=Spec), ParentLink(int(sys.argv[2]))
+    spec = msgspec.json.decode(sys.argv[1], type=Spec)
+    link = ParentLink(int(sys.argv[2]), spec.index)
     file = None if spec.file is None else Path(spec.file)
 
     def read() -> Config:
         return as_process(load_config(file, spec.flags, dict(os.environ)), spec.index, spec.ports)
 
     try:
-        run(ConfigSource(file, read), link)
+        run(ConfigSource(file, read, spec.members), link)
     except ConfigError as error:
         sys.exit("\n".join(f"sluice: {problem}" for problem in error.problems))
     except StartError as error:

@@ -36,7 +36,6 @@ from proxy.files import FileReader
 from proxy.fleet.configured_link import link_of, own_auth
 from proxy.fleet.policy_topic import PolicyTopic
 from proxy.fleet.service import FleetService
-from proxy.session.engine import Engine
 from proxy.observe.access_log import AccessLog, open_access_log
 from proxy.observe.intervals import Intervals
 from proxy.observe.log_lines import AddressKeyError
@@ -52,6 +51,7 @@ from proxy.policies.store import Store, StoreError
 from proxy.reload import Reloader, changes_of, fingerprints
 from proxy.runtime import Searches, Tasks, be_scheduled, keep_for_ever, paused_collector, set_up_runtime
 from proxy.server import Server
+from proxy.session.engine import Engine
 from proxy.session.events import SessionLog
 from proxy.slices import Work
 from proxy.tls.certificates import Expiry, ExpiryLog
@@ -68,10 +68,12 @@ class ConfigSource:
     Args:
         file: The file in it, if there is one.
         read: Reads it. Raises ConfigError.
+        members: The number of members of the fleet, if its members are the processes of one parent; else 0.
     """
 
     file: Path | None
     read: Callable[[], Config]
+    members: int = 0
 
 
 class Proxy:
@@ -119,6 +121,7 @@ class Proxy:
                 on_share=self.access.share,
                 written=partial(_written_limits, policies),
                 measure=self._measure_fleet,
+                members=self._source.members,
             )
         shared, siblings = (None, None) if self.fleet is None else (self.fleet.shared, self.fleet.brokers)
         self.descriptors = _share_descriptors(config, counters)
@@ -381,14 +384,20 @@ def _open_access_log(config: Config, on_trouble: Callable[[LogTrouble, str | Non
 
 
 class Parent(Protocol):
-    """The parent of one of several processes."""
+    """The parent of one of several processes.
+
+    Attributes:
+        index: The number of this process.
+    """
+
+    index: int
 
     def starting(self) -> None:
         """Cancel the calling task if the parent ends before `serving` is called."""
         ...
 
-    def serving(self, listen: str, admin: str, metrics: str | None, ending: Callable[[], None]) -> None:
-        """Tell the parent where this process serves, and that it lives; call `ending` when the parent has ended."""
+    def serving(self, said: dict[str, str | None], ending: Callable[[], None]) -> None:
+        """Send the parent this process's addresses and files, and signs of life; call `ending` at the parent's end."""
         ...
 
 
@@ -403,7 +412,7 @@ def run(source: ConfigSource, parent: Parent | None = None) -> None:
         ConfigError: If the configuration cannot be used.
         StartError: If the proxy cannot start.
     """
-    set_up_operator_log()
+    set_up_operator_log(None if parent is None else parent.index)
     set_up_runtime()
     raise_limit()
     uvloop.run(_serve(source, parent))
@@ -437,10 +446,10 @@ async def _serve_until_told(proxy: Proxy, parent: Parent | None = None) -> None:
         listen, admin = await proxy.start()
         addresses = {"listen": listen, "admin": admin, "metrics": proxy.metrics_address}
         files = {"access_log": config.access_log.dir, "policies": config.policies.store}
-        named = {key: file and str(file) for key, file in files.items()}
-        log.info("serving", **addresses, broker=", ".join(map(str, config.broker)), **named)
+        named = addresses | {key: None if file is None else str(file) for key, file in files.items()}
+        log.info("serving", **named, broker=", ".join(map(str, config.broker)))
         if parent is not None:
-            parent.serving(listen, admin, proxy.metrics_address, ending.set)
+            parent.serving(named, ending.set)
         tasks.start(_watch(proxy), "watch the configuration")
         await ending.wait()
         log.info("ending", connections=sum(proxy.engine.counters.connections_open.values()))

@@ -96,6 +96,7 @@ class FleetService:
         on_share: Called with each change of a share of this member.
         written: Returns the limits that are written in this process.
         measure: Measures the work for the fleet, as a context.
+        members: The number of members, if that is known beforehand; else 0.
 
     Attributes:
         config: The section `fleet`.
@@ -119,6 +120,7 @@ class FleetService:
         on_share: Callable[[ShareChange], None] = lambda _change: None,
         written: Callable[[], WrittenLimits] = lambda: NO_LIMITS,
         measure: Callable[[], AbstractContextManager[object]] = nullcontext,
+        members: int = 0,
     ) -> None:
         self.config = config
         self._measure = measure
@@ -129,6 +131,7 @@ class FleetService:
             round(config.lease * NANOS_PER_SECOND),
             config.isolated,
             config.weight,
+            members,
         )
         self.written = written
         self.member = FleetMember(settings, name, secrets.randbits(63) | 1, clock(), written)
@@ -157,8 +160,6 @@ class FleetService:
         """How many messages were lost at the last look, and when some were lost last."""
         self._left: asyncio.Event | None = None
         """While this member leaves: set when the coordinator has answered that."""
-        self._acknowledged = 0, 0
-        """The session, by its first report, and the latest grant acknowledged in it: all workers keep to it."""
 
     async def start(self, make_link: Callable[[Callbacks], FleetLink]) -> None:
         """Begin to take part. Return before any other member is reached."""
@@ -355,7 +356,6 @@ class FleetService:
         now = self._clock()
         brokers = self.brokers.take_named(MOST_BROKERS) if self.member.epoch else ()
         report = self.member.report(*self.limits.measure(now), now, brokers)
-        self._acknowledge(report, now)
         self._send_report(report)
         if self._is_cut_off:  # limits that came, or got another value, have their part at once
             self._put_isolated(now)
@@ -366,17 +366,6 @@ class FleetService:
     def _look_again(self) -> None:
         self._again = None
         self._reports.now()
-
-    def _acknowledge(self, report: MemberReport, now: int) -> None:
-        """Let a report acknowledge no new grant as long as workers may still use what that took away."""
-        since, seen = self._acknowledged
-        if since != report.since:
-            seen = 0
-        if not self.shared.exceeds_shares(now):
-            seen = report.seen
-        elif seen != report.seen:
-            self.wants_now()
-        report.seen, self._acknowledged = seen, (report.since, seen)
 
     def _go_on(self) -> None:
         if self.member.urgent:

@@ -21,8 +21,16 @@ MOST_TEXT = 5000
 """Most characters of one value of a line: room for a name of 4,096 in its sentence, or the end of a traceback."""
 
 
-def set_up_operator_log() -> None:
-    """Configure the operator's log; to be called once, before the first line."""
+def set_up_operator_log(process: int | None = None) -> None:
+    """Configure the operator's log; to be called once, before the first line.
+
+    Args:
+        process: The number of this process, if it is one of several: each line names it.
+    """
+
+    def name_process(_logger: object, _method: str, line: EventDict) -> EventDict:
+        return line if process is None else {"process": process, **line}
+
     is_terminal = sys.stderr.isatty()
     renderer = structlog.dev.ConsoleRenderer() if is_terminal else structlog.processors.JSONRenderer()
     structlog.configure(
@@ -31,6 +39,7 @@ def set_up_operator_log() -> None:
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
             _cut_texts,
+            name_process,
             renderer,
         ],
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),

@@ -109,7 +109,7 @@ class Engine:
         names_clients: Connections to brokers begin with such a header.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0915, PLR0917 - what its Args say; all that sessions share
+    def __init__(  # noqa: PLR0913, PLR0917 - what its Args say; all that sessions share
         self,
         config: Config,
         policies: Policies,

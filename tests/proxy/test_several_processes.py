@@ -7,12 +7,15 @@ import re
 import signal
 import socket
 import sys
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pulsar
 import pytest
 import yaml
 from pydantic import ValidationError
@@ -21,11 +24,14 @@ from adminrest.client import AdminClient, AdminError
 from loadgen.real.process import TetheredProcess, free_ports
 from proxy.config.model import Config
 from proxy.processes import FIRST_PAUSE_S, MOST_PAUSE_S, ParentLink, as_process, next_pause
-from tests.loadgen.standin.conftest import running_broker
+from tests.loadgen.standin.conftest import new_client, running_broker
+from tests.real.arrivals import Line
 from tests.real.sluice_process import launch_sluice
+from tests.real.steadiness import jain
 from tests.waiting import PATIENCE_S, wait_for
 
 LIMIT = {"tenants": {"acme": {"publish": {"messages": "100/s"}}}}
+TOPIC = "persistent://acme/shop/orders"
 
 
 class Processes:
@@ -34,6 +40,7 @@ class Processes:
     def __init__(self, folder: Path, broker: str, **config: Any) -> None:
         fleet = {"name": "front", "cycle": 0.05, "lease": 0.6}
         sluice = launch_sluice(folder, f"pulsar://{broker}", {"processes": 2, "fleet": fleet, **config})
+        self.broker, self.address = broker, sluice.service_url.partition("//")[2]
         assert sluice.process is not None
         self.sluice, self.parent = sluice, sluice.process
         self.admin_port = int(sluice.admin_url.rpartition(":")[2])
@@ -62,8 +69,8 @@ class Processes:
             return 0
         return int(said["members_known"]) if said["coordinator"] else 0
 
-    def wait_members(self, index: int) -> None:
-        wait_for(lambda: self.members(index) == 2, told=lambda: self.members(index))
+from tests.real.steadiness import jain
+from tests.waiting import PATIENCE_S, wait_for
 
     def _log(self) -> str:
         return self.parent.last_lines()
@@ -86,8 +93,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
             one.parent.kill()
 
 
-def holds(admin: AdminClient, place: str) -> bool:
-    return bool(admin.get_json(place)["limit"] == {"messages": 50})
+def holds(admin: AdminClient, place: str, messages: int) -> bool:
+    return bool(admin.get_json(place)["limit"] == {"messages": messages})
 
 
 def parent_of(pid: int) -> int:
@@ -105,14 +112,16 @@ def is_alive(pid: int) -> bool:
 def test_processes_are_one_fleet_on_one_port(start: Start) -> None:
     both = start(limits=LIMIT)
     both.wait_for("all processes serve")
-    assert {line["listen"] for line in both.lines("process serves")} == {both.sluice.service_url.partition("//")[2]}
+    serving = both.lines("process serves")
+    assert {line["listen"] for line in serving} == {both.address}
+    assert [line["admin"] for line in serving] == [f"127.0.0.1:{both.admin_port + index}" for index in range(2)]
+    assert {line["access_log"] for line in serving} == {str(both.sluice.access_log)}
+    assert {line["process"] for line in both.lines("serving")} == {0, 1}, "each line names its process"
     for index in range(2):
         both.wait_members(index)
     place = "/sluice/limits?direction=publish&setting=tenant&name=acme"
-    both.admin(1).call("PUT", place, {"messages": "50/s"})
-    for index in range(2):
-        admin = both.admin(index)
-        wait_for(partial(holds, admin, place), told=partial(admin.get_json, place))
+from tests.real.steadiness import jain
+from tests.waiting import PATIENCE_S, wait_for
     pids = [both.pid(0), both.pid(1)]
     assert both.parent.stop(30) == 0
     assert not any(map(is_alive, pids))
@@ -142,7 +151,7 @@ def test_processes_end_with_a_parent_that_is_killed(start: Start) -> None:
 
 async def test_a_start_is_cancelled_where_the_parent_ends() -> None:
     ours, theirs = socket.socketpair()
-    link = ParentLink(theirs.detach())
+    link = ParentLink(theirs.detach(), 0)
 
     async def start() -> None:
         link.starting()
@@ -223,3 +232,73 @@ def test_pauses_between_processes_double_up_to_a_bound() -> None:
 def test_addresses_of_processes_do_not_meet(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError, match=re.escape(said)):
         Config.model_validate({"processes": 2, **given})
+
+
+class Arrivals:
+    """What a topic's consumer at the broker itself receives: by producer, and when."""
+
+    def __init__(self, broker: str) -> None:
+        self.arrivals: list[tuple[float, int]] = []
+        self.by_producer: Counter[str] = Counter()
+        self._client = new_client(broker)
+        self._client.subscribe(TOPIC, "watch", message_listener=self._heard)
+
+    def _heard(self, consumer: pulsar.Consumer, message: pulsar.Message) -> None:
+        self.arrivals.append((time.monotonic(), 1))
+        self.by_producer[message.producer_name()] += 1
+        consumer.acknowledge(message)
+
+    def close(self) -> None:
+        self._client.close()
+
+
+class Greedy:
+    """A producer on a connection of its own, with more to send than a limit lets pass."""
+
+    def __init__(self, address: str) -> None:
+        self.client = new_client(address)
+        self._producer = self.client.create_producer(
+            TOPIC, send_timeout_millis=0, max_pending_messages=0, batching_enabled=False
+        )
+        for _ in range(5000):
+            self._producer.send_async(b"load", None)
+
+    def close(self) -> None:
+        with suppress(pulsar.PulsarException):
+            self.client.close()
+
+
+def connections(processes: Processes, index: int) -> int:
+    return sum(stream["topic"] == TOPIC for stream in processes.admin(index).get_json("/sluice/streams")["streams"])
+
+
+def share(processes: Processes, index: int) -> float:
+    shares = processes.admin(index).get_json("/sluice/fleet")["shares"]
+    return float(sum(one["share"] for one in shares if one["limiter"] == "publish tenant acme"))
+
+
+def test_one_limit_holds_over_processes_and_one_that_is_killed(start: Start) -> None:
+    """P8, at the broker: burst, rate over time, and an entry for each process."""
+    several = start(limits=LIMIT, processes=3)
+    several.wait_for("all processes serve")
+    for index in range(3):
+        several.wait_members(index, 3)
+    with ExitStack() as open_:
+        watch = open_.enter_context(closing(Arrivals(several.broker)))
+        begun, greedy = time.monotonic(), 0
+        while min(connections(several, index) for index in range(3)) < 1:
+            assert greedy < 40, "the kernel spreads connections"
+            open_.enter_context(closing(Greedy(several.address)))
+            greedy += 1
+        wait_for(lambda: min(share(several, index) for index in range(3)) > 0, 20)
+        wait_for(lambda: sum(share(several, index) for index in range(3)) > 0.99, 20)
+        watch.by_producer.clear()
+        wait_for(lambda: sum(watch.by_producer.values()) >= 50 * greedy, 60)
+        assert jain(list(watch.by_producer.values())) >= 0.95
+        os.kill(several.pid(2), signal.SIGKILL)
+        wait_for(lambda: share(several, 0) + share(several, 1) > 0.99, 20)
+        several.wait_for("process serves", 4)
+        passed = len(watch.arrivals)
+        wait_for(lambda: len(watch.arrivals) > passed + 200, 60)
+        line = Line(100, burst=10, entry=3 + 1)  # the one that was killed is a member once more
+        assert line.excess_since(begun, list(watch.arrivals)) <= 0
