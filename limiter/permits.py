@@ -507,11 +507,6 @@ class Permits:
         """Permits granted and not used up; negative if a batch overdrew them."""
         return self._under_way.at_broker
 
-    @property
-    def is_metered(self) -> bool:
-        """True if FLOW may have to be held back."""
-        return bool(self._meters)
-
     def may_pass(self, permits: int) -> bool:
         """Return whether a FLOW may pass whole: no limit applies, or each credit window has free room for it."""
         for account in self._accounts:

@@ -84,11 +84,6 @@ class Pool:
         else:
             self._by_address.pop(address, None)
 
-    def used_elsewhere(self, more: int) -> None:
-        """Count `more` (negative: less) as taken in another process, which bounds it itself."""
-        self.used += more
-        self.most = max(self.most, self.used)
-
 
 class Claim:
     """The part of a pool that one connection has taken.
@@ -259,11 +254,6 @@ class SharedBudget:
         """
         self.aside += more
         self._note()
-
-    def hold_elsewhere(self, more: int) -> None:
-        """Count `more` bytes (negative: fewer) as held by another process, in its own memory."""
-        self.used += more
-        self.most = max(self.most, self.used + self.aside)
 
     @property
     def memory(self) -> int:

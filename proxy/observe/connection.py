@@ -100,13 +100,13 @@ class Refusals:
     def __init__(self) -> None:
         self._by_key: dict[tuple[int, str], ConnectionRefusals] = {}
 
-    def note(self, connection: Connection, reason: str, topic: str, detail: str, *, times: int = 1) -> None:
-        """Count `times` refusals of a lookup, producer or consumer; `reason` is one of a few words."""
+    def note(self, connection: Connection, reason: str, topic: str, detail: str) -> None:
+        """Count a refusal of a lookup, producer or consumer; `reason` is one of a few words."""
         found = self._by_key.get((connection.connection_id, reason))
         if found is None:
             whose = connection if len(self._by_key) < MOST_LINES else _NOBODY
             found = self._by_key.setdefault((whose.connection_id, reason), ConnectionRefusals(whose, reason))
-        found.refused += times
+        found.refused += 1
         found.topic, found.detail = topic[: MOST_TEXT + 1], detail[: MOST_TEXT + 1]
 
     def take(self) -> list[ConnectionRefusals]:

@@ -4,15 +4,15 @@ import errno
 import time
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Any, Protocol
 
 import structlog
 from mypy_extensions import mypyc_attr
 
 from protocol.pulsar_pb2 import AuthenticationError, NotAllowedError, ServerError, ServiceNotReady, TooManyRequests
 from proxy.counters import Counters
+from proxy.observe.access_log import AccessLog
 from proxy.observe.connection import Connection
-from proxy.observe.log_lines import LineSpan
+from proxy.observe.intervals import Intervals
 from proxy.observe.operator_log import ThrottledLog
 from proxy.session.transport import Cause
 
@@ -139,23 +139,6 @@ SHORTEST_LINE_NS = 50_000_000
 and their lines would crowd out those of the streams."""
 
 
-class Spans(Protocol):
-    """Makes time spans: `observe.intervals.Intervals`."""
-
-    def span_since(self, started_at: int) -> LineSpan:
-        """Return the span from a monotonic moment until now."""
-
-
-class Lines(Protocol):
-    """Writes lines of the access log: `observe.access_log.AccessLog`."""
-
-    def connection(self, span: LineSpan, connection: Connection, *, detail: str, **end: Any) -> None:
-        """Write the line of a connection that ended."""
-
-    def throttle(self, span: LineSpan, connection: Connection, side: str, cause: str) -> None:
-        """Write the line of a reason not to read that ended."""
-
-
 @mypyc_attr(allow_interpreted_subclasses=True)  # by tests
 class SessionLog:
     """Reports of the sessions of one process: counters, access log, and operator's log.
@@ -168,7 +151,7 @@ class SessionLog:
     """
 
     def __init__(
-        self, counters: Counters, intervals: Spans, access: Lines, clock: Callable[[], int] = time.monotonic_ns
+        self, counters: Counters, intervals: Intervals, access: AccessLog, clock: Callable[[], int] = time.monotonic_ns
     ) -> None:
         self._counters = counters
         self._intervals = intervals

@@ -30,7 +30,6 @@ def test_a_consumer_without_limits_gets_all_it_asks_for() -> None:
     consumer = Asking()
     consumer.ask(1000)
     assert consumer.granted == 1000
-    assert not consumer.permits.is_metered
 
 
 def test_what_entries_hold_is_learnt_once_a_consumer_is_limited() -> None:

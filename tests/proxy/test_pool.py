@@ -41,13 +41,6 @@ def test_a_connection_that_ends_gives_all_back_and_changes_nothing_afterwards() 
     assert (pool.used, pool.held_by("a")) == (0, 0)
 
 
-def test_what_another_process_has_taken_is_counted_and_binds_nobody_here() -> None:
-    pool = Pool(10, 10)
-    pool.used_elsewhere(7)
-    pool.used_elsewhere(-2)
-    assert (pool.used, pool.most) == (5, 7)
-
-
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 40)), max_size=60))
 def test_an_address_that_has_nothing_always_gets_some(takes: list[tuple[str, int]]) -> None:
     """All that is asked for one by one: the pool is never full for a newcomer."""

@@ -69,8 +69,8 @@ class Processes:
             return 0
         return int(said["members_known"]) if said["coordinator"] else 0
 
-from tests.real.steadiness import jain
-from tests.waiting import PATIENCE_S, wait_for
+    def wait_members(self, index: int, count: int = 2) -> None:
+        wait_for(lambda: self.members(index) == count, PATIENCE_S, lambda: self.members(index))
 
     def _log(self) -> str:
         return self.parent.last_lines()
@@ -120,8 +120,11 @@ def test_processes_are_one_fleet_on_one_port(start: Start) -> None:
     for index in range(2):
         both.wait_members(index)
     place = "/sluice/limits?direction=publish&setting=tenant&name=acme"
-from tests.real.steadiness import jain
-from tests.waiting import PATIENCE_S, wait_for
+    for setter, messages in ((1, 50), (0, 60)):
+        both.admin(setter).call("PUT", place, {"messages": f"{messages}/s"})
+        for index in range(2):
+            admin = both.admin(index)
+            wait_for(partial(holds, admin, place, messages), PATIENCE_S, partial(admin.get_json, place))
     pids = [both.pid(0), both.pid(1)]
     assert both.parent.stop(30) == 0
     assert not any(map(is_alive, pids))
@@ -290,15 +293,15 @@ def test_one_limit_holds_over_processes_and_one_that_is_killed(start: Start) -> 
             assert greedy < 40, "the kernel spreads connections"
             open_.enter_context(closing(Greedy(several.address)))
             greedy += 1
-        wait_for(lambda: min(share(several, index) for index in range(3)) > 0, 20)
-        wait_for(lambda: sum(share(several, index) for index in range(3)) > 0.99, 20)
+        wait_for(lambda: min(share(several, index) for index in range(3)) > 0)
+        wait_for(lambda: sum(share(several, index) for index in range(3)) > 0.99)
         watch.by_producer.clear()
-        wait_for(lambda: sum(watch.by_producer.values()) >= 50 * greedy, 60)
+        wait_for(lambda: sum(watch.by_producer.values()) >= 50 * greedy)
         assert jain(list(watch.by_producer.values())) >= 0.95
         os.kill(several.pid(2), signal.SIGKILL)
-        wait_for(lambda: share(several, 0) + share(several, 1) > 0.99, 20)
+        wait_for(lambda: share(several, 0) + share(several, 1) > 0.99)
         several.wait_for("process serves", 4)
         passed = len(watch.arrivals)
-        wait_for(lambda: len(watch.arrivals) > passed + 200, 60)
+        wait_for(lambda: len(watch.arrivals) > passed + 200)
         line = Line(100, burst=10, entry=3 + 1)  # the one that was killed is a member once more
         assert line.excess_since(begun, list(watch.arrivals)) <= 0

@@ -96,11 +96,6 @@ def test_the_most_that_was_there_at_once_is_remembered() -> None:
     holder.share.set_aside(50)
     holder.give_one()
     assert (rig.budget.memory, rig.budget.most) == (50, 150)
-    rig.budget.hold_elsewhere(70)
-    assert (rig.budget.memory, rig.budget.most) == (120, 150)
-    rig.budget.hold_elsewhere(40)
-    rig.budget.hold_elsewhere(-110)
-    assert (rig.budget.memory, rig.budget.most) == (50, 160)
 
 
 def test_what_is_set_aside_leaves_less_free_for_all() -> None:
