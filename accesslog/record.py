@@ -98,10 +98,9 @@ class IntervalLine(LineHead, kw_only=True, tag="interval"):
     none."""
     exempt: bool = False
     """The topic is one of Pulsar's own, which ordinary limits do not count."""
-    limit_levels: str | None = None
+    limit_levels: str
     """Levels of all limits that hold for the stream at the end of the interval, outermost first, with a blank between;
-    of one that is only observed none. They are found from the policies, and not from what let the stream pass. Null in
-    lines of older proxies."""
+    of one that is only observed none. They are found from the policies, and not from what let the stream pass."""
     stream_id: int
     """The client's producer id or consumer id; unique within the connection."""
     producer_name: str
@@ -123,7 +122,7 @@ class IntervalLine(LineHead, kw_only=True, tag="interval"):
     charged_messages: int | None = None
     """The part of `passed_messages` that counts against limits. An entry may count as one, whatever it holds
     (dispatchThrottlingOnBatchMessageEnabled), and what a subscription without a backlog receives as none
-    (dispatchThrottlingOnNonBacklogConsumerEnabled). Null, and so in lines of older proxies: all of it."""
+    (dispatchThrottlingOnNonBacklogConsumerEnabled). Null: all of it."""
     charged_bytes: int | None = None
     """The part of `passed_bytes` that counts against limits; see `charged_messages`."""
     dropped_messages: int
@@ -271,9 +270,9 @@ class LimitLine(LineHead, kw_only=True, tag="limit"):
     """The bytes of those."""
     throttled_ms: float
     """Time in the span in which at least one stream waited on this limiter, milliseconds."""
-    idle_ms: float | None = None
+    idle_ms: float = 0.0
     """The part of `throttled_ms` in which each bucket had a token, beyond the 20 ms by which a timer may be late,
-    milliseconds. Null in lines of older proxies, as the balances below."""
+    milliseconds."""
     reserved_ms: float = 0.0
     """The part of `throttled_ms` in which each bucket had a token that was kept for a stream that also waited on
     another limit, milliseconds."""
@@ -385,7 +384,7 @@ class ConnectionLine(LineHead, kw_only=True, tag="connection"):
     """Sluice verified that (`authentication: {mode: terminate}`); else it is what the client says of itself, and the
     broker let it in."""
     client_tls: bool = False
-    """Whether the client came by TLS; false in lines of proxies before this field."""
+    """Whether the client came by TLS."""
     role: str
     """`lookup`, `data`, or `handshake` if it never got that far."""
     broker: str
@@ -447,7 +446,7 @@ class HeartbeatLine(LineHead, kw_only=True, tag="heartbeat"):
     last: bool
     """True in the last line of an orderly end."""
     proxy_version: str = ""
-    """Version of Sluice; empty in lines of proxies before this field."""
+    """Version of Sluice."""
 
 
 class StandstillLine(LineHead, kw_only=True, tag="standstill"):

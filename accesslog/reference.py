@@ -35,8 +35,7 @@ happened, never one per message.
 - **Left out** are fields that have their default; the tables name it. A field without one is in every line of its kind,
   as `null` where the table says so.
 - **Versions.** `v` is {version}. It changes when the meaning of a field does. New fields (with defaults) and new kinds
-  may come at any time; readers pass over fields that they do not know, and read older lines as if the defaults stood
-  there.
+  may come at any time; readers pass over fields that they do not know.
 - **Numbers.** Within a run (`proxy_id`, `boot_id`) each line has the next `seq`: a gap is a lost line, a repetition a
   duplicate. What is lost for good is said in a `loss` line.
 

@@ -114,6 +114,7 @@ _INTERVAL = IntervalLine(
     delay_max_ms=12.5,
     reason="topic",
     limit_level="topic",
+    limit_levels="topic",
     limit_messages=100.0,
     limit_bytes=None,
     permits_asked=0,

@@ -22,7 +22,7 @@ class RateFacts(LimitKey, frozen=True, kw_only=True):
     step: int
     """Which step, counted from 1970."""
     offered_messages: float | None
-    """Null where the log does not name the limit's streams, as those of older proxies and resource groups."""
+    """Null where the log does not name the limit's streams, as those of resource groups."""
     offered_bytes: float | None
     passed_messages: float
     passed_bytes: float

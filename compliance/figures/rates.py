@@ -39,7 +39,7 @@ def scoped(interval_lines: DataFrame, levels: Collection[str] = LEVEL_WORDS) -> 
 
     The members of a proxy's limit are tenants, of a tenant's and a resource group's namespaces, of a namespace's,
     role's and address's topics; of all others the streams' own names. Topics of Pulsar's own are under their own level
-    only; lines of older proxies do not tell them.
+    only.
     """
     is_exempt = F.coalesce("exempt", F.lit(False)) if "exempt" in interval_lines.columns else F.lit(False)
     parts, members = _parts(), _members()

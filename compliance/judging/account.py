@@ -83,7 +83,7 @@ class LimiterAccount:
         self._starving: Starvation | None = None
         self._durations = Durations(notes.steps_us)
         self._largest_offered = (0, 0)
-        self._has_streams = self._differs = self._is_named = self._overlaps = False
+        self._has_streams = self._differs = self._is_named = False
         self._grant_s = LATE_S
         self._refused: tuple[Line, float] | None = None
         """The last line, if it refused something, and the seconds that it hides."""
@@ -104,7 +104,6 @@ class LimiterAccount:
         passed = _sums(lines)
         has_account = self._has_streams and all(line.is_in_force for line in lines)
         said = _sums(streams) if has_account else passed
-        said = self._as_entries(lines, streams, said, passed)
         differing = [unit for unit in range(2) if said[unit] != passed[unit] and _is_limited(lines, unit)]
         if differing:
             self._differ(lines, streams, [(BUCKETS[unit], said[unit], passed[unit]) for unit in differing])
@@ -121,7 +120,6 @@ class LimiterAccount:
                 over = self._replay_streams(line, step, said if is_last else (0, 0), streams) or over
             starved_s = line.duration_s if self._starved(line, streams) else 0.0
             besides = _Besides(denied_s, starved_s, crossing_s, elsewhere_s)
-            self._overlaps = any(not one.is_alone for one in streams)
             self._count(line, over=over, short=self._serve(line, step, served, besides))
             self._go_on_from(line)
         self._until_us = max(line.at_us[1] for line in lines)
@@ -151,19 +149,6 @@ class LimiterAccount:
                         text = f"by its streams' lines {said:,.6g} {BUCKETS[unit]}/s are in force, and by its own line "
                         self._doubt("value", text + ("none" if own is None else f"{own:,.6g}"), (one, *lines))
 
-    def _as_entries(
-        self, lines: Sequence[Line], streams: Sequence[StreamsLine], said: tuple[int, ...], passed: tuple[int, ...]
-    ) -> tuple[int, ...]:
-        """For older lines, take the limiter's count where it may be right: entries may count as one message."""
-        least = sum(one.passed[0] if one.least_messages is None else one.least_messages for one in streams)
-        if not least <= passed[0] < said[0] or not _is_limited(lines, 0):
-            return said
-        own = f"it passed {passed[0]:,} by its own line: whether each counts as one, the lines do not tell"
-        self._doubt(
-            "entries", f"its streams passed {said[0]:,} messages in {least:,} entries, and {own}", (*streams, *lines)
-        )
-        return (passed[0], said[1])
-
     def close(self) -> Judged:
         """Return the verdict's facts: windows, what was owed, minutes, contradictions."""
         windows = [one.worst for one in (*self._over, *self._streams) if one.worst]
@@ -171,7 +156,7 @@ class LimiterAccount:
         if self._before and owed and perhaps:
             is_perhaps_only = owed.whole_deficit_s <= CLOCK_RESOLUTION_S < perhaps.whole_deficit_s
             if is_perhaps_only:
-                self._doubt_what_is_said(self._before)
+                self._doubt_reserved(self._before)
         for wrong, said in self._durations.close():
             self._doubt("clock", said, (wrong,))
         doubts = list(self._doubts.values())
@@ -254,8 +239,6 @@ class LimiterAccount:
         """Replay streams that name the limit and passed something in a span in which the limiter has no line."""
         for one in streams:
             if not any(one.passed) and one.named_wait_s <= 0:
-                continue
-            if not one.is_told and one.said == (None, None):
                 continue
             valued = [self._said(one, unit) for unit in range(2)]
             gap_s = max(0.0, (one.at_us[0] - self._until_us) / 1e6) if self._until_us is not None else 0.0
@@ -356,46 +339,27 @@ class LimiterAccount:
         taken = tuple(passed[bucket % 2] for bucket in range(len(BUCKETS)))
         self._look_at_refusals(line, on, taken)
         waited_s = min(line.waited_s + besides.denied_s, line.duration_s)
-        closed_s = max(0.0, waited_s - line.reserved_s - (line.idle_s or 0.0))
+        closed_s = max(0.0, waited_s - line.reserved_s - line.idle_s)
         lacking_s = self._lacking(line, on, taken, closed_s)
         perhaps_s = 0.0 if line.lacks_share else self._perhaps_lacking(line, on, waited_s, besides)
         vanished_s = self._vanished(line, on, taken, closed_s if len(on) == 1 else None)
         if waited_s <= 0:
             return None
-        is_told = line.idle_s is not None
         unexplained_s = 0.0 if line.lacks_share else max(min(lacking_s + vanished_s, waited_s), besides.starved_s)
         late_s = 0.0 if line.lacks_share else self._late(line, on)
         short_s = min(waited_s, unexplained_s + late_s)
-        served_s = max(passed[bucket % 2] / held.rate for bucket, held in on)
-        if not is_told and len(on) == 1 and closed_s >= line.duration_s - CONTIGUOUS_S:
-            # Within a wait that goes on, what would be lacking is what the bucket may hold.
-            self._owing.unseen_s = max(self._owing.unseen_s, on[0][1].width_s)
-        entry_s = max(max(line.largest[bucket % 2], 1) / held.rate for bucket, held in on)
-        is_suspect = not is_told and len(on) > 1
-        surplus_s = waited_s - served_s if is_suspect else -waited_s
-        one = WaitedLine(line, waited_s, short_s, unexplained_s if is_told else 0.0, surplus_s, passed, late_s)
+        one = WaitedLine(line, waited_s, short_s, unexplained_s, passed, late_s)
         perhaps = msgspec.structs.replace(one, short_s=min(waited_s, unexplained_s + perhaps_s))
-        return waited_s if self._owe(one, perhaps, entry_s, besides.starved_s) else 0.0
+        return waited_s if self._owe(one, perhaps) else 0.0
 
-    def _owe(self, one: WaitedLine, perhaps: WaitedLine, entry_s: float, certain_s: float) -> bool:
-        """Return whether something is lacking for certain.
-
-        Older lines do not tell whether tokens were kept for a stream that also waited on another limit. Newer lines
-        tell that. Where the log does not confirm it, more may be lacking.
-        """
-        is_perhaps = self._perhaps.add(perhaps, entry_s)
-        if one.line.idle_s is None and self._overlaps:
-            one = WaitedLine(one.line, one.waited_s, certain_s, 0.0, -one.waited_s, one.passed, 0.0)
-        is_certain = self._owing.add(one, entry_s)
+    def _owe(self, one: WaitedLine, perhaps: WaitedLine) -> bool:
+        """Return whether something is lacking for certain; where the log does not confirm it, more may be lacking."""
+        is_perhaps, is_certain = self._perhaps.add(perhaps), self._owing.add(one)
         if is_perhaps and not is_certain:
-            self._doubt_what_is_said(one.line)
+            self._doubt_reserved(one.line)
         return is_certain
 
-    def _doubt_what_is_said(self, line: Line) -> None:
-        if line.idle_s is None:
-            said = "it had tokens while somebody waited: perhaps for a stream that waited on another limit, too"
-            self._doubt("reserved", f"{said}, which lines of this version do not tell", (line,))
-            return
+    def _doubt_reserved(self, line: Line) -> None:
         said = "tokens were reserved while somebody waited, by its own line"
         self._doubt("unconfirmed", f"{said}, and no other line confirms that", (line,))
 
@@ -408,12 +372,10 @@ class LimiterAccount:
         and names the other limit if the time reserved goes on to the end of the line. Only an entry as large as the
         burst takes too much from a full bucket.
         """
-        if line.idle_s is None:
-            return 0.0
         goes_on = line.reserved_s >= line.duration_s - CONTIGUOUS_S
         confirmed_s = besides.elsewhere_s if goes_on else besides.crossing_s
         doubtful_s = max(0.0, line.reserved_s - confirmed_s)
-        busy_s = waited_s - (line.idle_s or 0.0)
+        busy_s = waited_s - line.idle_s
         if not any(self._largest_offered[bucket % 2] >= held.burst for bucket, held in on):
             full_s = busy_s - sum(held.with_room_s(line, bucket) for bucket, held in on)
             doubtful_s = max(doubtful_s, min(line.reserved_s, full_s))
@@ -455,8 +417,7 @@ class LimiterAccount:
         if hidden_s > 0:
             self._owing.hide(line, hidden_s)
         # A wait that is shorter than a timer may be late lacks nothing, whatever there is.
-        most_s = inf if line.idle_s is None else closed_s
-        return max(self._without_room(line, on, closed_s), min(open_s, most_s) - LATE_S)
+        return max(self._without_room(line, on, closed_s), min(open_s, closed_s) - LATE_S)
 
     def _open_s(
         self, line: Line, on: list[tuple[int, BalanceBounds]], taken: tuple[int, ...], closed_s: float
@@ -485,7 +446,7 @@ class LimiterAccount:
 
     def _late(self, line: Line, on: list[tuple[int, BalanceBounds]]) -> float:
         """Seconds that the limiter was late by its own account, less those that a standstill explains."""
-        late_s = min(line.idle_s or 0.0, *(lost_s(line, bucket, held) for bucket, held in on))
+        late_s = min(line.idle_s, *(lost_s(line, bucket, held) for bucket, held in on))
         still_s = min(late_s, self._notes.still_s(line))
         self._owing.still_s += still_s
         return late_s - still_s

@@ -45,8 +45,7 @@ def unbalanced(intervals: DataFrame, limits: DataFrame, torn: Collection[tuple[s
     lines = intervals.withColumns({f"over_{unit}": amount for unit, amount in over.items()})
     lines = lines.withColumn("waited_ms", _least_wait_ms(own))
     is_unbalanced = (F.col("over_messages") != 0) | (F.col("over_bytes") != 0)
-    # A proxy whose lines have `limit_levels` tells since when something is held.
-    is_silent = F.col("limit_levels").isNotNull() & (F.col("held_messages") > 0) & F.col("held_since").isNull()
+    is_silent = (F.col("held_messages") > 0) & F.col("held_since").isNull()
     is_denied = F.col("waited_ms") > F.col("throttled_ms") + SAME_WAIT_S * 1000
     is_beyond = F.col("beyond_ms") > SAME_WAIT_S * 1000
     broken = lines.where(is_unbalanced | is_silent | is_beyond | is_denied)
@@ -282,7 +281,7 @@ def outsiders(intervals: DataFrame, limits: DataFrame, changes: DataFrame) -> Da
         changes: All lines of changes. In a span with a change, a line tells of its end, and not of the whole span.
     """
     told = F.split("limit_levels", " ")
-    said = intervals.where(F.col("limit_levels").isNotNull() & ~is_exempt() & (F.col("passed_messages") > 0))
+    said = intervals.where(~is_exempt() & (F.col("passed_messages") > 0))
     is_publish = F.col("direction") == "publish"
     named = scoped(said.where(is_publish), _OF_ALL_PUBLISHED).unionByName(scoped(said.where(~is_publish), _OF_ALL))
     without = named.where(~F.array_contains(told, F.col("level")))
@@ -379,8 +378,7 @@ def _doubts_of(what: str, said: Column, lines: DataFrame, limits: DataFrame) -> 
     place = F.struct("file", "seq", "line")
     times = (rfc3339(F.col(name)).alias(name) for name in ("start", "end"))
     first = F.struct(said.alias("said"), *times, place.alias("first_line"), place.alias("last_line"))
-    levels = F.broadcast(limits.select(*BOOT, "direction", "level").distinct())
-    each = under_limits(lines, levels).groupBy(*LIMITER)
+    each = under_limits(lines).groupBy(*LIMITER)
     found = each.agg(F.min_by(first, "seq").alias("first"), F.count("*").alias("times"))
     known = limits.select(*LIMITER).distinct()
     return found.join(known, on=list(LIMITER), how="left_semi").select(

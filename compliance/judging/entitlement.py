@@ -108,11 +108,6 @@ class BalanceBounds:
             least = max(least, 1.0 - max(largest, 1))
         return least, max(least, most)
 
-    @property
-    def width_s(self) -> float:
-        """The distance between the least and the most, in seconds of the limit."""
-        return (self.most - self.least) / self.rate
-
     def with_room_s(self, line: Line, bucket: int) -> float:
         """Return the longest time for which the bucket had room for what it earned in a line and since the one before.
 
@@ -154,7 +149,6 @@ class WaitedLine(Struct, array_like=True):
     waited_s: float
     short_s: float
     unexplained_s: float
-    surplus_s: float
     passed: tuple[int, ...]
     late_s: float
 
@@ -165,29 +159,24 @@ class OwedSums:
     def __init__(self) -> None:
         self._recent: deque[WaitedLine] = deque()
         self._all = [0.0, 0.0, 0.0]
-        self._sums = [0.0, 0.0, 0.0, 0.0]
+        self._sums = [0.0, 0.0, 0.0]
         self._worst: tuple[float, list[WaitedLine]] | None = None
-        self._entry_s = 0.0
         self._hidden: deque[WaitedLine] = deque()
         self.unseen_s = 0.0
         self.still_s = 0.0
 
-    def add(self, waited: WaitedLine, entry_s: float) -> bool:
+    def add(self, waited: WaitedLine) -> bool:
         """Add a line; returns whether the ten seconds that end with it lack something."""
         recent, sums = self._recent, self._sums
         recent.append(waited)
-        self._entry_s = max(self._entry_s, entry_s)
-        for place, value in enumerate((waited.waited_s, waited.short_s, waited.unexplained_s, waited.surplus_s)):
+        for place, value in enumerate((waited.waited_s, waited.short_s, waited.unexplained_s)):
             sums[place] += value
-            if place < 3:
-                self._all[place] += value
+            self._all[place] += value
         begin_us = waited.line.at_us[1] - round(OWED_WINDOW_S * 1e6)
         while recent[0].line.at_us[1] <= begin_us:
             old = recent.popleft()
-            for place, value in enumerate((old.waited_s, old.short_s, old.unexplained_s, old.surplus_s)):
+            for place, value in enumerate((old.waited_s, old.short_s, old.unexplained_s)):
                 sums[place] -= value
-        if SHORT_SHARE * sums[0] + self._entry_s < sums[3]:
-            self.unseen_s = OWED_WINDOW_S
         deficit = max(sums[1] - SHORT_S, sums[2] - UNEXPLAINED_S)
         if self._worst is None or deficit > self._worst[0] + ROUNDING:
             self._worst = deficit, list(recent)
@@ -201,12 +190,12 @@ class OwedSums:
             seconds: The possible shortfall, in seconds of the limit.
         """
         hidden = self._hidden
-        hidden.append(WaitedLine(line, 0.0, seconds, 0.0, 0.0, line.passed, 0.0))
+        hidden.append(WaitedLine(line, 0.0, seconds, 0.0, line.passed, 0.0))
         while hidden[0].line.at_us[1] <= line.at_us[1] - round(OWED_WINDOW_S * 1e6):
             hidden.popleft()
         self.unseen_s = max(self.unseen_s, sum(one.short_s for one in hidden))
         if self._worst is None:
-            self._worst = -UNEXPLAINED_S, [WaitedLine(line, 0.0, 0.0, 0.0, 0.0, line.passed, 0.0)]
+            self._worst = -UNEXPLAINED_S, [WaitedLine(line, 0.0, 0.0, 0.0, line.passed, 0.0)]
 
     def facts(self) -> Owed | None:
         """Return the worst ten seconds and the whole; None if nobody waited, and nothing was hidden."""

@@ -361,10 +361,7 @@ class DoubtFacts(LimiterRunKey, frozen=True, kw_only=True):
     something, and had tokens. `change`: it was changed, and its value is as before. `stream`: what a stream offered is
     not what passed, was dropped, was rejected and is held, or it held something for longer than it says that it waited.
     `clock`: durations are not those of the clock, or of other lines of the same time. `vanished`: a stream that held
-    something has no more lines. `unconfirmed`: tokens were reserved by its own line, and no other line tells why.
-
-    Of older lines, which tell less: `reserved`: whether tokens were kept for a stream that waited on another limit,
-    too. `entries`: whether an entry counts as one."""
+    something has no more lines. `unconfirmed`: tokens were reserved by its own line, and no other line tells why."""
     said: str
     """The first time, with both numbers."""
     start: datetime

@@ -11,7 +11,7 @@ lines in the order of their begins: `FleetSweep`.
 
 Lines of two proxies are compared by their wall clocks, which differ. Each member measures its coordinator's clock, and
 its lines of shares say what it found. So all lines are put by one coordinator's clock (`member_clocks`). Where nothing
-was measured, as by earlier versions, clocks are taken to be at most `CLOCKS_APART_S` apart, as NTP and PTP leave them.
+was measured, clocks are taken to be at most `CLOCKS_APART_S` apart, as NTP and PTP leave them.
 Where less exact measurements might explain an excess, or steps of the members' clocks, which heartbeats show, it is
 left open whether they do.
 """

@@ -29,7 +29,7 @@ from compliance.judging.facts import (
     Window,
 )
 from compliance.judging.lines import BUCKETS, Line, RunNotes, StreamsLine
-from compliance.schema import BEGIN_OF_1970, BOOT, LIMITER
+from compliance.schema import BEGIN_OF_1970, LIMITER
 
 Notes = Mapping[tuple[str, str], RunNotes]
 """Notes of runs; a run that is not in it has none."""
@@ -90,8 +90,7 @@ def judged_limiters(limits: DataFrame, intervals: DataFrame, notes: Notes) -> Da
         notes: Notes of the runs.
     """
     of_limits = limits.select(*LIMITER, *_head(), *_LINE)
-    levels = F.broadcast(limits.select(*BOOT, "direction", "level").distinct())
-    both = of_limits.unionByName(stream_sums(intervals, levels), allowMissingColumns=True)
+    both = of_limits.unionByName(stream_sums(intervals), allowMissingColumns=True)
     in_order = both.repartition(*LIMITER).sortWithinPartitions(*LIMITER, "start_us", "seq")
     keys = ", ".join(f"{name} string" for name in LIMITER)
     return in_order.mapInArrow(_worker(dict(notes)), f"{keys}, {_OUT}")
@@ -103,28 +102,14 @@ def _head() -> Iterator[Column]:
         yield F.unix_micros(wall).alias(name) if wall else F.col(name)
 
 
-def under_limits(intervals: DataFrame, levels: DataFrame) -> DataFrame:
-    """Repeat each line of a stream for each limit that it is or may be under: adds `level`, `name` and `under`.
-
-    Args:
-        intervals: Lines of streams.
-        levels: As of `stream_sums`.
-    """
-    told = F.split("limit_levels", " ")
-    in_use = levels.groupBy(*BOOT, "direction").agg(F.collect_set("level").alias("in_use"))
-    known = intervals.join(F.broadcast(in_use), on=[*BOOT, "direction"], how="left")
-    has_limit = F.col("limit_level") != ""
-    guessed = F.when(F.col("is_exempt"), F.array(F.lit("exempt"))).otherwise(
-        F.array_union(F.coalesce("in_use", F.array()), F.when(has_limit, F.array("limit_level")).otherwise(F.array()))
-    )
+def under_limits(intervals: DataFrame) -> DataFrame:
+    """Repeat each line of a stream for each limit that it is under: adds `level`, `name` and `under`."""
+    levels = F.when(F.col("limit_levels") == "", F.array()).otherwise(F.split("limit_levels", " "))
     # What names a limit is under it, whatever else it says.
-    named = F.when(has_limit, F.array("limit_level")).otherwise(F.array())
-    said = F.array_union(F.when(F.col("limit_levels") == "", F.array()).otherwise(told), named)
-    under = F.when(F.col("limit_levels").isNull(), guessed).otherwise(said)
-    lines = known.withColumn("is_exempt", is_exempt()).withColumn("under", under)
-    is_other = F.col("limit_levels").isNotNull() & ~F.array_contains("under", F.lit("exempt"))
-    lines = lines.withColumn("exempt", F.when(is_other, F.lit(False)).otherwise(F.col("exempt")))
-    return scoped(lines).where(F.array_contains("under", F.col("level")))
+    named = F.when(F.col("limit_level") == "", F.array()).otherwise(F.array("limit_level"))
+    lines = intervals.withColumn("under", F.array_union(levels, named))
+    is_exempt = F.coalesce("exempt", F.lit(False)) & F.array_contains("under", F.lit("exempt"))
+    return scoped(lines.withColumn("exempt", is_exempt)).where(F.array_contains("under", F.col("level")))
 
 
 def held_ms(*, whole: bool = False) -> Column:
@@ -139,22 +124,18 @@ def held_ms(*, whole: bool = False) -> Column:
     return F.when(F.col("held_since").isNull(), F.lit(0.0)).otherwise(within_ms)
 
 
-def stream_sums(intervals: DataFrame, levels: DataFrame) -> DataFrame:
+def stream_sums(intervals: DataFrame) -> DataFrame:
     """Sum up, for each limit and span, what the lines of the streams under it say.
 
     Args:
         intervals: All lines of streams, on the axis.
-        levels: The levels of each run's limiters, for lines that do not name their levels.
     """
-    each = under_limits(intervals, levels)
+    each = under_limits(intervals)
     # What is published counts always, and message by message.
     is_publish = F.col("direction") == "publish"
     charged = {unit: F.coalesce(f"charged_{unit}", f"passed_{unit}") for unit in _UNITS}
     counted = {unit: F.when(is_publish, F.col(f"passed_{unit}")).otherwise(charged[unit]) for unit in _UNITS}
     offered = {unit: F.col(f"offered_{unit}") - F.greatest(F.col("offered_entries") - 1, F.lit(0)) for unit in _UNITS}
-    is_told = F.col("limit_levels").isNotNull()
-    counts_least = F.when(is_publish | is_told | F.col("charged_messages").isNotNull(), counted["messages"])
-    least = counts_least.otherwise(F.least("passed_entries", counted["messages"]))
     largest = {
         unit: F.when(count > 0, F.greatest(count - F.greatest(F.col("passed_entries") - 1, F.lit(0)), F.lit(1)))
         for unit, count in counted.items()
@@ -190,34 +171,26 @@ def stream_sums(intervals: DataFrame, levels: DataFrame) -> DataFrame:
         F.coalesce(F.sum(F.when(~is_alone, waited)), F.lit(0.0)).alias("crossing_wait_ms"),
         F.coalesce(F.sum(F.when(~is_alone & ~is_named, waited)), F.lit(0.0)).alias("elsewhere_wait_ms"),
         F.count("*").alias("members"),
-        F.sum(least).alias("least_messages"),
         F.bool_and(is_alone).alias("is_alone"),
         F.min_by(starving, F.when(is_starving, least_served)).alias("starving"),
         F.max_by(F.struct(who.alias("who"), F.col("passed_messages")), "passed_messages").alias("most_served"),
-        F.bool_or(is_told).alias("is_told"),
         F.max(F.when(names_limit, F.col("limit_source"))).alias("source"),
         F.max(F.when(names_limit, F.col("limit_mode"))).alias("named_mode"),
     )
     return sums.select("*", "first.*").drop("first")
 
 
-_SYSTEM_TOPICS = (
-    r"^[a-z-]+://(pulsar/(system/.*|[^/]+/healthcheck)"
-    r"|[^/]+/[^/]+/(__change_events|__transaction_(buffer_snapshot(_indexes|_segments)?|pending_ack)))(-partition-.*)?$"
-)
-"""Pulsar's own topics, of which lines of older proxies do not say that no limit counts them."""
 _OWN_TOPICS = (
     r"^persistent://(pulsar/(system|[^/:]+:[0-9]+)/[^/]*"
     r"|[^/]+/[^/]+/((__change_events|__transaction_buffer_snapshot(_indexes|_segments)?)(-partition-[^-/]+){0,2}"
     r"|[^/]*__transaction_pending_ack(-partition-[^-/]+)?))$"
 )
-"""Pulsar's own topics, for lines of newer proxies. Source: protocol.topic_name.TopicName.is_system"""
+"""Pulsar's own topics. Source: protocol.topic_name.TopicName.is_system"""
 
 
 def is_exempt() -> Column:
     """Return whether ordinary limits spare a stream: its topic is one of Pulsar's own, whatever else its line says."""
-    is_own = F.col("topic").rlike(_OWN_TOPICS)
-    return F.when(F.col("exempt").isNull(), F.col("topic").rlike(_SYSTEM_TOPICS)).otherwise(F.col("exempt") & is_own)
+    return F.coalesce("exempt", F.lit(False)) & F.col("topic").rlike(_OWN_TOPICS)
 
 
 def _worker(notes: dict[tuple[str, str], RunNotes]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -293,9 +266,6 @@ class _Seen:
 
 def line_of(row: Mapping[str, Any]) -> Line:
     """Make a `Line` of a row of a limiter."""
-    limits, peaks = _both(row, "limit"), _both(row, "peak")
-    idle = row["idle_ms"]
-    peak_bursts = _both(row, "peak_burst")
     return Line(
         seq=row["seq"],
         place=(row["file"], row["line"]),
@@ -303,15 +273,14 @@ def line_of(row: Mapping[str, Any]) -> Line:
         wall_us=(row["wall_start"], row["wall_end"]),
         duration_s=row["duration_ms"] / 1e3,
         mode=row["mode"],
-        # What the log does not say the capacity of is no limit here: lines of older proxies tell no peak's.
-        rates=(*limits, *(peak if burst else None for peak, burst in zip(peaks, peak_bursts, strict=True))),
-        bursts=(*_both(row, "burst"), *peak_bursts),
+        rates=(*_both(row, "limit"), *_both(row, "peak")),
+        bursts=(*_both(row, "burst"), *_both(row, "peak_burst")),
         published=_both(row, "published"),
         passed=_both(row, "passed"),
         # No entry is larger than all that passed.
         largest=_least(_both(row, "largest_entry"), _both(row, "passed")),
         waited_s=row["throttled_ms"] / 1e3,
-        idle_s=None if idle is None else idle / 1e3,
+        idle_s=(row["idle_ms"] or 0.0) / 1e3,
         reserved_s=(row["reserved_ms"] or 0.0) / 1e3,
         tokens=tuple(row[f"tokens_{bucket}"] for bucket in BUCKETS),
         overflow=tuple(row[f"overflow_{bucket}"] or 0.0 for bucket in BUCKETS),
@@ -333,10 +302,8 @@ def streams_of(row: Mapping[str, Any]) -> StreamsLine:
         largest=_both(row, "largest_entry"),
         only_wait_s=row["only_wait_ms"] / 1e3,
         named_wait_s=row["named_wait_ms"] / 1e3,
-        is_told=row["is_told"],
         said=_both(row, "limit"),
         members=row["members"],
-        least_messages=row["least_messages"],
         is_alone=row["is_alone"],
         largest_offered=_both(row, "largest_offered"),
         most_served=(row["most_served"]["who"], row["most_served"]["passed_messages"]),

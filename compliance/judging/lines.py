@@ -59,8 +59,7 @@ class Line(Struct, array_like=True):
     passed: tuple[int, int]
     largest: tuple[int, int]
     waited_s: float
-    idle_s: float | None
-    """None: the line tells neither this nor balances."""
+    idle_s: float
     reserved_s: float
     tokens: tuple[float | None, ...]
     overflow: tuple[float, ...]
@@ -97,15 +96,10 @@ class StreamsLine(Struct, array_like=True):
     """Longest wait of a stream that is under no other limit."""
     named_wait_s: float
     """Longest wait of a stream that names this limit for its last wait."""
-    is_told: bool
-    """The lines say that their streams are under this limit; else it is concluded from names."""
     said: tuple[float | None, float | None]
     """The limit's value as streams have it for which it is the lowest: the highest that one of them has."""
     members: int = 0
     """The number of streams that have a line."""
-    least_messages: int | None = None
-    """The least number of messages that count: lines of older proxies do not tell whether an entry counts as one. None:
-    all messages that passed count."""
     is_alone: bool = True
     """Each of these streams is under no other limit."""
     largest_offered: tuple[int, int] = (0, 0)

@@ -98,7 +98,11 @@ class PlantedLog:
             "permits_asked": 0,
             "permits_granted": 0,
         }
-        self.lines.append(IntervalLine(**(self._head | values | more)))
+        said = self._head | values | more
+        said.setdefault("limit_levels", said["limit_level"])
+        if said["held_messages"]:
+            said.setdefault("held_since", said["end"] - timedelta(milliseconds=said["throttled_ms"]))
+        self.lines.append(IntervalLine(**said))
 
     def change(self, **more):
         """Somebody changes something at the begin of the second."""

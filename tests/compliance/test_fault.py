@@ -1,5 +1,4 @@
 import json
-from pathlib import Path
 
 import msgspec
 from hypothesis import given, settings
@@ -19,7 +18,6 @@ def planted_line(kind):
 
 
 HEARTBEAT, LIMIT, INTERVAL = planted_line("heartbeat"), planted_line("limit"), planted_line("interval")
-OLD_LINES = Path(__file__).parents[1] / "accesslog/lines_of_0_1_0.jsonl"
 
 
 def changed(line, **fields):
@@ -134,10 +132,6 @@ def test_new_fields_spaces_and_a_carriage_return_do_no_harm():
 def test_a_line_of_every_kind_is_good_whatever_is_in_it():
     lines = [msgspec.json.encode(example(kind)).decode() for kind in Kinds.BY_NAME]
     assert judged(lines) == [None] * len(lines)
-
-
-def test_lines_of_older_proxies_are_good():
-    assert judged(OLD_LINES.read_text(encoding="utf-8").splitlines()) == [None] * 9
 
 
 JSON = st.recursive(

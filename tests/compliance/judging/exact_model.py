@@ -68,8 +68,7 @@ def shortfall_s(lines: list[Second]) -> tuple[Fraction, Fraction]:
     recent = [sum(lack for lack, at in zip(lacking, ends, strict=True) if end - 10_000 < at <= end) for end in ends]
     (rate,) = {line.rate for line in lines}
     second = Fraction(rate * MESSAGE)
-    waited = sum(line.waited_ms for line in lines)
-    return max(recent) / second, sum(lacking) / second - Fraction(waited, 100_000)
+    return max(recent) / second, sum(lacking) / second
 
 
 def _lacking(lines: list[Second]) -> list[int]:
@@ -78,8 +77,8 @@ def _lacking(lines: list[Second]) -> list[int]:
     """By each moment before at which a balance is known: what the bucket holds now at least."""
     lacking = []
     for line in lines:
-        lacks = max(0, max(held) + line.owed - (line.passed + 1) * MESSAGE - line.rate * LATE_MS)
-        lacking.append(min(lacks, line.rate * line.waited_ms))
+        lacks = min(max(held) + line.owed - (line.passed + 1) * MESSAGE, line.rate * line.waited_ms)
+        lacking.append(max(0, lacks - line.rate * LATE_MS))
         held = [_least(line, tokens) for tokens in held]
         held += [(1 - max(line.largest, 1)) * MESSAGE] if line.passed else []
     return lacking

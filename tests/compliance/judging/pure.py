@@ -89,13 +89,12 @@ def items_of(lines: Iterable[Any]) -> dict[Key, list[Line | StreamsLine]]:
     axis = axis_of(lines)
     limits = [line for line in lines if isinstance(line, LimitLine)]
     intervals = [line for line in lines if isinstance(line, IntervalLine)]
-    in_use = {level: {one.level for one in limits if one.direction == level} for level in ("publish", "dispatch")}
     found: dict[Key, list[Line | StreamsLine]] = {}
     for limit in limits:
         found.setdefault((limit.direction, limit.level, limit.name), []).append(line_of(row_of(limit, axis)))
     groups: dict[tuple[Any, ...], list[tuple[IntervalLine, list[str]]]] = {}
     for line in intervals:
-        under = levels_of(line, in_use[line.direction])
+        under = levels_of(line)
         for level in under:
             key = line.direction, level, name_at(line, level), *on_axis(axis, line)
             groups.setdefault(key, []).append((line, under))
@@ -113,12 +112,8 @@ def row_of(line: Any, axis: RunAxis = STRAIGHT) -> dict[str, Any]:
     return fields | at | wall | waits | {"file": "a.jsonl", "line": line.seq + 1}
 
 
-def levels_of(line: IntervalLine, in_use: set[str]) -> list[str]:
-    if line.limit_levels is not None:
-        return list(dict.fromkeys([*line.limit_levels.split(), *({line.limit_level} - {""})]))
-    if line.topic.endswith("/__change_events"):
-        return ["exempt"]
-    return sorted(in_use | ({line.limit_level} - {""}))
+def levels_of(line: IntervalLine) -> list[str]:
+    return list(dict.fromkeys([*line.limit_levels.split(), *({line.limit_level} - {""})]))
 
 
 def name_at(line: IntervalLine, level: str) -> str:
@@ -174,14 +169,12 @@ def streams_of(
         largest=(max(largest[0]), max(largest[1])),
         only_wait_s=max(alone, default=0.0) / 1e3,
         named_wait_s=max(named, default=0.0) / 1e3,
-        is_told=any(line.limit_levels is not None for line in lines),
         said=said_by(said, max),
         said_least=said_by(said, min),
         most_served=max(
             ((f"{one.connection_id}/{one.stream_id}", one.passed_messages) for one in lines), key=passed_of
         ),
         members=len(lines),
-        least_messages=sum(least_counted(line) for line in lines),
         is_alone=all(len(under) == 1 for _, under in members),
         largest_offered=(largest_offered(lines, "messages"), largest_offered(lines, "bytes")),
         crossing_wait_s=sum(map(waited_ms, crossing)) / 1e3,
@@ -217,7 +210,7 @@ def denied_waits(lines: Iterable[Any]) -> list[tuple[IntervalLine, float]]:
             line.duration_ms if stays else 0.0,
             line.delay_max_ms - (held_ms(before) if before else 0.0),
         )
-        is_silent = line.limit_levels is not None and line.held_messages > 0 and line.held_since is None
+        is_silent = line.held_messages > 0 and line.held_since is None
         if is_silent or least_ms > min(line.throttled_ms, line.duration_ms) + SAME_WAIT_MS:
             found.append((line, least_ms))
     return found
@@ -235,11 +228,6 @@ def said_by(lines: list[IntervalLine], which: Callable[..., float | None]) -> tu
     messages = [line.limit_messages for line in lines if line.limit_messages is not None]
     size = [line.limit_bytes for line in lines if line.limit_messages is None and line.limit_bytes is not None]
     return which(messages, default=None), which(size, default=None)
-
-
-def least_counted(line: IntervalLine) -> int:
-    is_told = line.direction == "publish" or line.limit_levels is not None or line.charged_messages is not None
-    return counted(line, "messages") if is_told else min(line.passed_entries, counted(line, "messages"))
 
 
 def largest_offered(lines: list[IntervalLine], unit: str) -> int:

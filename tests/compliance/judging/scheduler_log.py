@@ -32,12 +32,10 @@ class SchedulerLog:
     Args:
         late_ms: Timers ring late by up to so much.
         chance: What is drawn from.
-        older: Lines are those of proxies that told no balances.
     """
 
     chance: Random
     late_ms: int = 0
-    older: bool = False
     make: Callable[..., Scheduler] = Scheduler
     now: int = 0
     items: dict[tuple[str, str], list[Item]] = field(default_factory=dict)
@@ -162,9 +160,9 @@ class SchedulerLog:
         largest = tuple(
             max(counted(said, unit) - max(0, said["passed_entries"] - 1) for _, said in members) for unit in BUCKETS[:2]
         )
-        alone = [said["throttled_ms"] for stream, said in members if len(stream.chain) == 1 and not self.older]
+        alone = [said["throttled_ms"] for stream, said in members if len(stream.chain) == 1]
         named = [said["throttled_ms"] for stream, said in members if stream.last_reason == limiter.scope.level]
-        crossing = [(stream, said["throttled_ms"]) for stream, said in members if not self._is_alone(stream)]
+        crossing = [(stream, said["throttled_ms"]) for stream, said in members if len(stream.chain) > 1]
         elsewhere = [waited for stream, waited in crossing if stream.last_reason != limiter.scope.level]
         return StreamsLine(
             **self._head(span),
@@ -174,11 +172,10 @@ class SchedulerLog:
             largest=(largest[0], largest[1]),
             only_wait_s=max(alone, default=0.0) / 1e3,
             named_wait_s=max(named, default=0.0) / 1e3,
-            is_told=not self.older,
             said=self._said(limiter, members, max),
             said_least=self._said(limiter, members, min),
             members=len(members),
-            is_alone=all(self._is_alone(stream) for stream, _ in members),
+            is_alone=all(len(stream.chain) == 1 for stream, _ in members),
             largest_offered=(self._largest(members, "messages"), self._largest(members, "bytes")),
             starving=self._starving(limiter, members, span),
         )
@@ -196,7 +193,7 @@ class SchedulerLog:
                 if least is None:
                     continue
                 lowest = next(one for one, value in zip(self._enforced(stream), values, strict=True) if value == least)
-                found[unit].extend([least] if lowest is limiter and not self.older else [])
+                found[unit].extend([least] if lowest is limiter else [])
                 break
         return which(found[0], default=None), which(found[1], default=None)
 
@@ -216,18 +213,14 @@ class SchedulerLog:
             for stream, said in members
             if stream.last_reason == limiter.scope.level
             and said["throttled_ms"] * MS >= span[1] - span[0]
-            and (self._is_alone(stream) or not said["passed_entries"])
+            and (len(stream.chain) == 1 or not said["passed_entries"])
             and stream.held
         ]
         if not waiting:
             return None
         messages, size, _, number, stream, said = min(waiting, key=lambda one: one[:4])
         held = said["held_messages"], said["held_bytes"]
-        return str(number), held, (messages, size), self._is_alone(stream)
-
-    def _is_alone(self, stream: Stream) -> bool:
-        """Of lines that do not tell what a stream is under, it may be all levels."""
-        return len({level for level, _ in self.limiters}) == 1 if self.older else len(stream.chain) == 1
+        return str(number), held, (messages, size), len(stream.chain) == 1
 
     def _line(self, limiter: Limiter, fields: dict[str, Any], span: tuple[int, int]) -> Line:
         limit = limiter.limit
@@ -241,10 +234,10 @@ class SchedulerLog:
             passed=(fields["passed_messages"], fields["passed_bytes"]),
             largest=(fields["largest_entry_messages"], fields["largest_entry_bytes"]),
             waited_s=fields["throttled_ms"] / 1e3,
-            idle_s=None if self.older else fields["idle_ms"] / 1e3,
-            reserved_s=0.0 if self.older else fields.get("reserved_ms", 0.0) / 1e3,
-            tokens=tuple(None if self.older else fields.get(f"tokens_{name}") for name in BUCKETS),
-            overflow=tuple(0.0 if self.older else fields.get(f"overflow_{name}", 0.0) for name in BUCKETS),
+            idle_s=fields["idle_ms"] / 1e3,
+            reserved_s=fields.get("reserved_ms", 0.0) / 1e3,
+            tokens=tuple(fields.get(f"tokens_{name}") for name in BUCKETS),
+            overflow=tuple(fields.get(f"overflow_{name}", 0.0) for name in BUCKETS),
         )
 
 

@@ -85,9 +85,9 @@ def test_what_is_short_is_what_an_exact_model_finds_short_in_ten_thousand_logs()
         if owed is None:
             continue
         recent, whole = exact_model.shortfall_s(seconds)
-        assert owed.deficit_s == pytest.approx(max(float(recent) - 0.1, -0.005), abs=1e-6), seed
-        assert owed.whole_deficit_s == pytest.approx(max(float(whole) - 0.1, -0.005), abs=1e-6), seed
-        verdicts.add(recent > 0.1)
+        assert owed.deficit_s == pytest.approx(float(recent) - 0.005, abs=1e-6), seed
+        assert owed.whole_deficit_s == pytest.approx(float(whole) - 0.005, abs=1e-6), seed
+        verdicts.add(recent > 0.005)
     assert verdicts == {True, False}
 
 
@@ -121,27 +121,6 @@ def test_an_exact_limiter_is_never_accused_whatever_happens_to_it(
     for key, found in found_of(log).items():
         assert troubles(found) == [], key
         assert found.entitlement is None or found.entitlement.unseen_s < UNSEEN_S
-
-
-@settings(max_examples=200, deadline=None)
-@given(seed=SEEDS)
-def test_an_exact_limiter_of_an_older_proxy_is_never_accused_either(seed: int) -> None:
-    """Its lines tell no balances."""
-    log = SchedulerLog(Random(seed), older=True)
-    play(log, 20, nested=False)
-    for key, found in found_of(log).items():
-        assert troubles(found) == [], key
-
-
-@settings(max_examples=200, deadline=None)
-@given(seed=SEEDS)
-def test_where_limits_of_an_older_proxy_overlap_what_is_not_known_accuses_nobody(seed: int) -> None:
-    """Its lines do not tell whether a token was kept for a stream that waited on another limit, too."""
-    log = SchedulerLog(Random(seed), older=True)
-    play(log, 20, nested=True)
-    for key, found in found_of(log).items():
-        accused = [one for one in troubles(found) if one not in found.doubts]
-        assert (accused, doubts(found) - {"reserved"}) == ([], set()), key
 
 
 @settings(max_examples=150, deadline=None)
@@ -225,9 +204,9 @@ class Starving(Scheduler):
             limiter.waiters.add(victim.place_at(limiter))
 
 
-def greedy(make: Callable[..., Scheduler], *, seconds: int = 30, older: bool = False) -> SchedulerLog:
+def greedy(make: Callable[..., Scheduler], *, seconds: int = 30) -> SchedulerLog:
     """Two streams under a topic's limit and a total, always with something to send."""
-    log = SchedulerLog(Random(0), older=older, make=make)
+    log = SchedulerLog(Random(0), make=make)
     topic = log.limiter("topic", "a", Limit(rate(200, burst=20)))
     total = log.limiter("tenant", "t", Limit(rate(100, burst=10)))
     streams = [log.open(total, topic), log.open(total, topic)]
@@ -258,8 +237,3 @@ def test_a_granted_token_and_a_skipped_level_are_seen_as_such() -> None:
     assert "books" in doubts(found_of(greedy(Granting))["tenant", "t"])
     assert doubts(found_of(greedy(Skipping))["tenant", "t"]) == {"streams"}
     assert excess(found_of(greedy(Granting, seconds=90))["tenant", "t"]) > 0
-
-
-@pytest.mark.parametrize("make", [Granting, Skipping, Dozing])
-def test_lines_without_balances_show_the_same_in_time(make: Callable[..., Scheduler]) -> None:
-    assert troubles(found_of(greedy(make, seconds=60, older=True))["tenant", "t"])
