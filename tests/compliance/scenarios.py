@@ -73,12 +73,13 @@ def in_a_fleet():
                 share = 1.0
             elif share != before:
                 log.share(before, share, "isolated" if cut_off else "rejoined" if before == 0.02 else "granted")
-            passed = round(100 * share) if share < 1 or second in {7, 8} else 0
+            burst = 0 if second else 5
+            passed = round(100 * share) + burst if share < 1 else 100 if second in {7, 8} else 0
             log.interval(passed, limit_messages=100 * share)
             if share < 1:
                 log.shared(passed, share)
             elif passed:
-                log.limit(passed)
+                log.limit(passed, throttled_ms=0.0)
             log.beat()
     return logs
 
@@ -137,7 +138,7 @@ def with_system_topics():
     log = PlantedLog(proxy_id="system", topic="persistent://acme/system/new")
     for _ in range(40):
         log.interval(15, namespace="system", limit_level="namespace", limit_messages=20.0)
-        own = {"topic": "persistent://acme/system/__change_events", "stream_id": 2}
+        own = {"topic": "persistent://acme/system/__change_events", "stream_id": 2, "exempt": True}
         log.interval(15, namespace="system", limit_level="", limit_messages=None, **own)
         log.limit(15, rate=20.0, level="namespace", name="acme/system", namespace="system", throttled_ms=0.0)
         log.beat()
@@ -299,9 +300,9 @@ def declared():
 def bypassed():
     """The limiter's account is right, but the streams passed twice as much."""
     log = PlantedLog(proxy_id="bypassed", topic=topic_of("bypassed"))
-    for _ in range(10):
-        log.interval(200)
-        log.limit(100)
+    for burst in (10, *[0] * 9):
+        log.interval(200 + 2 * burst)
+        log.limit(100 + burst)
         log.beat()
     return log
 
@@ -309,8 +310,8 @@ def bypassed():
 def byte_bound():
     """1000 messages/s and 1000 bytes/s with messages of 100 bytes: ten a second is all that is owed."""
     log = PlantedLog(proxy_id="bytes", topic=topic_of("bytes"))
-    for _ in range(20):
-        log.tick(10, rate=1000.0, limit_bytes=1000.0, burst_bytes=100.0)
+    for burst in (1, *[0] * 19):
+        log.tick(10 + burst, rate=1000.0, limit_bytes=1000.0, burst_bytes=100.0)
     return log
 
 
@@ -326,8 +327,8 @@ def batches():
 def waited_too_long():
     """Its lines say that somebody waited for twice their time, which cannot be."""
     log = PlantedLog(proxy_id="waited-too-long", topic=topic_of("waited-too-long"))
-    for _ in range(15):
-        log.tick(100, throttled_ms=2000.0)
+    for burst in (10, *[0] * 14):
+        log.tick(100 + burst, throttled_ms=2000.0)
     return log
 
 
@@ -356,9 +357,9 @@ def stepped_clock(passed, proxy_id):
 
 def without_heartbeats():
     log = PlantedLog(proxy_id="without-heartbeats", topic=topic_of("without-heartbeats"))
-    for _ in range(5):
-        log.limit(100)
-        log.interval(100)
+    for burst in (10, *[0] * 4):
+        log.limit(100 + burst)
+        log.interval(100 + burst)
         log.second += 1
     return log
 
@@ -449,7 +450,7 @@ def write_killed(folder):
     first = planted("killed", 10)
     second = planted("killed", boot_id="boot-2", begin=first.begin + timedelta(seconds=30))
     second.loss("boot-1", None, first_seq=30)
-    for _ in range(5):
-        second.tick(100)
+    for burst in (10, *[0] * 4):
+        second.tick(100 + burst)
     write_file(folder, "killed-1.jsonl", first.encoded())
     write_file(folder, "killed-2.jsonl", ended(second).encoded())

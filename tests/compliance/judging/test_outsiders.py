@@ -47,8 +47,6 @@ def test_whoever_publishes_under_a_name_is_under_its_limit(spark):
     spared = [
         spans("consumer", direction="dispatch"),
         spans("own", exempt=True, topic=OWN),
-        # As older proxies write them: the topic alone tells it.
-        spans("own, untold", name=OWN, exempt=None, topic=OWN),
     ]
     accused = sorted((f"no {level}", level, name) for level, name, _ in NAMES)
     assert found(spark, *untold, *told, *spared) == accused
