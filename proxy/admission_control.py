@@ -28,7 +28,7 @@ class BoundName(StrEnum):
 
     __hash__ = str.__hash__  # an enumeration's own is a call of Python, and each look into a table makes one
 
-    CONNECTIONS = "max_connections"  # (address), for what is kept back for others
+    CONNECTIONS = "max_connections"  # (address): some places are kept for addresses with few
     CONNECTION_RATE = "connection_rate"  # ()
     CONNECTION_RATE_PER_ADDRESS = "connection_rate_per_address"  # (address)
     CONNECTIONS_PER_ADDRESS = "max_connections_per_address"  # (address)
@@ -51,13 +51,13 @@ _OPENED = frozenset({BoundName.PRODUCERS, BoundName.CONSUMERS, BoundName.CONSUME
 
 BoundKey = str | tuple[str | int, ...]
 LONGEST_KEY = 64
-"""Most characters of a key that is kept as it is. Of a longer one a digest is kept: clients choose names freely, and
-100,000 of them are kept for a rate."""
+"""Most characters of a key that is kept as it is. A longer key is kept as a digest: clients choose names freely, and a
+rate keeps up to 100,000."""
 AskedBound = tuple[BoundName, BoundKey]
 BoundValue = int | tuple[int, int]
 """A number at once; or a number, and the period in nanoseconds."""
 
-_SAID = {
+_BOUNDED = {
     BoundName.CONNECTIONS: "connections of this proxy",
     BoundName.CONNECTION_RATE: "new connections of this proxy",
     BoundName.CONNECTION_RATE_PER_ADDRESS: "new connections of one address",
@@ -74,23 +74,24 @@ class NotAdmittedError(Exception):
     """A bound refuses; the text is for the client, and names the bound's value and key.
 
     Attributes:
-        what: The bound.
+        bound: The bound.
         is_passing: There is room, and this client gets some when the broker has answered its earlier requests.
     """
 
-    def __init__(self, what: BoundName, message: str, *, is_passing: bool = False) -> None:
+    def __init__(self, bound: BoundName, message: str, *, is_passing: bool = False) -> None:
         super().__init__(message)
-        self.what = what
+        self.bound = bound
         self.is_passing = is_passing
 
 
 @dataclass(frozen=True, slots=True)
 class _InForce:
-    """A bound at work, and the texts for the clients that it refuses."""
+    """A bound in force, and the texts for the clients that it refuses."""
 
+    name: BoundName
     bound: KeyedBuckets | ConcurrencyLimit | ProvisionalLimit
-    said: str
-    said_passing: str = ""
+    text: str
+    passing_text: str = ""
 
 
 class Admission:
@@ -111,8 +112,11 @@ class Admission:
         values |= {
             BoundName(name): value for name, value in config.admission if value and name != BoundName.SUBSCRIBE_RATE
         }
-        self._in_force = {what: _in_force(what, value) for what, value in values.items()}
-        self.of_connections = tuple(what for what in OF_CONNECTIONS if what in values)
+        self._in_force = {
+            name: _InForce(name, _bound(name, value), _text(name, value), _text(name, value, passing=_PASSING))
+            for name, value in values.items()
+        }
+        self.of_connections = tuple(name for name in OF_CONNECTIONS if name in values)
         self._policies = policies
         self._subscribes = Buckets()
         self._rates_since = clock()
@@ -121,13 +125,13 @@ class Admission:
         self._log = AdmissionLog(clock)
 
     def admit(
-        self, asked: Iterable[AskedBound], whose: str, source: str, topic: Topic | None = None
+        self, asked: Iterable[AskedBound], client: str, source: str, topic: Topic | None = None
     ) -> tuple[Slot, ...]:
         """Admit a request that all of `asked` concern, and return the places that it has taken.
 
         Args:
-            asked: The bounds, in the order in which they are to refuse, each with the key that counts there.
-            whose: The client's address, for the log.
+            asked: The bounds, each with the key by which it counts. The first bound without room refuses.
+            client: The client's address, for the log.
             source: The address or network that the client is counted as (`limiter.levels.counted_as`).
             topic: The topic of a subscribe rate, if that is among `asked`.
 
@@ -135,12 +139,12 @@ class Admission:
             NotAdmittedError: If one of the bounds refuses. Then nothing is taken from any.
         """
         in_force = [
-            (one, _key(what, key, source), what) for what, key in asked if (one := self._found(what, topic)) is not None
+            (entry, _key(name, key, source)) for name, key in asked if (entry := self._entry(name, topic)) is not None
         ]
-        refusing = take_all([(one.bound, key) for one, key, _ in in_force], self._clock())
+        refusing = take_all([(entry.bound, key) for entry, key in in_force], self._clock())
         if refusing is not None:
-            raise self._refusal(*next(found for found in in_force if found[0].bound is refusing), whose)
-        return tuple([one.bound.place(key) for one, key, _ in in_force if not isinstance(one.bound, KeyedBuckets)])
+            raise self._refusal(*next(pair for pair in in_force if pair[0].bound is refusing), client)
+        return tuple([entry.bound.place(key) for entry, key in in_force if not isinstance(entry.bound, KeyedBuckets)])
 
     def subscribe_rates_changed(self) -> None:
         """Put changed subscribe rates in force from now on."""
@@ -149,29 +153,30 @@ class Admission:
     @property
     def taken(self) -> int:
         """Number of keys that have places taken."""
-        return sum(len(one.bound) for one in self._in_force.values() if not isinstance(one.bound, KeyedBuckets))
+        return sum(len(entry.bound) for entry in self._in_force.values() if not isinstance(entry.bound, KeyedBuckets))
 
     @property
     def provisional(self) -> int:
         """Number of pairs of a key and a client's address that have places which a broker has not accepted yet."""
-        return sum(one.bound.sources for one in self._in_force.values() if isinstance(one.bound, ProvisionalLimit))
+        entries = self._in_force.values()
+        return sum(entry.bound.sources for entry in entries if isinstance(entry.bound, ProvisionalLimit))
 
-    def _found(self, what: BoundName, topic: Topic | None) -> _InForce | None:
-        if what is not BoundName.SUBSCRIBE_RATE:
-            return self._in_force.get(what)
-        found = self._policies.subscribe_rate(topic) if topic is not None else None
-        if found is None:
+    def _entry(self, name: BoundName, topic: Topic | None) -> _InForce | None:
+        if name is not BoundName.SUBSCRIBE_RATE:
+            return self._in_force.get(name)
+        policy = self._policies.subscribe_rate(topic) if topic is not None else None
+        if policy is None:
             return None
-        rate, source = found
+        rate, source = policy
         bound = KeyedBuckets(rate, self._subscribes, self._rates_since)
-        return _InForce(bound, _told(what, (rate.tokens, rate.period_ns), source))
+        return _InForce(name, bound, _text(name, (rate.tokens, rate.period_ns), source))
 
-    def _refusal(self, refusing: _InForce, key: Hashable, what: BoundName, whose: str) -> NotAdmittedError:
+    def _refusal(self, refusing: _InForce, key: Hashable, client: str) -> NotAdmittedError:
         is_passing = isinstance(refusing.bound, ProvisionalLimit) and refusing.bound.free(key) > 0
-        said = refusing.said_passing if is_passing else refusing.said
-        self._counters.not_admitted[what] += 1
-        self._log.refused(what, said, whose)
-        return NotAdmittedError(what, said, is_passing=is_passing)
+        text = refusing.passing_text if is_passing else refusing.text
+        self._counters.not_admitted[refusing.name] += 1
+        self._log.refused(refusing.name, text, client)
+        return NotAdmittedError(refusing.name, text, is_passing=is_passing)
 
 
 def kept_as(key: BoundKey) -> str | bytes | tuple[str | int, ...]:
@@ -181,20 +186,16 @@ def kept_as(key: BoundKey) -> str | bytes | tuple[str | int, ...]:
     return key if length <= LONGEST_KEY else blake2b(repr(parts).encode(), digest_size=16).digest()
 
 
-def _key(what: BoundName, key: BoundKey, source: str) -> Hashable:
+def _key(name: BoundName, key: BoundKey, source: str) -> Hashable:
     kept = kept_as(key)
-    return (kept, source) if what in _OPENED else kept
+    return (kept, source) if name in _OPENED else kept
 
 
-def _in_force(what: BoundName, value: BoundValue) -> _InForce:
-    return _InForce(_bound(what, value), _told(what, value), _told(what, value, passing=_PASSING))
-
-
-def _bound(what: BoundName, value: BoundValue) -> KeyedBuckets | ConcurrencyLimit | ProvisionalLimit:
+def _bound(name: BoundName, value: BoundValue) -> KeyedBuckets | ConcurrencyLimit | ProvisionalLimit:
     if isinstance(value, int):
-        if what is BoundName.CONNECTIONS:
+        if name is BoundName.CONNECTIONS:
             return SharedPlaces(value)
-        return ProvisionalLimit(value) if what in _OPENED else ConcurrencyLimit(value)
+        return ProvisionalLimit(value) if name in _OPENED else ConcurrencyLimit(value)
     tokens, period_ns = value
     return KeyedBuckets(Rate(tokens, period_ns, burst=tokens), Buckets())
 
@@ -202,15 +203,10 @@ def _bound(what: BoundName, value: BoundValue) -> KeyedBuckets | ConcurrencyLimi
 _PASSING = ", and of one address no more that the broker has not accepted yet than are free"
 
 
-def _told(what: BoundName, value: BoundValue, source: str = "", passing: str = "") -> str:
+def _text(name: BoundName, value: BoundValue, source: str = "", passing: str = "") -> str:
     """Return the text for a refused client: the bound, its value, and its key or the place where it was set."""
-    key = str(what) if what is BoundName.CONNECTIONS else f"admission.{what}"
-    kept_back = SharedPlaces(value).kept_back if what is BoundName.CONNECTIONS and isinstance(value, int) else 0
+    key = str(name) if name is BoundName.CONNECTIONS else f"admission.{name}"
+    kept_back = SharedPlaces(value).kept_back if name is BoundName.CONNECTIONS and isinstance(value, int) else 0
     for_others = f", {kept_back} of them for addresses with fewer than {FEW}" if kept_back else ""
-    return f"{_SAID[what]}: at most {_text(value)}{for_others}{passing} ({f'{key}, {source}' if source else key})"
-
-
-def _text(value: BoundValue) -> str:
-    if isinstance(value, int):
-        return str(value)
-    return f"{value[0]} per {value[1] / NANOS_PER_SECOND:g} s"
+    most = str(value) if isinstance(value, int) else f"{value[0]} per {value[1] / NANOS_PER_SECOND:g} s"
+    return f"{_BOUNDED[name]}: at most {most}{for_others}{passing} ({f'{key}, {source}' if source else key})"

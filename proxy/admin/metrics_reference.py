@@ -18,7 +18,7 @@ from proxy.observe.access_log import AccessLog
 from proxy.observe.log_lines import Writer
 from proxy.session.engine import Engine
 from proxy.session.events import CloseReason
-from proxy.session.transport import Cause
+from proxy.session.transport import PauseReason
 from proxy.tls.transport import TlsFailure
 
 _WIDTH = 100
@@ -50,7 +50,7 @@ _SECTIONS = (
 _WORDS: Mapping[tuple[str, str], Iterable[str]] = {
     ("sluice_connections_ended", "cause"): CloseReason,
     ("sluice_tls_failures", "failure"): TlsFailure,
-    **{(f"sluice_{name}", "cause"): Cause for name in ("throttle_count", "pauses", "resumes")},
+    **{(f"sluice_{name}", "cause"): PauseReason for name in ("throttle_count", "pauses", "resumes")},
 }
 """The words of labels by metric and label, where an idle proxy has none of them yet."""
 _SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}

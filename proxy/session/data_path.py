@@ -29,7 +29,7 @@ from proxy.budgets import ENTRY_OVERHEAD, Budget, Claim, Share
 from proxy.counters import Counters
 from proxy.refusals import TooMuchUnfinishedError
 from proxy.session.responses import Rejections
-from proxy.session.transport import Bytes, Cause, PeerTransport, Receiver, SocketWriter, Throttled
+from proxy.session.transport import Bytes, PauseReason, PeerTransport, Receiver, SocketWriter, Throttled
 from proxy.slices import Slices, Work
 
 CommandHandler = Callable[[int, bytes, bytes], bytes | None]
@@ -291,7 +291,7 @@ class FrameWriter:
         """Send a reply; stop reading a client that takes none, or for which MOST_REPLIES frames wait."""
         self.insert(frame)
         if self._client is not None and (not self._is_taken or len(self.waiting) >= MOST_REPLIES):
-            self._client.throttle(Cause.REPLIES)
+            self._client.throttle(PauseReason.REPLIES)
 
     def writable(self, is_writable: bool) -> None:  # noqa: FBT001 - the new state
         """Record that the peer's write buffer is full, or has room again."""
@@ -311,7 +311,7 @@ class FrameWriter:
 
     def _look_at_replies(self) -> None:
         if self._client is not None and self._is_taken and len(self.waiting) < MOST_REPLIES:
-            self._client.unthrottle(Cause.REPLIES)
+            self._client.unthrottle(PauseReason.REPLIES)
 
 
 class DataPath(Receiver):

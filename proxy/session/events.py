@@ -14,7 +14,7 @@ from proxy.observe.access_log import AccessLog
 from proxy.observe.connection import Connection
 from proxy.observe.intervals import Intervals
 from proxy.observe.operator_log import ThrottledLog
-from proxy.session.transport import Cause
+from proxy.session.transport import PauseReason
 
 MOST_DETAIL = 2000
 """Most characters of the sentence that says why a session ended."""
@@ -103,20 +103,20 @@ class SessionEnd:
     The sentence may quote a peer. It goes into the operator's log and the access log, so it is cut here.
     """
 
-    __slots__ = ("cause", "detail")
+    __slots__ = ("close_reason", "detail")
 
-    def __init__(self, cause: CloseReason, detail: str = "") -> None:
-        self.cause = cause
+    def __init__(self, close_reason: CloseReason, detail: str = "") -> None:
+        self.close_reason = close_reason
         self.detail = detail[:MOST_DETAIL]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, SessionEnd) and (self.cause, self.detail) == (other.cause, other.detail)
+        return isinstance(other, SessionEnd) and (self.close_reason, self.detail) == (other.close_reason, other.detail)
 
     def __hash__(self) -> int:
-        return hash((self.cause, self.detail))
+        return hash((self.close_reason, self.detail))
 
     def __repr__(self) -> str:
-        return f"SessionEnd({self.cause!s}, {self.detail!r})"
+        return f"SessionEnd({self.close_reason!s}, {self.detail!r})"
 
 
 _CLOSED = {"client": CloseReason.CLIENT_CLOSED, "broker": CloseReason.BROKER_CLOSED}
@@ -158,7 +158,7 @@ class SessionLog:
         self._access = access
         self._operator = structlog.get_logger()
         self._troubles = ThrottledLog(clock)
-        self._pauses: dict[tuple[int, str, Cause], int] = {}
+        self._pauses: dict[tuple[int, str, PauseReason], int] = {}
 
     def opened(self, connection: Connection) -> None:
         """Count a client that connected."""
@@ -171,10 +171,12 @@ class SessionLog:
         connection.role = role
         self._counters.connections_open[role] += 1
 
-    def throttle_changed(self, connection: Connection, side: str, cause: Cause, *, is_raised: bool, now: int) -> None:
+    def throttle_changed(
+        self, connection: Connection, side: str, reason: PauseReason, *, is_added: bool, now: int
+    ) -> None:
         """Count a reason not to read that was raised or ended; write a line when a long one ends."""
-        key, label = (connection.connection_id, side, cause), f"{side} {cause}"
-        if is_raised:
+        key, label = (connection.connection_id, side, reason), f"{side} {reason}"
+        if is_added:
             self._counters.pauses[label] += 1
             self._counters.throttled[label] += 1
             self._pauses[key] = now
@@ -183,31 +185,31 @@ class SessionLog:
         self._counters.throttled[label] -= 1
         started_at = self._pauses.pop(key)
         if now - started_at >= SHORTEST_LINE_NS:
-            self._access.throttle(self._intervals.span_since(started_at), connection, side, str(cause))
+            self._access.throttle(self._intervals.span_since(started_at), connection, side, str(reason))
 
     def ended(self, connection: Connection, end: SessionEnd, bytes_read: tuple[int, int], started_at: int) -> None:
         """Count a connection that ended and write its line; tell the operator of trouble."""
         self._counters.connections_open[connection.role] -= 1
-        self._counters.connections_ended[str(end.cause)] += 1
+        self._counters.connections_ended[str(end.close_reason)] += 1
         from_client, from_broker = bytes_read
         self._access.connection(
             self._intervals.span_since(started_at),
             connection,
-            end_cause=str(end.cause),
+            end_cause=str(end.close_reason),
             detail=end.detail,
             bytes_from_client=from_client,
             bytes_from_broker=from_broker,
         )
-        if end.cause.is_trouble:
+        if end.close_reason.is_trouble:
             self._tell_operator(connection, end)
 
     def _tell_operator(self, connection: Connection, end: SessionEnd) -> None:
         """Log the first end of an address in a while, with the number since; the access log has all."""
-        connections = self._troubles.due(str(end.cause), connection.client_network)
+        connections = self._troubles.due(str(end.close_reason), connection.client_network)
         if connections:
             self._operator.warning(
                 "connection closed",
-                cause=str(end.cause),
+                cause=str(end.close_reason),
                 detail=end.detail,
                 client=connection.client_address,
                 connection=connection.connection_id,

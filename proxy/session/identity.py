@@ -255,13 +255,13 @@ class SessionIdentity:
         expires_at = None if self._identity is None else self._identity.expires_at
         is_over = expires_at is not None and expires_at <= self._verifier.now()
         self._count("expired" if is_over else "refused")
-        cause = CloseReason.AUTHENTICATION_EXPIRED if is_over else CloseReason.AUTHENTICATION_FAILED
-        self._peers.refuse_client(SessionEnd(cause, refusal.reason))
+        close_reason = CloseReason.AUTHENTICATION_EXPIRED if is_over else CloseReason.AUTHENTICATION_FAILED
+        self._peers.refuse_client(SessionEnd(close_reason, refusal.reason))
 
     def _refused(self, refusal: NotProved) -> SessionEnd:
         self._count("busy" if refusal.is_passing else "refused")
-        cause = CloseReason.AUTHENTICATION_BUSY if refusal.is_passing else CloseReason.AUTHENTICATION_FAILED
-        return SessionEnd(cause, refusal.reason)
+        close_reason = CloseReason.AUTHENTICATION_BUSY if refusal.is_passing else CloseReason.AUTHENTICATION_FAILED
+        return SessionEnd(close_reason, refusal.reason)
 
     def _count(self, result: str) -> None:
         method = self._shown.method if self._shown.method in _METHODS else "other"

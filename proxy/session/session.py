@@ -44,7 +44,7 @@ from proxy.session.proxy_headers import ProxyHeaders
 from proxy.session.responses import Rejections, Requests, error_for
 from proxy.session.session_admission import SessionAdmission
 from proxy.session.streams import Streams
-from proxy.session.transport import Cause, PeerTransport, TransportOwner
+from proxy.session.transport import PauseReason, PeerTransport, TransportOwner
 from proxy.slices import Work
 from proxy.tls.transport import TlsFailure
 
@@ -93,49 +93,6 @@ _BORROWED: Final = (
 )
 
 
-class GracefulClose:
-    """Ends a session whose client sends no more: entries that may pass go on, the rest is dropped, answers may come.
-
-    Args:
-        streams: The client's streams.
-        tell_broker: Half-closes the connection to the broker.
-        tasks: The tasks of the session; one waits for the broker's last answers.
-        patience: Most seconds that the close may take.
-        finish: Ends the session.
-
-    Attributes:
-        end: The end to report, whichever connection goes first from now on.
-    """
-
-    __slots__ = ("_finish", "_patience", "_streams", "_tasks", "_tell_broker", "end")
-
-    def __init__(
-        self,
-        streams: Streams,
-        tell_broker: Callable[[], None],
-        tasks: Tasks,
-        patience: float,
-        finish: Callable[[SessionEnd], None],
-    ) -> None:
-        self.end: SessionEnd | None = None
-        self._streams = streams
-        self._tell_broker = tell_broker
-        self._tasks = tasks
-        self._patience = patience
-        self._finish = finish
-
-    def half_closed(self) -> None:
-        """Begin to close: the client sends no more, but may still read."""
-        if self.end is None:
-            self.end = SessionEnd(CloseReason.CLIENT_CLOSED)
-            self._tasks.start(self._linger(self.end), "linger")
-        self._streams.close_all(self._tell_broker)
-
-    async def _linger(self, end: SessionEnd) -> None:
-        await asyncio.sleep(self._patience)
-        self._finish(end)
-
-
 class Forwarding:
     """Forwards between a client and its broker after their greetings: two data paths, and the handling of commands.
 
@@ -150,7 +107,6 @@ class Forwarding:
     Attributes:
         to_broker, to_client: The data paths.
         blocks: Applies rules to the session's streams.
-        graceful_close: Ends the session in order when the client has left.
         keep_alive: Switched on while one of the two peers is not read.
     """
 
@@ -162,6 +118,7 @@ class Forwarding:
         "_from_broker",
         "_from_client",
         "_heap",
+        "_is_half_closed",
         "_lost",
         "_probes",
         "_publishes",
@@ -170,7 +127,6 @@ class Forwarding:
         "_streams",
         "_tasks",
         "blocks",
-        "graceful_close",
         "keep_alive",
         "to_broker",
         "to_client",
@@ -191,11 +147,12 @@ class Forwarding:
         self._counters, self._config = counters, engine.config
         self._heap = engine.shared.heap
         self._tasks = Tasks()
+        self._is_half_closed = False
         self._slots = engine.lookup_slots_of(connection)
         self._requests = Requests(memory, counters)
         self._publishes: PendingPublishes | None = None
         if publish.max_pending > 0:
-            self._publishes = PendingPublishes(publish.max_pending, client.throttled_for(Cause.PENDING_PUBLISHES))
+            self._publishes = PendingPublishes(publish.max_pending, client.throttled_for(PauseReason.PENDING_PUBLISHES))
         self.keep_alive = KeepAlive(
             engine.config.keep_alive, self._send_pongs, self._look_for_client, self._holds_any, self._look_for_peers
         )
@@ -235,7 +192,7 @@ class Forwarding:
                 to_client.reply,
                 self.to_client.scanner.hear_receipts,
                 error_for(connection.client_version),
-                client.throttled_for(Cause.REFUSALS),
+                client.throttled_for(PauseReason.REFUSALS),
                 held.keep_answers,
             ),
             publishes=self._publishes,
@@ -246,9 +203,6 @@ class Forwarding:
         """Made when a pause lasts: most sessions have none."""
         paths, reply = (self.to_broker, self.to_client), to_client.reply
         self._streams = streams = Streams(engine, connection, admission, paths, self._requests, memory, reply)
-        self.graceful_close = GracefulClose(
-            streams, broker.write_eof, self._tasks, engine.config.linger, session.finish
-        )
         self.blocks = SessionBlocks(engine.blocklist, streams, reply)
         asking = self._slots, memory, self._requests, self._tasks, reply, admission, greeting
         lookups = SessionLookups(engine, *asking, is_tls=connection.is_tls, header=session.client_header())
@@ -265,6 +219,20 @@ class Forwarding:
         self.to_broker.stop()
         self.to_client.stop()
         return self._streams.ending()
+
+    def half_close(self, finish: Callable[[], None]) -> None:
+        """Drop held entries and half-close the broker's connection: the client sends no more, but may still read.
+
+        The broker may answer for `linger` seconds; then `finish` is called.
+        """
+        if not self._is_half_closed:
+            self._is_half_closed = True
+            self._tasks.start(self._linger(finish), "linger")
+        self._streams.close_all(self._broker.write_eof)
+
+    async def _linger(self, finish: Callable[[], None]) -> None:
+        await asyncio.sleep(self._config.linger)
+        finish()
 
     def let_go(self) -> None:
         """Drop the references between the parts, so that no reference cycle remains: both connections are gone."""
@@ -349,10 +317,10 @@ def _held_memory(engine: Engine, source: PeerTransport, memory: Claim) -> HeldMe
     """
     publish = engine.config.publish
     if source.side == "client" and publish.mode == "pause":
-        own = Budget(1, source.throttled_for(Cause.PUBLISH_RATE))
+        own = Budget(1, source.throttled_for(PauseReason.PUBLISH_RATE))
     else:
-        own = Budget(publish.hold_connection, source.throttled_for(Cause.HOLD_CONNECTION))
-    return HeldMemory(own, Share(engine.held, source.throttled_for(Cause.HOLD_PROCESS)), memory)
+        own = Budget(publish.hold_connection, source.throttled_for(PauseReason.HOLD_CONNECTION))
+    return HeldMemory(own, Share(engine.held, source.throttled_for(PauseReason.HOLD_PROCESS)), memory)
 
 
 class Session(TransportOwner):
@@ -392,8 +360,8 @@ class Session(TransportOwner):
         """The client's CONNECT, as it goes to the broker."""
         self.max_frame = _MAX_FRAME
         self._is_over = False
-        self._last_word: SessionEnd | None = None
-        """The end to report, whichever connection goes first."""
+        self._left_with: SessionEnd | None = None
+        """The end of a client that has half-closed or is blocked: reported whichever connection closes first."""
         self._started_at = engine.clock()
         self._turned_away: BlockedClientResponder | None = None
         self._identity: SessionIdentity | None = None
@@ -505,7 +473,7 @@ class Session(TransportOwner):
             return
         kept = len(chunk) if len(chunk) > LONGEST_KNOWN else 0
         if self._keep(kept):
-            transport.throttle(Cause.TURN)
+            transport.throttle(PauseReason.TURN)
             engine.arrivals.add(partial(self._handle_later, transport, chunk, kept), transport.group)
         else:
             self.finish(SessionEnd(CloseReason.OVER_BUDGET, f"{kept} bytes that come before a CONNECT is answered"))
@@ -515,7 +483,7 @@ class Session(TransportOwner):
             return
         self._keep(-kept)
         self._handle_arrived(transport, chunk)
-        transport.unthrottle(Cause.TURN)
+        transport.unthrottle(PauseReason.TURN)
 
     def _handle_arrived(self, transport: PeerTransport, chunk: bytes) -> None:
         before = self._engine.slices.begin(_COMMANDS)
@@ -554,7 +522,8 @@ class Session(TransportOwner):
         if transport is self.broker:
             self.finish(SessionEnd(CloseReason.BROKER_CLOSED))
         elif self.state is _RELAYING and self.forwarding is not None:
-            self.forwarding.graceful_close.half_closed()
+            self._left_with = end = SessionEnd(CloseReason.CLIENT_CLOSED)
+            self.forwarding.half_close(partial(self.finish, end))
         else:
             self.finish(SessionEnd(CloseReason.CLIENT_CLOSED))
 
@@ -596,15 +565,17 @@ class Session(TransportOwner):
         """Apply backpressure: while a peer takes no bytes, the other one is not read."""
         if self.forwarding is not None:
             self.forwarding.writable(is_writable, to_client=transport is self.client)
-        (self.broker if transport is self.client else self.client).set_throttle(Cause.WRITE_BUFFER, on=not is_writable)
+        (self.broker if transport is self.client else self.client).set_throttle(
+            PauseReason.WRITE_BUFFER, on=not is_writable
+        )
 
-    def throttle_changed(self, transport: PeerTransport, cause: Cause, is_raised: bool) -> None:  # noqa: FBT001 - the new state
+    def throttle_changed(self, transport: PeerTransport, reason: PauseReason, is_added: bool) -> None:  # noqa: FBT001 - the new state
         """Report a reason not to read that came or went, and keep both peers alive meanwhile."""
-        if cause is not Cause.CONNECTING:
+        if reason is not PauseReason.CONNECTING:
             self._log.throttle_changed(
-                self.connection, transport.side, cause, is_raised=is_raised, now=self._engine.clock()
+                self.connection, transport.side, reason, is_added=is_added, now=self._engine.clock()
             )
-        if self.state is _RELAYING and cause is not Cause.TURN:
+        if self.state is _RELAYING and reason is not PauseReason.TURN:
             if self.client.is_stopped() or self.broker.is_stopped():
                 self._forward().keep_alive.start()
             elif self.forwarding is not None:
@@ -758,7 +729,7 @@ class Session(TransportOwner):
             self.refuse_client(end)
             return
         self._connect = self._identity.connect(self._connect)
-        self.client.unthrottle(Cause.CONNECTING)
+        self.client.unthrottle(PauseReason.CONNECTING)
         try:
             if self._keep_greeting():
                 self._go_on(greeting)
@@ -792,11 +763,11 @@ class Session(TransportOwner):
     def _wait_for_broker(self) -> None:
         """Stop reading a client that says more before the broker is there."""
         if self._greeting:
-            self.client.throttle(Cause.CONNECTING)
+            self.client.throttle(PauseReason.CONNECTING)
 
     def _turn_away(self, end: SessionEnd) -> None:
         """Keep a blocked client for as long as a handshake may take."""
-        self.state, self._last_word = SessionState.TURNED_AWAY, end
+        self.state, self._left_with = SessionState.TURNED_AWAY, end
         reply = self._forward().to_client.writer.reply
         leave, is_tls = partial(self.finish, end), self.connection.is_tls
         self._turned_away = BlockedClientResponder(self._connect, self._blocked_by, reply, leave, is_tls=is_tls)
@@ -833,7 +804,7 @@ class Session(TransportOwner):
         self.broker.writer.write_little(self._connect)
         if self._greeting:
             self._hear_first(self.client, self._take_rest())
-        self.client.unthrottle(Cause.CONNECTING)
+        self.client.unthrottle(PauseReason.CONNECTING)
 
     def _hear_first(self, transport: PeerTransport, chunk: bytes) -> None:
         """Handle bytes before there is forwarding: the broker's greeting and signs of life need none."""
@@ -887,10 +858,12 @@ class Session(TransportOwner):
         Before TLS stands, it cannot be told.
         """
         if self._endpoint.scheme == TLS and not self.connection.is_tls:
-            is_late = end.cause is CloseReason.HANDSHAKE_TIMEOUT and self.state is _SECURING
-            self.finish(SessionEnd(end.cause, f"{end.detail}: its TLS handshake is not over") if is_late else end)
+            is_late = end.close_reason is CloseReason.HANDSHAKE_TIMEOUT and self.state is _SECURING
+            self.finish(
+                SessionEnd(end.close_reason, f"{end.detail}: its TLS handshake is not over") if is_late else end
+            )
             return
-        refusal = request_refused(NO_REQUEST, end.cause.error, f"{end.cause}: {end.detail}")
+        refusal = request_refused(NO_REQUEST, end.close_reason.error, f"{end.close_reason}: {end.detail}")
         if self.forwarding is None:
             self.client.writer.write_soon(refusal)
         else:
@@ -925,19 +898,17 @@ class Session(TransportOwner):
         self._engine.slices.run(_ENDINGS, self._wind_up(end, streams))
 
     def _wind_up(self, end: SessionEnd, streams: Iterator[None] | None) -> Iterator[None]:
-        last_word = (
-            self._last_word if self.forwarding is None else self._last_word or self.forwarding.graceful_close.end
-        )
-        if last_word is not None and (end.cause.is_of_peer or end.cause is CloseReason.HANDSHAKE_TIMEOUT):
-            end = last_word
+        left_with = self._left_with
+        if left_with is not None and (end.close_reason.is_of_peer or end.close_reason is CloseReason.HANDSHAKE_TIMEOUT):
+            end = left_with
         self._engine.connector.give_up(self)
         self._greeting = bytearray()
         if self._identity is not None:
             self._identity.stop()
         self._admission.disconnect()
         for transport in (self.client, self.broker):
-            transport.end_all_causes()
-            transport.close(self._patience(end.cause))
+            transport.remove_all_pause_reasons()
+            transport.close(self._patience(end.close_reason))
         self._log.ended(self.connection, end, (self.client.bytes_read, self.broker.bytes_read), self._started_at)
         if streams is not None:
             yield
@@ -947,9 +918,9 @@ class Session(TransportOwner):
         self._is_wound_up = True
         self._look_whether_it_is_over()
 
-    def _patience(self, cause: CloseReason) -> float:
+    def _patience(self, close_reason: CloseReason) -> float:
         """Return the seconds that a peer has to take what is left to be sent."""
-        if cause.is_at_once:
+        if close_reason.is_at_once:
             return 0
         linger = self._engine.config.linger
-        return min(linger, ALERT_S) if cause is CloseReason.TLS_FAILED else linger
+        return min(linger, ALERT_S) if close_reason is CloseReason.TLS_FAILED else linger

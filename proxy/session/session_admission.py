@@ -42,7 +42,7 @@ def error_of(refused: NotAdmittedError) -> ServerError:
 
     Source: org.apache.pulsar.broker.service.BrokerServiceException, getClientErrorCode
     """
-    return ServiceNotReady if refused.is_passing else _ERRORS.get(refused.what, TooManyRequests)
+    return ServiceNotReady if refused.is_passing else _ERRORS.get(refused.bound, TooManyRequests)
 
 
 class SessionAdmission:
@@ -65,12 +65,12 @@ class SessionAdmission:
 
     def connect(self, refuse: Callable[[SessionEnd], None]) -> None:
         """Ask for a place for the connection, whose address is known; call `refuse` with the reason if it gets none."""
-        asked = [(what, self._address() if what in _BY_ADDRESS else "") for what in self._admission.of_connections]
+        asked = [(bound, self._address() if bound in _BY_ADDRESS else "") for bound in self._admission.of_connections]
         try:
             self._enter(None, asked)
         except NotAdmittedError as error:
-            cause = CloseReason.CONNECTION_RATE if error.what in _RATES else CloseReason.TOO_MANY_CONNECTIONS
-            refuse(SessionEnd(cause, str(error)))
+            close_reason = CloseReason.CONNECTION_RATE if error.bound in _RATES else CloseReason.TOO_MANY_CONNECTIONS
+            refuse(SessionEnd(close_reason, str(error)))
 
     def disconnect(self) -> None:
         """Give back the connection's places: the client goes."""
@@ -87,7 +87,7 @@ class SessionAdmission:
         try:
             self._admit([(BoundName.LOOKUP_RATE, self._address())])
         except NotAdmittedError as error:
-            self._refusals.note(self._connection, error.what, "", str(error))
+            self._refusals.note(self._connection, error.bound, "", str(error))
             raise
 
     def open(self, stream: Stream, topic: TopicName) -> None:
@@ -101,7 +101,7 @@ class SessionAdmission:
         try:
             self._enter(stream, self._asked_by(stream), topic)
         except NotAdmittedError as error:
-            self._refusals.note(self._connection, error.what, topic.full, str(error))
+            self._refusals.note(self._connection, error.bound, topic.full, str(error))
             raise
 
     def accepted(self, stream: Stream) -> None:
@@ -127,14 +127,14 @@ class SessionAdmission:
     def _address(self) -> str:
         return counted_as(self._connection.client_host)
 
-    def _enter(self, who: Stream | None, asked: Iterable[AskedBound], topic: TopicName | None = None) -> None:
+    def _enter(self, stream: Stream | None, asked: Iterable[AskedBound], topic: TopicName | None = None) -> None:
         places = self._admit(asked, topic)
         if places:
-            self._places[who] = places
+            self._places[stream] = places
 
     def _admit(self, asked: Iterable[AskedBound], topic: TopicName | None = None) -> tuple[Slot, ...]:
         return self._admission.admit(asked, self._connection.client_address, self._address(), topic)
 
-    def _leave(self, who: Stream | None) -> None:
-        for place in self._places.pop(who, ()):
+    def _leave(self, stream: Stream | None) -> None:
+        for place in self._places.pop(stream, ()):
             place.give_back()

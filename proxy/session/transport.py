@@ -76,7 +76,7 @@ _view_of.argtypes = (ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)
 _view_of.restype = ctypes.py_object
 
 
-class Cause(StrEnum):
+class PauseReason(StrEnum):
     """The reason why a connection is not read; each is a label of `sluice_pauses_total`."""
 
     __hash__ = str.__hash__  # an enumeration's own is a call of Python
@@ -102,7 +102,7 @@ class Cause(StrEnum):
     """The client does not take the proxy's own answers, or the broker does not end the frame that is before them."""
 
 
-_NONE: frozenset[Cause] = frozenset()
+_NONE: frozenset[PauseReason] = frozenset()
 
 
 class Pausable(Protocol):
@@ -123,43 +123,43 @@ class Throttled:
     not a part: each idle connection has two transports, and the callbacks of a part would be four objects more.
 
     Attributes:
-        causes: The present reasons not to read.
+        pause_reasons: The present reasons not to read.
 
     Source: org.apache.pulsar.broker.service.ServerCnxThrottleTracker (PIP-322, PIP-434)
     """
 
     def __init__(self) -> None:
-        self.causes: frozenset[Cause] = _NONE  # shared: an empty set is as large as all else here together
+        self.pause_reasons: frozenset[PauseReason] = _NONE  # shared: an empty set is as large as all else here together
 
     def is_throttled(self) -> bool:
         """Return whether there is a reason not to read."""
-        return bool(self.causes)
+        return bool(self.pause_reasons)
 
-    def raise_cause(self, cause: Cause, transport: Pausable) -> None:
+    def add_pause_reason(self, reason: PauseReason, transport: Pausable) -> None:
         """Add a reason, and pause the transport at the first; adding a reason twice changes nothing."""
-        if cause in self.causes:
+        if reason in self.pause_reasons:
             return
-        self.causes |= {cause}
-        if len(self.causes) == 1:
+        self.pause_reasons |= {reason}
+        if len(self.pause_reasons) == 1:
             transport.pause_reading()
-        self.cause_changed(cause, True)
+        self.on_pause_reason(reason, True)
 
-    def end_cause(self, cause: Cause) -> None:
-        """Remove a reason; if it was the last one, call `causes_ended`."""
-        if cause not in self.causes:
+    def remove_pause_reason(self, reason: PauseReason) -> None:
+        """Remove a reason; if it was the last one, call `on_last_reason_gone`."""
+        if reason not in self.pause_reasons:
             return
-        self.causes -= {cause}
-        self.cause_changed(cause, False)
-        if not self.causes:
-            self.causes_ended(cause)
+        self.pause_reasons -= {reason}
+        self.on_pause_reason(reason, False)
+        if not self.pause_reasons:
+            self.on_last_reason_gone(reason)
 
-    def end_all_causes(self) -> None:
+    def remove_all_pause_reasons(self) -> None:
         """Remove all reasons without reading on: the connection ends."""
-        for cause in self.causes:
-            self.causes -= {cause}
-            self.cause_changed(cause, False)
+        for reason in self.pause_reasons:
+            self.pause_reasons -= {reason}
+            self.on_pause_reason(reason, False)
 
-    def cause_changed(self, cause: Cause, is_raised: bool) -> None:  # noqa: FBT001 - the new state
+    def on_pause_reason(self, reason: PauseReason, is_added: bool) -> None:  # noqa: FBT001 - the new state
         """Handle a reason that came or went."""
         raise NotImplementedError
 
@@ -167,7 +167,7 @@ class Throttled:
         """Read on when the loop has served all other connections."""
         raise NotImplementedError
 
-    def causes_ended(self, last: Cause) -> None:
+    def on_last_reason_gone(self, last: PauseReason) -> None:
         """Handle the end of the last reason, `last`; there may be work to do before reading resumes."""
         raise NotImplementedError
 
@@ -540,8 +540,8 @@ class TransportContext:
 
 FULL_READS: Final = 8  # in a row, of the longest kind or where not all passes: then others have their turn
 
-_TURN = frozenset({Cause.TURN})
-_OF_MANY = frozenset({Cause.HOLD_CONNECTION, Cause.HOLD_PROCESS})
+_TURN = frozenset({PauseReason.TURN})
+_OF_MANY = frozenset({PauseReason.HOLD_CONNECTION, PauseReason.HOLD_PROCESS})
 """Reasons that end for many connections in one turn of the loop, when tokens come."""
 
 
@@ -597,7 +597,7 @@ class TransportOwner:
     def lost(self, transport: "PeerTransport", error: Exception | None) -> None:
         """Handle a connection that is gone."""
 
-    def throttle_changed(self, transport: "PeerTransport", cause: Cause, is_raised: bool) -> None:  # noqa: FBT001
+    def throttle_changed(self, transport: "PeerTransport", reason: PauseReason, is_added: bool) -> None:  # noqa: FBT001
         """Handle a reason not to read that came or went."""
 
     def read_on(self, transport: "PeerTransport") -> None:
@@ -810,37 +810,37 @@ class PeerTransport(Throttled):
 
     def is_stopped(self) -> bool:
         """Return whether reading is stopped for a reason that ends only with an event, so not only for `TURN`."""
-        return bool(self.causes) and self.causes != _TURN
+        return bool(self.pause_reasons) and self.pause_reasons != _TURN
 
-    def set_throttle(self, cause: Cause, *, on: bool) -> None:
+    def set_throttle(self, reason: PauseReason, *, on: bool) -> None:
         """Add or remove a reason not to read."""
         if on:
-            self.throttle(cause)
+            self.throttle(reason)
         else:
-            self.unthrottle(cause)
+            self.unthrottle(reason)
 
-    def throttled_for(self, cause: Cause) -> Callable[[bool], None]:
+    def throttled_for(self, reason: PauseReason) -> Callable[[bool], None]:
         """Return the function that a budget calls when it becomes full (True), and when it has room (False)."""
-        return partial(self._set_throttle, cause)
+        return partial(self._set_throttle, reason)
 
-    def throttle(self, cause: Cause) -> None:
+    def throttle(self, reason: PauseReason) -> None:
         """Stop reading, for this reason."""
         if self._transport is not None and not self._transport.is_closing():
-            self.raise_cause(cause, self._transport)
+            self.add_pause_reason(reason, self._transport)
 
-    def unthrottle(self, cause: Cause) -> None:
+    def unthrottle(self, reason: PauseReason) -> None:
         """Remove a reason not to read."""
-        self.end_cause(cause)
+        self.remove_pause_reason(reason)
 
     def yield_turn(self) -> None:
         """Read on when the loop has served all other connections."""
-        self.throttle(Cause.TURN)
+        self.throttle(PauseReason.TURN)
         self._line.join(self)
 
     def turn_came(self) -> bool:
         """Read on if no other reason not to read exists by now; return whether reading goes on."""
-        is_stopped = len(self.causes) > 1
-        self.unthrottle(Cause.TURN)
+        is_stopped = len(self.pause_reasons) > 1
+        self.unthrottle(PauseReason.TURN)
         return not is_stopped
 
     def has_left(self) -> bool:
@@ -859,7 +859,7 @@ class PeerTransport(Throttled):
 
     def resume_reading(self) -> None:
         """Read again, if there is still no reason not to; at the end of the stream, the loop reports it again."""
-        if self._transport is None or self._transport.is_closing() or self.causes:
+        if self._transport is None or self._transport.is_closing() or self.pause_reasons:
             return
         if self._is_at_end or self.group is None or not self.group.resume(self):
             self.start_reading()
@@ -883,7 +883,7 @@ class PeerTransport(Throttled):
     def may_be_read(self) -> bool:
         """Return whether the peer is connected, has not ended its side, and no reason not to read exists."""
         transport = self._transport
-        return transport is not None and not transport.is_closing() and not self.causes and not self._is_at_end
+        return transport is not None and not transport.is_closing() and not self.pause_reasons and not self._is_at_end
 
     def start_reading(self) -> None:
         """Have the loop read this connection."""
@@ -923,18 +923,18 @@ class PeerTransport(Throttled):
         """Drop the owner, so that no reference cycle remains for Python's search: the session is over."""
         self.owner = _NOBODY
 
-    def _set_throttle(self, cause: Cause, on: bool) -> None:  # noqa: FBT001 - as a budget tells it
-        self.set_throttle(cause, on=on)
+    def _set_throttle(self, reason: PauseReason, on: bool) -> None:  # noqa: FBT001 - as a budget tells it
+        self.set_throttle(reason, on=on)
 
-    def cause_changed(self, cause: Cause, is_raised: bool) -> None:  # noqa: FBT001 - the new state
+    def on_pause_reason(self, reason: PauseReason, is_added: bool) -> None:  # noqa: FBT001 - the new state
         """Tell the owner of a reason not to read that came or went."""
-        self.owner.throttle_changed(self, cause, is_raised)
+        self.owner.throttle_changed(self, reason, is_added)
 
-    def causes_ended(self, last: Cause) -> None:
+    def on_last_reason_gone(self, last: PauseReason) -> None:
         """Read on, unless many connections may do so at once."""
         if last not in _OF_MANY:
             self._line.leave(self)
         elif not self._line.goes_first(self):
-            self.throttle(Cause.TURN)
+            self.throttle(PauseReason.TURN)
             return
         self.owner.read_on(self)

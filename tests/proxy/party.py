@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from protocol.frames import FrameCutter
 from proxy.session.session import Forwarding, Session
-from proxy.session.transport import Cause
+from proxy.session.transport import PauseReason
 from tests.proxy.conversation import Peer
 from tests.proxy.wire import PONG, body, name_of, receipt
 
@@ -65,8 +65,8 @@ class Party:
         return 0 if number in self.closed else len(self.came[number]) - self.answered[number]
 
     @property
-    def causes(self) -> frozenset[Cause]:
-        return self.session.client.causes
+    def pause_reasons(self) -> frozenset[PauseReason]:
+        return self.session.client.pause_reasons
 
 
 def traffic_of(session: Session) -> Forwarding:

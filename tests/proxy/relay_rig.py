@@ -13,7 +13,7 @@ from protocol.pulsar_pb2 import BaseCommand
 from proxy.budgets import Budget, Claim, Pool, Share, SharedBudget
 from proxy.counters import Counters
 from proxy.session.data_path import DataPath, FrameWriter, HeldMemory
-from proxy.session.transport import Bytes, Cause, ReadBuffer, Throttled
+from proxy.session.transport import Bytes, PauseReason, ReadBuffer, Throttled
 from tests.manual_clock import ManualClock
 from tests.proxy.wire import body
 from tests.proxy.written import Written
@@ -73,18 +73,18 @@ class _Taken(Written):
 class Reasons(Throttled):
     """Notes what changes."""
 
-    def __init__(self, ended: Callable[[Cause], None]) -> None:
+    def __init__(self, ended: Callable[[PauseReason], None]) -> None:
         super().__init__()
-        self.changes: list[tuple[Cause, bool]] = []
+        self.changes: list[tuple[PauseReason, bool]] = []
         self._ended = ended
 
     def yield_turn(self) -> None:
         """Nobody else is there."""
 
-    def cause_changed(self, cause: Cause, is_raised: bool) -> None:  # noqa: FBT001 - as its base has it
-        self.changes.append((cause, is_raised))
+    def on_pause_reason(self, reason: PauseReason, is_added: bool) -> None:  # noqa: FBT001 - as its base has it
+        self.changes.append((reason, is_added))
 
-    def causes_ended(self, last: Cause) -> None:
+    def on_last_reason_gone(self, last: PauseReason) -> None:
         self._ended(last)
 
 
@@ -110,10 +110,10 @@ class RelayRig:
         self.outlet = FrameWriter(self.sender)
         self.reading = Reading()
         self.throttled = Reasons(self._read_on)
-        self.budget = Budget(hold_limit, lambda is_full: self.throttle(Cause.HOLD_CONNECTION, on=is_full))
+        self.budget = Budget(hold_limit, lambda is_full: self.throttle(PauseReason.HOLD_CONNECTION, on=is_full))
         self.counters = Counters()
         self.held = SharedBudget(10**9, lambda _tenant, _is_over, _held: None, lambda: None)
-        share = Share(self.held, lambda is_over: self.throttle(Cause.HOLD_PROCESS, on=is_over))
+        share = Share(self.held, lambda is_over: self.throttle(PauseReason.HOLD_PROCESS, on=is_over))
         memory = HeldMemory(self.budget, share, Claim(Pool(10**9, 10**9), ""))
         self.relay = DataPath(
             kind,
@@ -147,16 +147,16 @@ class RelayRig:
         self._socket.append(chunk)
         self._read()
 
-    def throttle(self, cause: Cause, *, on: bool) -> None:
+    def throttle(self, reason: PauseReason, *, on: bool) -> None:
         if on:
-            self.throttled.raise_cause(cause, self.reading)
+            self.throttled.add_pause_reason(reason, self.reading)
         else:
-            self.throttled.end_cause(cause)
+            self.throttled.remove_pause_reason(reason)
 
     def drain(self) -> None:
         """The other peer takes what was written."""
         self._unsent = 0
-        self.throttle(Cause.WRITE_BUFFER, on=False)
+        self.throttle(PauseReason.WRITE_BUFFER, on=False)
         self._read()
 
     def advance(self, seconds: float) -> None:
@@ -185,7 +185,7 @@ class RelayRig:
         self.written += part
         self._unsent += len(part)
         if self._unsent > self.write_limit:
-            self.throttle(Cause.WRITE_BUFFER, on=True)
+            self.throttle(PauseReason.WRITE_BUFFER, on=True)
 
     def _read(self) -> None:
         """What a transport does later, in the loop's next turn: never inside of what resumed it.
@@ -199,9 +199,9 @@ class RelayRig:
             self.relay.feed(_BUFFER.data, len(chunk))
             place[:] = bytes(len(chunk))
 
-    def _read_on(self, _last: Cause) -> None:
+    def _read_on(self, _last: PauseReason) -> None:
         self.relay.resume()
-        if not self.throttled.causes:
+        if not self.throttled.pause_reasons:
             self.reading.resume_reading()
 
     def _handle(self, kind: int, _command: bytes, frame: bytes) -> bytes | None:

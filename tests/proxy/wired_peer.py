@@ -2,7 +2,7 @@
 
 from protocol.frames import ProtocolError
 from proxy.counters import Counters
-from proxy.session.transport import Cause, PeerTransport, TransportContext, TransportOwner
+from proxy.session.transport import PauseReason, PeerTransport, TransportContext, TransportOwner
 from proxy.slices import Slices
 from tests.manual_clock import ManualClock
 from tests.proxy.fake_transport import FakeTransport
@@ -36,8 +36,8 @@ class Owner(TransportOwner):
     def lost(self, _peer: PeerTransport, error: Exception | None) -> None:
         self.told.append(("lost", error))
 
-    def throttle_changed(self, _peer: PeerTransport, cause: Cause, is_raised: bool) -> None:  # noqa: FBT001 - as TransportOwner has it
-        self.told.append((cause, is_raised))
+    def throttle_changed(self, _peer: PeerTransport, reason: PauseReason, is_added: bool) -> None:  # noqa: FBT001 - as TransportOwner has it
+        self.told.append((reason, is_added))
 
     def read_on(self, peer: PeerTransport) -> None:
         self.told.append(("read on",))

@@ -27,7 +27,7 @@ class Client:
         self.ends: list[tuple[CloseReason, str]] = []
 
     def refuse_client(self, end: SessionEnd) -> None:
-        self.ends.append((end.cause, end.detail))
+        self.ends.append((end.close_reason, end.detail))
 
 
 class _Owner(TransportOwner):

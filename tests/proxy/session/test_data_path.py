@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from protocol.frames import MESSAGE, SEND, FrameTooLarge
 from proxy.budgets import ENTRY_OVERHEAD
-from proxy.session.transport import Cause
+from proxy.session.transport import PauseReason
 from tests.limiter.fitting import fits
 from tests.proxy.relay_rig import RelayRig
 from tests.proxy.wire import PING, PONG, message, send, sends, unknown_command
@@ -69,21 +69,21 @@ def test_a_pause_during_a_frame_waits_for_its_end() -> None:
     rig = RelayRig([None])
     frame = send(0, size=500)
     rig.feed(frame[:100])
-    rig.throttle(Cause.WRITE_BUFFER, on=True)
+    rig.throttle(PauseReason.WRITE_BUFFER, on=True)
     rig.relay.feed(frame[100:] + PING, len(frame[100:] + PING))  # a transport may still deliver what it had read
     assert rig.frames() == [frame]
     assert rig.relay.backlog == PING
-    rig.throttle(Cause.WRITE_BUFFER, on=False)
+    rig.throttle(PauseReason.WRITE_BUFFER, on=False)
     assert rig.frames() == [PING]
 
 
 def test_a_chunk_that_comes_during_a_pause_joins_what_was_left_over() -> None:
     rig = RelayRig([None])
-    rig.throttle(Cause.WRITE_BUFFER, on=True)
+    rig.throttle(PauseReason.WRITE_BUFFER, on=True)
     rig.relay.feed(PING + PING, 2 * len(PING))
     rig.relay.feed(PONG, len(PONG))
     assert rig.frames() == [PING]
-    rig.throttle(Cause.WRITE_BUFFER, on=False)
+    rig.throttle(PauseReason.WRITE_BUFFER, on=False)
     assert rig.frames() == [PING, PONG]
 
 
@@ -146,7 +146,7 @@ def act(rig: RelayRig, action: Action, stream: bytes) -> tuple[bytes, int]:
         rig.outlet.insert(PONG)
         return stream, 1
     elif what == "pause":
-        rig.throttle(Cause.WRITE_BUFFER, on=True)
+        rig.throttle(PauseReason.WRITE_BUFFER, on=True)
     elif what == "turn":
         rig.sender.flush()
     else:

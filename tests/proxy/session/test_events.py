@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 from accesslog.record import ConnectionLine, ThrottleLine
 from proxy.observe.connection import Connection
 from proxy.session.events import CloseReason, SessionEnd
-from proxy.session.transport import Cause
+from proxy.session.transport import PauseReason
 from tests.proxy.conversation import World
 
 CONNECTION = Connection(7, "192.0.2.1:5", "client", "handshake", "b:6650")
@@ -24,11 +24,13 @@ def test_connections_are_counted_by_what_they_are_for(world: World) -> None:
 
 
 def test_a_pause_is_counted_when_it_begins_and_logged_when_it_ends(world: World) -> None:
-    world.session_log.throttle_changed(CONNECTION, "client", Cause.WRITE_BUFFER, is_raised=True, now=world.clock())
+    world.session_log.throttle_changed(CONNECTION, "client", PauseReason.WRITE_BUFFER, is_added=True, now=world.clock())
     assert +world.counters.throttled == world.counters.pauses == {"client write_buffer": 1}
     assert world.lines(ThrottleLine) == []
     world.advance(2)
-    world.session_log.throttle_changed(CONNECTION, "client", Cause.WRITE_BUFFER, is_raised=False, now=world.clock())
+    world.session_log.throttle_changed(
+        CONNECTION, "client", PauseReason.WRITE_BUFFER, is_added=False, now=world.clock()
+    )
     (line,) = world.lines(ThrottleLine)
     assert (line.connection_id, line.side, line.cause, line.duration_ms) == (7, "client", "write_buffer", 2000)
     assert +world.counters.throttled == {}
@@ -37,9 +39,11 @@ def test_a_pause_is_counted_when_it_begins_and_logged_when_it_ends(world: World)
 @pytest.mark.parametrize(("seconds", "lines"), [(0.049, 0), (0.05, 1)])
 def test_short_pauses_are_only_counted(world: World, seconds: float, lines: int) -> None:
     """Where each entry or receipt may make one, their lines would crowd out all others."""
-    world.session_log.throttle_changed(CONNECTION, "client", Cause.PUBLISH_RATE, is_raised=True, now=world.clock())
+    world.session_log.throttle_changed(CONNECTION, "client", PauseReason.PUBLISH_RATE, is_added=True, now=world.clock())
     world.advance(seconds)
-    world.session_log.throttle_changed(CONNECTION, "client", Cause.PUBLISH_RATE, is_raised=False, now=world.clock())
+    world.session_log.throttle_changed(
+        CONNECTION, "client", PauseReason.PUBLISH_RATE, is_added=False, now=world.clock()
+    )
     assert len(world.lines(ThrottleLine)) == lines
     assert world.counters.pauses == world.counters.resumes == {"client publish_rate": 1}
 

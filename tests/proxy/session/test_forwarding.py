@@ -6,7 +6,7 @@ import pytest
 
 from protocol.frames import max_frame_size
 from proxy.session.session import SessionState
-from proxy.session.transport import Cause
+from proxy.session.transport import PauseReason
 from tests.proxy.blocks import block
 from tests.proxy.conversation import BROKER, NOTHING, Peer, World
 from tests.proxy.party import traffic_of
@@ -168,8 +168,8 @@ def test_a_rule_about_streams_ends_nothing_where_there_are_none(world: World) ->
 def test_a_client_that_does_not_take_the_greeting_is_kept_alive_as_any(world: World) -> None:
     client, broker = world.pair()
     session = world.sessions[0]
-    world.loop.run(session.broker.throttle, Cause.WRITE_BUFFER)
+    world.loop.run(session.broker.throttle, PauseReason.WRITE_BUFFER)
     world.advance(21)
     assert "PONG" in broker.heard_names()
-    world.loop.run(session.broker.unthrottle, Cause.WRITE_BUFFER)
+    world.loop.run(session.broker.unthrottle, PauseReason.WRITE_BUFFER)
     assert "PONG" in client.heard_names()

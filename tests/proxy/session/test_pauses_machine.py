@@ -14,7 +14,7 @@ from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.token_bucket import Limit, rate
 from proxy.budgets import ENTRY_OVERHEAD
-from proxy.session.transport import Cause
+from proxy.session.transport import PauseReason
 from tests.proxy.conversation import World
 from tests.proxy.fake_transport import FakeTransport
 from tests.proxy.kernel_transport import KernelTransport
@@ -158,10 +158,10 @@ class Pauses(RuleBasedStateMachine):
     def every_pause_has_its_reasons_and_no_count_is_negative(self) -> None:
         throttled = self.world.counters.throttled
         assert all(count >= 0 for count in throttled.values())
-        for cause in Cause:
-            assert throttled[f"client {cause}"] == sum(cause in party.causes for party in self.parties)
+        for reason in PauseReason:
+            assert throttled[f"client {reason}"] == sum(reason in party.pause_reasons for party in self.parties)
         for party in self.parties:
-            assert party.client.is_read == (not party.causes)
+            assert party.client.is_read == (not party.pause_reasons)
 
     @invariant()
     def held_bytes_are_counted_and_bounded(self) -> None:
@@ -173,16 +173,16 @@ class Pauses(RuleBasedStateMachine):
 
     @invariant()
     def paused_for_what_is_held_are_exactly_those_who_hold(self) -> None:
-        own = Cause.PUBLISH_RATE if self.mode == "pause" else Cause.HOLD_CONNECTION
+        own = PauseReason.PUBLISH_RATE if self.mode == "pause" else PauseReason.HOLD_CONNECTION
         for party in self.parties:
             held = self._held(party)
             over = any(self.world.engine.held.is_over(tenant) for tenant, size in held.items() if size)
-            assert (Cause.HOLD_PROCESS in party.causes) == over
+            assert (PauseReason.HOLD_PROCESS in party.pause_reasons) == over
             if self.mode == "pause":
-                assert (own in party.causes) == (sum(held.values()) > 0)
+                assert (own in party.pause_reasons) == (sum(held.values()) > 0)
             else:
-                assert sum(held.values()) < HOLD_CONNECTION or own in party.causes
-                assert sum(held.values()) > HOLD_CONNECTION // 2 or own not in party.causes
+                assert sum(held.values()) < HOLD_CONNECTION or own in party.pause_reasons
+                assert sum(held.values()) > HOLD_CONNECTION // 2 or own not in party.pause_reasons
 
     @invariant()
     def each_producers_entries_pass_in_order_and_once(self) -> None:
@@ -203,8 +203,8 @@ class Pauses(RuleBasedStateMachine):
             under_way = [body(frame).producer_id for frame in party.on_its_way() if name_of(frame) == "SEND"]
             pending += sum(number not in party.closed for number in under_way)
             assert sent.count - pending in ({0, 1} if traffic_of(party.session).to_broker.writer.mid_frame else {0})
-            assert sent.count < self.most or Cause.PENDING_PUBLISHES in party.causes
-            assert sent.count > self.most // 2 or Cause.PENDING_PUBLISHES not in party.causes
+            assert sent.count < self.most or PauseReason.PENDING_PUBLISHES in party.pause_reasons
+            assert sent.count > self.most // 2 or PauseReason.PENDING_PUBLISHES not in party.pause_reasons
 
     def teardown(self) -> None:
         """Left alone, everything passes; nobody is paused; everything is given back."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from protocol.scanner import MOST_PIECES
 from proxy.session.data_path import MOST_COMMANDS
 from proxy.session.keep_alive import LOOK_S, SELDOM
-from proxy.session.transport import Cause
+from proxy.session.transport import PauseReason
 from tests.proxy.conversation import NOTHING, Broker, Peer, World, consumer, publisher
 from tests.proxy.wire import PING, PONG, connect, connected, flow, message, producer, producer_success, send, sends
 
@@ -20,7 +20,7 @@ def test_many_small_commands_are_handled_in_turns_and_in_order(world: World) -> 
     frames = [flow(number + 1) for number in range(3 * MOST_PIECES + 5)]
     client >> frames
     broker << frames
-    assert world.counters.pauses[f"client {Cause.TURN}"] == 3
+    assert world.counters.pauses[f"client {PauseReason.TURN}"] == 3
     assert client.is_read
 
 

@@ -1,6 +1,6 @@
 """One TCP connection of a session."""
 
-from proxy.session.transport import WRITE_BUFFER_HIGH, WRITE_BUFFER_LOW, Cause
+from proxy.session.transport import WRITE_BUFFER_HIGH, WRITE_BUFFER_LOW, PauseReason
 from tests.proxy.relay_rig import MAX_FRAME, RelayRig
 from tests.proxy.wire import send
 from tests.proxy.wired_peer import Wired
@@ -73,23 +73,23 @@ def test_a_full_write_buffer_is_told_and_so_is_its_end(wired: Wired) -> None:
 def test_who_reads_on_for_another_reason_than_its_turn_stands_in_line_no_more(wired: Wired) -> None:
     def stopped_in_line() -> None:
         wired.peer.yield_turn()
-        wired.peer.throttle(Cause.WRITE_BUFFER)
+        wired.peer.throttle(PauseReason.WRITE_BUFFER)
 
     wired.loop.run(stopped_in_line)
     assert not wired.loop.run(wired.line.goes_first, Other())
-    wired.loop.run(wired.peer.unthrottle, Cause.WRITE_BUFFER)
+    wired.loop.run(wired.peer.unthrottle, PauseReason.WRITE_BUFFER)
     wired.loop.run(lambda: None)
     assert wired.transport.is_reading()
     assert wired.loop.run(wired.line.goes_first, Other())
 
 
 def test_reasons_pause_the_transport_and_their_end_resumes_it(wired: Wired) -> None:
-    hold_turned = wired.peer.throttled_for(Cause.HOLD_CONNECTION)
-    wired.peer.set_throttle(Cause.WRITE_BUFFER, on=True)
+    hold_turned = wired.peer.throttled_for(PauseReason.HOLD_CONNECTION)
+    wired.peer.set_throttle(PauseReason.WRITE_BUFFER, on=True)
     hold_turned(True)
     assert wired.peer.is_throttled()
     assert not wired.transport.is_reading()
-    wired.peer.set_throttle(Cause.WRITE_BUFFER, on=False)
+    wired.peer.set_throttle(PauseReason.WRITE_BUFFER, on=False)
     assert not wired.transport.is_reading()
     wired.loop.run(hold_turned, False)
     assert wired.transport.is_reading()
@@ -126,6 +126,6 @@ def test_behind_the_end_nothing_is_written_and_nothing_throttled(wired: Wired) -
     for act in (wired.peer.write_eof, wired.peer.resume_reading):
         wired.loop.run(act)
     wired.peer.writer.write(b"much too late")
-    wired.peer.throttle(Cause.WRITE_BUFFER)
+    wired.peer.throttle(PauseReason.WRITE_BUFFER)
     assert wired.transport.written == b""
     assert not wired.peer.is_throttled()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.session.transport import FULL_READS, LEAST_READ, MOST_READ, STEPS, Cause
+from proxy.session.transport import FULL_READS, LEAST_READ, MOST_READ, STEPS, PauseReason
 from tests.proxy.relay_rig import RelayRig
 from tests.proxy.wire import send
 from tests.proxy.wired_peer import Wired
@@ -58,7 +58,7 @@ def test_one_that_sends_faster_than_all_is_not_read_alone(wired: Wired, rate: in
     offers = Offers(wired, RelayRig([rate]))
     for _ in range(growing + FULL_READS - 1):
         offers.read()
-    assert (Cause.TURN, True) not in wired.owner.told
+    assert (PauseReason.TURN, True) not in wired.owner.told
     offers.read()
-    assert wired.owner.told[-3:] == [(Cause.TURN, True), (Cause.TURN, False), ("read on",)]
+    assert wired.owner.told[-3:] == [(PauseReason.TURN, True), (PauseReason.TURN, False), ("read on",)]
     assert wired.transport.is_reading()
