@@ -1,20 +1,20 @@
-"""The lines of the access log: one JSON object a line, `kind` says which.
+"""The lines of the access log: one JSON object a line; `kind` is the kind of line.
 
 Flow-log style: a line per stream (or limiter) and interval in which something happened, never one per message.
 All clock times are UTC, for people and for joining; `duration_ms` and `throttled_ms` come from the monotonic clock, so
 a stepped wall clock cannot bend a rate. *Messages* are what the broker counts (a batch of ten is ten messages, one
-*entry*); *bytes* are everything behind the command of a SEND or MESSAGE frame: magic, checksum, metadata and payload.
+*entry*); *bytes* are everything after the command of a SEND or MESSAGE frame: magic, checksum, metadata and payload.
 
-    interval    one producer or consumer, what it offered, passed, and what was held or dropped
-    limit       one limiter, what it passed, what was in force, how long somebody waited on it
-    change      somebody changed a limit or a block, or another configuration file came into force
+    interval    one producer or consumer: amounts offered, passed, held and dropped
+    limit       one limiter: amounts passed, the limit in force, the time in which streams waited on it
+    change      a limit or a block was changed, or another configuration file came into force
     share       another share of a limit that the proxies of a fleet hold together
     connection  one client connection, at its end
     throttle    one pause of reading, at its end
     reject      lookups, producers and consumers that were refused
-    heartbeat   the process lives; how many lines it had to drop
-    standstill  the process did nothing: from when to when
-    loss        lines that are lost for good: from when to when, how many, why
+    heartbeat   the process is alive; the number of lines that it dropped
+    standstill  a time in which the process did nothing
+    loss        lines that are lost for good: their times, number and the reason
 
 `SCHEMA_VERSION` changes when a field's meaning does; new fields and kinds may come at any time. Fields with a default
 are left out of a line in which they have it; all others are in every line of their kind.
@@ -46,20 +46,20 @@ Direction = Literal["publish", "dispatch"]
 
 
 class LineHead(Struct, kw_only=True, tag_field="kind", omit_defaults=True):
-    """The fields that every line starts with, behind its `kind`."""
+    """The fields that every line has first, after its `kind`."""
 
     v: int = field(default_factory=lambda: SCHEMA_VERSION)  # unlike a default, never left out
     """Version of the schema."""
     proxy_id: str
-    """Which proxy wrote the line; stable over restarts."""
+    """The proxy that wrote the line; the same after a restart."""
     boot_id: str
-    """Which run of that proxy; names of later runs sort behind those of earlier ones."""
+    """The run of that proxy; names of later runs sort after names of earlier ones."""
     seq: int
     """Counts the lines of one run from 0; a gap is a lost line, a repetition a duplicate."""
     start: datetime
-    """Begin of the span that the line tells of (inclusive), UTC, microseconds."""
+    """Begin of the line's span (inclusive), UTC, microseconds."""
     end: datetime
-    """End of that span (exclusive), UTC, microseconds."""
+    """End of the line's span (exclusive), UTC, microseconds."""
     duration_ms: float
     """Length of the span, milliseconds of the monotonic clock: the basis of every rate."""
 
@@ -67,8 +67,8 @@ class LineHead(Struct, kw_only=True, tag_field="kind", omit_defaults=True):
 class IntervalLine(LineHead, kw_only=True, tag="interval"):
     """One producer (publish) or consumer (dispatch) in one interval in which something happened.
 
-    Intervals end at multiples of `access_log.interval` of the wall clock, and where the stream comes within other
-    limits. Where only the value of a limit changes, the line goes on: what it says of limits is as of its end.
+    Intervals end at multiples of `access_log.interval` of the wall clock, and when the stream comes under other limits.
+    When only the value of a limit changes, the line goes on: its fields of limits are as of its end.
     """
 
     direction: Direction
@@ -84,8 +84,8 @@ class IntervalLine(LineHead, kw_only=True, tag="interval"):
     client_address: str
     """Address and port of the client; with `access_log.address_key` a keyed hash of the address, without the port."""
     client_network: str = ""
-    """As whom limits of addresses count the client (`name` of their limit lines), where that is not its address: the
-    /64 of an IPv6 address, or the keyed hash of that. Empty: it is counted by its address."""
+    """The key by which address limits count this client (`name` of their limit lines), if it differs from its address:
+    the /64 of an IPv6 address, or that key's hash. Empty: the client is counted by its address."""
     client_version: str
     """As the client's CONNECT says."""
     client_role: str = ""
@@ -120,26 +120,26 @@ class IntervalLine(LineHead, kw_only=True, tag="interval"):
     passed_bytes: int
     """Bytes passed on in the interval."""
     charged_messages: int | None = None
-    """The part of `passed_messages` that counts against limits. An entry may count as one, whatever it holds
-    (dispatchThrottlingOnBatchMessageEnabled), and what a subscription without a backlog receives as none
-    (dispatchThrottlingOnNonBacklogConsumerEnabled). Null: all of it."""
+    """The part of `passed_messages` that counts against limits. An entry may count as one
+    (dispatchThrottlingOnBatchMessageEnabled), and a delivery to a subscription without a backlog as none
+    (dispatchThrottlingOnNonBacklogConsumerEnabled). Null: the whole amount."""
     charged_bytes: int | None = None
     """The part of `passed_bytes` that counts against limits; see `charged_messages`."""
     dropped_messages: int
     """Held messages that ended with their connection, consumer or seek: no receipt was given for them."""
     dropped_bytes: int
-    """The bytes of those."""
+    """Bytes of the dropped messages."""
     rejected_messages: int = 0
     """Messages refused at once, with an error to the client, by a limit in mode `reject`."""
     rejected_bytes: int = 0
-    """The bytes of those."""
+    """Bytes of the rejected messages."""
     held_messages: int
     """Messages held at the end of the interval."""
     held_bytes: int
     """Bytes held at the end of the interval."""
     held_since: datetime | None = None
-    """Since when something of the stream has been held without a break, by the clock of `end`: where the clock was
-    stepped meanwhile, it is `end` less how long that has lasted. Null if nothing is held at the end."""
+    """Begin of the time in which the stream has held something without a break, by the clock of `end`: if the clock was
+    stepped in that time, `end` less the length of that time. Null if nothing is held at the end."""
     throttled_ms: float
     """Time in the interval in which at least one entry of the stream was held, milliseconds."""
     delay_max_ms: float
@@ -151,8 +151,8 @@ class IntervalLine(LineHead, kw_only=True, tag="interval"):
     (see Delays), zeros at the end left out. Its sum is the number of passed messages that were held at all. The sum of
     two histograms, place by place, is that of both together."""
     reason: str
-    """Level of the limit that the stream waits on at the end of the interval, or else of the last one in it that held
-    or rejected something of it; empty if none did."""
+    """Level of the limit that the stream waits on at the end of the interval, or else of the last limit in it that held
+    or rejected the stream's messages; empty if none did."""
     reason_name: str = ""
     """The name of that limit, as in its limit lines; empty for the level `proxy`, and for a limit that is gone."""
     reason_messages: float | None = None
@@ -191,7 +191,7 @@ class IntervalLine(LineHead, kw_only=True, tag="interval"):
 
 
 class LimitLine(LineHead, kw_only=True, tag="limit"):
-    """One limiter in one interval in which it passed something, held somebody or changed.
+    """One limiter in one interval in which it passed something, held a stream or changed.
 
     A change of a limit ends the span: no line mixes two values. Messages are as the limit counts them: where an entry
     counts as one (dispatchThrottlingOnBatchMessageEnabled), entries.
@@ -203,7 +203,7 @@ class LimitLine(LineHead, kw_only=True, tag="limit"):
     """`proxy`, `tenant`, `namespace` (totals), `resource_group`, `partitioned_topic` (its partitions together), `topic`
     (one topic or partition), `subscription`, `producer`, `role`, `address`, or `exempt` (a topic of Pulsar's own)."""
     name: str
-    """The name of what is limited: a full topic name, `tenant/namespace`, `producer@topic`, an address (or its
+    """The name that the limit is for: a full topic name, `tenant/namespace`, `producer@topic`, an address (or its
     keyed hash, as in interval lines) …; empty for the proxy."""
     tenant: str
     """Empty where the limit spans tenants."""
@@ -216,8 +216,8 @@ class LimitLine(LineHead, kw_only=True, tag="limit"):
     of their own. Then its layer: `file`, `rest`, `dynamic` (the broker's dynamic configuration) or `global`
     (a topic's global policy)."""
     mode: str
-    """`enforce`: what is over the limit waits. `reject`: it is refused. `observe`: nothing is held; what the line says
-    was passed and waited for is what enforcing would have done with the same arrivals."""
+    """`enforce`: messages over the limit wait. `reject`: they are refused. `observe`: nothing is held; amounts passed
+    and times waited are those of `enforce` for the same arrivals."""
     limit_messages: float | None
     """Messages per second in force; null for none."""
     limit_bytes: float | None
@@ -237,11 +237,11 @@ class LimitLine(LineHead, kw_only=True, tag="limit"):
     share_messages: float | None = None
     """The part of a limit of messages that a fleet's coordinator has granted this proxy, 0 to 1: `limit_messages`,
     `burst_messages` and the peak's are those of the share (a millionth at the least, and room for one message). Null
-    where no fleet shares the limit. A change of the share ends the span, and tokens go on: of a debt, too."""
+    where no fleet shares the limit. A change of the share ends the span; tokens and debts carry over."""
     share_bytes: float | None = None
     """`share_messages` for bytes."""
     shared_messages: float | None = None
-    """Messages per second of the whole fleet, of which this is a share; null where none shares the limit."""
+    """Messages per second of the whole fleet; null where no fleet shares the limit."""
     shared_bytes: float | None = None
     """Bytes per second of the whole fleet."""
     shared_burst_messages: float | None = None
@@ -267,7 +267,7 @@ class LimitLine(LineHead, kw_only=True, tag="limit"):
     rejected_messages: int = 0
     """Messages that this limit refused, with an error to the client (mode `reject`)."""
     rejected_bytes: int = 0
-    """The bytes of those."""
+    """Bytes of the refused messages."""
     throttled_ms: float
     """Time in the span in which at least one stream waited on this limiter, milliseconds."""
     idle_ms: float = 0.0
@@ -296,30 +296,30 @@ class LimitLine(LineHead, kw_only=True, tag="limit"):
 
 
 class ChangeLine(LineHead, kw_only=True, tag="change"):
-    """Something came into force at this moment: the span is empty. Where limits change, all lines end then.
+    """A setting came into force at this moment: the span is empty. Where limits change, all lines end then.
 
-    If more than 100 limiters or streams are concerned, the others follow in slices, as soon as may be. The lines of
-    each, and those of its streams, end once more when its own value changes, and have the value of before until then. A
-    limit that goes has no line behind that. Where much changes at once some of these lines here come later, behind
-    those of new values: `start` is right.
+    If more than 100 limiters or streams are concerned, the others follow in slices, as soon as possible. The lines of
+    each such limiter, and of its streams, have the old value until its own value changes, and then end once more. A
+    limit that is removed has no line after that. With many changes at once, some change lines come after lines with new
+    values: `start` is right.
 
-    Texts are cut at 1,000 characters; the whole of what was set at run time is in the policy store's audit log. What
-    operators wrote stands here as they wrote it, addresses too: no hash is put in their place.
+    Texts are cut at 1,000 characters; the policy store's audit log has the whole text of settings made at run time. An
+    operator's text is written as it was given, with addresses: no hash takes their place.
     """
 
     who: str
-    """The name of the token or certificate, or `anonymous`; of a configuration file that nobody asked for by REST,
-    why it was read: `SIGHUP` or `file changed`."""
+    """The name of the token or certificate, or `anonymous`; of a configuration file that no REST request reloaded, the
+    reason: `SIGHUP` or `file changed`."""
     address: str
-    """Whence it was asked for; empty where nobody asked by REST."""
+    """The address of the REST request; empty without one."""
     what: str
     """`publish`, `dispatch`, `subscribe` (a limit), `group`, `attachment` (of a tenant or namespace to a resource
-    group), `dynamic` (a key of the broker's dynamic configuration), `block`; or, of all at once, `file`: what another
-    configuration file changed."""
+    group), `dynamic` (a key of the broker's dynamic configuration), `block`; or, for all at once, `file`: another
+    configuration file."""
     setting: str
-    """Which level a limit is for, or what is attached: `topic_of_namespace`, `namespace` …; else empty."""
+    """The level of a limit, or the kind of an attachment: `topic_of_namespace`, `namespace` …; else empty."""
     name: str
-    """Of whom: a topic, `tenant/namespace`, a group, a key, who is blocked …; empty for the file."""
+    """The name: a topic, `tenant/namespace`, a group, a key, a blocked client …; empty for the file."""
     before: str | None
     """The value before, as it was written; null if there was none."""
     after: str | None
@@ -354,17 +354,17 @@ class ShareLine(LineHead, kw_only=True, tag="share"):
     coordinator: str
     """The `proxy_id` of the coordinator that the proxy heard last."""
     members: int
-    """The number of the fleet's members, as last heard; 0 if the proxy has not heard of it."""
+    """The number of the fleet's members, as last heard; 0 if the proxy has not heard a number."""
     cause: str
     """`granted`: by the coordinator. `isolated`: the proxy is cut off from the coordinator since its lease has ended,
     or none came, and keeps what `fleet.isolated` leaves it. `rejoined`: the proxy has a lease again; these are its
     first shares since. `lease ended`: the coordinator knows the lease no more, and the share is void until the next
     grant."""
     coordinator_ahead_ms: float | None = None
-    """So many milliseconds the coordinator's wall clock is ahead of this proxy's, as grants and the reports that they
-    answer tell; null if that is not known, or no coordinator is followed."""
+    """The lead of the coordinator's wall clock over this proxy's in milliseconds, measured by grants and the reports
+    that they answer; null if that is not known, or no coordinator is followed."""
     coordinator_ahead_within_ms: float | None = None
-    """By so many milliseconds `coordinator_ahead_ms` may be wrong in either direction: about half a round trip."""
+    """The possible error of `coordinator_ahead_ms` in either direction, in milliseconds: about half a round trip."""
     left_out: int = 0
     """Changes of shares since the share line before that have no line."""
 
@@ -396,7 +396,7 @@ class ConnectionLine(LineHead, kw_only=True, tag="connection"):
     bytes_from_client: int
     """Bytes read from the client, all that TCP carried."""
     bytes_from_broker: int
-    """Bytes read from the broker, likewise."""
+    """Bytes read from the broker, all that TCP carried."""
 
 
 class ThrottleLine(LineHead, kw_only=True, tag="throttle"):
@@ -431,7 +431,7 @@ class RejectLine(LineHead, kw_only=True, tag="reject"):
     """Full name of the topic of the last such request; empty where none is named."""
     reason: str
     """The bound that refused, by its key in the configuration's `admission`; `blocked`; or `fleet_topic`, a topic by
-    which proxies tell each other limits and shares."""
+    which proxies exchange limits and shares."""
     detail: str
     """The text that the client got the last time, at most 1,000 characters."""
     rejected: int
@@ -439,7 +439,7 @@ class RejectLine(LineHead, kw_only=True, tag="reject"):
 
 
 class HeartbeatLine(LineHead, kw_only=True, tag="heartbeat"):
-    """The process was alive over the span, and these many lines of it are missing."""
+    """The process was alive over the span, and dropped this number of lines."""
 
     dropped_lines: int
     """Lines of this run so far that could not be written (each leaves a gap in `seq`)."""
@@ -450,19 +450,19 @@ class HeartbeatLine(LineHead, kw_only=True, tag="heartbeat"):
 
 
 class StandstillLine(LineHead, kw_only=True, tag="standstill"):
-    """The process did nothing over the span: a timer that was due at its begin, half a second ago or more, rings now.
+    """The process did nothing over the span: a timer that was due at its begin, half a second ago or more, fires now.
 
-    So the machine had no processor for it, or it was stopped. Somebody may have waited meanwhile who would have been
-    served: each limit's own lines tell so in `idle_ms`.
+    So the machine had no processor for it, or it was stopped. Streams may have waited in that time though there were
+    tokens: each limit's own lines have that time in `idle_ms`.
     """
 
 
 class LossLine(LineHead, kw_only=True, tag="loss"):
     """Lines of the log are lost for good; written as soon as there is a log again. The line's own span is empty.
 
-    Each line that a run lost is in exactly one of these if it came to an orderly end on a disk that took its last
-    lines. Of a killed run, and of one that ended while the disk took nothing, what it had not declared yet shows as
-    gaps in `seq`, and what came behind its last line in a line of the next run (`killed`).
+    Each lost line of a run is in exactly one loss line if the run came to an orderly end on a disk that took its last
+    lines. If a run was killed, or ended while the disk took nothing, undeclared losses show as gaps in `seq`, and
+    losses after its last line in a line of the next run (`killed`).
     """
 
     of_boot: str
@@ -473,15 +473,15 @@ class LossLine(LineHead, kw_only=True, tag="loss"):
     detail: str
     """The error, for humans; empty where the cause says all."""
     lost_lines: int | None
-    """How many; null if nobody knows, and there may have been none."""
+    """The number of lost lines; null if unknown, perhaps none."""
     first_seq: int
-    """`seq` of the first of them."""
+    """`seq` of the first lost line."""
     last_seq: int | None
-    """`seq` of the last of them; null if nobody knows. What lies between the two need not be lost."""
+    """`seq` of the last lost line; null if unknown. Lines between the two need not be lost."""
     lost_from: datetime
-    """When the first of them was to be written; of a killed run, the end of what it last wrote."""
+    """The time at which the first lost line was due; of a killed run, the end of its last line."""
     lost_until: datetime
-    """When the last of them was to be written; of a killed run, when the next one began."""
+    """The time at which the last lost line was due; of a killed run, the begin of the next run."""
 
 
 AnyLine = (

@@ -22,22 +22,22 @@ Made from the types in `accesslog/` by `python -m accesslog.reference > docs/acc
 compliance job is derived from the same types. How the files are written, closed and deleted:
 [operating.md](operating.md#the-access-log).
 
-JSON lines in UTF-8; `kind` says what a line is. A line is there per stream (or limiter) and interval in which something
+JSON lines in UTF-8; `kind` is the kind of line. There is a line per stream (or limiter) and interval in which something
 happened, never one per message.
 
 - **Time.** `start` and `end` are UTC, for people and for joining with other logs; `duration_ms` and all other lengths
   are of the monotonic clock. Rates are counts by `duration_ms`: so a stepped wall clock cannot bend them.
 - **Messages** are what the broker counts: a batch of ten is ten messages and one *entry*. **Bytes** are everything
-  behind the command of a SEND or MESSAGE frame: magic, checksum, metadata, payload.
+  after the command of a SEND or MESSAGE frame: magic, checksum, metadata, payload.
 - **Names** that would take more than 256 bytes of a line, or that have characters which cannot be seen or which a
   terminal obeys, are written as their first 100 bytes, a digest of the whole, and their last 40 bytes, with `…`
   between and `?` for each such character. One name is always written alike, and no two are.
 - **Left out** are fields that have their default; the tables name it. A field without one is in every line of its kind,
   as `null` where the table says so.
 - **Versions.** `v` is {version}. It changes when the meaning of a field does. New fields (with defaults) and new kinds
-  may come at any time; readers pass over fields that they do not know.
+  may come at any time; readers skip unknown fields.
 - **Numbers.** Within a run (`proxy_id`, `boot_id`) each line has the next `seq`: a gap is a lost line, a repetition a
-  duplicate. What is lost for good is said in a `loss` line.
+  duplicate. A `loss` line declares lines that are lost for good.
 
 """
 

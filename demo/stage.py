@@ -37,11 +37,11 @@ class Plan:
 
 
 class Demo:
-    """Runs the steps and says what it does.
+    """Runs the steps and prints each.
 
     Args:
-        plan: What to run.
-        console: Where it says so.
+        plan: The choices of the command line.
+        console: The terminal or file to write to.
     """
 
     def __init__(self, plan: Plan, console: Console) -> None:
@@ -59,7 +59,7 @@ class Demo:
         """Run all steps; returns the checks.
 
         Raises:
-            DemoError: If a step did not work.
+            DemoError: If a step failed.
         """
         with claimed(self._plan.out), Processes(self._plan.out) as processes:
             self._plan.report.unlink(missing_ok=True)

@@ -1,1 +1,1 @@
-"""Lines in, verdicts out: was every limit kept, did everybody get what was owed, and where can that not be known?"""
+"""Lines in, verdicts out: was every limit kept, did each stream get its due, and where is that not known?"""

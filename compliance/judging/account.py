@@ -1,28 +1,29 @@
-"""The replay of one limiter's lines: what it may have passed, what it owed, and whether its balances add up.
+"""The replay of one limiter's lines: the amount that it may pass, the amount that it owes, and its balances.
 
-The module takes and gives plain values. Its rules stand in docs/compliance.md.
+The module takes and returns plain values. Its rules are in docs/compliance.md.
 
     stretches   lines of the limiter and of its streams that overlap in time belong together: most often one and one
     Account.add for each stretch, in this order:
         1. values       streams name the value that the limiter's line has
         2. passed       streams' sums equal the limiter's count; else streams have a replay of their own from here on
         3. waits        streams waited no longer than the limiter says; durations are those of the clock (durations.py)
-        4. step         what became of the balances between the line before and this one: time, changes, holes
+        4. step         the events between the line before and this one that change balances: time, changes, holes
         5. containment  `room`: the most that an exact bucket could hold. Passing more than that and one entry is too
                         much (containment.py)
         6. starvation   a stream waits and gets next to nothing, while others get much
-        7. entitlement  `least` and `most` that each bucket holds: while somebody waits it holds less than a token, or
-                        tokens were kept back. What each line lacks is summed over ten seconds and the run
+        7. entitlement  `least` and `most` that each bucket holds: while a stream waits it holds less than a token, or
+                        tokens were kept back. The shortfall of each line is summed over ten seconds and the run
                         (entitlement.py)
-        8. books        what the bucket holds at the end by the line, against what it should hold
-    Account.close   the worst window of each bucket, the worst ten seconds, minutes, and what contradicts itself
+        8. books        the balance at the end of the line, against the balance that the replay computes
+    Account.close   the worst window of each bucket, the worst ten seconds, minutes, and contradictions
 
-A line tells how much passed in its span and not when. So `least` and `most` are bounds, and one value where the line
-tells what the bucket holds at its end.
+A line has the amount that passed in its span, without the times. So `least` and `most` are bounds; they are equal where
+the line has the bucket's balance at its end.
 """
 
 from collections.abc import Iterable, Sequence
 from math import inf
+from operator import itemgetter
 from typing import NamedTuple
 
 import msgspec
@@ -49,14 +50,14 @@ from compliance.judging.lines import (
 from compliance.schema import OBSERVED, REJECTING
 
 
-class _Besides(NamedTuple):
+class _StreamWaits(NamedTuple):
     """Waits in one stretch, in seconds, by the lines of its streams.
 
     Args:
-        denied_s: For how long streams waited of whom the limiter knows nothing.
-        starved_s: For how long one starved.
-        crossing_s: For how long streams waited that are under other limits, too.
-        elsewhere_s: For how long of them those that wait on another limit last.
+        denied_s: Waits that the limiter's own line lacks.
+        starved_s: Wait of a stream that starved.
+        crossing_s: Waits of streams that are also under other limits.
+        elsewhere_s: Waits, within `crossing_s`, of streams that last waited on another limit.
     """
 
     denied_s: float
@@ -103,24 +104,24 @@ class LimiterAccount:
         self._look_at_values(lines, streams)
         passed = _sums(lines)
         has_account = self._has_streams and all(line.is_in_force for line in lines)
-        said = _sums(streams) if has_account else passed
-        differing = [unit for unit in range(2) if said[unit] != passed[unit] and _is_limited(lines, unit)]
+        amounts = _sums(streams) if has_account else passed
+        differing = [unit for unit in range(2) if amounts[unit] != passed[unit] and _is_limited(lines, unit)]
         if differing:
-            self._differ(lines, streams, [(BUCKETS[unit], said[unit], passed[unit]) for unit in differing])
+            self._differ(lines, streams, [(BUCKETS[unit], amounts[unit], passed[unit]) for unit in differing])
         denied_s = self._denied(lines, streams)
-        crossing_s = sum(one.crossing_wait_s for one in streams)
-        elsewhere_s = sum(one.elsewhere_wait_s for one in streams)
+        crossing_s = sum(stream.crossing_wait_s for stream in streams)
+        elsewhere_s = sum(stream.elsewhere_wait_s for stream in streams)
         for line in lines:
-            # Of what the two accounts say was served the less.
-            served = tuple(map(min, line.passed, said)) if len(lines) == 1 else line.passed
+            # The lesser amount of the two accounts counts as served.
+            served = tuple(map(min, line.passed, amounts)) if len(lines) == 1 else line.passed
             step = self._step(line)
             over = self._replay(line, step)
             if self._differs:
                 is_last = line is lines[-1]
-                over = self._replay_streams(line, step, said if is_last else (0, 0), streams) or over
+                over = self._replay_streams(line, step, amounts if is_last else (0, 0), streams) or over
             starved_s = line.duration_s if self._starved(line, streams) else 0.0
-            besides = _Besides(denied_s, starved_s, crossing_s, elsewhere_s)
-            self._count(line, over=over, short=self._serve(line, step, served, besides))
+            waits = _StreamWaits(denied_s, starved_s, crossing_s, elsewhere_s)
+            self._count(line, over=over, short=self._serve(line, step, served, waits))
             self._go_on_from(line)
         self._until_us = max(line.at_us[1] for line in lines)
 
@@ -130,35 +131,37 @@ class LimiterAccount:
             self._grant_s = LATE_S
 
     def _look_at_values(self, lines: Sequence[Line], streams: Sequence[StreamsLine]) -> None:
-        """Compare the value that streams' lines name with the limiter's own, unless it was changed just then."""
-        for one in streams:
+        """Compare the limit that streams' lines name with the limiter's own, unless it has just changed."""
+        for stream in streams:
             self._largest_offered = (
-                max(self._largest_offered[0], one.largest_offered[0]),
-                max(self._largest_offered[1], one.largest_offered[1]),
+                max(self._largest_offered[0], stream.largest_offered[0]),
+                max(self._largest_offered[1], stream.largest_offered[1]),
             )
             if self._before is None or self._notes.changes_between(self._before.seq, lines[-1].seq):
                 continue
-            if self._notes.has_change(one):
+            if self._notes.has_change(stream):
                 continue
-            several: tuple[Line | StreamsLine, ...] = (one, *lines)
-            is_calm = not any(self._notes.is_behind_change(near) for near in several)
-            for unit, pair in enumerate(zip(one.said, one.said_least, strict=True)):
-                for said in pair:
-                    if said is not None and not any(_is_as_said(line, unit, said, is_calm=is_calm) for line in lines):
+            several: tuple[Line | StreamsLine, ...] = (stream, *lines)
+            is_calm = not any(self._notes.is_after_change(near) for near in several)
+            for unit, pair in enumerate(zip(stream.limit, stream.least_limit, strict=True)):
+                for limit in pair:
+                    if limit is not None and not any(_has_limit(line, unit, limit, is_calm=is_calm) for line in lines):
                         own = in_force(lines[0], unit)[0]
-                        text = f"by its streams' lines {said:,.6g} {BUCKETS[unit]}/s are in force, and by its own line "
-                        self._doubt("value", text + ("none" if own is None else f"{own:,.6g}"), (one, *lines))
+                        text = (
+                            f"by its streams' lines {limit:,.6g} {BUCKETS[unit]}/s are in force, and by its own line "
+                        )
+                        self._doubt("value", text + ("none" if own is None else f"{own:,.6g}"), (stream, *lines))
 
     def close(self) -> Judged:
-        """Return the verdict's facts: windows, what was owed, minutes, contradictions."""
-        windows = [one.worst for one in (*self._over, *self._streams) if one.worst]
+        """Return the verdict's facts: windows, amounts owed, minutes, contradictions."""
+        windows = [replay.worst for replay in (*self._over, *self._streams) if replay.worst]
         owed, perhaps = self._owing.facts(), self._perhaps.facts()
         if self._before and owed and perhaps:
             is_perhaps_only = owed.whole_deficit_s <= CLOCK_RESOLUTION_S < perhaps.whole_deficit_s
             if is_perhaps_only:
                 self._doubt_reserved(self._before)
-        for wrong, said in self._durations.close():
-            self._doubt("clock", said, (wrong,))
+        for line, text in self._durations.close():
+            self._doubt("clock", text, (line,))
         doubts = list(self._doubts.values())
         return Judged(windows, owed, self._minutes, doubts, self._when_over, self._when_short)
 
@@ -187,17 +190,17 @@ class LimiterAccount:
         return Step(gap_s, changes > 0, is_hidden, is_unknown, follows, late_s)
 
     def _adds_up(self, before: Line, line: Line, gap_s: float) -> bool:
-        """Whether changes between two lines were of other limits: then each bucket's balance goes on undisturbed."""
+        """Return whether changes between two lines were of other limits: then each bucket's balance goes on."""
         if (before.mode, before.rates, before.bursts) != (line.mode, line.rates, line.bursts):
             return False
         for bucket, rate in enumerate(line.rates):
             if rate is None:
                 continue
-            told, now = before.tokens[bucket], line.tokens[bucket]
-            if told is None or now is None:
+            balance, now = before.tokens[bucket], line.tokens[bucket]
+            if balance is None or now is None:
                 return False
             taken = line.passed[bucket % 2] + line.overflow[bucket]
-            if abs(told + rate * (gap_s + line.duration_s) - taken - now) > _rounding(rate):
+            if abs(balance + rate * (gap_s + line.duration_s) - taken - now) > _rounding(rate):
                 return False
         return True
 
@@ -211,50 +214,50 @@ class LimiterAccount:
 
     def _look_at_durations(self, lines: Sequence[Line], streams: Sequence[StreamsLine]) -> None:
         for line in lines:
-            found = list(self._durations.add(line, streams))
-            for wrong, said in found:
-                self._doubt("clock", said, (wrong,))
-            if not found and self._notes.is_contradicted(line):
-                said = "steps of the clock that lines around it show are not those that heartbeats tell of"
-                self._doubt("clock", said, (line,))
+            faults = list(self._durations.add(line, streams))
+            for wrong, text in faults:
+                self._doubt("clock", text, (wrong,))
+            if not faults and self._notes.is_contradicted(line):
+                text = "steps of the clock in the lines around it are not the steps that heartbeats show"
+                self._doubt("clock", text, (line,))
             if line.beyond_s > SAME_WAIT_S:
                 waited_s = line.duration_s + line.beyond_s
                 self._doubt(
-                    "waits", f"somebody waited {waited_s:.3f} s in a line that lasts {line.duration_s:.3f} s", (line,)
+                    "waits", f"a stream waited {waited_s:.3f} s in a line that lasts {line.duration_s:.3f} s", (line,)
                 )
 
-    def _replay_streams(self, line: Line, step: Step, said: tuple[int, ...], streams: Sequence[StreamsLine]) -> bool:
+    def _replay_streams(self, line: Line, step: Step, amounts: tuple[int, ...], streams: Sequence[StreamsLine]) -> bool:
         is_over = False
         for unit, over in enumerate(self._streams):
             largest = (
-                max([line.largest[unit], *(one.largest[unit] for one in streams)])
-                if said != line.passed
+                max([line.largest[unit], *(stream.largest[unit] for stream in streams)])
+                if amounts != line.passed
                 else (line.largest[unit])
             )
             over.tune(*in_force(line, unit), step)
-            is_over = over.add(line, line.duration_s, said[unit], largest) or is_over
+            is_over = over.add(line, line.duration_s, amounts[unit], largest) or is_over
         return is_over
 
     def _without_lines(self, streams: Sequence[StreamsLine]) -> None:
         """Replay streams that name the limit and passed something in a span in which the limiter has no line."""
-        for one in streams:
-            if not any(one.passed) and one.named_wait_s <= 0:
+        for stream in streams:
+            if not any(stream.passed) and stream.named_wait_s <= 0:
                 continue
-            valued = [self._said(one, unit) for unit in range(2)]
-            gap_s = max(0.0, (one.at_us[0] - self._until_us) / 1e6) if self._until_us is not None else 0.0
-            told = [unit for unit in range(2) if valued[unit][0]] or ([0] if one.passed[0] else [])
-            self._differ([], [one], [(BUCKETS[unit], one.passed[unit], 0) for unit in told])
+            valued = [self._limit_by_streams(stream, unit) for unit in range(2)]
+            gap_s = max(0.0, (stream.at_us[0] - self._until_us) / 1e6) if self._until_us is not None else 0.0
+            limited = [unit for unit in range(2) if valued[unit][0]] or ([0] if stream.passed[0] else [])
+            self._differ([], [stream], [(BUCKETS[unit], stream.passed[unit], 0) for unit in limited])
             for unit, over in enumerate(self._streams):
                 over.tune(*valued[unit], Step(gap_s))
-                over.add(one, one.duration_s, one.passed[unit], one.largest[unit])
-            self._until_us = max(self._until_us or 0, one.at_us[1])
+                over.add(stream, stream.duration_s, stream.passed[unit], stream.largest[unit])
+            self._until_us = max(self._until_us or 0, stream.at_us[1])
 
-    def _said(self, streams: StreamsLine, unit: int) -> tuple[float | None, float | None]:
-        """Rate and burst by streams' lines; where no line ever told the burst, a second's worth."""
-        known = self._before
-        if known is not None and known.is_in_force and streams.said[unit] in (None, known.rates[unit]):
-            return known.rates[unit], known.bursts[unit]
-        rate = streams.said[unit]
+    def _limit_by_streams(self, streams: StreamsLine, unit: int) -> tuple[float | None, float | None]:
+        """Return rate and burst by streams' lines; where no line has the burst, a second's worth."""
+        line = self._before
+        if line is not None and line.is_in_force and streams.limit[unit] in (None, line.rates[unit]):
+            return line.rates[unit], line.bursts[unit]
+        rate = streams.limit[unit]
         return rate, None if rate is None else max(rate, 1.0)
 
     def _differ(
@@ -264,71 +267,71 @@ class LimiterAccount:
             self._differs = True
             for own, other in zip(self._streams, self._over, strict=False):
                 own.go_on_from(other)
-        what = "no lines" if not lines else "streams"
+        kind = "no lines" if not lines else "streams"
         says = "has no line" if not lines else "passed {:,} by its own line"
-        said = [
+        parts = [
             f"its streams passed {theirs:,} {unit}, and it " + says.format(own) for unit, theirs, own in numbers
         ] or ["a stream waited on it, and it has no line"]
-        self._doubt(what, "; ".join(said), (*streams, *lines))
+        self._doubt(kind, "; ".join(parts), (*streams, *lines))
 
     # ---- entitlement
 
     def _starved(self, line: Line, streams: Sequence[StreamsLine]) -> bool:
-        """Whether a stream has waited so long that, at equal shares, twice what it was to get would have passed."""
-        now = next((one.starving for one in streams if one.starving is not None), None)
+        """Return whether a stream waited while more than twice its part of the limit passed, at equal shares."""
+        now = next((stream.starving for stream in streams if stream.starving is not None), None)
         rates = [rate for rate in line.rates[:2] if rate]
         if now is None or not rates or line.mode == OBSERVED:
             self._starving = None
             return False
-        who, held, mine, is_alone = now
-        if self._starving is None or self._starving.who != who:
-            self._starving = Starvation(who, _seconds_of(line, self._first_entry(held, is_alone=is_alone)))
-        known = self._starving
-        if any(mine) or (self._before is not None and self._before.rates != line.rates):
-            # Its first entry is another one now, or may take longer by another value.
-            known.held_s = max(known.held_s, _seconds_of(line, self._first_entry(held, is_alone=is_alone)))
-        known.passed += mine[0]
-        known.mine_s += _seconds_of(line, mine)
-        known.members = max(known.members, sum(one.members for one in streams))
-        known.entry_s = max(known.entry_s, _seconds_of(line, line.largest))
-        known.served_s += _seconds_of(line, line.passed)
-        known.waited_s += line.duration_s
-        for one in streams:
-            if one.most_served is not None:
-                other, messages = one.most_served
-                known.served[other] = known.served.get(other, 0) + messages
-        share_s = 2 * (known.members + 1) * (known.held_s + known.mine_s + 2 * known.entry_s)
-        if known.waited_s < OWED_WINDOW_S or known.served_s < share_s:
+        name, held, passed, is_alone = now
+        if self._starving is None or self._starving.stream != name:
+            self._starving = Starvation(name, _seconds_of(line, self._first_entry(held, is_alone=is_alone)))
+        starving = self._starving
+        if any(passed) or (self._before is not None and self._before.rates != line.rates):
+            # Its first entry has changed, or may take longer at another limit.
+            starving.held_s = max(starving.held_s, _seconds_of(line, self._first_entry(held, is_alone=is_alone)))
+        starving.passed += passed[0]
+        starving.own_s += _seconds_of(line, passed)
+        starving.members = max(starving.members, sum(stream.members for stream in streams))
+        starving.entry_s = max(starving.entry_s, _seconds_of(line, line.largest))
+        starving.served_s += _seconds_of(line, line.passed)
+        starving.waited_s += line.duration_s
+        for stream in streams:
+            if stream.most_served is not None:
+                other, messages = stream.most_served
+                starving.served[other] = starving.served.get(other, 0) + messages
+        share_s = 2 * (starving.members + 1) * (starving.held_s + starving.own_s + 2 * starving.entry_s)
+        if starving.waited_s < OWED_WINDOW_S or starving.served_s < share_s:
             return False
-        said = f"{known.who} waited {known.waited_s:,.0f} s on it and passed {known.passed or 'nothing'}"
-        meanwhile = f"while {known.served_s:,.0f} s' worth of it passed"
-        most = max(known.served.items(), key=lambda one: one[1], default=("", 0))
-        to_whom = f", {most[1]:,} messages of {most[0]}" if most[1] and most[0] != who else ""
-        self._doubt("starved", f"{said}, {meanwhile}{to_whom}", (*streams, line))
+        waited = f"{starving.stream} waited {starving.waited_s:,.0f} s on it and passed {starving.passed or 'nothing'}"
+        others = f"while {starving.served_s:,.0f} s' worth of it passed"
+        most = max(starving.served.items(), key=itemgetter(1), default=("", 0))
+        most_served = f", {most[1]:,} messages of {most[0]}" if most[1] and most[0] != name else ""
+        self._doubt("starved", f"{waited}, {others}{most_served}", (*streams, line))
         return True
 
     def _first_entry(self, held: tuple[int, int], *, is_alone: bool) -> tuple[int, ...]:
-        """Largest possible first entry: all that is held, and no more than came if no other limit may hold it."""
+        """Return the largest possible first entry: all that is held; if only this limit holds it, no more than came."""
         return tuple(map(min, held, self._largest_offered)) if is_alone else held
 
     def _denied(self, lines: Sequence[Line], streams: Sequence[StreamsLine]) -> float:
-        """Seconds that a stream waited by its own line and that the limiter's line does not know of."""
+        """Return the seconds that a stream waited by its own line, and that the limiter's line lacks."""
         if not streams or not all(line.is_in_force for line in lines):
             return 0.0
         waited_s = sum(line.waited_s for line in lines)
-        alone = max(one.only_wait_s for one in streams)
-        named = max(one.named_wait_s for one in streams)
-        # A wait may begin with the very end of a line, but then it goes on in the next one.
+        alone = max(stream.only_wait_s for stream in streams)
+        named = max(stream.named_wait_s for stream in streams)
+        # A wait may begin at the very end of a line, but then it goes on in the next one.
         is_named, self._is_named = self._is_named, waited_s <= 0 and named > SAME_WAIT_S
         theirs = alone if alone > waited_s + SAME_WAIT_S else named if is_named and self._is_named else 0.0
         if theirs <= waited_s + SAME_WAIT_S:
             return 0.0
-        said = f"a stream waited {theirs:.3f} s on it, and by its own line somebody waited {waited_s:.3f} s"
-        self._doubt("waits", said, (*streams, *lines))
+        text = f"a stream waited {theirs:.3f} s on it, and its own line has waits of {waited_s:.3f} s"
+        self._doubt("waits", text, (*streams, *lines))
         return theirs - waited_s
 
-    def _serve(self, line: Line, step: Step, passed: tuple[int, ...], besides: "_Besides") -> float | None:
-        """Replay a line; None if nobody waited, else the seconds waited in the ten that lack something."""
+    def _serve(self, line: Line, step: Step, passed: tuple[int, ...], waits: "_StreamWaits") -> float | None:
+        """Replay a line; None if no stream waited, else the seconds waited in a window of ten with a shortfall."""
         on: list[tuple[int, BalanceBounds]] = []
         for bucket, held in enumerate(self._held):
             held.tune(*in_force(line, bucket), step)
@@ -338,42 +341,42 @@ class LimiterAccount:
             return None
         taken = tuple(passed[bucket % 2] for bucket in range(len(BUCKETS)))
         self._look_at_refusals(line, on, taken)
-        waited_s = min(line.waited_s + besides.denied_s, line.duration_s)
+        waited_s = min(line.waited_s + waits.denied_s, line.duration_s)
         closed_s = max(0.0, waited_s - line.reserved_s - line.idle_s)
         lacking_s = self._lacking(line, on, taken, closed_s)
-        perhaps_s = 0.0 if line.lacks_share else self._perhaps_lacking(line, on, waited_s, besides)
+        perhaps_s = 0.0 if line.lacks_share else self._perhaps_lacking(line, on, waited_s, waits)
         vanished_s = self._vanished(line, on, taken, closed_s if len(on) == 1 else None)
         if waited_s <= 0:
             return None
-        unexplained_s = 0.0 if line.lacks_share else max(min(lacking_s + vanished_s, waited_s), besides.starved_s)
+        unexplained_s = 0.0 if line.lacks_share else max(min(lacking_s + vanished_s, waited_s), waits.starved_s)
         late_s = 0.0 if line.lacks_share else self._late(line, on)
         short_s = min(waited_s, unexplained_s + late_s)
-        one = WaitedLine(line, waited_s, short_s, unexplained_s, passed, late_s)
-        perhaps = msgspec.structs.replace(one, short_s=min(waited_s, unexplained_s + perhaps_s))
-        return waited_s if self._owe(one, perhaps) else 0.0
+        certain = WaitedLine(line, waited_s, short_s, unexplained_s, passed, late_s)
+        perhaps = msgspec.structs.replace(certain, short_s=min(waited_s, unexplained_s + perhaps_s))
+        return waited_s if self._owe(certain, perhaps) else 0.0
 
-    def _owe(self, one: WaitedLine, perhaps: WaitedLine) -> bool:
-        """Return whether something is lacking for certain; where the log does not confirm it, more may be lacking."""
-        is_perhaps, is_certain = self._perhaps.add(perhaps), self._owing.add(one)
+    def _owe(self, certain: WaitedLine, perhaps: WaitedLine) -> bool:
+        """Return whether there is a certain shortfall; doubt the line if there may be a larger one."""
+        is_perhaps, is_certain = self._perhaps.add(perhaps), self._owing.add(certain)
         if is_perhaps and not is_certain:
-            self._doubt_reserved(one.line)
+            self._doubt_reserved(certain.line)
         return is_certain
 
     def _doubt_reserved(self, line: Line) -> None:
-        said = "tokens were reserved while somebody waited, by its own line"
-        self._doubt("unconfirmed", f"{said}, and no other line confirms that", (line,))
+        text = "tokens were reserved while a stream waited, by its own line"
+        self._doubt("unconfirmed", f"{text}, and no other line confirms that", (line,))
 
     def _perhaps_lacking(
-        self, line: Line, on: list[tuple[int, BalanceBounds]], waited_s: float, besides: "_Besides"
+        self, line: Line, on: list[tuple[int, BalanceBounds]], waited_s: float, waits: "_StreamWaits"
     ) -> float:
-        """Seconds that are lacking besides, if only those reserved tokens count that the log confirms.
+        """Return the further shortfall in seconds, if only reserved tokens count that the log confirms.
 
         Reserved tokens are for a stream that waits on another limit. Its wait is at least as long as the time reserved,
         and names the other limit if the time reserved goes on to the end of the line. Only an entry as large as the
         burst takes too much from a full bucket.
         """
         goes_on = line.reserved_s >= line.duration_s - CONTIGUOUS_S
-        confirmed_s = besides.elsewhere_s if goes_on else besides.crossing_s
+        confirmed_s = waits.elsewhere_s if goes_on else waits.crossing_s
         doubtful_s = max(0.0, line.reserved_s - confirmed_s)
         busy_s = waited_s - line.idle_s
         if not any(self._largest_offered[bucket % 2] >= held.burst for bucket, held in on):
@@ -382,19 +385,21 @@ class LimiterAccount:
         return min(max(0.0, waited_s), doubtful_s)
 
     def _look_at_refusals(self, line: Line, on: list[tuple[int, BalanceBounds]], taken: tuple[int, ...]) -> None:
-        """Doubt refusals while every bucket had a token and nobody waited."""
+        """Doubt refusals while every bucket had a token and no stream waited."""
         self._look_at_overflow(line, on)
         left = min(held.least - taken[bucket] for bucket, held in on)
         if line.rejected and line.waited_s <= 0 and left >= 1:
             self._doubt(
-                "refused", f"it refused {line.rejected:,} messages, and held {left:,.1f} tokens all the time", (line,)
+                "refused",
+                f"it refused {line.rejected:,} messages, and always held at least {left:,.1f} tokens",
+                (line,),
             )
 
     def _look_at_overflow(self, line: Line, on: list[tuple[int, BalanceBounds]]) -> None:
-        """Count refusals as unseen that may have come while the buckets had no room: the line does not tell when.
+        """Count refusals as unseen that may have come while the buckets had no room: the line lacks their times.
 
-        A client that begins or ends within a line leaves the bucket full for a part of it. So only lines count that lie
-        between two others that refused something.
+        A client that begins or ends within a line leaves the bucket full for a part of the time. So only a line between
+        two others with refusals counts.
         """
         before, self._refused = self._refused, None
         if line.mode != REJECTING or not line.rejected:
@@ -409,7 +414,7 @@ class LimiterAccount:
     def _lacking(
         self, line: Line, on: list[tuple[int, BalanceBounds]], taken: tuple[int, ...], closed_s: float
     ) -> float:
-        """Seconds for which the limiter must have had tokens while somebody waited, beyond a late timer's time."""
+        """Return the seconds for which the limiter had tokens while a stream waited, beyond a late timer's time."""
         if closed_s <= 0:
             return 0.0
         open_s = self._open_s(line, on, taken, closed_s)
@@ -422,7 +427,7 @@ class LimiterAccount:
     def _open_s(
         self, line: Line, on: list[tuple[int, BalanceBounds]], taken: tuple[int, ...], closed_s: float
     ) -> float:
-        """Seconds for which each bucket must have held more than a token while somebody waited; below 0 for none."""
+        """Return the seconds for which each bucket held more than a token while a stream waited; below 0 for none."""
         if len(on) == 1:
             ((bucket, held),) = on
             kept = held.least + held.owed_rate * closed_s - taken[bucket] - 1
@@ -431,9 +436,9 @@ class LimiterAccount:
         return closed_s - sum(min(line.duration_s, max(0.0, span)) for span in spans)
 
     def _without_room(self, line: Line, on: list[tuple[int, BalanceBounds]], closed_s: float) -> float:
-        """Seconds that somebody waited while no bucket had room for what it earned, less a late timer's time per wait.
+        """Return the seconds that a stream waited while no bucket had room, less a late timer's time per wait.
 
-        A bucket that binds is not full: it has room for what it earns until the timer rings.
+        A bucket that binds is not full: it has room for the tokens that it earns until the timer fires.
         """
         without_s = closed_s - sum(held.with_room_s(line, bucket) for bucket, held in on)
         if without_s <= CONTIGUOUS_S:
@@ -445,7 +450,7 @@ class LimiterAccount:
         return without_s - granted_s
 
     def _late(self, line: Line, on: list[tuple[int, BalanceBounds]]) -> float:
-        """Seconds that the limiter was late by its own account, less those that a standstill explains."""
+        """Return the seconds that the limiter was late by its own line, less the seconds of standstills."""
         late_s = min(line.idle_s, *(lost_s(line, bucket, held) for bucket, held in on))
         still_s = min(late_s, self._notes.still_s(line))
         self._owing.still_s += still_s
@@ -454,7 +459,7 @@ class LimiterAccount:
     def _vanished(
         self, line: Line, on: list[tuple[int, BalanceBounds]], taken: tuple[int, ...], alone_s: float | None
     ) -> float:
-        """Settle all buckets; returns the most seconds' worth of tokens that one of them lost."""
+        """Settle all buckets; returns the most seconds' worth of tokens that a bucket lost."""
         most_s = 0.0
         for bucket, held in on:
             bounds = held.after(line, taken[bucket], line.largest[bucket % 2], alone_s)
@@ -468,36 +473,36 @@ class LimiterAccount:
             line: The line.
             bucket: Which of `BUCKETS`.
             held: Its balance before the line.
-            taken: What was taken from it, by the line.
+            taken: Tokens taken, by the line.
             bounds: As `BalanceBounds.after`.
         """
-        told, before, (least, most) = line.tokens[bucket], held.told, bounds
-        held.told = told
-        if told is None:
+        balance, before, (least, most) = line.tokens[bucket], held.logged, bounds
+        held.logged = balance
+        if balance is None:
             held.least, held.most = least, most
             return 0.0
-        held.least = held.most = told
+        held.least = held.most = balance
         if before is not None:
             expected = before + held.rate * line.duration_s - line.overflow[bucket] - taken
             tolerance = _rounding(held.rate)
-            missing = expected - told
+            missing = expected - balance
         else:
             tolerance = 0.01 + held.rate * (1e-4 + 1e-3 * held.gap_s)
-            # Earned without room for it, perhaps before the line.
+            # Tokens without room may have come before the line.
             least -= line.overflow[bucket]
-            missing = least - told if told < least else min(0.0, most - told)
-            expected = told + missing
+            missing = least - balance if balance < least else min(0.0, most - balance)
+            expected = balance + missing
         if abs(missing) <= tolerance:
             return 0.0
         unit = BUCKETS[bucket].removeprefix("peak_")
-        said = f"its bucket should hold {expected:,.2f} {unit} at the end of the line, and holds {told:,.2f}"
-        self._doubt("books", said, (line,))
+        text = f"its bucket should hold {expected:,.2f} {unit} at the end of the line, and holds {balance:,.2f}"
+        self._doubt("books", text, (line,))
         return max(0.0, missing) / held.rate
 
     # ---- out
 
     def _count(self, line: Line, *, over: bool, short: float | None) -> None:
-        is_judged = any(one.is_on for one in self._over)
+        is_judged = any(replay.is_on for replay in self._over)
         if not is_judged and short is None:
             return
         minute = self._minutes.setdefault(line.wall_us[1] // 60_000_000, Minute())
@@ -511,25 +516,25 @@ class LimiterAccount:
             minute.waited_s += min(line.waited_s, line.duration_s)
             minute.short_s += short
 
-    def _doubt(self, what: str, said: str, lines: Sequence[Line | StreamsLine]) -> None:
+    def _doubt(self, kind: str, text: str, lines: Sequence[Line | StreamsLine]) -> None:
         """Keep the first contradiction of each kind, and how many there are."""
-        known = self._doubts.get(what)
-        if known is not None:
-            known.times += 1
+        doubt = self._doubts.get(kind)
+        if doubt is not None:
+            doubt.times += 1
             return
         first = min(lines, key=lambda line: line.seq)
         last = max(lines, key=lambda line: line.seq)
         start_us, end_us = min(line.wall_us[0] for line in lines), max(line.wall_us[1] for line in lines)
-        self._doubts[what] = Doubt(what, said, start_us, end_us, place_of(first), place_of(last))
+        self._doubts[kind] = Doubt(kind, text, start_us, end_us, place_of(first), place_of(last))
 
 
 def _rounding(rate: float) -> float:
-    """Return the tokens by which a balance may differ from what the line's other fields make of it, at this rate."""
+    """Return the tokens by which a balance may differ from the sum of the line's other fields, at this rate."""
     return 0.01 + CONTIGUOUS_S * rate
 
 
 def _seconds_of(line: Line, amount: Sequence[int]) -> float:
-    """Seconds that a line's limit takes for so many messages and bytes."""
+    """Return the seconds that a line's limit takes for an amount of messages and bytes."""
     return max((size / rate for size, rate in zip(amount, line.rates, strict=False) if rate), default=0.0)
 
 
@@ -537,19 +542,19 @@ def _sums(lines: Sequence[Line | StreamsLine]) -> tuple[int, ...]:
     return tuple(sum(line.passed[unit] for line in lines) for unit in range(2))
 
 
-def _is_as_said(line: Line, unit: int, said: float, *, is_calm: bool) -> bool:
-    """Return whether a line has the value that its streams name.
+def _has_limit(line: Line, unit: int, limit: float, *, is_calm: bool) -> bool:
+    """Return whether a line has the limit that its streams name.
 
-    A limit that follows a publish rate has other values meanwhile. After a change any value is enough.
+    A limit that follows a publish rate may have had other values. After a change any value is enough.
     """
     own = in_force(line, unit)[0]
     if own is None:
         return False
-    return not is_calm or line.published[unit] is not None or abs(own - said) <= ROUNDING * said
+    return not is_calm or line.published[unit] is not None or abs(own - limit) <= ROUNDING * limit
 
 
 def _is_waited_through(line: Line) -> bool:
-    """Return whether somebody waited through the whole line."""
+    """Return whether a stream waited through the whole line."""
     return line.waited_s >= line.duration_s - CONTIGUOUS_S
 
 

@@ -1,9 +1,9 @@
 """Steps of the wall clock, and a time axis without them.
 
 Heartbeats follow each other, and their `duration_ms` is of the monotonic clock. So where a heartbeat ends later (or
-earlier) than the one before it and its duration say, the wall clock was stepped by the difference, at some moment since
-the one before. The lines between the two tell where (`steps.py`). Lines may show steps, too, of which heartbeats show
-nothing: those that cancel.
+earlier) than the end of the one before plus its duration, the wall clock was stepped by the difference between the two
+heartbeats. The lines between them show the place (`steps.py`). Lines may also show steps that cancel, and that
+heartbeats do not show.
 """
 
 from collections import defaultdict
@@ -18,10 +18,10 @@ from compliance.session import local_frame
 
 STEP_S = STEP_US / 1e6
 _MOST_STEPS = 10_000
-_MOST_UNTOLD = 1_000
-"""Pairs of heartbeats that show no step, and between which lines do: an honest clock is stepped now and then."""
+_MOST_HIDDEN = 1_000
+"""Pairs of heartbeats without a step, with lines between them that show one: an honest clock steps rarely."""
 _MOST_TIMES = 200_000
-"""Times of lines between the heartbeats of steps; behind so many, steps are placed without them."""
+"""Times of lines between the heartbeats of steps; beyond this number, steps are placed without lines."""
 _SPANS = {"proxy_id": "string", "boot_id": "string", "from_seq": "long", "to_seq": "long"}
 _AXIS = {"proxy_id": "string", "boot_id": "string", "steps": "array<struct<from_seq:long,us:long>>"}
 Axes = Mapping[tuple[str, str], RunAxis]
@@ -32,7 +32,7 @@ def step_facts(heartbeats: DataFrame, holes: DataFrame) -> DataFrame:
     """Find each step that heartbeats show, as `ClockStepFacts` and the further columns of `beat_pairs`.
 
     Args:
-        heartbeats: All of them.
+        heartbeats: All heartbeats.
         holes: As `stream.seen.gap_table`.
     """
     return beat_pairs(heartbeats, holes).where(F.abs("size_s") > STEP_S)
@@ -44,12 +44,12 @@ def beat_pairs(heartbeats: DataFrame, holes: DataFrame) -> DataFrame:
     Columns are those of `ClockStepFacts`, of `steps.ClockStep`, and `is_whole`: no line in between is missing.
 
     Args:
-        heartbeats: All of them.
+        heartbeats: All heartbeats.
         holes: As `stream.seen.gap_table`.
     """
     beats = heartbeats.select(*BOOT, "seq", "start", "end", "file", "line", (F.col("duration_ms") / 1e3).alias("s"))
     lost = holes.select(*BOOT, F.col("after_seq").alias("seq"), "missing")
-    # A hole has the number of the line before it, and lies behind that line.
+    # A hole has the number of the line before it, and comes after that line.
     in_order = Window.partitionBy(*BOOT).orderBy("seq", F.col("missing").isNotNull())
     so_far = F.coalesce(F.sum("missing").over(in_order), F.lit(0))
     numbered = beats.unionByName(lost, allowMissingColumns=True).withColumn("lost", so_far)
@@ -60,10 +60,12 @@ def beat_pairs(heartbeats: DataFrame, holes: DataFrame) -> DataFrame:
     )
     within = seconds(F.col("end")) - seconds(F.col("start")) - F.col("s")
     between = F.coalesce(seconds(F.col("start")) - seconds(F.col("end_before")), F.lit(0.0))
-    # Where heartbeats are missing, time has passed that nobody told of; but it never runs back.
-    told = F.when(F.col("lost") == F.coalesce("lost_before", "lost"), between).otherwise(F.least(between, F.lit(0.0)))
+    # Where heartbeats are missing, unlogged time has passed; but time never runs back.
+    unlogged = F.when(F.col("lost") == F.coalesce("lost_before", "lost"), between).otherwise(
+        F.least(between, F.lit(0.0))
+    )
     is_whole = F.col("lost") == F.coalesce("lost_before", F.lit(0))
-    pairs = paired.withColumns({"size_s": within + told, "is_whole": is_whole})
+    pairs = paired.withColumns({"size_s": within + unlogged, "is_whole": is_whole})
     since = F.coalesce("end_before", "start")
     return pairs.select(
         *BOOT,
@@ -87,15 +89,15 @@ def axes_of(pairs: DataFrame, lines: DataFrame) -> Axes:
         lines: All lines of streams and limiters.
     """
     size = F.round(F.col("size_s") * 1e6).cast("long").alias("us")
-    wanted = pairs.select(*BOOT, "from_seq", "to_seq", size, "since_us", "until_us", "is_whole")
-    told = wanted.where(F.abs("us") > STEP_US).orderBy(*BOOT, "from_seq").limit(_MOST_STEPS).collect()
-    untold = _between_stepped_lines(wanted, lines).orderBy(*BOOT, "from_seq").limit(_MOST_UNTOLD).collect()
+    candidates = pairs.select(*BOOT, "from_seq", "to_seq", size, "since_us", "until_us", "is_whole")
+    shown = candidates.where(F.abs("us") > STEP_US).orderBy(*BOOT, "from_seq").limit(_MOST_STEPS).collect()
+    hidden = _between_stepped_lines(candidates, lines).orderBy(*BOOT, "from_seq").limit(_MOST_HIDDEN).collect()
     steps: defaultdict[tuple[str, str], list[ClockStep]] = defaultdict(list)
-    for row in (*told, *untold):
+    for row in (*shown, *hidden):
         steps[row.proxy_id, row.boot_id].append(ClockStep(*row[2:7]))
     if not steps:
         return {}
-    spans = [(*run, step.from_seq, step.to_seq) for run, of in steps.items() for step in of]
+    spans = [(*run, step.from_seq, step.to_seq) for run, of_run in steps.items() for step in of_run]
     near = lines.join(F.broadcast(local_frame(lines.sparkSession, spans, _SPANS)), on=list(BOOT))
     near = near.where((F.col("seq") >= F.col("from_seq")) & (F.col("seq") < F.col("to_seq")))
     of_line = {"start": F.unix_micros("start"), "end": F.unix_micros("end"), "duration_us": _duration_us()}
@@ -104,7 +106,7 @@ def axes_of(pairs: DataFrame, lines: DataFrame) -> Axes:
     timed: defaultdict[tuple[str, str], list[TimedLines]] = defaultdict(list)
     for row in numbered.orderBy(*BOOT, "seq").limit(_MOST_TIMES).collect():
         timed[row.proxy_id, row.boot_id].append(TimedLines(*row[2:]))
-    return {run: run_axis(of, timed[run]) for run, of in steps.items()}
+    return {run: run_axis(of_run, timed[run]) for run, of_run in steps.items()}
 
 
 def _between_stepped_lines(pairs: DataFrame, lines: DataFrame) -> DataFrame:
@@ -113,7 +115,7 @@ def _between_stepped_lines(pairs: DataFrame, lines: DataFrame) -> DataFrame:
     stepped = lines.where(F.abs(off_us) > STEP_US).select(*BOOT, F.col("seq").alias("to_seq"))
     both = pairs.unionByName(stepped.withColumn("is_stepped", F.lit(True)), allowMissingColumns=True)
     before = Window.partitionBy(*BOOT).orderBy("to_seq")
-    # No two lines of a run have one number: what lies between two heartbeats lies behind the first of them.
+    # No two lines of a run share a number: a line between two heartbeats has a number above the first one's.
     counted = both.withColumn("so_far", F.count("is_stepped").over(before))
     so_far_before = F.coalesce(F.lag("so_far").over(before), F.lit(0))
     beats = counted.where("is_stepped is null").withColumn("more", F.col("so_far") - so_far_before)
@@ -138,10 +140,10 @@ def with_axis(lines: DataFrame, axes: Axes) -> DataFrame:
     duration = _duration_us()
     was_ahead = ahead - (end - start - duration)
 
-    def nearer(known: Column, step: Column) -> Column:
-        return F.when(F.abs(step["us"] - was_ahead) < F.abs(known - was_ahead), step["us"]).otherwise(known)
+    def nearer(best: Column, step: Column) -> Column:
+        return F.when(F.abs(step["us"] - was_ahead) < F.abs(best - was_ahead), step["us"]).otherwise(best)
 
-    # A line that the clock was stepped in begins by the clock of the time before.
+    # A line with a step of the clock begins by the clock before the step.
     at_begin = F.coalesce(F.aggregate(steps, none, nearer), none)
     is_known = F.abs(at_begin - was_ahead) <= STEP_US
     begin = F.when(is_known, start - at_begin).otherwise(end - ahead - duration)

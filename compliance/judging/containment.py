@@ -1,4 +1,4 @@
-"""Containment of one bucket: what passed is held against a bucket that is replayed from full."""
+"""Containment of one bucket: the amount passed is compared with a bucket that is replayed from full."""
 
 from dataclasses import dataclass
 from math import inf
@@ -26,7 +26,7 @@ class ContainmentReplay:
     record: float = -inf
     worst: Window | None = None
     extra: float = 0.0
-    """Earned in the next line besides, before a change came into force."""
+    """Tokens also earned in the next line, before a change came into force."""
 
     def tune(self, rate: float | None, burst: float | None, step: "Step") -> None:
         """Set the rate and burst that are in force in the next line."""
@@ -36,7 +36,7 @@ class ContainmentReplay:
         if not self.is_on or step.is_unknown or step.is_hidden:
             self.room, self.record, self.made_at, self.unpaid_s = burst, -inf, rate, 0.0
         else:
-            # When the value changed in a gap is not known: what is best for the limiter.
+            # The time of a change within a gap is not known: the larger rate counts.
             self.room += max(self.rate, rate) * step.gap_s
             self.extra = max(0.0, self.rate - rate) * step.late_s
             self.unpaid_s -= step.gap_s
@@ -47,7 +47,7 @@ class ContainmentReplay:
     def _change(self, rate: float, *, follows: bool) -> None:
         """A debt stays in tokens at any rate above the one that it was made at, and in seconds at any below.
 
-        One that follows from what was measured stays in tokens.
+        A change that follows from a measurement (of a publish rate, or of shares) leaves the debt in tokens.
 
         Source: limiter.token_bucket.TokenBucket.change and follow
         """
@@ -61,12 +61,12 @@ class ContainmentReplay:
         self.unpaid_s = max(0.0, -self.room / rate)
 
     def add(self, line: Line | StreamsLine, earned_s: float, passed: int, largest: int) -> bool:
-        """Replay a line; whether it drives what passed further above what is allowed.
+        """Replay a line; return whether it drives the amount passed further above the amount allowed.
 
         Args:
             line: The line.
-            earned_s: So long it is.
-            passed: What it passed.
+            earned_s: Length of the line.
+            passed: Amount that it passed.
             largest: The largest entry.
         """
         if not self.is_on:

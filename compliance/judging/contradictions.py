@@ -1,6 +1,6 @@
 """Contradictions between the lines of limits, streams and changes, each as `DoubtFacts`.
 
-Spark finds these contradictions between lines. Those that one limiter's own replay finds are in `account.py`.
+Spark finds these contradictions between lines. `account.py` finds contradictions within one limiter's replay.
 """
 
 from collections.abc import Collection
@@ -22,9 +22,9 @@ _UNITS = BUCKETS[:2]
 def unbalanced(intervals: DataFrame, limits: DataFrame, torn: Collection[tuple[str, str]]) -> DataFrame:
     """Find, for each limit, the first line of its streams that does not add up, as `DoubtFacts`.
 
-    Three rules have to hold. A stream's offered amount is the sum of what passed, was dropped, was rejected, and is
-    held. A stream waits while it holds something: by `held_since`, by the longest delay, and through a line in which
-    not all that it held before came out. And it waits no longer than the line lasts.
+    Three rules must hold. A stream's offered amount is the sum of the amounts passed, dropped, rejected and held. A
+    stream waits while it holds something: by `held_since`, by the longest delay, and through a line in which part of
+    the amount held before stayed held. And it waits no longer than the line lasts.
 
     Args:
         intervals: All lines of streams, as `with_waits`.
@@ -51,24 +51,26 @@ def unbalanced(intervals: DataFrame, limits: DataFrame, torn: Collection[tuple[s
     broken = lines.where(is_unbalanced | is_silent | is_beyond | is_denied)
     for proxy_id, boot_id in torn:
         broken = broken.where((F.col("proxy_id") != proxy_id) | (F.col("boot_id") != boot_id))
-    said = F.format_string(
-        "of what a stream offered, %d messages and %d bytes neither passed nor are accounted for otherwise",
+    differs = F.format_string(
+        "%d messages and %d bytes that a stream offered neither passed nor were dropped, rejected or held",
         "over_messages",
         "over_bytes",
     )
     denied = F.format_string(
-        "a stream held something for %.3f ms at the least, and says that it waited %.3f ms", "waited_ms", "throttled_ms"
+        "a stream held something for at least %.3f ms, and its line has a wait of %.3f ms", "waited_ms", "throttled_ms"
     )
-    silent = F.format_string("a stream held %d messages, and does not say since when", "held_messages")
+    silent = F.format_string("a stream held %d messages, and its line lacks held_since", "held_messages")
     beyond = F.format_string(
-        "a stream says that it waited %.3f ms longer than its line lasts, which is %.3f ms", "beyond_ms", "duration_ms"
+        "a stream's line has a wait that is %.3f ms longer than the line, which lasts %.3f ms",
+        "beyond_ms",
+        "duration_ms",
     )
-    what = F.when(is_unbalanced, said).when(is_silent, silent).when(is_beyond, beyond).otherwise(denied)
-    return _doubts_of("stream", what, broken, limits)
+    text = F.when(is_unbalanced, differs).when(is_silent, silent).when(is_beyond, beyond).otherwise(denied)
+    return _doubts_of("stream", text, broken, limits)
 
 
 def _least_wait_ms(own: WindowSpec) -> Column:
-    """The least time for which a stream held something in a line.
+    """Return the least time for which a stream held something in a line.
 
     Args:
         own: Lines of one stream, in order.
@@ -139,14 +141,14 @@ def _changed_settings(changes: DataFrame) -> DataFrame:
         )
         for key, (direction, setting) in _KEYS.items()
     ]
-    found = limits
+    changed = limits
     for more in (*groups, *keys):
-        found = found.unionByName(more)
-    return found
+        changed = changed.unionByName(more)
+    return changed
 
 
 def _named_in_setting() -> Column:
-    """The name that a setting has for what a limiter is of."""
+    """Return the name under which a setting has a limiter's tenant, namespace, topic or other owner."""
     whole = F.regexp_replace("name", _PARTITION, "")
     named = F.when(F.col("of") == "*", F.lit("*"))
     for level, record in _SETTINGS:
@@ -162,23 +164,25 @@ def _named_in_setting() -> Column:
 
 
 def _hidden_by(own: Column, level: Column) -> Column:
-    """The sources that a value of the setting hides, as limiters' lines name them."""
-    found = F.array(F.concat(own, F.lit(" file")), F.concat(F.lit("each "), own, F.lit(" file")))
-    found = F.array_union(found, F.array(F.concat(F.lit("each "), own, F.lit(" rest"))))
-    for one in limiting.LEVELS:
-        for place, record in enumerate(one.settings[:-1]):
-            wider = [f"{other.source} {origin}" for other in one.settings[place + 1 :] for origin in _ORIGINS]
-            others = F.array(*(F.lit(source) for source in wider))
-            found = F.when((level == one.word) & (own == record.source), F.array_union(found, others)).otherwise(found)
-    return found
+    """Return the sources that a value of the setting hides, as limiters' lines name them."""
+    sources = F.array(F.concat(own, F.lit(" file")), F.concat(F.lit("each "), own, F.lit(" file")))
+    sources = F.array_union(sources, F.array(F.concat(F.lit("each "), own, F.lit(" rest"))))
+    for each in limiting.LEVELS:
+        for place, record in enumerate(each.settings[:-1]):
+            wider = [f"{other.source} {origin}" for other in each.settings[place + 1 :] for origin in _ORIGINS]
+            hidden = F.array(*(F.lit(source) for source in wider))
+            sources = F.when((level == each.word) & (own == record.source), F.array_union(sources, hidden)).otherwise(
+                sources
+            )
+    return sources
 
 
 def without_effect(changes: DataFrame, limits: DataFrame) -> DataFrame:
     """Find, for each limiter that goes on unchanged, the first change of its own value, as `DoubtFacts`.
 
-    A change is of the limiter's own value in three cases. Its line names the setting as its source, set at run time.
-    The value is what stood in the setting before, and not what stands there since. Or the setting has a value now, and
-    the line names a source that this value hides: a file, or a wider setting.
+    A change is of the limiter's own value in three cases. The limiter's line names the setting as its source, set at
+    run time. Or its value is the setting's old value, and not the new one. Or the setting has a value now, and the
+    line names a source that this value hides: a file, or a wider setting.
 
     Args:
         changes: All lines of changes.
@@ -186,7 +190,7 @@ def without_effect(changes: DataFrame, limits: DataFrame) -> DataFrame:
     """
     settings = F.array(
         *(
-            F.struct(*(F.lit(one).alias(name) for name, one in zip(_SETTING, row, strict=True)))
+            F.struct(*(F.lit(value_).alias(name) for name, value_ in zip(_SETTING, row, strict=True)))
             for row in ((record.word, level.word, record.source) for level, record in _SETTINGS)
         )
     )
@@ -195,11 +199,11 @@ def without_effect(changes: DataFrame, limits: DataFrame) -> DataFrame:
         "changed_before": F.coalesce(F.lag("seq").over(of_setting), F.lit(-1)),
         "changed_again": F.coalesce(F.lead("seq").over(of_setting), F.lit(2**63 - 1)),
     }
-    said = changes.withColumns(neighbours).where(
+    effective = changes.withColumns(neighbours).where(
         F.col("before").isNull() | F.col("after").isNull() | (F.col("before") != F.col("after"))
     )
-    wanted = (
-        _changed_settings(said)
+    settings_changed = (
+        _changed_settings(effective)
         .select(
             *BOOT,
             *("direction", "of_setting", "of", "origin", *neighbours),
@@ -215,13 +219,15 @@ def without_effect(changes: DataFrame, limits: DataFrame) -> DataFrame:
         .where(F.col("of_setting") == F.col("own_setting"))
     )
     value = F.struct("source", "mode", *(f"{what}_{unit}" for what in ("limit", "burst") for unit in _UNITS))
-    told = limits.select(
+    lines = limits.select(
         *LIMITER, "namespace", "tenant", "seq", "start_us", "start", "end", "file", "line", value.alias("value")
     )
-    both = told.join(
-        F.broadcast(wanted.withColumnRenamed("own_level", "level")), on=[*BOOT, "direction", "level"], how="inner"
+    both = lines.join(
+        F.broadcast(settings_changed.withColumnRenamed("own_level", "level")),
+        on=[*BOOT, "direction", "level"],
+        how="inner",
     ).where(_named_in_setting() == F.col("of"))
-    # Of many changes at once each limiter's line ends when its own value changes: the line at the change may be old.
+    # With many changes at once, each limiter's line ends when its own value changes: the line at the change may be old.
     is_before = (F.col("seq") < F.col("at")) | (F.col("start_us") < F.col("changed_us"))
     is_behind = (F.col("seq") > F.col("at")) & (F.col("start_us") > F.col("changed_us"))
     is_before &= F.col("seq") > F.col("changed_before")
@@ -250,11 +256,11 @@ def without_effect(changes: DataFrame, limits: DataFrame) -> DataFrame:
         F.when(F.col("before") == "", "nothing").otherwise(F.substring("before", 1, 200)),
         F.lit(" to "),
         F.when(F.col("after") == "", "nothing").otherwise(F.substring("after", 1, 200)),
-        F.lit(", and its line behind that has the value of before"),
+        F.lit(", and its next line still has the old value"),
     )
     first = F.struct(text.alias("said"), "now.start", "now.end", "now.place")
-    found = same.groupBy(*LIMITER).agg(F.min_by(first, "at").alias("first"), F.count("*").alias("times"))
-    return found.select(
+    doubts = same.groupBy(*LIMITER).agg(F.min_by(first, "at").alias("first"), F.count("*").alias("times"))
+    return doubts.select(
         *LIMITER,
         F.lit("change").alias("what"),
         "first.said",
@@ -267,9 +273,9 @@ def without_effect(changes: DataFrame, limits: DataFrame) -> DataFrame:
 
 
 _OF_ALL = ("proxy", "tenant", "namespace")
-"""Levels whose limits hold all deliveries that bear their names; a consumer may be spared narrower ones."""
+"""Levels whose limits apply to all deliveries under their names; narrower limits may spare a consumer."""
 _OF_ALL_PUBLISHED = tuple(level.word for level in limiting.LEVELS if not level.is_of_system)
-"""Levels whose limits hold all that is published under their names."""
+"""Levels whose limits apply to all messages published under their names."""
 
 
 def outsiders(intervals: DataFrame, limits: DataFrame, changes: DataFrame) -> DataFrame:
@@ -278,13 +284,13 @@ def outsiders(intervals: DataFrame, limits: DataFrame, changes: DataFrame) -> Da
     Args:
         intervals: All lines of streams, on the axis.
         limits: All lines of limiters, on the same.
-        changes: All lines of changes. In a span with a change, a line tells of its end, and not of the whole span.
+        changes: All lines of changes. In a span with a change, a line names the limits at its end only.
     """
-    told = F.split("limit_levels", " ")
-    said = intervals.where(~is_exempt() & (F.col("passed_messages") > 0))
+    named_levels = F.split("limit_levels", " ")
+    lines = intervals.where(~is_exempt() & (F.col("passed_messages") > 0))
     is_publish = F.col("direction") == "publish"
-    named = scoped(said.where(is_publish), _OF_ALL_PUBLISHED).unionByName(scoped(said.where(~is_publish), _OF_ALL))
-    without = named.where(~F.array_contains(told, F.col("level")))
+    named = scoped(lines.where(is_publish), _OF_ALL_PUBLISHED).unionByName(scoped(lines.where(~is_publish), _OF_ALL))
+    without = named.where(~F.array_contains(named_levels, F.col("level")))
     streams = without.select(*LIMITER, "start_us", "end_us", "topic", "passed_messages")
     is_in_force = (F.col("mode") != "observe") & (
         F.col("limit_messages").isNotNull() | F.col("limit_bytes").isNotNull()
@@ -300,13 +306,13 @@ def outsiders(intervals: DataFrame, limits: DataFrame, changes: DataFrame) -> Da
         & (F.col("boot_id") == F.col("of_boot_id"))
         & F.col("at_us").between(F.col("start_us"), F.col("end_us"))
     )
-    found = streams.join(own, on=[*LIMITER, "start_us", "end_us"]).join(moments, on=is_changed, how="left_anti")
+    outside = streams.join(own, on=[*LIMITER, "start_us", "end_us"]).join(moments, on=is_changed, how="left_anti")
     text = F.format_string(
-        "a stream of %s passed %d messages and says that it is not under it", "topic", "passed_messages"
+        "a stream of %s passed %d messages, and its line does not name this limit", "topic", "passed_messages"
     )
     times = (rfc3339(F.col(name)).alias(name) for name in ("start", "end"))
     first = F.struct(text.alias("said"), *times, F.col("place").alias("first_line"), F.col("place").alias("last_line"))
-    each = found.groupBy(*LIMITER).agg(F.min_by(first, "seq").alias("first"), F.count("*").alias("times"))
+    each = outside.groupBy(*LIMITER).agg(F.min_by(first, "seq").alias("first"), F.count("*").alias("times"))
     return each.select(*LIMITER, F.lit("outside").alias("what"), "first.*", "times")
 
 
@@ -317,24 +323,24 @@ def falsely_exempt(intervals: DataFrame, limits: DataFrame) -> DataFrame:
         intervals: All lines of streams.
         limits: All lines of limiters.
     """
-    said = intervals.where(F.coalesce("exempt", F.lit(False)) & ~is_exempt() & (F.col("passed_messages") > 0))
-    named = scoped(said.withColumn("exempt", F.lit(False)), _OF_ALL_PUBLISHED)
-    known = limits.where(F.col("mode") != "observe").select(*LIMITER).distinct()
+    lines = intervals.where(F.coalesce("exempt", F.lit(False)) & ~is_exempt() & (F.col("passed_messages") > 0))
+    named = scoped(lines.withColumn("exempt", F.lit(False)), _OF_ALL_PUBLISHED)
+    limiters = limits.where(F.col("mode") != "observe").select(*LIMITER).distinct()
     text = F.format_string(
-        "a stream of %s passed %d messages and is said to be exempt, and that is no topic of Pulsar's own",
+        "a stream of %s passed %d messages as exempt, and the topic is none of Pulsar's own",
         "topic",
         "passed_messages",
     )
     place = F.struct("file", "seq", "line")
     times = (rfc3339(F.col(name)).alias(name) for name in ("start", "end"))
     first = F.struct(text.alias("said"), *times, place.alias("first_line"), place.alias("last_line"))
-    each = named.join(known, on=list(LIMITER), how="left_semi").groupBy(*LIMITER)
-    found = each.agg(F.min_by(first, "seq").alias("first"), F.count("*").alias("times"))
-    return found.select(*LIMITER, F.lit("exempt").alias("what"), "first.*", "times")
+    each = named.join(limiters, on=list(LIMITER), how="left_semi").groupBy(*LIMITER)
+    doubts = each.agg(F.min_by(first, "seq").alias("first"), F.count("*").alias("times"))
+    return doubts.select(*LIMITER, F.lit("exempt").alias("what"), "first.*", "times")
 
 
 _LONGEST_BEAT_S = 60.0
-"""The proxy writes a heartbeat each 30 s at the least; the second one behind a line is of another interval."""
+"""The proxy writes a heartbeat at least every 30 s; the second one after a line is of another interval."""
 
 
 def vanished(
@@ -342,12 +348,12 @@ def vanished(
 ) -> DataFrame:
     """Find, for each limit, a stream's last line that holds something while the run goes on, as `DoubtFacts`.
 
-    A stream that holds something has a line in every interval. When it ends, a line tells what became of that.
+    A stream that holds something has a line in every interval, and one at its end, with the held amount accounted for.
 
     Args:
         intervals: All lines of streams, on the axis.
         limits: All lines of limiters, on the same.
-        heartbeats: All of them, on the same.
+        heartbeats: All heartbeats, on the same.
         torn: Runs with missing lines.
     """
     stream = (*BOOT, "connection_id", "direction", "stream_id", "topic")
@@ -359,28 +365,28 @@ def vanished(
         last = last.where((F.col("proxy_id") != proxy_id) | (F.col("boot_id") != boot_id))
     counted = [lines.select(*BOOT, "start_us", "duration_ms") for lines in (intervals, limits)]
     goes_on = counted[0].unionByName(counted[1]).groupBy(*BOOT)
-    # An interval is about as long as the longest line: what begins later by more is of another one.
+    # An interval is about as long as the longest line: a line that begins later by more is of another interval.
     until = goes_on.agg(F.max("start_us").alias("last_us"), F.max("duration_ms").alias("longest_ms"))
     beats = heartbeats.groupBy(*BOOT).agg(F.max("start_us").alias("beat_us"))
-    known = until.join(beats, on=list(BOOT), how="left")
-    both = intervals.join(last.select(*BOOT, "seq", "held_at_last"), on=[*BOOT, "seq"]).join(known, on=list(BOOT))
+    ends = until.join(beats, on=list(BOOT), how="left")
+    both = intervals.join(last.select(*BOOT, "seq", "held_at_last"), on=[*BOOT, "seq"]).join(ends, on=list(BOOT))
     behind_us = 1e3 * F.greatest(F.col("longest_ms") * 1.2, F.lit(1000.0))
     is_gone = (F.col("last_us") >= F.col("end_us") + behind_us) | (
         F.col("beat_us") >= F.col("end_us") + F.greatest(behind_us, F.lit(_LONGEST_BEAT_S * 1e6))
     )
     lost = both.where(F.coalesce(is_gone, F.lit(False)))
-    said = F.format_string("a stream of %s held %d messages, and has no more lines", "topic", "held_at_last")
-    return _doubts_of("vanished", said, lost, limits)
+    text = F.format_string("a stream of %s held %d messages, and has no more lines", "topic", "held_at_last")
+    return _doubts_of("vanished", text, lost, limits)
 
 
-def _doubts_of(what: str, said: Column, lines: DataFrame, limits: DataFrame) -> DataFrame:
-    """Return, for each limit that a stream is under, the first of these lines of the stream."""
+def _doubts_of(kind: str, text: Column, lines: DataFrame, limits: DataFrame) -> DataFrame:
+    """Return, for each limit that a stream is under, the first line of the stream among `lines`."""
     place = F.struct("file", "seq", "line")
     times = (rfc3339(F.col(name)).alias(name) for name in ("start", "end"))
-    first = F.struct(said.alias("said"), *times, place.alias("first_line"), place.alias("last_line"))
+    first = F.struct(text.alias("said"), *times, place.alias("first_line"), place.alias("last_line"))
     each = under_limits(lines).groupBy(*LIMITER)
-    found = each.agg(F.min_by(first, "seq").alias("first"), F.count("*").alias("times"))
-    known = limits.select(*LIMITER).distinct()
-    return found.join(known, on=list(LIMITER), how="left_semi").select(
-        *LIMITER, F.lit(what).alias("what"), "first.*", "times"
+    doubts = each.agg(F.min_by(first, "seq").alias("first"), F.count("*").alias("times"))
+    limiters = limits.select(*LIMITER).distinct()
+    return doubts.join(limiters, on=list(LIMITER), how="left_semi").select(
+        *LIMITER, F.lit(kind).alias("what"), "first.*", "times"
     )

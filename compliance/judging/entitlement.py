@@ -1,4 +1,4 @@
-"""Entitlement: what each bucket holds at least while somebody waits, and the sums of what was kept back."""
+"""Entitlement: the least balance of each bucket while a stream waits, and the sums of amounts kept back."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ class BalanceBounds:
     """The least and the most that one bucket may hold.
 
     Attributes:
-        told: The balance that the line before told, where nothing lies in between.
+        logged: The balance in the line before, where nothing lies in between.
         goes_on: The limit's value is that of the line before, and was the same in between.
     """
 
@@ -36,23 +36,23 @@ class BalanceBounds:
     rate: float = 0.0
     burst: float = 0.0
     is_on: bool = False
-    told: float | None = None
+    logged: float | None = None
     gap_s: float = 0.0
     made_at: float = 0.0
     goes_on: bool = False
 
     def tune(self, rate: float | None, burst: float | None, step: Step) -> None:
-        """Set what is in force in the next line, and carry the balance to its begin."""
+        """Set rate and burst of the next line, and carry the balance to its begin."""
         self.gap_s = step.gap_s
         is_same = (rate, burst) == (self.rate, self.burst)
         self.goes_on = self.is_on and is_same and not (step.is_unknown or step.is_unsettled)
         if rate is None or burst is None:
-            self.is_on, self.told = False, None
+            self.is_on, self.logged = False, None
             return
         if not self.is_on or step.is_unknown:
             # Full, unless it was made with another value: a change fills no bucket.
             full = min(burst, 1.0) if step.is_unsettled else burst
-            self.most, self.told = (inf if step.is_unsettled else burst + 1), None
+            self.most, self.logged = (inf if step.is_unsettled else burst + 1), None
             self.least = -inf if step.is_unknown or step.is_hidden else full
             # A debt may be left that was made at any rate.
             self.made_at = inf if step.is_unknown or step.is_unsettled else 0.0
@@ -61,12 +61,12 @@ class BalanceBounds:
         self.is_on, self.rate, self.burst = True, rate, burst
 
     def _go_on(self, rate: float, burst: float, step: Step) -> None:
-        if self.told is not None and step.adds_up:
-            self.told += rate * step.gap_s
+        if self.logged is not None and step.adds_up:
+            self.logged += rate * step.gap_s
         elif step.gap_s or step.is_unsettled or rate != self.rate or burst != self.burst:
-            self.told = None
+            self.logged = None
         if step.is_unsettled:
-            # It may have been any other value meanwhile: what is positive was clipped to that one's burst. Without a
+            # Any other value may have been in force: its burst bounded a positive balance. Without a
             # stream a limit takes its new value when the next one joins.
             self.least = -inf if step.is_hidden else min(self.least, 1.0)
             self.most = burst + 1 if step.is_hidden else self.most
@@ -91,7 +91,7 @@ class BalanceBounds:
 
         Args:
             line: The line.
-            passed: What it passed.
+            passed: Amount that it passed.
             largest: The largest entry.
             closed_s: Seconds for which this bucket had less than a token; None if it may have been another bucket.
         """
@@ -99,7 +99,7 @@ class BalanceBounds:
         least = min(self.burst, self.least + earned) - passed
         most = min(self.burst + 1, self.most + earned - passed)
         if closed_s:
-            # What is more than a token and a late timer's worth was kept back, and is counted as such.
+            # More than a token and a late timer's worth was kept back, and is counted as such.
             kept = min(self.least + self.owed_rate * closed_s - passed, 1 + self.rate * LATE_S)
             least = max(least, kept)
             if closed_s > max(LATE_S, line.duration_s - CONTIGUOUS_S):
@@ -109,7 +109,7 @@ class BalanceBounds:
         return least, max(least, most)
 
     def with_room_s(self, line: Line, bucket: int) -> float:
-        """Return the longest time for which the bucket had room for what it earned in a line and since the one before.
+        """Return the longest time for which the bucket had room for tokens in a line and since the one before.
 
         If that is not known, or a late timer's time uses up a burst, the whole time counts.
         """
@@ -127,23 +127,23 @@ class BalanceBounds:
 class Starvation:
     """A stream that waits and passes little, for as long as it does; in seconds, and seconds of the limit.
 
-    `held_s` is the largest size that its first entry may have; `mine_s` is what the stream passed.
+    `held_s` is the largest size that its first entry may have; `own_s` is the amount that the stream passed.
     """
 
-    who: str
+    stream: str
     held_s: float
-    mine_s: float = 0.0
+    own_s: float = 0.0
     passed: int = 0
     members: int = 0
     entry_s: float = 0.0
     served_s: float = 0.0
     waited_s: float = 0.0
     served: dict[str, int] = field(default_factory=dict)
-    """Messages of the streams that got most meanwhile, each in the lines in which it did."""
+    """Messages by stream that got most in a line, in the lines in which it did."""
 
 
 class WaitedLine(Struct, array_like=True):
-    """One line in which somebody waited, for the windows of entitlement."""
+    """One line in which a stream waited, for the windows of entitlement."""
 
     line: Line
     waited_s: float
@@ -154,7 +154,7 @@ class WaitedLine(Struct, array_like=True):
 
 
 class OwedSums:
-    """Sums of what was owed and lacking, over ten seconds and over the whole run."""
+    """Sums of amounts owed and lacking, over ten seconds and over the whole run."""
 
     def __init__(self) -> None:
         self._recent: deque[WaitedLine] = deque()
@@ -166,7 +166,7 @@ class OwedSums:
         self.still_s = 0.0
 
     def add(self, waited: WaitedLine) -> bool:
-        """Add a line; returns whether the ten seconds that end with it lack something."""
+        """Add a line; returns whether the ten seconds that end with it have a shortfall."""
         recent, sums = self._recent, self._sums
         recent.append(waited)
         for place, value in enumerate((waited.waited_s, waited.short_s, waited.unexplained_s)):
@@ -183,7 +183,7 @@ class OwedSums:
         return deficit > CLOCK_RESOLUTION_S
 
     def hide(self, line: Line, seconds: float) -> None:
-        """Note a line in which less may have passed than was owed, and that does not show.
+        """Note a line with a possible shortfall that does not show.
 
         Args:
             line: The line.
@@ -193,26 +193,26 @@ class OwedSums:
         hidden.append(WaitedLine(line, 0.0, seconds, 0.0, line.passed, 0.0))
         while hidden[0].line.at_us[1] <= line.at_us[1] - round(OWED_WINDOW_S * 1e6):
             hidden.popleft()
-        self.unseen_s = max(self.unseen_s, sum(one.short_s for one in hidden))
+        self.unseen_s = max(self.unseen_s, sum(waited.short_s for waited in hidden))
         if self._worst is None:
             self._worst = -UNEXPLAINED_S, [WaitedLine(line, 0.0, 0.0, 0.0, line.passed, 0.0)]
 
     def facts(self) -> Owed | None:
-        """Return the worst ten seconds and the whole; None if nobody waited, and nothing was hidden."""
+        """Return the worst ten seconds and the whole; None without waits and hidden shortfalls."""
         if self._worst is None:
             return None
         deficit, window = self._worst
         waited, short, unexplained = self._all
-        lacking = sum(one.short_s for one in window)
+        lacking = sum(line.short_s for line in window)
         first, last = window[0].line, window[-1].line
-        passed = [sum(one.passed[unit] for one in window) for unit in range(2)]
+        passed = [sum(line.passed[unit] for line in window) for unit in range(2)]
         return Owed(
             start_us=first.wall_us[0],
             end_us=last.wall_us[1],
-            waited_s=sum(one.waited_s for one in window),
-            served_s=sum(one.waited_s for one in window) - lacking,
+            waited_s=sum(line.waited_s for line in window),
+            served_s=sum(line.waited_s for line in window) - lacking,
             deficit_s=deficit,
-            late_s=sum(one.late_s for one in window),
+            late_s=sum(line.late_s for line in window),
             passed_messages=passed[0],
             passed_bytes=passed[1],
             owed_messages=_owed(window, passed, 0),
@@ -228,22 +228,22 @@ class OwedSums:
 
 
 def _owed(window: list[WaitedLine], passed: list[int], unit: int) -> float | None:
-    if all(one.line.rates[unit] is None for one in window):
+    if all(waited.line.rates[unit] is None for waited in window):
         return None
-    return passed[unit] + sum((one.line.rates[unit] or 0) * one.short_s for one in window)
+    return passed[unit] + sum((waited.line.rates[unit] or 0) * waited.short_s for waited in window)
 
 
 def lost_s(line: Line, bucket: int, held: BalanceBounds) -> float:
-    """Seconds' worth that a bucket had no room for, or still holds at the end: late tokens are not lost."""
-    told = line.tokens[bucket]
-    if told is None:
+    """Return the seconds' worth that a bucket had no room for, or still holds at the end: late tokens are not lost."""
+    balance = line.tokens[bucket]
+    if balance is None:
         return inf
-    return (line.overflow[bucket] + max(0.0, told - 1 - held.rate * LATE_S)) / held.rate
+    return (line.overflow[bucket] + max(0.0, balance - 1 - held.rate * LATE_S)) / held.rate
 
 
 def unspent_s(line: Line, bucket: int, held: BalanceBounds) -> float:
-    """Seconds' worth of a bucket that nobody may have got: what it had no room for, and holds where nobody waits."""
-    told = line.tokens[bucket]
+    """Return the seconds' worth that no stream may have got: tokens without room, and the rest where none waits."""
+    balance = line.tokens[bucket]
     if line.waited_s >= line.duration_s - CONTIGUOUS_S:
         return line.overflow[bucket] / held.rate
-    return inf if told is None else (line.overflow[bucket] + max(0.0, told)) / held.rate
+    return inf if balance is None else (line.overflow[bucket] + max(0.0, balance)) / held.rate

@@ -1,13 +1,13 @@
-"""Plain values between Spark and the judging, in this order: runs, spells, facts that go in, and what comes out.
+"""Plain values between Spark and the judging, in this order: runs, spells, input facts, and results.
 
-Facts (`…Facts`) are small sums, one of each kind a row. What comes out for one limiter of one run (`Judged` and its
-parts) has times in microseconds since 1970. Spells are the stretches of time in which a promise was broken: how often,
-the first time, and the longest.
+Facts (`…Facts`) are small sums, one of each kind a row. The result for one limiter of one run (`Judged` and its parts)
+has times in microseconds since 1970. Spells are the stretches of time in which a promise was broken: how often, the
+first time, and the longest.
 
-The latest run of each proxy says how far the log reaches, even where clocks were wrong. Runs of one proxy follow each
-other, so the one whose lines end last is the latest. A clock that was far ahead would make any run that: it would hide
-the live one behind it until that time has come, and everybody else would seem silent. So a run whose lines end later
-than a reader's own clock allows comes before all others. What is ahead by less is overtaken by itself within the hour.
+The latest run of each proxy decides how far the log reaches, even where clocks were wrong. Runs of one proxy follow
+each other, so the run whose lines end last is the latest. A clock that was far ahead would make any run the latest: it
+would hide the live run until that time has come, and all other proxies would seem silent. So a run whose lines end
+later than the reader's own clock allows comes before all others. Real time overtakes a smaller lead within the hour.
 """
 
 from collections.abc import Iterable
@@ -39,7 +39,7 @@ from compliance.figures.what_if import Proposal
 AHEAD = timedelta(hours=1)
 """The time by which a proxy's clock may differ from the reader's."""
 SILENT = timedelta(seconds=60)
-"""A run without an orderly end that stops so long before the log does has fallen silent."""
+"""A run without an orderly end that stops this long before the log does has fallen silent."""
 Moment = TypeVar("Moment", int, datetime)
 
 
@@ -62,10 +62,10 @@ class RunEnd(NamedTuple, Generic[Moment]):
 
 
 def latest_runs(runs: Iterable[RunEnd[Moment]], horizon: Moment) -> list[RunEnd[Moment]]:
-    """Return the latest run of each proxy, that which ends last behind the others.
+    """Return the latest run of each proxy; the run that ends last comes last.
 
     Args:
-        runs: All of them.
+        runs: All runs.
         horizon: The reader's now, and `AHEAD`.
     """
     in_order = sorted(runs, key=lambda run: (run.last <= horizon, run.last, not run.has_ended, run.boot_id))
@@ -79,20 +79,20 @@ def latest_runs(runs: Iterable[RunEnd[Moment]], horizon: Moment) -> list[RunEnd[
 def complete_up_to(runs: Iterable[RunEnd[Moment]], horizon: Moment) -> Moment | None:
     """Return the earliest of the last heartbeats of all proxies' latest runs; None without any, or if one has none.
 
-    A proxy that has come to an orderly end holds nobody back, as long as there is another.
+    A proxy that has come to an orderly end does not count, as long as there is another.
     """
     latest = latest_runs(runs, horizon)
     ends = [run.complete_up_to for run in latest if not run.has_ended]
-    known = [end for end in ends if end is not None]
+    complete = [end for end in ends if end is not None]
     if ends:
-        return min(known) if len(known) == len(ends) else None
+        return min(complete) if len(complete) == len(ends) else None
     return max((run.complete_up_to for run in latest if run.complete_up_to is not None), default=None)
 
 
 def cut_off(runs: Iterable[RunEnd[datetime]], horizon: datetime) -> set[tuple[str, str]]:
-    """Proxy and boot of the runs without an orderly end behind which the log goes on.
+    """Return proxy and boot of the runs without an orderly end after which the log goes on.
 
-    Lines behind their last one may have been written and lost: no number is missing then. The latest run of a proxy may
+    Lines after their last one may have been written and lost: no number is missing then. The latest run of a proxy may
     still be going on, unless it is silent.
     """
     ends = list(runs)
@@ -144,7 +144,7 @@ class Spelling:
 
         Args:
             begin_us: Its begin.
-            seconds: So much of its time counts.
+            seconds: The part of its time that counts.
             is_broken: Whether the promise was broken in it.
         """
         if is_broken and not self._is_on:
@@ -161,14 +161,14 @@ class Spelling:
 
 def together(spells: Iterable[Spells | None]) -> Spells | None:
     """Merge the spells of several runs; None without any."""
-    known = [one for one in spells if one is not None]
-    if not known:
+    all_spells = [spell for spell in spells if spell is not None]
+    if not all_spells:
         return None
-    longest = max(known, key=lambda one: one.longest_s)
+    longest = max(all_spells, key=lambda spell: spell.longest_s)
     return Spells(
-        times=sum(one.times for one in known),
-        seconds=sum(one.seconds for one in known),
-        first=min(one.first for one in known),
+        times=sum(spell.times for spell in all_spells),
+        seconds=sum(spell.seconds for spell in all_spells),
+        first=min(spell.first for spell in all_spells),
         longest=longest.longest,
         longest_s=longest.longest_s,
     )
@@ -211,7 +211,7 @@ class RunFacts(RunKey, frozen=True, kw_only=True):
     is_lossy: bool
     """The proxy says, perhaps in a later run, that lines of this one are lost, or may be."""
     is_cut_off: bool = False
-    """The run has no orderly end, and its proxy has a later run or is silent: lines behind its last one may be lost."""
+    """The run has no orderly end, and its proxy has a later run or is silent: lines after its last one may be lost."""
     ended: bool
     """The last heartbeat says that the proxy came to an orderly end."""
     clock_steps: int
@@ -223,7 +223,7 @@ class RunFacts(RunKey, frozen=True, kw_only=True):
     newer: int = 0
     """Lines of known kinds whose version this report does not know."""
     has_tail: bool = False
-    """The run has no orderly end, and lines of limits or streams behind its last heartbeat: others may be lost."""
+    """The run has no orderly end, and lines of limits or streams after its last heartbeat: others may be lost."""
 
     @property
     def is_doubtful(self) -> bool:
@@ -256,12 +256,12 @@ class LimiterFacts(LimiterRunKey, frozen=True, kw_only=True):
     is_shared: bool = False
     """Some line is of a share of the limit, which a fleet holds together."""
     shared_messages: float | None = None
-    """The limit of the whole fleet where the value last in force is a share of it; null where it is not."""
+    """The limit of the whole fleet where the value last in force is a share; null elsewhere."""
     shared_bytes: float | None = None
     was_limited: bool
     """Some line has a limit that was not only observed."""
     passed_messages: int
-    """Messages that passed while the limit was not only observed; `throttled_s` is of that time, too."""
+    """Messages that passed while the limit was not only observed; `throttled_s` also is of that time."""
     passed_bytes: int
     rejected_messages: int
     """Refused by this limit, with an error to the client."""
@@ -285,13 +285,13 @@ class KeptFacts(LimiterRunKey, frozen=True, kw_only=True):
     """The time in which one limiter was kept in one run of one proxy, and the time in which it was not."""
 
     lines: int
-    """Lines that were judged: each of them ends windows."""
+    """Lines that were judged: each line ends windows."""
     judged_s: float
     """Time that they span, seconds."""
     waited_s: float
-    """Time in which somebody waited, seconds."""
+    """Time in which a stream waited, seconds."""
     over: Spells | None
-    """Spells of lines that drove what passed further above what is allowed; null without any."""
+    """Spells of lines that drove the amount passed further above the amount allowed; null without any."""
     short: Spells | None
     """Spells of time waited in lines whose last ten seconds passed less than owed; null without any."""
 
@@ -318,21 +318,21 @@ class ContainmentFacts(LimiterRunKey, frozen=True, kw_only=True):
 
 
 class EntitlementFacts(LimiterRunKey, frozen=True, kw_only=True):
-    """The worst ten seconds, and the whole time, of what one limiter owed while somebody waited."""
+    """Amounts that one limiter owed while a stream waited: the worst ten seconds, and the whole time."""
 
     start: datetime
     end: datetime
     waited_s: float
-    """Seconds in the worst window in which somebody waited."""
+    """Seconds in the worst window in which a stream waited."""
     served_s: float
-    """Seconds' worth of the limit that passed meanwhile."""
+    """Seconds' worth of the limit that passed in that time."""
     deficit_s: float
     """By how much more was lacking than may be, in seconds of the limit; > 0 is less than owed."""
     late_s: float
-    """Seconds, of those that were lacking, in which a stream waited, by its own lines, while each bucket had a token.
-    Then the proxy was late: as a rule it had no time on its processors."""
+    """The part of the shortfall in which a stream waited, by its own lines, while each bucket had a token. Then the
+    proxy was late: as a rule it had no time on its processors."""
     passed_messages: int
-    """In the lines of the worst window in which somebody waited: more was offered there than passed."""
+    """In the lines of the worst window in which a stream waited: more was offered there than passed."""
     passed_bytes: int
     owed_messages: float | None
     """Messages that passed or were lacking; null without a limit of messages. Of two limits the binding one counts."""
@@ -346,22 +346,23 @@ class EntitlementFacts(LimiterRunKey, frozen=True, kw_only=True):
     unseen_s: float
     """Seconds' worth of the limit that could be lacking in ten seconds of waiting without showing in the lines."""
     still_s: float = 0.0
-    """For so long somebody waited though there were tokens, as the proxy did nothing: not in the other numbers."""
+    """Time in which a stream waited though there were tokens, as the proxy stood still: not in the other numbers."""
 
 
 class DoubtFacts(LimiterRunKey, frozen=True, kw_only=True):
-    """Two things that the log says of one limiter and that cannot both be true."""
+    """A contradiction between two facts that the log has about one limiter."""
 
     what: str
-    """`streams`: its streams' lines say that something else passed than its own line. `no lines`: its streams are under
-    it, and it has no line. `value`: its streams' lines name a limit, and its own none, or another value. `outside`: a
-    stream that bears its name says that it is not under it. `exempt`: the same, for a topic that is none of Pulsar's
-    own. `waits`: a stream waited on it, and by its own line nobody did. `books`: its bucket does not hold what it
-    should. `starved`: a stream waited and passed next to nothing, while others passed much. `refused`: it refused
-    something, and had tokens. `change`: it was changed, and its value is as before. `stream`: what a stream offered is
-    not what passed, was dropped, was rejected and is held, or it held something for longer than it says that it waited.
-    `clock`: durations are not those of the clock, or of other lines of the same time. `vanished`: a stream that held
-    something has no more lines. `unconfirmed`: tokens were reserved by its own line, and no other line tells why."""
+    """`streams`: its streams' lines and its own differ in the amount passed. `no lines`: it has streams, and
+    no line. `value`: its streams' lines name a limit, and its own none, or another value. `outside`: the line of a
+    stream that bears its name does not name the limit. `exempt`: the same, for a topic that is none of Pulsar's
+    own. `waits`: a stream waited on it, and its own line has no wait. `books`: its bucket's balance is wrong.
+    `starved`: a stream waited and passed next to nothing, while others passed much. `refused`: it refused something,
+    and had tokens. `change`: it was changed, and its value is as before. `stream`: the amount that a stream offered is
+    not the sum of the amounts passed, dropped, rejected and held, or it held something for longer than the wait in its
+    line. `clock`: durations are not those of the clock, or of other lines of the same time. `vanished`: a stream that
+    held something has no more lines. `unconfirmed`: tokens were reserved by its own line, and no other line has the
+    reason."""
     said: str
     """The first time, with both numbers."""
     start: datetime
@@ -402,7 +403,7 @@ class CutOffMember(Struct, frozen=True, kw_only=True):
     seconds: float
     """The time of its lines while it was."""
     share: float
-    """The largest share of the limit that it had then, 0 to 1: so much more than the whole all members may pass."""
+    """The largest share of the limit that it had then, 0 to 1: all members may pass more than the whole by that."""
     passed: int
     """Amount that the member passed then; the sum is without it."""
 
@@ -414,7 +415,7 @@ class OutsideProxy(Struct, frozen=True, kw_only=True):
     first: datetime
     last: datetime
     passed: int
-    """Amount that the proxy passed meanwhile; the sum is without it."""
+    """Amount that the proxy passed in that time; the sum is without it."""
 
 
 class FleetSumFacts(Struct, frozen=True, kw_only=True):
@@ -450,7 +451,7 @@ class FleetSumFacts(Struct, frozen=True, kw_only=True):
     excess: float
     """passed - allowed; negative is the room that was left."""
     clock_s: float
-    """Clocks that differ by so much more would explain what is beyond `allowed`; 0 if nothing is."""
+    """A further difference of the clocks that would explain the amount beyond `allowed`; 0 if there is none."""
     corrected_s: float
     """Seconds by which clocks of members differ, as members have measured: their lines are compared by one clock."""
     uncertain_s: float
@@ -462,7 +463,7 @@ class FleetSumFacts(Struct, frozen=True, kw_only=True):
     judged_s: float
     """Time with a line of any member."""
     demand_s: float
-    """Time in which somebody waited at every member that used the limit."""
+    """Time in which a stream waited at every member that used the limit."""
     demand_share: float | None
     """The part of the limit that passed then; null if there was no such time."""
     cut_off: list[CutOffMember]
@@ -470,7 +471,7 @@ class FleetSumFacts(Struct, frozen=True, kw_only=True):
 
 
 class FleetGapFacts(Struct, frozen=True, kw_only=True):
-    """Members of a fleet have no log: one of them heard of more than there are proxies."""
+    """Members of a fleet have no log: a member heard of more members than there are proxies."""
 
     fleet: str
     at: datetime
@@ -554,9 +555,9 @@ class GapFacts(RunKey, frozen=True, kw_only=True):
     """The line before the gap, -1 if the gap is at the beginning."""
     missing: int
     until: datetime
-    """Start of the first line behind the gap."""
+    """Start of the first line after the gap."""
     behind: LinePlace
-    """The line behind the gap."""
+    """The line after the gap."""
 
 
 class QuarantineFacts(Struct, frozen=True, kw_only=True):
@@ -566,7 +567,7 @@ class QuarantineFacts(Struct, frozen=True, kw_only=True):
     reason: str
     lines: int
     example: str
-    """The beginning of one of them."""
+    """The beginning of one such line."""
 
 
 class RoleFacts(Struct, frozen=True, kw_only=True):
@@ -605,7 +606,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     passed_over: str = ""
     """Files of the log that were not read, and what helps."""
     unread: int = 0
-    """The number of these that may hold lines of the log."""
+    """The number of files among them that may hold lines of the log."""
     rates: list[RateFacts] = []
     tenant_rates: list[RateFacts] = []
     """Rates for the pages of tenants."""
@@ -620,7 +621,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     refusals: list[RefusalFacts] = []
     burn: list[BurnFacts] = []
     objective: float = 0.999
-    """Share of time in which promises are to be kept: what burn rates are measured by."""
+    """Share of time in which promises should be kept; burn rates are measured by it."""
     fairness: list[FairnessFacts] = []
     neighbours: list[NeighbourFacts] = []
     headroom: list[HeadroomFacts] = []
@@ -665,7 +666,7 @@ class Window(Struct):
 
 
 class Owed(Struct):
-    """The worst ten seconds and the whole of what was owed, as `EntitlementFacts`; times likewise."""
+    """Amounts owed, as `EntitlementFacts`; times are microseconds since 1970."""
 
     start_us: int
     end_us: int
@@ -687,7 +688,7 @@ class Owed(Struct):
 
 
 class Doubt(Struct):
-    """Two things that the log says and that cannot both be true, as `DoubtFacts`; times likewise."""
+    """A contradiction in the log, as `DoubtFacts`; times are microseconds since 1970."""
 
     what: str
     said: str

@@ -1,16 +1,16 @@
-"""The sum over a fleet: what all proxies that hold one limit together passed, against what the limit allows them all.
+"""The sum over a fleet: the amount that all members passed under one shared limit, against the amount allowed.
 
 For each limiter that members of one fleet share, and each unit, over every interval:
 
     passed by all ≤ burst + rate · time + an entry of each member        (docs/fleet.md)
 
-A line says how much passed in its span, and not when. So an interval is judged by the lines that lie wholly within it,
-and a line that reaches out of it counts as nothing: no grain of the log makes a violation. The lines of all proxies end
-at the same multiples of the interval, so next to nothing is lost by that. All intervals are judged in one pass over the
-lines in the order of their begins: `FleetSweep`.
+A line has the amount that passed in its span, without the times. So an interval is judged by the lines that lie wholly
+within it, and a line that reaches beyond it counts as nothing: no grain of the log makes a violation. The lines of all
+proxies end at the same multiples of the interval, so next to nothing is lost by that. All intervals are judged in one
+pass over the lines in the order of their begins: `FleetSweep`.
 
 Lines of two proxies are compared by their wall clocks, which differ. Each member measures its coordinator's clock, and
-its lines of shares say what it found. So all lines are put by one coordinator's clock (`member_clocks`). Where nothing
+its lines of shares have the result. So all lines are put by one coordinator's clock (`member_clocks`). Where nothing
 was measured, clocks are taken to be at most `CLOCKS_APART_S` apart, as NTP and PTP leave them.
 Where less exact measurements might explain an excess, or steps of the members' clocks, which heartbeats show, it is
 left open whether they do.
@@ -36,15 +36,15 @@ from compliance.schema import BOOT, OBSERVED, has_share, rfc3339
 from compliance.session import local_frame
 
 BACK_US = 2_000_000
-"""Microseconds after a member's first grants in which it may still use what it had while it was cut off."""
+"""Microseconds after a member's first grants in which it may still use the share that it had while cut off."""
 _GONE_US = 60_000_000
-"""A member without a line for so long owes nothing any more, and shares with nobody."""
+"""A member without a line for this long owes nothing any more, and shares no limit."""
 _ALIVE = timedelta(seconds=35)
-"""A heartbeat and a lease: for so long before its first line and behind its last one a run may have been a member."""
+"""A heartbeat and a lease: the time before its first line and after its last one in which a run may be a member."""
 _EXACT_MS = 5
 """Measurements of a clock that are so exact are as good as better ones."""
 _ALL_OF_IT = 0.95
-"""The part of a line that counts as all of it."""
+"""The part of a line that counts as the whole line."""
 _MOST_NAMED = 100
 """Proxies of one kind that are named for one limit."""
 _UNITS = ("messages", "bytes")
@@ -88,10 +88,10 @@ class _Begun:
     """A begin of intervals.
 
     Args:
-        at_us: When.
-        passed: What lines passed that begin before.
-        allowed: What the rate allows up to then.
-        cut: What lines passed that begin before and end behind.
+        at_us: The time.
+        passed: Amount of lines that begin before.
+        allowed: Amount that the rate allows up to then.
+        cut: Amount of lines that begin before and end after.
         place: A line that begins then.
     """
 
@@ -138,7 +138,7 @@ class FleetSweep:
 
     Attributes:
         judged_us: Microseconds with a line of any member.
-        demand_us: Microseconds in which somebody waited at every member that has a line.
+        demand_us: Microseconds in which a stream waited at every member that has a line.
         worst: The interval with the greatest excess.
         last: The line that was added last.
         until_us: The latest end of a line.
@@ -163,7 +163,7 @@ class FleetSweep:
         self._rooms: Counter[float] = Counter()
         self._rate = 0.0
         self._waiting = 0
-        """Lines under way in which somebody waits."""
+        """Lines under way in which a stream waits."""
         self._speed = 0.0
         """Amount that all lines under way pass in a microsecond."""
         self._begins: dict[float, _Begun] = {}
@@ -177,7 +177,7 @@ class FleetSweep:
 
     @property
     def demand_share(self) -> float | None:
-        """The part of the limit that passed while somebody waited at every member."""
+        """The part of the limit that passed while a stream waited at every member."""
         return self._demand_passed / self._demand_worth if self._demand_worth else None
 
     def add(self, line: FleetLine) -> None:
@@ -218,7 +218,7 @@ class FleetSweep:
         self._now_us = now_us
 
     def _meet(self, line: FleetLine) -> None:
-        """Know the run of a line. The debts of runs that are over are part of what is allowed from now on."""
+        """Add the run of a line. The debts of runs that are over are allowed from now on."""
         gone = {run for run, owing in self._owing.items() if owing[1] < line.start_us - _GONE_US}
         before = self._run_of.get(line.run[0])
         if before in self._owing:
@@ -233,7 +233,7 @@ class FleetSweep:
     def _begin(self, line: FleetLine) -> None:
         room = max(self._rooms)
         new = _Begun(line.start_us, self._begun, self._allowed, self._begun - self._ended, line.place)
-        for less in [one for one in self._begins if one <= room]:
+        for less in [other for other in self._begins if other <= room]:
             old = self._begins.pop(less)
             new = old if old.value > new.value else new
         self._begins[room] = new
@@ -292,8 +292,8 @@ class FleetNotes:
 
     def fleet(self, run: RunId) -> str:
         """Return the fleet of a run; of one that does not say it, the only one that there is."""
-        known = set(self.fleets.values())
-        return self.fleets.get(run, next(iter(known)) if len(known) == 1 else "")
+        names = set(self.fleets.values())
+        return self.fleets.get(run, next(iter(names)) if len(names) == 1 else "")
 
     def is_away(self, run: RunId, start_us: int, end_us: int, settling_us: int = 0) -> bool:
         """Return whether the run was cut off in any part of a time, or at most `settling_us` before it."""
@@ -302,7 +302,7 @@ class FleetNotes:
 
 
 def member_clocks(rows: Sequence[Any]) -> dict[RunId, MemberClock]:
-    """Find by how much the clocks of runs differ from one, that of a coordinator that most of them have measured.
+    """Find by how much the clocks of runs differ from one: the coordinator's clock that most runs have measured.
 
     Runs that followed another coordinator are compared through runs that followed both, by the most exact way.
 
@@ -315,27 +315,27 @@ def member_clocks(rows: Sequence[Any]) -> dict[RunId, MemberClock]:
         behind_us, within_us = (row.least_us + row.most_us) // 2, -((row.least_us - row.most_us) // 2)
         measured[clock][run] = MemberClock(behind_us, within_us)
         measured[run][clock] = MemberClock(-behind_us, within_us)
-    coordinators = sorted({(row.fleet, row.epoch) for row in rows}, key=lambda one: (-len(measured[one]), one))
-    known: dict[Any, MemberClock] = {}
+    coordinators = sorted({(row.fleet, row.epoch) for row in rows}, key=lambda node: (-len(measured[node]), node))
+    reached_clocks: dict[Any, MemberClock] = {}
     order = count()
     for first in coordinators:
         near = [(0, next(order), 0, first)]
         while near:
-            within_us, _, behind_us, one = heapq.heappop(near)
-            if one in known:
+            within_us, _, behind_us, node = heapq.heappop(near)
+            if node in reached_clocks:
                 continue
-            known[one] = MemberClock(behind_us, within_us)
-            for other, link in measured[one].items():
-                if other not in known:
+            reached_clocks[node] = MemberClock(behind_us, within_us)
+            for other, link in measured[node].items():
+                if other not in reached_clocks:
                     reached = within_us + link.within_us, next(order), behind_us + link.behind_us, other
                     heapq.heappush(near, reached)
-    return {run: clock for run, clock in known.items() if run not in coordinators}
+    return {run: clock for run, clock in reached_clocks.items() if run not in coordinators}
 
 
 def fleet_notes(
     rows: Iterable[Any], runs: Sequence[RunFacts], clocks: Mapping[RunId, MemberClock] | None = None
 ) -> tuple[FleetNotes, list[FleetGapFacts]]:
-    """Tell who was in which fleet, who was cut off, and of how many members at most there is no log.
+    """Find the fleet of each run, the times in which it was cut off, and the most members without a log.
 
     Args:
         rows: As `share_turns`, in their order.
@@ -355,25 +355,25 @@ def fleet_notes(
         elif not row.is_away and spells and spells[-1][1] == forever_us:
             spells[-1] = spells[-1][0], row.at_us
         at = moment(row.wall_us)
-        alive = sum(one.first - _ALIVE <= at <= one.last + _ALIVE for one in runs)
-        known = gaps.get(row.fleet)
-        if row.members > alive and (known is None or row.members - alive > known.members - known.logs):
+        alive = sum(other.first - _ALIVE <= at <= other.last + _ALIVE for other in runs)
+        gap = gaps.get(row.fleet)
+        if row.members > alive and (gap is None or row.members - alive > gap.members - gap.logs):
             gaps[row.fleet] = FleetGapFacts(fleet=row.fleet, at=at, members=row.members, logs=alive)
     return FleetNotes(fleets, dict(away), clocks or {}), list(gaps.values())
 
 
 def share_turns(shares: DataFrame) -> DataFrame:
-    """Select the lines of shares with which a run is in a fleet, cut off or back, or hears of another size of it.
+    """Select the lines of shares in which a run enters a fleet, is cut off or back, or hears another number of members.
 
     Args:
         shares: All lines of shares, on the axis of `clocks.with_axis`.
     """
     in_order = Window.partitionBy(*BOOT).orderBy("seq")
-    told = shares.withColumn("is_away", F.col("cause") == "isolated")
+    lines = shares.withColumn("is_away", F.col("cause") == "isolated")
     names = ("fleet", "is_away", "members")
     before = {f"{name}_before": F.lag(name).over(in_order) for name in names}
     is_new = [~F.col(name).eqNullSafe(F.col(f"{name}_before")) for name in names]
-    turns = told.withColumns(before).where(is_new[0] | is_new[1] | is_new[2])
+    turns = lines.withColumns(before).where(is_new[0] | is_new[1] | is_new[2])
     at = F.col("start_us").alias("at_us"), F.unix_micros("start").alias("wall_us")
     return turns.select(*BOOT, "seq", "fleet", "is_away", "members", *at)
 
@@ -381,16 +381,18 @@ def share_turns(shares: DataFrame) -> DataFrame:
 def share_clocks(shares: DataFrame) -> DataFrame:
     """Bound by how much each coordinator's clock was ahead of each run's axis: `least_us` and `most_us`.
 
-    Of the measurements of one run those count that are not much less exact than the best.
+    Measurements of one run count that are not much less exact than the best.
 
     Args:
         shares: All lines of shares, on the axis of `clocks.with_axis`.
     """
     of_one = (*BOOT, "fleet", "epoch")
-    known = shares.where("coordinator_ahead_ms is not null and coordinator_ahead_within_ms is not null and epoch > 0")
+    measured = shares.where(
+        "coordinator_ahead_ms is not null and coordinator_ahead_within_ms is not null and epoch > 0"
+    )
     within = F.col("coordinator_ahead_within_ms")
     best = F.min(within).over(Window.partitionBy(*of_one))
-    exact = known.withColumn("best_ms", best).where(within <= 2 * F.col("best_ms") + _EXACT_MS)
+    exact = measured.withColumn("best_ms", best).where(within <= 2 * F.col("best_ms") + _EXACT_MS)
     stepped_us = F.unix_micros("start") - F.col("start_us")
     bounds = [F.round(1000 * (F.col("coordinator_ahead_ms") + way * within)) + stepped_us for way in (-1, 1)]
     return exact.groupBy(*of_one).agg(
@@ -440,14 +442,14 @@ def _of_fleets(lines: DataFrame, notes: FleetNotes, is_of_fleet: Column) -> Data
     runs = sorted({*notes.fleets, *notes.clocks})
     rows = [(*run, notes.fleets.get(run, alone), notes.behind_us(run)) for run in runs]
     columns = {**dict.fromkeys(BOOT, "string"), "of_fleet": "string", "behind_us": "long"}
-    known = local_frame(lines.sparkSession, rows, columns)
+    members = local_frame(lines.sparkSession, rows, columns)
     behind_us = F.coalesce("behind_us", F.lit(0))
     times = {
         name: F.when(is_of_fleet, F.timestamp_micros(F.col(f"{name}_us") + behind_us)).otherwise(F.col(name))
         for name in ("start", "end")
     }
     fleet = F.when(is_of_fleet, F.coalesce("of_fleet", F.lit(alone)))
-    joined = lines.join(F.broadcast(known), on=list(BOOT), how="left")
+    joined = lines.join(F.broadcast(members), on=list(BOOT), how="left")
     return joined.withColumns({"fleet": fleet, **times}).drop("of_fleet", "behind_us")
 
 
@@ -459,8 +461,8 @@ def fleet_sums(limits: DataFrame, notes: FleetNotes) -> DataFrame:
         notes: As `fleet_notes`.
     """
     shared = limits.where(has_share()).select(*_LIMIT).distinct()
-    mine = limits.where(F.col("mode") != OBSERVED).join(F.broadcast(shared), on=list(_LIMIT), how="left_semi")
-    picked = mine.select(*_LIMIT, *BOOT, *_columns())
+    lines = limits.where(F.col("mode") != OBSERVED).join(F.broadcast(shared), on=list(_LIMIT), how="left_semi")
+    picked = lines.select(*_LIMIT, *BOOT, *_columns())
     in_order = picked.repartition(*_LIMIT).sortWithinPartitions(*_LIMIT, "start_us", "proxy_id", "seq")
     schema = ", ".join(f"{name} string" for name in (*_LIMIT, "unit"))
     return in_order.mapInArrow(_worker(notes), f"{schema}, score double, facts binary")
@@ -486,12 +488,12 @@ def _worker(notes: FleetNotes) -> Callable[[Iterator[pa.RecordBatch]], Iterator[
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (row for batch in batches for row in batch.to_pylist())
         for _, of_limit in groupby(rows, key=lambda row: tuple(row[name] for name in _LIMIT)):
-            found = [
-                {name: getattr(one, name) for name in (*_LIMIT, "unit")}
-                | {"score": one.excess / (one.limit or 1), "facts": msgspec.msgpack.encode(one)}
-                for one in sums_of(of_limit, notes)
+            results = [
+                {name: getattr(sum_, name) for name in (*_LIMIT, "unit")}
+                | {"score": sum_.excess / (sum_.limit or 1), "facts": msgspec.msgpack.encode(sum_)}
+                for sum_ in sums_of(of_limit, notes)
             ]
-            yield pa.RecordBatch.from_pylist(found, schema=_ARROW)
+            yield pa.RecordBatch.from_pylist(results, schema=_ARROW)
 
     return work
 
@@ -507,7 +509,7 @@ def sums_of(rows: Iterable[Mapping[str, Any]], notes: FleetNotes) -> list[FleetS
                     sums[key] = _Sum(row, *key)
                 sums[key].add(row, notes)
             elif row[f"limit_{unit}"] is not None:
-                for fleet in {fleet for fleet, of in sums if of == unit}:
+                for fleet in {fleet for fleet, unit_ in sums if unit_ == unit}:
                     sums[fleet, unit].add_outside(row)
     return [found for one in sums.values() if (found := one.found()) is not None]
 
@@ -539,7 +541,7 @@ class _Sum:
         self._until_us = 0
 
     def add(self, row: Mapping[str, Any], notes: FleetNotes) -> None:
-        """Add a line of a member. One that is cut off, or just back, is not in the sum."""
+        """Add a line of a member. A member that is cut off, or just back, is not in the sum."""
         unit, run, times = self.unit, (row["proxy_id"], row["boot_id"]), (row["start_us"], row["end_us"])
         self._members[run] = None
         if run in notes.clocks:
@@ -568,24 +570,24 @@ class _Sum:
 
     def _add_cut_off(self, row: Mapping[str, Any]) -> None:
         proxy_id = row["proxy_id"]
-        known = self._cut_off.get(proxy_id)
-        if known is None and len(self._cut_off) >= _MOST_NAMED:
+        earlier = self._cut_off.get(proxy_id)
+        if earlier is None and len(self._cut_off) >= _MOST_NAMED:
             return
         seconds, share, passed = row["duration_ms"] / 1e3, row[f"share_{self.unit}"], row[f"passed_{self.unit}"]
-        if known is not None:
-            seconds, share, passed = seconds + known.seconds, max(share, known.share), passed + known.passed
+        if earlier is not None:
+            seconds, share, passed = seconds + earlier.seconds, max(share, earlier.share), passed + earlier.passed
         self._cut_off[proxy_id] = CutOffMember(proxy_id=proxy_id, seconds=seconds, share=share, passed=passed)
 
     def add_outside(self, row: Mapping[str, Any]) -> None:
         """Add a line of a proxy that has the limit to itself, if members shared it shortly before."""
         proxy_id, first_us = row["proxy_id"], row["common_us"]
         last_us = first_us + max(0, row["end_us"] - row["start_us"])
-        known = self._outside.get(proxy_id)
-        if first_us - self._until_us > _GONE_US or (known is None and len(self._outside) >= _MOST_NAMED):
+        earlier = self._outside.get(proxy_id)
+        if first_us - self._until_us > _GONE_US or (earlier is None and len(self._outside) >= _MOST_NAMED):
             return
         passed, first, last = row[f"passed_{self.unit}"], moment(first_us), moment(last_us)
-        if known is not None:
-            passed, first, last = passed + known.passed, min(first, known.first), max(last, known.last)
+        if earlier is not None:
+            passed, first, last = passed + earlier.passed, min(first, earlier.first), max(last, earlier.last)
         self._outside[proxy_id] = OutsideProxy(proxy_id=proxy_id, first=first, last=last, passed=passed)
 
     def found(self) -> FleetSumFacts | None:

@@ -1,4 +1,4 @@
-"""The judging of all limiters on Spark: each limiter's lines and its streams' lines go through `account.py`.
+"""The judging of all limiters on Spark: `account.py` replays each limiter's lines and its streams' lines.
 
 Lines of one limiter come in the order of their begins. So memory holds one limiter's balances at a time.
 """
@@ -59,7 +59,7 @@ _OUT = "tenant string, score double, waits double, facts binary, minute long, " 
 
 
 class JudgedLimiter(msgspec.Struct):
-    """The result for one limiter of one run, besides its minutes."""
+    """The result for one limiter of one run, without its minutes."""
 
     windows: list[Window]
     owed: Owed | None
@@ -73,9 +73,9 @@ class JudgedLimiter(msgspec.Struct):
 
 
 def with_waits(lines: DataFrame) -> DataFrame:
-    """Adds `beyond_ms`: by how much longer somebody is said to have waited than a line lasts.
+    """Add `beyond_ms`: the part of a line's wait that exceeds the line's duration; `throttled_ms` is without it.
 
-    `throttled_ms` is without it. A line that says so would owe what nobody was owed.
+    With that part, a line would owe more than was due.
     """
     waited = F.least("throttled_ms", "duration_ms")
     return lines.withColumns({"throttled_ms": waited, "beyond_ms": F.col("throttled_ms") - waited})
@@ -105,7 +105,7 @@ def _head() -> Iterator[Column]:
 def under_limits(intervals: DataFrame) -> DataFrame:
     """Repeat each line of a stream for each limit that it is under: adds `level`, `name` and `under`."""
     levels = F.when(F.col("limit_levels") == "", F.array()).otherwise(F.split("limit_levels", " "))
-    # What names a limit is under it, whatever else it says.
+    # A line that names a limit is under it, whatever its other fields are.
     named = F.when(F.col("limit_level") == "", F.array()).otherwise(F.array("limit_level"))
     lines = intervals.withColumn("under", F.array_union(levels, named))
     is_exempt = F.coalesce("exempt", F.lit(False)) & F.array_contains("under", F.lit("exempt"))
@@ -116,22 +116,22 @@ def held_ms(*, whole: bool = False) -> Column:
     """Return the milliseconds for which something of a stream had been held at the end of its line, by `held_since`.
 
     Args:
-        whole: Count the time before the line, too.
+        whole: Also count the time before the line.
     """
     until_ms = (F.unix_micros("end") - F.unix_micros("held_since")) / 1e3
     within_ms = until_ms if whole else F.least(until_ms, F.col("duration_ms"))
-    # The least of null and something is that.
+    # Spark's least of null and a value is the value.
     return F.when(F.col("held_since").isNull(), F.lit(0.0)).otherwise(within_ms)
 
 
 def stream_sums(intervals: DataFrame) -> DataFrame:
-    """Sum up, for each limit and span, what the lines of the streams under it say.
+    """Sum up, for each limit and span, the lines of the streams under it.
 
     Args:
         intervals: All lines of streams, on the axis.
     """
     each = under_limits(intervals)
-    # What is published counts always, and message by message.
+    # Published messages always count, and one by one.
     is_publish = F.col("direction") == "publish"
     charged = {unit: F.coalesce(f"charged_{unit}", f"passed_{unit}") for unit in _UNITS}
     counted = {unit: F.when(is_publish, F.col(f"passed_{unit}")).otherwise(charged[unit]) for unit in _UNITS}
@@ -147,9 +147,9 @@ def stream_sums(intervals: DataFrame) -> DataFrame:
     is_starving = is_named & (waited >= F.col("duration_ms")) & (is_alone | (F.col("passed_entries") == 0))
     own_name = F.when(F.col("direction") == "publish", F.col("producer_name")).otherwise(F.col("subscription"))
     number = F.format_string("connection %d, stream %d", "connection_id", "stream_id")
-    who = F.concat_ws(", ", F.concat_ws(" of ", F.nullif(own_name, F.lit("")), "topic"), number)
-    amounts = (F.struct(*(F.col(f"{what}_{unit}") for unit in _UNITS)).alias(what) for what in ("held", "passed"))
-    starving = F.when(is_starving, F.struct(who.alias("who"), *amounts, is_alone.alias("is_alone")))
+    stream_name = F.concat_ws(", ", F.concat_ws(" of ", F.nullif(own_name, F.lit("")), "topic"), number)
+    amounts = (F.struct(*(F.col(f"{amount}_{unit}") for unit in _UNITS)).alias(amount) for amount in ("held", "passed"))
+    starving = F.when(is_starving, F.struct(stream_name.alias("who"), *amounts, is_alone.alias("is_alone")))
     least_served = F.struct("passed_messages", "passed_bytes", "held_since", "seq")
     first = F.min_by(F.struct("file", "line", "tenant", "namespace"), "seq").alias("first")
     # The limit of bytes may be another level's, unless no limit counts messages.
@@ -173,7 +173,7 @@ def stream_sums(intervals: DataFrame) -> DataFrame:
         F.count("*").alias("members"),
         F.bool_and(is_alone).alias("is_alone"),
         F.min_by(starving, F.when(is_starving, least_served)).alias("starving"),
-        F.max_by(F.struct(who.alias("who"), F.col("passed_messages")), "passed_messages").alias("most_served"),
+        F.max_by(F.struct(stream_name.alias("who"), F.col("passed_messages")), "passed_messages").alias("most_served"),
         F.max(F.when(names_limit, F.col("limit_source"))).alias("source"),
         F.max(F.when(names_limit, F.col("limit_mode"))).alias("named_mode"),
     )
@@ -189,7 +189,7 @@ _OWN_TOPICS = (
 
 
 def is_exempt() -> Column:
-    """Return whether ordinary limits spare a stream: its topic is one of Pulsar's own, whatever else its line says."""
+    """Return whether ordinary limits spare a stream: its topic is one of Pulsar's own, whatever its other fields."""
     return F.coalesce("exempt", F.lit(False)) & F.col("topic").rlike(_OWN_TOPICS)
 
 
@@ -198,8 +198,8 @@ def _worker(notes: dict[tuple[str, str], RunNotes]) -> Callable[[Iterator[pa.Rec
         rows = (row for batch in batches for row in batch.to_pylist())
         for key, of_limiter in groupby(rows, key=lambda row: tuple(row[name] for name in LIMITER)):
             seen = _Seen(key, of_limiter)
-            found = judged(notes.get((key[0], key[1]), RunNotes()), seen.items())
-            yield _batch(key, seen, found)
+            result = judged(notes.get((key[0], key[1]), RunNotes()), seen.items())
+            yield _batch(key, seen, result)
 
     return work
 
@@ -302,12 +302,12 @@ def streams_of(row: Mapping[str, Any]) -> StreamsLine:
         largest=_both(row, "largest_entry"),
         only_wait_s=row["only_wait_ms"] / 1e3,
         named_wait_s=row["named_wait_ms"] / 1e3,
-        said=_both(row, "limit"),
+        limit=_both(row, "limit"),
         members=row["members"],
         is_alone=row["is_alone"],
         largest_offered=_both(row, "largest_offered"),
         most_served=(row["most_served"]["who"], row["most_served"]["passed_messages"]),
-        said_least=_both(row, "least_limit"),
+        least_limit=_both(row, "least_limit"),
         crossing_wait_s=row["crossing_wait_ms"] / 1e3,
         elsewhere_wait_s=row["elsewhere_wait_ms"] / 1e3,
         least_duration_s=row["least_duration_ms"] / 1e3,
@@ -319,12 +319,12 @@ def _starving(row: Mapping[str, Any]) -> tuple[str, tuple[int, int], tuple[int, 
     return (row["who"], _both(row["held"], "held"), _both(row["passed"], "passed"), row["is_alone"])
 
 
-def _least(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
-    return min(one[0], other[0]), min(one[1], other[1])
+def _least(first: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    return min(first[0], other[0]), min(first[1], other[1])
 
 
-def _both(row: Mapping[str, Any], what: str) -> tuple[Any, Any]:
-    return row[f"{what}_messages"], row[f"{what}_bytes"]
+def _both(row: Mapping[str, Any], name: str) -> tuple[Any, Any]:
+    return row[f"{name}_messages"], row[f"{name}_bytes"]
 
 
 def moment(micros: int) -> datetime:
@@ -332,19 +332,19 @@ def moment(micros: int) -> datetime:
     return BEGIN_OF_1970 + timedelta(microseconds=micros)
 
 
-def _batch(key: tuple[str, ...], seen: _Seen, found: Judged) -> pa.RecordBatch:
-    minutes = list(found.minutes.items())
+def _batch(key: tuple[str, ...], seen: _Seen, result: Judged) -> pa.RecordBatch:
+    minutes = list(result.minutes.items())
     lines = sum(minute.lines for _, minute in minutes)
     judged_s, waited_s = (sum(getattr(minute, name) for _, minute in minutes) for name in ("judged_s", "waited_s"))
-    scores = [window.excess / (window.limit or 1) for window in found.windows]
-    owed = found.entitlement
+    scores = [window.excess / (window.limit or 1) for window in result.windows]
+    owed = result.entitlement
     if owed is not None:
         scores.append(max(owed.deficit_s, owed.whole_deficit_s))
-    if found.doubts:
+    if result.doubts:
         scores.append(max([0.0, *scores]))
     alone = seen.alone()
-    kept, over, short = (lines, judged_s, waited_s), _spells(found.over), _spells(found.short)
-    payload = JudgedLimiter(found.windows, owed, found.doubts, kept, over, short, alone)
+    kept, over, short = (lines, judged_s, waited_s), _spells(result.over), _spells(result.short)
+    payload = JudgedLimiter(result.windows, owed, result.doubts, kept, over, short, alone)
     rows: list[dict[str, Any]] = [
         {
             "score": max(scores, default=None),
@@ -352,18 +352,20 @@ def _batch(key: tuple[str, ...], seen: _Seen, found: Judged) -> pa.RecordBatch:
             "facts": msgspec.msgpack.encode(payload),
         }
     ]
-    if alone is None and not lines and not found.windows and owed is None and not found.doubts:
+    if alone is None and not lines and not result.windows and owed is None and not result.doubts:
         rows = []
     rows += [{"minute": at} | {name: getattr(minute, name) for name in _KEPT} for at, minute in minutes]
-    whose = dict(zip(LIMITER, key, strict=True)) | {"tenant": seen.tenant}
-    return pa.RecordBatch.from_pylist([whose | row for row in rows], schema=_ARROW)
+    key_columns = dict(zip(LIMITER, key, strict=True)) | {"tenant": seen.tenant}
+    return pa.RecordBatch.from_pylist([key_columns | row for row in rows], schema=_ARROW)
 
 
-def _spells(of: Spelling) -> Spells | None:
-    if not of.times:
+def _spells(spelling: Spelling) -> Spells | None:
+    if not spelling.times:
         return None
-    first, longest = moment(of.first_us), moment(of.longest_us)
-    return Spells(times=of.times, seconds=of.seconds, first=first, longest=longest, longest_s=of.longest_s)
+    first, longest = moment(spelling.first_us), moment(spelling.longest_us)
+    return Spells(
+        times=spelling.times, seconds=spelling.seconds, first=first, longest=longest, longest_s=spelling.longest_s
+    )
 
 
 _KEPT = ("judged_s", "over_s", "waited_s", "short_s")
@@ -392,21 +394,21 @@ def tables_of(rows: Sequence[Any]) -> LimiterTables:
     """Return the rows with `facts`, as values."""
     tables = LimiterTables([], [], [], [], [])
     for row in rows:
-        whose = {name: row[name] for name in LIMITER}
-        found = msgspec.msgpack.decode(row["facts"], type=JudgedLimiter)
-        tables.containment += [ContainmentFacts(**whose, **_timed(window)) for window in found.windows]
-        if found.owed is not None:
-            tables.entitlement.append(EntitlementFacts(**whose, **_timed(found.owed)))
-        tables.doubts += [DoubtFacts(**whose, **_timed(doubt)) for doubt in found.doubts]
-        if found.kept[0]:
-            times = dict(zip(("lines", "judged_s", "waited_s"), found.kept, strict=True))
-            tables.kept.append(msgspec.convert(whose | times | {"over": found.over, "short": found.short}, KeptFacts))
-        if found.alone is not None:
-            tables.alone.append(found.alone)
+        key = {name: row[name] for name in LIMITER}
+        result = msgspec.msgpack.decode(row["facts"], type=JudgedLimiter)
+        tables.containment += [ContainmentFacts(**key, **_timed(window)) for window in result.windows]
+        if result.owed is not None:
+            tables.entitlement.append(EntitlementFacts(**key, **_timed(result.owed)))
+        tables.doubts += [DoubtFacts(**key, **_timed(doubt)) for doubt in result.doubts]
+        if result.kept[0]:
+            times = dict(zip(("lines", "judged_s", "waited_s"), result.kept, strict=True))
+            tables.kept.append(msgspec.convert(key | times | {"over": result.over, "short": result.short}, KeptFacts))
+        if result.alone is not None:
+            tables.alone.append(result.alone)
     return tables
 
 
-def _timed(found: Window | Owed | Doubt) -> dict[str, Any]:
-    fields = msgspec.structs.asdict(found)
+def _timed(facts: Window | Owed | Doubt) -> dict[str, Any]:
+    fields = msgspec.structs.asdict(facts)
     start, end = fields.pop("start_us"), fields.pop("end_us")
     return fields | {"start": moment(start), "end": moment(end)}

@@ -1,4 +1,4 @@
-"""The input of one limiter's replay: its lines, its streams' lines, and what is known of the run."""
+"""The input of one limiter's replay: its lines, its streams' lines, and notes about the run."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -13,16 +13,16 @@ from compliance.schema import OBSERVED
 BUCKETS = ("messages", "bytes", "peak_messages", "peak_bytes")
 """A limiter's buckets: two sustained rates, and the two that hold while a burst lasts."""
 CLOCK_RESOLUTION_S = 1e-6
-"""The record's times are exact to a microsecond: so much of a limit is no excess."""
+"""The record's times are exact to a microsecond: a microsecond's worth of a limit is no excess."""
 CLOCKS_APART_S = 0.1
 """Seconds by which the clocks of two proxies may differ where no heartbeat shows a step of either."""
 LATE_S = 0.02
-"""Seconds by which a timer may be late; the proxy tells what exceeds them."""
+"""Seconds by which a timer may be late; the proxy logs a longer delay."""
 OWED_WINDOW_S = 10.0
 SHORT_S = 0.1
 """Seconds' worth of a limit that may be lacking in ten seconds of the log."""
 SHORT_SHARE = 0.01
-"""Share of the time waited that may be lacking in a whole run, besides."""
+"""Share of the time waited that may also be lacking in a whole run."""
 UNEXPLAINED_S = 0.005
 """Seconds that may be lacking beyond what the proxy itself calls late timers: rounding."""
 UNSEEN_S = 0.5
@@ -32,7 +32,7 @@ BEHIND_CHANGE_S = 1.0
 SAME_WAIT_S = 0.002
 """Seconds by which two accounts of one wait may differ."""
 CONTIGUOUS_S = 2e-6
-"""Seconds between two lines that count as no time: what is cut off below a microsecond."""
+"""Seconds between two lines that count as no time: rounding to a microsecond."""
 ROUNDING = 1e-6
 
 
@@ -44,7 +44,7 @@ def excess_tolerance(limit: float) -> float:
 class Line(Struct, array_like=True):
     """A line of the limiter. Times are microseconds on an axis that no step of the clock bends.
 
-    Values stand in the order of `BUCKETS`. None means no limit, or not told.
+    Values are in the order of `BUCKETS`. None means no limit, or not logged.
     """
 
     seq: int
@@ -65,13 +65,13 @@ class Line(Struct, array_like=True):
     overflow: tuple[float, ...]
     rejected: int = 0
     beyond_s: float = 0.0
-    """Seconds by which somebody is said to have waited longer than the line lasts."""
+    """Seconds by which the line's wait exceeds its duration."""
     shares: tuple[float | None, float | None] = (None, None)
     """The parts of a limit that a fleet shares; None: the limit is this proxy's alone."""
 
     @property
     def lacks_share(self) -> bool:
-        """True if this proxy had no share of a limit, so nobody was owed anything: its rates are for form's sake."""
+        """True if this proxy had no share of a limit, so it owed nothing: its rates are placeholders."""
         return 0.0 in self.shares
 
     @property
@@ -96,28 +96,28 @@ class StreamsLine(Struct, array_like=True):
     """Longest wait of a stream that is under no other limit."""
     named_wait_s: float
     """Longest wait of a stream that names this limit for its last wait."""
-    said: tuple[float | None, float | None]
-    """The limit's value as streams have it for which it is the lowest: the highest that one of them has."""
+    limit: tuple[float | None, float | None]
+    """The highest value of the limit in lines of streams for which it is the lowest limit."""
     members: int = 0
     """The number of streams that have a line."""
     is_alone: bool = True
-    """Each of these streams is under no other limit."""
+    """No stream is under another limit."""
     largest_offered: tuple[int, int] = (0, 0)
     """No entry that came was larger."""
     most_served: tuple[str, int] | None = None
-    """The stream of which most messages passed, and how many."""
-    said_least: tuple[float | None, float | None] = (None, None)
-    """The lowest value that a stream has for it."""
+    """The stream that passed most messages, and their number."""
+    least_limit: tuple[float | None, float | None] = (None, None)
+    """The lowest value of the limit in a stream's line."""
     crossing_wait_s: float = 0.0
-    """Waits of streams that are under other limits, too, in all."""
+    """The sum of the waits of streams that are also under other limits."""
     elsewhere_wait_s: float = 0.0
-    """The waits, among these, of streams that name another limit for their last wait."""
+    """The part of `crossing_wait_s` of streams that name another limit for their last wait."""
     least_duration_s: float | None = None
-    """The shortest duration of these lines; None: all have the same."""
+    """The shortest duration of the lines; None: all have the same."""
     starving: tuple[str, tuple[int, int], tuple[int, int], bool] | None = None
-    """The stream that passed least of those that waited on the limit in all of the span; of several such, the one that
-    has waited longest. Its name, messages and bytes that it holds, messages and bytes that it passed, and whether it is
-    under no other limit."""
+    """The stream that passed least among streams that waited on the limit in all of the span; of several, the one that
+    has waited longest. Its name, messages and bytes held, messages and bytes passed, and whether it is under no other
+    limit."""
 
 
 _ROUNDED_US = 1
@@ -130,12 +130,12 @@ class RunNotes:
 
     Args:
         has_begin: No line before its first is missing.
-        changes: Numbers of the lines that tell of a change, ascending; after them limits may differ.
+        changes: Numbers of the lines of changes, ascending; after them limits may differ.
         changed_us: Times of the changes, microseconds on the axis; until then the earlier value may have held.
-        holes: Numbers of the lines behind missing ones, ascending.
+        holes: Numbers of the lines after missing ones, ascending.
         still_us: Begin and end of each time in which the proxy did nothing, microseconds on the axis, ascending.
         steps_us: Begin and end of each window with a step of the clock, on the axis, and the step's size.
-        unclear: Numbers of the lines before each of which the clock may have been stepped, ascending.
+        unclear: Numbers of lines before which the clock may have been stepped, ascending.
         contradicted: First and last number of all that lies between two heartbeats which contradict the lines there on
             how the clock was stepped, ascending.
     """
@@ -154,30 +154,30 @@ class RunNotes:
         if not self.still_us:
             return 0.0
         begin_us, end_us = line.at_us
-        first = bisect_right(self.still_us, begin_us, key=lambda one: one[1])
-        last = bisect_left(self.still_us, end_us, key=lambda one: one[0])
+        first = bisect_right(self.still_us, begin_us, key=lambda span: span[1])
+        last = bisect_left(self.still_us, end_us, key=lambda span: span[0])
         within = (min(end, end_us) - max(begin, begin_us) for begin, end in self.still_us[first:last])
         return sum(within) / 1e6
 
     def changes_between(self, after: int, until: int) -> int:
-        """Return the number of lines between the two that tell of a change."""
+        """Return the number of lines of changes between the two."""
         return _between(self.changes, after, until)
 
     def late_s(self, after: int, line: Line) -> float:
         """Return the longest part of a line in which the value before a change was still in force."""
-        known = self.changed_us[bisect_right(self.changes, after) : bisect_right(self.changes, line.seq)]
-        late_us = max((at_us - line.at_us[0] for at_us in known), default=0)
+        times = self.changed_us[bisect_right(self.changes, after) : bisect_right(self.changes, line.seq)]
+        late_us = max((at_us - line.at_us[0] for at_us in times), default=0)
         return min(line.duration_s, max(0.0, late_us / 1e6))
 
-    def is_behind_change(self, one: "Line | StreamsLine") -> bool:
-        """Return whether limits changed within a line, or so shortly before it that some lines may not tell of it."""
-        begin_us, end_us = one.at_us
+    def is_after_change(self, line: "Line | StreamsLine") -> bool:
+        """Return whether limits changed within a line, or so shortly before it that some lines may lack the change."""
+        begin_us, end_us = line.at_us
         place = bisect_right(self._times, end_us) - 1
         return place >= 0 and self._times[place] >= begin_us - round(BEHIND_CHANGE_S * 1e6)
 
-    def has_change(self, one: "Line | StreamsLine") -> bool:
-        """Return whether limits changed within a line or at its end, as of which it names them."""
-        begin_us, end_us = one.at_us
+    def has_change(self, line: "Line | StreamsLine") -> bool:
+        """Return whether limits changed within a line or at its end, the time for which it names them."""
+        begin_us, end_us = line.at_us
         at = bisect_right(self._times, begin_us)
         return at < len(self._times) and self._times[at] <= end_us + _ROUNDED_US
 
@@ -195,7 +195,7 @@ class RunNotes:
 
     def is_contradicted(self, line: Line) -> bool:
         """Return whether heartbeats contradict what the lines around this one show of the clock."""
-        place = bisect_right(self.contradicted, line.seq, key=lambda one: one[0]) - 1
+        place = bisect_right(self.contradicted, line.seq, key=lambda span: span[0]) - 1
         return place >= 0 and line.seq <= self.contradicted[place][1]
 
 
@@ -232,5 +232,5 @@ def place_of(line: Line | StreamsLine) -> LinePlace:
 
 
 def in_force(line: Line, bucket: int) -> tuple[float | None, float | None]:
-    """Rate and burst of one of `BUCKETS` that somebody is held to."""
+    """Return rate and burst of one of `BUCKETS`; None if not enforced."""
     return (None, None) if line.mode == OBSERVED else (line.rates[bucket], line.bursts[bucket])

@@ -49,12 +49,12 @@ def malformed_of(quarantine: DataFrame, lines: DataFrame) -> DataFrame:
     A line that still names its run is that run's; another may be of each run that has lines in its file.
     """
     named = {name: F.regexp_extract("text", rf'"{name}"\s*:\s*"([^"\\]*)"', 1) for name in BOOT}
-    told = quarantine.withColumns({f"own_{name}": text for name, text in named.items()})
+    lines_of_text = quarantine.withColumns({f"own_{name}": text for name, text in named.items()})
     has_name = (F.col("own_proxy_id") != "") & (F.col("own_boot_id") != "")
-    own = told.where(has_name).select(*(F.col(f"own_{name}").alias(name) for name in BOOT))
-    files = F.broadcast(told.where(~has_name).select("file"))
-    others = lines.select("file", *BOOT).distinct().join(files, on="file", how="inner").select(*BOOT)
-    return own.unionByName(others).groupBy(*BOOT).agg(F.count("*").alias("malformed"))
+    own = lines_of_text.where(has_name).select(*(F.col(f"own_{name}").alias(name) for name in BOOT))
+    files = F.broadcast(lines_of_text.where(~has_name).select("file"))
+    runs_of_files = lines.select("file", *BOOT).distinct().join(files, on="file", how="inner").select(*BOOT)
+    return own.unionByName(runs_of_files).groupBy(*BOOT).agg(F.count("*").alias("malformed"))
 
 
 def conflicts_of(rows: DataFrame, copies: DataFrame) -> DataFrame:
@@ -70,7 +70,7 @@ def conflicts_of(rows: DataFrame, copies: DataFrame) -> DataFrame:
 
 
 def last_lines(lines: DataFrame) -> DataFrame:
-    """Per run: whether lines of streams or limits lie behind its last heartbeat, and how many lines are newer ones."""
+    """Return, per run, whether streams or limits have lines after its last heartbeat, and the number of newer lines."""
     is_counted, is_beat = F.col("kind").isin("interval", "limit"), F.col("kind") == "heartbeat"
     last = {name: F.max(F.when(which, F.col("seq"))) for name, which in (("line", is_counted), ("beat", is_beat))}
     return lines.groupBy(*BOOT).agg(
@@ -79,9 +79,9 @@ def last_lines(lines: DataFrame) -> DataFrame:
     )
 
 
-def newer_facts(lines: DataFrame, known: Sequence[str]) -> DataFrame:
+def newer_facts(lines: DataFrame, kinds: Sequence[str]) -> DataFrame:
     """Lines of kinds that this version does not know, or of newer versions, as `NewerFacts`."""
-    newer = lines.where(~F.col("kind").isin(*known)).groupBy(F.col("kind").alias("what"))
+    newer = lines.where(~F.col("kind").isin(*kinds)).groupBy(F.col("kind").alias("what"))
     return newer.agg(F.count("*").alias("lines"))
 
 
@@ -91,7 +91,7 @@ def heartbeat_cover(heartbeats: DataFrame, holes: DataFrame) -> DataFrame:
         *BOOT, "seq", "start", "end", "last", "dropped_lines", (F.col("duration_ms") / 1e3).alias("s")
     )
     lost = holes.select(*BOOT, F.col("after_seq").alias("seq"), "missing")
-    # A hole has the number of the line before it, and lies behind that line.
+    # A hole has the number of the line before it, and comes after that line.
     in_order = Window.partitionBy(*BOOT).orderBy("seq", F.col("missing").isNotNull())
     so_far = F.coalesce(F.sum("missing").over(in_order), F.lit(0))
     both = beats.unionByName(lost, allowMissingColumns=True).withColumn("lost", so_far)
@@ -100,7 +100,7 @@ def heartbeat_cover(heartbeats: DataFrame, holes: DataFrame) -> DataFrame:
     dropped_before = F.coalesce(F.lag("dropped_lines").over(_by_seq()), F.lit(0))
     is_whole = (F.col("lost") == lost_before) & (F.col("dropped_lines") == dropped_before)
     hole_s = seconds(F.col("start")) - F.lag(seconds(F.col("end"))).over(_by_seq())
-    # Between heartbeats of which no line is missing no time can be missing either: that is a step of the clock.
+    # Where no line is missing between heartbeats, no time is missing either: such a hole is a step of the clock.
     is_hole = (hole_s > F.col("s") / 2) & (F.col("lost") > lost_before)
     spanned = numbered.withColumns({"is_whole": is_whole, "hole_s": hole_s, "is_hole": is_hole})
     return spanned.groupBy(*BOOT).agg(
@@ -128,19 +128,19 @@ def run_facts(
         runs: As `stream.runs.table`.
         holes: As `stream.seen.gap_table`.
         lines: Of all kinds, each once.
-        others: Of them at least the heartbeats and the losses.
+        others: Lines of other kinds, at least heartbeats and losses.
         more: Per run `malformed`, `conflicts` and `clock_steps`, where there are any.
     """
     beats, losses = (others.where(F.col("kind") == kind) for kind in ("heartbeat", "loss"))
     parts = (last_lines(lines), heartbeat_cover(beats, holes), lossy_runs(losses), *more)
-    joined = reduce(lambda one, other: one.join(other, on=list(BOOT), how="left"), parts, runs)
+    joined = reduce(lambda left, right: left.join(right, on=list(BOOT), how="left"), parts, runs)
     head_s = seconds(F.col("first_beat")) - seconds(F.col("first"))
     tail_s = seconds(F.col("last")) - seconds(F.col("complete_up_to"))
     counts = {
         name: F.coalesce(name, F.lit(0)) if name in joined.columns else F.lit(0)
         for name in ("malformed", "conflicts", "clock_steps", "newer")
     }
-    # What happened since the last beat is not silence yet; the same holds before the first.
+    # Time since the last beat, less than a beat, is not silence; nor is it before the first.
     edges_s = sum((F.when(edge > F.col("beat_s"), edge).otherwise(0.0) for edge in (head_s, tail_s)), F.lit(0.0))
     share = F.col("covered_s") / F.nullif(F.col("beats_s") + F.col("holes_s") + edges_s, F.lit(0.0))
     return joined.select(
@@ -161,13 +161,13 @@ def run_facts(
 
 
 def marked(runs: list[RunFacts], horizon: datetime) -> list[RunFacts]:
-    """Return the runs, those that are cut off marked as such.
+    """Return the runs, with cut-off runs marked.
 
     Args:
-        runs: All of them.
-        horizon: No clock that is about right says more.
+        runs: All runs.
+        horizon: The latest time that a correct clock may show.
     """
-    found = cut_off([run.end for run in runs], horizon)
+    cut = cut_off([run.end for run in runs], horizon)
     return [
-        msgspec.structs.replace(run, is_cut_off=True) if (run.proxy_id, run.boot_id) in found else run for run in runs
+        msgspec.structs.replace(run, is_cut_off=True) if (run.proxy_id, run.boot_id) in cut else run for run in runs
     ]

@@ -1,13 +1,12 @@
 """Steps of a run's wall clock, located by the numbers of its lines and by their durations.
 
-Heartbeats tell of a step, its size, and two numbers between which it lies. The lines between them tell where: the order
-of time is that of their numbers, and a line is longer or shorter by its times than by its duration if the clock was
-stepped within it. If no line was under way, the step lies between two lines. Where that may be several places, each of
-them is unclear.
+Two heartbeats show a step and its size. The lines between them show its place: lines are numbered in the order of time,
+and a line's times and its duration differ if the clock was stepped within the line. If no line was under way, the step
+lies between two lines. Where several places are possible, each is unclear.
 
-Several steps may lie between two heartbeats, and these tell only their sum, which may be nothing. So lines are asked
-wherever one of them is longer or shorter than its duration. If what they show has another sum, and no place without a
-line is left for the rest, lines and heartbeats contradict each other.
+Several steps may lie between two heartbeats, which show only their sum, perhaps nothing. So every line counts whose
+times and duration differ. If the steps in lines have another sum, and no place without a line is left for the rest,
+lines and heartbeats contradict each other.
 """
 
 from bisect import bisect_left
@@ -20,7 +19,7 @@ from typing import NamedTuple
 STEP_US = 100_000
 """Microseconds of the smallest step of a clock: clocks are slewed by less."""
 FIT_US = 50_000
-"""Microseconds by which times may differ that should be one: two clocks are not read at one instant."""
+"""Microseconds by which equal times may differ: two clocks are not read at one instant."""
 
 _READ_US = 1_000
 """Microseconds by which a line that follows another one may seem to begin before that one ends."""
@@ -29,7 +28,7 @@ _MOST_LEFT = 10
 
 
 class ClockStep(NamedTuple):
-    """The steps between two heartbeats as these tell them: one, several, or none.
+    """The steps between two heartbeats, as the heartbeats show them: one, several, or none.
 
     Args:
         from_seq: Number of the first line that may be of the new time.
@@ -67,7 +66,7 @@ class RunAxis:
     Args:
         ahead: From which line on the wall clock is ahead by how many microseconds, ascending.
         windows_us: Begin and end of the time in which each step lies, on the axis, and its size.
-        unclear: Of steps that may lie in several places, the numbers of the lines behind these, ascending.
+        unclear: Of steps with several possible places, the numbers of the lines after these, ascending.
         contradicted: First and last number of all that lies between two heartbeats which contradict the lines there.
     """
 
@@ -89,13 +88,13 @@ def run_axis(steps: Iterable[ClockStep], lines: Iterable[TimedLines]) -> RunAxis
     unclear: list[int] = []
     contradicted: list[tuple[int, int]] = []
     left: list[tuple[int, int]] = []
-    known, total = sorted(lines), 0
+    in_order, total = sorted(lines), 0
     for step in sorted(steps):
-        first, last = (bisect_left(known, seq, key=attrgetter("seq")) for seq in (step.from_seq, step.to_seq))
-        ends = _ends(known[first:last])
+        first, last = (bisect_left(in_order, seq, key=attrgetter("seq")) for seq in (step.from_seq, step.to_seq))
+        ends = _ends(in_order[first:last])
         placed = _placed(step, ends, [(level - total, until_us + total) for level, until_us in left[-_MOST_LEFT:]])
         until_us = step.until_us - total - step.us
-        # A window excuses lines; heartbeats that tell of no step excuse none that contradict them.
+        # A window excuses lines; heartbeats without a step excuse no line that contradicts them.
         if placed.is_contradicted:
             contradicted.append((step.from_seq, step.to_seq))
             sizes = [step.us] if abs(step.us) > STEP_US else []
@@ -111,7 +110,7 @@ def run_axis(steps: Iterable[ClockStep], lines: Iterable[TimedLines]) -> RunAxis
 
 
 class _End(NamedTuple):
-    """Lines that end at one moment: when the first of them begins, and by how much the clock was set ahead within.
+    """Lines that end at one moment: the earliest begin, and by how much the clock was set ahead within.
 
     `duration_us` is the longest.
     """
@@ -140,14 +139,14 @@ def _end_of(line: TimedLines) -> tuple[int, bool, int]:
 
 
 def _ends(lines: Sequence[TimedLines]) -> list[_End]:
-    found = []
-    # Behind two steps a line may end at the same time as the one before it.
+    ends = []
+    # After two steps a line may end at the same time as the one before it.
     for (end_us, is_stepped, _), group in groupby(lines, key=_end_of):
         members = list(group)
         longest = max(members, key=lambda line: line.duration_us)
         start_us = min(line.start_us for line in members)
-        found.append(_End(members[0].seq, start_us, end_us, longest.off_us if is_stepped else 0, longest.duration_us))
-    return found
+        ends.append(_End(members[0].seq, start_us, end_us, longest.off_us if is_stepped else 0, longest.duration_us))
+    return ends
 
 
 def _placed(step: ClockStep, ends: list[_End], left: list[tuple[int, int]]) -> _Placed:
@@ -155,16 +154,16 @@ def _placed(step: ClockStep, ends: list[_End], left: list[tuple[int, int]]) -> _
     rest_us = step.us - sum(us for _, us in shifts)
     if abs(rest_us) <= STEP_US:
         return _Placed([*shifts[:-1], (shifts[-1][0], shifts[-1][1] + rest_us)] if shifts else [])
-    is_told = abs(step.us) > STEP_US
-    for known in (shifts, []) if shifts and is_told else (shifts,):
-        rest_us = step.us - sum(us for _, us in known)
-        places, is_free = _places(step, ends, known, rest_us)
+    is_shown = abs(step.us) > STEP_US
+    for shown in (shifts, []) if shifts and is_shown else (shifts,):
+        rest_us = step.us - sum(us for _, us in shown)
+        places, is_free = _places(step, ends, shown, rest_us)
         if places:
             numbers = [ends[place].seq if place < len(ends) else step.to_seq for place in places]
-            # Between two lines comes before what the second of them shows.
-            found = sorted([(numbers[0], rest_us), *known], key=itemgetter(0))
-            return _Placed(found, numbers if len(numbers) > 1 else [], known != shifts or not is_free)
-    return _Placed([(step.from_seq, step.us)] if is_told else [], [end.seq for end in ends], is_contradicted=True)
+            # A step between two lines comes before a step within the second line.
+            placed = sorted([(numbers[0], rest_us), *shown], key=itemgetter(0))
+            return _Placed(placed, numbers if len(numbers) > 1 else [], shown != shifts or not is_free)
+    return _Placed([(step.from_seq, step.us)] if is_shown else [], [end.seq for end in ends], is_contradicted=True)
 
 
 def _shown(step: ClockStep, ends: list[_End], left: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -185,7 +184,7 @@ def _shown(step: ClockStep, ends: list[_End], left: list[tuple[int, int]]) -> li
         before += [level for level, by in levels if begin_us < by.at_us - _READ_US and not _follows(stepped, by)]
         is_shown = any(abs(ahead_us - level - off_us) <= FIT_US for level in before)
         if off_us and not (is_shown and end_us - ahead_us >= least_us):
-            # By a clock that was set back, lines before and behind the step may end at the same time.
+            # By a clock that was set back, lines before and after the step may end at the same time.
             is_before = off_us < 0 and end_us - ahead_us >= least_us
             first = next(end for end in several if end.off_us or not is_before)
             shifts.append((first.seq, off_us))
@@ -195,21 +194,23 @@ def _shown(step: ClockStep, ends: list[_End], left: list[tuple[int, int]]) -> li
     return shifts
 
 
-def _follows(one: _End, other: _End) -> bool:
+def _follows(later: _End, earlier: _End) -> bool:
     """Return whether one goes on where the other ended, by the same clock."""
-    return one.start_us == other.end_us != other.start_us
+    return later.start_us == earlier.end_us != earlier.start_us
 
 
 def _moments(ends: list[_End]) -> list[list[_End]]:
     """Group lines that end at one moment; lines that show different steps are apart."""
-    found: list[list[_End]] = []
+    groups: list[list[_End]] = []
     for end in ends:
-        same = found[-1] if found and found[-1][0].end_us == end.end_us else []
-        if not same or any(one.off_us and end.off_us and abs(one.off_us - end.off_us) > FIT_US for one in same):
-            found.append([end])
+        same = groups[-1] if groups and groups[-1][0].end_us == end.end_us else []
+        if not same or any(
+            member.off_us and end.off_us and abs(member.off_us - end.off_us) > FIT_US for member in same
+        ):
+            groups.append([end])
         else:
             same.append(end)
-    return found
+    return groups
 
 
 def _places(step: ClockStep, ends: list[_End], shifts: list[tuple[int, int]], rest_us: int) -> tuple[list[int], bool]:

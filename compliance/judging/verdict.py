@@ -1,4 +1,4 @@
-"""The judging: facts in, verdicts out. Its rules stand in docs/compliance.md.
+"""The judging: facts in, verdicts out. Its rules are in docs/compliance.md.
 
 A verdict is `violated` when a violation was seen. Else it is `unknown` when lines are missing that might show one. Only
 then it is `compliant`. It is `no limit` where there was nothing to keep. A tenant, namespace, topic or level has the
@@ -75,18 +75,18 @@ class LimiterVerdict(LimitKey, frozen=True, kw_only=True):
     containment: Verdict
     entitlement: Verdict
     shortfall_percent: float
-    """Percent of what was owed that did not pass in the worst window; 0 if all passed."""
+    """Percent of the amount owed that did not pass in the worst window; 0 if all passed."""
     containment_share: float | None
     """Share of the judged time in which the limit was kept, 0 to 1; null without a limit."""
     entitlement_share: float | None
-    """Share of the time waited that passed what was owed; 1 if nobody waited; null without a limit."""
+    """Share of the time waited in which all that was owed passed; 1 without waits; null without a limit."""
     containment_broken: Spells | None
     """When the limit was not kept; null if no such time was seen."""
     entitlement_broken: Spells | None
-    """When less passed than was owed in the last ten seconds; null likewise."""
+    """When less passed than was owed in the last ten seconds; null if no such time was seen."""
     unseen_percent: float | None
-    """A shortfall of so many percent of what is owed in ten seconds of waiting would not show; null if nobody waited.
-    Where that is more than 5 %, entitlement is unknown."""
+    """The largest shortfall that would not show, in percent of the amount owed in ten seconds of waiting; null without
+    waits. Above 5 %, entitlement is unknown."""
     lines: int
     """Lines that were judged: each ends a window of every length."""
     coverage: float
@@ -107,9 +107,9 @@ class LimiterVerdict(LimitKey, frozen=True, kw_only=True):
     role_proof: RoleProof = ""
     """How the clients of a role's limit came by the role, by the lines of their streams. Empty if no line says it."""
     still_s: float = 0.0
-    """For so long somebody waited on it because the proxy stood still. More than 0.1 s: entitlement is unknown."""
+    """Time in which a stream waited on it because the proxy stood still. More than 0.1 s: entitlement is unknown."""
     shared_messages: float | None = None
-    """The limit of the whole fleet where the value last in force is a share of it; null where it is not."""
+    """The limit of the whole fleet where the value last in force is a share; null elsewhere."""
     shared_bytes: float | None = None
     doubts: list[DoubtFacts] = msgspec.field(default_factory=list)
     """Contradictions between lines, which leave the limit unknown."""
@@ -136,7 +136,7 @@ class LimiterVerdict(LimitKey, frozen=True, kw_only=True):
 
     @property
     def deciding_window(self) -> ContainmentFacts | EntitlementFacts | None:
-        """The window behind the verdict: of the shortfall if that is the only violation, else the fullest."""
+        """The window that decides the verdict: of the shortfall if that is the only violation, else the fullest."""
         over, short = self.worst_containment, self.worst_entitlement
         is_short_only = self.entitlement == "violated" and self.containment != "violated"
         return short if is_short_only else over
@@ -170,8 +170,8 @@ def gravest(verdicts: Iterable[Verdict]) -> Verdict:
 def judge_limiters(facts: Facts) -> list[LimiterVerdict]:
     """Judge each limiter of each proxy; the gravest come first."""
     coverage = {(run.proxy_id, run.boot_id): run_coverage(run) for run in facts.runs}
-    of = _grouped(facts.containment), _grouped(facts.entitlement), _grouped(facts.kept), _grouped(facts.doubts)
-    seen = (SeenLimiter(rows, *(rows_of[key] for rows_of in of)) for key, rows in _grouped(facts.limiters).items())  # type: ignore[arg-type]
+    groups = _grouped(facts.containment), _grouped(facts.entitlement), _grouped(facts.kept), _grouped(facts.doubts)
+    seen = (SeenLimiter(rows, *(rows_of[key] for rows_of in groups)) for key, rows in _grouped(facts.limiters).items())  # type: ignore[arg-type]
     proofs = {(role.proxy_id, role.direction, role.name): _proof(role) for role in facts.roles}
     verdicts = [_judge(limiter, coverage, proofs) for limiter in seen]
     return sorted(verdicts, key=_order)
@@ -186,9 +186,9 @@ class FleetVerdict(FleetSumFacts, frozen=True, kw_only=True):
 
     verdict: SumVerdict
     why: str
-    """The reasons why the verdict is not known; of a violation, what would excuse it. Empty for none."""
+    """The reasons why the verdict is not known; of a violation, its possible excuse. Empty for none."""
     killed: int
-    """Runs among the members that were killed: what each passed in its last moments is not in the log."""
+    """Runs among the members that were killed: the amount of their last moments is not in the log."""
 
 
 def judge_fleets(facts: Facts) -> list[FleetVerdict]:
@@ -198,41 +198,43 @@ def judge_fleets(facts: Facts) -> list[FleetVerdict]:
     steps: defaultdict[tuple[str, str], float] = defaultdict(float)
     for step in facts.clock_steps:
         steps[step.proxy_id, step.boot_id] += abs(step.size_s)
-    found = []
-    for one in facts.fleet_sums:
-        # Two clocks differ by what they differed by before, and by the steps of both.
-        stepped_s = sum(sorted((steps[run] for run in one.members), reverse=True)[:2])
-        reasons = list(_fleet_reasons(one, facts, runs, lossy))
+    verdicts = []
+    for sum_ in facts.fleet_sums:
+        # Two clocks differ by their earlier difference, and by the steps of both.
+        stepped_s = sum(sorted((steps[run] for run in sum_.members), reverse=True)[:2])
+        reasons = list(_fleet_reasons(sum_, facts, runs, lossy))
         verdict: SumVerdict = "unknown" if reasons else "held"
-        if one.excess > 0:
-            apart = f"clocks that differ by {CLOCKS_APART_S + one.clock_s:.3g} s would explain it"
+        if sum_.excess > 0:
+            apart = f"clocks that differ by {CLOCKS_APART_S + sum_.clock_s:.3g} s would explain it"
             verdict = "violated"
-            if one.clock_s <= stepped_s:
+            if sum_.clock_s <= stepped_s:
                 verdict, apart = "unknown", f"{apart}, and clocks of members were stepped by {stepped_s:.3g} s"
-            elif one.clock_s <= one.uncertain_s:
-                within_s = CLOCKS_APART_S + one.uncertain_s
+            elif sum_.clock_s <= sum_.uncertain_s:
+                within_s = CLOCKS_APART_S + sum_.uncertain_s
                 verdict, apart = "unknown", f"{apart}, and members know theirs to within {within_s:.3g} s only"
-            elif one.corrected_s > CLOCKS_APART_S:
-                apart = f"{apart}, besides the {one.corrected_s:.3g} s that are known and corrected"
+            elif sum_.corrected_s > CLOCKS_APART_S:
+                apart = f"{apart}, beyond the {sum_.corrected_s:.3g} s that are known and corrected"
             reasons = [apart, *reasons]
-        killed = sum(run in runs and runs[run].is_cut_off for run in one.members)
-        fields = msgspec.structs.asdict(one)
-        found.append(FleetVerdict(**fields, verdict=verdict, why="; ".join(reasons), killed=killed))
+        killed = sum(run in runs and runs[run].is_cut_off for run in sum_.members)
+        fields = msgspec.structs.asdict(sum_)
+        verdicts.append(FleetVerdict(**fields, verdict=verdict, why="; ".join(reasons), killed=killed))
     order: tuple[SumVerdict, ...] = ("violated", "unknown", "held")
-    return sorted(found, key=lambda one: (order.index(one.verdict), -one.excess / (one.limit or 1), one.name, one.unit))
+    return sorted(
+        verdicts, key=lambda sum_: (order.index(sum_.verdict), -sum_.excess / (sum_.limit or 1), sum_.name, sum_.unit)
+    )
 
 
 def _fleet_reasons(
-    one: FleetSumFacts, facts: Facts, runs: Mapping[tuple[str, str], RunFacts], lossy: set[tuple[str, str]]
+    sum_: FleetSumFacts, facts: Facts, runs: Mapping[tuple[str, str], RunFacts], lossy: set[tuple[str, str]]
 ) -> Iterator[str]:
-    """Tell why more may have passed than the log says."""
+    """Yield the reasons why more may have passed than the log has."""
     for gap in facts.fleet_gaps:
-        if gap.fleet == one.fleet:
+        if gap.fleet == sum_.fleet:
             yield f"the fleet had {gap.members} members at {gap.at:%H:%M:%S}, and there are logs of {gap.logs} proxies"
-    for member in one.members:
+    for member in sum_.members:
         run = runs.get(member)
         if run is None:
-            yield f"of {member[0]}, run {member[1]}, it is not known how much of the log is there"
+            yield f"the coverage of the log of {member[0]}, run {member[1]}, is not known"
         elif run.missing or member in lossy:
             yield f"lines of {member[0]}, run {member[1]}, are missing"
         elif run.malformed or run.conflicts or run.newer:
@@ -251,12 +253,12 @@ def judge_overall(facts: Facts, limiters: list[LimiterVerdict], sums: Sequence[F
     """
     least = min(facts.runs, key=run_coverage, default=None)
     coverage = run_coverage(least) if least else 0.0
-    # What is beyond the table has no violation, or the table would begin with it.
+    # A limit beyond the table has no violation, or the table would begin with it.
     is_limited = facts.left_out.get("limiters") or any(limiter.containment != "no limit" for limiter in limiters)
     # A line that is missing may be of any limit, also in a run in which the limits that are known have none.
     is_read = coverage >= COMPLETE and not facts.unread
     beyond: Verdict = "unknown" if is_limited and not is_read else "no limit"
-    together = (_AS_VERDICT[one.verdict] for one in sums)
+    together = (_AS_VERDICT[verdict_.verdict] for verdict_ in sums)
     containment = gravest([*(limiter.containment for limiter in limiters), *together, beyond])
     entitlement = gravest([*(limiter.entitlement for limiter in limiters), beyond])
     verdict = gravest([containment, entitlement]) if facts.runs else "unknown"
@@ -292,7 +294,7 @@ class SeenLimiter:
 
 
 def containment_share(seen: SeenLimiter, worst: ContainmentFacts | None) -> float:
-    """Share of the judged time in which the limit was kept.
+    """Return the share of the judged time in which the limit was kept.
 
     If the limit has no lines, and only its streams show that it was not kept, the whole window counts as broken.
     """
@@ -311,7 +313,7 @@ def _over(seen: SeenLimiter, worst: ContainmentFacts | None) -> Spells | None:
 
 
 def entitlement_share(seen: SeenLimiter, least: EntitlementFacts | None) -> float:
-    """Share of the time in which somebody waited whose last ten seconds lacked nothing.
+    """Return the share of the time waited whose last ten seconds had no shortfall.
 
     A shortfall that shows only over the whole run counts by how much passed.
     """
@@ -342,8 +344,8 @@ def _judge(
     is_over = any(window.excess > excess_tolerance(window.limit) for window in containment)
     is_short = least is not None and _deficit_s(least) > CLOCK_RESOLUTION_S
     is_certain = not seen.doubts
-    is_seen = all(one.unseen_s <= UNSEEN_S for one in entitlement)
-    still_s = sum(one.still_s for one in entitlement)
+    is_seen = all(window_.unseen_s <= UNSEEN_S for window_ in entitlement)
+    still_s = sum(window_.still_s for window_ in entitlement)
     span_s = sum((row.last - row.first).total_seconds() for row in rows)
     throttled_s = sum(row.throttled_s for row in rows)
     is_role = latest.level == "role"
@@ -403,14 +405,14 @@ def _verdict(*, is_violated: bool, was_limited: bool, is_known: bool) -> Verdict
 
 
 def shortfall_percent(facts: EntitlementFacts) -> float:
-    """Percent of what was owed that did not pass, in the worse of the worst window and the whole."""
+    """Return the percent of the amount owed that did not pass, in the worst window or the whole, whichever is worse."""
     window = 1 - facts.served_s / facts.waited_s if facts.waited_s and facts.deficit_s > 0 else 0.0
     whole = 1 - facts.whole_served_s / facts.whole_waited_s if facts.whole_waited_s and facts.whole_deficit_s > 0 else 0
     return 100 * max(0.0, window, whole)
 
 
 def unseen_percent(facts: EntitlementFacts) -> float:
-    """Percent of what is owed in ten seconds of waiting that may be lacking without showing."""
+    """Return the largest shortfall that would not show, in percent of the amount owed in ten seconds of waiting."""
     return min(100.0, 100 * facts.unseen_s / OWED_WINDOW_S)
 
 
@@ -436,11 +438,11 @@ _BY_TOPIC = {
     for level in limiting.LEVELS
     if not level.is_of_system and level.limited[-1:] in {(limiting.TOPIC,), (limiting.PARTITIONED_TOPIC,)}
 }
-"""Levels whose limits bear a topic's name, and whether other words and an @ stand before it."""
+"""Levels whose limits bear a topic's name, and whether other words and an @ come before it."""
 
 
 class WorstWindow(Struct, frozen=True, kw_only=True):
-    """The window behind a verdict, and the lines that it begins and ends with."""
+    """The window that decides a verdict, and the lines that it begins and ends with."""
 
     start: datetime
     end: datetime
@@ -533,10 +535,10 @@ def _roll(scope: RollupScope, name: str, limiters: list[LimiterVerdict]) -> Roll
 
 
 def _window(limiter: LimiterVerdict) -> WorstWindow | None:
-    of = limiter.deciding_window
-    if of is None:
+    window = limiter.deciding_window
+    if window is None:
         return None
-    return WorstWindow(start=of.start, end=of.end, first_line=of.first_line, last_line=of.last_line)
+    return WorstWindow(start=window.start, end=window.end, first_line=window.first_line, last_line=window.last_line)
 
 
 def _contained(limiter: LimiterVerdict) -> tuple[bool, float]:

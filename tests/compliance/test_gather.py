@@ -238,7 +238,7 @@ def test_what_contradicts_itself_is_told_with_both_numbers(planted_report):
     said = {doubt.name.rpartition("/")[2]: doubt.said for doubt in planted_report.doubts}
     assert said["no-lines"] == "its streams passed 500 messages, and it has no line"
     assert said["bypassed"] == "its streams passed 220 messages, and it passed 110 by its own line"
-    assert said["unbalanced"].startswith("of what a stream offered, 10 messages and 1000 bytes neither passed nor")
+    assert said["unbalanced"].startswith("10 messages and 1000 bytes that a stream offered neither passed nor")
 
 
 @pytest.mark.spark

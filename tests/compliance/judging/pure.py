@@ -169,8 +169,8 @@ def streams_of(
         largest=(max(largest[0]), max(largest[1])),
         only_wait_s=max(alone, default=0.0) / 1e3,
         named_wait_s=max(named, default=0.0) / 1e3,
-        said=said_by(said, max),
-        said_least=said_by(said, min),
+        limit=said_by(said, max),
+        least_limit=said_by(said, min),
         most_served=max(
             ((f"{one.connection_id}/{one.stream_id}", one.passed_messages) for one in lines), key=passed_of
         ),

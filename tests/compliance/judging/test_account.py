@@ -122,7 +122,7 @@ def test_a_limit_that_streams_name_and_that_has_no_lines_is_not_kept(told):
     assert found.doubts[0].said == "its streams passed 500 messages, and it has no line"
 
 
-def test_a_limiter_that_was_made_half_a_millisecond_before_a_change_has_its_streams_lines():
+def test_a_limiter_made_just_before_a_change_has_its_streams():
     log = PlantedLog()
     log.interval(5, limit_levels="topic")
     end = log.begin + timedelta(seconds=1)
@@ -134,7 +134,7 @@ def test_a_limiter_that_was_made_half_a_millisecond_before_a_change_has_its_stre
     assert (excess(judged(log)) < 0, doubts(judged(log))) == (True, set())
 
 
-def test_streams_under_a_limit_without_lines_say_what_they_passed_though_they_name_another_value():
+def test_streams_of_a_limit_without_lines_count_at_any_value():
     log = PlantedLog()
     log.interval(5, limit_levels="topic", limit_level="", limit_messages=None)
     log.limit(0, level="tenant", name="acme", **CALM)
@@ -200,7 +200,7 @@ def test_lines_of_streams_and_limits_need_not_have_the_same_spans():
     assert doubts(judged(log)) == {"streams"}
 
 
-def test_waits_of_which_the_limit_knows_nothing_are_owed_all_the_same():
+def test_waits_that_the_limits_own_line_lacks_are_owed():
     """Streams wait a second of each second, and 10/s pass of 100/s; the limit says that nobody waited."""
     log = PlantedLog()
     for second in range(20):
@@ -209,7 +209,7 @@ def test_waits_of_which_the_limit_knows_nothing_are_owed_all_the_same():
         log.beat()
     found = judged(log)
     assert (deficit_s(found) > 8, doubts(found)) == (True, {"waits"})
-    assert found.doubts[0].said == "a stream waited 1.000 s on it, and by its own line somebody waited 0.000 s"
+    assert found.doubts[0].said == "a stream waited 1.000 s on it, and its own line has waits of 0.000 s"
 
 
 # ---- entitlement
@@ -361,7 +361,7 @@ def wasted(percent, interval_ms, seconds=30, **more):
 
 
 @pytest.mark.parametrize("interval_ms", [100, 1000, 5000])
-def test_two_percent_that_find_no_room_while_somebody_waits_are_found_with_any_interval(interval_ms):
+def test_two_percent_without_room_are_found_with_any_interval(interval_ms):
     assert deficit_s(wasted(2, interval_ms)) > 0
     assert deficit_s(wasted(15, interval_ms)) > 0
     assert (deficit_s(wasted(0, interval_ms)) < 0, doubts(wasted(0, interval_ms))) == (True, set())
@@ -482,7 +482,7 @@ def refusing(*overflow, rejected=140):
     )
 
 
-def test_what_a_limit_refuses_in_lines_in_which_its_bucket_had_no_room_may_have_been_owed():
+def test_refusals_while_the_bucket_had_no_room_may_be_owed():
     found = refusing(9.5, *[0.0] * 19)
     assert (excess(found) < 0, doubts(found), deficit_s(found) < 0) == (True, set(), True)
     assert found.entitlement.unseen_s > UNSEEN_S
@@ -557,11 +557,11 @@ def dishonest(share, seconds=20, **stream):
 
 
 @pytest.mark.parametrize("share", [0.98, 0.8, 0.5, 0.0])
-def test_who_holds_something_through_a_line_waits_through_it_whatever_both_accounts_say(share):
+def test_a_stream_that_holds_through_a_line_waits_through_it(share):
     found = judged(dishonest(share))
     assert deficit_s(found) > 0
     assert "waits" in doubts(found)
-    assert found.doubts[0].said.startswith("a stream waited 1.000 s on it, and by its own line somebody waited")
+    assert found.doubts[0].said.startswith("a stream waited 1.000 s on it, and its own line has waits of")
 
 
 def test_whose_waits_are_as_long_as_what_is_held_is_believed():
@@ -675,7 +675,7 @@ def test_a_step_lies_in_one_line_or_between_lines():
     steps = [step_in(4, -0.3, beats_s=10)]
     assert spans(*[0.0] * 20, steps=steps) == {}
     found = spans(*STILL, -0.3, 0.0, -0.3, *STILL, steps=steps)
-    text = "it lasts 1.000 s, and 0.700 s from its start to its end, and heartbeats tell of no step of the clock that"
+    text = "it lasts 1.000 s, and 0.700 s from its start to its end, and heartbeats show no step of the clock that"
     assert {seq: said.startswith(text) for seq, said in found.items()} == {6: True}
 
 
@@ -728,10 +728,10 @@ def test_what_is_off_again_and_again_near_steps_of_another_size_is_not_explained
     assert list(spans(*off_s, steps=steps)) == [3, 13, 23]
 
 
-def test_nobody_waits_longer_than_a_line_lasts():
+def test_a_wait_longer_than_its_line_is_doubted():
     assert "waits" not in doubts(judged(lines((100, {"throttled_ms": 1001.9}))))
     (doubt,) = judged(lines(100, (100, {"throttled_ms": 1100.0}))).doubts
-    assert (doubt.what, doubt.said) == ("waits", "somebody waited 1.100 s in a line that lasts 1.000 s")
+    assert (doubt.what, doubt.said) == ("waits", "a stream waited 1.100 s in a line that lasts 1.000 s")
 
 
 @pytest.mark.parametrize(("off_ms", "words"), [(20.0, "longer"), (-20.0, "shorter")])
@@ -830,7 +830,7 @@ def test_only_the_time_in_which_it_stood_still_is_uncertain():
     assert deficit_s(stood_still((3.1, 4.0), (9.1, 10.0), idle=(3, 9))) < 0
 
 
-def test_a_debt_that_was_made_while_a_limit_was_only_observed_stays_in_seconds_up_to_that_rate():
+def test_a_debt_of_an_observed_limit_stays_in_seconds():
     log = PlantedLog()
     for rate, tokens, mode in (
         (1000.0, -47_000.0, "observe"),

@@ -73,7 +73,7 @@ def changed(name, own, change, behind=None):
     return log
 
 
-def test_a_change_after_which_a_limit_goes_on_as_before_is_told_whatever_it_is_of(spark):
+def test_a_change_without_effect_is_found_at_every_level(spark):
     logs = [changed(name, *of) for name, of in (IN_VAIN | AS_IT_SHOULD).items()]
     changes, limits = (with_axis(frame(spark, logs, kind), {}) for kind in ("change", "limit"))
     found = without_effect(changes, limits).collect()
@@ -180,7 +180,7 @@ def test_a_stream_that_holds_something_does_not_vanish(spark):
     assert {row.said for row in found} == {f"a stream of {TOPIC} held 10 messages, and has no more lines"}
 
 
-def test_a_stream_that_held_something_for_longer_than_it_waited_contradicts_itself(spark):
+def test_a_stream_that_holds_longer_than_it_waits_is_doubted(spark):
     """Each of the three ways to see it, one that hides it, one that waited as it should, one that refused."""
     found = {}
     held: dict[str, object] = {"held_messages": 50, "held_bytes": 5000, "limit_levels": "topic"}
@@ -218,23 +218,23 @@ def test_a_stream_that_held_something_for_longer_than_it_waited_contradicts_itse
     assert found == {
         "since": (
             "stream",
-            "a stream held something for 1000.000 ms at the least, and says that it waited 900.000 ms",
+            "a stream held something for at least 1000.000 ms, and its line has a wait of 900.000 ms",
             3,
         ),
         "delay": (
             "stream",
-            "a stream held something for 953.000 ms at the least, and says that it waited 700.000 ms",
+            "a stream held something for at least 953.000 ms, and its line has a wait of 700.000 ms",
             3,
         ),
         "beyond": (
             "stream",
-            "a stream says that it waited 2.100 ms longer than its line lasts, which is 1000.000 ms",
+            "a stream's line has a wait that is 2.100 ms longer than the line, which lasts 1000.000 ms",
             3,
         ),
-        "silent": ("stream", "a stream held 50 messages, and does not say since when", 3),
+        "silent": ("stream", "a stream held 50 messages, and its line lacks held_since", 3),
         "stays": (
             "stream",
-            "a stream held something for 1000.000 ms at the least, and says that it waited 0.000 ms",
+            "a stream held something for at least 1000.000 ms, and its line has a wait of 0.000 ms",
             2,
         ),
     }

@@ -6,7 +6,7 @@ from tests.compliance.judging.facts_made import END, run_fact
 LATER = END + timedelta(seconds=10)
 
 
-def test_a_run_without_an_orderly_end_before_a_later_one_is_cut_off_and_a_live_one_is_not():
+def test_a_run_without_an_end_before_a_later_run_is_cut_off():
     runs = [run_fact(ended=False), run_fact(boot_id="b2", last=LATER, ended=False), run_fact(proxy_id="q", ended=False)]
     assert [run.is_cut_off for run in marked(runs, LATER)] == [True, False, False]
 

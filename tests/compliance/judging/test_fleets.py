@@ -67,7 +67,7 @@ def test_members_that_pass_no_more_than_one_limit_hold_it():
     assert (verdict(found).verdict, verdict(found).why) == ("held", "")
 
 
-def test_shares_that_are_more_than_the_whole_are_a_violation_though_each_member_keeps_its_own():
+def test_shares_above_the_whole_are_a_violation():
     """The coordinator is forged or wrong: from the fourth second on both have four fifths."""
     logs = [member(name, [50, 50, 50], 0.5) for name in "ab"]
     for log in logs:
@@ -181,7 +181,7 @@ def test_a_proxy_without_the_fleet_is_named_and_is_not_in_the_sum():
     assert sums_of(rows([alone]), IN_FRONT) == []
 
 
-def test_a_hundred_are_named_that_are_cut_off_or_without_the_fleet_and_of_those_named_every_line_counts():
+def test_a_hundred_members_and_outsiders_are_named():
     cut_off, alone = [member(f"b{number:03}", [1], 0.01) for number in range(101)], list[PlantedLog]()
     for number in range(101):
         alone.append(PlantedLog(proxy_id=f"c{number:03}", topic="t"))
@@ -223,11 +223,11 @@ def test_a_quota_that_falls_or_rises_is_judged_by_what_is_in_force():
         ({"fleet_gaps": [FleetGapFacts(fleet="front", at=BEGIN, members=3, logs=2)]}, "had 3 members at 11:29:00"),
         ({"runs": [run_fact(proxy_id="a", boot_id="boot-1", missing=2)]}, "lines of a, run boot-1, are missing"),
         ({"runs": [run_fact(proxy_id="a", boot_id="boot-1", malformed=1)]}, "cannot be read"),
-        ({"runs": []}, "it is not known how much of the log is there"),
+        ({"runs": []}, "the coverage of the log of a, run boot-1, is not known"),
         ({"unread": 1}, "files of the log's folder were not read"),
     ],
 )
-def test_what_is_not_in_the_log_leaves_the_sum_unknown_but_excuses_nothing(made_of, why):
+def test_missing_logs_leave_the_sum_unknown_and_excuse_nothing(made_of, why):
     found = one_sum([member("a", [50] * 3, 1.0)])
     one = verdict(found, **made_of)
     assert one.verdict == "unknown"
@@ -325,7 +325,7 @@ def clocks(ahead_s: float, within_s: float) -> FleetNotes:
 
 
 @pytest.mark.parametrize("ahead_s", [-3000.7, -0.9, 0.3, 5.0])
-def test_lines_of_members_are_compared_by_one_clock_if_they_have_measured_it(ahead_s):
+def test_members_lines_are_compared_by_one_measured_clock(ahead_s):
     late = {"a": round(ahead_s * 1e6)}
     known = clocks(ahead_s, 0.01)
     found = one_sum(taking_turns(), known, late_us=late)
@@ -335,12 +335,12 @@ def test_lines_of_members_are_compared_by_one_clock_if_they_have_measured_it(ahe
     logs = [member(name, [50, 50, 80, 80, 80], 0.5) for name in "ab"]
     apart = one_sum(logs, known, late_us=late)
     assert apart.excess == pytest.approx(one_sum(logs).excess)
-    besides = f", besides the {abs(ahead_s):.3g} s that are known and corrected"
+    besides = f", beyond the {abs(ahead_s):.3g} s that are known and corrected"
     assert verdict(apart).why == f"clocks that differ by {0.1 + apart.clock_s:.3g} s would explain it{besides}"
 
 
 @pytest.mark.parametrize(("within_s", "expected"), [(0.02, "violated"), (0.5, "unknown")])
-def test_what_clocks_that_are_not_known_exactly_explain_is_unknown_and_more_is_a_violation(within_s, expected):
+def test_an_excess_that_inexact_clocks_explain_is_unknown(within_s, expected):
     found = one_sum(taking_turns(), clocks(0.0, within_s), late_us={"a": 400_000})
     assert 0.1 < found.clock_s < 0.4
     assert found.uncertain_s == pytest.approx(max(0, within_s - 0.1))
@@ -360,7 +360,7 @@ class Measured:
         self.least_us, self.most_us = round((ahead_s - within_s) * 1e6), round((ahead_s + within_s) * 1e6)
 
 
-def test_clocks_of_members_that_followed_different_coordinators_are_compared_through_others_as_exactly_as_may_be():
+def test_clocks_under_different_coordinators_meet_through_others():
     """The second coordinator's clock is 10 s ahead of the first one's."""
     rows = [
         Measured("a", 1, 1.0, 0.01),

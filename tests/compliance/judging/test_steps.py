@@ -121,7 +121,7 @@ def test_lines_behind_the_one_in_which_the_clock_was_stepped_are_of_the_new_time
     assert axis(5, (0, 1, 1), (1, 7, 1), (7, 8, 1)) == of(5, 1)
 
 
-def test_a_line_that_began_before_a_step_which_another_line_shows_shows_no_second_one():
+def test_a_line_begun_before_a_shown_step_shows_no_second_one():
     assert axis(-5, (0, -4.5, 0.5), (0, -4, 1), (-4, -3, 1)) == of(-5, 0)
 
 

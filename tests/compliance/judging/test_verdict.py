@@ -117,7 +117,7 @@ def test_the_whole_is_unknown_without_a_line():
     assert judge_overall(facts(runs=[], limiters=[]), []).verdict == "unknown"
 
 
-def test_what_is_missing_may_be_of_any_limit_where_there_are_some_be_it_beyond_the_table():
+def test_missing_lines_may_be_of_any_limit():
     whole, torn = facts(), facts(runs=[run_fact(), run_fact(proxy_id="q", missing=1)])
     assert [judge_overall(one, judge_limiters(one)).verdict for one in (whole, torn)] == ["compliant", "unknown"]
     assert judge_overall(torn, []).verdict == "no limit"
