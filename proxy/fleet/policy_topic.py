@@ -349,7 +349,7 @@ class PolicyTopic:
             change = rest.popleft()
             key = change.key
             if key in self._unreadable:
-                change = replace(change, before=self.log.said(key))
+                change = replace(change, before=self.log.body_of(key))
             try:
                 proposed = self.log.propose(change, who, self._member, self._wall())
             except BadChangeError as error:
@@ -526,7 +526,7 @@ class PolicyTopic:
             await self._found(log, {key: own[key] for key in missing})
             if self.log is not log:
                 return
-        differs = [key for key in log.policies() if log.said(key) != own.get(key)]
+        differs = [key for key in log.policies() if log.body_of(key) != own.get(key)]
         self._changed.update(dict.fromkeys([*gone, *differs]))
         self._settle_pending()
         self._in_step.set()

@@ -1,15 +1,15 @@
 """The written forms of a policy's value: bodies of Pulsar's admin REST, and sections of Sluice's configuration.
 
-What was written is kept as it was written, and so given back: `pulsar-admin` sees the numbers that it set.
+A value is kept and returned in the form in which it was written: `pulsar-admin` sees the numbers that it set.
 
 A resource group's rates are kept in Pulsar's form, or each direction in Sluice's own:
 
 {"publishRateInMsgs": 500, …}                                 Pulsar's: all four rates
 {"form": "sluice", "body": {"publish": {"messages": 500}}}    own: the file's value holds where there is no key;
                                                               null limits nothing, whatever the file says
-{…, "numbers": ["publish"]}                                   of these directions Pulsar's tools set numbers
+{…, "numbers": ["publish"]}                                   Pulsar's tools set the numbers of these directions
 
-Pulsar's numbers know no mode: where they are, the file's holds.
+Pulsar's numbers have no mode: the file's mode holds for them.
 
 Source: https://pulsar.apache.org/admin-rest-api/ (publishRate, dispatchRate, subscribeRate, resourcegroups)
 """
@@ -84,7 +84,7 @@ def section_text(section: Section) -> str:
 
 
 def count_text(value: Rate) -> str | int:
-    """Return a rate of what is counted."""
+    """Return a rate without a unit, as the configuration writes it."""
     return _per(str(value.tokens), value.period_ns)
 
 
@@ -133,7 +133,7 @@ Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=MOST_BYTES)]
 
 
 _LONGEST_REMEMBERED = 4096
-"""Characters of a kept body: 1,024 of them weigh no more than some megabytes."""
+"""Characters of a kept body: the 1,024 bodies of the cache take some megabytes at most."""
 
 
 class PublishRate(msgspec.Struct, frozen=True):
@@ -153,7 +153,7 @@ class PublishRate(msgspec.Struct, frozen=True):
 
 
 class DispatchRate(msgspec.Struct, frozen=True):
-    """Pulsar's DispatchRate; numbers of 0 and below mean no limit. What is left out is 0, as with a broker."""
+    """Pulsar's DispatchRate; numbers of 0 and below mean no limit. A missing number is 0, as with a broker."""
 
     dispatchThrottlingRateInMsg: Int32 = 0  # noqa: N815
     dispatchThrottlingRateInByte: Int64 = 0  # noqa: N815
@@ -194,7 +194,7 @@ class SubscribeRate(msgspec.Struct, frozen=True):
 
 
 class ResourceGroup(msgspec.Struct, frozen=True):
-    """Pulsar's ResourceGroup; what is not written, and numbers of 0 and below, mean no limit."""
+    """Pulsar's ResourceGroup; missing numbers, and numbers of 0 and below, mean no limit."""
 
     publishRateInMsgs: Int32 | None = None  # noqa: N815
     publishRateInBytes: Int64 | None = None  # noqa: N815
@@ -213,7 +213,7 @@ T = TypeVar("T")
 
 
 class BodyError(Exception):
-    """A body cannot be read; the text says what is wrong in it."""
+    """A body cannot be read; the text names the mistake."""
 
 
 def read_json(text: bytes) -> Any:
@@ -223,7 +223,7 @@ def read_json(text: bytes) -> Any:
 
     Raises:
         ValueError: If it is no JSON.
-        BodyError: If a key stands twice in one object, with its name: readers take the last one, and drop the others.
+        BodyError: If a key occurs twice in one object, with its name: readers take the last one, and drop the others.
     """
     try:
         return json.loads(text.decode(), object_pairs_hook=_object, parse_constant=_no_number)
@@ -265,7 +265,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class KeptRate(msgspec.Struct, frozen=True):
-    """A rate as it is kept: whose form it has, and the body in that form."""
+    """A rate as it is kept: the form, and the body in that form."""
 
     form: Literal["pulsar", "sluice"]
     body: msgspec.Raw
@@ -302,15 +302,15 @@ def read_body(text: bytes | str, kind: type[T]) -> T:
 
 
 NO_RATE = -1
-"""Pulsar's number for no limit. Below it no number means anything: a broker takes such a one for no limit, too, and a
-slip would take the configuration file's limit out of force."""
+"""Pulsar's number for no limit. Lower numbers are refused: a broker takes them for no limit, and a slip would put the
+configuration file's limit out of force."""
 
 
 def check_numbers(body: msgspec.Struct) -> None:
-    """Check the numbers of a body of Pulsar's that is to be set.
+    """Check the numbers of a body in Pulsar's form before it is set.
 
     Raises:
-        BodyError: If one is below -1.
+        BodyError: If a number is below -1.
     """
     for name, value in msgspec.structs.asdict(body).items():
         if isinstance(value, int) and value < NO_RATE:
@@ -333,7 +333,7 @@ def is_own_form(kept: str | None) -> bool:
 
 
 def limit_of(key: PolicyKey, kept: str, mode: Mode = "enforce") -> Limit:
-    """Return the limit that a kept rate says.
+    """Return the limit of a kept rate.
 
     Args:
         key: Under which it is kept.
@@ -388,9 +388,9 @@ def _limit(messages: int, size: int, period_s: int) -> Limit:
     )
 
 
-def _number(found: Rate | None, period_s: int, most: int) -> int:
+def _number(value: Rate | None, period_s: int, most: int) -> int:
     """Tokens in a period of the answer, which need not be the rate's own; 0 for none, as in broker.conf."""
-    return 0 if found is None else min(most, max(1, found.tokens * period_s * NANOS_PER_SECOND // found.period_ns))
+    return 0 if value is None else min(most, max(1, value.tokens * period_s * NANOS_PER_SECOND // value.period_ns))
 
 
 OwnGroup = dict[Direction, dict[str, Any] | None]
@@ -416,20 +416,20 @@ class _Form(msgspec.Struct, frozen=True):
 
 
 def group_limits(name: str, kept: str, modes: Mapping[About, Mode]) -> dict[About, Limit]:
-    """Return the limits that a kept group says; of a direction that is not there, it says nothing.
+    """Return the limits of a kept group, without directions for which it has no value.
 
     Args:
         name: The group's.
         kept: The body as it is kept.
-        modes: The file's, where they are not `enforce`.
+        modes: The file's modes other than `enforce`.
 
     Raises:
         BodyError: If it is none.
     """
     own = own_group(kept)
     if own is None:
-        found = read_body(kept, ResourceGroup).limits()
-        return {direction: replace(limit, mode=modes.get(direction, "enforce")) for direction, limit in found.items()}
+        limits = read_body(kept, ResourceGroup).limits()
+        return {direction: replace(limit, mode=modes.get(direction, "enforce")) for direction, limit in limits.items()}
     return {direction: _group_limit(name, direction, own, modes.get(direction, "enforce")) for direction in own.body}
 
 
@@ -451,11 +451,11 @@ def kept_as_own_group(body: OwnGroup, numbers: tuple[Direction, ...] = ()) -> st
 
 def pulsar_group(limits: dict[Direction, Limit | None]) -> ResourceGroup:
     """Return the body that Pulsar's tools get of a group that they did not write: always per second."""
-    found = [limits.get(direction) or Limit() for direction in DIRECTIONS]
+    both = [limits.get(direction) or Limit() for direction in DIRECTIONS]
     return ResourceGroup(
         *(
             _per_second(rate, most)
-            for limit in found
+            for limit in both
             for rate, most in ((limit.messages, MOST_MESSAGES), (limit.size, MOST_BYTES))
         )
     )
@@ -465,8 +465,8 @@ def _group_limit(name: str, direction: Direction, own: KeptGroup, mode: Mode) ->
     section = own.body[direction]
     if section is None:
         return Limit()
-    said = section | {"mode": mode} if direction in own.numbers else section
-    return limit_of(rate_key(direction, Setting.RESOURCE_GROUP, name), kept_as_own(said))
+    section = section | {"mode": mode} if direction in own.numbers else section
+    return limit_of(rate_key(direction, Setting.RESOURCE_GROUP, name), kept_as_own(section))
 
 
 def _per_second(rate: Rate | None, most: int) -> int | None:

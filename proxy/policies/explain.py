@@ -21,13 +21,13 @@ class ExplainedValue:
     """A value that was written for a level.
 
     Args:
-        setting: For what, with `name`.
-        name: Of the setting.
-        origin: In which layer: rest, global, dynamic, file or tenant; `fleet`: in another member's.
-        limit: As the configuration writes it; empty for one that limits nothing.
-        state: Whether it holds. `no limit`: it is on top at its place, and so makes it count as not set.
-        by: The value that hides it; else empty.
-        author: The principal who set it, as far as it is asked for; empty for a file's.
+        setting: The setting that the value is for.
+        name: The setting's name.
+        origin: The value's layer: rest, global, dynamic, file or tenant.
+        limit: The limit as the configuration writes it; empty if it limits nothing.
+        state: Whether the value holds. `no limit`: it is the top layer of its place, so the place counts as not set.
+        by: The value that hides this one; else empty.
+        author: The principal who set the value, if the caller asked for it; empty for a file's.
     """
 
     setting: Setting
@@ -45,7 +45,7 @@ class LevelLines:
 
     Args:
         level: Its word.
-        asked: Whether the stream has anything there; without a role, say, no limit of roles is looked for.
+        asked: Whether the stream has a name at this level; without a role, no limit of roles is looked up.
         lines: The values written for it, the narrowest first and the highest layer first.
         name: The name of the stream's limit at this level.
     """
@@ -58,12 +58,12 @@ class LevelLines:
 
 @dataclass(frozen=True, slots=True)
 class ExplainedGroup:
-    """The resource group of a topic, and how it comes to it.
+    """The resource group of a topic, and the attachment by which the topic is in it.
 
     Args:
-        name: The group's.
-        member: The tenant or namespace that is attached: which of the two, and its name.
-        origin: Where that was written: rest or file.
+        name: The group's name.
+        member: The attached tenant or namespace, as `tenant acme`.
+        origin: The attachment's layer: rest or file.
     """
 
     name: str
@@ -84,15 +84,15 @@ class Explained:
 def explain(state: PolicyState, direction: Direction, topic: Topic, client: Client = ANYBODY) -> Explained:
     """Return the limits of messages and bytes that hold, and why."""
     group = group_of(state, topic)
-    is_system, whose = topic.is_system, StreamIdentity(topic, client, group.name if group else "")
-    levels = tuple(_level(state, direction, level, whose) for level in LEVELS if level.is_of_system is is_system)
+    is_system, identity = topic.is_system, StreamIdentity(topic, client, group.name if group else "")
+    levels = tuple(_level(state, direction, level, identity) for level in LEVELS if level.is_of_system is is_system)
     return Explained(topic.full, is_system, group, levels)
 
 
 def explain_subscribes(state: PolicyState, topic: Topic) -> LevelLines:
     """Return the rate of subscribing that holds for one consumer, and why."""
-    whose = StreamIdentity(topic, ANYBODY, "")
-    places: list[PolicyTarget] = [("subscribe", setting, naming(whose)) for setting, naming, _ in SUBSCRIBE_LOOKUPS]
+    identity = StreamIdentity(topic, ANYBODY, "")
+    places: list[PolicyTarget] = [("subscribe", setting, naming(identity)) for setting, naming, _ in SUBSCRIBE_LOOKUPS]
     if topic.is_system:
         return LevelLines("subscribe", asked=False, lines=())
     return LevelLines(
@@ -113,34 +113,36 @@ def group_of(state: PolicyState, topic: Topic) -> ExplainedGroup | None:
     name = of_namespace or policies.groups_of_tenants.get(topic.tenant, "")
     if not name:
         return None
-    member, whose = ("namespace", topic.namespace_name) if of_namespace else ("tenant", topic.tenant)
-    layer = Layer.REST if whose in state.attached(member) else Layer.FILE
-    return ExplainedGroup(name, f"{member} {whose}", layer.origin)
+    member, member_name = ("namespace", topic.namespace_name) if of_namespace else ("tenant", topic.tenant)
+    layer = Layer.REST if member_name in state.attached(member) else Layer.FILE
+    return ExplainedGroup(name, f"{member} {member_name}", layer.origin)
 
 
-def _level(state: PolicyState, direction: Direction, level: Level, whose: StreamIdentity) -> LevelLines:
-    if not level.exists(whose):
+def _level(state: PolicyState, direction: Direction, level: Level, identity: StreamIdentity) -> LevelLines:
+    if not level.exists(identity):
         return LevelLines(level.word, asked=False, lines=())
     places: list[PolicyTarget] = []
     for setting, naming, _ in level.lookups:
-        place: PolicyTarget = (direction, setting, naming(whose))
+        place: PolicyTarget = (direction, setting, naming(identity))
         places += _networks_around(state.layers, place) if setting.record.form == "network" else (place,)
     lines = list(_lines(state.layers, places))
-    return LevelLines(level.word, asked=True, lines=_with_tenants(state.layers, places, lines), name=level.name(whose))
+    return LevelLines(
+        level.word, asked=True, lines=_with_tenants(state.layers, places, lines), name=level.name(identity)
+    )
 
 
 def _with_tenants(
     layers: Layers, places: list[PolicyTarget], lines: list[ExplainedValue]
 ) -> tuple[ExplainedValue, ...]:
-    """Add the values of tenants for themselves: the stricter of these and the operator's holds, or both in part."""
+    """Add the values that tenants set: of these and the operator's the stricter figures hold."""
     own = [(place, value) for place in places if (value := layers.of_tenant(place)) is not None]
     if not own:
         return tuple(lines)
     chosen = next(((place, value) for place, value in own if value.limit), None)
-    held = next((value for place in places if (value := layers.of_operator(place)) and value.limit), None)
-    together = chosen and held and stricter(held.limit, chosen[1].limit)
+    operators = next((value for place in places if (value := layers.of_operator(place)) and value.limit), None)
+    together = chosen and operators and stricter(operators.limit, chosen[1].limit)
     holder = next((line for line in lines if line.state == "holds"), None)
-    if chosen and held and holder and together == chosen[1].limit != held.limit:
+    if chosen and operators and holder and together == chosen[1].limit != operators.limit:
         hider = _label(*chosen[0][1:], chosen[1].origin)
         lines = [replace(line, state="hidden", by=hider) if line.state == "holds" else line for line in lines]
     for place, value in own:
@@ -148,7 +150,7 @@ def _with_tenants(
         shown = ExplainedValue(setting, name, value.origin, section_of(about, value.limit), "no limit")
         if chosen and value is not chosen[1] and value.limit:
             shown = replace(shown, state="hidden", by=_label(*chosen[0][1:], value.origin))
-        elif value.limit and held and holder and together == held.limit:
+        elif value.limit and operators and holder and together == operators.limit:
             shown = replace(shown, state="hidden", by=_label(holder.setting, holder.name, holder.origin))
         elif value.limit:
             in_force = replace(value.limit, mode=together.mode) if together else value.limit

@@ -72,29 +72,29 @@ class KeptBlocks:
         self.blocklist = blocklist
         self.awaited: tuple[PolicyKey, BlockOutcome] | None = None
         """Filled with the result of the change under way."""
-        self._meant: dict[PolicyKey, Key] = {}
+        self._block_keys: dict[PolicyKey, Key] = {}
 
     def check(self, key: PolicyKey, kept: str | None) -> None:
-        """Check that a body is valid, and that of its key."""
+        """Check that a body is valid and belongs to its key."""
         if kept is not None:
             _read(key, kept)
 
     def load(self, key: PolicyKey, kept: str) -> None:
         """Put a stored order of an earlier run in force."""
-        self._meant[key], order = _read(key, kept)
-        self.blocklist.put(self._meant[key], order, quietly=True)
+        self._block_keys[key], order = _read(key, kept)
+        self.blocklist.put(self._block_keys[key], order, quietly=True)
 
     def take(self, key: PolicyKey, kept: str | None) -> None:
         """Put a changed order in force, or remove it (None)."""
         if kept is None:
-            meant, order = self._meant.pop(key), None
+            block_key, order = self._block_keys.pop(key), None
         else:
-            meant, order = _read(key, kept)
-            self._meant[key] = meant
-        ended = self.blocklist.put(meant, order)
+            block_key, order = _read(key, kept)
+            self._block_keys[key] = block_key
+        ended = self.blocklist.put(block_key, order)
         if self.awaited is not None and self.awaited[0] == key:
             outcome = self.awaited[1]
-            outcome.ended, outcome.rule = ended, self.blocklist.rules.get(meant) or outcome.rule
+            outcome.ended, outcome.rule = ended, self.blocklist.rules.get(block_key) or outcome.rule
 
 
 class BlockDesk:
@@ -110,8 +110,10 @@ class BlockDesk:
         self._kept = kept
         self.blocklist = kept.blocklist
 
-    async def block(self, key: Key, reason: str, who: Principal) -> BlockOutcome:
-        """Set a rule, and end what it blocks. An existing rule keeps its age, and its reason if none is given.
+    async def block(self, key: Key, reason: str, author: Principal) -> BlockOutcome:
+        """Set a rule, and end the connections and streams that it blocks. An existing rule keeps its age.
+
+        An empty reason keeps the rule's present one.
 
         Raises:
             TooManyRulesError: If there is no room. Nothing is kept then.
@@ -124,11 +126,11 @@ class BlockDesk:
             self._kept.awaited, outcome.rule = (kept_key(key), outcome), self.blocklist.rules.get(key)
             return {kept_key(key): None if order is None else body(key, order)}
 
-        await self._service.rework(plan, who)
+        await self._service.rework(plan, author)
         await outcome.ended.over.wait()
         return outcome
 
-    async def unblock(self, key: Key, who: Principal) -> BlockOutcome:
+    async def unblock(self, key: Key, author: Principal) -> BlockOutcome:
         """Remove a rule; a rule of the file is lifted.
 
         Raises:
@@ -143,11 +145,11 @@ class BlockDesk:
                 return {}
             return {kept_key(key): None if order is None else body(key, order)}
 
-        await self._service.rework(plan, who)
+        await self._service.rework(plan, author)
         return outcome
 
     def plan(self, wanted: Mapping[Key, Rule]) -> dict[PolicyKey, str | None]:
-        """Return the changes after which these rules are in force, and no others; first those that make room."""
+        """Return the changes after which exactly these rules are in force; changes that make room come first."""
         rules, changes = self.blocklist.rules, dict[PolicyKey, str | None]()
         for rule in rules.all():
             if rule.key not in wanted:
@@ -160,10 +162,10 @@ class BlockDesk:
         return changes
 
     async def forget_needless(self) -> None:
-        """Remove orders that lift keys which the file does not have any more.
+        """Remove orders that lift keys which the file no longer has.
 
-        Otherwise a key that came back in the file would stay unblocked. In a fleet they stay: another member's file may
-        have the key.
+        Otherwise a key that returned to the file would stay unblocked. In a fleet the orders stay: another member's
+        file may have the key.
 
         Raises:
             StoreError: If the store cannot be written.
@@ -185,11 +187,11 @@ def body(key: Key, order: Order) -> str:
 
 
 def _read(key: PolicyKey, kept: str) -> tuple[Key, Order]:
-    found = read_body(kept, KeptBlock)
+    block = read_body(kept, KeptBlock)
     try:
-        meant, order = found.key(), found.order()
+        block_key, order = block.key(), block.order()
     except ValueError as error:
         raise BodyError(f"{key.shown}: {error}") from None
-    if kept_key(meant) != key:
-        raise BodyError(f"{key.shown}: the body is that of {kept_key(meant).shown}")
-    return meant, order
+    if kept_key(block_key) != key:
+        raise BodyError(f"{key.shown}: the body is that of {kept_key(block_key).shown}")
+    return block_key, order

@@ -21,9 +21,9 @@ class Principal:
     """The author of a change.
 
     Args:
-        name: Of a token or certificate, or the cause of a reload.
+        name: The name of a token or certificate, or the cause of a reload.
         address: The author's address.
-        tenants: The tenants within whose part the change must stay; None: it is an operator's.
+        tenants: The tenants whose limits the change may set; None: it is an operator's.
     """
 
     name: str
@@ -40,7 +40,7 @@ class PolicyKind(StrEnum):
     GROUP = "group"  # empty, the group's name: a resource group's rates
     ATTACHMENT = "attachment"  # namespace or tenant, and its name: which resource group it is attached to
     DYNAMIC = "dynamic"  # empty, the broker's name of the key: dynamic configuration
-    BLOCK = "block"  # empty, the block as text: who may not pass
+    BLOCK = "block"  # empty, the block as text
 
 
 ANONYMOUS = "anonymous"
@@ -48,7 +48,7 @@ ANONYMOUS = "anonymous"
 
 
 class Layer(IntEnum):
-    """The author of a value. Of the operator's, which are all but the tenant's, the higher layer hides the lower."""
+    """The layer of a value. Of the operator's layers, which are all except TENANT, the higher one hides the lower."""
 
     FILE = 0
     DYNAMIC = 1
@@ -123,7 +123,7 @@ OPERATOR, BLOCKS = "", "*"
 
 
 def owner_of(key: PolicyKey) -> str:
-    """Return whose part of the store a policy takes: a tenant, `OPERATOR` or `BLOCKS`."""
+    """Return the owner of the room that a policy takes in the store: a tenant, `OPERATOR` or `BLOCKS`."""
     if key.kind is PolicyKind.BLOCK:
         return BLOCKS
     if not key.setting.startswith(OF_TENANTS):
@@ -192,17 +192,17 @@ def read_target(direction: str, setting: str, name: str) -> PolicyTarget:
     """Return the target that three words name.
 
     Raises:
-        ValueError: With which of them is wrong, and what would be right.
+        ValueError: If a word is wrong, with the right ones.
     """
     about = read_about(direction)
-    found = read_setting(setting)
-    if found not in SETTINGS[about]:
-        known = ", ".join(sorted(SETTINGS[about]))
-        raise ValueError(f"setting: {setting!r} has no {about} limit; one of {known}")
+    parsed = read_setting(setting)
+    if parsed not in SETTINGS[about]:
+        settings = ", ".join(sorted(SETTINGS[about]))
+        raise ValueError(f"setting: {setting!r} has no {about} limit; one of {settings}")
     if len(name) > LONGEST or not name.isprintable():
         raise ValueError(f"name: {name[:200]!r}: write it in one line of at most {LONGEST} characters")
     try:
-        return about, found, _FORMS[found.record.form].validate_python(name)
+        return about, parsed, _FORMS[parsed.record.form].validate_python(name)
     except ValidationError as error:
         raise ValueError(f"name: {told(error.errors()[0])}") from None
 
@@ -211,7 +211,7 @@ def read_about(word: str) -> About:
     """Publish, dispatch or subscribe.
 
     Raises:
-        ValueError: If it is none of them.
+        ValueError: If the word is another one.
     """
     for about in ABOUTS:
         if about == word:
@@ -223,7 +223,7 @@ def read_setting(word: str) -> Setting:
     """Return the setting of that name.
 
     Raises:
-        ValueError: If it is none of them.
+        ValueError: If no setting has that name.
     """
     try:
         return Setting(word)

@@ -5,12 +5,12 @@
     dynamic     the broker's dynamic configuration, by its own names   }
     file        the configuration file
 
-    tenant      set for this very target by a token for some tenants     beside these: the stricter of both holds
+    tenant      set for this very target by a token for some tenants     the stricter of this and the others holds
 
-The upper layer hides the lower one until its value is taken back; `tenant` is hidden by none, and hides none. Only
-`global` is not hidden by a `rest` value that limits nothing, as with Pulsar. This is about one target of
-`limiter.policies` (say, what each topic of one namespace may publish); precedence between targets (topic over namespace
-over broker) is not decided here.
+The upper layer hides the lower one until its value is taken back; `tenant` is hidden by none, and hides none. One
+exception, as with Pulsar: a `rest` value that limits nothing does not hide `global`. Layers are about one target of
+`limiter.policies` (say, the publish rate of each topic of one namespace). `limiter.policies` decides the precedence
+between targets (topic over namespace over broker).
 
 Each key of the dynamic configuration is a part of one limit. A key that is set replaces that part of the file's limit;
 the other part stays. Values of 0 and below mean no limit.
@@ -42,7 +42,7 @@ class FilePolicies:
         values: Limits by place.
         groups_of_tenants: Resource groups by the tenant that is attached to them.
         groups_of_namespaces: Resource groups by namespace.
-        groups: The names of all resource groups, of those too that limit nothing and to which nothing is attached.
+        groups: The names of all resource groups, even without limits and attachments.
     """
 
     values: Mapping[PolicyTarget, Value]
@@ -55,7 +55,7 @@ class Layers:
     """All values that were written, by layer, and those that hold in `policies`.
 
     Args:
-        policies: Gets what holds; nobody else may put values there.
+        policies: Gets the values that hold; only this object puts values there.
     """
 
     def __init__(self, policies: Policies) -> None:
@@ -106,40 +106,45 @@ class Layers:
         return self._written[layer]
 
     def attach(self, of_tenants: dict[str, str], of_namespaces: dict[str, str]) -> None:
-        """Attach each tenant and namespace to its resource group, as the values say."""
+        """Attach each tenant and namespace to its resource group."""
         policies = self.policies
         self._regrouped |= _differing(Setting.TENANT, policies.groups_of_tenants, of_tenants)
         self._regrouped |= _differing(Setting.NAMESPACE, policies.groups_of_namespaces, of_namespaces)
         policies.attach(of_tenants, of_namespaces)
 
     def changes(self) -> list[Change]:
-        """Return the places whose value, and the names whose resource group, is another than at the last call."""
-        found = [change_of(place, before, self.of_operator(place)) for place, before in self._before.items()]
+        """Return the places with another value, and the names with another resource group, than at the last call."""
+        changes = [change_of(place, before, self.of_operator(place)) for place, before in self._before.items()]
         if self.policies.tenants is not None or self._tenants_before:
-            found = [one and replace(one, only_tunes=one.only_tunes and not self._observes(one)) for one in found]
+            changes = [
+                change and replace(change, only_tunes=change.only_tunes and not self._observes(change))
+                for change in changes
+            ]
         of_tenants = [change_of(place, old, self.of_tenant(place)) for place, old in self._tenants_before.items()]
-        found += [one and replace(one, only_tunes=False) for one in of_tenants]  # it may hold no more, or anew
-        found += [Change(about, *whose) for about in DIRECTIONS for whose in self._regrouped]
+        changes += [
+            change and replace(change, only_tunes=False) for change in of_tenants
+        ]  # it may begin or cease to hold
+        changes += [Change(about, *member) for about in DIRECTIONS for member in self._regrouped]
         self.forget_changes()
-        return [change for change in found if change is not None]
+        return [change for change in changes if change is not None]
 
     def forget_changes(self) -> None:
-        """Drop the changes that were noted: no stream exists yet that they concern."""
+        """Drop the noted changes: they concern no stream yet."""
         self._before.clear()
         self._tenants_before.clear()
         self._regrouped.clear()
 
     def dissolve(self) -> None:
-        """Take everything out, in any thread: to free 100,000 values in one go would hold all other threads up."""
-        held = [item for values in self._written.values() for item in values.items()]
+        """Remove all values, in any thread: freeing 100,000 values at once would hold up all other threads."""
+        items = [item for values in self._written.values() for item in values.items()]
         for values in self._written.values():
             values.clear()
         self.policies.clear()
-        while held:
-            held.pop()
+        while items:
+            items.pop()
 
     def of_operator(self, place: PolicyTarget) -> Value | None:
-        """Return the operator's value that holds at a place, were there no tenant's."""
+        """Return the operator's value at a place, without regard to a tenant's."""
         about, setting, name = place
         return self.policies.put_under(about, setting).get(name)
 
@@ -150,12 +155,12 @@ class Layers:
         return None if tenants is None else tenants.put_under(about, setting).get(name)
 
     def at(self, place: PolicyTarget) -> Value | None:
-        """Return what holds at a place of both: the stricter, with the origin of whichever made it so."""
-        found, own = self.of_operator(place), self.of_tenant(place)
-        if found is None or own is None:
-            return found or own
-        limit = stricter(found.limit, own.limit)
-        return found if limit == found.limit else Value(limit, own.origin)
+        """Return the stricter of the operator's value and the tenant's; its origin is the one that made it strict."""
+        operators, own = self.of_operator(place), self.of_tenant(place)
+        if operators is None or own is None:
+            return operators or own
+        limit = stricter(operators.limit, own.limit)
+        return operators if limit == operators.limit else Value(limit, own.origin)
 
     def _observes(self, change: Change) -> bool:
         """Return whether a value observes: then a tenant's own may hold in its place."""
@@ -168,9 +173,9 @@ class Layers:
 
     def _first(self, place: PolicyTarget) -> Value | None:
         for layer in OF_OPERATOR:
-            found = self._written[layer].get(place)
-            if found is not None and not (layer is Layer.REST and self._yields(place, found)):
-                return found
+            value = self._written[layer].get(place)
+            if value is not None and not (layer is Layer.REST and self._yields(place, value)):
+                return value
         return None
 
     def _yields(self, place: PolicyTarget, rest: Value) -> bool:
@@ -182,11 +187,11 @@ def _differing(setting: Setting, before: Mapping[str, str], after: Mapping[str, 
 
 
 def file_policies(limits: Limits, subscribe: tuple[int, int] | None) -> FilePolicies:
-    """Return the limits of the file, as they are laid under those that are set at run time.
+    """Return the limits of the file, which lie under those that are set at run time.
 
     Args:
         limits: The section.
-        subscribe: How often one consumer may subscribe to a topic for which nothing narrower has a value.
+        subscribe: How often one consumer may subscribe to a topic without a narrower value.
     """
     values = dict(_subscribe_rates(limits, subscribe))
     for setting in Setting:
@@ -212,27 +217,30 @@ def _value(section: RateLimit) -> Value:
 
 
 def _subscribe_rates(limits: Limits, of_broker: tuple[int, int] | None) -> Iterator[tuple[PolicyTarget, Value]]:
-    """A whole period's worth may come at once, as with Pulsar."""
-    found = [(Setting.TOPIC_OF_BROKER, "", of_broker)]
+    """Yield the subscribe rates; a whole period's worth may come at once, as with Pulsar."""
+    rates = [(Setting.TOPIC_OF_BROKER, "", of_broker)]
     for setting in Setting:
         if setting.record.subscribe[:1] == ("limits",):
             _, *way, key = setting.record.subscribe
-            found += [(setting, name, getattr(one, key)) for name, one in _sections(limits, tuple(way)).items()]
-    for setting, name, value in found:
+            sections = _sections(limits, tuple(way))
+            rates += [(setting, name, getattr(section, key)) for name, section in sections.items()]
+    for setting, name, value in rates:
         if value is not None:
             limit = Limit(rate(value[0], value[1], burst=value[0]))
             yield ("subscribe", setting, name), Value(limit, Layer.FILE.origin)
 
 
 def _sections(inside: BaseModel, keys: tuple[str, ...]) -> Mapping[str, BaseModel]:
-    """The sections on a way of `SettingRecord.file`, by name; those within others by `inner@outer`."""
+    """Return the sections at keys of `SettingRecord.file`, by name; a section within another by `inner@outer`."""
     section = getattr(inside, keys[0])
     if len(keys) == 1:
         return {} if section is None else {"": section}
     if len(keys) == 2:
         return cast("Mapping[str, BaseModel]", section)
     return {
-        f"{inner}@{outer}": found for outer, one in section.items() for inner, found in _sections(one, keys[2:]).items()
+        f"{inner}@{outer}": inner_section
+        for outer, outer_section in section.items()
+        for inner, inner_section in _sections(outer_section, keys[2:]).items()
     }
 
 
@@ -309,12 +317,12 @@ def place_of(name: str) -> PolicyTarget:
 
 
 def dynamic_value(place: PolicyTarget, values: Mapping[str, str], file: Value | None) -> Value | None:
-    """Return the limit at a place under the keys that are set; None if none of them is about it.
+    """Return the limit at a place under the keys that are set; None if no set key is about this place.
 
     Args:
         place: The place of the limit.
         values: All keys that are set.
-        file: The value of the file there.
+        file: The file's value at the place.
     """
     limit, is_set = file.limit if file else Limit(), False
     for name, (of, part) in _PARTS.items():
@@ -330,7 +338,7 @@ def check_dynamic(name: str, kept: str | None) -> None:
         BodyError: If it cannot.
     """
     if name not in DYNAMIC_KEYS:
-        raise BodyError(f"{name}: is no dynamic configuration that Sluice serves")
+        raise BodyError(f"{name}: Sluice serves no such key of the dynamic configuration")
     if kept is not None:
         try:
             read_dynamic(name, kept)

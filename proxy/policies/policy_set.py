@@ -1,8 +1,8 @@
 """The limits and blocks that are in force, or that a file has, as values: to export, compare and apply.
 
-To apply a set is to write, at run time, what makes the limits in force equal to it. Where the proxy's own file says
-otherwise, only a run-time value can hide it. Where nothing is to be limited although the file limits, that is a value
-that limits nothing: it stays until the file says the same and it is taken back.
+Applying a set writes run-time values that make the limits in force equal to it. Where the proxy's own file differs, a
+run-time value hides the file's. If the set has no limit where the file has one, the run-time value limits nothing; it
+stays until it is taken back.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -51,8 +51,8 @@ class PolicySet:
         values: Limits by place.
         attached: Resource groups, by tenant or namespace and its name.
         groups: The names of all resource groups.
-        lasting: The groups that the proxy's own file names: they cannot be ended at run time, only be made idle.
-        blocks: The blocks, by what they block; None: nothing is said of them.
+        lasting: The groups in the proxy's own file: at run time they cannot end, only lose limits and attachments.
+        blocks: The blocks by key; None: the set is not about blocks.
     """
 
     values: Mapping[PolicyTarget, Value] = field(default_factory=dict)
@@ -62,9 +62,9 @@ class PolicySet:
     blocks: Mapping[Key, Rule] | None = None
 
     def used_groups(self) -> set[str]:
-        """Groups that limit something or that something is attached to."""
+        """Return the groups that have a limit or an attachment."""
         limited = {name for _, setting, name in self.values if setting is Setting.RESOURCE_GROUP}
-        return limited | {one.group for one in self.attached.values()}
+        return limited | {attached.group for attached in self.attached.values()}
 
 
 def in_force(state: PolicyState) -> PolicySet:
@@ -94,8 +94,8 @@ def of_file(limits: Limits, subscribe: tuple[int, int] | None, blocks: tuple[Blo
         blocks: Its `blocks`; None if it has no such key.
     """
     file = file_policies(limits, subscribe)
-    found = _limiting(file.values, attached_by(file), {*limits.resource_groups})
-    return found if blocks is None else replace(found, blocks=rules_by_key(block.rule() for block in blocks))
+    policies = _limiting(file.values, attached_by(file), {*limits.resource_groups})
+    return policies if blocks is None else replace(policies, blocks=rules_by_key(block.rule() for block in blocks))
 
 
 def rules_by_key(rules: Iterable[Rule]) -> dict[Key, Rule]:
@@ -117,7 +117,7 @@ def _limiting(
     values: Mapping[PolicyTarget, Value], attached: Mapping[tuple[MemberKind, str], Attached], groups: set[str]
 ) -> PolicySet:
     limiting = {place: value for place, value in values.items() if value.limit}
-    to_some = {name: one for name, one in attached.items() if one.group}
+    to_some = {name: attachment for name, attachment in attached.items() if attachment.group}
     used = PolicySet(limiting, to_some).used_groups()
     return PolicySet(limiting, to_some, frozenset(groups | used))
 
@@ -163,9 +163,9 @@ def _groups(policies: PolicySet) -> Iterator[TakenValue]:
     limited = {name for _, setting, name in policies.values if setting is Setting.RESOURCE_GROUP}
     for (group, member), names in members.items():
         if not names and (group in limited or (group, "tenant") in members):
-            continue  # what else is said of the group says that it is there
-        said = ", ".join(sorted(origins.get((group, member), ()))) or "none attached"
-        yield TakenValue(("limits", "resource_groups", group, f"{member}s"), tuple(names), said)
+            continue  # the group's other keys show that it exists
+        origin = ", ".join(sorted(origins.get((group, member), ()))) or "none attached"
+        yield TakenValue(("limits", "resource_groups", group, f"{member}s"), tuple(names), origin)
 
 
 def as_tree(policies: PolicySet) -> dict[str, Any]:
@@ -190,10 +190,10 @@ class Difference:
     """A place at which two sets differ.
 
     Args:
-        key: The configuration's.
+        key: The key of the configuration.
         wanted: The value of the file; empty for none.
         held: The value in force; empty for none.
-        origin: Where that was written.
+        origin: The layer of the value in force.
     """
 
     key: str
@@ -206,23 +206,23 @@ def differences(wanted: PolicySet, held: PolicySet) -> Iterator[Difference]:
     """Yield the differences of two sets: limits by their keys, attachments, resource groups without either."""
     for place in sorted(wanted.values.keys() | held.values.keys()):
         if limit_at(wanted, place) != limit_at(held, place):
-            found = held.values.get(place)
-            said = wanted.values.get(place)
+            value = held.values.get(place)
             yield Difference(
-                ".".join(path_of(place)), _text(place, said), _text(place, found), found.origin if found else ""
+                ".".join(path_of(place)),
+                _text(place, wanted.values.get(place)),
+                _text(place, value),
+                value.origin if value else "",
             )
     for member, name in sorted(wanted.attached.keys() | held.attached.keys()):
-        said_group, found_group = wanted.attached.get((member, name)), held.attached.get((member, name))
-        groups = said_group.group if said_group else "", found_group.group if found_group else ""
+        own, there = wanted.attached.get((member, name)), held.attached.get((member, name))
+        groups = own.group if own else "", there.group if there else ""
         if groups[0] != groups[1]:
-            yield Difference(
-                f"resource group of {member} {name}", *groups, origin=found_group.origin if found_group else ""
-            )
+            yield Difference(f"resource group of {member} {name}", *groups, origin=there.origin if there else "")
     used = wanted.used_groups() | held.used_groups()
     for group in sorted((wanted.groups ^ held.groups) - held.lasting):
         if group not in used:
-            there, here = ("there", "") if group in wanted.groups else ("", "there")
-            yield Difference(f"limits.resource_groups.{group}", there, here, "")
+            words = ("there", "") if group in wanted.groups else ("", "there")
+            yield Difference(f"limits.resource_groups.{group}", *words, "")
     if wanted.blocks is not None and held.blocks is not None:
         yield from _block_differences(wanted.blocks, held.blocks)
 
@@ -247,7 +247,7 @@ def _text(place: PolicyTarget, value: Value | None) -> str:
 
 
 class SetLimit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A limit at a place; `limit` is a section of the configuration."""
+    """A limit of a setting's name; `limit` is a section of the configuration."""
 
     direction: About
     setting: Setting
@@ -291,10 +291,12 @@ def encoded(policies: PolicySet) -> bytes:
         SetLimit(*place, limit=dict(section_of(place[0], value.limit)), origin=value.origin)
         for place, value in policies.values.items()
     )
-    attached = tuple(SetAttachment(*name, one.group, one.origin) for name, one in policies.attached.items())
+    attached = tuple(
+        SetAttachment(*name, attachment.group, attachment.origin) for name, attachment in policies.attached.items()
+    )
     blocks = None
     if policies.blocks is not None:
-        blocks = tuple(SetBlock(*one.key, one.reason, one.origin) for one in policies.blocks.values())
+        blocks = tuple(SetBlock(*rule.key, rule.reason, rule.origin) for rule in policies.blocks.values())
     return msgspec.json.encode(Exchanged(limits, attached, (*policies.groups,), (*policies.lasting,), blocks))
 
 
@@ -302,19 +304,19 @@ def decoded(text: bytes) -> PolicySet:
     """Return the set that `encoded` wrote.
 
     Raises:
-        msgspec.DecodeError: If it is none.
-        BodyError: If a limit in it is none.
+        msgspec.DecodeError: If the text is no set.
+        BodyError: If a limit in it cannot be read.
     """
-    said = msgspec.json.decode(text, type=Exchanged)
+    exchanged = msgspec.json.decode(text, type=Exchanged)
     values = {
-        (one.direction, one.setting, one.name): Value(
-            limit_of(rate_key(one.direction, one.setting, one.name), kept_as_own(one.limit)), one.origin
+        (each.direction, each.setting, each.name): Value(
+            limit_of(rate_key(each.direction, each.setting, each.name), kept_as_own(each.limit)), each.origin
         )
-        for one in said.limits
+        for each in exchanged.limits
     }
-    attached = {(one.member, one.name): Attached(one.group, one.origin) for one in said.attached}
-    blocks = None if said.blocks is None else rules_by_key(map(_rule, said.blocks))
-    return PolicySet(values, attached, frozenset(said.groups), frozenset(said.lasting), blocks)
+    attached = {(each.member, each.name): Attached(each.group, each.origin) for each in exchanged.attached}
+    blocks = None if exchanged.blocks is None else rules_by_key(map(_rule, exchanged.blocks))
+    return PolicySet(values, attached, frozenset(exchanged.groups), frozenset(exchanged.lasting), blocks)
 
 
 def _rule(block: SetBlock) -> Rule:
@@ -339,7 +341,7 @@ class ApplyPlan:
 
     Args:
         wanted: New bodies; None takes one back.
-        hidden: The configuration's keys that the proxy's own file has, and that a value now hides that limits nothing.
+        hidden: Keys of the proxy's own file that a run-time value which limits nothing now hides.
     """
 
     wanted: dict[PolicyKey, str | None] = field(default_factory=dict)
@@ -347,12 +349,12 @@ class ApplyPlan:
 
 
 def plan(state: PolicyState, wanted: PolicySet, held: PolicySet) -> ApplyPlan:
-    """Return the changes that make `wanted` hold; none where it holds already.
+    """Return the changes that put `wanted` in force.
 
     Args:
-        state: Where it is to hold. For 100,000 limits a thread may do this, while no change is under way there.
-        wanted: The set that is to hold.
-        held: The set in force there.
+        state: The policies to change. For 100,000 limits a thread may plan, while no change is under way.
+        wanted: The set to put in force.
+        held: The set in force.
     """
     made = ApplyPlan()
     for place in sorted(wanted.values.keys() | held.values.keys()):
@@ -379,7 +381,7 @@ def _plan_value(state: PolicyState, made: ApplyPlan, place: PolicyTarget, wanted
 
 
 def _taken_back(state: PolicyState, place: PolicyTarget) -> Iterator[tuple[PolicyKey, None]]:
-    """Everything that is written at a place but by the file."""
+    """Yield the keys of all run-time values at a place, to be taken back."""
     for layer in (Layer.GLOBAL, Layer.REST):
         if state.layers.written(layer, place) is not None:
             yield rate_key(*place, layer), None
@@ -395,10 +397,10 @@ def _file_limit(state: PolicyState, place: PolicyTarget) -> Limit | None:
 
 def _plan_groups(state: PolicyState, made: ApplyPlan, wanted: PolicySet, held: PolicySet) -> None:
     names = {place[2] for place in (*wanted.values, *held.values) if place[1] is Setting.RESOURCE_GROUP}
-    known = state.groups()
-    for name in sorted(names | wanted.groups | known):
+    groups = state.groups()
+    for name in sorted(names | wanted.groups | groups):
         is_there = name in wanted.groups or name in held.lasting
-        if _limits_of(wanted, name) == _limits_of(held, name) and is_there == (name in known):
+        if _limits_of(wanted, name) == _limits_of(held, name) and is_there == (name in groups):
             continue
         key = PolicyKey(PolicyKind.GROUP, "", name)
         body = _group_body(state, made, name, _limits_of(wanted, name))
@@ -426,19 +428,19 @@ def _limits_of(policies: PolicySet, name: str) -> dict[Direction, Limit | None]:
 
 
 def _plan_attached(state: PolicyState, made: ApplyPlan, member: MemberKind, wanted: Mapping[str, str]) -> None:
-    """An empty group is what hides the file's."""
-    file = {name: one.group for (of, name), one in attached_by(state.file).items() if of == member}
+    """Plan attachments; an empty group hides the file's."""
+    file = {name: attached.group for (kind, name), attached in attached_by(state.file).items() if kind == member}
     at_run_time = state.attached(member)
     held = {**file, **at_run_time}
     for name in sorted(held.keys() | wanted.keys()):
         group = wanted.get(name, "")
         if group == held.get(name, ""):
             continue
-        is_said = group == file.get(name, "")
-        made.wanted[PolicyKey(PolicyKind.ATTACHMENT, member, name)] = None if is_said else group
-        if not is_said and not group:
+        is_the_file_s = group == file.get(name, "")
+        made.wanted[PolicyKey(PolicyKind.ATTACHMENT, member, name)] = None if is_the_file_s else group
+        if not is_the_file_s and not group:
             made.hidden.append(f"resource group of {member} {name}")
 
 
 def _groups_by_name(policies: PolicySet, member: MemberKind) -> dict[str, str]:
-    return {name: one.group for (of, name), one in policies.attached.items() if of == member}
+    return {name: attached.group for (kind, name), attached in policies.attached.items() if kind == member}

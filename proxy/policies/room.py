@@ -1,11 +1,11 @@
-"""The room for policies, in a store and on the topic of a fleet: each tenant has a bounded part of it.
+"""The room for policies, in a store and on the topic of a fleet: each tenant has a bounded part.
 
     ┌─────────────── MOST_CHANGES ───────────────┐ ┌ MOST_BLOCKS ┐
     │ tenants, half at most │ operators, the rest │ │   blocks    │
     └───────────────────────┴─────────────────────┘ └─────────────┘
 
-So no tenant takes another's room, all of them together leave room for operators, and whatever has been filled with
-limits, an operator can block.
+So no tenant takes another's room, all tenants together leave room for operators, and an operator can block even when
+the room for limits is full.
 """
 
 from collections import Counter
@@ -14,13 +14,13 @@ from typing import Final, NamedTuple
 from proxy.policies.keys import BLOCKS, OPERATOR
 
 MOST_CHANGES: Final = 400_000
-"""Policies but blocks, at most."""
+"""Policies other than blocks, at most."""
 MOST_BYTES: Final = 128 << 20
-"""Bytes of all of them, at most, as `size_of` counts."""
+"""Bytes of these policies, at most, as `size_of` counts."""
 MOST_BLOCKS: Final = 40_000
-"""Blocks, at most: as many as can be in force, and some of which it is said that they were taken back."""
+"""Blocks, at most: those that can be in force, and records of blocks that were taken back."""
 MOST_BLOCK_BYTES: Final = 64 << 20
-"""Bytes of all of them, at most: those in force and as many more have room with the longest names."""
+"""Bytes of blocks, at most: twice the blocks that can be in force have room with the longest names."""
 
 
 class TenantShare(NamedTuple):
@@ -31,12 +31,12 @@ class TenantShare(NamedTuple):
 
 
 def size_of(name: str, body: str | None) -> int:
-    """Return the bytes that a policy takes in memory, about: the objects themselves take 300."""
+    """Return about how many bytes a policy takes in memory: its objects take 300."""
     return 300 + len(name) + len(body or "")
 
 
 class Room:
-    """Counts policies by owner (`owner_of`), and says for whom there is room.
+    """Counts policies by owner (`owner_of`), and decides whether an owner has room for more.
 
     Args:
         share: Each tenant's part.
@@ -53,7 +53,7 @@ class Room:
         self._total = self._size = 0
 
     def add(self, owner: str, policies: int, size: int) -> None:
-        """Count policies more, or fewer."""
+        """Add policies and bytes of an owner; negative numbers take some away."""
         self.counts[owner] += policies
         self.sizes[owner] += size
         self._total += policies
@@ -82,44 +82,44 @@ class Room:
 
     @property
     def fullest_tenant(self) -> float:
-        """The part of its room that the tenant has taken which has taken most: 1 if there is none left."""
+        """How full the fullest tenant's part is: 1 if it has no room left."""
         return max(map(self._own, self.counts.keys() - {OPERATOR, BLOCKS}), default=0.0)
 
     def _own(self, owner: str) -> float:
         return max(self.counts[owner] / self.share.policies, self.sizes[owner] / self.share.size)
 
     def holds(self, owner: str, policies: int, size: int) -> bool:
-        """Return whether so many more fit beside what is there, whatever is an owner's part."""
+        """Return whether this number of policies and bytes more fits in all, without regard to an owner's part."""
         if owner == BLOCKS:
             return self.counts[BLOCKS] + policies <= MOST_BLOCKS and self.sizes[BLOCKS] + size <= MOST_BLOCK_BYTES
-        total, held = self._total - self.counts[BLOCKS], self._size - self.sizes[BLOCKS]
-        return total + policies <= MOST_CHANGES and held + size <= MOST_BYTES
+        total, taken = self._total - self.counts[BLOCKS], self._size - self.sizes[BLOCKS]
+        return total + policies <= MOST_CHANGES and taken + size <= MOST_BYTES
 
     def fullness(self, owner: str) -> float:
-        """Return the part of an owner's room that is taken: 1 if there is none left."""
+        """Return how full an owner's room is: 1 if none is left."""
         if owner == BLOCKS:
             return max(self.counts[BLOCKS] / MOST_BLOCKS, self.sizes[BLOCKS] / MOST_BLOCK_BYTES)
-        total, held = self._total - self.counts[BLOCKS], self._size - self.sizes[BLOCKS]
-        taken = max(total / MOST_CHANGES, held / MOST_BYTES)
+        total, size = self._total - self.counts[BLOCKS], self._size - self.sizes[BLOCKS]
+        of_all = max(total / MOST_CHANGES, size / MOST_BYTES)
         if owner == OPERATOR:
-            return taken
+            return of_all
         count, size = self.of_tenants
-        together = 2 * max(count / MOST_CHANGES, size / MOST_BYTES)
-        return max(taken, together, self._own(owner))
+        of_tenants = 2 * max(count / MOST_CHANGES, size / MOST_BYTES)
+        return max(of_all, of_tenants, self._own(owner))
 
     def problem(self, owner: str, policies: int, size: int) -> str:
-        """Say why an owner has no room for so many policies more; empty if there is room."""
+        """Return why an owner has no room for this number of policies and bytes more; empty if it has."""
         if not self.holds(owner, policies, size):
             return "there is no room for more: take policies back that are not needed"
         if owner in {OPERATOR, BLOCKS}:
             return ""
-        count, held = self.counts[owner], self.sizes[owner]
-        if count + policies > self.share.policies or held + size > self.share.size:
+        count, taken = self.counts[owner], self.sizes[owner]
+        if count + policies > self.share.policies or taken + size > self.share.size:
             return (
-                f"tenant {owner} has {count} policies of {held} bytes, and at most {self.share.policies} of "
+                f"tenant {owner} has {count} policies of {taken} bytes, and at most {self.share.policies} of "
                 f"{self.share.size} bytes: take policies back, or raise policies.tenant_policies and .tenant_bytes"
             )
-        count, held = self.of_tenants
-        if 2 * (count + policies) > MOST_CHANGES or 2 * (held + size) > MOST_BYTES:
+        count, taken = self.of_tenants
+        if 2 * (count + policies) > MOST_CHANGES or 2 * (taken + size) > MOST_BYTES:
             return "all tenants together have half of the room, the most that they can: take policies back"
         return ""

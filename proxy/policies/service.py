@@ -2,8 +2,8 @@
 
 change ─▶ checked ─▶ on disk, with its audit line ─▶ state ─▶ live streams
 
-A thread checks and writes. Then a small change is laid into the state in the loop's own thread; a large one into a
-copy of it, by the other thread, and the copy replaces the state in one step: nobody ever sees a part of a change.
+A thread checks and writes. Then a small change is laid into the state in the loop's own thread. A large one is laid by
+the other thread into a copy, which replaces the state in one step: no reader ever sees a part of a change.
 """
 
 import asyncio
@@ -30,13 +30,13 @@ from proxy.runtime import paused_collector
 
 
 class PolicyKindHandler(Protocol):
-    """Knows what the bodies of one kind of key mean; the service knows only that they are text."""
+    """Reads the bodies of one kind of key, which are plain text to the service."""
 
     def check(self, key: PolicyKey, kept: str | None) -> None:
         """Check that a body could be in force.
 
         Raises:
-            BodyError: If it could not.
+            BodyError: If it could not be.
         """
 
     def load(self, key: PolicyKey, kept: str) -> None:
@@ -46,65 +46,65 @@ class PolicyKindHandler(Protocol):
         """Put a body that is on disk in force. Must not fail: nothing takes the body off the disk again."""
 
 
-TOLD_AT_ONCE = 20
-"""Changes in one go: 1 to 2 ms."""
-MOST_UNTOLD = 200_000
-"""Changes that may wait; then the next one of many waits, too."""
+NOTIFIED_AT_ONCE = 20
+"""Changes in one turn of the loop: 1 to 2 ms."""
+MOST_WAITING = 200_000
+"""Changes that may wait for their callback; then the next change waits as well."""
 
 
 class ChangeNotifier:
-    """Tells of changes that came into force, a few in one turn of the loop.
+    """Calls back for each change that came into force, a few in one turn of the loop.
 
     Args:
-        changed: Told of each change, of who made it, and of when it came into force (nanoseconds since 1970).
+        changed: Called with each change, its author, and the time at which it came into force (nanoseconds since 1970).
     """
 
     def __init__(self, changed: Callable[[StoredChange, Principal, int], None]) -> None:
         self._changed = changed
-        self._untold: deque[tuple[StoredChange, Principal, int]] = deque()
-        self._telling: asyncio.Task[None] | None = None
+        self._waiting: deque[tuple[StoredChange, Principal, int]] = deque()
+        self._notifying: asyncio.Task[None] | None = None
 
-    def tell(self, changes: Sequence[StoredChange], who: Principal, at_ns: int) -> None:
-        """Tell of changes that came into force: of a few at once, unless earlier ones wait."""
-        self._untold.extend((change, who, at_ns) for change in changes)
-        if self._telling is None:
-            self._tell_some()
-            if self._untold:
-                self._telling = asyncio.get_running_loop().create_task(self._tell_all())
+    def notify(self, changes: Sequence[StoredChange], author: Principal, at_ns: int) -> None:
+        """Call back for changes that came into force: for a few at once, unless earlier ones wait."""
+        self._waiting.extend((change, author, at_ns) for change in changes)
+        if self._notifying is None:
+            self._notify_some()
+            if self._waiting:
+                self._notifying = asyncio.get_running_loop().create_task(self._notify_all())
 
     async def room(self) -> None:
-        """Wait until not too many are untold."""
-        if len(self._untold) >= MOST_UNTOLD:
+        """Wait until fewer than `MOST_WAITING` changes wait."""
+        if len(self._waiting) >= MOST_WAITING:
             await self.done()
 
     async def done(self) -> None:
-        """Wait until all are told."""
-        if self._telling is not None:
-            await asyncio.shield(self._telling)
+        """Wait until every change has had its callback."""
+        if self._notifying is not None:
+            await asyncio.shield(self._notifying)
 
-    async def _tell_all(self) -> None:
+    async def _notify_all(self) -> None:
         try:
-            while self._untold:
+            while self._waiting:
                 await asyncio.sleep(0)
-                self._tell_some()
+                self._notify_some()
         finally:
-            self._telling = None
+            self._notifying = None
 
-    def _tell_some(self) -> None:
-        for _ in range(min(TOLD_AT_ONCE, len(self._untold))):
-            change, who, at_ns = self._untold.popleft()
-            self._changed(change, who, at_ns)
-            _log_change(change, who)
+    def _notify_some(self) -> None:
+        for _ in range(min(NOTIFIED_AT_ONCE, len(self._waiting))):
+            change, author, at_ns = self._waiting.popleft()
+            self._changed(change, author, at_ns)
+            _log_change(change, author)
 
 
-def _log_change(change: StoredChange, who: Principal) -> None:
+def _log_change(change: StoredChange, author: Principal) -> None:
     structlog.get_logger().info(
         "policy changed",
         policy=str(change.key),
         before=change.before,
         after=change.after,
-        by=who.name,
-        address=who.address,
+        by=author.name,
+        address=author.address,
     )
 
 
@@ -112,7 +112,7 @@ class NotCarriedError(Exception):
     """A change could not be carried to all members.
 
     Args:
-        reason: Why, and what became of it.
+        reason: Why, and whether the change may still come into force.
         was_sent: Whether it may come into force later.
     """
 
@@ -122,28 +122,28 @@ class NotCarriedError(Exception):
 
 
 class NotAsExpectedError(Exception):
-    """A policy is not what the change is to replace; nothing has changed."""
+    """A policy is not the one that the change expects to replace; nothing has changed."""
 
 
 class Carrier(Protocol):
-    """Carries changes to all members of a fleet, this one included, by whose order they come into force."""
+    """Carries changes to all members of a fleet, this one included; they come into force in the carrier's order."""
 
     async def catch_up(self) -> None:
-        """Return when all is in force here that was sent before.
+        """Return when all changes that were sent before are in force here.
 
         Raises:
-            NotCarriedError: If that cannot be told.
+            NotCarriedError: If this cannot be found out.
         """
 
-    async def carry(self, changes: Sequence[StoredChange], who: Principal) -> int:
+    async def carry(self, changes: Sequence[StoredChange], author: Principal) -> int:
         """Send changes, and return when they have come back and are in force here.
 
         Returns:
-            How many were refused, as another one was first; that one is in force here, too.
+            How many were refused, as another member's change was first; that change is in force here.
 
         Raises:
-            BodyError: If one cannot be sent at all. Nothing was sent then.
-            NotCarriedError: If it is not known of all that they have come back.
+            BodyError: If a change cannot be sent at all. Nothing was sent then.
+            NotCarriedError: If some change has not come back.
         """
 
 
@@ -153,8 +153,8 @@ class Expected:
 
     Args:
         key: The key of the policy.
-        tags: One of these, as `tag_of` has them; None: anything that was set.
-        is_refused: The policy must have none of the tags.
+        tags: The policy must have one of these tags (`tag_of`); None: it must be set.
+        is_refused: The opposite: the policy must have none of the tags, or not be set.
     """
 
     key: PolicyKey
@@ -168,26 +168,26 @@ class Expected:
             kept: The body that is kept under the key.
 
         Raises:
-            NotAsExpectedError: If it is something else.
+            NotAsExpectedError: If it does not meet the condition.
         """
-        found = kept is not None if self.tags is None else tag_of(kept) in self.tags
-        if found == self.is_refused:
+        matches = kept is not None if self.tags is None else tag_of(kept) in self.tags
+        if matches == self.is_refused:
             raise NotAsExpectedError(f"{self.key.shown}: it is not what was expected; its tag is {tag_of(kept)}")
 
 
 def tag_of(kept: str | None) -> str:
-    """Return a short name of what is kept, the same in all members; `unset` for nothing."""
+    """Return a short name of a kept body, the same in all members; `unset` for none."""
     return "unset" if kept is None else hashlib.blake2b(kept.encode(), digest_size=12).hexdigest()
 
 
 MOST_ATTEMPTS = 20
-"""Times that a change is sent that others change at the same time; behind that it is refused."""
+"""Attempts to send a change of a policy that other members change at the same time; then it is refused."""
 MOST_BODY = 16 * 1024
 """Characters of a body, at most: a block with the longest names has 12,000."""
 LAID_AT_ONCE = 100
-"""Values that are laid in one go: 1 ms."""
+"""Values that are laid in one turn of the loop: 1 ms."""
 Planner = Callable[[], Awaitable[Mapping[PolicyKey, str | None]]]
-"""Finds out what is wanted."""
+"""Plans a change: returns the new bodies."""
 T = TypeVar("T")
 
 
@@ -200,12 +200,12 @@ class Around:
     """The callbacks around a change.
 
     Args:
-        before: Before values change, so that no line of the access log mixes two of them. Returns when they do:
-            nanoseconds since 1970, and of the monotonic clock.
-        after: After they changed, with what changed, and that moment of the monotonic clock; of many, only what it is
-            about.
-        changed: With each change, who made it, and when it came into force (nanoseconds since 1970); of many, some are
-            told later than others.
+        before: Called before values change, so that no line of the access log mixes two values. Returns the moment of
+            the change: nanoseconds since 1970, and of the monotonic clock.
+        after: Called after they changed, with the changes and the monotonic moment; of a large change, with the
+            directions only.
+        changed: Called with each change, its author, and the time at which it came into force (nanoseconds since
+            1970); for a large change over several turns of the loop.
         handlers: The handlers of policies that are no limits; for these alone, neither `before` nor `after` is called.
         ready: Awaited before `before`, until the access log has no line to make that should come before the change's.
         on_degraded: Called when the store begins to refuse changes, and when it takes one again.
@@ -213,7 +213,7 @@ class Around:
 
     before: Callable[[], tuple[int, int]]
     after: Callable[[list[PolicyChange], int], None]
-    changed: Callable[[StoredChange, Principal, int], None] = lambda _change, _who, _at_ns: None
+    changed: Callable[[StoredChange, Principal, int], None] = lambda _change, _author, _at_ns: None
     handlers: Mapping[PolicyKind, PolicyKindHandler] = field(default_factory=dict)
     ready: Callable[[], Awaitable[None]] = _at_once
     on_degraded: Callable[[], None] = lambda: None
@@ -221,11 +221,11 @@ class Around:
 
 @dataclass(frozen=True, slots=True)
 class _Aside:
-    """Contents as they are to be.
+    """The contents after a large change.
 
     Args:
         contents: The policies that come into force.
-        changes: The changes for streams: each stream's outermost limit, as it were, so that all streams follow.
+        changes: The changes for streams: one of the outermost limit for each direction, so that all streams follow.
     """
 
     contents: PolicyState
@@ -234,11 +234,11 @@ class _Aside:
 
 @dataclass(frozen=True, slots=True)
 class _Laying:
-    """A change that is to come into force.
+    """A change before it comes into force.
 
     Args:
         lay: Lays it into contents; it cannot fail.
-        aside: Contents into which that has been done, if it is much.
+        aside: Contents into which a large change has been laid already.
     """
 
     lay: Callable[[PolicyState], None]
@@ -250,9 +250,9 @@ class _Draft:
     """A change that is on disk and not yet in force.
 
     Args:
-        kept: Changes of what the handlers keep.
+        kept: Changes of policies that handlers keep.
         limits: Changes of limits.
-        laying: How these come into force.
+        laying: How the changes of limits come into force.
     """
 
     kept: list[StoredChange]
@@ -266,7 +266,7 @@ class PolicyService(PolicyState):
     Args:
         policies: The policies that the limiter reads.
         file: The policies of the configuration file.
-        store: Where the others are kept.
+        store: The store of the policies that are set at run time.
         around: Called around changes.
         wall: Nanoseconds since 1970.
 
@@ -284,7 +284,7 @@ class PolicyService(PolicyState):
     ) -> None:
         super().__init__(Layers(policies), store)
         self._around, self._wall = around, wall
-        self._telling = ChangeNotifier(around.changed)
+        self._notifier = ChangeNotifier(around.changed)
         self._carrier: Carrier | None = None
         self._turn = asyncio.Lock()
         self._carrying = asyncio.Lock()
@@ -292,15 +292,15 @@ class PolicyService(PolicyState):
         self._is_stored = True
         self.lay_file(file, file.values)
         self.lay(self._kept())
-        self.layers.forget_changes()  # nobody is there yet whom they concern
+        self.layers.forget_changes()  # they concern no stream yet
 
     def carry_by(self, carrier: Carrier) -> None:
-        """Have changes carried to the other members of a fleet from now on; before, they are this process's own."""
+        """Carry changes to the other members of a fleet from now on; before, they are this process's own."""
         self._carrier = carrier
 
     @property
     def is_carried(self) -> bool:
-        """True if changes go to other members of a fleet, too."""
+        """True if changes also go to other members of a fleet."""
         return self._carrier is not None
 
     def degraded(self) -> Iterator[Degraded]:
@@ -308,60 +308,60 @@ class PolicyService(PolicyState):
         if not self._is_stored:
             yield Degraded(
                 "policies_not_stored",
-                "the policy store did not take the latest change: each gets 500, and what was set before holds",
+                "the policy store did not take the latest change: changes get 500, and earlier policies hold",
                 "see the log: a full disk, or a file that was replaced; the next change that is stored ends this",
             )
 
     async def change(
-        self, wanted: Mapping[PolicyKey, str | None], who: Principal, expected: Expected | None = None
+        self, bodies: Mapping[PolicyKey, str | None], author: Principal, expected: Expected | None = None
     ) -> int:
-        """Set and take back, all or nothing: on disk first, then in force on live streams.
+        """Set policies and take them back, all or nothing: on disk first, then in force on live streams.
 
-        With a carrier, each policy by itself: some may have changed when one could not.
+        With a carrier each policy changes by itself: some may have changed when another could not.
 
         Args:
-            wanted: The new bodies as `proxy.policies.bodies` keeps them; None takes one back.
-            who: For the audit log.
+            bodies: The new bodies as `proxy.policies.bodies` keeps them; None takes a policy back.
+            author: The author, for the audit log.
             expected: The condition under which anything changes.
 
         Returns:
-            How many changed: what was as wanted already did not.
+            The number of policies that changed; a policy with the same body does not count.
 
         Raises:
             BodyError: If a body cannot be read, or has no room. Nothing has changed then.
-            BeyondError: If the principal may not change that. Nothing has changed then.
+            BeyondError: If the author may not make the change. Nothing has changed then.
             StoreError: If the store cannot be written. Nothing has changed then.
-            NotAsExpectedError: If something else holds than was expected. Nothing has changed then.
-            NotCarriedError: If it is not known that all members will have it.
+            NotAsExpectedError: If the condition is not met. Nothing has changed then.
+            NotCarriedError: If it is not known whether all members will have it.
         """
-        return await self.rework(lambda: wanted, who, expected)
+        return await self.rework(lambda: bodies, author, expected)
 
     async def rework(
-        self, plan: Callable[[], Mapping[PolicyKey, str | None]], who: Principal, expected: Expected | None = None
+        self, plan: Callable[[], Mapping[PolicyKey, str | None]], author: Principal, expected: Expected | None = None
     ) -> int:
         """Change as `change` does, by a plan that is made while no other change is under way.
 
-        With a carrier it is made anew whenever another member's change was first.
+        With a carrier the plan is made again whenever another member's change was first.
         """
 
         async def planner() -> Mapping[PolicyKey, str | None]:
             return plan()
 
-        return await self.rework_slowly(planner, who, expected)
+        return await self.rework_slowly(planner, author, expected)
 
-    async def rework_slowly(self, plan: Planner, who: Principal, expected: Expected | None = None) -> int:
+    async def rework_slowly(self, plan: Planner, author: Principal, expected: Expected | None = None) -> int:
         """Change as `rework` does, by a plan that takes a while to make."""
-        change = self._change(plan, who, expected) if self._carrier is None else self._carry(plan, who, expected)
+        change = self._change(plan, author, expected) if self._carrier is None else self._carry(plan, author, expected)
         changing = asyncio.get_running_loop().create_task(change)
         self._changing.add(changing)
         changing.add_done_callback(self._changing.discard)
-        return await asyncio.shield(changing)  # what is on disk comes into force, whoever hangs up
+        return await asyncio.shield(changing)  # a change on disk comes into force even if the caller hangs up
 
-    async def take(self, changes: Mapping[PolicyKey, str | None], who: Principal) -> list[PolicyKey]:
-        """Put in force what has come by the carrier.
+    async def take(self, changes: Mapping[PolicyKey, str | None], author: Principal) -> list[PolicyKey]:
+        """Put changes in force that came by the carrier.
 
         Returns:
-            What cannot be read here, and does not change therefore.
+            The policies that cannot be read here, and therefore do not change.
 
         Raises:
             StoreError: If the store cannot be written. Nothing has changed then.
@@ -372,16 +372,16 @@ class PolicyService(PolicyState):
 
         readable = changes
         try:
-            await self._change(plan, who, None)
+            await self._change(plan, author, None)
         except StoreError:
             raise
-        except Exception:  # noqa: BLE001 - whatever a stranger wrote there, it must not keep the others from coming
+        except Exception:  # noqa: BLE001 - no body that a stranger wrote to the topic may keep other changes out
             readable = await asyncio.to_thread(self._readable, changes)
-            await self._change(plan, who, None)
+            await self._change(plan, author, None)
         return [key for key in changes if key not in readable]
 
     async def look(self, look: Callable[[PolicyState], T]) -> T:
-        """Look at all there is, in a thread, while no change is under way.
+        """Read the policies in a thread, while no change is under way.
 
         Args:
             look: Reads the policies; all that it reads is of the same moment.
@@ -396,14 +396,14 @@ class PolicyService(PolicyState):
 
         Args:
             file: The policies of the other file.
-            compare: Given the one that holds, in a thread: what it returns is given to `beside`.
-            beside: Called in the step in which values change, when they have; with when, nanoseconds since 1970.
+            compare: Called in a thread with the file's present policies; `beside` gets its result.
+            beside: Called in the step in which values change, after them, with the time in nanoseconds since 1970.
 
         Returns:
-            Whether that changes anything.
+            Whether anything changes.
 
         Raises:
-            BodyError: If a body cannot be read under it. Nothing has changed then.
+            BodyError: If a body cannot be read under the other file. Nothing has changed then.
             StoreError: If the store cannot be read. Nothing has changed then.
         """
         async with self._turn:
@@ -419,7 +419,7 @@ class PolicyService(PolicyState):
         while self._changing:
             await asyncio.wait(self._changing)
         async with self._turn:
-            await self._telling.done()
+            await self._notifier.done()
             await asyncio.to_thread(self.store.close)
 
     def _kept(self) -> Iterator[Meaning]:
@@ -434,12 +434,12 @@ class PolicyService(PolicyState):
                 raise StoreError(self.store.damaged(f"{key.shown}: {error}")) from None
 
     def _readable(self, changes: Mapping[PolicyKey, str | None]) -> dict[PolicyKey, str | None]:
-        found = dict[PolicyKey, str | None]()
+        readable = dict[PolicyKey, str | None]()
         for key, kept in changes.items():
             with suppress(Exception):
                 self._check(key, kept)
-                found[key] = kept
-        return found
+                readable[key] = kept
+        return readable
 
     def _check(self, key: PolicyKey, kept: str | None) -> Meaning | None:
         """Return the meaning of a limit's body; None if the body is a handler's, which has checked it."""
@@ -451,29 +451,29 @@ class PolicyService(PolicyState):
         handler.check(key, kept)
         return None
 
-    def _check_of(self, who: Principal, key: PolicyKey, kept: str | None) -> Meaning | None:
-        """Check a change that was asked for here, and that its author may make it."""
+    def _check_of(self, author: Principal, key: PolicyKey, kept: str | None) -> Meaning | None:
+        """Check a change, and that its author may make it."""
         meaning = self._check(key, kept)
-        if who.tenants is not None:
-            check_within(self, meaning, key, who.tenants)
+        if author.tenants is not None:
+            check_within(self, meaning, key, author.tenants)
         return meaning
 
     def _check_room(self, changes: Iterable[StoredChange]) -> None:
-        """Check that there is room; with a carrier, for tenants only: it has room of its own, and sends what fits."""
+        """Check that there is room; with a carrier only for tenants, as the carrier checks its own room."""
         for owner, (policies, size) in differences(changes).items():
             is_more = (policies > 0 or size > 0) and not (self.is_carried and owner in {OPERATOR, BLOCKS})
             problem = self.store.room.problem(owner, policies, size) if is_more else ""
             if problem:
                 raise BodyError(problem)
 
-    async def _carry(self, plan: Planner, who: Principal, expected: Expected | None) -> int:
-        """Plan by what holds here, and anew by all that was sent before wherever that may be behind."""
+    async def _carry(self, plan: Planner, author: Principal, expected: Expected | None) -> int:
+        """Plan by the policies in force here; if they may be out of date, catch up and plan again."""
         carrier, done, is_fresh = self._carrier, 0, False
-        assert carrier is not None, "the caller has looked"
+        assert carrier is not None, "changes are carried"
         async with self._carrying:
             for _ in range(MOST_ATTEMPTS):
                 try:
-                    changes = await self._planned(plan, who, expected)
+                    changes = await self._planned(plan, author, expected)
                 except (StoreError, BodyError, BeyondError):
                     raise
                 except Exception:
@@ -481,7 +481,7 @@ class PolicyService(PolicyState):
                         raise
                     changes = []
                 if changes:
-                    refused = await carrier.carry(changes, who)
+                    refused = await carrier.carry(changes, author)
                     done += len(changes) - refused
                     if not refused:
                         return done
@@ -490,45 +490,47 @@ class PolicyService(PolicyState):
                 else:
                     await carrier.catch_up()
                 is_fresh = True
-        raise NotCarriedError("others change the same all the time; try again", was_sent=done > 0)
+        raise NotCarriedError("other members keep changing the same policies; try again", was_sent=done > 0)
 
-    async def _planned(self, plan: Planner, who: Principal, expected: Expected | None) -> list[StoredChange]:
-        """Return the part of the wanted changes that must be sent."""
+    async def _planned(self, plan: Planner, author: Principal, expected: Expected | None) -> list[StoredChange]:
+        """Return the planned changes that differ from the policies in force."""
 
         def checked() -> list[StoredChange]:
-            for key, kept in wanted.items():
-                self._check_of(who, key, kept)
-            changes = self._differences(wanted)
+            for key, kept in bodies.items():
+                self._check_of(author, key, kept)
+            changes = self._differences(bodies)
             self._check_room(changes)
             return changes
 
         async with self._turn:
             if expected is not None:
                 expected.check(self.store.read(expected.key))
-            wanted = await plan()
+            bodies = await plan()
             return await asyncio.to_thread(checked)
 
-    def _differences(self, wanted: Mapping[PolicyKey, str | None]) -> list[StoredChange]:
-        before = {key: self.store.read(key) for key in wanted}
-        return [StoredChange(key, before[key], kept) for key, kept in wanted.items() if before[key] != kept]
+    def _differences(self, bodies: Mapping[PolicyKey, str | None]) -> list[StoredChange]:
+        before = {key: self.store.read(key) for key in bodies}
+        return [StoredChange(key, before[key], kept) for key, kept in bodies.items() if before[key] != kept]
 
-    async def _change(self, plan: Planner, who: Principal, expected: Expected | None) -> int:
+    async def _change(self, plan: Planner, author: Principal, expected: Expected | None) -> int:
         async with self._turn:
-            await self._telling.room()
+            await self._notifier.room()
             if expected is not None:
                 expected.check(self.store.read(expected.key))
             try:
-                draft = await asyncio.to_thread(self._drafted, await plan(), who)
+                draft = await asyncio.to_thread(self._drafted, await plan(), author)
             except StoreError as error:
                 self._note_stored(error)
                 raise
             if draft.kept or draft.limits:
                 self._note_stored(None)
             if not draft.limits:
-                self._hand_over(draft.kept, who, self._wall())
+                self._hand_over(draft.kept, author, self._wall())
             else:
-                at_ns = await self._come_into_force(draft.laying, lambda at_ns: self._hand_over(draft.kept, who, at_ns))
-                self._telling.tell(draft.limits, who, at_ns)
+                at_ns = await self._come_into_force(
+                    draft.laying, lambda at_ns: self._hand_over(draft.kept, author, at_ns)
+                )
+                self._notifier.notify(draft.limits, author, at_ns)
         return len(draft.limits) + len(draft.kept)
 
     def _note_stored(self, error: StoreError | None) -> None:
@@ -539,28 +541,28 @@ class PolicyService(PolicyState):
             structlog.get_logger().error("policies: the store takes no change", error=str(error))
         self._around.on_degraded()
 
-    def _drafted(self, wanted: Mapping[PolicyKey, str | None], who: Principal) -> _Draft:
-        """Check all, get it ready, and write all last: what is on disk comes into force."""
+    def _drafted(self, bodies: Mapping[PolicyKey, str | None], author: Principal) -> _Draft:
+        """Check and prepare all changes, and write them last: a change on disk comes into force."""
         handlers, meanings = self._around.handlers, list[Meaning]()
         with paused_collector():
-            for key, kept in wanted.items():
-                meaning = self._check_of(who, key, kept)
+            for key, kept in bodies.items():
+                meaning = self._check_of(author, key, kept)
                 if meaning is not None:
                     meanings.append(meaning)
-            changes = self._differences(wanted)
-            if self._carrier is None:  # else what came by the carrier has its room there
+            changes = self._differences(bodies)
+            if self._carrier is None:  # else the carrier has checked the room
                 self._check_room(changes)
             changed = {change.key for change in changes}
             new = [meaning for meaning in meanings if meaning.key in changed]
             laying = self._laying(len(new), lambda contents: contents.lay(new))
             if changes:
-                self.store.write(changes, self._wall(), who.name, who.address)
+                self.store.write(changes, self._wall(), author.name, author.address)
             kept_by_handlers = [change for change in changes if change.key.kind in handlers]
             limits = [change for change in changes if change.key.kind not in handlers]
             return _Draft(kept_by_handlers, limits, laying)
 
     def _file_drafted(self, file: FilePolicies, compare: Callable[[FilePolicies], T]) -> tuple[T, _Laying | None]:
-        """Find out what is another, and get it ready."""
+        """Compare another file's policies with those in force, and prepare the change."""
         with paused_collector():
             seen = compare(self.file)
             changed = self.layers.difference(Layer.FILE, file.values)
@@ -571,7 +573,7 @@ class PolicyService(PolicyState):
             return seen, self._laying(size, lambda contents: contents.lay_file(file, changed, over))
 
     def _laying(self, size: int, lay: Callable[[PolicyState], None]) -> _Laying:
-        """Return how `size` values come into force: many are laid into a copy of the contents beforehand."""
+        """Return how `size` values come into force: a large change is laid into a copy of the contents beforehand."""
         if size <= LAID_AT_ONCE:
             return _Laying(lay, None)
         contents = self.copy()
@@ -579,22 +581,22 @@ class PolicyService(PolicyState):
         abouts = {change.about for change in contents.layers.changes()}
         return _Laying(lay, _Aside(contents, [PolicyChange(about, Setting.PROXY, "") for about in sorted(abouts)]))
 
-    def _hand_over(self, changes: list[StoredChange], who: Principal, at_ns: int) -> None:
-        self._telling.tell(changes, who, at_ns)
+    def _hand_over(self, changes: list[StoredChange], author: Principal, at_ns: int) -> None:
+        self._notifier.notify(changes, author, at_ns)
         for change in changes:
             self._around.handlers[change.key.kind].take(change.key, change.after)
 
     async def _come_into_force(self, laying: _Laying, beside: Callable[[int], None]) -> int:
-        """Lay it here, or let the copy into which it was laid take this one's place.
+        """Lay a change here, or replace the contents by the copy into which it was laid.
 
         Returns:
-            When, nanoseconds since 1970.
+            The time of the change, nanoseconds since 1970.
         """
         await self._around.ready()
         at_ns, now = self._around.before()
         try:
             self._lay(laying, now)
-        finally:  # then: whom it ends, he ends later than that
+        finally:  # afterwards: connections that the change ends must end after it
             beside(at_ns)
         if laying.aside is not None:
             await asyncio.to_thread(_dissolve, laying.aside.contents)

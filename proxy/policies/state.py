@@ -1,8 +1,8 @@
 """The policies in memory: limits by layer, dynamic configuration, resource groups and their attachments.
 
-A kept body is read once (`meaning`, which may fail), and then laid (`lay`, which cannot): at the start, at a small
-change in place, and at a large change in a copy that replaces the state in one step. The functions below say what to
-write so that one part of a resource group, or one limit, changes and everything else stays.
+A kept body is read once (`meaning`, which may fail), and then laid (`lay`, which cannot fail). A small change is laid
+in place, a large one in a copy that replaces the state in one step. The functions below plan the bodies to write so
+that one part of a resource group, or one limit, changes and everything else stays.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -49,10 +49,10 @@ from proxy.policies.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """The values that a kept body stands for.
+    """The values of a kept body.
 
     Args:
-        key: Under which it is kept.
+        key: The key of the body.
         kept: The kept body; None if the policy is taken back.
         values: The values that the body sets, by place; None takes a value back.
     """
@@ -63,14 +63,14 @@ class Meaning:
 
 
 @dataclass(slots=True)
-class _Said:
+class _OtherPolicies:
     """The policies that are no limits themselves.
 
     Args:
         file: The groups and attachments of the file; it has no values here.
         dynamic: Keys of the dynamic configuration that are set.
         groups: Names of the resource groups that were made at run time.
-        attached: The attachments then: groups by name, of tenants and of namespaces.
+        attached: The attachments of run time: groups by name, of tenants and of namespaces.
     """
 
     file: FilePolicies = field(default_factory=lambda: FilePolicies({}, {}, {}))
@@ -78,9 +78,9 @@ class _Said:
     groups: set[str] = field(default_factory=set)
     attached: dict[str, dict[str, str]] = field(default_factory=lambda: {"tenant": {}, "namespace": {}})
 
-    def copy(self) -> "_Said":
+    def copy(self) -> "_OtherPolicies":
         attached = {setting: dict(names) for setting, names in self.attached.items()}
-        return _Said(self.file, dict(self.dynamic), set(self.groups), attached)
+        return _OtherPolicies(self.file, dict(self.dynamic), set(self.groups), attached)
 
 
 class PolicyState:
@@ -88,23 +88,23 @@ class PolicyState:
 
     Args:
         layers: The limits.
-        store: Where the bodies are that were written at run time.
+        store: The store of the bodies that were written at run time.
     """
 
     def __init__(self, layers: Layers, store: Store) -> None:
         self.layers = layers
         self.store = store
-        self._said = _Said()
+        self._others = _OtherPolicies()
 
     @property
     def dynamic(self) -> Mapping[str, str]:
         """Keys of the dynamic configuration that are set."""
-        return self._said.dynamic
+        return self._others.dynamic
 
     @property
     def file(self) -> FilePolicies:
         """The policies of the configuration file."""
-        return replace(self._said.file, values=self.layers.of_layer(Layer.FILE))
+        return replace(self._others.file, values=self.layers.of_layer(Layer.FILE))
 
     def read(self, key: PolicyKey) -> str | None:
         """Return the text that was set at run time under a key; None if there is none."""
@@ -112,15 +112,15 @@ class PolicyState:
 
     def groups(self) -> set[str]:
         """Return the names of all resource groups."""
-        return self._said.groups | self.groups_of_file()
+        return self._others.groups | self.groups_of_file()
 
     def groups_of_file(self) -> frozenset[str]:
         """Return the names of the resource groups in the file."""
-        return self._said.file.groups
+        return self._others.file.groups
 
     def attached(self, setting: str) -> Mapping[str, str]:
         """Return the attachments of run time: groups by namespace or tenant; an empty group hides the file's."""
-        return self._said.attached[setting]
+        return self._others.attached[setting]
 
     def is_attached(self, group: str) -> bool:
         """Return whether a tenant or namespace is attached to a group."""
@@ -129,24 +129,24 @@ class PolicyState:
 
     def attaches_as(self, file: FilePolicies) -> bool:
         """Return whether a file has the same groups and attachments as the file that holds."""
-        return replace(file, values={}) == self._said.file
+        return replace(file, values={}) == self._others.file
 
     def copy(self) -> "PolicyState":
         """Return a copy to be changed aside; any thread may, while the state does not change."""
         other = PolicyState(self.layers.copy(), self.store)
-        other._said = self._said.copy()
+        other._others = self._others.copy()
         return other
 
     def exchange(self, other: "PolicyState") -> None:
-        """Swap contents with another object in one step, whatever there is."""
+        """Swap contents with another object in one step."""
         self.layers.exchange(other.layers)
-        self._said, other._said = other._said, self._said  # noqa: SLF001 - of the same class
+        self._others, other._others = other._others, self._others  # noqa: SLF001 - of the same class
 
     def meaning(self, key: PolicyKey, kept: str | None) -> Meaning:
-        """Return the values that a body stands for under the file that holds; some kinds are only checked.
+        """Return the values of a body under the present file; bodies of some kinds are only checked.
 
         Raises:
-            BodyError: If it cannot be read.
+            BodyError: If the body cannot be read.
         """
         if key.kind is PolicyKind.BLOCK:
             raise BodyError(f"{key.shown}: blocks are not kept here")
@@ -155,8 +155,12 @@ class PolicyState:
             return Meaning(key, kept)
         if key.kind is PolicyKind.ATTACHMENT:
             return Meaning(key, kept)
-        values = [(where, self.layers.written(Layer.FILE, where[1])) for where in _where(key)]
-        return Meaning(key, kept, tuple((*where, _value(where, key, kept, file)) for where, file in values))
+        places = _layered_places(key)
+        files = [self.layers.written(Layer.FILE, place) for _, place in places]
+        values = tuple(
+            (*layered, _value(layered, key, kept, file)) for layered, file in zip(places, files, strict=True)
+        )
+        return Meaning(key, kept, values)
 
     def lay(self, meanings: Iterable[Meaning]) -> None:
         """Put these policies in force."""
@@ -164,26 +168,26 @@ class PolicyState:
         for meaning in meanings:
             key, kept = meaning.key, meaning.kept
             if key.kind is PolicyKind.ATTACHMENT:
-                _put(self._said.attached[key.setting], key.name, kept)
+                _put(self._others.attached[key.setting], key.name, kept)
                 is_attaching = True
             elif key.kind is PolicyKind.DYNAMIC:
-                _put(self._said.dynamic, key.name, kept)
+                _put(self._others.dynamic, key.name, kept)
                 self._lay_dynamic(place_of(key.name))
             elif key.kind is PolicyKind.GROUP:
-                (self._said.groups.discard if kept is None else self._said.groups.add)(key.name)
+                (self._others.groups.discard if kept is None else self._others.groups.add)(key.name)
             for layer, place, value in meaning.values:
                 self.layers.put(layer, place, value)
         if is_attaching:
             self._lay_attachments()
 
     def meanings_over(self, place: PolicyTarget, file: Value | None) -> Iterator[Meaning]:
-        """Yield the run-time values of a place again, for a file that has `file` there from now on.
+        """Yield the run-time values of a place, read again under the file's new value.
 
-        The file's mode holds for Pulsar's bodies too.
+        The file's mode holds for bodies in Pulsar's form.
 
         Raises:
             StoreError: If the store cannot be read.
-            BodyError: If what is kept there cannot be.
+            BodyError: If a kept body cannot be read.
         """
         for layer in (Layer.GLOBAL, Layer.REST):
             if self.layers.written(layer, place) is not None:
@@ -198,33 +202,33 @@ class PolicyState:
 
         Args:
             file: The groups and attachments of a file; its values are not looked at.
-            changed: Where it has another value than the one before.
+            changed: The places whose value differs from the file before, with the new value.
             over: The meanings from `meanings_over`.
         """
-        self._said.file = replace(file, values={})
+        self._others.file = replace(file, values={})
         for place, value in changed.items():
             self.layers.put(Layer.FILE, place, value)
         self.lay(over)
-        for name in self._said.dynamic:
+        for name in self._others.dynamic:
             self._lay_dynamic(place_of(name))
         self._lay_attachments()
 
     def _lay_dynamic(self, place: PolicyTarget) -> None:
         file = self.layers.written(Layer.FILE, place)
-        self.layers.put(Layer.DYNAMIC, place, dynamic_value(place, self._said.dynamic, file))
+        self.layers.put(Layer.DYNAMIC, place, dynamic_value(place, self._others.dynamic, file))
 
     def _lay_attachments(self) -> None:
-        of_tenants = {**self._said.file.groups_of_tenants, **self._said.attached["tenant"]}
-        self.layers.attach(of_tenants, {**self._said.file.groups_of_namespaces, **self._said.attached["namespace"]})
+        of_tenants = {**self._others.file.groups_of_tenants, **self._others.attached["tenant"]}
+        self.layers.attach(of_tenants, {**self._others.file.groups_of_namespaces, **self._others.attached["namespace"]})
 
 
-def _value(where: tuple[Layer, PolicyTarget], key: PolicyKey, kept: str | None, file: Value | None) -> Value | None:
-    """A limit that the file observes or rejects by stays so where Pulsar's tools set its numbers only."""
+def _value(layered: tuple[Layer, PolicyTarget], key: PolicyKey, kept: str | None, file: Value | None) -> Value | None:
+    """Return the value of a body at a place; numbers that Pulsar's tools set have the mode of the file's limit."""
     if kept is None:
         return None
-    (layer, (about, _, name)), mode = where, file.limit.mode if file else "enforce"
+    (layer, (about, _, name)), mode = layered, file.limit.mode if file else "enforce"
     if layer is Layer.TENANT:
-        mode = "enforce"  # where the file has another one, that holds: see `limiter.policies.stricter`
+        mode = "enforce"  # the file's mode holds: see `limiter.policies.stricter`
     limit = (
         group_limits(name, kept, {about: mode}).get(about)
         if key.kind is PolicyKind.GROUP
@@ -240,7 +244,7 @@ def key_of(place: PolicyTarget, layer: Layer = Layer.REST) -> PolicyKey:
     return rate_key(*place, layer)
 
 
-def _where(key: PolicyKey) -> list[tuple[Layer, PolicyTarget]]:
+def _layered_places(key: PolicyKey) -> list[tuple[Layer, PolicyTarget]]:
     if key.kind is PolicyKind.GROUP:
         return [(Layer.REST, (direction, Setting.RESOURCE_GROUP, key.name)) for direction in DIRECTIONS]
     setting, layer = setting_of(key)
@@ -258,13 +262,13 @@ def _put(kept: dict[str, str], name: str, value: str | None) -> None:
 
 
 class BeyondError(Exception):
-    """A change goes beyond what its author may change; nothing has changed. The text says what the author may."""
+    """The author may not make this change; nothing has changed. The text names what the author may change."""
 
 
 def check_within(state: PolicyState, meaning: Meaning | None, key: PolicyKey, tenants: Collection[str]) -> None:
-    """Check that a change stays within the part of some tenants, and that the limit is as strict as the operator's.
+    """Check that a change sets a limit of these tenants, and that the limit is as strict as the operator's.
 
-    A limit that were less strict would change nothing, as the stricter of both holds: its author is to know.
+    A less strict limit would change nothing, as the stricter one holds: its author gets an error.
 
     Args:
         state: The policies in force.
@@ -273,21 +277,22 @@ def check_within(state: PolicyState, meaning: Meaning | None, key: PolicyKey, te
         tenants: The tenants.
 
     Raises:
-        BeyondError: If it does not.
+        BeyondError: If the author may not make the change.
     """
     if meaning is None or key.kind not in _RATES or setting_of(key)[1] is not Layer.TENANT:
         raise BeyondError(f"{key.shown}: a token for some tenants sets limits of theirs, and nothing of the operator's")
     ((_, place, value),) = meaning.values
     if tenant_of(place[1], place[2]) not in tenants:
         raise BeyondError(f"{key.shown}: belongs to no tenant of this token")
-    held = next((found for at in places_from(place) if (found := state.layers.of_operator(at)) and found.limit), None)
-    if value is not None and held is not None:
-        problem = _looser(held.limit, value.limit, place[0], is_own_form=is_own_form(meaning.kept))
+    values = map(state.layers.of_operator, places_from(place))
+    operators = next((each for each in values if each is not None and each.limit), None)
+    if value is not None and operators is not None:
+        problem = _looser(operators.limit, value.limit, place[0], is_own_form=is_own_form(meaning.kept))
         if problem:
-            given = f"{section_text(section_of(place[0], held.limit))} here ({held.origin})"
+            section = section_text(section_of(place[0], operators.limit))
             raise BeyondError(
-                f"{cut(' '.join(place))}: {problem}; the operator gives {given}, and a token for some tenants sets "
-                "limits within that"
+                f"{cut(' '.join(place))}: {problem}; the operator gives {section} here ({operators.origin}), and a "
+                "token for some tenants sets limits within that"
             )
 
 
@@ -295,32 +300,32 @@ _RATES = {PolicyKind.PUBLISH, PolicyKind.DISPATCH, PolicyKind.SUBSCRIBE}
 _FIGURES = (("messages", "peak_messages"), ("size", "peak_size"))
 
 
-def _looser(held: Limit, own: Limit, about: About, *, is_own_form: bool) -> str:
-    """Say in what a tenant's limit is looser than the operator's; empty if it is not. What it leaves out stays."""
+def _looser(operators: Limit, own: Limit, about: About, *, is_own_form: bool) -> str:
+    """Return why a tenant's limit is looser than the operator's; empty if it is not. Missing figures stay."""
     if not own:
         return "no limit is more than the limit"
-    if own.mode == "observe" and held.mode != "observe":
+    if own.mode == "observe" and operators.mode != "observe":
         return "mode: observe would hold nothing"
-    if own.published is not None and held.published is None:
+    if own.published is not None and operators.published is None:
         return "relativeToPublishRate adds to the limit"
-    if about == "subscribe" and own.messages and held.messages and own.messages.burst > held.messages.burst:
-        return f"messages: {own.messages.burst} at once are more than {held.messages.burst}"
-    found = (_looser_figure(held, own, *figure, is_own_form=is_own_form) for figure in _FIGURES)
-    return next(filter(None, found), "")
+    if about == "subscribe" and own.messages and operators.messages and own.messages.burst > operators.messages.burst:
+        return f"messages: {own.messages.burst} at once are more than {operators.messages.burst}"
+    problems = (_looser_figure(operators, own, *figure, is_own_form=is_own_form) for figure in _FIGURES)
+    return next(filter(None, problems), "")
 
 
-def _looser_figure(held: Limit, own: Limit, sustained: str, peak: str, *, is_own_form: bool) -> str:
-    mine, its = getattr(own, sustained), getattr(held, sustained)
-    my_peak, its_peak = getattr(own, peak), getattr(held, peak)
+def _looser_figure(operators: Limit, own: Limit, sustained: str, peak: str, *, is_own_form: bool) -> str:
+    own_rate, most = getattr(own, sustained), getattr(operators, sustained)
+    own_peak, most_peak = getattr(own, peak), getattr(operators, peak)
     word = "bytes" if sustained == "size" else sustained
-    if mine is None or its is None:
+    if own_rate is None or most is None:
         return ""
-    if _exceeds(mine, its):
+    if _exceeds(own_rate, most):
         return f"{word}: the rate is higher"
-    if is_own_form and mine.burst > its.burst:  # Pulsar's form knows none: there the operator's holds
-        default = " by default" if mine.burst == rate(mine.tokens, mine.period_ns).burst else ""
-        return f"burst_{word}: {mine.burst}{default} is more than {its.burst}"
-    if my_peak is not None and its_peak is not None and _exceeds(my_peak, its_peak):
+    if is_own_form and own_rate.burst > most.burst:  # Pulsar's form has no burst: the operator's holds for it
+        default = " by default" if own_rate.burst == rate(own_rate.tokens, own_rate.period_ns).burst else ""
+        return f"burst_{word}: {own_rate.burst}{default} is more than {most.burst}"
+    if own_peak is not None and most_peak is not None and _exceeds(own_peak, most_peak):
         return f"peak_{word}: the rate is higher"
     return ""
 
@@ -351,44 +356,44 @@ def to_set_direction(
 ) -> WantedBodies:
     """Return the change that gives one direction a limit of Sluice's own form; None limits nothing there."""
     kept = _kept_group(state, name)
-    numbers = tuple(one for one in kept.numbers if one != direction)
+    numbers = tuple(each for each in kept.numbers if each != direction)
     return {_group_key(name): kept_as_own_group({**kept.body, direction: section}, numbers)}
 
 
 def to_take_back_direction(state: PolicyState, name: str, direction: Direction) -> WantedBodies:
     """Return the change after which the file's value holds for one direction.
 
-    A group of which nothing is said any more, and to which nothing is attached, ends.
+    A group that has neither a body nor an attachment any more ends.
     """
     if state.read(_group_key(name)) is None:
         return {}
     kept = _kept_group(state, name)
-    body: OwnGroup = {one: section for one, section in kept.body.items() if one != direction}
+    body: OwnGroup = {each: section for each, section in kept.body.items() if each != direction}
     ends = not body and (name in state.groups_of_file() or not state.is_attached(name))
-    numbers = tuple(one for one in kept.numbers if one != direction)
+    numbers = tuple(each for each in kept.numbers if each != direction)
     return {_group_key(name): None if ends else kept_as_own_group(body, numbers)}
 
 
-def to_set_numbers(state: PolicyState, name: str, said: ResourceGroup) -> WantedBodies:
-    """Return the change that Pulsar's tools want, which name some of the four rates; the other rates stay."""
+def to_set_numbers(state: PolicyState, name: str, group: ResourceGroup) -> WantedBodies:
+    """Return the change that sets the rates in Pulsar's body; of the four rates, those that it leaves out stay."""
     kept = state.read(_group_key(name))
     if kept is None and not any(_group_limit(state, name, direction) for direction in DIRECTIONS):
         kept = "{}"
     if kept is None or own_group(kept) is not None:
-        return _merged_group(state, name, said)
-    rates = {field: value for field, value in msgspec.structs.asdict(said).items() if value is not None}
+        return _merged_group(state, name, group)
+    rates = {field: value for field, value in msgspec.structs.asdict(group).items() if value is not None}
     return {
         _group_key(name): msgspec.json.encode(msgspec.structs.replace(read_body(kept, ResourceGroup), **rates)).decode()
     }
 
 
-def _merged_group(state: PolicyState, name: str, said: ResourceGroup) -> WantedBodies:
-    """A direction of which nothing is said stays the file's, if it is."""
+def _merged_group(state: PolicyState, name: str, group: ResourceGroup) -> WantedBodies:
+    """Merge rates into a group of Sluice's own form; a direction without rates keeps its value, even the file's."""
     kept = _kept_group(state, name)
     body, numbers = dict(kept.body), set(kept.numbers)
     for direction, messages, size in (
-        (DIRECTIONS[0], said.publishRateInMsgs, said.publishRateInBytes),
-        (DIRECTIONS[1], said.dispatchRateInMsgs, said.dispatchRateInBytes),
+        (DIRECTIONS[0], group.publishRateInMsgs, group.publishRateInBytes),
+        (DIRECTIONS[1], group.dispatchRateInMsgs, group.dispatchRateInBytes),
     ):
         if messages is None and size is None:
             continue
@@ -409,7 +414,7 @@ def _with_rates(limit: Limit, messages: int | None, size: int | None) -> Limit:
 
 
 def _kept_group(state: PolicyState, name: str) -> KeptGroup:
-    """Return a kept body in Sluice's own form, whatever form it has."""
+    """Return a kept body in Sluice's own form, converted if it has Pulsar's."""
     kept = state.read(_group_key(name))
     if kept is None:
         return KeptGroup("sluice", {})
@@ -436,7 +441,7 @@ def _group_key(name: str) -> PolicyKey:
 def to_set(
     state: PolicyState, place: PolicyTarget, section: dict[str, Any] | None, layer: Layer = Layer.REST
 ) -> dict[PolicyKey, str | None]:
-    """Return the change that sets a limit at a place; None limits nothing there, whatever the file says."""
+    """Return the change that sets a limit at a place; None limits nothing there, even if the file does."""
     if place[1] is Setting.RESOURCE_GROUP:
         return to_set_direction(state, place[2], _direction(place), section)
     key = rate_key(*place, layer)
@@ -445,7 +450,7 @@ def to_set(
 
 
 def to_take_back(state: PolicyState, place: PolicyTarget, layer: Layer = Layer.REST) -> dict[PolicyKey, str | None]:
-    """Return the change that takes back what this address set at a place, so that the file's value holds."""
+    """Return the change that takes back the run-time value at a place, so that the file's value holds."""
     if place[1] is Setting.RESOURCE_GROUP:
         return to_take_back_direction(state, place[2], _direction(place))
     return {rate_key(*place, layer): None}

@@ -1,13 +1,13 @@
 """The store of policies that are set at run time: a SQLite file that survives kill -9 at any moment.
 
-A change and its line of the audit log are one transaction, and on disk before anybody is told of success. Each change
-is in the file itself then, and not in its `-wal` alone, so that a plain copy of the file is whole. Without a file the
-same is kept in memory, and ends with the process.
+A change and its line of the audit log are one transaction, and on disk before its caller gets an answer. Each change
+is then in the file itself, and not in its `-wal` alone, so that a plain copy of the file is whole. Without a file the
+policies are kept in memory, and end with the process.
 
 A file that is there must be a store. An empty one is a copy that went wrong: a proxy would serve without limits.
 
-Reads have a connection of their own, as one that waits for the disk would let its readers wait too: they read on the
-event loop, writes run in a thread. SQLite must not be closed under either.
+Reads have a connection of their own: they run on the event loop, and must not wait for writes, which wait for the disk
+in a thread. SQLite must not be closed under either.
 """
 
 import errno
@@ -68,14 +68,14 @@ class StoredChange:
 
 
 def differences(changes: Iterable[StoredChange]) -> dict[str, tuple[int, int]]:
-    """Return by how many policies, and by how many bytes, changes make each owner's part larger."""
-    found = dict[str, tuple[int, int]]()
+    """Return the policies and bytes that changes add to each owner's part."""
+    added = dict[str, tuple[int, int]]()
     for change in changes:
         sizes = [0 if body is None else size_of(change.key.name, body) for body in (change.before, change.after)]
-        policies, size = found.get(owner_of(change.key), (0, 0))
+        policies, size = added.get(owner_of(change.key), (0, 0))
         more = (change.after is not None) - (change.before is not None)
-        found[owner_of(change.key)] = policies + more, size + sizes[1] - sizes[0]
-    return found
+        added[owner_of(change.key)] = policies + more, size + sizes[1] - sizes[0]
+    return added
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +97,12 @@ class Store:
 
     Args:
         path: The file; it, its `-wal`, `-shm` and `.lock` belong to one process at a time. None: memory.
-        audit_rows: Changes that the audit log remembers, and of each tenant's a hundredth of that; older ones go.
+        audit_rows: Changes that the audit log keeps, and a hundredth of that for each tenant; older ones go.
         share: The part of each tenant.
 
     Attributes:
         is_new: Whether the file was not there before.
-        room: Counts what is kept.
+        room: Counts the kept policies.
 
     Raises:
         StoreError: If the file cannot be opened, belongs to another process, or is not a whole store of this version.
@@ -166,10 +166,10 @@ class Store:
             StoreError: If it cannot be read.
         """
         with self._using("read"):
-            found = self._reading.execute(
+            row = self._reading.execute(
                 "SELECT body FROM policies WHERE kind = ? AND setting = ? AND name = ?", _parts(key)
             ).fetchone()
-        return found[0] if found else None
+        return row[0] if row else None
 
     def author(self, key: PolicyKey) -> str:
         """Return the name of the principal who set a policy; empty if it is not set.
@@ -178,13 +178,13 @@ class Store:
             StoreError: If it cannot be read.
         """
         with self._using("read"):
-            found = self._reading.execute(
+            row = self._reading.execute(
                 "SELECT who FROM policies WHERE kind = ? AND setting = ? AND name = ?", _parts(key)
             ).fetchone()
-        return found[0] if found else ""
+        return row[0] if row else ""
 
     def backup(self) -> bytes:
-        """Return a store file with all that this one has at one moment, the audit log included.
+        """Return the bytes of a store file with this store's content at one moment, the audit log included.
 
         Raises:
             StoreError: If it cannot be read.
@@ -202,7 +202,7 @@ class Store:
             raise StoreError(self._explain(error)) from None
 
     def damaged(self, trouble: str) -> str:
-        """Return the error for a store in which something cannot be read, with the remedy."""
+        """Return the error for a store with a part that cannot be read, with the remedy."""
         return self._explain(f"malformed: {trouble}")
 
     def write(self, changes: Sequence[StoredChange], at_ns: int, who: str, address: str) -> None:
@@ -241,14 +241,14 @@ class Store:
         ]
 
     def close(self) -> None:
-        """Give the file back, once nobody reads or writes it any more."""
+        """Give the file back as soon as no read or write is under way."""
         with self._in_use["read"], self._in_use["write"]:
             self._is_open = False
             self._opened.close()
 
     @contextmanager
     def _using(self, how: str) -> Iterator[None]:
-        """Whatever SQLite says against it is told as the store's trouble."""
+        """Turn SQLite's errors into `StoreError`."""
         with self._in_use[how]:
             if not self._is_open:
                 raise StoreError(self._explain(_CLOSED))
@@ -262,14 +262,14 @@ class Store:
             raise sqlite3.OperationalError(_GONE)
 
     def _file_now(self) -> tuple[int, int] | None:
-        """Which file is there under the name: SQLite would go on writing into one that is not any more."""
+        """Return the identity of the file at the path: SQLite would go on writing into a deleted one."""
         if self._path is None:
             return None
         try:
-            found = self._path.stat()
+            status = self._path.stat()
         except FileNotFoundError:
             return None
-        return found.st_dev, found.st_ino
+        return status.st_dev, status.st_ino
 
     def _connect(self, where: Path | str) -> sqlite3.Connection:
         opened = sqlite3.connect(where, timeout=_PATIENCE_S, isolation_level=None, check_same_thread=False)
@@ -283,10 +283,10 @@ class Store:
         self._base.execute("PRAGMA wal_autocheckpoint = 1")  # each change: a copy of the file alone has it
         self._base.execute("BEGIN IMMEDIATE")  # another process may have the file, without our lock
         self._base.execute("COMMIT")
-        self._base.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # what a process that was killed has left
+        self._base.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the remains of a process that was killed
 
     def _count(self) -> None:
-        """Count what an earlier run has left. SQLite adds up what is not of tenants: that may be 400,000 rows."""
+        """Count the policies of earlier runs. SQLite adds up the operator's and blocks: they may be 400,000 rows."""
         size = "sum(300 + length(name) + length(body))"
         of_tenants = f"substr(setting, 1, {len(OF_TENANTS)}) = '{OF_TENANTS}'"
         rows = [
@@ -296,8 +296,8 @@ class Store:
         own = self._base.execute(f"SELECT kind, setting, name, length(body) FROM policies WHERE {of_tenants}")  # noqa: S608
         for kind, setting, name, length in own:
             rows.append((owner_of(PolicyKey(PolicyKind(kind), setting, name)), 1, size_of(name, None) + length))
-        for owner, policies, held in rows:
-            self.room.add(owner, policies, held or 0)
+        for owner, policies, added in rows:
+            self.room.add(owner, policies, added or 0)
 
     def _write(self, changes: Sequence[StoredChange], at_ns: int, who: str, address: str) -> None:
         authors = set[str]()
@@ -316,7 +316,7 @@ class Store:
                 f"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 1 + coalesce({_LAST_OF_OWNER}, 0))",
                 (at_ns, who, address, *parts, change.before, change.after, author, author),
             )
-        for author in authors:  # no tenant's changes push out what others did
+        for author in authors:  # no tenant's changes push out those of others
             most = self._audit_rows if author == OPERATOR else max(1, self._audit_rows // 100)
             self._base.execute(
                 f"DELETE FROM audit WHERE owner = ? AND number <= {_LAST_OF_OWNER} - ?",  # noqa: S608 - no value is in it
@@ -341,12 +341,12 @@ def _explained(path: Path | str, error: Exception | str) -> str:
 
 
 def _lock(path: Path, opened: ExitStack) -> None:
-    """Keep other processes out until `opened` closes; SQLite's own lock would keep our readers out, too.
+    """Keep other processes out until `opened` closes; SQLite's own lock would also keep this process's readers out.
 
     If `opened` closes by an error, a file that was made for the lock is removed.
 
     Raises:
-        sqlite3.Error: If that cannot be; the text says why.
+        sqlite3.Error: If the lock cannot be taken; the text says why.
     """
     file = path.with_name(f"{path.name}.lock")
     is_made = not os.path.lexists(file)
@@ -362,7 +362,7 @@ def _lock(path: Path, opened: ExitStack) -> None:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise sqlite3.OperationalError(_IN_USE) from None
-        if not os.path.samestat(os.fstat(lock), file.stat()):  # the process that made it has removed it meanwhile
+        if not os.path.samestat(os.fstat(lock), file.stat()):  # the process that made the file has just removed it
             raise sqlite3.OperationalError(_IN_USE)
         opened.push(forget)
         for beside in ("", "-wal", "-shm"):  # SQLite would wait for the other end of a FIFO, and write into a device
@@ -376,7 +376,7 @@ def _lock(path: Path, opened: ExitStack) -> None:
 
 
 def _make(path: Path) -> None:
-    """Make a store under a name that is new: whole, or not at all, whenever the process is killed."""
+    """Make a store under a new name: whole, or not at all, even if the process is killed at any moment."""
     log = path.with_name(f"{path.name}-wal")
     if log.exists() and log.stat().st_size:
         raise sqlite3.OperationalError(
@@ -421,13 +421,13 @@ def _check(path: Path, base: sqlite3.Connection) -> None:
         raise sqlite3.OperationalError(_OF_OTHERS)
     if not tables >= {"policies", "audit"}:
         raise sqlite3.OperationalError(f"has no policies' tables: a copy may have gone wrong; {_RESTORE}")
-    (found,) = base.execute("PRAGMA quick_check(1)").fetchone()
-    if found != "ok":
-        raise sqlite3.OperationalError(f"is malformed: {found}")
+    (result,) = base.execute("PRAGMA quick_check(1)").fetchone()
+    if result != "ok":
+        raise sqlite3.OperationalError(f"is malformed: {result}")
 
 
 def check_store(path: Path) -> bool:
-    """Look into the store of a proxy without changing anything; return whether another process uses it.
+    """Check the store of a proxy without changing anything; return whether another process uses it.
 
     Raises:
         FileNotFoundError: If there is no file: a start makes it.
@@ -490,16 +490,16 @@ def write_backup(path: Path, backup: bytes) -> Restored:
             made.write_bytes(backup)
             with closing(sqlite3.connect(made, isolation_level=None)) as base:
                 base.execute("PRAGMA journal_mode = DELETE")  # one file, which can be read where nothing can be written
-                found = _content(made, base)
+                content = _content(made, base)
             _put_in_place(made, path)
             unless_whole.pop_all()
     except (sqlite3.Error, OSError) as error:
         raise StoreError(_explained(path, error)) from None
-    return found
+    return content
 
 
 def read_backup(store: Path) -> bytes:
-    """Return the same of a store that a proxy may use or not, without changing anything.
+    """Return the backup of a store, whether a proxy uses it or not, without changing anything.
 
     Raises:
         StoreError: If it is not a store, or cannot be read.
@@ -520,9 +520,9 @@ def restore(backup: Path, store: Path) -> Restored:
     """
     try:
         with _reading(backup) as base, closing(sqlite3.connect(":memory:")) as copy:
-            found = _content(backup, base)
+            content = _content(backup, base)
             base.backup(copy)
-            content = copy.serialize()
+            store_bytes = copy.serialize()
     except (sqlite3.Error, OSError) as error:
         raise StoreError(_explained(backup, error)) from None
     store = Path(os.path.realpath(store))
@@ -534,15 +534,15 @@ def restore(backup: Path, store: Path) -> Restored:
             made = store.with_name(f"{store.name}.new")
             made.unlink(missing_ok=True)
             made.touch(_MODE)
-            made.write_bytes(content)
-            if store.exists():  # its owner can open it later, too
+            made.write_bytes(store_bytes)
+            if store.exists():  # its owner must be able to open the new one
                 there = store.stat()
                 os.chown(made, there.st_uid, there.st_gid)
                 made.chmod(there.st_mode)
             _put_in_place(made, store)
     except (sqlite3.Error, OSError) as error:
         raise StoreError(_explained(store, error)) from None
-    return found
+    return content
 
 
 @contextmanager

@@ -1,17 +1,17 @@
-"""The changes of policies on a topic that all members read: which of them holds, by one rule, without I/O.
+"""The changes of policies on a topic that all members read, and the rule by which one of them holds; without I/O.
 
-Each change is a message with a Pulsar key of its own, its *slot*: what it sets, and which change it is. It carries a
-*version*, one above that which its author saw. Of the changes of one policy that are on the topic, **the one with the
-greatest version holds, and of equal ones the first**: of two at once, which have the same version, the broker's order
-decides, and the other's author sees the *conflict*.
+Each change is a message with a Pulsar key of its own, its *slot*: the policy, and the change's id. The change carries a
+*version*, one above the version that its author saw. Of the changes of one policy that are on the topic, **the one with
+the greatest version holds, and of equal ones the first**. Two changes at once have the same version: the broker's order
+decides, and the author of the second one sees the *conflict*.
 
-That is a function of the messages that are there and of their order, and compaction changes neither for slots that
-are written once. So whoever reads a compacted topic from its start comes to the same as those who have heard every
-message; were slots named by the policy alone, compaction would keep the last of two at once, which is the losing one.
+The result depends on the messages on the topic and on their order only, and compaction changes neither for slots that
+are written once. So a member that reads the compacted topic from its start gets the same result as members that heard
+every message. Were slots named by the policy alone, compaction would keep the last of two changes at once, which loses.
 
-What does not hold any more is cleared by tombstones (messages without content), which therefore change nothing:
-superseded and losing changes at once, and the change that took a policy back after `DELETED_STAY_S`, when nothing of
-before can be on its way any more: what a connection carried ends with it, and is not sent again.
+Tombstones (messages without content) clear changes that no longer hold, and so change nothing. Superseded and losing
+changes are cleared at once. A change that took a policy back is cleared after `DELETED_STAY_S`: by then no earlier
+message can still arrive, as a connection's messages end with it and are not sent again.
 """
 
 import secrets
@@ -44,14 +44,14 @@ VERSION: Final = 1
 MOST_CHANGE: Final = 64 * 1024
 """Bytes of a message, at most."""
 _LINGERING: Final = 2
-"""A tenant's part of the topic, as a multiple of its part of a store: some of its changes say what was taken back."""
+"""A tenant's part of the topic, as a multiple of its part of a store: some of its changes took policies back."""
 MOST_OF_ONE: Final = 32
-"""Changes of one policy that are kept, at most: those of the greatest versions. More are there only if somebody floods
-the topic, or so many members change the same at once; each author clears its own that does not hold."""
+"""Changes of one policy that are kept, at most: those of the greatest versions. A topic has more only if a client
+floods it, or if as many members change one policy at once; each author clears its own change if that does not hold."""
 DELETED_STAY_S: Final = 3600
-"""Seconds that it is kept that a policy was taken back."""
+"""Seconds for which a change that took a policy back stays on the topic."""
 FOUNDED: Final = "founded"
-"""The slot that says that the topic has a history: what is not on it is not set."""
+"""The slot that marks a topic with a history: a policy that is not on it is not set."""
 _MARK: Final = "mark "
 _MOST_NAME: Final = 1000
 _GREATEST: Final = 2**53
@@ -59,11 +59,11 @@ _LATEST_NS: Final = 10**9 * 253_402_300_800  # the year 10000, which no calendar
 
 
 class BadChangeError(ValueError):
-    """A message that is no change of policies, or a change that nobody would take.
+    """A message that is no change of policies, or a change that no member would take.
 
     Args:
-        cause: Why, as a label of metrics: `version`, `malformed`, `key`, `value` or `full`.
-        detail: What is wrong, for people.
+        cause: The cause, as a label of metrics: `version`, `malformed`, `key`, `value` or `full`.
+        detail: The mistake, for people.
     """
 
     def __init__(self, cause: str, detail: str) -> None:
@@ -75,10 +75,11 @@ class TopicChange(NamedTuple):
     """A change on the topic.
 
     Attributes:
-        id: Tells it from all others of the same policy.
+        id: The change's id, unique among the changes of one policy.
         version: One above that of the change that its author saw.
         body: The policy as `proxy.policies.bodies` keeps it; None takes it back.
-        by: The principal who asked for it, and the name of the member that was asked.
+        by: The author.
+        member: The name of the member that the author asked.
         at_ns: When it was sent, by that member's clock: nanoseconds since 1970.
     """
 
@@ -112,7 +113,7 @@ def slot_of(key: PolicyKey, change_id: str) -> str:
 def new_mark() -> str:
     """Return the slot of a *mark*, a message without content that changes nothing; no other message has this slot.
 
-    A member that hears its own mark has heard everything that was on the topic before it.
+    A member that hears its own mark has heard all messages before it.
     """
     return _MARK + secrets.token_hex(8)
 
@@ -131,7 +132,7 @@ class PolicyLog:
 
     Attributes:
         is_founded: Whether the topic has a history.
-        is_partial: More was there than is kept.
+        is_partial: The topic had more changes than are kept.
     """
 
     def __init__(self, dropped: Counter[str], share: TenantShare = TenantShare()) -> None:  # noqa: B008 - a value
@@ -142,12 +143,12 @@ class PolicyLog:
 
     @property
     def changes(self) -> int:
-        """How many changes are kept."""
+        """The number of changes that are kept."""
         return self._room.total
 
     @property
     def size(self) -> int:
-        """The bytes that these take, about."""
+        """About how many bytes the changes take."""
         return self._room.size
 
     @property
@@ -156,23 +157,23 @@ class PolicyLog:
         return not self._room.holds(OPERATOR, 1, MOST_CHANGE)
 
     def policies(self) -> Iterator[PolicyKey]:
-        """Yield the policies of which anything is said, those that were taken back included."""
+        """Yield the policies that have a change, those that were taken back included."""
         yield from self._changes
 
     def holds(self, key: PolicyKey) -> TopicChange | None:
-        """Return the change of a policy that holds; None if nothing is said of it."""
-        found = self._changes.get(key)
-        return max(found, key=lambda change: change.version) if found else None
+        """Return the change of a policy that holds; None if the policy has no change."""
+        changes = self._changes.get(key)
+        return max(changes, key=lambda change: change.version) if changes else None
 
     def take(self, slot: str, message: bytes) -> tuple[PolicyKey, str] | None:
         """Take the next message of the topic.
 
         Args:
-            slot: Its Pulsar key.
+            slot: The message's Pulsar key.
             message: The bytes of the message; empty for a tombstone.
 
         Returns:
-            The policy that it is about, and the change; None if it is about none, or dropped and counted.
+            The policy, and the id of the change; None if the message is about no policy, or dropped and counted.
         """
         try:
             return self._take(slot, message)
@@ -180,33 +181,33 @@ class PolicyLog:
             self._dropped[error.cause] += 1
             return None
 
-    def said(self, key: PolicyKey) -> str | None:
-        """Return what a policy is; None if it is not set."""
-        held = self.holds(key)
-        return None if held is None else held.body
+    def body_of(self, key: PolicyKey) -> str | None:
+        """Return the body of a policy; None if it is not set."""
+        change = self.holds(key)
+        return None if change is None else change.body
 
     def propose(self, change: StoredChange, by: Principal, member: str, at_ns: int) -> list[tuple[str, bytes]]:
-        """Return the messages that change a policy, in their order: the slot of each, and what it carries.
+        """Return the messages that change a policy, in their order: the slot and content of each.
 
-        None at all if the policy is not what it was before the change: who planned it did not know yet what was heard.
+        There are none if the policy is not what it was before the change: the topic is ahead of the change's plan.
 
-        It is one message, with two exceptions for what only strangers bring about. What has the greatest version that
-        there is, above which no other can be, is cleared before. And where there is little room, a policy is taken back
-        by clearing all that is said of it, as to say that it was takes as much for an hour.
+        There is one message, with two exceptions. Only a stranger's change can have the greatest version, above which
+        there is no other; it is cleared first. And where there is little room, a policy is taken back by clearing all
+        its changes, as a change that takes it back would need room for an hour.
 
         Raises:
             BadChangeError: If no member would take the message.
         """
         key, body, change_id = change.key, change.after, secrets.token_hex(8)
-        if self.said(key) != change.before:
+        if self.body_of(key) != change.before:
             return []
-        known = self._changes.get(key, ())
+        earlier = self._changes.get(key, ())
         owner = owner_of(key)
         is_of_tenant = owner not in {OPERATOR, BLOCKS}
         if body is None and self._room.fullness(owner) >= (1 / _LINGERING if is_of_tenant else 15 / 16):
-            return [(slot_of(key, each.id), b"") for each in known]
-        version = 1 + max([each.version for each in known if each.version < _GREATEST], default=0)
-        above = [(slot_of(key, each.id), b"") for each in known if each.version >= _GREATEST]
+            return [(slot_of(key, each.id), b"") for each in earlier]
+        version = 1 + max([each.version for each in earlier if each.version < _GREATEST], default=0)
+        above = [(slot_of(key, each.id), b"") for each in earlier if each.version >= _GREATEST]
         content = _Content(VERSION, version, body, by.name[:_MOST_NAME], by.address[:_MOST_NAME], member, at_ns)
         new = TopicChange(change_id, version, body, by, member, at_ns)
         if problem := self._room.problem(owner, 1, _size(key, new)):
@@ -219,33 +220,33 @@ class PolicyLog:
         return [*above, (slot, message)]
 
     def is_held(self, slot: str) -> bool:
-        """Return whether the change of this slot is one that holds."""
+        """Return whether the change of this slot holds."""
         key, change_id = _read_slot(slot)
-        held = self.holds(key)
-        return held is not None and held.id == change_id
+        change = self.holds(key)
+        return change is not None and change.id == change_id
 
     def superseded(self, key: PolicyKey) -> list[str]:
-        """Return the slots of a policy that do not hold, and never will again."""
-        held = self.holds(key)
-        return [slot_of(key, change.id) for change in self._changes.get(key, ()) if change is not held]
+        """Return the slots of a policy's changes that do not hold, and never will again."""
+        holding = self.holds(key)
+        return [slot_of(key, change.id) for change in self._changes.get(key, ()) if change is not holding]
 
     def garbage(self, superseded_ns: int, deleted_ns: int, most: int) -> list[str]:
         """Return slots that may be cleared.
 
         Args:
-            superseded_ns: Moment; of a policy whose changes are all older, those that do not hold are removed.
-            deleted_ns: Moment; older changes that took a policy back are removed.
-            most: How many, at most.
+            superseded_ns: Nanoseconds since 1970; if all changes of a policy are older, those that do not hold go.
+            deleted_ns: Nanoseconds since 1970; older changes that took a policy back go.
+            most: The number of slots, at most.
         """
-        found = list[str]()
+        slots = list[str]()
         for key, changes in self._changes.items():
-            if len(found) >= most:
+            if len(slots) >= most:
                 break
             if len(changes) > 1 and max(change.at_ns for change in changes) < superseded_ns:
-                found += self.superseded(key)
+                slots += self.superseded(key)
             elif len(changes) == 1 and changes[0].body is None and changes[0].at_ns < deleted_ns:
-                found.append(slot_of(key, changes[0].id))
-        return found[:most]
+                slots.append(slot_of(key, changes[0].id))
+        return slots[:most]
 
     def _take(self, slot: str, message: bytes) -> tuple[PolicyKey, str] | None:
         if slot.startswith(_MARK):
@@ -259,7 +260,7 @@ class PolicyLog:
         key, change_id = _read_slot(slot)
         before = self._changes.get(key, ())
         others = tuple(change for change in before if change.id != change_id)
-        self._put(key, before, others)  # as compaction would, whatever comes
+        self._put(key, before, others)  # as compaction would, even if the message is dropped
         if message:
             change = _read(change_id, message)
             if key.kind is PolicyKind.ATTACHMENT and not _is_name(change.body or ""):
@@ -282,7 +283,7 @@ class PolicyLog:
 
 
 def _greatest(changes: tuple[TopicChange, ...]) -> tuple[TopicChange, ...]:
-    """Leave out one if these are too many: that of the least version, of equal ones the last."""
+    """Leave out one change if there are too many: that of the least version, of equal ones the last."""
     if len(changes) <= MOST_OF_ONE:
         return changes
     least = min(reversed(changes), key=lambda change: change.version)
@@ -290,7 +291,7 @@ def _greatest(changes: tuple[TopicChange, ...]) -> tuple[TopicChange, ...]:
 
 
 def _size(key: PolicyKey, change: TopicChange) -> int:
-    """Return the bytes that a change takes, about."""
+    """Return about how many bytes a change takes."""
     by = change.by
     return size_of(key.name, change.body) + len(by.name) + len(by.address) + len(change.member)
 
@@ -319,9 +320,9 @@ def _check(key: PolicyKey) -> None:
             raise ValueError(f"{key.shown}: groups have a kind of their own")
         if layer is Layer.TENANT and tenant_of(place, key.name) is None:
             raise ValueError(f"{key.shown}: no tenant has it for its own")
-        found = read_target(kind.value, place.value, key.name)
-        if found[2] != key.name:
-            raise ValueError(f"{key.shown}: the name is written {cut(found[2])}")
+        _, _, name = read_target(kind.value, place.value, key.name)
+        if name != key.name:
+            raise ValueError(f"{key.shown}: the name is written {cut(name)}")
     elif setting not in ({"tenant", "namespace"} if kind is PolicyKind.ATTACHMENT else {""}):
         raise ValueError(f"{key.shown}: there is no such setting")
     elif not key.name:
@@ -349,7 +350,7 @@ def _is_name(text: str) -> bool:
 
 
 def _check_version(message: bytes) -> None:
-    """Raise the error of another version if the message says that it has one: its other fields may be other ones."""
+    """Raise the error of another version if the message has one: its other fields may differ."""
     try:
         version = msgspec.json.decode(message, type=_Header).v
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -165,7 +165,7 @@ def test_a_request_that_came_with_the_one_before_is_worked_for_as_long_as_it_tak
     assert not client.is_gone
 
 
-def test_an_answer_that_nobody_takes_and_an_idle_connection_are_ended_and_nobodys_fault(make_room) -> None:
+def test_untaken_answer_and_idle_connection_are_no_refusals(make_room) -> None:
     room: Room = make_room()
     client = Client(room)
     client.speaks()

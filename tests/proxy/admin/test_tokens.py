@@ -135,7 +135,7 @@ def test_a_file_that_others_can_write_is_refused(path: Path) -> None:
     assert problems(path, TWO) == ["others can write it, and so give themselves access: chmod o-w"]
 
 
-def test_a_file_that_others_can_read_gets_a_warning_because_kubernetes_mounts_them_so(path: Path) -> None:
+def test_tokens_that_others_can_read_get_a_warning(path: Path) -> None:
     path.chmod(0o644)
     with capture_logs() as logs:
         tokens(path, TWO)

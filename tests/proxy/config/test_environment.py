@@ -103,7 +103,7 @@ def test_what_is_wrong_in_file_and_environment_comes_at_once(tmp_path: Path) -> 
     assert told == ["SLUICE_ADMIN", f"{path}:1", "SLUICE_BLOCKS", "SLUICE_LIMITS__TOPICS", "SLUICE_LISTN"]
 
 
-def test_beside_a_file_that_cannot_be_read_the_wrong_variables_are_told_and_nothing_that_it_may_say(
+def test_errors_name_wrong_variables_beside_an_unreadable_file(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "sluice.yaml"
@@ -145,7 +145,7 @@ def test_an_admin_address_for_all_is_blamed_on_its_variable() -> None:
         "SLUICE_ADMIN_PORT_8080_TCP_PROTO",
     ],
 )
-def test_variables_of_commands_and_those_that_kubernetes_makes_for_a_service_are_let_be(variable: str) -> None:
+def test_variables_of_commands_and_of_kubernetes_are_ignored(variable: str) -> None:
     assert load_config(None, {}, {variable: "tcp://10.0.0.1:1"}) == Config()
 
 

@@ -109,9 +109,7 @@ async def test_a_folder_that_is_made_anew_is_watched_again(tmp_path: Path) -> No
     await changes.aclose()
 
 
-async def test_what_changed_before_the_watch_stands_and_what_it_does_not_see_is_noticed_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_watch_notices_changes_that_it_does_not_see(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxy.reload._LOOK_S", 0.01)
     file, way, elsewhere = (tmp_path / name / "sluice.yaml" for name in ("watched", "unwatched", "meant"))
     for one in (file, way, elsewhere):

@@ -86,9 +86,7 @@ def test_without_streams_there_is_a_table_all_the_same() -> None:
 
 @pytest.mark.parametrize("name", ["[/x]", "[bold]x", "\x1b[2J", ""])
 @pytest.mark.parametrize("limiter", ["publish topic persistent://acme/shop/{}", "dispatch subscription a {}", "{}"])
-def test_names_in_the_tables_of_a_fleet_are_no_markup_and_nothing_that_a_terminal_obeys(
-    limiter: str, name: str
-) -> None:
+def test_names_in_fleet_tables_are_escaped(limiter: str, name: str) -> None:
     limiter = limiter.format(name)
     share, holder = ShareAnswer(limiter, "messages", 0.5, 1.0, None, 1), HolderAnswer(name, 0.5, 1.0, None)
     limits = [

@@ -248,7 +248,7 @@ def test_all_members_together_pass_at_most_burst_and_rate_and_an_entry_each(
     world.loop.close()
 
 
-def test_limits_that_follow_what_each_member_publishes_differ_and_nobody_is_warned_of_that() -> None:
+def test_relative_limits_may_differ_without_a_warning() -> None:
     world = World(2, "streams")
     with capture_logs() as logs:
         for step in (("deliver", 0, 20), ("deliver", 1, 20), ("offer", 0, 2), *[("wait", 0, 2)] * 6):

@@ -14,7 +14,7 @@ from proxy.identity.evidence import Credentials, Verifier
 from proxy.session.engine import Engine
 
 
-def test_brokers_are_shown_the_token_in_the_fleets_file_now_or_else_what_clients_brokers_are(tmp_path: Path) -> None:
+def test_brokers_get_the_fleets_present_token_or_the_proxys(tmp_path: Path) -> None:
     engine, file = Engine(Config(), Policies(), Counters(), ActivityReader()), tmp_path / "token"
     assert own_auth(None, engine) is own_auth(Fleet(name="front"), engine) is None
     engine.identity = cast("Verifier", SimpleNamespace(own=Credentials("basic", b"sluice:x")))

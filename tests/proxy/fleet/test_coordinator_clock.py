@@ -6,7 +6,7 @@ from proxy.fleet.coordinator_clock import CoordinatorClock
 from tests.proxy.fleet.proxies import MS, SECOND, World
 
 
-def test_a_clock_is_measured_by_the_narrowest_bounds_of_a_minute_and_anew_when_one_was_stepped() -> None:
+def test_clock_has_the_narrowest_bounds_until_it_is_stepped() -> None:
     clock, wall = CoordinatorClock(), 10**18
     ahead = 5 * SECOND
 

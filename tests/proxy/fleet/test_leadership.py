@@ -48,7 +48,7 @@ def test_what_was_dropped_stays_counted_though_the_leadership_ends(world: World)
         assert leadership.dropped_messages() == before
 
 
-def test_a_coordinator_goes_on_where_a_greater_epoch_was_forged_and_its_link_confirms_it(world: World) -> None:
+def test_confirmed_coordinator_goes_on_after_a_forged_epoch(world: World) -> None:
     one, other = world.join(), world.join()
     world.run(5)
     one.offers = other.offers = True

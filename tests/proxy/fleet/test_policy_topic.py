@@ -120,7 +120,7 @@ async def world() -> AsyncIterator[World]:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_a_change_is_in_force_where_it_was_asked_for_when_it_is_answered_and_soon_everywhere(
+async def test_answered_change_is_in_force_here_and_soon_everywhere(
     world: World,
 ) -> None:
     first, second = await world.two()

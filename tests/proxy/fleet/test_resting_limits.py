@@ -10,7 +10,7 @@ from protocol.topic_name import parse_topic
 from tests.proxy.fleet.proxies import BURST, RATE, TOPIC, World
 
 
-def test_a_low_limit_that_one_member_uses_alone_is_wholly_its_own_though_others_have_used_it_before(
+def test_low_limit_that_one_member_uses_is_wholly_its_own(
     world: World,
 ) -> None:
     proxies = [world.join(per_second=0) for _ in range(4)]
@@ -27,7 +27,7 @@ def test_a_low_limit_that_one_member_uses_alone_is_wholly_its_own_though_others_
     assert shares == [WHOLE, 0, 0, 0]
 
 
-def test_a_limiter_that_was_forgotten_and_made_anew_between_two_reports_has_a_share_again(world: World) -> None:
+def test_limiter_made_again_between_two_reports_has_a_share(world: World) -> None:
     one, _ = world.join(), world.join()
     world.run(5)
     one.offers = True
@@ -54,7 +54,7 @@ def test_a_limiter_that_was_forgotten_and_made_anew_between_two_reports_has_a_sh
     assert world.run(1)[0] >= 0.99 * RATE
 
 
-def test_a_unit_whose_limit_was_taken_back_and_set_again_has_no_share_but_what_is_granted_anew(world: World) -> None:
+def test_limit_that_is_set_again_has_no_earlier_share(world: World) -> None:
     one, other = world.join(), world.join()
     key = ShareKey.of("publish tenant acme", "bytes")
 
@@ -77,7 +77,7 @@ def test_a_unit_whose_limit_was_taken_back_and_set_again_has_no_share_but_what_i
     assert one.fleet.shared.share_in_force(key) == WHOLE
 
 
-def test_a_raised_limit_holds_although_the_clients_of_a_member_have_left_while_it_was_lower(world: World) -> None:
+def test_raised_limit_holds_after_clients_left_a_member(world: World) -> None:
     one, other = world.join(RATE // 4), world.join(RATE // 4)
     world.run(5)
     one.offers = other.offers = True

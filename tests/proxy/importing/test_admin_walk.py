@@ -48,7 +48,7 @@ async def test_policies_of_namespaces_and_groups_are_read_and_unknown_parts_pass
     assert state.namespaces["shop/orders"].resource_group == "my gold"
 
 
-async def test_topics_are_asked_once_each_partitions_as_the_whole_and_pulsars_own_not_at_all() -> None:
+async def test_each_topic_is_asked_once_and_pulsars_own_not_at_all() -> None:
     async with broker_admin() as broker:
         broker.add_namespace(
             "shop/orders",

@@ -31,7 +31,7 @@ def test_a_file_is_read_with_its_comments_and_continuations(conf: Path) -> None:
     assert found.left[0].what == f"{conf}:6: dispatchThrottlingRatePerReplicatorInMsg=9"
 
 
-def test_of_a_key_that_stands_twice_the_last_holds_as_in_java_and_it_is_told_without_values(conf: Path) -> None:
+def test_last_value_of_a_repeated_key_holds_as_in_java(conf: Path) -> None:
     conf.write_text("maxProducersPerTopic=5\ntokenSecretKey=secret\nmaxProducersPerTopic=7\ntokenSecretKey=other\n")
     found = from_file(conf)
     assert [one.value for one in found.taken] == [7]

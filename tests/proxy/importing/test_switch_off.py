@@ -24,7 +24,7 @@ def test_each_kind_of_rate_has_its_command(kind: str, command: str) -> None:
     assert topic_off(TOPIC, OfTopic(kind), is_global=False) == f"pulsar-admin topicPolicies {command} {TOPIC}"
 
 
-def test_global_policies_and_those_of_subscriptions_have_their_options_and_names_are_quoted() -> None:
+def test_global_and_subscription_policies_have_quoted_options() -> None:
     assert topic_off(f"{TOPIC} x", OfTopic("subscription_dispatch", "it's"), is_global=True) == (
         f"pulsar-admin topicPolicies remove-subscription-dispatch-rate --global --subscription 'it'\"'\"'s' '{TOPIC} x'"
     )

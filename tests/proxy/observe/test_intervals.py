@@ -121,7 +121,7 @@ def test_what_follows_a_change_while_all_is_quiet_does_not_begin_before_it(make_
     assert seconds(line) == (10.4, 11.0)
 
 
-def test_the_line_of_who_waits_on_begins_where_the_one_before_ended_however_long_lines_take(make_world: Make) -> None:
+def test_line_of_a_waiting_stream_begins_where_the_last_ended(make_world: Make) -> None:
     """A change ends an interval just before a boundary, which passes while the lines are made."""
     world = make_world(limits=ONE_A_SECOND)
     client, _ = publisher(world)

@@ -96,7 +96,7 @@ class Changing:
 
         async def come() -> None:
             at_ns = await self.service._come_into_force(draft.laying, lambda _at_ns: None)
-            self.service._telling.tell(draft.limits, ANN, at_ns)
+            self.service._notifier.notify(draft.limits, ANN, at_ns)
 
         if draft.limits:
             self.world.loop.run(lambda: asyncio.get_running_loop().create_task(come()))

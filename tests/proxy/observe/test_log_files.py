@@ -183,9 +183,7 @@ def test_a_full_disk_costs_the_lines_that_it_did_not_take_and_readers_get_the_re
     assert lost(disk) == [("disk", 1, 1, 1)]
 
 
-def test_of_a_batch_that_was_taken_in_part_the_whole_lines_stay_and_the_torn_one_goes(
-    make_disk: Make, fussy: type[FussyFile]
-) -> None:
+def test_partly_written_batch_keeps_its_whole_lines(make_disk: Make, fussy: type[FussyFile]) -> None:
     fussy.takes_at_most = 7
     disk = make_disk()
     disk.write(b"one\ntwo two\nthree\n")

@@ -65,7 +65,7 @@ def test_a_share_has_a_line_with_both_values_and_its_cause():
     assert first.left_out == 0
 
 
-def test_of_five_thousand_shares_that_change_at_once_some_have_a_line_and_the_rest_is_counted():
+def test_of_5000_changed_shares_some_have_lines_and_all_count():
     lines = share_lines(RecordingFiles(), [share(f"publish topic {number}", 0, 1) for number in range(5000)])
     assert [line.name for line in lines] == [*map(str, range(MOST_SHARES)), "4999", "next"]
     assert [line.left_out for line in lines] == [*[0] * MOST_SHARES, 5000 - MOST_SHARES - 1, 0]

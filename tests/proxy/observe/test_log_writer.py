@@ -215,7 +215,7 @@ TestLogMachine = LogMachine.TestCase
 TestLogMachine.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
 
 
-def test_a_run_that_is_killed_twice_over_is_declared_until_its_declaration_is_written(tmp_path: Path) -> None:
+def test_loss_is_declared_until_its_declaration_is_written(tmp_path: Path) -> None:
     first = Run(tmp_path, 0)
     first.beat()
     first.kill()

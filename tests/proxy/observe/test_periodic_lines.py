@@ -226,7 +226,7 @@ def test_names_are_joined_and_partitions_left_out_in_the_log_as_outside(name, to
     assert without == in_log(re.sub(r"-partition-(0|[1-9]\d{0,9})$", "", whole))
 
 
-def test_lines_of_a_stream_with_odd_names_are_bounded_and_name_its_limit_as_the_limit_does(make_world):
+def test_lines_of_odd_names_are_bounded_and_equal_the_limits(make_world):
     topic = "persistent://acme/shop/" + "\x01" * 4000
     world: World = make_world(limits=LIMITED)
     client, _ = publisher(world, producer(2, topic, producer_name="\x01" * 4000))

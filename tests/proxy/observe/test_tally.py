@@ -134,7 +134,7 @@ def test_where_an_entry_counts_as_one_the_line_says_what_counts_against_limits(m
     assert first.charged_bytes is None
 
 
-def test_a_line_tells_apart_what_passed_while_its_subscription_was_spared_and_while_it_was_not(
+def test_line_counts_what_a_spared_subscription_passed_apart(
     make_world: Make,
 ) -> None:
     rule = {"dispatchThrottlingOnNonBacklogConsumerEnabled": False}

@@ -63,7 +63,7 @@ def test_what_is_larger_than_pulsar_s_fields_is_shown_as_the_most_that_they_hold
     assert shown.of(Limit(rate(2**63 - 1), rate(2**63 - 1, 10**6))) == body
 
 
-def test_a_period_that_is_no_whole_number_of_seconds_is_shown_as_what_passes_in_whole_ones() -> None:
+def test_broken_period_is_shown_in_whole_seconds() -> None:
     assert DispatchRate.of(Limit(rate(6, 1_500_000_000))) == DispatchRate(4, 0, ratePeriodInSecond=1)
     assert SubscribeRate.of(Limit(rate(5, 100_000_000))) == SubscribeRate(50, 1)
 

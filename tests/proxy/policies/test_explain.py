@@ -42,7 +42,7 @@ def test_the_narrowest_place_holds_and_hides_the_others() -> None:
     ]
 
 
-def test_the_upper_layer_hides_the_lower_even_when_it_limits_nothing_and_then_the_next_place_holds() -> None:
+def test_upper_layer_that_limits_nothing_hides_the_lower() -> None:
     key = rate_key("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop")
     service = with_set((key, kept_as_pulsar_s(PublishRate())))
     assert lines(explain(service, "publish", _ORDERS), "topic") == [

@@ -10,7 +10,7 @@ def test_pulsar_s_form_says_both_directions() -> None:
     assert own_group('{"publishRateInMsgs":5}') is None
 
 
-def test_the_own_form_says_nothing_of_a_direction_that_is_not_there_and_null_limits_nothing() -> None:
+def test_own_form_leaves_missing_directions_as_they_are() -> None:
     kept = kept_as_own_group({"publish": {"messages": "30/min", "mode": "observe"}})
     assert group_limits("gold", kept, {}) == {"publish": Limit(rate(30, 60 * 10**9), mode="observe")}
     assert group_limits("gold", kept_as_own_group({"dispatch": None}), {}) == {"dispatch": Limit()}

@@ -84,7 +84,7 @@ def test_numbers_follow_the_mode_of_the_file(kept: str | None) -> None:
     service.store.close()
 
 
-def test_the_mode_of_the_own_form_stays_whatever_the_file_says_and_whoever_sets_numbers() -> None:
+def test_mode_of_the_own_form_stays_when_numbers_are_set() -> None:
     service = a_service(file_says(Limit(rate(1), mode="observe")), {})
     change(service, to_set_direction(service, "gold", "publish", {"messages": 3}))
     set_numbers(service, publishRateInMsgs=5)

@@ -32,7 +32,7 @@ class Notes:
         self.events.append(f"take {kept}")
 
 
-def test_a_keeper_checks_before_and_takes_after_the_change_is_told_and_loads_at_the_next_start() -> None:
+def test_handler_checks_takes_and_loads_changes() -> None:
     first, second = Notes(), Notes()
     with contextlib.closing(Store(None)) as store:
         asyncio.run(_service(store, first).change({_KEY: "body"}, Principal("ann", "")))
@@ -41,7 +41,7 @@ def test_a_keeper_checks_before_and_takes_after_the_change_is_told_and_loads_at_
     assert second.events == ["load body"]
 
 
-def test_a_change_of_a_limit_is_told_when_the_lines_before_it_are_written_and_it_acts() -> None:
+def test_limit_change_notifies_after_the_lines_before_it() -> None:
     notes = Notes()
     with contextlib.closing(Store(None)) as store:
         key = PolicyKey(PolicyKind.ATTACHMENT, "namespace", "acme/shop")

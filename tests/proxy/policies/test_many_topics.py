@@ -17,7 +17,7 @@ from protocol.topic_name import parse_topic
 from proxy.policies.bodies import PublishRate, kept_as_pulsar_s
 from proxy.policies.keys import PolicyKey, PolicyTarget, Principal, rate_key
 from proxy.policies.layers import FilePolicies
-from proxy.policies.service import LAID_AT_ONCE, TOLD_AT_ONCE, Around, PolicyService
+from proxy.policies.service import LAID_AT_ONCE, NOTIFIED_AT_ONCE, Around, PolicyService
 from proxy.policies.store import Store, StoredChange
 
 _MANY = 2000
@@ -133,7 +133,7 @@ class Watched:
         while not change.done():
             await self._turn()
         await change
-        while self.service._telling._telling is not None:
+        while self.service._notifier._notifying is not None:
             await self._turn()
 
     async def _turn(self) -> None:
@@ -157,7 +157,7 @@ def test_a_change_of_little_is_laid_at_once_and_only_whom_it_concerns_follows() 
     assert Loop.puts == len(watched.followed) == LAID_AT_ONCE
 
 
-def test_nothing_of_a_change_of_much_is_laid_by_the_loop_and_all_of_it_is_seen_or_none() -> None:
+def test_large_change_is_laid_aside_and_seen_whole_or_not_at_all() -> None:
     with closing(Store(None)) as store:
         watched = Watched(store)
         watched.change(_MANY)
@@ -171,7 +171,7 @@ def test_a_change_of_much_is_told_in_slices_in_its_order_and_with_one_time() -> 
     told = [one for slice_ in watched.told for one in slice_]
     assert [name for name, _ in told] == [_name(number) for number in range(_MANY)]
     assert len({at_ns for _, at_ns in told}) == 1
-    assert max(len(slice_) for slice_ in watched.told) == TOLD_AT_ONCE
+    assert max(len(slice_) for slice_ in watched.told) == NOTIFIED_AT_ONCE
 
 
 def test_another_file_with_much_is_seen_whole_or_not_at_all() -> None:

@@ -191,7 +191,7 @@ def test_what_is_told_as_written_is_on_disk_and_not_only_with_the_operating_syst
         assert store._base.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
-def test_into_a_file_that_is_gone_or_another_one_nothing_is_written_and_the_writer_is_told(path: Path) -> None:
+def test_write_to_a_deleted_or_replaced_file_is_refused(path: Path) -> None:
     """SQLite would go on in what has no name any more, and all of it would end with the process."""
     change = [StoredChange(_TOPIC, None, "5")]
     with opened(path) as store:

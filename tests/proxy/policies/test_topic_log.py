@@ -77,7 +77,7 @@ class Member:
 
     def put_in_force(self) -> None:
         if self.is_in_step:
-            self.in_force = {key: self.log.said(key) for key in KEYS}
+            self.in_force = {key: self.log.body_of(key) for key in KEYS}
 
 
 class Members(RuleBasedStateMachine):
@@ -110,7 +110,7 @@ class Members(RuleBasedStateMachine):
         if not member.is_in_step or change.before == body:
             return
         proposed = member.log.propose(change, ANN, f"m{who}", self.clock)
-        assert (not proposed) == (member.log.said(key) != change.before)
+        assert (not proposed) == (member.log.body_of(key) != change.before)
         member.on_the_way += [Sent(*each, change, member.place) for each in proposed]
 
     @rule(who=who, key=st.sampled_from(KEYS))
@@ -154,16 +154,16 @@ class Members(RuleBasedStateMachine):
 
     def _append(self, sent: Sent) -> None:
         oracle, slot, change = self.topic.oracle, sent.slot, sent.change
-        said = None if change is None else oracle.said(change.key)
-        before = {key: oracle.said(key) for key in KEYS}
+        said = None if change is None else oracle.body_of(change.key)
+        before = {key: oracle.body_of(key) for key in KEYS}
         self.topic.messages.append((slot, sent.message))
         oracle.take(slot, sent.message)
         if change is None:
-            assert before == {key: oracle.said(key) for key in KEYS}  # clearing changes nothing
+            assert before == {key: oracle.body_of(key) for key in KEYS}  # clearing changes nothing
         elif oracle.is_held(slot):
             assert said == change.before  # of two that replace the same, the second one never holds
         else:
-            assert oracle.said(change.key) == said
+            assert oracle.body_of(change.key) == said
             assert sent.heard <= self.changed_at[change.key]  # another one was first
         if change is not None:
             self.changed_at[change.key] = len(self.topic.messages) - 1
@@ -263,7 +263,7 @@ def test_whatever_is_written_is_a_change_or_counted(sent: list[tuple[str, bytes]
     assert log.changes <= len(sent)
 
 
-def test_what_is_refused_takes_the_place_of_what_its_slot_had_as_in_the_compacted_topic() -> None:
+def test_refused_message_replaces_its_slot_as_compaction_does() -> None:
     log = PolicyLog(Counter())
     log.take(SLOT, message())
     log.take(SLOT, message(v=2))
@@ -336,7 +336,7 @@ def test_what_is_cleared_is_what_does_not_hold_and_what_was_taken_back_long_ago(
     log.take(third, b"")
     assert log.garbage(9, 2, 10) == []
     assert log.garbage(9, 3, 10) == [second]
-    assert log.said(KEY) is None
+    assert log.body_of(KEY) is None
 
 
 def set_by_tenant(log: PolicyLog, number: int, *, taken_back: bool) -> bool:
@@ -383,7 +383,7 @@ def test_where_limits_have_filled_the_topic_it_takes_blocks(monkeypatch: pytest.
     block = PolicyKey(PolicyKind.BLOCK, "", "role 'x'")
     ((slot, sent),) = log.propose(StoredChange(block, None, "{}"), ANN, "a", 5)
     assert log.take(slot, sent) == (block, slot[-16:])
-    assert log.said(block) == "{}"
+    assert log.body_of(block) == "{}"
 
 
 @pytest.mark.parametrize("setting", [Setting.ROLE, Setting.PROXY, Setting.PRODUCER])

@@ -37,7 +37,7 @@ async def test_a_body_up_to_the_bound_passes_and_a_larger_one_is_refused(*, is_d
         assert reason == f"PUT {PACKAGES}: a body of more than 100 bytes (admin_forward.max_body)"
 
 
-async def test_it_may_be_larger_than_those_of_sluices_own_paths_which_stay_as_small_as_they_were() -> None:
+async def test_forwarded_body_may_be_larger_than_a_body_for_sluice() -> None:
     async with fake_broker() as broker, front(broker.url, {"max_body": 100}) as sluice:
         assert (await sluice.ask("PUT", PACKAGES, data=bytes(1000)))[0] == 200
         own = "/admin/v2/namespaces/acme/shop/publishRate"

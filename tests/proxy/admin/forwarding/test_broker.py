@@ -81,7 +81,7 @@ async def test_an_upgrade_is_no_answer() -> None:
         assert sluice.outcomes == {"failed": 1}
 
 
-async def test_a_broker_that_is_not_allowed_gets_nothing_and_the_reason_names_it_and_the_key() -> None:
+async def test_refusal_of_a_forbidden_broker_names_it_and_the_key() -> None:
     async with fake_broker() as other, fake_broker(sends_on(other.url)) as first, front(first.url) as sluice:
         status, reason = await sluice.reason("GET", TENANTS)
         assert status == 502

@@ -162,7 +162,7 @@ async def test_a_name_of_several_lines_or_without_end_is_refused_where_a_broker_
         assert await pulsar.ask("PUT", f"/resourcegroups/{name}", {}) == (412, said)
 
 
-async def test_rates_that_the_body_leaves_out_stay_as_the_file_has_them_and_numbers_keep_its_mode() -> None:
+async def test_rates_that_a_body_leaves_out_keep_the_files_mode() -> None:
     dispatch = Limit(rate(30, 60 * 10**9), mode="observe")
     limits: dict[PolicyTarget, Value] = {
         ("publish", Setting.RESOURCE_GROUP, "gold"): Value(Limit(rate(5), mode="observe"), "file"),
