@@ -1,6 +1,6 @@
 """The demo's processes and its folder: each has a log file, none outlives the demo, and one that fails is named.
 
-One demo at a time uses the folder, which is emptied first. The broker is Sluice's own test broker, or a real Pulsar.
+One demo at a time uses the folder, which is emptied first. The broker is the stand-in, or a real Pulsar.
 """
 
 import contextlib

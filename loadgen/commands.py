@@ -1,4 +1,4 @@
-"""Commands of `loadgen`; what they need is imported when they run."""
+"""Commands of `loadgen`; their modules are imported when they run."""
 
 import time
 from pathlib import Path
@@ -97,10 +97,10 @@ def load(  # noqa: PLR0913 - each parameter is an option of the command line
         str | None, typer.Option(help="Write counts so far here, a JSON line each half second; - for stdout.")
     ] = None,
 ) -> None:
-    """Offer a scenario's load with official Pulsar clients and count what becomes of it.
+    """Offer a scenario's load with official Pulsar clients and count receipts and deliveries.
 
     Exit code 0: every message offered has its receipt and, with --verify-url, arrived once, in order and intact.
-    1: not so. 2: the scenario is wrong or nobody answers.
+    1: not so. 2: the scenario is wrong or no broker answers.
     """
     from loadgen.load.run import Request, main
 

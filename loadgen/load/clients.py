@@ -1,4 +1,4 @@
-"""The official Pulsar client behind the few calls that a run needs; the only file that knows it."""
+"""The few calls of the official Pulsar client that a run needs; the only file that imports the client."""
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
@@ -35,7 +35,7 @@ class SharedConsumer:
         connection: Who names the same share one client.
         topic: Full name.
         subscription: Its subscription's name.
-        queue: Messages in its receiver queue; it asks for so many at once.
+        queue: Messages in its receiver queue, which it requests at once.
     """
 
     connection: str
@@ -65,7 +65,7 @@ class PulsarSender:
 class Clients:
     """Clients of one service address, by connection name: one client is one data connection to a broker.
 
-    Used as a context; at its end all connections end, without waiting for what is still on its way.
+    Used as a context; at its end all connections end, without waiting for messages in flight.
 
     Args:
         service_url: The address.
@@ -99,7 +99,7 @@ class Clients:
         create = partial(
             self._client(connection).create_producer,
             topic,
-            # no message is given up: what has no receipt at the end is seen as such
+            # no message is given up: a message without a receipt at the end is counted
             send_timeout_millis=0,
             # the client's own bound is never reached: the caller's is, and its count is exact
             max_pending_messages=2 * pending,
@@ -137,7 +137,7 @@ class Clients:
         self._shared(consumer, message_listener=_listener(record))
 
     def make_subscription(self, topic: str, name: str) -> None:
-        """Make a subscription that keeps what is published from now on, until somebody consumes it.
+        """Make a subscription that keeps messages published from now on, until a consumer takes them.
 
         Raises:
             ClientError: If it is refused.

@@ -46,7 +46,7 @@ class MessageOrigin:
 
 
 class Lane:
-    """One producer: what was offered, what came back, what is on its way."""
+    """One producer: its messages offered, receipts, and messages in flight."""
 
     def __init__(self, origin: MessageOrigin, sender: Sender, clock: Clock) -> None:
         self.origin = origin
@@ -110,7 +110,7 @@ class TopicOffer:
 
     @property
     def wanted(self) -> int:
-        """Messages that were to be offered so far: those of the pattern and the first ones."""
+        """Messages due so far: those of the pattern and the first ones."""
         return self._paced + self._beyond_pattern
 
     def offer_due(self, elapsed_s: float) -> None:

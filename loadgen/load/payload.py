@@ -1,4 +1,4 @@
-"""Payloads that name their message, so that the receiving end can tell loss, repetition, disorder and damage.
+"""Payloads that name their message, so that the receiving end detects loss, repetition, disorder and damage.
 
 [magic: 4][run: 8][producer: 4][sequence: 8][CRC32 of all the rest: 4][filler up to the message's size]
 """
@@ -20,7 +20,7 @@ class NotOursError(Exception):
 
 
 class DamagedError(Exception):
-    """The payload was made by a load generator and is not what it was."""
+    """The payload was made by a load generator, and has been changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Stamp:
     """The identity of a message."""
 
     run: bytes
-    """8 bytes that tell one run from another."""
+    """8 bytes that distinguish runs."""
     producer: int
     sequence: int
 

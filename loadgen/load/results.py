@@ -1,4 +1,4 @@
-"""The results of a run: arrivals held against what was offered and against the limits, as `--out` writes them.
+"""The results of a run: arrivals compared with the messages offered and with the limits, as `--out` writes them.
 
 A limiter promises, for every interval [t0, t1]: messages <= burst + rate * (t1 - t0) + one entry. `max_excess` is the
 largest amount, over all intervals, by which the messages exceed that. Only intervals that begin and end at an arrival

@@ -1,4 +1,4 @@
-"""One run of `sluice load`: subscribe, warm up, offer at the scenario's pace, stop, await what is on its way, tell."""
+"""One run of `sluice load`: subscribe, warm up, offer at the scenario's pace, stop, await receipts, report."""
 
 import gc
 import json
@@ -58,8 +58,8 @@ class LoadOrder:
 class Ends(Protocol):
     """The clients of one service address, as a run needs them; see `clients.Clients`."""
 
-    def sender(self, connection: str, topic: str, pending: int) -> Sender: ...  # noqa: D102 - told there
-    def subscribe(self, records: Mapping[str, Record]) -> None: ...  # noqa: D102 - told there
+    def sender(self, connection: str, topic: str, pending: int) -> Sender: ...  # noqa: D102 - documented there
+    def subscribe(self, records: Mapping[str, Record]) -> None: ...  # noqa: D102 - documented there
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +250,7 @@ def _no_collector() -> Iterator[None]:
 
 @contextmanager
 def _own_stdout() -> Iterator[TextIO]:
-    """Standard output for our lines alone: the native client logs to file descriptor 1, which is stderr meanwhile."""
+    """Standard output for our lines alone: the native client's file descriptor 1 is stderr in the block."""
     sys.stdout.flush()
     kept = os.dup(1)
     os.dup2(2, 1)

@@ -126,7 +126,7 @@ class PromisedLimit(_Model):
 
 
 class Scenario(_Model):
-    """Tenants, their topics' load, and the limits that it is to be seen under."""
+    """Tenants, their topics' load, and the limits that the arrivals are checked against."""
 
     tenants: dict[Name, ScenarioTenant] = Field(min_length=1)
     limits: list[PromisedLimit] = []

@@ -127,7 +127,7 @@ def require_java() -> str:
 
 
 def java_command(java: str, lib: Path, options: list[str], main_class: str) -> list[str]:
-    """The command line that runs a main class of Pulsar from the jars in `lib`; its arguments are to be added."""
+    """The command line that runs a main class of Pulsar from the jars in `lib`; the caller adds its arguments."""
     opens = [option for package in _OPENED_PACKAGES for option in ("--add-opens", f"{package}=ALL-UNNAMED")]
     drivers = [
         f"-Dbookkeeper.metadata.bookie.drivers={_DRIVERS}BookieDriver",
@@ -161,7 +161,7 @@ def cache_folder() -> Path:
 
 
 def available() -> str | None:
-    """Say what is missing for a real broker on this machine, with the remedy; None if nothing is."""
+    """Return the parts of a real broker that this machine lacks, with the remedy; None if it lacks none."""
     missing = []
     if find_java() is None:
         missing.append(f"Java {OLDEST_JAVA} or newer (for example the package openjdk-17-jre-headless)")

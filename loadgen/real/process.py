@@ -1,7 +1,7 @@
 """Processes that a load tool, the demo or a test starts: tethered to their owner, waited for until ready.
 
-`TetheredProcess` is any command, `PulsarServer` a server of Pulsar's jars, `run_once` a program of them that ends by
-itself.
+`TetheredProcess` is any command, `PulsarServer` a server from Pulsar's jars, `run_once` a program from the jars that
+ends by itself.
 """
 
 import contextlib
@@ -30,19 +30,19 @@ _HEALTH_TIMEOUT_S = 5.0
 _LISTENING = range(10_240, 32_768)
 """Where a port for a listener is looked for: below what Linux gives to connections that are made (32768 and above).
 
-A port that only was free a moment ago may be the near end of somebody's connection when its listener comes.
+A port that was free a moment ago may be the near end of another connection when its listener comes.
 """
 _TRIES = 1_000
 _random = SystemRandom()
 
 
 def free_port() -> int:
-    """Return a port that nobody holds."""
+    """Return a free port."""
     return free_ports(0)[0]
 
 
 def free_ports(*wanted: int) -> list[int]:
-    """Return different ports, each the wanted one or, for 0, a free one; nobody holds them yet.
+    """Return different ports, each the requested one or, for 0, a free one; no process holds them yet.
 
     Raises:
         OSError: If a wanted port is taken, or no free one is found.
@@ -50,7 +50,7 @@ def free_ports(*wanted: int) -> list[int]:
     sockets: list[socket.socket] = []
     try:
         for port in wanted:
-            sockets.append(_listener(port) if port else _free_listener())  # noqa: PERF401 -- each is to be closed if the next fails
+            sockets.append(_listener(port) if port else _free_listener())  # noqa: PERF401 -- each is closed if the next fails
         return [int(listener.getsockname()[1]) for listener in sockets]
     finally:
         for listener in sockets:
@@ -81,8 +81,8 @@ class TetheredProcess:
     Args:
         command: The command line.
         log_path: Gets what the command writes to stdout and stderr (appended).
-        env: Environment variables to add. The caller's own of Sluice stay away, but for where jars are kept: a proxy
-            that is started here is configured by who starts it.
+        env: Environment variables to add. Of the caller's own variables of Sluice only the folder of jars is passed
+            on: `env` alone configures a proxy that is started here.
     """
 
     def __init__(self, command: list[str], log_path: Path, env: Mapping[str, str] | None = None) -> None:
@@ -166,7 +166,7 @@ def is_healthy(web_port: int, token: str = "") -> bool:
 
 
 def is_listening(port: int) -> bool:
-    """Return whether somebody accepts connections at a port of loopback."""
+    """Return whether a process accepts connections at a port of loopback."""
     try:
         socket.create_connection(("127.0.0.1", port), timeout=_HEALTH_TIMEOUT_S).close()
     except OSError:
@@ -251,7 +251,7 @@ class PulsarServer:
         return self._process is not None and self._process.exit_code is None
 
     def start(self, timeout_s: float = 120) -> None:
-        """Start it, anew if it runs, on the data that is there, and wait until it is ready.
+        """Start it, or restart it, on the present data, and wait until it is ready.
 
         Raises:
             RealPulsarError: If Java or the jars are missing, or it ends or is not ready in time.

@@ -35,7 +35,7 @@ class BrokerSettings:
     Attributes:
         port: Of the binary protocol; 0 picks a free one.
         durable: Sync each write to disk before the receipt, as in production; slower.
-        tls: It listens for TLS, too, with the certificate that `properties` name (`tlsCertificateFilePath`, …).
+        tls: It also listens for TLS, with the certificate that `properties` name (`tlsCertificateFilePath`, …).
         properties: Added to its configuration file, Pulsar's own names.
         token: Of a superuser, where it authenticates; to be asked whether it is healthy.
     """
@@ -74,8 +74,8 @@ class Broker(PulsarServer):
 
 
 _MAIN_CLASS = "org.apache.pulsar.PulsarStandaloneStarter"
-# The young generation holds minutes of garbage: with a small one the broker stands still for 0.1 s every few
-# seconds (measured), and what arrives at once after such a pause looks like a limit exceeded.
+# The young generation holds minutes of garbage: with a small one the broker pauses for 0.1 s every few
+# seconds (measured), and the burst after such a pause looks like a limit exceeded.
 _MEMORY = ("-Xms1g", "-Xmx1g", "-Xmn640m", "-XX:MetaspaceSize=256m", "-XX:MaxDirectMemorySize=1g")
 
 
@@ -84,7 +84,7 @@ class StandaloneBroker(Broker):
 
     Args:
         folder: For its data, configuration and `log`; made if missing, never removed.
-        settings: What differs from the default.
+        settings: Settings that differ from the default.
     """
 
     def __init__(self, folder: Path, settings: BrokerSettings | None = None) -> None:

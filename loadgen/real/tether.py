@@ -14,7 +14,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """Arm the signal, look whether the parent went meanwhile, become the command."""
+    """Arm the signal, check that the parent still lives, become the command."""
     parent, command = int(sys.argv[1]), sys.argv[2:]
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

@@ -5,8 +5,8 @@ The way of a message through the files:
     server.py        sockets, chunk → frames → the handler of each command; lookups
     streams.py       producers and consumers of a connection: their commands and frames
     broker.py        topic names → topics, their counts and schemas; the subscriptions that have something to do
-    subscription.py  who gets which entry: a selection for each subscription type
-    entry_log.py     the entries that a topic keeps, and the cursor that knows what is acknowledged
+    subscription.py  the consumer of each entry: a selection for each subscription type
+    entry_log.py     the entries that a topic keeps, and the cursor with the acknowledged ones
 
 A fleet needs exclusive producers, non-persistent topics and compacted reading: `tests/loadgen/standin/test_access.py`
 says what of each is as at a real broker. A command that is not served is answered by NotAllowedError, which names it.

@@ -20,7 +20,7 @@ MOST_PARTITIONS = 1000
 
 @dataclass(frozen=True, slots=True)
 class BrokerOptions:
-    """The options of a stand-in broker.
+    """The options of the broker.
 
     `partitions` are the partitioned topics by full name. `topic_bytes` is the most that one topic keeps,
     `retention_bytes` how much of it although everybody has acknowledged it. `first_ledger` numbers the
@@ -58,7 +58,7 @@ def parse_partitions(texts: Iterable[str]) -> dict[str, int]:
 
 @dataclass(slots=True)
 class TopicCounts:
-    """Totals since the broker started; bytes are those behind the command; redeliveries count again."""
+    """Totals since the broker started; bytes are those after the command; redeliveries count again."""
 
     received_entries: int = 0
     received_messages: int = 0
@@ -133,7 +133,7 @@ class ProducerOutlet(Protocol):
         ...
 
     def fence_out(self, producer: "Producer") -> None:
-        """The producer is closed, as another one has taken access. Its client is not told, as by the real broker."""
+        """The producer is closed, as another one has taken access; its client gets no notice, as in Pulsar."""
         ...
 
 
@@ -159,7 +159,7 @@ class Producer:
 
 
 class StandinTopic:
-    """A topic of the broker, or one partition of it.
+    """A topic of the broker, or a partition.
 
     Args:
         name: Its name.
@@ -246,7 +246,7 @@ class StandinTopic:
                 _outlet(following).admit(following)
 
     def publish(self, messages: int, data: bytes) -> StoredEntry:
-        """Keep what one SEND carried. A non-persistent topic hands it on, and what nobody takes now is lost.
+        """Keep the entry of one SEND. A non-persistent topic hands it on, and loses it unless a consumer takes it now.
 
         Raises:
             Refused: If the topic is full.
@@ -297,13 +297,13 @@ class StandinTopic:
         return name not in self._readers
 
     def end_reader(self, name: str) -> None:
-        """Forget a reader's subscription once nobody reads it; any other stays."""
+        """Forget a reader's subscription once it has no consumer; any other stays."""
         subscription = self._subscriptions.get(name)
         if subscription is not None and not subscription.consumers and not self.is_durable(name):
             self.unsubscribe(name)
 
     def unsubscribe(self, name: str) -> None:
-        """Forget a subscription and what was kept for it."""
+        """Forget a subscription and the entries kept for it."""
         self._subscriptions.pop(name, None)
         self._readers.discard(name)
         self.trim()
@@ -326,7 +326,7 @@ MOST_TOPICS = 100_000
 class StandinBroker:
     """The broker: everything that connections share.
 
-    Whoever changes something calls `dispatch` when done with the bytes at hand, once for all changes.
+    Callers that change something call `dispatch` after the bytes at hand, once for all changes.
     """
 
     def __init__(self, options: BrokerOptions) -> None:
@@ -391,7 +391,7 @@ class StandinBroker:
         return f"standin-{self.options.first_ledger}-{next(self._producer_numbers)}"
 
     def dispatch(self) -> None:
-        """Let each subscription that was woken deliver what it can."""
+        """Let each subscription that was woken deliver."""
         while self._awake:
             subscription, _ = self._awake.popitem()
             subscription.dispatch()

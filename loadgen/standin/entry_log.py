@@ -1,4 +1,4 @@
-"""Entries, the log of them that a topic keeps, and the cursors that say what subscriptions have acknowledged."""
+"""Entries, a topic's log, and the cursors with the entries that subscriptions have acknowledged."""
 
 import zlib
 from bisect import bisect_left
@@ -36,8 +36,8 @@ _UNKNOWN = -1
 class StoredEntry:
     """One message or one batch of messages.
 
-    `data` is everything behind the command: magic, checksum, metadata, payload. `messages` is what
-    CommandSend.num_messages claimed; nothing is verified.
+    `data` is everything after the command: magic, checksum, metadata, payload. `messages` is
+    CommandSend.num_messages as sent; nothing is verified.
     """
 
     entry_id: int
@@ -88,7 +88,7 @@ def _key_of(metadata: MessageMetadata) -> bytes:
     return f"{metadata.producer_name}-{metadata.sequence_id}".encode()
 
 
-# Both are how clients write "the first" and "behind the last": (-1, -1) and (2^63-1, 2^63-1).
+# Clients write "the first" and "after the last" as (-1, -1) and (2^63-1, 2^63-1).
 EARLIEST_LEDGER = 2**64 - 1
 LATEST_LEDGER = 2**63 - 1
 ENTRY_OVERHEAD = 256
@@ -100,7 +100,7 @@ class EntryLog:
     Args:
         ledger_id: The ledger's number, the same for all entries.
         capacity: Most bytes to keep; each entry counts its size and ENTRY_OVERHEAD.
-        retention: Bytes of entries to keep although nobody needs them any more, the newest of them.
+        retention: Bytes of the newest entries to keep although all subscriptions have acknowledged them.
     """
 
     def __init__(self, ledger_id: int, capacity: int, retention: int = 0) -> None:
@@ -117,7 +117,7 @@ class EntryLog:
         """Keep one more entry.
 
         Raises:
-            Refused: If there is no room for it: the log is full from now on, until half of it is free.
+            Refused: If there is no room: the log is full from now on, until half is free.
         """
         size = len(data) + ENTRY_OVERHEAD
         self._is_full = self._is_full or self.kept_bytes + size > self._capacity
@@ -141,7 +141,7 @@ class EntryLog:
         return self._entries.get(entry_id)
 
     def trim(self, needed_id: int) -> None:
-        """Forget the entries before `needed_id`, but for what the retention keeps."""
+        """Forget the entries before `needed_id`, except those that the retention keeps."""
         while self.first_id < needed_id and self.kept_bytes > self._retention:
             entry = self._entries.pop(self.first_id)
             self.kept_bytes -= len(entry.data) + ENTRY_OVERHEAD
@@ -153,7 +153,7 @@ class EntryLog:
         """Yield the entries that a compaction would remove.
 
         It removes entries without a key, entries whose key has a later one, and entries without content, which clear
-        their key. Batches are kept whole: the stand-in broker does not open them.
+        their key. Batches are kept whole: this broker does not open them.
         """
         latest: dict[str, int] = {}
         for entry_id in range(self.first_id, self.next_id):
@@ -169,7 +169,7 @@ class EntryLog:
                 yield entry_id
 
     def position_of(self, message_id: MessageIdData) -> int:
-        """The entry id to start reading at, within what is kept."""
+        """Return the entry id to start reading at, among the entries kept."""
         if message_id.ledger_id == EARLIEST_LEDGER or message_id.ledger_id < self.ledger_id:
             return self.first_id
         if message_id.ledger_id > self.ledger_id:
@@ -197,7 +197,7 @@ class Cursor:
         self._open_in_batch: dict[int, tuple[int, ...]] = {}
 
     def is_acknowledged(self, entry_id: int) -> bool:
-        """Return whether nobody needs to see this entry again."""
+        """Return whether the subscription has acknowledged the whole entry."""
         return entry_id < self.position or entry_id in self._single
 
     def acknowledge(self, entry_id: int) -> None:
@@ -208,7 +208,7 @@ class Cursor:
         self._advance()
 
     def acknowledge_in_part(self, entry_id: int, ack_set: Sequence[int]) -> bool:
-        """Some messages of a batch are done; the answer is whether all of them are by now."""
+        """Acknowledge some messages of a batch; return whether all are acknowledged now."""
         known = self._open_in_batch.get(entry_id)
         still_open = tuple(ack_set) if known is None else _both(known, ack_set)
         if any(still_open):
@@ -218,7 +218,7 @@ class Cursor:
         return True
 
     def open_in_batch(self, entry_id: int) -> tuple[int, ...]:
-        """The entry's ack set, empty where nothing of it is acknowledged."""
+        """Return the entry's ack set, empty where no message is acknowledged."""
         return self._open_in_batch.get(entry_id, ())
 
     def acknowledge_below(self, position: int) -> None:

@@ -1,4 +1,4 @@
-"""The stand-in broker's connections: sockets, signals and start-up, chunks to frames, each frame to its handler.
+"""The broker's connections: sockets, signals and start-up, chunks to frames, each frame to its handler.
 
 Lookups are answered here; all other rules of the broker are elsewhere.
 """
@@ -48,8 +48,8 @@ from protocol.pulsar_pb2 import (
 UNLISTED = "unlisted"
 _TYPE_FIELD = BaseCommand.TYPE_FIELD_NUMBER
 
-# The requests among the commands that protocol/pulsar.proto lists by type only. In each of them the
-# first field is the request's id.
+# The requests among the commands that protocol/pulsar.proto lists by type only. The first field of
+# each is the request's id.
 _REQUESTS = frozenset(
     {
         BaseCommand.CONSUMER_STATS,
@@ -105,7 +105,7 @@ class Lookups:
     """Answers one connection's questions. Errors go into the answers' own fields, as the protocol has it.
 
     Args:
-        broker: What is asked about.
+        broker: The broker with the topics.
         service_url: Where clients reach this broker, as they see it.
         outbox: Takes the answers.
     """
@@ -129,7 +129,7 @@ class Lookups:
     def lookup(self, request: CommandLookupTopic, _: bytes) -> None:
         """Answer which broker serves a topic: always this one.
 
-        As from a real standalone, the answer tells the client to come by the address that it used.
+        As from a real standalone, the client connects to the address that it used.
         """
         answer = CommandLookupTopicResponse(request_id=request.request_id)
         try:
@@ -223,7 +223,7 @@ class StandinConnection:
             BaseCommand.CLOSE_CONSUMER: consuming.close,
         }
 
-    # ---- What the socket tells
+    # ---- events of the socket
 
     def receive(self, chunk: bytes) -> None:
         """Take bytes of the client."""
@@ -306,7 +306,7 @@ HIGH_WATER_BYTES = 1024 * 1024
 
 
 class Socket(asyncio.Protocol):
-    """A socket of an accepted connection: passes on what asyncio tells, and is the Link to write to.
+    """A socket of an accepted connection: passes on asyncio's events, and is the Link to write to.
 
     Args:
         broker: What all connections share.
@@ -427,7 +427,7 @@ async def serve(broker: StandinBroker, endpoint: Endpoint, tls: ssl.SSLContext |
 
 
 def run(options: BrokerOptions, endpoint: Endpoint, counts: Path | None, tls: ssl.SSLContext | None = None) -> None:
-    """Run the broker until told to end; then write the counts, if a file is named.
+    """Run the broker until a signal ends it; then write the counts, if a file is named.
 
     Raises:
         OSError: If the address cannot be listened on, or the file cannot be written.

@@ -1,4 +1,4 @@
-"""Producers and consumers of one connection: their commands, their frames, and what the broker tells them unasked."""
+"""Producers and consumers of one connection: their commands, their frames, and the broker's notifications."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -85,9 +85,9 @@ class Outbox:
         self.put(encode(command))
 
     def flush(self) -> None:
-        """Write what is there.
+        """Write the waiting frames.
 
-        A peer that sends and never reads what it is answered is cut off at MOST_UNSENT_BYTES.
+        A peer that sends and never reads its answers is cut off at MOST_UNSENT_BYTES.
         """
         if not self._frames:
             return
@@ -175,7 +175,7 @@ class _AttachedProducer:
 
 
 class Producing:
-    """The producers of one connection; the outlet of each of them.
+    """The producers of one connection; each producer's outlet.
 
     Args:
         broker: Whose topics they publish to.
@@ -254,7 +254,7 @@ class Producing:
 
         A full topic closes the producer, which keeps its messages and comes again until it is let in: as
         the real broker does at its backlog quota. (A SEND_ERROR would end the whole connection of a
-        C++ client.) What was sent in the meantime is dropped; the client sends it again.
+        C++ client.) Messages sent before that are dropped; the client sends them again.
         """
         attached = self._producers.get(send.producer_id)
         if send.producer_id in self._fenced or (attached and not attached.has_access):
@@ -295,7 +295,7 @@ class _AttachedConsumer:
 
 
 class Consuming:
-    """The consumers of one connection; the Outlet of each of them.
+    """The consumers of one connection; each consumer's Outlet.
 
     Args:
         broker: Whose topics they read.

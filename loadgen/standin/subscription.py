@@ -35,7 +35,7 @@ class Outlet(Protocol):
         ...
 
     def send_away(self, consumer: "Consumer") -> None:
-        """The broker ended this consumer: send a CLOSE_CONSUMER that nobody asked for."""
+        """The broker ended this consumer: send a CLOSE_CONSUMER without a request."""
         ...
 
 
@@ -64,7 +64,7 @@ class Selection(Protocol):
     """Chooses among consumers, in their order of joining."""
 
     may_skip: bool
-    """Whether an entry that nobody can take now lets later ones pass."""
+    """Whether an entry that no consumer can take now lets later ones pass."""
 
     def begin(self, consumers: list[Consumer]) -> None:
         """Take these consumers from now on, and try every entry again that was passed over."""
@@ -215,7 +215,7 @@ class KeyHash:
 
 
 LOOK_AHEAD = 1000
-"""Entries that a Key_Shared subscription passes over at most for those that somebody can take."""
+"""The most entries that a Key_Shared subscription passes over to find one that a consumer can take."""
 
 
 class Subscription:
@@ -267,7 +267,7 @@ class Subscription:
         self._change_active()
 
     def remove(self, consumer: Consumer) -> None:
-        """A consumer is gone; what was pending with it is due again."""
+        """A consumer is gone; its pending entries are due again."""
         self.consumers.remove(consumer)
         self._make_due(self._pending_with(consumer))
         self._change_active()
@@ -292,7 +292,7 @@ class Subscription:
         self.wake()
 
     def acknowledge(self, entry_id: int, ack_set: Sequence[int] = ()) -> None:
-        """Acknowledge an entry, or with an ack set the part of it whose bits are clear."""
+        """Acknowledge an entry, or with an ack set the messages whose bits are clear."""
         if not 0 <= entry_id < self._log.next_id or self.cursor.is_acknowledged(entry_id):
             return
         if ack_set and not self.cursor.acknowledge_in_part(entry_id, ack_set):
@@ -310,7 +310,7 @@ class Subscription:
             self.acknowledge(entry_id, ack_set)
 
     def redeliver(self, consumer: Consumer, entry_ids: Iterable[int]) -> None:
-        """Entries pending with the consumer are due again; without ids, all of them.
+        """Entries pending with the consumer are due again; without ids, all entries.
 
         Exclusive and Failover give all back whichever are named, or order would be lost.
         """
@@ -325,7 +325,7 @@ class Subscription:
         self._try_again()
 
     def reset(self, position: int) -> None:
-        """Read on from `position`; what was acknowledged or pending from there on is forgotten."""
+        """Read on from `position`; acknowledgements and pending entries from there on are forgotten."""
         for entry_id in self._pending:
             self._selection.released(entry_id)
         self._pending.clear()
@@ -348,7 +348,7 @@ class Subscription:
         self.wake()
 
     def dispatch(self) -> None:
-        """Deliver what can be delivered now."""
+        """Deliver all entries that consumers can take now."""
         self._tell_active()
         if self._retry:
             self._retry = False

@@ -126,7 +126,7 @@ def test_tls_is_nothing_halved(scheme, files, words):
         context_of(Endpoint(scheme, "127.0.0.1", 0), *(name and Path(name) for name in files))
 
 
-async def test_a_consumer_that_does_not_read_costs_a_bounded_buffer_and_gets_all_in_the_end():
+async def test_a_consumer_that_does_not_read_costs_a_bounded_buffer():
     async with serving() as (broker, connect):
         consumer, producer = await connect(), await connect()
         await subscribe(consumer, permits=1_000_000)

@@ -238,7 +238,7 @@ def test_an_acknowledgement_of_another_ledger_changes_nothing(subscribed):
     assert kept(subscribed) == [0, 1, 2, 3, 4]
 
 
-def test_an_acknowledgement_is_answered_if_it_is_a_request_even_after_the_consumer_has_gone(subscribed):
+def test_an_acknowledgement_is_answered_without_its_consumer(subscribed):
     acknowledge(subscribed, message_id(0))
     assert subscribed.hear() == []
     acknowledge(subscribed, message_id(1), request_id=8)

@@ -220,7 +220,7 @@ def test_exclusive_consumers_are_not_told_that_they_are_active():
     assert bench.outlet.told == []
 
 
-def test_what_is_pending_with_a_consumer_that_leaves_goes_to_the_others_before_anything_new():
+def test_entries_of_a_consumer_that_leaves_come_before_new_ones():
     bench = Bench()
     leaving = bench.join(1, permits=3)
     bench.publish(5)
