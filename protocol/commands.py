@@ -57,7 +57,7 @@ def framed(envelope: BaseCommand) -> bytes:
 
 
 def encode_with_payload(command: Message, headers_and_payload: bytes) -> bytes:
-    """Return the payload frame of `command`; `headers_and_payload` is everything behind the command."""
+    """Return the payload frame of `command`; `headers_and_payload` is everything after the command."""
     body = wrap(command).SerializeToString()
     return SIZES.pack(len(body) + 4 + len(headers_and_payload), len(body)) + body + headers_and_payload
 
@@ -116,7 +116,8 @@ def whole_body(envelope: BaseCommand) -> Any:
         MalformedFrame: If there is no command, or it lacks a required field.
     """
     body = body_of(envelope)
-    if not body.IsInitialized():  # the decoder does not look; to name what is missing would take 30 bytes for each two
+    # The decoder does not check required fields. The names of the missing ones could take 15 times the command's bytes.
+    if not body.IsInitialized():
         raise MalformedFrame(f"{body.DESCRIPTOR.name} lacks a field that it must have")
     return body
 
@@ -138,7 +139,7 @@ def command_in(frame: bytes) -> bytes:
 
 
 def split(frame: bytes) -> tuple[BaseCommand, bytes]:
-    """Return a whole frame's command, and the bytes behind it: magic, checksum, metadata, payload.
+    """Return a whole frame's command, and the bytes after the command: magic, checksum, metadata, payload.
 
     Raises:
         MalformedFrame: If the command is longer than the frame or cannot be decoded.
@@ -183,11 +184,11 @@ class LongAnswer:
 
     def __init__(self, kind: int, command: bytes) -> None:
         self._begin = _BEGINS[kind]
-        usual = _usual(self._begin, command)
-        if usual is None:
-            usual = _usual(self._begin, _rewritten(command))
-            assert usual is not None, "the product's own encoder writes it as brokers do"
-        self.request_id, self._rest = usual
+        parts = _parts(self._begin, command)
+        if parts is None:
+            parts = _parts(self._begin, encode(read(command))[SIZES.size :])
+            assert parts is not None, "protobuf's encoder writes the form that brokers write"
+        self.request_id, self._rest = parts
 
     def with_request_id(self, request_id: int) -> bytes:
         """Return the frame of this response with another request id."""
@@ -197,8 +198,8 @@ class LongAnswer:
         return b"".join((SIZES.pack(size + 4, size), inside, self._rest))
 
 
-def _usual(begin: bytes, command: bytes) -> tuple[int, bytes] | None:
-    """Return the request id and the bytes behind it; None if the command has not the usual form."""
+def _parts(begin: bytes, command: bytes) -> tuple[int, bytes] | None:
+    """Return the request id and the bytes after the request id; None if the command has another form."""
     if not command.startswith(begin):
         return None
     try:
@@ -209,7 +210,3 @@ def _usual(begin: bytes, command: bytes) -> tuple[int, bytes] | None:
     except MalformedFrame:
         return None
     return request_id & 0xFFFFFFFFFFFFFFFF, command[at:]
-
-
-def _rewritten(command: bytes) -> bytes:
-    return encode(read(command))[SIZES.size :]

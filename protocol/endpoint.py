@@ -25,10 +25,10 @@ _HOST_PORT = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+(?:%\w+)?)\]|(?P<host>[^\s\[
 
 
 class EndpointError(ValueError):
-    """A text is no address of the form that is wanted.
+    """A text is no address of the expected form.
 
     Attributes:
-        problem: The error and what to write instead; without the text itself.
+        problem: The error and the remedy, without the text itself.
     """
 
     def __init__(self, text: str, problem: str) -> None:
@@ -57,7 +57,7 @@ class Endpoint(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The host in the one form of all that name the same, which certificates have, too.
+        """The host in its normal form (`host_name`), which is also that of certificates.
 
         A resolver gets `host` as it was written: it searches no domains for a name with a dot at its end.
         """
@@ -69,7 +69,7 @@ class Endpoint(NamedTuple):
 
 @lru_cache(_MOST_REMEMBERED)
 def host_name(host: str) -> str:
-    """Return a host in the one form of all that name the same.
+    """Return a host in its normal form, which all spellings of the same host share.
 
     A name is in small letters, without a dot at its end, and in ASCII if it has such a form (IDNA). An IP address is in
     its shortest form.
@@ -128,14 +128,14 @@ class EndpointForm:
         """`HOST:PORT`, `[IPv6]:PORT` or either with a scheme in front, as an endpoint.
 
         Raises:
-            EndpointError: If it is none of these, or its scheme is not taken.
+            EndpointError: If the text has another form, or a scheme that is not taken.
         """
-        if len(text) > LONGEST:  # before anything is remembered: clients name what they like
-            raise EndpointError(text, self._not_one())
+        if len(text) > LONGEST:  # checked before the text is cached, as clients choose it
+            raise EndpointError(text, self.remedy)
         return _parsed(self, text)
 
     def split(self, url: str) -> tuple[Endpoint, str]:
-        """Return the endpoint of a URL, and what is behind it: the path with the query, or nothing.
+        """Return the endpoint of a URL, and the path with the query, which may be empty.
 
         Raises:
             EndpointError: As `parse`.
@@ -144,7 +144,9 @@ class EndpointForm:
         host, slash, path = rest.partition("/")
         return self.parse(f"{scheme}{divided}{host}"), slash + path
 
-    def _not_one(self) -> str:
+    @property
+    def remedy(self) -> str:
+        """The problem of a text that has not this form, and how to write it."""
         return f"is not host:port; write it as {self.example}"
 
 
@@ -159,21 +161,22 @@ BROKERS: Final = EndpointForm((PLAIN, TLS), "pulsar://broker:6650")
 
 @lru_cache(_MOST_REMEMBERED)
 def _parsed(form: EndpointForm, text: str) -> Endpoint:
-    said, divided, rest = text.partition("://")
-    scheme, bare = (said, rest) if divided else (form.schemes[0], text)
+    scheme, divided, bare = text.partition("://")
+    if not divided:
+        scheme, bare = form.schemes[0], text
     if form.is_url and not divided:
         raise EndpointError(text, f"has no scheme; write it as {form.example}")
     if scheme not in form.schemes:
         remedy = form.refused.get(scheme) or f"{scheme}:// is not taken here; write it as {form.example}"
         raise EndpointError(text, remedy)
     if "," in bare:
-        remedy = f"write one, as {form.example}: a name that leads to all of them, or one of what balances between them"
+        remedy = f"write one, as {form.example}: a name that resolves to all hosts, or the address of a load balancer"
         raise EndpointError(text, f"names several hosts; {remedy}")
-    has_query = form.is_url and ("?" in bare or "#" in bare)  # elsewhere a ? may stand for a letter of a host's pattern
+    has_query = form.is_url and ("?" in bare or "#" in bare)  # elsewhere a ? may be part of a host's pattern
     match = None if has_query else _HOST_PORT.fullmatch(bare.removesuffix("/"))
     port = -1 if match is None else int(match["port"] or form.ports.get(scheme, -1))
     if match is None or not 0 <= port <= 65535:
-        raise EndpointError(text, form._not_one())  # noqa: SLF001 - its other half
+        raise EndpointError(text, form.remedy)
     if port == 0 and not form.is_listened_on:
         raise EndpointError(text, "has port 0, where nothing can be reached; write the port that is listened on")
     return Endpoint(scheme, match["v6"] or match["host"], port)

@@ -28,22 +28,22 @@ _UINT32: Final = 0xFFFFFFFF
 
 
 def read_flow(command: bytes) -> tuple[i64, i64]:
-    """Return the consumer id and permits (0 to 2³²-1) of a BaseCommand; an id of -1 if it has not the usual form."""
+    """Return the consumer id and permits (0 to 2³²-1) of a BaseCommand; an id of -1 if it has another form."""
     size: i64 = len(command)
-    nobody: i64 = -1  # a native number: of a tuple with a literal in it mypyc makes objects
+    no_id: i64 = -1  # native numbers: mypyc makes objects of a tuple that holds a literal
     none: i64 = 0
-    # a length above 255 would reach into _BODY; but what is so long does not end behind two numbers
+    # A length above 255 would change the bits of _BODY. A command of that length does not end after two numbers.
     if size < 8 or read_i64_be(command, 0) >> 24 != _HEAD | (size - 4) << 8:
-        return nobody, none
+        return no_id, none
     try:
         consumer, at = varint(command, 5, size)
         if consumer < 0 or at >= size or command[at] != _PERMITS:
-            return nobody, none
+            return no_id, none
         permits, at = varint(command, at + 1, size)
     except MalformedFrame:
-        return nobody, none
+        return no_id, none
     if at != size or permits < 0 or permits > _UINT32:
-        return nobody, none
+        return no_id, none
     return consumer, permits
 
 

@@ -23,7 +23,7 @@ from typing import Final
 
 
 class ProtocolError(Exception):
-    """The peer broke the protocol. Only its own connection is to be closed."""
+    """The peer broke the protocol. Only its own connection must be closed."""
 
     cause = "protocol"
 
@@ -155,9 +155,9 @@ _PROXY_V2 = b"\r\n\r\n"
 
 
 def foreign_protocol(first_bytes: bytes) -> ForeignProtocol | None:
-    """Return the error for the protocol that `first_bytes` greet in, or None if they match none that is known.
+    """Return the error for the foreign protocol that `first_bytes` belong to; None if they match no known protocol.
 
-    Never mistakes a Pulsar client: each of these greetings, read as a frame's length, is over 200 MB.
+    A Pulsar client never matches: each greeting below, read as a frame's length, is over 200 MB.
     """
     if first_bytes[:1] == b"\x16" and first_bytes[1:2] == b"\x03":
         return ForeignProtocol(

@@ -1,9 +1,9 @@
-r"""The PROXY protocol, versions 1 and 2: whose connection a balancer passes on. No I/O.
+r"""The PROXY protocol, versions 1 and 2: a balancer names the client of a connection. No I/O.
 
     b"PROXY TCP4 192.0.2.7 198.51.100.1 56324 6650\r\n"              version 1: one line of text
     signature, command, family, length, addresses, TLVs             version 2: binary
 
-    read_header(first bytes)   None: more is to come; a `Header`; or `ProxyHeaderError`
+    read_header(first bytes)   None: incomplete; a `Header`; or `ProxyHeaderError`
     write_header(source, …)    the bytes of a version 2 header
 
 A header is a connection's first bytes, in front of TLS too. No client of Pulsar and no TLS client begins like one: read
@@ -21,8 +21,8 @@ from protocol.frames import ProxyHeaderError
 MOST_V1: Final = 107
 """Bytes of the longest line of version 1, its end included."""
 MOST_V2: Final = 4096
-"""Most bytes behind the first 16 of version 2. Addresses take up to 216; the rest are TLVs, of which Sluice reads none.
-The protocol allows 65,535; the longest that balancers send is a client's certificate."""
+"""Most bytes after the first 16 of version 2. Addresses take up to 216; the rest are TLVs, which Sluice does not read.
+The protocol allows 65,535; the longest TLV that balancers send is a client's certificate."""
 SIGNATURE_V1: Final = b"PROXY "
 SIGNATURE_V2: Final = b"\r\n\r\n\x00\r\nQUIT\n"
 
@@ -44,7 +44,7 @@ _MOST_PORT: Final = 65_535
 
 
 class Header(NamedTuple):
-    """A PROXY protocol header: it stands before a connection's own bytes.
+    """A PROXY protocol header, which precedes a connection's own bytes.
 
     Attributes:
         size: Its bytes; 0: there is no header.
@@ -64,13 +64,13 @@ def read_header(data: bytes | bytearray) -> Header | None:
     """Read a header from the first bytes of a connection.
 
     Args:
-        data: All bytes so far; what is behind the header is not looked at.
+        data: All bytes so far; those after the header are not read.
 
     Returns:
         The header, `NO_HEADER` if the bytes begin otherwise, or None if the next bytes decide.
 
     Raises:
-        ProxyHeaderError: If it is one that the protocol forbids, or a longer one than is taken.
+        ProxyHeaderError: If the protocol forbids the header, or the header is longer than `MOST_V1` or `MOST_V2`.
     """
     if data.startswith(SIGNATURE_V1):
         return _read_v1(data)
@@ -84,7 +84,7 @@ def write_header(source: SocketAddress | None, destination: SocketAddress | None
     """Return a header of version 2 for a client, or for a connection of the proxy's own.
 
     Args:
-        source: The client's IP address and port; None, or what is no IP address: command LOCAL.
+        source: The client's IP address and port. None, and a text that is no IP address, give command LOCAL.
         destination: The address that the client connected to; None or no IP address: an unspecified one and port 0.
     """
     client = _parsed(source)
@@ -113,7 +113,7 @@ def _read_v1(data: bytes | bytearray) -> Header | None:
     if protocol not in {b"TCP4", b"TCP6"}:
         raise ProxyHeaderError("unsupported", f"version 1 names {_shown(protocol)}, not TCP4, TCP6 or UNKNOWN")
     if len(rest) != 4:
-        raise ProxyHeaderError("malformed", f"version 1 has {len(rest)} values behind TCP4 or TCP6, not 4")
+        raise ProxyHeaderError("malformed", f"version 1 has {len(rest)} values after TCP4 or TCP6, not 4")
     family = IPv4Address if protocol == b"TCP4" else IPv6Address
     source, _ = _address_v1(rest[0], family), _address_v1(rest[1], family)
     port, _ = _port_v1(rest[2]), _port_v1(rest[3])
@@ -157,7 +157,7 @@ def _read_v2(data: bytes | bytearray) -> Header | None:
 
 
 def _addresses(family: int, length: int) -> Struct | None:
-    """Return how the addresses of command PROXY are written; None for those of which the connection's own hold."""
+    """Return the layout of the addresses of command PROXY; None for families whose addresses are not used."""
     if family >> 4 > _UNIX or family & 0x0F > _DATAGRAM:
         raise ProxyHeaderError("unsupported", f"version 2 has family and transport 0x{family:02x}, which mean nothing")
     addresses = _ADDRESSES.get(family)

@@ -29,7 +29,7 @@ from protocol.frames import (
     MalformedFrame,
     TooManyMessages,
 )
-from protocol.walk import NUM_MESSAGES, OWNER, message_count, messages_behind, read_command, u32
+from protocol.walk import NUM_MESSAGES, OWNER, message_count, messages_after, read_command, u32
 
 TAIL: Final = 0
 """The `kind` of a piece that continues the frame of the chunk before."""
@@ -95,7 +95,7 @@ class Piece:
     """A frame, or the part of a frame that a chunk holds: `data[start:stop]`.
 
     `kind` is the command's type, or TAIL. `owner`, `messages` and `size` are set for payload frames only. `command_end`
-    is set for all but tails; the command begins HEAD bytes behind `start`. `whole`: the frame ends with this piece.
+    is set for all but tails; the command begins HEAD bytes after `start`. `whole`: the frame ends with this piece.
     """
 
     __slots__ = ("command_end", "kind", "messages", "owner", "size", "start", "stop", "whole")
@@ -177,9 +177,9 @@ class SendLayout:
     def row(self, data: bytes, at: i64, end: i64, length: i64) -> i64:
         """Return the number of consecutive frames, from `at` on, with equal length, producer and number of messages.
 
-        The first frame's command fits. A further frame counts only if LONGEST bytes behind its head stand before `end`,
-        be they command, payload or the next frame. The position of the next head follows from `length` alone: the
-        processor need not wait for one head to find the next.
+        The first frame's command fits. A further frame counts only if LONGEST bytes follow its head before `end`: those
+        of its command, its payload, or the next frame. The position of the next head follows from `length` alone, so
+        the processor need not wait for one head to find the next.
         """
         head: i64 = read_i64_be(data, at)
         mask_0: i64 = self._row_0
@@ -205,7 +205,7 @@ class SendLayout:
     def note(self, data: bytes, at: i64, size: i64) -> bool:
         """Learn the layout of the command at `at`, of `size` bytes.
 
-        Returns whether the command has the usual form. If not, this layout must not be used any more.
+        Returns whether the command has a layout that can be learnt. If not, this object must not be used any more.
         """
         position: i64 = 0
         while position < _BEGIN_SIZE:
@@ -250,7 +250,7 @@ class SendLayout:
     def _counted_by(self, word: i64) -> i64:
         """Return the bits of a word that hold the producer id and the number of messages.
 
-        If no field holds the number of messages, the type's tag stands for it, which must match anyway.
+        If no field holds the number of messages, these are the bits of the type's tag, which must match anyway.
         """
         bits: i64 = 0
         if self._owner_at >> 3 == word:
@@ -262,12 +262,12 @@ class SendLayout:
 
 def _in_word(position: i64, bits: i64) -> i64:
     """Return the bits of the byte at `position`, shifted to their place in the word of eight bytes."""
-    # of a literal that is shifted by a variable, mypyc makes one of C's 32 bits: here both are variables
+    # mypyc compiles a literal that is shifted by a variable to a C int of 32 bits; here both operands are variables
     return bits << (56 - 8 * (position & 7))
 
 
 def layout_of(data: bytes, at: i64, end: i64) -> SendLayout | None:
-    """Return the layout of the SEND command in `data[at:end]`; None if it has not the usual form.
+    """Return the layout of the SEND command in `data[at:end]`; None if it has none that can be learnt.
 
     The command must have been parsed without an error and name a producer. LONGEST bytes from `at` on must be readable.
     """
@@ -280,8 +280,8 @@ def layout_of(data: bytes, at: i64, end: i64) -> SendLayout | None:
 
 _MOST_MESSAGES: Final = 2**31 - 1
 FREE_COMMAND: Final = 128
-"""Bytes of a SEND command that no limit is charged, as a broker charges none. With all fields that clients set it has
-about 100; what is beyond comes of unknown fields, in which a client could send as much as in payloads."""
+"""Bytes of a SEND command that no limit is charged, as a broker charges none. A command with all fields that clients
+set has about 100. Bytes beyond are unknown fields, in which a client could send as much as in payloads."""
 
 
 class Heads:
@@ -292,12 +292,12 @@ class Heads:
         max_messages: Most messages of one entry; may be changed at any time. A SEND that declares more is an error. A
             MESSAGE that declares more counts as `max_messages`: its metadata is the publisher's, and no broker checks
             it.
-        not_believed: If set, called with the owner of such a MESSAGE and the number of messages that it declares.
+        on_excess: If set, called with the owner of such a MESSAGE and the number of messages that it declares.
         kind: The command type of the frame that was read last.
         owner, messages: Of a payload frame: the producer or consumer id, and the number of messages.
-        size: Metered bytes: those behind the command, which the broker meters, and of a SEND command those beyond
+        size: Metered bytes: those after the command, which the broker meters, and of a SEND command those beyond
             FREE_COMMAND.
-        command_end: Position at which the command ends; it begins HEAD bytes behind the frame's begin.
+        command_end: Position at which the command ends; it begins HEAD bytes after the frame's begin.
 
     Args:
         payload_kind: The metered command: SEND (from a client) or MESSAGE (from a broker).
@@ -307,23 +307,23 @@ class Heads:
     def __init__(self, payload_kind: int, max_size: int) -> None:
         self.max_size: i64 = max_size
         self.max_messages: i64 = _MOST_MESSAGES
-        self.not_believed: Callable[[int, int], None] | None = None
+        self.on_excess: Callable[[int, int], None] | None = None
         self.kind: i64 = 0
         self.owner: i64 = 0
         self.messages: i64 = 0
         self.size: i64 = 0
         self.command_end: i64 = 0
         self._payload: i64 = payload_kind
-        self._doubted: list[tuple[int, int]] = []
+        self._excess: list[tuple[int, int]] = []
         self._layout = SendLayout()
         self._may_learn: bool = False
         self._fits: bool = False
 
     def begin(self) -> None:
-        """Begin a chunk, perhaps the same one again: forget unreported doubts, and allow one layout to be learnt."""
+        """Begin a chunk, perhaps the same one again: forget unreported excess, and allow one layout to be learnt."""
         self._may_learn = True
-        if self._doubted:
-            self._doubted = []
+        if self._excess:
+            self._excess = []
 
     def read(self, data: bytes, at: i64, end: i64) -> i64:
         """Read the head of the frame at `at`; bytes before `end` have arrived.
@@ -361,25 +361,25 @@ class Heads:
         return self._walk(data, at, end, length)
 
     def row(self, data: bytes, at: i64, end: i64, length: i64) -> i64:
-        """Return how many consecutive frames, from `at` on, have the values that `read` has just found at `at`.
+        """Return the number of consecutive frames, from `at` on, with the values that `read` has just read at `at`.
 
-        At least 1. The true number may be larger: only frames that are cheap to compare are counted.
+        The result is at least 1. More frames may be equal: only those that are cheap to compare are counted.
         """
         if self._fits:  # no conditional expression: mypyc makes an object of a number and a literal
             return self._layout.row(data, at, end, length)
         return 1
 
-    def tell_doubts(self) -> None:
+    def report_excess(self) -> None:
         """Report each MESSAGE of the chunk that declares more than `max_messages`; the chunk is passed on."""
-        if not self._doubted:
+        if not self._excess:
             return
-        doubted, self._doubted = self._doubted, []
-        if self.not_believed is not None:
-            for owner, messages in doubted:
-                self.not_believed(owner, messages)
+        excess, self._excess = self._excess, []
+        if self.on_excess is not None:
+            for owner, messages in excess:
+                self.on_excess(owner, messages)
 
     def _walk(self, data: bytes, at: i64, end: i64, length: i64) -> i64:
-        """Parse the frame at `at`, whose command is there, field by field; returns what `read` returns."""
+        """Parse the frame at `at`, whose command has arrived, field by field; return the result of `read`."""
         self._fits = False
         command: i64 = at + HEAD
         kind, owner, messages = read_command(data, command, self.command_end, self._payload)
@@ -397,19 +397,19 @@ class Heads:
             if beyond > 0:
                 self.size += beyond
             if self._may_learn and end - command >= LONGEST:
-                self._may_learn = False  # where layouts come by turns, it would only cost
+                self._may_learn = False  # layouts that alternate would be learnt for nothing
                 self._layout = layout_of(data, command, self.command_end) or self._layout
             return length
-        self.messages = messages_behind(data, self.command_end, end, at + length)
+        self.messages = messages_after(data, self.command_end, end, at + length)
         if self.messages > self.max_messages:
-            self._doubted.append((self.owner, self.messages))
+            self._excess.append((self.owner, self.messages))
             self.messages = self.max_messages
         return length if self.messages > 0 else self.messages + at
 
 
 MOST_OWNERS: Final = 4096
-"""Most producers (or consumers) that a chunk may have frames of, and whose tallies are kept for the next one. A peer
-may name any number of them, and each costs some 200 bytes."""
+"""Most producers (or consumers) with frames in one chunk, and most tallies that are kept for the next chunk. A peer may
+name any number of ids, and each costs some 200 bytes."""
 MOST_PIECES: Final = 256
 """Most frames that are cut at once, before other connections have their turn."""
 
@@ -422,12 +422,12 @@ class FrameScanner:
 
     Attributes:
         heads: Reads frame heads; holds the bounds of a frame's bytes and of an entry's messages.
-        tallies: Payload frames of what was scanned last, by producer or consumer.
-        receipts: SEND_RECEIPTs of what was scanned last, as entries by producer; filled while `counts_receipts` is set.
+        tallies: Payload frames of the chunk that was scanned last, by producer or consumer.
+        receipts: SEND_RECEIPTs of that chunk, as entries by producer; filled while `counts_receipts` is set.
         lead: Bytes kept back from earlier chunks, to be written before the chunk that was scanned last.
         keep: Number of bytes at the end of that chunk that are kept back.
         end: Number of bytes that were scanned or cut last.
-        left: Number of bytes at their end that were not cut, because MOST_PIECES frames stand before them.
+        left: Number of bytes at their end that were not cut, because MOST_PIECES frames precede them.
 
     Args:
         payload_kind: The metered command: SEND (from a client) or MESSAGE (from a broker).
@@ -473,7 +473,7 @@ class FrameScanner:
     def hear_receipts(self) -> None:
         """Treat a broker's SEND_RECEIPT as any other command from now on: a chunk that holds one must be cut."""
         if self._payload == MESSAGE:
-            self._silent_a = self._silent_b  # which is ACK_RESPONSE
+            self._silent_a = self._silent_b  # ACK_RESPONSE
 
     def scan(self, chunk: bytes, size: i64 = -1) -> bool:
         """Tally the payload frames of `chunk`, if it holds only these and silent commands.
@@ -544,8 +544,8 @@ class FrameScanner:
         return heads.owner if heads.kind == self._payload else -1
 
     def accept(self, chunk: bytes) -> None:
-        """Record that `chunk`, as scanned, is passed on: move to the state behind it."""
-        self.heads.tell_doubts()
+        """Record that `chunk`, as scanned, is passed on: move to the state after it."""
+        self.heads.report_excess()
         self._rest = self._next_rest
         if self._next_need > 0:
             if self.lead or not self._carry:
@@ -557,12 +557,12 @@ class FrameScanner:
             self._carry = bytearray()
 
     def cut(self, chunk: bytes, size: i64 = -1) -> tuple[bytes, list[Piece]]:
-        """Return where each frame of `chunk` begins and ends, and move to the state behind it.
+        """Return where each frame of `chunk` begins and ends, and move to the state after it.
 
         Returns the bytes that the pieces' positions refer to (the bytes kept from earlier chunks, then the chunk), and
-        the pieces in order, without gaps. Bytes behind the last piece are kept, but for the last `left` bytes:
-        MOST_PIECES stand before them, so they have not been inspected, and the caller gives them again as a chunk.
-        `size` is as in `scan`; of the bytes returned, those before `end` count. Raises as `scan`.
+        the pieces in order, without gaps. Bytes after the last piece are kept, except the last `left` bytes, which are
+        not inspected, as MOST_PIECES pieces precede them: the caller passes them again as a chunk. `size` is as in
+        `scan`; of the bytes returned, those before `end` count. Raises as `scan`.
         """
         self.left = 0
         heads = self.heads
@@ -598,7 +598,7 @@ class FrameScanner:
             pieces.append(piece)
             at = stop
         self._rest = at - end if at > end else 0
-        heads.tell_doubts()
+        heads.report_excess()
         return data, pieces
 
     def restart(self) -> None:
@@ -609,7 +609,7 @@ class FrameScanner:
     def _scan_carried(self, chunk: bytes, carried: i64, end: i64) -> i64:
         """Finish the frame that an earlier chunk began.
 
-        Returns where the next frame begins in `chunk` (perhaps behind its end), or _NEEDS_MORE or _MUST_BE_CUT.
+        Returns where the next frame begins in `chunk` (perhaps after the chunk's end), or _NEEDS_MORE or _MUST_BE_CUT.
         """
         heads = self.heads
         need: i64 = self._need

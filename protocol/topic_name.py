@@ -13,7 +13,7 @@ _MOST_SHOWN = 40
 """Characters of a too long name that its error shows."""
 _ENTITY = re.compile(r"[-=:.\w]+", re.ASCII)
 _JOINED = re.compile("@(?:non-)?persistent://")
-"""Joins the name of a subscription or producer to its topic: the topic begins at the last of these."""
+"""Joins the name of a subscription or producer to its topic: the topic begins at the last match."""
 _EVENTS = (
     "__change_events",
     "__transaction_buffer_snapshot",
@@ -32,8 +32,8 @@ def _partition_of(local: str) -> int:
 
     Java takes the decimal digits of any script in Unicode's first plane. A sign is not allowed here.
     """
-    _, found, digits = local.rpartition(_PARTITION)
-    if not found or len(digits) > len(str(_MOST_PARTITION)) or not digits.isdecimal() or max(digits) > "\uffff":
+    _, suffix, digits = local.rpartition(_PARTITION)
+    if not suffix or len(digits) > len(str(_MOST_PARTITION)) or not digits.isdecimal() or max(digits) > "\uffff":
         return -1
     index = int(digits)
     return index if len(str(index)) == len(digits) and index <= _MOST_PARTITION else -1
@@ -47,7 +47,7 @@ def _without_partition(local: str) -> str:
 class TopicName:
     """A topic's full name in its parts.
 
-    `local` is the part behind the namespace and may hold slashes and a partition suffix.
+    `local` is the part after the namespace and may hold slashes and a partition suffix.
 
     Source: org.apache.pulsar.common.naming.TopicName
     """
@@ -97,7 +97,7 @@ class TopicName:
         - A topic that is not persistent: it stays under the limits of brokers and resource groups.
         - A name of the old form `tenant/cluster/namespace/topic`, heartbeats and `sla-monitor` among them.
 
-        Pulsar 2.11 does not know `…_snapshot_indexes` and `…_snapshot_segments`, and uses none of these names.
+        Pulsar 2.11 does not know `…_snapshot_indexes` and `…_snapshot_segments`, and uses neither name.
 
         Source: BrokerService.isSystemTopic, SystemTopicNames, NamespaceService.isSystemServiceNamespace (4.0.8);
         exemption: apache/pulsar#23589
@@ -124,16 +124,16 @@ def parse_topic(name: str) -> TopicName:
     """Parse a topic name in any of the forms that clients send.
 
     Short forms are `topic` (in public/default) and `tenant/namespace/topic`. As at the broker, tenant and namespace are
-    letters, digits and `_-=:.`, while the rest may hold any character, NUL and others of control among them (measured:
+    letters, digits and `_-=:.`, while the rest may hold any character, also NUL and other control characters (measured:
     4.0.8 serves such topics). Two rules are Sluice's own. The whole name is bounded; 4.0.8 also takes names of 60,000
     bytes. No local name contains `@persistent://`: limits of subscriptions and producers have names of that form.
 
     Raises:
-        ValueError: If the name fits none of these forms, or is longer than `MOST_NAME_BYTES`.
+        ValueError: If the name has another form, or is longer than `MOST_NAME_BYTES`.
     """
-    if not isinstance(name, str):  # protobuf hands out a string field that is not UTF-8 as bytes
-        said = f"{name[:_MOST_SHOWN]!r} is not a topic name: it is not UTF-8"
-        raise ValueError(said)  # noqa: TRY004  what a peer sent, not a misuse
+    if not isinstance(name, str):  # protobuf returns a string field that is not UTF-8 as bytes
+        problem = f"{name[:_MOST_SHOWN]!r} is not a topic name: it is not UTF-8"
+        raise ValueError(problem)  # noqa: TRY004  a peer sent these bytes; no caller misused the function
     if len(name) > MOST_NAME_BYTES:
         raise _too_long(name)
     domain, separator, rest = name.partition("://")
@@ -146,7 +146,9 @@ def parse_topic(name: str) -> TopicName:
     if domain not in _DOMAINS or not tenant or not namespace or not _without_partition(local):
         raise ValueError(f"{name!r} is not a topic name (domain://tenant/namespace/topic)")
     _check_parts(name, tenant, namespace, local)
-    topic = TopicName(domain, intern(tenant), intern(namespace), local)  # thousands of topics have the same
+    topic = TopicName(
+        domain, intern(tenant), intern(namespace), local
+    )  # thousands of topics share a tenant and a namespace
     if _size(topic.full) > MOST_NAME_BYTES:
         raise _too_long(name)
     return topic

@@ -1,16 +1,17 @@
 """Read the few numbers that metering needs directly from an encoded frame.
 
 A protobuf message is a row of fields, each a tag (field number · 8 + wire type) and a value. These functions skip all
-fields but the wanted ones. `tests/protocol/test_walk.py` compares them with protobuf's own decoder.
+fields that metering does not need. `tests/protocol/test_walk.py` compares them with protobuf's own decoder.
 
 A frame that the broker reads differently would slip past the meter. So numbers are cut to the widths of their fields,
 as every decoder does. Input that decoders disagree on is refused: two different types in one command, a command that is
 there twice, tags of more than 32 bits or five bytes, groups.
 
-Pulsar's decoder (LightProto) does not end a nested message at its declared length: where its last field runs over that,
-decoding goes on behind the field. Bytes that are skipped here could be a command there. So a client's command must be
-its type and then its body, and the body must end with the command. In a SEND nothing may follow a field with a length.
-The metadata of a MESSAGE is its publisher's. It is read as the broker reads it, which counts permits by it.
+Pulsar's decoder (LightProto) does not end a nested message at its declared length: where the last field runs over that
+length, decoding goes on after the field. Bytes that are skipped here could be a command there. So a client's command
+must be its type and then its body, and the body must end with the command. In a SEND nothing may follow a field with a
+length. The metadata of a MESSAGE is its publisher's. It is read as the broker reads it, because the broker counts
+permits by it.
 
 Source: https://protobuf.dev/programming-guides/encoding/
 """
@@ -32,17 +33,17 @@ _PROPERTIES: Final = 0x22  # MessageMetadata.properties
 _ENCRYPTION_KEYS: Final = 0x6A  # MessageMetadata.encryption_keys
 _KEY_METADATA: Final = 0x1A  # EncryptionKeys.metadata
 _SCHEMA_DATA: Final = 0x1A  # Schema.schema_data
-_MOST_SEND: Final = 65536  # bytes of a SEND without its entry: it has eight fields, and each of more would be looked at
+_MOST_SEND: Final = 65536  # bytes of a SEND without its entry: it has eight fields, and each further one costs a look
 _ENDLESS: Final = "a number inside a command or its metadata has no end"
 
 
 def u32(data: bytes, at: i64) -> i64:
-    """Return the big-endian number of four bytes at `at`; the caller has checked that they are there."""
+    """Return the big-endian number of four bytes at `at`; the caller has checked that these have arrived."""
     return i64(read_i32_be(data, at)) & 0xFFFFFFFF
 
 
 def varint(data: bytes, at: i64, end: i64) -> tuple[i64, i64]:
-    """Return the varint at `at` as a signed number of 64 bits, and the position behind it.
+    """Return the varint at `at` as a signed number of 64 bits, and the position after it.
 
     Raises:
         MalformedFrame: If the number runs over `end` or over ten bytes.
@@ -55,7 +56,7 @@ def varint(data: bytes, at: i64, end: i64) -> tuple[i64, i64]:
         if shift == 63:
             if byte >= 0x80:
                 break
-            sign: i64 = byte & 1  # what stands above 64 bits is cut off, as protobuf does
+            sign: i64 = byte & 1  # bits above 64 are cut off, as protobuf does
             return value - sign * 0x7FFFFFFFFFFFFFFF - sign, at
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
@@ -64,8 +65,8 @@ def varint(data: bytes, at: i64, end: i64) -> tuple[i64, i64]:
     raise MalformedFrame(_ENDLESS)
 
 
-def _behind_varint(data: bytes, at: i64, end: i64) -> i64:
-    """Return the position behind the varint at `at`; errors as `varint`. Compares up to eight bytes at once."""
+def _after_varint(data: bytes, at: i64, end: i64) -> i64:
+    """Return the position after the varint at `at`; errors as `varint`. Compares up to eight bytes at once."""
     if at + 8 <= len(data):
         ahead: i64 = read_i64_be(data, at)
         more: i64 = 1 << 55
@@ -86,14 +87,14 @@ def _behind_varint(data: bytes, at: i64, end: i64) -> i64:
 
 
 def _long_tag(data: bytes, at: i64, end: i64) -> tuple[i64, i64]:
-    tag, behind = varint(data, at, min(end, at + 5))
+    tag, after = varint(data, at, min(end, at + 5))
     if tag > 0xFFFFFFFF:
         raise MalformedFrame("a field's tag has more than 32 bits")
-    return tag, behind
+    return tag, after
 
 
 def skip(data: bytes, at: i64, end: i64, tag: i64) -> i64:
-    """Return the position behind the value at `at`, whose `tag` has been read.
+    """Return the position after the value at `at`, whose `tag` has been read.
 
     Raises:
         MalformedFrame: If the value runs over `end` or the tag's number or wire type is not allowed.
@@ -103,7 +104,7 @@ def skip(data: bytes, at: i64, end: i64, tag: i64) -> i64:
         raise MalformedFrame("a field has the number 0")
     length: i64 = 0
     if wire_type == 0:
-        return _behind_varint(data, at, end)
+        return _after_varint(data, at, end)
     if wire_type == 2:
         length = data[at] if at < end else 0x80
         if length < 0x80:
@@ -132,13 +133,16 @@ def read_command(data: bytes, at: i64, end: i64, payload_kind: i64) -> tuple[i64
             two, for brokers only the last counts), or a field is broken. With `payload_kind` SEND, so from clients:
             also if the command is more than its type and then the body of that type.
     """
-    wanted: i64 = payload_kind << 3 | 2
+    field_tag: i64 = payload_kind << 3 | 2
     owner: i64 = -1
     third: i64 = 0
     inside: i64 = end - at - 4  # if the type, the command's tag and its length have four bytes, as nearly always
-    if inside >= 4 and inside < 0x80 and wanted < 0x80:
+    if inside >= 4 and inside < 0x80 and field_tag < 0x80:
         head: i64 = read_i64_be(data, at)
-        if head >> 24 == _TYPE << 32 | payload_kind << 24 | wanted << 16 | inside << 8 | OWNER and head & 0x800000 == 0:
+        if (
+            head >> 24 == _TYPE << 32 | payload_kind << 24 | field_tag << 16 | inside << 8 | OWNER
+            and head & 0x800000 == 0
+        ):
             owner = head >> 16 & 0x7F
             owner, third = _ids(data, at + 6, end, owner, third, payload_kind == SEND)
             return payload_kind, owner, third
@@ -152,7 +156,7 @@ def read_command(data: bytes, at: i64, end: i64, payload_kind: i64) -> tuple[i64
         at += 1
         if tag >= 0x80:
             tag, at = _long_tag(data, at - 1, end)
-        if tag != _TYPE and tag != wanted:
+        if tag != _TYPE and tag != field_tag:
             at = skip(data, at, end, tag)
             continue
         value = data[at] if at < end else 0x80
@@ -183,7 +187,7 @@ def schema_data_in(data: bytes, at: i64, end: i64, command: i64, schema: i64, mo
     Args:
         data: The bytes that hold the command.
         at: Position at which the message begins: the BaseCommand, or the message inside it.
-        end: Position behind its last byte.
+        end: Position after the message's last byte.
         command: Tag of the command within the BaseCommand; 0 inside the command.
         schema: Tag of the schema within the command; 0 inside the schema.
         most: Most bytes of other fields that are skipped.
@@ -191,19 +195,19 @@ def schema_data_in(data: bytes, at: i64, end: i64, command: i64, schema: i64, mo
     Raises:
         MalformedFrame: If a field is broken.
     """
-    wanted: i64 = command or schema or _SCHEMA_DATA
-    found: i64 = 0
+    field_tag: i64 = command or schema or _SCHEMA_DATA
+    total: i64 = 0
     begin: i64 = at
-    while at < end and at - begin - found <= most:
+    while at < end and at - begin - total <= most:
         tag, at = _long_tag(data, at, end)
-        behind: i64 = skip(data, at, end, tag)
-        if tag == wanted:
+        after: i64 = skip(data, at, end, tag)
+        if tag == field_tag:
             length, at = varint(data, at, end)
             if schema:
-                length = schema_data_in(data, at, behind, 0, schema if command else 0, most)
-            found += length
-        at = behind
-    return found
+                length = schema_data_in(data, at, after, 0, schema if command else 0, most)
+            total += length
+        at = after
+    return total
 
 
 def _read_of_client(data: bytes, at: i64, end: i64) -> tuple[i64, i64, i64]:
@@ -231,7 +235,7 @@ def _read_of_client(data: bytes, at: i64, end: i64) -> tuple[i64, i64, i64]:
 
 
 def _ids(data: bytes, at: i64, end: i64, owner: i64, third: i64, is_strict: bool) -> tuple[i64, i64]:  # noqa: FBT001, PLR0913, PLR0917
-    """Return fields 1 and 3 of a message; if `is_strict`, nothing may stand behind a field that has a length."""
+    """Return fields 1 and 3 of a message; if `is_strict`, no field may follow one that has a length."""
     value: i64 = 0
     while at < end:
         tag: i64 = data[at]
@@ -241,13 +245,13 @@ def _ids(data: bytes, at: i64, end: i64, owner: i64, third: i64, is_strict: bool
         if tag & 7 != 0 or tag < 8:
             at = skip(data, at, end, tag)
             if is_strict and tag & 7 == 2 and at != end:
-                raise MalformedFrame("something stands behind a field with a length")
+                raise MalformedFrame("a field follows one that has a length")
             continue
         value = data[at] if at < end else 0x80
         if value < 0x80:
             at += 1
         elif tag != OWNER and tag != NUM_MESSAGES:
-            at = _behind_varint(data, at, end)
+            at = _after_varint(data, at, end)
             continue
         else:
             value, at = varint(data, at, end)
@@ -258,11 +262,11 @@ def _ids(data: bytes, at: i64, end: i64, owner: i64, third: i64, is_strict: bool
     return owner, third
 
 
-def messages_behind(data: bytes, at: i64, end: i64, frame_end: i64) -> i64:
+def messages_after(data: bytes, at: i64, end: i64, frame_end: i64) -> i64:
     """Return the number of messages of a MESSAGE frame whose command ends at `at`.
 
-    Broker entry metadata and a checksum may precede the metadata. If `end` comes too early to tell, returns minus the
-    position up to which bytes are missing.
+    Broker entry metadata and a checksum may precede the metadata. If bytes are missing, returns minus the position up
+    to which they must arrive.
 
     Raises:
         MalformedFrame: If the frame has no metadata, or less than it says.
@@ -313,8 +317,8 @@ def messages_in_metadata(data: bytes, at: i64, end: i64) -> i64:
             if tag == _NUM_MESSAGES_IN_BATCH:
                 messages, at = varint(data, at, end)
                 continue
-            if tag == _PROPERTIES or tag == _ENCRYPTION_KEYS:  # noqa: SIM109 - of a tuple mypyc makes objects
-                at = _behind_message(data, at, end, tag)
+            if tag == _PROPERTIES or tag == _ENCRYPTION_KEYS:  # noqa: SIM109 - mypyc makes objects of a tuple
+                at = _after_message(data, at, end, tag)
                 continue
             # `skip`'s usual cases without its calls, a sixth of the time of a MESSAGE: a value or a length of one byte
             ahead: i64 = data[at] if at < end else 0x80
@@ -329,10 +333,10 @@ def messages_in_metadata(data: bytes, at: i64, end: i64) -> i64:
     return message_count(messages)
 
 
-def _behind_message(data: bytes, at: i64, end: i64, tag: i64) -> i64:
-    """Return the position behind the message at `at`, whose `tag` has been read.
+def _after_message(data: bytes, at: i64, end: i64, tag: i64) -> i64:
+    """Return the position after the message at `at`, whose `tag` has been read.
 
-    If the message's last field is longer than the message, that is the position behind the field.
+    If the message's last field is longer than the message, that is the position after the field.
     """
     size, at = varint(data, at, end)
     if size < 0 or size > end - at:
@@ -344,7 +348,7 @@ def _behind_message(data: bytes, at: i64, end: i64, tag: i64) -> i64:
         if inner >= 0x80:
             inner, at = _long_tag(data, at - 1, end)
         if inner == _KEY_METADATA and tag == _ENCRYPTION_KEYS:
-            at = _behind_message(data, at, end, inner)
+            at = _after_message(data, at, end, inner)
         else:
             at = skip(data, at, end, inner)
     return at
@@ -353,6 +357,6 @@ def _behind_message(data: bytes, at: i64, end: i64, tag: i64) -> i64:
 def message_count(number: i64) -> i64:
     """Return a number of messages, cut to int32 as its field is; 1 if that is below 1."""
     count: i64 = number & 0xFFFFFFFF
-    if count >= 1 and count < 0x80000000:  # no conditional expression: of a native number and `1` it makes objects
+    if count >= 1 and count < 0x80000000:  # no conditional expression: mypyc makes objects of a native number and `1`
         return count
     return 1

@@ -386,7 +386,7 @@ class DataPath(Receiver):
         if most_messages > 0:
             self.scanner.heads.max_messages = most_messages
         if oversized is not None:  # of the streams, and not of this, which has the scanner: garbage to be searched for
-            self.scanner.heads.not_believed = partial(_overdraw, self.streams, most_messages, oversized)
+            self.scanner.heads.on_excess = partial(_overdraw, self.streams, most_messages, oversized)
 
     def feed(self, data: bytes, size: int) -> None:
         """Take the bytes read: the first `size` bytes of `data`. The memory may change after the call.

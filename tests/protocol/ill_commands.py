@@ -1,7 +1,7 @@
 """Commands and metadata that are sound but odd: fields doubled, unknown, over-long, in any order. And broken ones.
 
-Of a client's commands only what every decoder reads alike is sound: the type, then one body, in which nothing stands
-behind a field with a length.
+A client's command is sound only if every decoder reads it alike: the type, then one body, in which no field follows one
+with a length.
 """
 
 from protocol.pulsar_pb2 import CommandFlow, MessageIdData, MessageMetadata

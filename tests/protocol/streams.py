@@ -1,4 +1,4 @@
-"""Frames of all sorts, ways to cut a stream of them into chunks, and a plain model of what the scanner must say."""
+"""Frames of all sorts, ways to cut a stream of frames into chunks, and a plain model of the scanner."""
 
 from dataclasses import dataclass
 
@@ -24,12 +24,12 @@ def u32(number: int) -> bytes:
     return number.to_bytes(4, "big")
 
 
-def frame(command: bytes, behind: bytes = b"") -> bytes:
-    return u32(4 + len(command) + len(behind)) + u32(len(command)) + command + behind
+def frame(command: bytes, rest: bytes = b"") -> bytes:
+    return u32(4 + len(command) + len(rest)) + u32(len(command)) + command + rest
 
 
 def payload_command(choose: Choices, kind: int, direction: int) -> bytes:
-    """A SEND or MESSAGE with one of a few ids, as clients write it or as nobody does."""
+    """A SEND or MESSAGE with one of a few ids, as clients write it or in another valid form."""
     ids = b"\x08" + wire.varint(choose.one_of([1, 2, 3, 300, 2**40]))
     if choose.chance(3):
         if direction == SEND:
@@ -41,7 +41,7 @@ def payload_command(choose: Choices, kind: int, direction: int) -> bytes:
 
 
 def headers(choose: Choices, kind: int) -> bytes:
-    """What may stand between a payload's command and the payload: all of it, or as little as is allowed."""
+    """The bytes between a payload's command and the payload: all that may be there, or as few as are allowed."""
     metadata = MessageMetadata(producer_name="producer", sequence_id=choose.below(256), publish_time=1_700_000_000_000)
     if choose.chance(2):
         metadata.num_messages_in_batch = choose.below(100)
@@ -71,7 +71,7 @@ def any_frame(choose: Choices, direction: int) -> bytes:
 
 
 def sends_in_a_row(choose: Choices) -> list[bytes]:
-    """SENDs as one client writes them: most are alike but for their ids; now and then something else is."""
+    """SENDs as one client writes them: most differ in their ids alone; a few differ otherwise."""
     often, has_count, is_last = choose.one_of([0, 1, 30, 100]), choose.chance(2), choose.chance(3)
     begin = choose.one_of([0, 120, 2**14, 2**35, 2**56 - 9])
     row = []
@@ -85,7 +85,7 @@ def sends_in_a_row(choose: Choices) -> list[bytes]:
 
 
 def any_frames(choose: Choices, direction: int) -> list[bytes]:
-    """A few of all sorts; where a client sends, there may be such a row of SENDs between them."""
+    """A few frames of all sorts; in a client's direction perhaps a row of SENDs among them."""
     frames = [any_frame(choose, direction) for _ in range(choose.below(8))]
     if direction == SEND and choose.chance(2):
         at = choose.below(len(frames) + 1)
@@ -94,7 +94,7 @@ def any_frames(choose: Choices, direction: int) -> list[bytes]:
 
 
 def control_frame(choose: Choices, direction: int) -> bytes:
-    """A command that the proxy looks at, or does not know."""
+    """A command that the proxy reads, or does not know."""
     which = choose.below(5)
     if which == 0:
         return frame(b"\x08\x12\x92\x01\x00")  # PING
@@ -130,7 +130,7 @@ def cut_anyhow(choose: Choices, stream: bytes) -> list[bytes]:
 
 @dataclass(frozen=True)
 class Expected:
-    """What must be found out about the frame `stream[start:stop]`, and once `verdict` bytes of the stream are there."""
+    """The values of the frame `stream[start:stop]`, which are known once `verdict` bytes of the stream have arrived."""
 
     start: int
     stop: int
@@ -144,12 +144,12 @@ class Expected:
 
 def model(stream: bytes, direction: int) -> list[Expected]:
     """Every frame of the stream, by way of the plain cutter and protobuf's decoder."""
-    found, at = [], 0
+    frames, at = [], 0
     for whole in FrameCutter(MAX_SIZE).feed(stream):
-        found.append(_expected(whole, at, direction))
+        frames.append(_expected(whole, at, direction))
         at += len(whole)
     assert at == len(stream)
-    return found
+    return frames
 
 
 def _expected(whole: bytes, start: int, direction: int) -> Expected:
@@ -163,13 +163,13 @@ def _expected(whole: bytes, start: int, direction: int) -> Expected:
     if kind == SEND:
         owner, messages = decoded.send.producer_id, max(1, decoded.send.num_messages)
         return Expected(start, stop, start + command_end, kind, start + command_end, owner, messages, size)
-    metadata, behind = _metadata(whole, command_end)
+    metadata, metadata_end = _metadata(whole, command_end)
     owner, messages = decoded.message.consumer_id, max(1, metadata.num_messages_in_batch)
-    return Expected(start, stop, start + behind, kind, start + command_end, owner, messages, size)
+    return Expected(start, stop, start + metadata_end, kind, start + command_end, owner, messages, size)
 
 
 def _unknown_type(command: bytes) -> int:
-    """The numbers that `control_frame` makes up are unknown to protobuf; they stand first, not over-long."""
+    """The type that `control_frame` made up, which protobuf does not know: the first field, not over-long."""
     number = 0
     for place, byte in enumerate(command[1:6]):
         number |= (byte & 0x7F) << 7 * place

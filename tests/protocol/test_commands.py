@@ -32,15 +32,15 @@ def test_every_command_is_wrapped_under_its_own_type(field) -> None:
 @given(st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1))
 def test_a_command_comes_back_from_its_frame(consumer_id: int, permits: int) -> None:
     command = CommandFlow(consumer_id=consumer_id, message_permits=permits)
-    envelope, behind = split(encode(command))
+    envelope, rest = split(encode(command))
     assert body_of(envelope) == command
-    assert behind == b""
+    assert rest == b""
 
 
 @given(st.binary(max_size=300))
 def test_a_payload_comes_back_untouched(payload: bytes) -> None:
-    envelope, behind = split(encode_with_payload(CommandSend(producer_id=1, sequence_id=2), payload))
-    assert (envelope.send.producer_id, behind) == (1, payload)
+    envelope, rest = split(encode_with_payload(CommandSend(producer_id=1, sequence_id=2), payload))
+    assert (envelope.send.producer_id, rest) == (1, payload)
 
 
 @given(payload=st.binary())
@@ -62,7 +62,7 @@ def test_fields_that_this_protocol_file_does_not_know_survive() -> None:
 
 
 @pytest.mark.parametrize("command", [b"\xff", b"\x08", b"\x2a\x09\x0a", b"\x00\x00"])
-def test_what_is_no_command_is_malformed(command: bytes) -> None:
+def test_bytes_that_are_no_command_are_malformed(command: bytes) -> None:
     with pytest.raises(MalformedFrame, match="cannot be decoded"):
         decode(command)
 
@@ -100,14 +100,14 @@ def test_a_string_that_is_not_utf_8_comes_as_bytes() -> None:
     assert command.topic == b"t\xff"  # type: ignore[comparison-overlap]  # the stub promises str
 
 
-def test_a_command_that_lacks_what_it_must_have_is_malformed() -> None:
+def test_a_command_without_a_required_field_is_malformed() -> None:
     whole = CommandSeek(consumer_id=7, request_id=5)
     assert read(encode(whole)[8:]) == whole
     with pytest.raises(MalformedFrame, match="CommandSeek lacks a field"):
         read(b"\x08\x1c\xe2\x01\x02\x08\x07")
 
 
-def test_a_command_that_lacks_much_is_told_in_few_words() -> None:
+def test_many_missing_fields_make_a_short_error() -> None:
     ids = wire.delimited(2, b"") * 10_000
     with pytest.raises(MalformedFrame) as error:
         read(b"\x08\x14" + wire.delimited(20, b"\x08\x07" + ids))

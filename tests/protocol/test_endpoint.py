@@ -30,11 +30,11 @@ URL = replace(WEB, is_url=True)
     ],
 )
 def test_an_address_is_taken_apart_and_written_again(form, text, endpoint, written):
-    found = form.parse(text)
-    assert found == endpoint
-    assert str(found) == written
-    assert found.address == written.partition("://")[2]
-    assert form.parse(str(found)) == form.parse(found.address if endpoint[0] == form.schemes[0] else text) == found
+    parsed = form.parse(text)
+    assert parsed == endpoint
+    assert str(parsed) == written
+    assert parsed.address == written.partition("://")[2]
+    assert form.parse(str(parsed)) == form.parse(parsed.address if endpoint[0] == form.schemes[0] else text) == parsed
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_an_address_is_taken_apart_and_written_again(form, text, endpoint, writt
         *("10.0.0.1\0.example:6650", "[fe80::1%\0]:6650", "x" * LONGEST + ":6650"),
     ],
 )
-def test_what_is_no_address_is_refused_with_the_address_and_what_to_write(text):
+def test_a_malformed_address_is_refused_with_text_and_remedy(text):
     with pytest.raises(EndpointError, match=r"is not host:port; write it as pulsar://broker:6650") as refused:
         BROKER.parse(text)
     assert str(refused.value).startswith(repr(text[:LONGEST]))
@@ -70,7 +70,7 @@ def test_what_is_no_address_is_refused_with_the_address_and_what_to_write(text):
         (BROKER, "b:0", "'b:0': has port 0, where nothing can be reached; write the port that is listened on"),
     ],
 )
-def test_what_is_an_address_elsewhere_is_refused_with_what_to_do(form, text, why):
+def test_an_address_of_another_use_is_refused_with_the_remedy(form, text, why):
     with pytest.raises(EndpointError) as refused:
         form.parse(text)
     assert str(refused.value).startswith(why)
@@ -78,19 +78,19 @@ def test_what_is_an_address_elsewhere_is_refused_with_what_to_do(form, text, why
 
 
 @pytest.mark.parametrize(
-    ("url", "endpoint", "behind"),
+    ("url", "endpoint", "path"),
     [
         ("http://b:8080", ("http", "b", 8080), ""),
         ("http://b:8080/", ("http", "b", 8080), "/"),
         ("https://[::1]/admin/v2/clusters?a=//b", ("https", "::1", 443), "/admin/v2/clusters?a=//b"),
     ],
 )
-def test_a_url_is_an_endpoint_and_what_is_behind_it(url, endpoint, behind):
-    assert WEB.split(url) == (Endpoint(*endpoint), behind)
+def test_a_url_is_split_into_endpoint_and_path(url, endpoint, path):
+    assert WEB.split(url) == (Endpoint(*endpoint), path)
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "2001:db8::1", "broker"])
-def test_the_host_of_an_address_is_the_one_that_it_was_written_with(host):
+def test_host_in_returns_the_host_that_host_port_was_given(host):
     assert host_in(host_port(host, 6650)) == host
 
 
@@ -114,6 +114,6 @@ def test_an_endpoint_cannot_be_changed():
     ],
 )
 def test_a_host_has_one_name_however_it_is_written(host, name):
-    found = BROKER.parse(f"{host}:6650")
-    assert found.name == name
-    assert found.host == host.strip("[]"), "a resolver gets what was written"
+    endpoint = BROKER.parse(f"{host}:6650")
+    assert endpoint.name == name
+    assert endpoint.host == host.strip("[]"), "a resolver gets the host as it was written"

@@ -8,7 +8,7 @@ ERRORS = [FrameTooLarge(7, 5), MalformedFrame("why"), ForeignProtocol("http_requ
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-def test_every_error_is_a_protocol_error_with_a_cause_that_is_a_label(error: ProtocolError) -> None:
+def test_every_error_has_a_cause_that_is_a_label(error: ProtocolError) -> None:
     assert isinstance(error, ProtocolError)
     assert error.cause.isascii()
     assert error.cause.replace("_", "").isalpha()
@@ -23,7 +23,7 @@ def test_a_foreign_protocol_leaves_the_cause_of_others_alone() -> None:
     assert ProtocolError("x").cause == "protocol"
 
 
-def test_too_large_says_what_and_how_much() -> None:
+def test_frame_too_large_names_size_and_limit() -> None:
     error = FrameTooLarge(6_000_000, 5_253_120)
     assert (error.size, error.limit) == (6_000_000, 5_253_120)
     assert str(error) == "a frame announces 6000000 bytes, this connection allows 5253120"

@@ -19,13 +19,13 @@ def command(consumer: int, permits: int) -> bytes:
 
 
 @given(CONSUMERS, PERMITS)
-def test_what_clients_write_is_read(consumer: int, permits: int) -> None:
+def test_a_flow_that_clients_write_is_read(consumer: int, permits: int) -> None:
     read = read_flow(command(consumer, permits))
     assert read == ((consumer, permits) if consumer < 2**63 else NOT_READ)
 
 
 @given(CONSUMERS, st.integers(1, MOST_PERMITS))
-def test_what_is_written_is_what_protobuf_writes(consumer: int, permits: int) -> None:
+def test_a_flow_frame_is_written_as_protobuf_writes_it(consumer: int, permits: int) -> None:
     assert flow_frame(consumer, permits) == encode(CommandFlow(consumer_id=consumer, message_permits=permits))
 
 
@@ -37,8 +37,8 @@ def test_what_is_written_is_what_protobuf_writes(consumer: int, permits: int) ->
 )
 @example(1, 2, [(7, 0x80)], 1)  # a number that does not end
 @example(1, 2, [(3, 0xFF)], 0)  # a length of 127
-@example(1, 2, [], 2)  # more behind it
-def test_whatever_is_read_protobuf_reads_so(
+@example(1, 2, [], 2)  # more after it
+def test_every_flow_that_is_read_protobuf_reads_alike(
     consumer: int, permits: int, changes: list[tuple[int, int]], more: int
 ) -> None:
     changed = bytearray(command(consumer, permits))
@@ -62,7 +62,7 @@ def test_whatever_is_read_protobuf_reads_so(
         b"",
         b"\x08\x0b",
         command_in(encode(CommandAck(consumer_id=1, ack_type=CommandAck.Individual))),
-        b"\x5a\x04\x08\x01\x10\x05\x08\x0b",  # the type behind it
+        b"\x5a\x04\x08\x01\x10\x05\x08\x0b",  # the type after it
         b"\x08\x0b\x5a\x04\x10\x05\x08\x01",  # the permits first
         b"\x08\x0b\x5a\x06\x08\x01\x10\x05\x10\x07",  # permits twice, of which the last ones count
         b"\x08\x0b\x5a\x08\x08\x01\x10\x85\x80\x80\x80\x10",  # permits of more than 32 bits, which are cut
@@ -70,7 +70,7 @@ def test_whatever_is_read_protobuf_reads_so(
         b"\x08\x0b\x5a\x04\x08\x01\x18\x05",  # another field
         b"\x08\x0b\x5a\x04\x08\x80\x80\x01",  # no permits
         b"\x08\x0b\x5a\x0d\x08\x01\x10" + b"\xff" * 9 + b"\x01",  # fewer than none
-        b"\x08\x0b\x5a\x17\x08\x01\x10\x05" + b"\x18\x00" * 10,  # more behind them than two numbers can take
+        b"\x08\x0b\x5a\x17\x08\x01\x10\x05" + b"\x18\x00" * 10,  # more bytes after them than two numbers take
     ],
 )
 def test_other_forms_are_left_to_protobuf(unusual: bytes) -> None:

@@ -1,4 +1,4 @@
-"""An entry that says it holds more than it may: a SEND is refused, a MESSAGE counts as the most, and is told once."""
+"""An entry that declares too many messages: a SEND is refused; a MESSAGE counts as the bound and is reported once."""
 
 import pytest
 
@@ -9,55 +9,55 @@ from tests.proxy.wire import message, send
 MOST = 2**31 - 1
 
 
-def scanner(told: list[tuple[int, int]]) -> FrameScanner:
-    one = FrameScanner(MESSAGE, 1000)
-    one.heads.max_messages = 100
-    one.heads.not_believed = lambda owner, messages: told.append((owner, messages))
-    return one
+def bounded_scanner(excess: list[tuple[int, int]]) -> FrameScanner:
+    scanner = FrameScanner(MESSAGE, 1000)
+    scanner.heads.max_messages = 100
+    scanner.heads.on_excess = lambda owner, messages: excess.append((owner, messages))
+    return scanner
 
 
-@pytest.mark.parametrize(("said", "counted", "doubts"), [(100, 100, []), (101, 100, [101]), (MOST, 100, [MOST])])
-def test_it_counts_as_the_most(said: int, counted: int, doubts: list[int]) -> None:
-    told: list[tuple[int, int]] = []
-    one, frame = scanner(told), message(0, messages=said)
+@pytest.mark.parametrize(("declared", "counted", "reports"), [(100, 100, []), (101, 100, [101]), (MOST, 100, [MOST])])
+def test_a_message_above_the_bound_counts_as_the_bound(declared: int, counted: int, reports: list[int]) -> None:
+    excess: list[tuple[int, int]] = []
+    scanner, frame = bounded_scanner(excess), message(0, messages=declared)
 
-    assert one.scan(frame)
-    assert [tally.messages for tally in one.tallies] == [counted]
-    one.accept(frame)
+    assert scanner.scan(frame)
+    assert [tally.messages for tally in scanner.tallies] == [counted]
+    scanner.accept(frame)
 
-    assert [messages for _, messages in told] == doubts
-
-
-def test_it_is_told_once_where_the_chunk_is_cut_after_all() -> None:
-    told: list[tuple[int, int]] = []
-    one, frame = scanner(told), message(0, messages=101)
-
-    one.scan(frame)
-    _, (piece,) = one.cut(frame)
-
-    assert (piece.messages, told) == (100, [(piece.owner, 101)])
+    assert [messages for _, messages in excess] == reports
 
 
-def test_it_is_told_once_where_it_comes_byte_by_byte() -> None:
-    told: list[tuple[int, int]] = []
-    one = scanner(told)
+def test_excess_is_reported_once_if_the_chunk_is_cut() -> None:
+    excess: list[tuple[int, int]] = []
+    scanner, frame = bounded_scanner(excess), message(0, messages=101)
+
+    scanner.scan(frame)
+    _, (piece,) = scanner.cut(frame)
+
+    assert (piece.messages, excess) == (100, [(piece.owner, 101)])
+
+
+def test_excess_is_reported_once_if_read_byte_by_byte() -> None:
+    excess: list[tuple[int, int]] = []
+    scanner = bounded_scanner(excess)
     for byte in message(0, messages=101) + message(1, messages=101):
         chunk = bytes([byte])
-        assert one.scan(chunk)
-        one.accept(chunk)
+        assert scanner.scan(chunk)
+        scanner.accept(chunk)
 
-    assert [messages for _, messages in told] == [101, 101]
+    assert [messages for _, messages in excess] == [101, 101]
 
 
 @pytest.mark.parametrize("before", [0, 1, 2])
-def test_a_send_that_says_too_much_is_refused_whatever_came_before_it(before: int) -> None:
-    one = FrameScanner(SEND, 1000)
-    one.heads.max_messages = 100
+def test_a_send_above_the_bound_is_refused_after_any_others(before: int) -> None:
+    scanner = FrameScanner(SEND, 1000)
+    scanner.heads.max_messages = 100
     chunk = b"".join(send(sequence, messages=100) for sequence in range(before))
-    assert one.scan(chunk)
-    one.accept(chunk)
+    assert scanner.scan(chunk)
+    scanner.accept(chunk)
     with pytest.raises(TooManyMessages):
-        one.scan(send(before, messages=101))
-    one.heads.max_messages = 101
-    assert one.scan(send(before, messages=101))
-    assert [tally.messages for tally in one.tallies] == [101]
+        scanner.scan(send(before, messages=101))
+    scanner.heads.max_messages = 101
+    assert scanner.scan(send(before, messages=101))
+    assert [tally.messages for tally in scanner.tallies] == [101]

@@ -54,7 +54,7 @@ def test_the_limit_counts_the_whole_frame(announced: int, *, fits: bool) -> None
             next(feed)
 
 
-def test_who_stops_in_between_loses_no_frame() -> None:
+def test_an_abandoned_iteration_loses_no_frame() -> None:
     cutter, frames = FrameCutter(100), [u32(4) + u32(number) for number in range(3)]
     for first in cutter.feed(b"".join(frames)):
         assert first == frames[0]

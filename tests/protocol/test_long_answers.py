@@ -38,7 +38,7 @@ def test_only_the_request_id_changes(kind: int, request_id: int, client_id: int,
     assert long.with_request_id(client_id) == answer(kind, client_id, words)
 
 
-def test_another_form_of_the_same_is_read_as_well() -> None:
+def test_a_response_in_another_form_is_read() -> None:
     backwards = b"\x8a\x02\x05\x12\x01t\x08\x07\x08\x21"
     long = LongAnswer(ASKED, backwards)
     assert long.request_id == 7
@@ -49,6 +49,6 @@ def test_another_form_of_the_same_is_read_as_well() -> None:
 @pytest.mark.parametrize(
     "command", [b"\x08\x21", b"\x08\x21\x8a\x02\x00", b"\x08\x21\x8a\x02\x02\x12\x00", b"\x08\x21\x8a\x02\x01\x08"]
 )
-def test_what_is_none_breaks_the_protocol(command: bytes) -> None:
+def test_bytes_that_are_no_response_are_malformed(command: bytes) -> None:
     with pytest.raises(MalformedFrame):
         LongAnswer(ASKED, command)

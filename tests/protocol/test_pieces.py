@@ -30,7 +30,7 @@ def test_a_cleared_tally_keeps_only_its_owner():
     assert (tally.entries, tally.messages, tally.size, tally.largest_messages, tally.largest_size) == (0, 0, 0, 0, 0)
 
 
-def test_each_owner_has_one_tally_a_chunk_and_is_known_for_the_next() -> None:
+def test_each_owner_has_one_tally_that_the_next_chunk_reuses() -> None:
     tallies: list[Tally] = []
     known: dict[int, Tally] = {}
     for owner in (1, 2, 1):
@@ -52,7 +52,7 @@ def test_owners_are_forgotten_when_they_become_too_many() -> None:
     assert not known
 
 
-def test_a_piece_says_nothing_of_payload_until_told():
+def test_a_new_piece_has_no_payload():
     piece = Piece(TAIL, 10, 20, whole=True)
     assert (piece.start, piece.stop, piece.whole) == (10, 20, True)
     assert (piece.owner, piece.messages, piece.size, piece.command_end) == (-1, 0, 0, 0)

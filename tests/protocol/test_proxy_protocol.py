@@ -29,8 +29,8 @@ TCP6_BYTES = IPv6Address("2001:db8::7").packed + IPv6Address("2001:db8::1").pack
 LONGEST_LINE = b"PROXY UNKNOWN " + b"ffff:" * 7 + b"ffff " + b"ffff:" * 7 + b"ffff 65535 65535\r\n"
 
 
-def v2(command: int, family: int, behind: bytes, length: int | None = None) -> bytes:
-    return SIGNATURE_V2 + bytes([command, family]) + (len(behind) if length is None else length).to_bytes(2) + behind
+def v2(command: int, family: int, rest: bytes, length: int | None = None) -> bytes:
+    return SIGNATURE_V2 + bytes([command, family]) + (len(rest) if length is None else length).to_bytes(2) + rest
 
 
 READ = {
@@ -88,16 +88,12 @@ addresses = st.tuples(
 
 
 @pytest.mark.parametrize(("header", "source"), READ.values(), ids=READ)
-def test_a_header_says_where_the_client_is_or_that_the_connection_itself_does(
-    header: bytes, source: SocketAddress | None
-) -> None:
+def test_a_header_names_the_client_or_leaves_the_connections(header: bytes, source: SocketAddress | None) -> None:
     assert read_header(header) == Header(len(header), 1 if header.startswith(b"PROXY") else 2, source)
 
 
 @pytest.mark.parametrize(("header", "cause", "problem"), REFUSED.values(), ids=REFUSED)
-def test_what_the_protocol_forbids_is_refused_with_a_cause_and_what_is_wrong(
-    header: bytes, cause: str, problem: str
-) -> None:
+def test_a_forbidden_header_is_refused_with_cause_and_problem(header: bytes, cause: str, problem: str) -> None:
     with pytest.raises(ProxyHeaderError, match="version") as error:
         read_header(header)
     assert error.value.cause == cause
@@ -106,18 +102,18 @@ def test_what_the_protocol_forbids_is_refused_with_a_cause_and_what_is_wrong(
 
 @pytest.mark.parametrize("header", [header for header, _ in READ.values()], ids=READ)
 @pytest.mark.parametrize("rest", [b"", b"\x00\x00\x00\x10rest", b"\r\n", b"PROXY "])
-def test_a_header_is_the_same_wherever_it_is_cut_and_whatever_is_behind_it(header: bytes, rest: bytes) -> None:
+def test_a_header_reads_alike_for_any_cut_and_any_bytes_after_it(header: bytes, rest: bytes) -> None:
     for cut in range(len(header)):
         assert read_header(header[:cut]) is None
     for cut in range(len(rest) + 1):
-        found = read_header(bytearray(header + rest[:cut]))
-        assert found is not None
-        assert found.size == len(header)
-        assert found == read_header(header)
+        parsed = read_header(bytearray(header + rest[:cut]))
+        assert parsed is not None
+        assert parsed.size == len(header)
+        assert parsed == read_header(header)
 
 
 @pytest.mark.parametrize(("header", "cause", "problem"), REFUSED.values(), ids=REFUSED)
-def test_what_is_refused_is_refused_wherever_it_is_cut(header: bytes, cause: str, problem: str) -> None:
+def test_a_refused_header_is_refused_for_any_cut(header: bytes, cause: str, problem: str) -> None:
     refusals: list[tuple[str, bool]] = []
     for cut in range(len(header) + 1):
         try:
@@ -141,7 +137,7 @@ def test_what_is_refused_is_refused_wherever_it_is_cut(header: bytes, cause: str
         b"\n",
     ],
 )
-def test_what_is_no_header_is_known_at_the_first_byte_that_differs(first: bytes) -> None:
+def test_a_missing_header_is_known_at_the_first_other_byte(first: bytes) -> None:
     known = [read_header(first[:cut]) for cut in range(1, len(first) + 1)]
     differs = next(
         at for at in range(len(first)) if not any(s.startswith(first[: at + 1]) for s in (SIGNATURE_V1, SIGNATURE_V2))
@@ -149,20 +145,20 @@ def test_what_is_no_header_is_known_at_the_first_byte_that_differs(first: bytes)
     assert known == [None] * differs + [NO_HEADER] * (len(first) - differs)
 
 
-def test_nothing_says_nothing() -> None:
+def test_no_bytes_are_no_decision() -> None:
     assert read_header(b"") is None
 
 
 @given(addresses, st.one_of(st.none(), addresses), st.binary(max_size=20))
 @example(CLIENT, CLIENT_6, b"")
 @example(CLIENT_6, CLIENT, b"")
-def test_what_is_written_is_read_again(source: SocketAddress, destination: SocketAddress | None, rest: bytes) -> None:
+def test_a_written_header_is_read_again(source: SocketAddress, destination: SocketAddress | None, rest: bytes) -> None:
     header = write_header(source, destination)
-    found = read_header(header + rest)
-    assert found is not None
-    assert (found.size, found.version) == (len(header), 2)
-    assert found.source is not None
-    host, port = found.source
+    parsed = read_header(header + rest)
+    assert parsed is not None
+    assert (parsed.size, parsed.version) == (len(header), 2)
+    assert parsed.source is not None
+    host, port = parsed.source
     assert (_unmapped(host), port) == (_unmapped(source[0]), source[1])
 
 
@@ -183,7 +179,7 @@ def test_addresses_of_two_families_are_written_as_those_of_ipv6() -> None:
 
 
 @pytest.mark.parametrize("unnamed", [None, ("", 0), ("/run/socket", 0)])
-def test_an_address_that_is_none_is_written_as_none(unnamed: SocketAddress | None) -> None:
+def test_a_source_that_is_no_ip_address_is_written_as_local(unnamed: SocketAddress | None) -> None:
     assert write_header(unnamed, LISTENER) == write_header(None)
     assert write_header(CLIENT, unnamed) == v2(0x21, 0x11, TCP4_BYTES[:4] + bytes(4) + TCP4_BYTES[8:10] + bytes(2))
 
@@ -203,7 +199,7 @@ near_headers = st.one_of(
 
 
 @given(near_headers, st.integers(min_value=1, max_value=400))
-def test_of_any_bytes_a_bounded_number_decides_and_any_cut_gives_the_same(data: bytes, cut: int) -> None:
+def test_few_bytes_decide_and_any_cut_gives_the_same(data: bytes, cut: int) -> None:
     outcomes = [_outcome(data[:length]) for length in (*range(0, len(data), cut), len(data))]
     decided = [outcome for outcome in outcomes if outcome is not None]
     assert outcomes == [None] * (len(outcomes) - len(decided)) + decided[:1] * len(decided), "decided once"
@@ -214,7 +210,7 @@ def test_of_any_bytes_a_bounded_number_decides_and_any_cut_gives_the_same(data: 
 
 
 @given(st.integers(0, 0xFF), st.integers(0, 0xFF), st.integers(0, 0xFFFF))
-def test_no_more_is_waited_for_than_the_bound(command: int, family: int, length: int) -> None:
+def test_a_header_is_awaited_up_to_the_bound_only(command: int, family: int, length: int) -> None:
     assert _outcome(v2(command, family, b"", length) + bytes(MOST_V2)) is not None
 
 

@@ -1,4 +1,4 @@
-"""What was generated is what `make proto` would generate now, and what the rest of the package counts on."""
+"""The generated files are those that `make proto` would generate now, and fields have the numbers of their types."""
 
 import subprocess
 import sys

@@ -20,11 +20,11 @@ from tests.protocol.streams import MAX_SIZE, SILENT, Expected, any_frames, cut_a
 ROW = 1200
 
 REMAINS = encode_with_payload(CommandSend(producer_id=77, sequence_id=0), b"of another read") * 2
-"""Stands behind each chunk in the memory that it was read into."""
+"""The bytes after each chunk, in the memory that the chunk was read into."""
 
 
 class Watched:
-    """A scanner, what was fed to it and what it let pass; each step is held against the model."""
+    """A scanner, and the number of bytes fed and passed on; each step is compared with the model."""
 
     def __init__(self, stream: bytes, direction: int) -> None:
         self.stream = stream
@@ -38,16 +38,16 @@ class Watched:
         self.counted: Counter[str] = Counter()
 
     def scan(self, chunk: bytes) -> bool:
-        """Look at a chunk; nothing moves."""
+        """Scan a chunk; the scanner's state stays."""
         self._ask_for_the_first(chunk)
         ready = self._inspected_by(chunk)
         silent = SILENT[self.direction] | {self.direction}
-        told = self.scanner.scan(chunk + REMAINS, len(chunk))
-        assert told == all(frame.kind in silent for frame in ready), "only a command asks for a cut"
-        if told:
+        passes = self.scanner.scan(chunk + REMAINS, len(chunk))
+        assert passes == all(frame.kind in silent for frame in ready), "only a command asks for a cut"
+        if passes:
             assert self._tallies() == self._sums(ready)
             assert self._receipts() == [frame.kind for frame in ready].count(SEND_RECEIPT)
-        return told
+        return passes
 
     def accept(self, chunk: bytes) -> None:
         """Pass a scanned chunk on by the writing rule."""
@@ -73,22 +73,22 @@ class Watched:
         self._pass_on(b"".join(data[piece.start : piece.stop] for piece in pieces), chunk)
 
     def _ask_for_the_first(self, chunk: bytes) -> None:
-        """Whose the first frame is can be told where that frame begins and is judged in this chunk."""
-        found = self.scanner.first_owner(chunk + REMAINS, len(chunk))
+        """The first frame's owner is known if that frame begins, and is inspected, in this chunk."""
+        owner = self.scanner.first_owner(chunk + REMAINS, len(chunk))
         begun = [frame for frame in self.frames if self.fed <= frame.start < self.fed + len(chunk)]
         is_clear = begun and not self.kept and begun[0].verdict <= self.fed + len(chunk)
-        assert found == (begun[0].owner if is_clear and begun[0].kind == self.direction else -1)
+        assert owner == (begun[0].owner if is_clear and begun[0].kind == self.direction else -1)
 
     def _pass_on(self, written: bytes, chunk: bytes) -> None:
         self.fed += len(chunk)
         assert written == self.stream[self.passed : self.passed + len(written)], "byte for byte"
         self.passed += len(written)
-        assert self.passed == self._passable(self.fed), "no byte before its frame's verdict, none kept behind it"
+        assert self.passed == self._passable(self.fed), "no byte before its frame's verdict, none kept after it"
         self.kept = self.stream[self.passed : self.fed]
         assert self.scanner.mid_frame == all(self.passed not in (frame.start, frame.stop) for frame in self.frames)
 
     def _passable(self, fed: int) -> int:
-        """How much of the stream may be passed on when `fed` bytes of it are there."""
+        """The number of bytes that may be passed on when `fed` bytes of the stream have arrived."""
         for frame in self.frames:
             if frame.start <= fed < frame.stop:
                 return fed if fed >= frame.verdict else frame.start
@@ -190,11 +190,11 @@ def test_any_chunking_gives_the_same_frames(check: Check, choose: Choices) -> No
 
 
 @pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS)
-def test_any_chunking_gives_the_same_frames_in_thousands_of_cases(check: Check) -> None:
+def test_any_chunking_gives_the_same_frames_in_many_cases(check: Check) -> None:
     in_bulk(check, 1500, ROW)
 
 
-def test_a_chunk_of_more_owners_than_may_be_is_cut_and_few_are_remembered() -> None:
+def test_a_chunk_of_too_many_owners_is_cut_and_few_are_kept() -> None:
     scanner = FrameScanner(SEND, MAX_SIZE)
     scanner.most_owners = 10
 

@@ -114,7 +114,7 @@ def test_a_send_command_of_all_known_fields_is_not_metered() -> None:
 
 @pytest.mark.parametrize("cut", [False, True])
 @pytest.mark.parametrize("announced", [MAX_SIZE - 3, 2**31, 2**32 - 1])
-def test_a_frame_that_announces_too_much_is_refused_from_its_head(announced: int, *, cut: bool) -> None:
+def test_a_frame_that_announces_too_much_is_refused_by_its_head(announced: int, *, cut: bool) -> None:
     with pytest.raises(FrameTooLarge) as refused:
         taken(SEND, u32(announced) + u32(8), cut=cut)
     assert (refused.value.cause, refused.value.size, refused.value.limit) == ("too_large", announced + 4, MAX_SIZE)
@@ -122,8 +122,8 @@ def test_a_frame_that_announces_too_much_is_refused_from_its_head(announced: int
 
 
 def test_the_largest_frame_is_allowed() -> None:
-    behind = bytes(MAX_SIZE - 8 - len(SEND_ONE))
-    assert taken(SEND, frame(SEND_ONE, behind), cut=False) == frame(SEND_ONE, behind)
+    rest = bytes(MAX_SIZE - 8 - len(SEND_ONE))
+    assert taken(SEND, frame(SEND_ONE, rest), cut=False) == frame(SEND_ONE, rest)
 
 
 def test_the_limit_may_change_between_frames() -> None:
@@ -138,7 +138,7 @@ def test_the_limit_may_change_between_frames() -> None:
 
 
 @pytest.mark.parametrize("kind", [SEND, MESSAGE])
-def test_a_frame_cut_short_passes_nothing_that_was_not_inspected(kind: int) -> None:
+def test_a_frame_cut_short_passes_only_inspected_bytes(kind: int) -> None:
     headers = u32(2) + b"\x58\x05" + bytes(10)
     whole = frame(SEND_ONE if kind == SEND else MESSAGE_ONE, headers)
     verdict = len(whole) - (len(headers) if kind == SEND else 10)
@@ -169,7 +169,7 @@ def test_garbage_is_refused_or_copied_faithfully(choose: Choices) -> None:
     _noise(choose)
 
 
-def test_garbage_is_refused_or_copied_faithfully_in_thousands_of_cases() -> None:
+def test_garbage_is_refused_or_copied_faithfully_in_many_cases() -> None:
     in_bulk(_noise, 2000, 600)
 
 
@@ -188,8 +188,8 @@ def test_a_claim_of_five_megabytes_costs_the_bytes_that_came() -> None:
         "frame": u32(claim) + u32(7) + b"\x08\x05\x2a\x03\x0a\x01t" + bytes(5),
         "command": u32(claim) + u32(claim - 4) + bytes(12),
     }
-    behind = u32(claim - 100) + bytes(12)
-    metadata = u32(claim) + u32(len(MESSAGE_ONE)) + MESSAGE_ONE + behind
+    rest = u32(claim - 100) + bytes(12)
+    metadata = u32(claim) + u32(len(MESSAGE_ONE)) + MESSAGE_ONE + rest
     for direction, head in ((SEND, heads["frame"]), (SEND, heads["command"]), (MESSAGE, metadata)):
         for cut in (False, True):
             tracemalloc.start()
@@ -206,9 +206,9 @@ def dripped(monkeypatch: pytest.MonkeyPatch, size: int, *, cut: bool) -> tuple[i
     def counting(data: bytes, at: int, end: int, payload_kind: int) -> tuple[int, int, int]:
         nonlocal inspections
         inspections += 1
-        return found(data, at, end, payload_kind)
+        return read(data, at, end, payload_kind)
 
-    found = walk.read_command
+    read = walk.read_command
     monkeypatch.setattr(heads_module, "read_command", counting)
     scanner = FrameScanner(SEND, MAX_SIZE)
     command = frame(b"\x08\x05" + wire.delimited(5, bytes(size)))
@@ -223,15 +223,13 @@ def dripped(monkeypatch: pytest.MonkeyPatch, size: int, *, cut: bool) -> tuple[i
 
 
 @pytest.mark.parametrize("cut", [False, True])
-def test_a_command_that_drips_in_costs_no_more_than_one_that_comes_at_once(
-    monkeypatch: pytest.MonkeyPatch, *, cut: bool
-) -> None:
+def test_a_command_read_byte_by_byte_costs_no_more_than_at_once(monkeypatch: pytest.MonkeyPatch, *, cut: bool) -> None:
     inspections, copied = dripped(monkeypatch, 1_000_000, cut=cut)
     assert copied < 1_000_000 + 100
     assert COMPILED or 0 < inspections <= 5  # compiled calls do not go by way of the module's names
 
 
-def test_metadata_that_drips_in_is_inspected_a_few_times_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metadata_read_byte_by_byte_is_inspected_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
     headers = (
         b"\x0e\x02" + u32(4000) + bytes(4000) + b"\x0e\x01" + bytes(4) + u32(4000) + wire.delimited(4, bytes(3997))
     )

@@ -1,4 +1,4 @@
-"""Receipts pass in silence; but they can be counted by producer, or heard one by one."""
+"""SEND_RECEIPTs pass without a cut; on request they are counted by producer, or each is cut out."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def counted(scanner: FrameScanner) -> dict[int, int]:
     return {tally.owner: tally.entries for tally in scanner.receipts}
 
 
-def test_they_are_counted_by_producer_only_when_that_is_asked_for() -> None:
+def test_receipts_are_counted_by_producer_only_on_request() -> None:
     scanner = FrameScanner(MESSAGE, MOST)
     assert scanner.scan(b"".join(STREAM))
     assert scanner.receipts == []
@@ -42,7 +42,7 @@ def test_they_are_counted_by_producer_only_when_that_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 20, 64])
-def test_each_is_counted_once_however_the_stream_is_cut(size: int) -> None:
+def test_each_receipt_is_counted_once_for_any_cut(size: int) -> None:
     scanner = FrameScanner(MESSAGE, MOST)
     scanner.counts_receipts = True
     stream, total = b"".join(STREAM * 3), 0
@@ -53,7 +53,7 @@ def test_each_is_counted_once_however_the_stream_is_cut(size: int) -> None:
     assert total == 12
 
 
-def test_counting_begins_anew_with_each_chunk() -> None:
+def test_receipts_are_counted_per_chunk() -> None:
     scanner = FrameScanner(MESSAGE, MOST)
     scanner.counts_receipts = True
     for _ in range(3):
@@ -61,7 +61,7 @@ def test_counting_begins_anew_with_each_chunk() -> None:
         assert counted(scanner) == {1: 1, 2: 1}
 
 
-def test_where_they_are_heard_a_chunk_with_one_must_be_cut() -> None:
+def test_a_chunk_with_a_heard_receipt_must_be_cut() -> None:
     scanner = FrameScanner(MESSAGE, MOST)
     scanner.hear_receipts()
     assert scanner.scan(message(7))
@@ -71,8 +71,8 @@ def test_where_they_are_heard_a_chunk_with_one_must_be_cut() -> None:
 
 
 @pytest.mark.parametrize("cut", range(1, len(receipt(1))))
-def test_where_they_are_heard_each_is_handed_out_whole(cut: int) -> None:
-    """Who hears it may change it or keep it back; that can be done with a whole frame only."""
+def test_a_heard_receipt_is_one_whole_piece(cut: int) -> None:
+    """The caller may change a receipt or keep it back, which takes a whole frame."""
     scanner = FrameScanner(MESSAGE, MOST)
     scanner.hear_receipts()
     assert scanner.scan(receipt(1)[:cut])
@@ -84,7 +84,7 @@ def test_where_they_are_heard_each_is_handed_out_whole(cut: int) -> None:
     ]
 
 
-def test_those_that_are_heard_are_not_counted_too() -> None:
+def test_heard_receipts_are_not_counted() -> None:
     scanner = FrameScanner(MESSAGE, MOST)
     scanner.counts_receipts = True
     scanner.hear_receipts()
@@ -92,7 +92,7 @@ def test_those_that_are_heard_are_not_counted_too() -> None:
     assert scanner.receipts == []
 
 
-def test_to_hear_receipts_changes_nothing_for_what_clients_send() -> None:
+def test_hearing_receipts_changes_nothing_for_clients_bytes() -> None:
     scanner = FrameScanner(SEND, MOST)
     scanner.hear_receipts()
     assert scanner.scan(encode_with_payload(CommandSend(producer_id=1, sequence_id=0), b"payload"))

@@ -1,4 +1,4 @@
-"""A SEND that is laid out like one before it is read as any decoder reads it; another one is left to the walk."""
+"""A SEND with the layout of an earlier one is read as any decoder reads it; any other SEND is left to the walk."""
 
 import pytest
 from hypothesis import given
@@ -37,12 +37,12 @@ def fits(layout: SendLayout, command: bytes) -> bool:
 
 
 def sequences(size: int) -> st.SearchStrategy[int]:
-    """Numbers that take so many bytes."""
+    """Numbers whose varints have `size` bytes."""
     return st.integers(1 << 7 * (size - 1) if size > 1 else 0, min((1 << 7 * size) - 1, 2**64 - 1))
 
 
 @given(st.data(), st.integers(1, 8), st.booleans(), st.booleans())
-def test_what_a_client_writes_next_fits(data: st.DataObject, size: int, counted: bool, is_java: bool) -> None:  # noqa: FBT001
+def test_a_clients_next_send_fits_the_layout(data: st.DataObject, size: int, counted: bool, is_java: bool) -> None:  # noqa: FBT001
     def drawn() -> tuple[bytes, int, int]:
         messages = data.draw(IDS) if counted else None
         highest = data.draw(sequences(size)) if is_java and size < 6 else None
@@ -57,7 +57,7 @@ def test_what_a_client_writes_next_fits(data: st.DataObject, size: int, counted:
 
 
 def any_send(choose: Choices) -> bytes:
-    """A SEND as clients write it or, with all that protobuf allows, as nobody does."""
+    """A SEND as clients write it, or with anything that protobuf allows."""
     if choose.chance(2):
         return send(choose.below(200), choose.number(), choose.below(200) if choose.chance(2) else None)
     ids = b"\x08" + wire.any_varint(choose) + b"\x10" + wire.any_varint(choose)
@@ -65,7 +65,7 @@ def any_send(choose: Choices) -> bytes:
 
 
 def changed(choose: Choices, command: bytes) -> bytes:
-    """The same with up to three other bytes."""
+    """The command with up to three bytes changed."""
     other = bytearray(command)
     for _ in range(1 + choose.below(3)):
         other[choose.below(len(other))] = choose.take(1)[0]
@@ -81,7 +81,7 @@ def assert_that_it_is_read_alike(layout: SendLayout, command: bytes) -> None:
 
 
 def any_two(choose: Choices) -> None:
-    """What fits a command says what the walk, and protobuf, would read in it."""
+    """From a command that fits, the layout reads the values that the walk and protobuf read."""
     first = any_send(choose)
     try:
         walk.read_command(first, 0, len(first), SEND)
@@ -94,16 +94,16 @@ def any_two(choose: Choices) -> None:
 
 
 @given(choices())
-def test_what_fits_is_read_alike(choose: Choices) -> None:
+def test_a_send_that_fits_is_read_alike(choose: Choices) -> None:
     any_two(choose)
 
 
-def test_what_fits_is_read_alike_in_thousands_of_cases() -> None:
+def test_a_send_that_fits_is_read_alike_in_many_cases() -> None:
     in_bulk(any_two, 3000)
 
 
 @pytest.mark.parametrize("first", [send(5, 2**48, 7, 2**48), send(5, 2**56, 7, 2**34), send(1, 3)])
-def test_what_fits_is_read_alike_whichever_byte_is_another(first: bytes) -> None:
+def test_a_send_that_fits_is_read_alike_if_any_byte_differs(first: bytes) -> None:
     layout, fitting = learned(first), 0
     for at in range(len(first)):
         for value in range(256):
@@ -114,14 +114,14 @@ def test_what_fits_is_read_alike_whichever_byte_is_another(first: bytes) -> None
     assert fitting > len(first)
 
 
-def test_the_longest_that_is_remembered_has_as_many_bytes_as_are_compared() -> None:
+def test_the_longest_layout_has_as_many_bytes_as_are_compared() -> None:
     longest, longer = (b"\x08\x06" + wire.delimited(SEND, b"\x08\x01" + b"\x10\x07" * count) for count in (9, 10))
     assert len(longest) == LONGEST
     assert fits(learned(longest), longest)
     assert not fits(learned(longer), longer)
 
 
-def test_what_stands_behind_a_command_laid_out_alike_is_read_too() -> None:
+def test_a_field_after_a_command_that_fits_is_read() -> None:
     first = send(1, 2, 1)
     more = first + wire.delimited(SEND, b"\x08\x09\x18\x7f")
     scanner = FrameScanner(SEND, MAX_SIZE)
@@ -137,11 +137,11 @@ def test_what_stands_behind_a_command_laid_out_alike_is_read_too() -> None:
         send(1, 7, 1) + b"\x08\x06",  # the type once more
         b"\x08\x06" + wire.delimited(SEND, b"\x08\x01\x10\x07\x2a\x01x"),  # with a text
         b"\x08\x06" + wire.delimited(SEND, b"\x08\x05\xa0\x06\x08\x10\x90\x08"),  # with a field above 15
-        wire.delimited(SEND, b"\x08\x01\x10\x07") + b"\x08\x06",  # the type behind
+        wire.delimited(SEND, b"\x08\x01\x10\x07") + b"\x08\x06",  # the type last
         b"\x88\x00\x06" + wire.delimited(SEND, b"\x08\x01\x10\x07"),
     ],
 )
-def test_an_unusual_one_is_not_remembered(unusual: bytes) -> None:
+def test_an_irregular_send_has_no_layout(unusual: bytes) -> None:
     assert layout_of(unusual + BEHIND, 0, len(unusual)) is None
 
 
@@ -159,13 +159,13 @@ def test_the_last_of_several_ids_counts() -> None:
 
 
 def walks(monkeypatch: pytest.MonkeyPatch, chunk: bytes) -> int:
-    """How many of its commands are walked over by a scanner that has met none before."""
-    count, found = 0, walk.read_command
+    """The number of commands of a chunk that a new scanner walks over."""
+    count, read = 0, walk.read_command
 
     def counting(data: bytes, at: int, end: int, payload_kind: int) -> tuple[int, int, int]:
         nonlocal count
         count += 1
-        return found(data, at, end, payload_kind)
+        return read(data, at, end, payload_kind)
 
     with monkeypatch.context() as patch:
         patch.setattr(heads_module, "read_command", counting)
@@ -182,20 +182,22 @@ UNUSUAL = send(1, 1000, 500)
     ("commands", "expected"),
     [
         (ALIKE, 1),
-        ([one for two in zip(ALIKE, [OTHER] * 50, strict=True) for one in two], 1 + 50),  # nothing is learnt anew
-        ([UNUSUAL, *ALIKE], 1 + 50),  # once a chunk it is tried
+        ([one for two in zip(ALIKE, [OTHER] * 50, strict=True) for one in two], 1 + 50),  # no second layout is learnt
+        ([UNUSUAL, *ALIKE], 1 + 50),  # one attempt per chunk
     ],
 )
-def test_what_is_walked_over(monkeypatch: pytest.MonkeyPatch, commands: list[bytes], expected: int) -> None:
+def test_layouts_save_walks_over_commands(
+    monkeypatch: pytest.MonkeyPatch, commands: list[bytes], expected: int
+) -> None:
     chunk = b"".join(frame(one, bytes(100)) for one in commands)
-    found = walks(monkeypatch, chunk)
-    assert COMPILED or found == expected  # compiled calls do not go by way of the module's names
+    walked = walks(monkeypatch, chunk)
+    assert COMPILED or walked == expected  # compiled calls do not go by way of the module's names
 
 
-def test_what_is_learnt_holds_until_something_else_is_and_an_unusual_one_is_nothing_else() -> None:
+def test_layout_is_kept_until_a_regular_command_differs() -> None:
     scanner = FrameScanner(SEND, MAX_SIZE)
-    for command, known in ((ALIKE[0], ALIKE), (UNUSUAL, ALIKE), (OTHER, [OTHER])):
+    for command, fitting in ((ALIKE[0], ALIKE), (UNUSUAL, ALIKE), (OTHER, [OTHER])):
         chunk = frame(command, bytes(40))
         assert scanner.scan(chunk)
         scanner.accept(chunk)
-        assert all(fits(scanner.heads._layout, one) for one in known)
+        assert all(fits(scanner.heads._layout, other) for other in fitting)

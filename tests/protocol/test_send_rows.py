@@ -1,4 +1,4 @@
-"""SENDs of which all that is metered is the same are counted in a row; the row ends where anything of it differs."""
+"""SENDs whose metered values are equal are counted in a row; the row ends where one of these values differs."""
 
 import pytest
 from hypothesis import given
@@ -13,14 +13,14 @@ from tests.protocol.streams import MAX_SIZE, frame
 from tests.protocol.test_send_layout import BEHIND, COMPILED, learned, send
 
 
-def row_of(frames: list[bytes], behind: bytes = BEHIND) -> tuple[int, int]:
-    """How many frames are found in a row with the first, and how many of them are, by what the walk reads."""
-    layout, data = learned(command_of(frames[0])), b"".join(frames) + behind
-    found = layout.row(data, 0, len(data), len(frames[0]))
+def row_of(frames: list[bytes], rest: bytes = BEHIND) -> tuple[int, int]:
+    """The number of frames that the layout counts in a row with the first, and the number by the walk."""
+    layout, data = learned(command_of(frames[0])), b"".join(frames) + rest
+    counted = layout.row(data, 0, len(data), len(frames[0]))
     expected = 1
     while expected < len(frames) and metered(frames[expected]) == metered(frames[0]):
         expected += 1
-    return found, expected
+    return counted, expected
 
 
 def command_of(whole: bytes) -> bytes:
@@ -28,13 +28,13 @@ def command_of(whole: bytes) -> bytes:
 
 
 def metered(whole: bytes) -> tuple[object, ...] | None:
-    """What metering must know of a frame; None if it is none."""
+    """The metered values of a frame; None if the bytes are no frame."""
     command = command_of(whole)
     try:
-        said = walk.read_command(command, 0, len(command), SEND)
+        values = walk.read_command(command, 0, len(command), SEND)
     except MalformedFrame:
         return None
-    return (whole[:8], *said) if len(command) == int.from_bytes(whole[4:8]) else None
+    return (whole[:8], *values) if len(command) == int.from_bytes(whole[4:8]) else None
 
 
 NINE = b"\x10" + wire.varint(2**60)
@@ -53,14 +53,14 @@ NINE = b"\x10" + wire.varint(2**60)
     ],
 )
 @pytest.mark.parametrize("before", [1, 3])
-def test_a_row_ends_where_what_is_metered_differs(first: bytes, before: int) -> None:
+def test_a_row_ends_where_a_metered_value_differs(first: bytes, before: int) -> None:
     usual, ends = frame(first, bytes(40)), 0
     for at in range(8 + len(first)):
         for value in range(256):
             other = usual[:at] + bytes([value]) + usual[at + 1 :]
-            found, expected = row_of([usual] * before + [other, usual])
-            assert found <= expected
-            ends += found == before
+            counted, expected = row_of([usual] * before + [other, usual])
+            assert counted <= expected
+            ends += counted == before
     assert ends >= 8 * 255  # at any other byte before the command, to begin with
 
 
@@ -69,21 +69,21 @@ def test_a_row_ends_where_what_is_metered_differs(first: bytes, before: int) -> 
 )
 def test_a_row_is_as_long_as_clients_make_it(drawn: list[tuple[int, int, int]]) -> None:
     sends = [send(producer, sequence, messages) for producer, sequence, messages in drawn]
-    found, expected = row_of([frame(command, bytes([number % 256]) * 40) for number, command in enumerate(sends)])
-    assert found == expected
+    counted, expected = row_of([frame(command, bytes([number % 256]) * 40) for number, command in enumerate(sends)])
+    assert counted == expected
 
 
 @pytest.mark.parametrize("there", range(59))
-def test_a_frame_is_in_a_row_only_if_as_many_bytes_as_are_compared_are_there(there: int) -> None:
+def test_a_row_counts_frames_whose_compared_bytes_are_there(there: int) -> None:
     usual = frame(send(1, 7, 3), bytes(40))
     assert len(usual) == 58
     for remains in (b"", (usual * 2)[there:]):  # of a read before
         data = usual * 2 + usual[:there] + remains
-        found = learned(command_of(usual)).row(data, 0, 2 * len(usual) + there, len(usual))
-        assert found == 2 + (there >= 8 + LONGEST)
+        counted = learned(command_of(usual)).row(data, 0, 2 * len(usual) + there, len(usual))
+        assert counted == 2 + (there >= 8 + LONGEST)
 
 
-def test_rows_are_found_by_the_heads_that_are_compared_and_by_no_others() -> None:
+def test_rows_begin_only_at_heads_that_fit_the_layout() -> None:
     heads = heads_module.Heads(SEND, MAX_SIZE)
     usual = frame(send(1, 7, 3), bytes(40))
     data, at = usual * 5 + BEHIND, 0
@@ -96,21 +96,21 @@ def test_rows_are_found_by_the_heads_that_are_compared_and_by_no_others() -> Non
 
 def test_a_walk_between_two_that_fit_begins_no_row() -> None:
     usual = frame(b"\x08\x06" + wire.delimited(SEND, b"\x08\x05\x10\x07\x18\x03"), bytes(40))
-    said_twice = [b"\x08\x05\x10" + bytes([one]) + b"\x10\x07\x18" + bytes([count]) for one, count in ((1, 3), (2, 9))]
-    others = [frame(b"\x08\x06" + wire.delimited(SEND, body), bytes(40)) for body in said_twice]
+    doubled = [b"\x08\x05\x10" + bytes([one]) + b"\x10\x07\x18" + bytes([count]) for one, count in ((1, 3), (2, 9))]
+    others = [frame(b"\x08\x06" + wire.delimited(SEND, body), bytes(40)) for body in doubled]
     scanner = FrameScanner(SEND, MAX_SIZE)
     assert scanner.scan(usual * 2 + b"".join(others))
     assert [(tally.entries, tally.messages) for tally in scanner.tallies] == [(4, 3 + 3 + 3 + 9)]
 
 
 def heads_read(monkeypatch: pytest.MonkeyPatch, chunk: bytes) -> int:
-    """How many heads a scanner reads one by one."""
-    count, found = 0, heads_module.Heads.read
+    """The number of heads that a scanner reads one by one."""
+    count, read = 0, heads_module.Heads.read
 
     def counting(self: heads_module.Heads, data: bytes, at: int, end: int) -> int:
         nonlocal count
         count += 1
-        return found(self, data, at, end)
+        return read(self, data, at, end)
 
     with monkeypatch.context() as patch:
         patch.setattr(heads_module.Heads, "read", counting)

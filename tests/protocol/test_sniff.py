@@ -1,4 +1,4 @@
-"""Whoever knocks at the wrong door is told which door it is."""
+"""A peer that speaks another protocol gets an error that names the remedy."""
 
 import pytest
 from hypothesis import given
@@ -39,23 +39,23 @@ def test_a_greeting_is_known_and_answered_with_a_remedy(greeting: bytes, cause: 
 
 
 @pytest.mark.parametrize("greeting", GREETINGS)
-def test_a_greeting_is_no_frame_that_any_connection_allows(greeting: bytes) -> None:
-    """So looking at the first bytes once a frame is too large misses none of them."""
+def test_a_greeting_read_as_a_frame_is_too_large(greeting: bytes) -> None:
+    """So it is enough to inspect the first bytes when a frame is too large."""
     with pytest.raises(FrameTooLarge):
         FrameScanner(SEND, 200_000_000).scan(greeting)
 
 
 @given(st.binary(min_size=4, max_size=12))
-def test_no_frame_of_an_allowed_size_is_taken_for_another_protocol(first_bytes: bytes) -> None:
+def test_a_frame_of_allowed_size_is_no_foreign_protocol(first_bytes: bytes) -> None:
     if int.from_bytes(first_bytes[:4]) <= max_frame_size(DEFAULT_MAX_MESSAGE_SIZE):
         assert foreign_protocol(first_bytes) is None
 
 
-def test_a_pulsar_client_is_none_of_them() -> None:
+def test_a_pulsar_client_is_no_foreign_protocol() -> None:
     hello = encode(CommandConnect(client_version="any", protocol_version=20))
     assert foreign_protocol(hello) is None
 
 
 @pytest.mark.parametrize("first_bytes", [b"", b"\x16", b"G", b"\r\n\r", b"PROX", b"SSH-2.0-x\r\n"])
-def test_too_few_or_unknown_bytes_say_nothing(first_bytes: bytes) -> None:
+def test_too_few_or_unknown_bytes_are_no_foreign_protocol(first_bytes: bytes) -> None:
     assert foreign_protocol(first_bytes) is None

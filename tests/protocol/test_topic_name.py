@@ -49,7 +49,7 @@ def test_a_full_name_is_read_back(domain: str, tenant: str, namespace: str, loca
      "persistent://a/b", "persistent://a/b/", "persistent:///b/t", "persistent://a//t", "-partition-3", "a b/c/t",
      "a/b\0/t", "ä/b/t", "a/b!/t"],
 )  # fmt: skip
-def test_what_is_no_topic_name_is_refused_by_name(name: str) -> None:
+def test_a_text_that_is_no_topic_name_is_refused_by_name(name: str) -> None:
     with pytest.raises(ValueError, match="is not a topic name") as refused:
         parse_topic(name)
     assert repr(name) in str(refused.value)
@@ -171,7 +171,7 @@ def test_names_that_only_look_like_pulsars_own_are_ordinary(name: str) -> None:
 
 
 @given(suffixes)
-def test_only_suffixes_that_are_partitions_leave_a_topic_pulsars_own(suffix: str) -> None:
+def test_only_partition_suffixes_leave_a_topic_pulsars_own(suffix: str) -> None:
     """At most two, each what Java reads as an int that it would write in as many characters."""
     names = re.fullmatch(r"(?:-partition-(\d+))?(?:-partition-(\d+))?", suffix)
     read = [int(digits) for digits in names.groups() if digits] if names else []
@@ -203,7 +203,7 @@ def test_a_name_has_at_most_its_bytes(fill: str) -> None:
         assert len(str(refused.value)) < 500
 
 
-def test_what_cannot_be_utf_8_is_refused() -> None:
+def test_a_name_that_cannot_be_encoded_is_refused() -> None:
     with pytest.raises(ValueError, match="not UTF-8"):
         parse_topic("a/b/\ud800")
 
@@ -234,7 +234,7 @@ def test_a_name_and_its_topic_s_are_joined_as_no_other_two(named: list[tuple[str
 
 
 @pytest.mark.parametrize("local", ["x@persistent://t/n/A", "n/x@non-persistent://t/n/A"])
-def test_another_topic_s_name_behind_an_at_is_none(local: str) -> None:
+def test_a_local_name_with_at_and_a_topic_name_is_refused(local: str) -> None:
     with pytest.raises(ValueError, match="no local name has @persistent"):
         parse_topic(f"persistent://t/n/{local}")
     assert parse_topic("persistent://t/n/x@y").local == "x@y"

@@ -1,9 +1,9 @@
 """The walk reads what protobuf reads.
 
-Two oracles. `pulsar_pb2` is what the proxy itself decodes with; but it also refuses what is broken inside fields that
-the walk steps over. So what is malformed is held against `narrow`, protobuf's decoder with a schema of only those
-fields that the walk looks at. There the walk must refuse whatever protobuf refuses, and may refuse no more than
-REFUSED_HERE_ONLY: bytes that protobuf and the broker's decoder (LightProto) read in two ways.
+Two oracles. `pulsar_pb2` is the proxy's own decoder; it also refuses fields that are broken inside and that the walk
+skips. So malformed commands are compared with `narrow`, protobuf's decoder with a schema of only those fields that the
+walk reads. The walk must refuse every command that `narrow` refuses, and beyond these only REFUSED_HERE_ONLY: commands
+that protobuf and the broker's decoder (LightProto) read in two ways.
 """
 
 from typing import Any
@@ -24,12 +24,13 @@ from tests.protocol.ill_commands import MESSAGE, SEND
 
 REFUSED_HERE_ONLY = (
     "a command without a type",  # protobuf's Python decoder does not insist on required fields; the broker's does
-    "a command of type",  # two types, or a number that no enum has: decoders keep the last that they know, and what
-    # they know depends on their age
-    "a command is there twice",  # protobuf merges the two; LightProto, which brokers have, takes the last
-    "a command does not begin with its type",  # LightProto goes on behind what runs over the end of a message within
-    "the body of a command of type",  # another; what is stepped over here could be read there
-    "something stands behind a field with a length",
+    # Two types, or a number that no enum has: decoders keep the last type that they know, which depends on their age.
+    "a command of type",
+    "a command is there twice",  # protobuf merges the two; brokers' LightProto takes the last
+    # LightProto goes on after a field that runs over the end of its message: it could read bytes that are skipped here.
+    "a command does not begin with its type",
+    "the body of a command of type",
+    "a field follows one that has a length",
     "a field has the unknown wire type 3",  # protobuf steps over a group, LightProto refuses it
 )
 
@@ -64,8 +65,8 @@ def signed(number: int) -> int:
 
 def walked(command: bytes, kind: int) -> tuple[int, int, int]:
     """Type, id (negative from 2**63 on, which the scanner refuses) and count; as the scanner reads them."""
-    found, owner, third = read_command(command, 0, len(command), kind)
-    return found, owner, message_count(third)
+    type_, owner, third = read_command(command, 0, len(command), kind)
+    return type_, owner, message_count(third)
 
 
 def _send_agrees(choose: Choices) -> None:
@@ -94,7 +95,7 @@ def _verdict_agrees(choose: Choices) -> None:
         decoded = None
     refusal = ""
     try:
-        found = walked(command, kind)
+        values = walked(command, kind)
     except MalformedFrame as error:
         refusal = str(error)
     if decoded is None:
@@ -103,13 +104,13 @@ def _verdict_agrees(choose: Choices) -> None:
         assert refusal.startswith(REFUSED_HERE_ONLY), command.hex(" ")
     else:
         owner = signed(decoded.body.owner) if decoded.body.HasField("owner") else -1
-        assert found == (decoded.type, owner, max(1, decoded.body.third)), command.hex(" ")
+        assert values == (decoded.type, owner, max(1, decoded.body.third)), command.hex(" ")
 
 
 def _metadata_agrees(choose: Choices) -> None:
     before, metadata = choose.octets(3), ill.metadata(choose)
-    found = messages_in_metadata(before + metadata + choose.octets(3), len(before), len(before) + len(metadata))
-    assert found == max(1, MessageMetadata.FromString(metadata).num_messages_in_batch)
+    messages = messages_in_metadata(before + metadata + choose.octets(3), len(before), len(before) + len(metadata))
+    assert messages == max(1, MessageMetadata.FromString(metadata).num_messages_in_batch)
 
 
 def _broken_metadata_is_counted(choose: Choices) -> None:
@@ -153,8 +154,8 @@ def test_the_type_of_every_command_is_found(kind: int, value: bytes) -> None:
         b"\x6a\x06\x1a\x04\x0a\x00\x12\x02",  # a key's metadata
     ],
 )
-def test_what_runs_over_the_end_of_a_message_in_metadata_goes_with_it(within: bytes) -> None:
-    """As at the broker (LightProto), which counts permits by what stands behind it."""
+def test_a_field_beyond_its_message_in_metadata_is_skipped_whole(within: bytes) -> None:
+    """As at the broker (LightProto), which counts permits by the field that follows."""
     hidden = b"\x7a\x04" + b"\x58\xa0\x9c\x01"
     metadata = within + hidden
     assert messages_in_metadata(metadata, 0, len(metadata)) == 20_000
@@ -176,7 +177,7 @@ SOUND_SEND = wire.delimited(SEND, bytes.fromhex("08011002"))
     [
         ("08 06 08 12", "a SEND that ends as a PING"),
         ("08 12 08 06", "a PING that ends as a SEND"),
-        ("08 06 08 63", "a SEND for whoever does not know type 99"),
+        ("08 06 08 63", "a SEND for decoders that do not know type 99"),
         ("08 86 80 80 80 10", "2**32 + 6: SEND for a decoder of 32 bits"),
         ("08 00", "type 0, which a piece has that continues a frame"),
         ("08 ff ff ff ff ff ff ff ff ff 01", "type -1"),
@@ -189,7 +190,7 @@ SOUND_SEND = wire.delimited(SEND, bytes.fromhex("08011002"))
         ("", "no type at all"),
     ],
 )
-def test_a_command_that_two_decoders_read_differently_is_refused(command: str, why: str) -> None:
+def test_a_command_that_decoders_disagree_on_is_refused(command: str, why: str) -> None:
     for ambiguous in (bytes.fromhex(command) + SOUND_SEND, SOUND_SEND + bytes.fromhex(command)):
         with pytest.raises(MalformedFrame):
             read_command(ambiguous, 0, len(ambiguous), SEND)
@@ -212,7 +213,7 @@ def test_a_length_that_lies_is_refused(length: int, number: int) -> None:
 
 
 _HIDDEN = b"\x08\x06\x32\x06\x08\x01\x10\x02\x18\x01"
-"""A SEND that brokers would find behind a field that runs over the end of the message that it is in."""
+"""A SEND that brokers would read after a field that runs over the end of its message."""
 _OVER = b"\xba\x3e" + bytes([len(_HIDDEN)])
 
 
@@ -226,7 +227,7 @@ _OVER = b"\xba\x3e" + bytes([len(_HIDDEN)])
         b"\x08\x06" + wire.delimited(6, b"\x08\x02\x10\x01") + b"\x08\x06",
         wire.delimited(10, b"\x08\x01") + b"\x08\x0a",
     ],
-    ids=["in ACK", "in what nobody knows", "behind it", "in a SEND", "behind a SEND", "before the type"],
+    ids=["in ACK", "in an unknown command", "after it", "in a SEND", "after a SEND", "before the type"],
 )
 def test_a_client_cannot_hide_a_command_in_another(command: bytes) -> None:
     with pytest.raises(MalformedFrame):
@@ -240,7 +241,7 @@ def test_a_field_with_a_length_may_end_a_send() -> None:
 
 @pytest.mark.parametrize("size", [65_536, 65_537])
 def test_a_send_is_small_beside_its_entry(size: int) -> None:
-    """Else a client could have millions of fields stepped over, and read where a limit refuses."""
+    """Else a client could have millions of fields skipped, and read again where a limit refuses."""
     body = b"\x08\x02\x10\x01" + b"\x78\x01" * ((size - 8) // 2)
     command = b"\x08\x06" + wire.delimited(6, body + wire.delimited(100, bytes(size - len(body) - 3)))
     assert len(command) == size + 6
@@ -255,27 +256,25 @@ def test_a_command_without_a_body_is_one() -> None:
     assert walked(b"\x08\x12", SEND) == (18, -1, 1)
 
 
-def test_a_number_of_messages_is_cut_to_32_bits_as_the_broker_cuts_it() -> None:
+def test_a_number_of_messages_is_cut_to_32_bits() -> None:
     """Else a SEND of 2**32 + 100 messages would be metered as one."""
     command = b"\x08\x06" + wire.delimited(SEND, b"\x08\x01\x10\x02\x18" + wire.varint(2**32 + 100))
     assert walked(command, SEND) == (SEND, 1, 100)
 
 
 @given(st.sampled_from(EDGES) | st.integers(0, 2**64 - 1), st.integers(0, 9), st.binary(max_size=4))
-def test_a_varint_is_a_signed_number_of_64_bits(number: int, padding: int, behind: bytes) -> None:
+def test_a_varint_is_a_signed_number_of_64_bits(number: int, padding: int, rest: bytes) -> None:
     data = wire.varint(number, padding)
-    assert varint(data + behind, 0, len(data + behind)) == (signed(number), len(data))
+    assert varint(data + rest, 0, len(data + rest)) == (signed(number), len(data))
 
 
 @given(st.sampled_from(EDGES) | st.integers(0, 2**64 - 1), st.integers(0, 9), st.binary(max_size=9))
-def test_a_number_that_nobody_wants_is_stepped_over_as_it_would_be_read(
-    number: int, padding: int, behind: bytes
-) -> None:
+def test_a_number_is_skipped_as_it_would_be_read(number: int, padding: int, rest: bytes) -> None:
     data = wire.varint(number, padding)
-    assert skip(data + behind, 0, len(data), tag=0x10) == len(data)
+    assert skip(data + rest, 0, len(data), tag=0x10) == len(data)
     for end in range(len(data)):
         with pytest.raises(MalformedFrame, match="no end"):
-            skip(data + behind, 0, end, tag=0x10)
+            skip(data + rest, 0, end, tag=0x10)
 
 
 @pytest.mark.parametrize(
@@ -289,7 +288,7 @@ def test_a_varint_without_an_end_is_refused(data: bytes) -> None:
 
 
 @pytest.mark.parametrize(("last", "value"), [(0, 0), (1, 2**63), (2, 0), (3, 2**63), (0x7F, 2**63)])
-def test_what_stands_above_64_bits_is_cut_off_as_protobuf_does(last: int, value: int) -> None:
+def test_bits_above_64_are_cut_off_as_protobuf_does(last: int, value: int) -> None:
     data = b"\x80" * 9 + bytes([last])
     assert varint(data, 0, len(data)) == (signed(value), len(data))
     assert CommandSend.FromString(b"\x08" + data + b"\x10\x05").producer_id == value
@@ -297,14 +296,14 @@ def test_what_stands_above_64_bits_is_cut_off_as_protobuf_does(last: int, value:
 
 @given(st.binary(max_size=12), st.integers(0, 2**32 - 1), st.data())
 def test_nothing_is_read_beyond_the_end(data: bytes, tag: int, cut: st.DataObject) -> None:
-    """The bytes behind `end` belong to somebody else's frame; reading them would find what is not there."""
+    """The bytes after `end` belong to another frame."""
     end = cut.draw(st.integers(0, len(data)))
     try:
-        behind = skip(data, 0, end, tag)
+        after = skip(data, 0, end, tag)
     except MalformedFrame:
         return
-    assert 0 <= behind <= end
-    assert skip(data[:end], 0, end, tag) == behind
+    assert 0 <= after <= end
+    assert skip(data[:end], 0, end, tag) == after
 
 
 @given(st.integers(0, 2**32 - 1), st.binary(max_size=5))
@@ -321,9 +320,7 @@ SCHEMA_TAG = CommandProducer.SCHEMA_FIELD_NUMBER << 3 | 2
     beside=st.lists(st.sampled_from([1, 2, 4, 6, 8, 200]), max_size=6),
     order=st.randoms(use_true_random=False),
 )
-def test_the_bytes_of_schema_data_are_found_wherever_they_stand(
-    sizes: list[int], beside: list[int], order: Any
-) -> None:
+def test_schema_data_is_counted_wherever_its_field_is(sizes: list[int], beside: list[int], order: Any) -> None:
     others = [wire.delimited(number, b"beside") for number in beside]
     schemas = [
         wire.delimited(7, wire.delimited(1, b"name") + wire.delimited(3, bytes(size)) + wire.delimited(5, b"\n\0"))
@@ -335,7 +332,7 @@ def test_the_bytes_of_schema_data_are_found_wherever_they_stand(
     assert schema_data_in(command, 0, len(command), PRODUCER_TAG, SCHEMA_TAG, 10_000) == sum(sizes)
 
 
-def test_beside_schema_data_only_so_much_is_stepped_over() -> None:
+def test_few_bytes_beside_schema_data_are_skipped() -> None:
     schema = wire.delimited(7, wire.delimited(5, b"") * 1000 + wire.delimited(3, bytes(5000)))
     command = wire.delimited(5, schema)
     assert schema_data_in(command, 0, len(command), PRODUCER_TAG, SCHEMA_TAG, 1000) == 0
