@@ -1,7 +1,6 @@
-"""The coordinator of a fleet: hears its members, and grants them shares of the limits that they have in common.
+"""The coordinator of a fleet: takes its members' reports, and grants them shares of their common limits.
 
-A report changes what is known of its member (`Coordinator.hear`). A grant answers it (`Coordinator.grant`). Which share
-of a limit each member has is the affair of `ShareTable`:
+`Coordinator.hear` takes a report, `Coordinator.grant` answers it. `ShareTable` divides each limit:
 
     report ─▶ _session: the member's session, or a new one ─▶ ShareTable.hear
     grants ◀─ _messages ◀─ _grants ◀─ ShareTable.fill ◀─ ShareTable.divide ◀┘
@@ -32,7 +31,7 @@ MOST_MEMBERS = 1000
 """Members of a fleet, at most. Reports of others are dropped."""
 
 MOST_ENDED = 10_000
-"""Ended sessions that are remembered, at most: a late report of one is not taken for the first of a new session."""
+"""Ended sessions that are remembered, at most: a late report of one does not begin a new session."""
 
 
 class MemberStatus(NamedTuple):
@@ -42,7 +41,7 @@ class MemberStatus(NamedTuple):
         name: The member's name, for people.
         incarnation: The run of the member.
         silent_ns: Nanoseconds since a report of the member was last heard.
-        limits: The number of limits of which the member has a share.
+        limits: The number of the member's shares.
     """
 
     name: str
@@ -57,9 +56,9 @@ class _Session:
     Attributes:
         name: The member's name, for people.
         incarnation: The run of the member.
-        shares: What the member holds, and has to be told.
+        shares: The member's shares, and those that the next grant must have.
         since: The first report of the session.
-        begun_at: When that was received.
+        begun_at: When the first report was received.
         heard, heard_at: The latest report, and when it was received.
         answered, answered_at: The latest report that has been answered, and when it was received. The lease counts from
             that time.
@@ -93,31 +92,31 @@ class _Session:
 class Coordinator:
     """The coordinator's side: takes reports, and makes grants.
 
-    A call takes time for what has changed and for each member, never for all limits. `fleet.share_table` says why the
+    A call takes time for changed limits and for each member, never for all limits. `fleet.share_table` explains why the
     shares of a limit are never more than the whole.
 
-    **Lost members.** What a member had is free in three cases. It says that it leaves. It begins another session, which
-    it does only after its lease has ended. Or it is silent: its share is free a lease and a hundredth after the latest
-    answered report came in. The member's own lease ends earlier, as it counts from the sending of that report. In this
-    case the link must also have confirmed, after that time, that there was no other coordinator: else another one may
-    have renewed the lease.
+    **Lost members.** A member's shares are free in three cases. The member reports that it leaves. The member begins
+    another session, which it does only after its lease has ended. Or the member is silent: its shares are free a lease
+    and a hundredth after the latest answered report came in. The member's own lease ends earlier, as it counts from the
+    sending of that report. In the third case the link must also have confirmed, after that time, that there was no
+    other coordinator: another one may have renewed the lease.
 
-    **Takeover.** A new coordinator knows nothing. For two leases, until all that its predecessor granted has ended, it
-    divides of each limit only what members bring in their first reports: what they hold is nobody else's. It answers
-    them, so shares go on undisturbed. A coordinator grants nothing a lease after the last confirmation, and never again
-    when it has heard of a greater epoch.
+    **Takeover.** A new coordinator has no shares. For two leases, until all grants of its predecessor have ended, it
+    divides only the shares that members bring in their first reports, as no other member holds these. It answers the
+    reports, so shares go on undisturbed. A coordinator grants nothing a lease after the last confirmation, and never
+    again once a report has a greater epoch.
 
     Args:
         settings: Those of the fleet.
         name: For people.
-        epoch: Greater than that of all coordinators before.
+        epoch: Greater than those of all earlier coordinators.
         now: Nanoseconds of a monotonic clock, at or after the moment at which the link made this the only coordinator.
 
     Attributes:
         deposed: There is another coordinator.
-        table: The limits that members share, and who holds which share of them.
+        table: The limits that members share, and the members' shares.
         limit_sets: The sets of limits that are written in the members, where these differ (`Grants.limit_sets`).
-        dropped: Reports, and parts of them, that were not taken, by cause.
+        dropped: Reports, and parts of reports, that were not taken, by cause.
     """
 
     def __init__(self, settings: FleetSettings, name: str, epoch: int, now: int) -> None:
@@ -127,21 +126,21 @@ class Coordinator:
         self.deposed = False
         self.limit_sets: tuple[LimitSet, ...] = ()
         self._has_new_limits = False
-        self._brokers: dict[str, None] = {}  # that members have reported since the last grants
+        self._brokers: dict[str, None] = {}  # those that members have reported since the last grants
         self.dropped: Counter[str] = Counter()
         self._whole_at = now + settings.lease_ns * 204 // 100
         self.table = ShareTable(self._whole_at, self.dropped, by_streams=settings.weight == "streams")
         self._expiry_ns = settings.lease_ns * 101 // 100
         self._confirmed_at = now
         self._granted_at = now
-        self._ends_at = now  # when the first share is free if no member is heard any more
+        self._ends_at = now  # when the first share is free if no further report comes
         self._announce = True
         self._sessions: dict[int, _Session] = {}  # by incarnation
         self._ended: dict[int, int] = {}  # by incarnation: the first report of its latest session that has ended
-        self._to_void: dict[int, int] = {}  # by incarnation: the report that is to be answered by a void grant
+        self._to_void: dict[int, int] = {}  # by incarnation: the report that the next void grant answers
 
     def may_grant(self, now: int) -> bool:
-        """Return whether there is certainly no other coordinator whose members take grants of this one for theirs."""
+        """Return whether certainly no other coordinator's members would apply grants of this one."""
         return not self.deposed and now < self._confirmed_at + self.settings.lease_ns
 
     def confirmed(self, asked: int) -> None:
@@ -155,7 +154,7 @@ class Coordinator:
         if report.epoch > self.epoch:
             self.deposed = True
             return self._drop("deposed")
-        if report.epoch < self.epoch:  # the member follows this coordinator when it hears of it
+        if report.epoch < self.epoch:  # the member will follow this coordinator after its next message
             self._announce = True
             return True
         session = self._session(report, now)
@@ -174,9 +173,9 @@ class Coordinator:
         return self.table.is_dirty or session.answered == 0 or ends or bool(report.brokers)
 
     def grant(self, now: int) -> list[Grants]:
-        """Return what to publish now, each of which fits a message: shares that changed, and answers to all reports."""
+        """Return the messages to publish now: shares that changed, and answers to all reports."""
         if not self.may_grant(now):
-            # A message without shares and answers only asks whether there is another coordinator: the link confirms it.
+            # A message without shares and answers only asks whether there is another coordinator: the link confirms.
             return [] if self.deposed else [self._empty()]
         self._expire(now)
         self.table.divide(now)
@@ -188,7 +187,7 @@ class Coordinator:
         return messages
 
     def members(self, now: int) -> list[MemberStatus]:
-        """Return what is known of each member."""
+        """Return the status of each member."""
         return [
             MemberStatus(session.name, session.incarnation, now - session.heard_at, session.shares.total)
             for session in self._sessions.values()
@@ -197,21 +196,21 @@ class Coordinator:
     def names_taken_twice(self) -> dict[str, int]:
         """Return the names that several members have, and how many members have each.
 
-        A member counts if it is the latest of its name, or was heard more than a lease after that one had come. One
-        that was killed and started again counts once: its earlier run is silent by then.
+        A member counts if it is the latest of its name, or has reported more than a lease after the latest began. A
+        member that was killed and started again counts once: its earlier run is silent by then.
         """
-        came: dict[str, int] = {}
+        latest: dict[str, int] = {}
         for session in self._sessions.values():
-            came[session.name] = max(session.begun_at, came.get(session.name, session.begun_at))
-        if len(came) == len(self._sessions):
+            latest[session.name] = max(session.begun_at, latest.get(session.name, session.begun_at))
+        if len(latest) == len(self._sessions):
             return {}
         lease_ns = self.settings.lease_ns
-        there = Counter(
+        members = Counter(
             session.name
             for session in self._sessions.values()
-            if session.begun_at == came[session.name] or session.heard_at > came[session.name] + lease_ns
+            if session.begun_at == latest[session.name] or session.heard_at > latest[session.name] + lease_ns
         )
-        return {name: times for name, times in there.items() if times > 1}
+        return {name: count for name, count in members.items() if count > 1}
 
     def _drop(self, cause: str) -> bool:
         self.dropped[cause] += 1
@@ -220,29 +219,30 @@ class Coordinator:
     # Members
 
     def _session(self, report: MemberReport, now: int) -> _Session | None:
-        """Return the session that a report belongs to, made if the report begins one; None: it is not to be taken."""
+        """Return the session that a report belongs to, made if the report begins one; None if the report is dropped."""
         incarnation = report.incarnation
         session = self._sessions.get(incarnation)
         if session is not None and (report.since < session.since or report.sequence <= session.heard):
             self._drop("repeated")
             return None
         if session is not None and report.since == session.since:
-            if report.seen > session.shares.sequence:  # another one granted that: the member's next session is answered
+            # Another coordinator made that grant. The member's next session is answered.
+            if report.seen > session.shares.sequence:
                 self._drop("seen")
                 return None
             return session
-        known = session is not None or incarnation in self._ended
+        had_session = session is not None or incarnation in self._ended
         if session is not None:
             self._end_session(session)
         if report.since <= self._ended.get(incarnation, 0) or report.seen:
             self._answer_by_void(report)
-            if not report.leaving:  # else the member says again that it leaves, as it has had no answer
+            if not report.leaving:  # a leaving member repeats its report until it has an answer
                 self._drop("session")
             return None
         if len(self._sessions) >= MOST_MEMBERS:
             self._drop("members")
             return None
-        shares = self.table.join(report.member, brings=not known and now < self._whole_at)
+        shares = self.table.join(report.member, brings=not had_session and now < self._whole_at)
         session = _Session(report, shares, now)
         self._sessions[incarnation] = session
         self._has_new_limits = True
@@ -260,7 +260,7 @@ class Coordinator:
                 self._end_session(session)
 
     def _end_session(self, session: _Session) -> None:
-        """End a member's session: its shares are free for others."""
+        """End a member's session, and free its shares for others."""
         self.table.leave(session.shares)
         del self._sessions[session.incarnation]
         self._has_new_limits = True
@@ -274,8 +274,11 @@ class Coordinator:
         names: dict[WrittenLimits, list[str]] = {}
         for session in self._sessions.values():
             names.setdefault(session.written, []).append(session.name)
-        sets = [LimitSet(written, len(of), tuple(sorted(of)[:MOST_SET_MEMBERS])) for written, of in names.items()]
-        sets.sort(key=lambda one: one.members, reverse=True)
+        sets = [
+            LimitSet(written, len(members), tuple(sorted(members)[:MOST_SET_MEMBERS]))
+            for written, members in names.items()
+        ]
+        sets.sort(key=lambda limit_set: limit_set.members, reverse=True)
         self.limit_sets = tuple(sets[:MOST_SETS]) if len(sets) > 1 else ()
 
     # Messages

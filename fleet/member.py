@@ -1,15 +1,15 @@
-"""A member of a fleet: reports what its limiters want, and holds the shares that it was granted.
+"""A member of a fleet: reports the demands of its limiters, and holds the shares that were granted.
 
-A member is in one of these states:
+The states of a member:
 
-                    grants of a coordinator that it hears: a new session
+                    grants of a coordinator arrive: a new session
                  ┌────────────────────────────────────────────────────────────────┐
                  │                                                                ▼
-    follows nobody (epoch 0) ◀──lease ended, or no answer for a lease── follows (epoch > 0), has a lease once answered
+    no coordinator (epoch 0) ◀──lease ended, or no answer for a lease── follows (epoch > 0), has a lease once answered
                  │                                                                ▲
                  └──`cut_off`─▶ isolated: shares without a lease ──an answer──────┘
 
-Which shares are in force is told by `_InForce`.
+`_InForce` names the shares that are in force.
 """
 
 from array import array
@@ -47,7 +47,7 @@ FLOOR = WHOLE // 20
 """The part of a share that `isolated: floor` leaves, in millionths."""
 
 REFRESH_CYCLES = 8
-"""Changes of demand by a tenth at most are told once in so many reports."""
+"""Every n-th report also has the demands that have changed by a tenth at most."""
 
 MOST_SENT = 4096
 """Reports whose sending time is remembered until an answer comes, at most."""
@@ -55,7 +55,7 @@ MOST_SENT = 4096
 _INTRODUCED = 1
 """Flag of a limiter: the coordinator knows its number, and its limit."""
 _GRANTED = 2
-"""Flag of a limiter: a coordinator has granted a share of it. Without it `ppm` says nothing of what others hold."""
+"""Flag of a limiter: a coordinator has granted its share. Without this flag other members may hold any share."""
 
 
 class _InForce(Enum):
@@ -66,30 +66,30 @@ class _InForce(Enum):
     LEASE = auto()
     """Those that were granted, until the lease ends."""
     LAPSED = auto()
-    """None, as the lease has ended; the last ones are still known, for `cut_off`."""
+    """None, as the lease has ended; the last shares are kept for `cut_off`."""
     ISOLATED = auto()
-    """The parts of the last ones that `isolated` leaves, without an end."""
+    """The parts of the last shares that `isolated` leaves, without an end."""
 
 
 class _Limits:
     """The limits that this member would share: one unit of one limiter each. In columns, as there may be many.
 
-    A limit's number, its index in the columns, is the one that reports and grants name it by. It goes this way:
+    Reports and grants name a limit by its number, which is its index in the columns. The states of a number:
 
-        free ─add─▶ means a limit ─forget─▶ means it until the coordinator has heard that it is gone ─let_go─▶ free
+        free ─add─▶ means a limit ─forget─▶ means it until the coordinator has answered that it is gone ─let_go─▶ free
 
     Attributes:
         ids: The number of each limit.
-        keys: What a number means; None if nothing.
-        quotas: The value of the limit that was told last, or is to be told.
-        used, wanted, streams: The demand that was told last.
-        latest: By number, the demand now, where it is another one than was told, or none was told.
+        keys: The limit of each number; None if the number is free.
+        quotas: The value of the limit that was reported last, or will be reported next.
+        used, wanted, streams: The demand that was reported last.
+        latest: By number, the present demand, where it differs from the reported one or none was reported.
         ppm: The share in force, in millionths; after the end of the lease the last one.
         held: By number, the limit's value in force where members have different ones: the lowest.
-        introduced_by: The first report of the session that has introduced the number; 0 if none has. A grant that
-            answers an earlier report does not mean this limit by it.
+        introduced_by: The first report of the session that has introduced the number; 0 if none has. In a grant that
+            answers an earlier report, the number means another limit.
         flags: `_INTRODUCED` and `_GRANTED`, or 0.
-        free: Numbers that mean nothing any more.
+        free: The numbers that are free.
     """
 
     __slots__ = (
@@ -139,7 +139,7 @@ class _Limits:
         return id_
 
     def forget(self, id_: int, key: ShareKey) -> None:
-        """Forget a limit. Its number keeps its meaning until `let_go`: the coordinator is to hear of it first."""
+        """Forget a limit. Its number keeps its meaning until `let_go`, when the coordinator has answered."""
         del self.ids[key]
         self.ppm[id_] = 0
         self.take_latest(id_)
@@ -150,21 +150,21 @@ class _Limits:
         self.keys[id_] = None
         self.free.append(id_)
 
-    def told(self, id_: int) -> Demand:
-        """Return the demand for a limit that was told last."""
+    def reported(self, id_: int) -> Demand:
+        """Return the demand for a limit that was reported last."""
         return Demand(self.used[id_], self.wanted[id_], self.streams[id_], self.quotas[id_])
 
-    def tell(self, id_: int) -> None:
-        """Count the latest demand for a limit as told: the next report says it."""
+    def mark_reported(self, id_: int) -> None:
+        """Count the latest demand for a limit as reported."""
         latest = self.take_latest(id_)
         if latest is not None:
             self.used[id_], self.wanted[id_], self.streams[id_], self.quotas[id_] = latest
 
     def take_latest(self, id_: int) -> Demand | None:
-        """Return the demand for a limit that is yet to be told, which is so no more; None if there is none."""
+        """Remove and return the demand for a limit that was not reported yet; None if there is none."""
         latest = self.latest.pop(id_, None)
         if latest is not None and not self.latest:
-            self.latest = {}  # a dict that was emptied keeps the room of all that it held
+            self.latest = {}  # an emptied dict keeps its memory
         return latest
 
     def share(self, id_: int) -> LimitShare:
@@ -177,19 +177,19 @@ class _Limits:
 class FleetMember:
     """The member's side: makes reports of demands, and shares of grants.
 
-    The caller puts shares in force as soon as it is given them, and only then renews the lease of its buckets with
-    `lease_until`. All times are nanoseconds of this process' monotonic clock. A clock that is fast or slow by half a
-    percent is allowed for.
+    The caller puts shares in force as soon as it receives them, and only then renews the lease of its buckets with
+    `lease_until`. All times are nanoseconds of this process' monotonic clock, which may be fast or slow by half a
+    percent.
 
-    A lease ends `lease_ns` after *the sending* of the latest report that was answered: the coordinator counts from the
-    moment at which it received that report, which is later, so it never gives a share away that is still in use,
+    A lease ends `lease_ns` after *the sending* of the latest report that was answered. The coordinator counts from the
+    moment at which it received that report, which is later. So it never gives away a share that is still in use,
     however late its answer arrives:
 
         member       sends ────────────────── lease_ns ───────────────▶ lease ends
         coordinator        └▶ receives ─────────────── lease_ns · 1.01 ───────────────▶ the share is free
 
-    After the end of the lease all shares are void. The member follows nobody then, until it hears of a coordinator. To
-    that one it introduces its limits anew, in a new session.
+    After the end of the lease all shares are void, and the member follows no coordinator. When grants of a coordinator
+    arrive, the member follows it in a new session, and introduces all its limits.
 
     Args:
         settings: Those of the fleet.
@@ -199,19 +199,18 @@ class FleetMember:
         written: Returns the limits that are written in this process.
 
     Attributes:
-        limit_sets: The sets of limits that are written in members, where these differ, as last heard.
-        lease_until: When the lease ends or ended; `FOREVER` while isolated. It may become earlier: when a member that
-            was isolated reaches the coordinator again.
+        limit_sets: The sets of limits that are written in members, where these differ, by the latest grants.
+        lease_until: When the lease ends or ended; `FOREVER` while isolated. It becomes earlier when an isolated member
+            reaches the coordinator again.
         epoch: The coordinator that is followed; 0 if none.
-        epoch_heard: The greatest epoch heard of. A process that becomes coordinator takes a greater one.
-        coordinator: The name of the coordinator that was followed last; empty before.
-        members: How many members the fleet had when last heard.
+        epoch_heard: The greatest epoch in any grants. A process that becomes coordinator takes a greater one.
+        coordinator: The name of the coordinator that was followed last; empty before the first.
+        members: The number of members, by the latest grants.
         answered_at: When a report was last answered.
-        has_left: The coordinator has answered the last report, that of leaving: by a grant that is void, as the end of
-            every session is answered. Coordinators of earlier versions do not.
+        has_left: The coordinator has answered the report of leaving, by a void grant.
         voids: The number of this member's latest sessions that a void grant has ended before any answer.
-        urgent: Something is to be told at once: a new session, shares to acknowledge, the rest of a long report.
-        dropped: Messages, and parts of them, that were not taken, by cause.
+        urgent: The next report must be sent at once: a new session, shares to acknowledge, the rest of a long report.
+        dropped: Messages, and parts of messages, that were not taken, by cause.
     """
 
     def __init__(
@@ -238,10 +237,10 @@ class FleetMember:
         self.dropped: Counter[str] = Counter()
         self._limits = _Limits()
         self._quotas = QuotaPool()
-        self._pending: dict[int, int] = {}  # demands without an answer, by number: the report that told it first, or 0
-        self._gone: dict[int, int] = {}  # limits that are gone, by number: the report that told so first, or 0
-        self._drifted: set[int] = set()  # numbers whose demand has changed too little to be told at once
-        self._sent: dict[int, tuple[int, bool]] = {}  # by report: when it was sent, and whether it left nothing untold
+        self._pending: dict[int, int] = {}  # demands without an answer, by number: the first report with it, or 0
+        self._gone: dict[int, int] = {}  # limits that are gone, by number: the first report of that, or 0
+        self._drifted: set[int] = set()  # numbers whose demand has changed too little to be reported at once
+        self._sent: dict[int, tuple[int, bool]] = {}  # by report: when it was sent, and whether it was complete
         self._sequence = 0
         self._since = 1
         self._seen = 0
@@ -249,9 +248,9 @@ class FleetMember:
         self._cycles = 0
         self._followed_at = now
         self._force = _InForce.NOTHING
-        self._leaving = 0  # the report that says that this member leaves
+        self._leaving = 0  # the report of leaving
         self._part: Literal["fair", "floor", "none"] = "none"
-        self._alone = 0  # while isolated: the share of a limit of which no coordinator has granted one
+        self._equal_part = 0  # while isolated: the share of a limit for which no coordinator has granted one
         self._unshared: dict[int, None] = {}  # while isolated: numbers whose shares are not in force yet
 
     def report(
@@ -264,8 +263,8 @@ class FleetMember:
         """Return the report to send now, once a cycle or when something is urgent.
 
         Args:
-            changed: The demands that may have changed since the last call. Those that differ by more than a tenth from
-                what was told are told now; all others in each `REFRESH_CYCLES`-th report.
+            changed: The demands that may have changed since the last call. This report has those that differ by more
+                than a tenth from the reported ones; each `REFRESH_CYCLES`-th report has all others.
             gone: Limits that this process has no more.
             now: The time of sending.
             brokers: Brokers that lookup answers have named, for the other members.
@@ -300,7 +299,7 @@ class FleetMember:
         return report
 
     def take(self, grants: Grants, now: int) -> list[LimitShare]:
-        """Take what concerns this member; return the shares that are to be put in force now."""
+        """Take the grants for this member; return the shares to put in force now."""
         self._end_lease(now)
         if grants.fleet != self.settings.fleet:
             self.dropped["fleet"] += 1
@@ -309,7 +308,7 @@ class FleetMember:
         if self.isolated:  # `lease_until` is FOREVER
             ended = max(self.answered_at, self._followed_at) + self.settings.lease_ns
         if self.epoch == 0 and now > ended + 2 * self.settings.lease_ns:
-            self.epoch_heard = 0  # a wrong clock made so great an epoch; no member has shares of that time
+            self.epoch_heard = 0  # a wrong clock made that epoch too great; no member has shares of that time
         if grants.epoch < self.epoch_heard:
             self.dropped["epoch"] += 1
             return []
@@ -317,21 +316,21 @@ class FleetMember:
         self.coordinator, self.members = grants.coordinator, grants.members
         for grant in grants.grants:
             if grant.incarnation == self.incarnation:
-                shares += self._take_one(grant, now)
+                shares += self._take_grant(grant, now)
         self.limit_sets = grants.limit_sets
         return shares
 
     def cut_off(self, now: int, *, refused: bool) -> list[LimitShare]:
         """Return the shares to put in force without a lease, where the lease has ended or none came for a lease's time.
 
-        Each share is the `isolated` part of the lesser of the last share and an equal part. Of a limit of which no
-        coordinator has granted a share yet, it is the `isolated` part of an equal part. Where nobody knows how many
-        members there are, `fair` is no more than `floor` is. Once isolated, a member is given the shares of limits that
-        came, or got another value, since the last call.
+        Each share is the `isolated` part of the lesser of the last share and an equal part. For a limit without a
+        granted share, it is the `isolated` part of an equal part. If the number of members is unknown, `fair` is no
+        more than `floor`. Once isolated, a member gets the shares of limits that were added or changed since the last
+        call.
 
         Args:
             now: The time.
-            refused: Connections to what carries the messages are refused at once, rather than nothing being heard.
+            refused: Connections to the broker that carries the messages are refused at once, and do not time out.
         """
         self._end_lease(now)
         if not self.isolated:
@@ -341,21 +340,21 @@ class FleetMember:
             kind = self.settings.isolated
             if kind == "auto":
                 kind = "fair" if refused else "floor"
-            known = self.members or self.settings.expected
-            self._part = "floor" if kind == "fair" and not known else kind
+            members = self.members or self.settings.expected
+            self._part = "floor" if kind == "fair" and not members else kind
             part = {"fair": WHOLE, "floor": FLOOR, "none": 0}[self._part]
-            self._alone = WHOLE // max(1, known) * part // WHOLE
+            self._equal_part = WHOLE // max(1, members) * part // WHOLE
             limits = self._limits
             for id_ in limits.ids.values():
                 last = limits.ppm[id_] * part // WHOLE if limits.flags[id_] & _GRANTED else WHOLE
-                limits.ppm[id_] = min(last, self._alone)
+                limits.ppm[id_] = min(last, self._equal_part)
             self._unshared = dict.fromkeys(limits.ids.values())
             self._force, self.lease_until = _InForce.ISOLATED, FOREVER
         unshared, self._unshared = self._unshared, {}
         return [self._limits.share(id_) for id_ in unshared]
 
-    def begin_anew(self, incarnation: int) -> None:
-        """Go on as another member: what others have told in the name of this one may hold for ever.
+    def reincarnate(self, incarnation: int) -> None:
+        """Go on as another member: forged reports in the name of this one may hold for ever.
 
         Args:
             incarnation: Another random number, above 0.
@@ -372,7 +371,7 @@ class FleetMember:
             self._limits.ppm[id_] = 0
         self.lease_until, self.urgent = min(self.lease_until, now), False
         self._force = _InForce.NOTHING
-        self._since = self._sequence + 1  # so no grant that is on its way is taken any more
+        self._since = self._sequence + 1  # so a grant that is on its way is dropped
         self._seen = 0
         return report
 
@@ -383,26 +382,26 @@ class FleetMember:
 
     @property
     def part(self) -> Literal["", "fair", "floor", "none"]:
-        """The part of shares that is left while this member is isolated, by `FleetSettings.isolated`; else empty."""
+        """The part of shares that this member keeps while isolated, by `FleetSettings.isolated`; else empty."""
         return self._part if self.isolated else ""
 
     @property
     def most_isolated(self) -> int:
-        """The share that this member has of a limit at most while it is isolated, in millionths; else 0."""
-        return self._alone if self.isolated else 0
+        """The greatest share of a limit that this member has while isolated, in millionths; else 0."""
+        return self._equal_part if self.isolated else 0
 
     @property
     def total(self) -> int:
-        """The number of shared limits: units of limiters that have a share in force, or had."""
+        """The number of shared limits: units of limiters that have a share in force, or had one."""
         return len(self._limits.ids)
 
     def demand(self, key: ShareKey) -> Demand | None:
-        """Return the latest demand for a limit; None if this process has it no more."""
+        """Return the latest demand for a limit; None if this process has no such limit."""
         id_ = self._limits.ids.get(key)
-        return None if id_ is None else self._limits.latest.get(id_) or self._limits.told(id_)
+        return None if id_ is None else self._limits.latest.get(id_) or self._limits.reported(id_)
 
     def shares(self) -> Iterator[LimitShare]:
-        """Yield the shares in force, or the last ones; limits that go or come meanwhile are left out."""
+        """Yield the shares in force, or the last ones; limits that are added or removed during this are left out."""
         for key, id_ in list(self._limits.ids.items()):
             if self._limits.ids.get(key) == id_:
                 yield self._limits.share(id_)
@@ -414,7 +413,7 @@ class FleetMember:
             self._begin_session()
         unanswered = now - max(self._followed_at, self.answered_at) >= self.settings.lease_ns
         if self.epoch and unanswered and self._force is not _InForce.LEASE:
-            self.epoch = 0  # the coordinator has gone, too: introductions are for one that is heard of
+            self.epoch = 0  # the coordinator has gone as well: the next one gets the introductions
             self._begin_session()
 
     def _follow(self, epoch: int, now: int) -> list[LimitShare]:
@@ -422,14 +421,14 @@ class FleetMember:
         shares: list[LimitShare] = []
         if self._force is _InForce.LAPSED:
             self._force = _InForce.NOTHING
-            shares = self._take_all_back()
+            shares = self._revoke_shares()
         self.epoch = self.epoch_heard = epoch
         self._followed_at = now
         self._begin_session()
         return shares
 
-    def _take_all_back(self) -> list[LimitShare]:
-        """Put all shares to 0, and return those that were another."""
+    def _revoke_shares(self) -> list[LimitShare]:
+        """Put all shares to 0, and return those that were above 0."""
         lost = [id_ for id_ in self._limits.ids.values() if self._limits.ppm[id_]]
         for id_ in lost:
             self._limits.ppm[id_] = 0
@@ -451,25 +450,25 @@ class FleetMember:
 
     def _note(self, key: ShareKey, demand: Demand) -> None:
         limits = self._limits
-        quota, streams = self._quotas.one(demand.quota), min(demand.streams, MOST_WEIGHT)
+        quota, streams = self._quotas.shared(demand.quota), min(demand.streams, MOST_WEIGHT)
         if quota is not demand.quota or streams != demand.streams:
             demand = demand._replace(quota=quota, streams=streams)
         id_ = limits.ids.get(key)
         if id_ is None:
             self._add(key, demand)
             return
-        told = limits.told(id_)
-        if self.isolated and demand.quota != (limits.latest.get(id_) or told).quota:
-            self._unshared[id_] = None  # no coordinator answers that the other value may hold
-        if demand == told:
+        reported = limits.reported(id_)
+        if self.isolated and demand.quota != (limits.latest.get(id_) or reported).quota:
+            self._unshared[id_] = None  # no coordinator will confirm the new value
+        if demand == reported:
             limits.take_latest(id_)
             self._drifted.discard(id_)
             return
         limits.latest[id_] = demand
-        if demand.quota != told.quota:
+        if demand.quota != reported.quota:
             limits.flags[id_] &= ~_INTRODUCED
             self._pending[id_] = 0
-        elif _differ(demand, told):
+        elif _differ(demand, reported):
             self._pending[id_] = 0
         elif id_ not in self._pending:
             self._drifted.add(id_)
@@ -482,7 +481,7 @@ class FleetMember:
         id_ = limits.add(key, demand)
         self._pending[id_] = 0
         if self.isolated:
-            limits.ppm[id_] = self._alone
+            limits.ppm[id_] = self._equal_part
             self._unshared[id_] = None
 
     def _forget(self, key: ShareKey) -> None:
@@ -495,9 +494,9 @@ class FleetMember:
             self._drifted.discard(id_)
 
     def _fill(self, report: MemberReport) -> bool:
-        """Put into a report all that has no answer yet, as far as it fits; return whether all of it did.
+        """Put into a report all demands without an answer, as far as they fit; return whether all did.
 
-        What an earlier report has told comes first, so that an answer to this one is an answer to those.
+        Demands of earlier reports come first, so that an answer to this report is an answer to those.
         """
         report.gone = list(self._gone)
         for id_ in report.gone:
@@ -508,13 +507,13 @@ class FleetMember:
             is_introduced = limits.flags[id_] & _INTRODUCED
             key = limits.keys[id_]
             assert key is not None
-            left -= DEMAND_BYTES if is_introduced else INTRODUCTION_BYTES + len(key.told_as.encode())
+            left -= DEMAND_BYTES if is_introduced else INTRODUCTION_BYTES + len(key.wire_name.encode())
             if left < 0:
                 is_complete = False
                 break
             if self._pending[id_] == 0:
                 self._pending[id_] = report.sequence
-                limits.tell(id_)
+                limits.mark_reported(id_)
             if not is_introduced:
                 limits.introduced_by[id_] = limits.introduced_by[id_] or report.sequence
                 report.introductions.append(Introduction(id_, key, limits.quotas[id_], limits.ppm[id_]))
@@ -526,7 +525,7 @@ class FleetMember:
         report.streams = [limits.streams[id_] for id_ in ids]
         return is_complete
 
-    def _take_one(self, grant: Grant, now: int) -> list[LimitShare]:
+    def _take_grant(self, grant: Grant, now: int) -> list[LimitShare]:
         if grant.void and grant.answers == self._leaving:
             self.has_left = True
             return []
@@ -535,12 +534,12 @@ class FleetMember:
             return []
         if grant.void:
             self.voids += 1
-            shares = [] if self.isolated else self._take_all_back()
+            shares = [] if self.isolated else self._revoke_shares()
             self._begin_session()
             return shares
         if grant.answers > self._answered:
             self._answer(grant.answers, now)
-        if grant.sequence == 0 or self.isolated:  # isolated, it has no lease for which a granted share would hold
+        if grant.sequence == 0 or self.isolated:  # an isolated member has no lease for which a granted share would hold
             return []
         if grant.sequence <= self._seen:
             self.dropped["repeated"] += 1
@@ -550,18 +549,18 @@ class FleetMember:
         return self._apply(grant)
 
     def _answer(self, answers: int, now: int) -> None:
-        """Take the answer to a report: the coordinator knows what it told, and the lease runs from its sending on."""
+        """Take the answer to a report: the coordinator knows its demands, and the lease runs from its sending on."""
         self._answered, self.answered_at, self.voids = answers, now, 0
         sent = self._sent.get(answers)
         for sequence in [sequence for sequence in self._sent if sequence <= answers]:
             del self._sent[sequence]
         limits = self._limits
-        for id_ in [id_ for id_, told in self._pending.items() if 0 < told <= answers]:
+        for id_ in [id_ for id_, report in self._pending.items() if 0 < report <= answers]:
             del self._pending[id_]
             limits.flags[id_] |= _INTRODUCED
         if not self._pending:
-            self._pending = {}  # a dict that was emptied keeps the room of all that it held
-        for id_ in [id_ for id_, told in self._gone.items() if 0 < told <= answers]:
+            self._pending = {}  # an emptied dict keeps its memory
+        for id_ in [id_ for id_, report in self._gone.items() if 0 < report <= answers]:
             del self._gone[id_]
             limits.let_go(id_)
         if sent is not None and sent[1]:
@@ -572,9 +571,9 @@ class FleetMember:
 
     def _apply(self, grant: Grant) -> list[LimitShare]:
         shares: list[LimitShare] = []
-        limits, known = self._limits, len(self._limits.keys)
+        limits, numbers = self._limits, len(self._limits.keys)
         for id_, ppm in zip(grant.ids, grant.ppm, strict=True):
-            if id_ >= known or limits.keys[id_] is None or not 0 < limits.introduced_by[id_] <= grant.answers:
+            if id_ >= numbers or limits.keys[id_] is None or not 0 < limits.introduced_by[id_] <= grant.answers:
                 self.dropped["unknown"] += 1
             elif id_ not in self._gone:
                 limits.ppm[id_] = ppm
@@ -587,8 +586,8 @@ class FleetMember:
         return shares
 
 
-def _differ(one: Demand, other: Demand) -> bool:
-    """Return whether two demands differ by more than a tenth in anything."""
-    if (one.wanted == UNBOUNDED) != (other.wanted == UNBOUNDED):
+def _differ(demand: Demand, other: Demand) -> bool:
+    """Return whether two demands differ by more than a tenth in any figure."""
+    if (demand.wanted == UNBOUNDED) != (other.wanted == UNBOUNDED):
         return True
-    return any(10 * abs(mine - theirs) > max(mine, theirs) for mine, theirs in zip(one[:3], other[:3], strict=True))
+    return any(10 * abs(mine - theirs) > max(mine, theirs) for mine, theirs in zip(demand[:3], other[:3], strict=True))

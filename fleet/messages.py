@@ -7,8 +7,8 @@
       ◀─ grant: answers 8, sequence 2: number 0 has 600,000 millionths ────────────
 
 Messages of both directions may be lost, doubled, delayed and reordered. Each report carries all that its coordinator
-has not answered yet, each grant all that its member has not acknowledged yet. So the latest message alone says
-everything, older ones that come later are ignored, and no loss needs a repair of its own.
+has not answered yet, each grant all that its member has not acknowledged yet. So the latest message alone is complete,
+older ones that come later are ignored, and no loss needs a repair of its own.
 
 Names of limits travel once. A member numbers its limits and introduces each with its name. Both sides use the number
 from then on. The numbers are the member's own, so it can use them before an answer has come back.
@@ -28,21 +28,21 @@ from fleet import fleet_pb2 as wire
 from fleet.shares import GRAIN, UNBOUNDED, WHOLE
 
 VERSION = 1
-"""The version of these messages. Messages of another version are dropped."""
+"""The version of the messages. Messages of another version are dropped."""
 
 MOST_MESSAGE = 1 << 20
 """Bytes of a message, at most: a fifth of what Pulsar takes. Longer messages are dropped unread."""
 
 FULL_MESSAGE = 900_000
-"""A message is filled up to about so many bytes; what is left follows in the next ones."""
+"""A message is filled up to about this number of bytes; the rest follows in the next ones."""
 
 GONE_BYTES, DEMAND_BYTES, INTRODUCTION_BYTES = 4, 30, 100
-"""Bytes in a report, at most, of a number that means nothing any more, of a demand, and of one with its introduction,
-besides the limiter's name. A new column makes them larger: a report of too many bytes is dropped whole."""
+"""Bytes in a report, at most, of a freed number, of a demand, and of a demand with its introduction without the name. A
+new column needs greater ones: a report of too many bytes is dropped whole."""
 
 GRANT_BYTES, SHARE_BYTES, HELD_BYTES = 40, 10, 60
 """Bytes of a grant, at most, and in it of each share, and of each limit that not all members have alike.
-A new field makes them larger, likewise."""
+A new field needs greater ones."""
 
 MOST_LIMITERS = 200_000
 """Limits (units of limiters) of one member, at most. Its numbers for them are smaller than this."""
@@ -57,13 +57,13 @@ MOST_NAME = {"fleet": 128, "member": 256, "limiter": 4096, "broker": 300}
 """Bytes of a name in UTF-8, at most."""
 
 MOST_QUOTAS = 1000
-"""Quotas of which a `QuotaPool` keeps one object each, at most."""
+"""Quotas in a `QuotaPool`, at most."""
 
 MOST_EPOCH = (1 << 63) - 1
 """The greatest epoch; messages with others are dropped."""
 
 MOST = (1 << 62) - 1
-"""Greater numbers are read as this one."""
+"""The greatest number; a greater one in a message is read as this."""
 
 _GRAINS = WHOLE // GRAIN
 
@@ -86,9 +86,9 @@ class ShareKey(NamedTuple):
     """One limit: a unit of a limiter, whose name is the same in all members, as `publish topic persistent://t/n/x`.
 
     Attributes:
-        kind: The words before what is limited: `publish topic`; empty where a limiter's name has no such words.
-        name: The name of what is limited. A member has it already, and there may be many, so no longer name is made.
-        unit: What is counted.
+        kind: The first two words of the limiter's name, as `publish topic`; empty if it has only one or two words.
+        name: The rest. The member has this string already, so a key takes no memory for a longer one.
+        unit: The unit that the limit counts.
     """
 
     kind: str
@@ -107,8 +107,8 @@ class ShareKey(NamedTuple):
         return f"{self.kind} {self.name}" if self.kind else self.name
 
     @property
-    def told_as(self) -> str:
-        """The limiter's name in messages: of one that is too long the beginning, and a digest of the whole."""
+    def wire_name(self) -> str:
+        """The limiter's name in messages; a name that is too long is cut, and ends with a digest of the whole."""
         name = self.limiter.encode()
         if len(name) <= MOST_NAME["limiter"]:
             return self.limiter
@@ -117,7 +117,7 @@ class ShareKey(NamedTuple):
 
 
 class Quota(NamedTuple):
-    """A limit as one member's configuration has it: the rate, and that of its peak: tokens, nanoseconds, burst."""
+    """A limit as one member's configuration has it: tokens, nanoseconds and burst, and those of its peak."""
 
     tokens: int
     period_ns: int
@@ -125,7 +125,7 @@ class Quota(NamedTuple):
     peak: tuple[int, int, int] | None = None
 
     def order(self) -> tuple[float, float, float, float]:
-        """Return what orders quotas, the lowest first: the rate, the burst, and both of the peak; none is the highest.
+        """Return a key that sorts the lowest quota first: by rate, burst, and those of the peak. No peak comes last.
 
         `limiter.policies.lowest` orders the limits of one process in the same way.
         """
@@ -134,16 +134,16 @@ class Quota(NamedTuple):
 
 
 class QuotaPool:
-    """Keeps one object for each quota, as most limits are alike. It begins anew when it has too many."""
+    """Keeps one object for each quota, as most limits are alike. A pool of too many quotas is cleared."""
 
     def __init__(self) -> None:
-        self._known: dict[Quota, Quota] = {}
+        self._quotas: dict[Quota, Quota] = {}
 
-    def one(self, quota: Quota) -> Quota:
-        """Return the object that stands for a quota."""
-        if len(self._known) > MOST_QUOTAS:
-            self._known.clear()
-        return self._known.setdefault(quota, quota)
+    def shared(self, quota: Quota) -> Quota:
+        """Return the pool's object that is equal to `quota`."""
+        if len(self._quotas) > MOST_QUOTAS:
+            self._quotas.clear()
+        return self._quotas.setdefault(quota, quota)
 
 
 class Demand(NamedTuple):
@@ -152,8 +152,8 @@ class Demand(NamedTuple):
     Attributes:
         used: The rate that passes, in thousandths of a token per second.
         wanted: The rate that would pass if the share allowed, in the same unit, and never less than `used`; `UNBOUNDED`
-            if streams wait nearly all the time, so that it cannot be known.
-        streams: The number of streams that wait, at least 1 where anything is wanted: the weight of the claim.
+            if streams wait nearly all the time, so that the rate is unknown.
+        streams: The number of waiting streams, at least 1 if `wanted` is not 0: the weight of the claim.
         quota: The limit in this member's own configuration.
     """
 
@@ -184,8 +184,8 @@ class WrittenLimits(NamedTuple):
     """The limits that are written in a member, as far as it shares them.
 
     Attributes:
-        digest: The same in all members in which the same limits are written (`limiter.policies.LimitTally`).
-        total: Their number.
+        digest: Equal in all members in which the same limits are written (`limiter.policies.LimitTally`).
+        total: The number of limits.
     """
 
     digest: int
@@ -201,7 +201,7 @@ class LimitSet(NamedTuple):
     Attributes:
         written: The limits.
         members: The number of members.
-        names: Names of these members, at most `MOST_SET_MEMBERS`.
+        names: The members' names, at most `MOST_SET_MEMBERS`.
     """
 
     written: WrittenLimits
@@ -216,17 +216,17 @@ class MemberReport:
     Attributes:
         fleet: The fleet's name.
         member: The member's name, for people; empty once it has applied a grant in this session.
-        incarnation: This run of the member, a random number: a member that restarts is another one.
+        incarnation: This run of the member, a random number: a member that restarts is a new member.
         sequence: The number of this report; the member's first report has 1.
-        since: The first report of this *session*. A member begins a new one when it follows another coordinator, and
-            when its lease has ended: what it was granted before is void then, and grants to earlier sessions are, too.
+        since: The first report of this *session*. A member begins a new session when it follows another coordinator,
+            and when its lease has ended: all earlier grants are void then.
         epoch: The epoch of the coordinator that the member follows; 0 if none.
         seen: The sequence of the latest grant applied in this session; it acknowledges this and all earlier ones.
         leaving: All shares of the member are 0 from now on.
         introductions: Numbers that the coordinator does not know yet, or whose limit has changed.
-        ids: The numbers of the limits whose demand is told, ascending. In columns, as they may be many: their `used`,
-            `wanted` and `streams`, as in `Demand`.
-        gone: Numbers of limits that the member has no more.
+        ids: The numbers of the limits whose demand is reported, ascending. `used`, `wanted` and `streams`, as in
+            `Demand`, are columns in the same order, as there may be many.
+        gone: Numbers of limits that the member has removed.
         written: The limits that are written in the member.
         brokers: Brokers, as `host:port`, that lookup answers have named to the member; at most `MOST_BROKERS`.
     """
@@ -262,7 +262,7 @@ class MemberReport:
         body.SetInParent()
         for id_, key, quota, ppm in self.introductions:
             unit = wire.BYTES if key.unit == "bytes" else wire.MESSAGES
-            body.introductions.add(id=id_, limiter=key.told_as, unit=unit, quota=_pack(quota), ppm=ppm)
+            body.introductions.add(id=id_, limiter=key.wire_name, unit=unit, quota=_pack(quota), ppm=ppm)
         body.ids.extend(_steps(self.ids))
         body.used.extend(self.used)
         pairs = zip(self.wanted, self.used, strict=True)
@@ -275,7 +275,7 @@ class MemberReport:
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read a report; raise `BadMessage` if it is none, and nothing else."""
+        """Read a report; raise `BadMessage` if the bytes are none, and nothing else."""
         message = _open(data, "report")
         body = message.report
         _check("value", body.incarnation > 0 and body.since > 0, "incarnation and session are above 0")
@@ -292,12 +292,12 @@ class MemberReport:
             body.epoch,
             body.seen,
             body.leaving,
-            [_introduction(one) for one in body.introductions],
+            [_introduction(introduction) for introduction in body.introductions],
             _numbers(body.ids),
             used,
             [
-                UNBOUNDED if more == 0 else min(one + more - 1, MOST)
-                for one, more in zip(used, body.wanted, strict=True)
+                UNBOUNDED if more == 0 else min(least + more - 1, MOST)
+                for least, more in zip(used, body.wanted, strict=True)
             ],
             _least(body.streams, WHOLE),
             [_id(id_) for id_ in body.gone],
@@ -312,12 +312,12 @@ class Grant:
 
     Attributes:
         incarnation: The member's.
-        answers: The latest report that was heard. The lease counts from the moment at which that one was sent.
+        answers: The latest report that was received. The lease counts from the moment at which it was sent.
         sequence: Counts the grants of shares in this session, from 1; 0 if this one only answers.
-        void: The coordinator knows nothing of the session any more: the member begins a new one.
-        ids: The numbers of the limits of which a share is told, ascending.
-        ppm: The shares of these limits, in the same order, in millionths.
-        held: By number, the limits of which members have different values: the lowest, which holds.
+        void: The session has ended for the coordinator: the member begins a new one.
+        ids: The numbers of the limits with a share in this grant, ascending.
+        ppm: The shares, in the same order, in millionths.
+        held: By number, the value in force of each limit that members have with different values: the lowest.
     """
 
     incarnation: int
@@ -331,16 +331,16 @@ class Grant:
 
 @dataclass(slots=True)
 class Grants:
-    """The coordinator's message to all members, each of which takes its own grant.
+    """The coordinator's message to all members. Each member takes its own grant.
 
     Attributes:
         fleet: The fleet's name.
         coordinator: The coordinator's name, for people.
-        epoch: Tells coordinators apart: of two the one with the greater epoch is followed.
+        epoch: Distinguishes coordinators: members follow the one with the greater epoch.
         members: The number of members.
         grants: A grant for each member that is answered.
-        sent_at: When these grants were sent, nanoseconds since 1970 by the coordinator's wall clock; 0: not told.
-            The process that sends them sets it, as the core knows no wall clock.
+        sent_at: When the grants were sent, nanoseconds since 1970 by the coordinator's wall clock; 0 if unknown. The
+            process that sends them sets it, as the core has no wall clock.
         limit_sets: The sets of limits that are written in members, where these differ, the most frequent first; at most
             `MOST_SETS`. Empty while all members have the same.
         brokers: Brokers that members have reported; at most `MOST_BROKERS`.
@@ -356,67 +356,67 @@ class Grants:
     brokers: Sequence[str] = ()
 
     def encode(self) -> bytes:
-        """Return the bytes of these grants."""
+        """Return the bytes of the grants."""
         message = wire.Message(version=VERSION, fleet=self.fleet)
         body = message.grants
         body.coordinator, body.epoch, body.members = self.coordinator, self.epoch, self.members
         body.sent_at = self.sent_at
         body.SetInParent()
         for grant in self.grants:
-            one = body.grants.add(incarnation=grant.incarnation, answers=grant.answers, sequence=grant.sequence)
-            one.void = grant.void
-            one.ids.extend(_steps(grant.ids))
-            one.shares.extend([ppm + _GRAINS + 1 if ppm % GRAIN else ppm // GRAIN for ppm in grant.ppm])
+            packed = body.grants.add(incarnation=grant.incarnation, answers=grant.answers, sequence=grant.sequence)
+            packed.void = grant.void
+            packed.ids.extend(_steps(grant.ids))
+            packed.shares.extend([ppm + _GRAINS + 1 if ppm % GRAIN else ppm // GRAIN for ppm in grant.ppm])
             for id_, quota in grant.held.items():
-                one.held.add(id=id_, quota=_pack(quota))
+                packed.held.add(id=id_, quota=_pack(quota))
         for limit_set in self.limit_sets:
-            packed = body.limit_sets.add(members=limit_set.members, names=limit_set.names)
-            packed.written.digest, packed.written.total = limit_set.written
+            packed_set = body.limit_sets.add(members=limit_set.members, names=limit_set.names)
+            packed_set.written.digest, packed_set.written.total = limit_set.written
         body.brokers.extend(self.brokers)
         return message.SerializeToString()
 
     @classmethod
     def decode(cls, data: bytes, incarnation: int = 0) -> Self:
-        """Read grants; raise `BadMessage` if these are none, and nothing else.
+        """Read grants; raise `BadMessage` if the bytes are none, and nothing else.
 
         Args:
             data: The message.
-            incarnation: The member whose grants are read, as most are others'; 0: those of all.
+            incarnation: The member whose grants are read, as most are of other members; 0: those of all.
         """
         message = _open(data, "grants")
         body = message.grants
         _check("value", 0 < body.epoch <= MOST_EPOCH, f"epochs are above 0, and at most {MOST_EPOCH}")
         name = _name("member", body.coordinator)
-        grants = [_grant(one) for one in body.grants if incarnation in (0, one.incarnation)]
-        limit_sets = tuple([_limit_set(one) for one in body.limit_sets[:MOST_SETS]])
+        grants = [_grant(grant) for grant in body.grants if incarnation in (0, grant.incarnation)]
+        limit_sets = tuple([_limit_set(limit_set) for limit_set in body.limit_sets[:MOST_SETS]])
         brokers = _brokers(body.brokers)
         return cls(message.fleet, name, body.epoch, body.members, grants, body.sent_at, limit_sets, brokers)
 
 
-def _grant(one: wire.Grant) -> Grant:
-    _check("columns", len(one.ids) == len(one.shares), "unequal columns")
-    _check("value", one.sequence > 0 or not one.ids, "shares have a sequence")
-    ppm = [share * GRAIN if share <= _GRAINS else share - _GRAINS - 1 for share in one.shares]
+def _grant(packed: wire.Grant) -> Grant:
+    _check("columns", len(packed.ids) == len(packed.shares), "unequal columns")
+    _check("value", packed.sequence > 0 or not packed.ids, "shares have a sequence")
+    ppm = [share * GRAIN if share <= _GRAINS else share - _GRAINS - 1 for share in packed.shares]
     _check("value", max(ppm, default=0) <= WHOLE, "no share is more than the whole")
-    held = {_id(held.id): _unpack(held.quota) for held in one.held}
-    return Grant(one.incarnation, one.answers, one.sequence, one.void, _numbers(one.ids), ppm, held)
+    held = {_id(held.id): _unpack(held.quota) for held in packed.held}
+    return Grant(packed.incarnation, packed.answers, packed.sequence, packed.void, _numbers(packed.ids), ppm, held)
 
 
 def _brokers(names: Sequence[str]) -> Sequence[str]:
     return tuple([_name("broker", name) for name in names[:MOST_BROKERS]])
 
 
-def _limit_set(one: wire.LimitSet) -> LimitSet:
-    names = tuple([_name("member", name) for name in one.names[:MOST_SET_MEMBERS]])
-    return LimitSet(WrittenLimits(one.written.digest, one.written.total), one.members, names)
+def _limit_set(packed: wire.LimitSet) -> LimitSet:
+    names = tuple([_name("member", name) for name in packed.names[:MOST_SET_MEMBERS]])
+    return LimitSet(WrittenLimits(packed.written.digest, packed.written.total), packed.members, names)
 
 
-def _introduction(one: wire.Introduction) -> Introduction:
-    _check("value", one.unit in {wire.MESSAGES, wire.BYTES}, "an unknown unit")
-    _check("value", one.ppm <= WHOLE, "no share is more than the whole")
-    _check("name", one.limiter != "", "a limiter has a name")
-    key = ShareKey.of(_name("limiter", one.limiter), "bytes" if one.unit == wire.BYTES else "messages")
-    return Introduction(_id(one.id), key, _unpack(one.quota), one.ppm)
+def _introduction(packed: wire.Introduction) -> Introduction:
+    _check("value", packed.unit in {wire.MESSAGES, wire.BYTES}, "an unknown unit")
+    _check("value", packed.ppm <= WHOLE, "no share is more than the whole")
+    _check("name", packed.limiter != "", "a limiter has a name")
+    key = ShareKey.of(_name("limiter", packed.limiter), "bytes" if packed.unit == wire.BYTES else "messages")
+    return Introduction(_id(packed.id), key, _unpack(packed.quota), packed.ppm)
 
 
 def _open(data: bytes, kind: str) -> wire.Message:
@@ -426,7 +426,11 @@ def _open(data: bytes, kind: str) -> wire.Message:
         message = wire.Message.FromString(data)
     except DecodeError as error:
         raise BadMessage("malformed", str(error)) from error
-    _check("version", message.version == VERSION, f"version {message.version}; here {VERSION} is spoken")
+    _check(
+        "version",
+        message.version == VERSION,
+        f"version {message.version}, not {VERSION}: run one version in all members",
+    )
     _check("kind", message.WhichOneof("kind") == kind, f"no {kind}")
     _name("fleet", message.fleet)
     return message
@@ -434,7 +438,7 @@ def _open(data: bytes, kind: str) -> wire.Message:
 
 def _pack(quota: Quota) -> wire.Quota:
     peak = quota.peak or (0, 0, 0)
-    numbers = [min(one, MOST) for one in (quota.tokens, quota.period_ns, quota.burst, *peak)]
+    numbers = [min(number, MOST) for number in (quota.tokens, quota.period_ns, quota.burst, *peak)]
     tokens, period_ns, burst, peak_tokens, peak_period_ns, peak_burst = numbers
     return wire.Quota(
         tokens=tokens,
@@ -455,7 +459,7 @@ def _unpack(quota: wire.Quota) -> Quota:
 
 
 def _steps(ids: Sequence[int]) -> list[int]:
-    """Return each number less the one before: small ones take a byte."""
+    """Return the difference of each number to the previous one: small differences take a byte."""
     return [id_ - before for id_, before in zip(ids, (0, *ids), strict=False)]
 
 
@@ -475,8 +479,8 @@ def _id(id_: int) -> int:
     return id_
 
 
-def _name(of: str, name: str) -> str:
-    _check("name", len(name.encode()) <= MOST_NAME[of], f"the name of a {of} has at most {MOST_NAME[of]} bytes")
+def _name(kind: str, name: str) -> str:
+    _check("name", len(name.encode()) <= MOST_NAME[kind], f"the name of a {kind} has at most {MOST_NAME[kind]} bytes")
     return name
 
 

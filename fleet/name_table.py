@@ -1,24 +1,24 @@
-"""The name table of a coordinator: numbers names by small numbers, which are reused when a name has gone."""
+"""The name table of a coordinator: gives names small numbers, which are reused when a name is removed."""
 
 from array import array
 from collections.abc import Iterator
 from sys import getsizeof
 
 NO_NUMBER = -1
-"""Stands for a number where there is none."""
+"""Marks a slot that is empty, and the result where a name has no number."""
 
 _REMOVED = -2
-"""Marks a slot whose name was removed. A search goes on behind it."""
+"""Marks a slot whose name was removed. A search goes on after it."""
 _LEAST_SLOTS = 64
 """Slots, at least. Their number is a power of 2."""
 
 
 class NameTable:
-    """Numbers of names, by open addressing. The caller keeps what belongs to a name in columns by its number.
+    """Numbers of names, by open addressing. The caller keeps the values of names in columns by their numbers.
 
         name ─hash─▶ slot ─▶ number ─▶ `_names`, and the caller's columns
 
-    A dict would take 77 bytes for each name besides the name: a fifth of all that a coordinator keeps of a limit.
+    A dict would take 77 bytes more for each name: a fifth of all that a coordinator keeps of a limit.
 
     Attributes:
         size: The bytes that all names take.
@@ -42,13 +42,13 @@ class NameTable:
         return ((number, name) for number, name in enumerate(self._names) if name)
 
     def number(self, name: str) -> int:
-        """Return the number of a name; `NO_NUMBER` if the name is not there."""
+        """Return the number of a name; `NO_NUMBER` if it has none."""
         return self._slots[self._slot(name)]
 
     def add(self, name: str) -> int:
-        """Give a number to a name that is not empty and not there yet.
+        """Give a number to a name that is not empty and has none yet.
 
-        Return a number that was freed, or else the lowest that none has had.
+        Return a number that was freed, or else the lowest that was never used.
         """
         if self._free:
             number = self._free.pop()
@@ -72,7 +72,7 @@ class NameTable:
         self._free.append(number)
 
     def _slot(self, name: str) -> int:
-        """Return the slot of a name; of a name that is not there, the slot where it would be."""
+        """Return the slot of a name; for a name without a number, the slot where it would be."""
         slots, names, mask = self._slots, self._names, len(self._slots) - 1
         slot = hash(name) & mask
         while (number := slots[slot]) != NO_NUMBER and (number == _REMOVED or names[number] != name):
@@ -84,7 +84,7 @@ class NameTable:
         self._filled += 1
 
     def _rebuild(self) -> None:
-        """Make the slots anew, so many that names fill at most a quarter of them."""
+        """Make new slots, at least four for each name."""
         size, names = _LEAST_SLOTS, len(self._names) - len(self._free)
         while size < 4 * names:
             size *= 2

@@ -10,14 +10,14 @@ class FleetSettings:
 
     Attributes:
         fleet: The fleet's name.
-        cycle_ns: Nanoseconds between two reports, and between two grants, when nothing urgent is to be told.
+        cycle_ns: Nanoseconds between two reports, and between two grants, when none is urgent.
         lease_ns: Nanoseconds for which a member may use its shares, from the sending of a report that was answered.
-        isolated: What a member may use while it cannot reach a coordinator: of the lesser of its last share and an
-            equal part, all (`fair`), a twentieth (`floor`) or nothing (`none`). `auto` is `fair` where connections are
-            refused, since then those of other members are, too; and `floor` where nothing is heard.
+        isolated: The part of the lesser of its last share and an equal part that a member may use while it cannot reach
+            a coordinator: all (`fair`), a twentieth (`floor`) or nothing (`none`). `auto` is `fair` where connections
+            are refused, as those of other members are then refused as well, and `floor` where they time out.
         weight: The weight of a member's claim to a scarce limit: the number of its waiting `streams`, or 1 for each
             `proxy`.
-        expected: The number of members that there should be, if that is known beforehand; else 0.
+        expected: The number of members that the configuration expects; 0 if it expects none.
     """
 
     fleet: str

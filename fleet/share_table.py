@@ -1,13 +1,13 @@
-"""The share table of a coordinator: each limit that members share, who holds which share of it, and its division.
+"""The share table of a coordinator: each limit that members share, its members' shares, and its division.
 
 `ShareTable` has the limits, `MemberShares` the shares of one member in one session:
 
     report ─▶ hear: acknowledged grants, introductions, demand ─▶ the limits that these concern are dirty
-                                                                       │ divide: each dirty limit anew
+                                                                       │ divide: each dirty limit
     grant  ◀─ fill: shares that are in no grant yet, or in one that is not acknowledged ◀┘
 
 **No more than the whole.** A member may be using any share that it was granted since the one it last acknowledged. The
-greatest of them is its *ceiling*. Decreases are granted at once; increases only as far as the ceilings of all together
+greatest is its *ceiling*. Decreases are granted at once; increases only as far as the ceilings of all members together
 stay within the whole, thus when decreases have been acknowledged:
 
     time ─────────────────────────────────────────────────────────────▶
@@ -32,12 +32,12 @@ MOST_NAMES = 256 << 20
 """Bytes of the names of all limits, at most. Introductions of others are dropped."""
 
 MOST_GRANTED = 50_000
-"""Shares that are granted to one member and not acknowledged, at most. No grant has more. Others follow when the member
-has acknowledged some."""
+"""Shares that are granted to one member and not acknowledged, at most. Others follow when the member has acknowledged
+some."""
 
 MOST_UNSEEN = 16
-"""Grants with new shares that one member has not acknowledged, at most. Until it does, its grants only repeat what
-these say."""
+"""Grants with new shares that one member has not acknowledged, at most. Until it does, further grants only repeat the
+shares of earlier ones."""
 
 _NUMBER_BITS = 18
 """Bits of a share's *code* that hold the member's number for the limit; the bits above hold the member's index.
@@ -46,7 +46,7 @@ _NUMBER_BITS = 18
 """
 _NUMBER = (1 << _NUMBER_BITS) - 1
 _NO_CODE = -1
-"""Stands for a share's code where there is none."""
+"""The code at the end of a limit's chain."""
 
 _Number = TypeVar("_Number", int, float)
 
@@ -56,7 +56,7 @@ class Disagreement(NamedTuple):
 
     Attributes:
         member: The name of the member that reported its value last.
-        key: What is limited.
+        key: The limit.
         own: That member's value.
         in_force: The value that holds for all.
     """
@@ -87,9 +87,9 @@ class LimitStatus(NamedTuple):
     """One limit and its members' shares.
 
     Attributes:
-        key: What is limited.
-        quota: The limit; the lowest one if members have different ones.
-        disagreement: Members have different limits.
+        key: The limit.
+        quota: Its value; the lowest one if members have different ones.
+        disagreement: Members have different values.
         unchanged: Nanoseconds since a share last changed.
         holders: The members that have a share.
     """
@@ -102,30 +102,30 @@ class LimitStatus(NamedTuple):
 
 
 class MemberShares:
-    """The shares of one member in one session, in columns by the member's numbers, as they may be many.
+    """The shares of one member in one session, in columns by the member's numbers, as there may be many.
 
-    A granted share goes this way. Until it is acknowledged, each grant repeats it, so that an acknowledgement of one is
-    an acknowledgement of all before:
+    A granted share passes these states. Until it is acknowledged, each grant repeats it, so that the acknowledgement of
+    a grant is that of all earlier ones:
 
         divided: *unsent* ─fill_grant─▶ in a grant: *unseen* ─acknowledge─▶ the member's ceiling is this share
 
     Attributes:
         name: The member's name, for people.
         index: The member's index in `ShareTable._members`.
-        brings: The member introduces limits with shares that the coordinator before has granted. These may be divided
-            anew.
+        brings: The member introduces limits with shares that the previous coordinator has granted. These may be
+            divided.
         sequence, sent_at: The latest grant with shares, and when it was made.
         seen: The latest grant that the member has acknowledged.
-        limits: What the member's number means: a limit's number in `ShareTable`, or `NO_NUMBER`.
+        limits: By the member's number, the limit's number in `ShareTable`, or `NO_NUMBER`.
         holds: A bit for each limit's number: whether the member has a share of that limit. A member has one share of a
-            limit at most. Else it could make the chain of a limit's shares, which is searched, as long as it likes.
+            limit at most. Else it could make the chain of a limit's shares, which is searched, of any length.
         next: The code of the next share of the same limit.
         used, wanted: The latest demand, in thousandths of a token per second.
         weight: The weight of the latest claim; 0 before the first.
         granted: The share that the member shall have, in millionths.
         ceiling: The greatest share that the member may be using: of the acknowledged one, and all granted since.
-        unsent: 1 where `granted` is in no grant yet. `unsent_count` are so many.
-        unseen: Grants that are not acknowledged: their sequence, and the shares that were new in them, in columns.
+        unsent: 1 where `granted` is in no grant yet; `unsent_count` is the number of ones.
+        unseen: Grants that are not acknowledged: the sequence, and the numbers and values of their new shares.
         removed: Numbers that mean another limit, or none, since the grant of this sequence.
     """
 
@@ -173,14 +173,14 @@ class MemberShares:
         """The number of shares."""
         return len(self.limits) - self.limits.count(NO_NUMBER)
 
-    # What a number means
+    # Numbers
 
     def code(self, id_: int) -> int:
-        """Return the code of the share of the limit that has this number of the member's."""
+        """Return the code of a share, by the member's number for its limit."""
         return self.index << _NUMBER_BITS | id_
 
     def limit(self, id_: int) -> int:
-        """Return the number in `ShareTable` of the limit that a number of the member's means; `NO_NUMBER` if none."""
+        """Return the limit's number in `ShareTable`, by the member's number; `NO_NUMBER` if that means none."""
         return self.limits[id_] if id_ < len(self.limits) else NO_NUMBER
 
     def has(self, limit: int) -> bool:
@@ -188,10 +188,10 @@ class MemberShares:
         return limit >> 3 < len(self.holds) and bool(self.holds[limit >> 3] & 1 << (limit & 7))
 
     def grow(self, introductions: Sequence[Introduction]) -> None:
-        """Make the columns long enough for the numbers that are introduced, but for one far above all others."""
-        known = len(self.limits)
-        room = 2 * (known + len(introductions)) + MOST_LIMITERS // 100
-        more = max(known, min(room, 1 + max([one.id for one in introductions]))) - known
+        """Make the columns long enough for the introduced numbers, except for a number far above all others."""
+        length = len(self.limits)
+        room = 2 * (length + len(introductions)) + MOST_LIMITERS // 100
+        more = max(length, min(room, 1 + max([introduction.id for introduction in introductions]))) - length
         self.unsent.extend(bytes(more))
         self.limits = _longer(self.limits, more, b"\xff")
         self.next = _longer(self.next, more)
@@ -202,10 +202,10 @@ class MemberShares:
         self.ceiling = _longer(self.ceiling, more)
 
     def begin(self, id_: int, limit: int, following: int, ppm: int) -> None:
-        """Let a number mean a limit.
+        """Assign a number to a limit.
 
         Args:
-            id_: The member's number, which means nothing yet.
+            id_: The member's number, which means no limit yet.
             limit: The limit's number in `ShareTable`.
             following: The code of the share that follows in the limit's chain; `_NO_CODE` if none.
             ppm: The share in force in the member, in millionths.
@@ -217,7 +217,7 @@ class MemberShares:
         self.granted[id_] = self.ceiling[id_] = ppm
 
     def end(self, id_: int) -> None:
-        """Let a number mean nothing. The caller has taken its share out of the limit's chain."""
+        """Free a number. The caller has taken its share out of the limit's chain."""
         limit, self.limits[id_] = self.limits[id_], NO_NUMBER
         self.holds[limit >> 3] &= ~(1 << (limit & 7))
         self.granted[id_] = self.ceiling[id_] = self.weight[id_] = 0
@@ -234,12 +234,12 @@ class MemberShares:
         return (bool(self.unseen) and self.sent_at + again_ns <= now) or self._room() > 0
 
     def mark_unsent(self, id_: int) -> None:
-        """Let the next grant have a share."""
+        """Mark a share for the next grant."""
         self.unsent_count += 1 - self.unsent[id_]
         self.unsent[id_] = 1
 
     def fill_grant(self, grant: Grant, now: int) -> None:
-        """Put into a grant the shares that are not acknowledged, and new ones. So its acknowledgement is one of all."""
+        """Put into a grant the shares that are not acknowledged, and new ones. Its acknowledgement is that of all."""
         self.sent_at = now
         self.sequence = grant.sequence = self.sequence + 1
         latest: dict[int, int] = {}
@@ -282,16 +282,16 @@ class MemberShares:
         pairs = zip(ids, ppm, strict=True)
         if not self.removed:
             return pairs
-        return ((id_, one) for id_, one in pairs if self.removed.get(id_, 0) < sequence)
+        return ((id_, share) for id_, share in pairs if self.removed.get(id_, 0) < sequence)
 
     def _room(self) -> int:
-        """Return how many shares that are in no grant yet may be put into the next one."""
+        """Return the number of new shares that the next grant may have."""
         if not self.unsent_count or len(self.unseen) >= MOST_UNSEEN:
             return 0
         return max(0, MOST_GRANTED - sum([len(ids) for _, ids, _ in self.unseen]))
 
     def _take_unsent(self, most: int) -> "array[int]":
-        """Return the numbers of up to `most` shares that are in no grant yet, ascending; they are in one now."""
+        """Return the numbers of up to `most` shares that are in no grant yet, ascending, and unmark them."""
         ids: list[int] = []
         at = self.unsent.find(1) if most else -1
         while at >= 0 and len(ids) < most:
@@ -303,21 +303,21 @@ class MemberShares:
 
 
 class ShareTable:
-    """The limits of which some member has a share. A *limit* is here one unit of one limiter.
+    """The limits that members share. A *limit* is here one unit of one limiter.
 
-    What is known of limits is in columns by their numbers, as they may be many. From a limit a chain of codes leads
-    through all members that have a share of it:
+    Limits are in columns by their numbers, as there may be many. From a limit a chain of codes leads through the shares
+    of all its members:
 
         name ─NameTable─▶ limit's number ─_first─▶ code ─▶ a member's `MemberShares`, and a number of the member
                                  ▲                                 │ next
                                  └──── MemberShares.limits ──── code ─▶ another member … ─▶ `_NO_CODE`
 
-    Until `whole_at`, only what members bring of a limit is divided: what they hold is nobody else's.
+    Until `whole_at`, only the shares that members bring are divided, as no other member holds these.
 
-    A call takes time for what has changed, never for all limits; but for `limits`.
+    Each call except `limits` takes time for changed limits, never for all.
 
     Args:
-        whole_at: When all that a coordinator before has granted has ended.
+        whole_at: When all grants of earlier coordinators have ended.
         dropped: Counts the parts of reports that are not taken, by cause.
         by_streams: A member's claim has the weight of its waiting streams, and not 1.
     """
@@ -331,15 +331,15 @@ class ShareTable:
         self._names = NameTable()  # by number: the limit's unit, space, limiter
         self._quotas: list[Quota] = []  # the limit; the lowest one if members have different ones
         self._different: dict[int, dict[int, Quota]] = {}
-        """The limits of which members have different values: of each, the values by the codes of the shares."""
+        """For each limit that members have with different values: these values, by the codes of the shares."""
         self._divisible = array("i")
-        """What may be divided, in millionths of the limit: all of it, or, soon after a takeover, the shares that
-        members brought."""
-        self._short: set[int] = set()  # limits of which less than the whole may be divided
+        """The divisible part, in millionths of the limit: the whole, or, soon after a takeover, the shares that members
+        brought."""
+        self._short: set[int] = set()  # limits whose divisible part is less than the whole
         self._first = array("i")  # the code of one share; those of the others follow by `MemberShares.next`
         self._changed_at = array("q")  # when a share of the limit last changed
-        self._is_dirty = bytearray()  # 1 where the limit is to be divided anew
-        self._dirty = array("i")  # the numbers of these limits, and of some that were removed since
+        self._is_dirty = bytearray()  # 1 where the limit must be divided
+        self._dirty = array("i")  # the numbers of dirty limits, and of some that were removed since
         self._quota_pool = QuotaPool()
         self._disagreement: Disagreement | None = None
 
@@ -350,13 +350,13 @@ class ShareTable:
 
     @property
     def disagreements(self) -> int:
-        """The number of limits of which members have different values."""
+        """The number of limits that members have with different values."""
         return len(self._different)
 
     def take_disagreement(self) -> Disagreement | None:
         """Return the latest disagreement that a report showed since the last call; None if none did."""
-        found, self._disagreement = self._disagreement, None
-        return found
+        disagreement, self._disagreement = self._disagreement, None
+        return disagreement
 
     def limits(self, now: int) -> Iterator[LimitStatus]:
         """Yield all limits; at most `MOST_SHARES`."""
@@ -375,9 +375,9 @@ class ShareTable:
 
         Args:
             name: The member's name, for people.
-            brings: The member introduces limits with shares that the coordinator before has granted.
+            brings: The member introduces limits with shares that the previous coordinator has granted.
         """
-        index = next((index for index, one in enumerate(self._members) if one is None), len(self._members))
+        index = next((index for index, member in enumerate(self._members) if member is None), len(self._members))
         member = MemberShares(name, index, brings=brings)
         self._members[index : index + 1] = [member]
         return member
@@ -390,55 +390,56 @@ class ShareTable:
         self._members[member.index] = None
 
     def hear(self, member: MemberShares, report: MemberReport, now: int) -> None:
-        """Learn what a report says of its member's shares, and mark the limits that this concerns as dirty."""
+        """Take the acknowledgement, introductions and demands of a report, and mark their limits as dirty."""
         for id_ in member.acknowledge(report.seen):
             self._mark(member.limits[id_])
         for id_ in report.gone:
             self._remove(member, id_)
         if report.introductions:
             member.grow(report.introductions)
-        for one in report.introductions:
-            self._introduce(member, one, now)
+        for introduction in report.introductions:
+            self._introduce(member, introduction, now)
         self._claim(member, report)
 
     def fill(self, grant: Grant, member: MemberShares, now: int) -> None:
-        """Put into a grant the member's shares that are to be told, and the limits that not all members have alike."""
+        """Put into a grant the member's shares that it lacks, and the limits that not all members have alike."""
         member.fill_grant(grant, now)
         if different := self._different:
             limits = member.limits
             grant.held = {id_: self._quotas[limits[id_]] for id_ in grant.ids if limits[id_] in different}
 
-    def _introduce(self, member: MemberShares, one: Introduction, now: int) -> None:
-        """Learn what a number of a member's means, or that the member's limit is another one now."""
-        name = f"{one.key.unit} {one.key.limiter}"
+    def _introduce(self, member: MemberShares, introduction: Introduction, now: int) -> None:
+        """Assign the member's number to a limit, or take the member's new value of the limit."""
+        id_, key, quota, ppm = introduction
+        name = f"{key.unit} {key.limiter}"
         limit = self._names.number(name)
-        known = member.limit(one.id)
-        if known not in (NO_NUMBER, limit):
-            self._remove(member, one.id)
-            known = NO_NUMBER
-        code = member.code(one.id)
-        if known == NO_NUMBER:
+        assigned = member.limit(id_)
+        if assigned not in (NO_NUMBER, limit):
+            self._remove(member, id_)
+            assigned = NO_NUMBER
+        code = member.code(id_)
+        if assigned == NO_NUMBER:
             is_full = self._total >= MOST_SHARES or (limit == NO_NUMBER and self._names.size > MOST_NAMES)
-            if is_full or one.id >= len(member.limits):
+            if is_full or id_ >= len(member.limits):
                 self._dropped["limiters"] += 1
                 return
             if limit == NO_NUMBER:
-                limit = self._add(name, one.quota, now)
+                limit = self._add(name, quota, now)
             elif member.has(limit):
                 self._dropped["doubled"] += 1
                 return
             self._total += 1
-            member.begin(one.id, limit, self._first[limit], one.ppm)
+            member.begin(id_, limit, self._first[limit], ppm)
             self._first[limit] = code
             if member.brings and limit in self._short:
-                self._divisible[limit] = pool = min(WHOLE, self._divisible[limit] + one.ppm)
+                self._divisible[limit] = pool = min(WHOLE, self._divisible[limit] + ppm)
                 if pool == WHOLE:
                     self._short.discard(limit)
-        self._agree(limit, code, one.quota)
+        self._agree(limit, code, quota)
         self._mark(limit)
 
     def _claim(self, member: MemberShares, report: MemberReport) -> None:
-        """Learn what a member uses and wants of the limiters whose demand is in its report."""
+        """Take the demands of a report."""
         limits, by_streams, mark = member.limits, self._by_streams, self._mark
         dirty = self._is_dirty
         used, wanted, weight = member.used, member.wanted, member.weight
@@ -453,7 +454,7 @@ class ShareTable:
                 mark(limit)
 
     def _remove(self, member: MemberShares, id_: int) -> None:
-        """Free a share: the member has given it up, or has gone."""
+        """Free a share: the member has given up the limit, or its session has ended."""
         limit = member.limit(id_)
         if limit == NO_NUMBER:
             return
@@ -461,8 +462,8 @@ class ShareTable:
         if self._first[limit] == code:
             self._first[limit] = member.next[id_]
         else:
-            before, number = next(one for one in self._holders(limit) if one[0].next[one[1]] == code)
-            before.next[number] = member.next[id_]
+            previous, number = next((holder, id_) for holder, id_ in self._holders(limit) if holder.next[id_] == code)
+            previous.next[number] = member.next[id_]
         member.end(id_)
         self._total -= 1
         if limit in self._different:
@@ -480,14 +481,14 @@ class ShareTable:
     # Limits
 
     def _add(self, name: str, quota: Quota, now: int) -> int:
-        """Add a limit of which no member has a share yet, and return its number."""
+        """Add a limit that no member shares yet, and return its number."""
         limit = self._names.add(name)
         if limit == len(self._quotas):
             self._quotas.append(quota)
             self._is_dirty.append(0)
             for column in (self._divisible, self._first, self._changed_at):
                 column.append(0)
-        self._quotas[limit] = self._quota_pool.one(quota)
+        self._quotas[limit] = self._quota_pool.shared(quota)
         self._first[limit], self._changed_at[limit] = _NO_CODE, now
         if now >= self._whole_at:
             self._divisible[limit] = WHOLE
@@ -517,7 +518,7 @@ class ShareTable:
             if quota == self._quotas[limit]:
                 return
             self._different[limit] = {holder.code(id_): self._quotas[limit] for holder, id_ in self._holders(limit)}
-        self._different[limit][code] = self._quota_pool.one(quota)
+        self._different[limit][code] = self._quota_pool.shared(quota)
         self._put_lowest_in_force(limit)
         if limit in self._different:
             member = self._members[code >> _NUMBER_BITS]
@@ -525,7 +526,7 @@ class ShareTable:
             self._disagreement = Disagreement(member.name, _key(self._names[limit]), quota, self._quotas[limit])
 
     def _put_lowest_in_force(self, limit: int) -> None:
-        """Put the lowest of members' values in force, and tell it all holders if values differ, or it has changed."""
+        """Put the lowest of members' values in force; holders get it if values differ or it has changed."""
         quotas = self._different[limit].values()
         lowest = min(quotas, key=Quota.order)
         is_same = all(quota == lowest for quota in quotas)
@@ -537,7 +538,7 @@ class ShareTable:
             del self._different[limit]
 
     def divide(self, now: int) -> None:
-        """Divide each dirty limit anew; from `whole_at` on all of it."""
+        """Divide each dirty limit; from `whole_at` on the whole limit."""
         if self._short and self._whole_at <= now:
             for limit in self._short:
                 self._divisible[limit] = WHOLE
@@ -552,7 +553,7 @@ class ShareTable:
     def _divide(self, limit: int, now: int) -> None:
         """Divide a limit among its holders: decreases at once, increases as far as the ceilings leave room.
 
-        Where the room is less than all increases need, each gets the same part of what it needs.
+        If the room is less than all increases together, each gets the same part of its increase.
         """
         quota, pool = self._quotas[limit], self._divisible[limit]
         scale = quota.period_ns / (quota.tokens * WHOLE)
@@ -590,7 +591,8 @@ class ShareTable:
 def _longer(column: "array[_Number]", more: int, byte: bytes = b"\0") -> "array[_Number]":
     """Return a column that is longer by `more` values, all of whose bytes are `byte`.
 
-    One that at most doubles is extended in place, and has room for more; one that grows further is made anew, exact.
+    A column that at most doubles is extended in place, and has room for more. A column that grows further is copied,
+    and has no room for more.
     """
     values = column[:0]
     values.frombytes(byte * (more * column.itemsize))
@@ -601,6 +603,6 @@ def _longer(column: "array[_Number]", more: int, byte: bytes = b"\0") -> "array[
 
 
 def _key(name: str) -> ShareKey:
-    unit, _, limiter = name.partition(" ")
-    one: Unit = "bytes" if unit == "bytes" else "messages"
-    return ShareKey.of(limiter, one)
+    word, _, limiter = name.partition(" ")
+    unit: Unit = "bytes" if word == "bytes" else "messages"
+    return ShareKey.of(limiter, unit)

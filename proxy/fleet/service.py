@@ -414,7 +414,7 @@ class FleetService:
         if grants.epoch == self.member.epoch:
             self.brokers.hear(grants.brokers)
         if self.member.voids >= MOST_VOIDS:
-            self.member.begin_anew(secrets.randbits(63) | 1)
+            self.member.reincarnate(secrets.randbits(63) | 1)
         is_void = any(one.void for one in grants.grants)
         is_back = self._is_cut_off and not self.member.isolated
         self._is_cut_off = self._is_cut_off and not is_back

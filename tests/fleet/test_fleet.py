@@ -1,4 +1,4 @@
-"""Progress: how soon shares are what they should be, after everything that can happen; and what is kept and refused."""
+"""Progress: the time until shares are fair after each event; and bounds, refusals and counts."""
 
 from random import Random
 
@@ -43,7 +43,7 @@ def shares(world: World) -> list[int]:
 
 def fair(world: World) -> list[int]:
     wanted = [process.offered[KEY] * 1010 for process in world.processes]
-    return fill([min(WHOLE, int(one * WHOLE / 1_000_000)) for one in wanted], [1] * len(wanted))
+    return fill([min(WHOLE, int(demand * WHOLE / 1_000_000)) for demand in wanted], [1] * len(wanted))
 
 
 def is_fair(world: World, within: float = 0.05) -> bool:
@@ -51,7 +51,7 @@ def is_fair(world: World, within: float = 0.05) -> bool:
 
 
 @pytest.mark.parametrize(("loss", "cycles"), [(0.0, 3), (0.2, 4)])
-def test_shares_are_fair_within_cycles_of_a_join_a_wake_a_surge_and_a_fall(loss, cycles) -> None:
+def test_shares_are_fair_a_few_cycles_after_a_change_of_load(loss, cycles) -> None:
     world = running(1e6, 1e6, 50, 0, loss=loss)
     assert is_fair(world)
     for index, load in ((3, 1e6), (2, 1e6), (0, 10), (0, 1e6), (1, 0)):
@@ -68,7 +68,7 @@ def share_of(member: FleetMember) -> int:
     return share.ppm
 
 
-def test_the_quota_is_used_while_anybody_wants_it() -> None:
+def test_the_limit_is_used_while_a_member_wants_it() -> None:
     world = running(1e6, 1e6, 30)
     before = sum(process.buckets[KEY].passed for process in world.processes)
     world.run(5 * SECOND)
@@ -77,8 +77,8 @@ def test_the_quota_is_used_while_anybody_wants_it() -> None:
 
 
 @pytest.mark.parametrize("loads", [(150, 150, 150, 150, 1e6), (900, 20, 30, 1e6), (100, 1e6, 1e6)])
-def test_what_satisfied_members_leave_is_used_by_who_wants_more(loads) -> None:
-    """They pass all that they are offered; all together pass 99 % of the limit."""
+def test_the_rest_of_met_demands_goes_to_unmet_ones(loads) -> None:
+    """Members whose demand is met pass all of their load; all together pass 99 % of the limit."""
     world = running(*loads)
     before = [process.buckets[KEY].passed for process in world.processes]
     world.run(5 * SECOND)
@@ -88,7 +88,7 @@ def test_what_satisfied_members_leave_is_used_by_who_wants_more(loads) -> None:
         assert tokens >= 0.995 * 5 * min(load, share * 1000 / WHOLE)
 
 
-def test_a_demand_that_grows_within_its_margin_and_beyond_is_met_while_another_wants_all() -> None:
+def test_a_growing_demand_is_met_beside_an_unbounded_one() -> None:
     world = running(100, 1e6)
     load, missed = 100.0, 0.0
     for _ in range(100):
@@ -120,20 +120,20 @@ def test_small_changes_of_demand_below_the_limit_change_no_share() -> None:
     assert shares(world) == [333_250] * 3
 
 
-def test_more_streams_than_the_greatest_weight_are_told_as_that_and_once() -> None:
+def test_streams_above_the_greatest_weight_are_reported_as_it() -> None:
     member, coordinator = FleetMember(FleetSettings("f"), "m", 1, 0), Coordinator(FleetSettings("f"), "c", 1, 0)
-    told, demand = list[list[int]](), Demand(1000, UNBOUNDED, 10**6, RATE)
+    reported, demand = list[list[int]](), Demand(1000, UNBOUNDED, 10**6, RATE)
     for cycle in range(1, 5):
         report = member.report({KEY: demand}, (), cycle * CYCLE)
-        told.append(list(report.streams))
+        reported.append(list(report.streams))
         coordinator.confirmed(cycle * CYCLE)
         coordinator.hear(report, cycle * CYCLE)
         for grants in coordinator.grant(cycle * CYCLE):
             member.take(grants, cycle * CYCLE)
-    assert told == [[], [MOST_WEIGHT], [], []]
+    assert reported == [[], [MOST_WEIGHT], [], []]
 
 
-def test_who_leaves_or_crashes_leaves_its_share_to_the_others() -> None:
+def test_a_member_that_leaves_or_crashes_frees_its_share() -> None:
     world = running(1e6, 1e6, 1e6)
     world.leave(world.processes[0])
     world.run(500 * MS)
@@ -145,7 +145,7 @@ def test_who_leaves_or_crashes_leaves_its_share_to_the_others() -> None:
     assert shares(world) == [WHOLE]
 
 
-def test_each_report_of_leaving_is_answered_also_by_who_does_not_know_that_member_any_more() -> None:
+def test_each_report_of_leaving_is_answered_even_after_the_end() -> None:
     settings = FleetSettings("front")
     member, coordinator = FleetMember(settings, "one", 7, 0), Coordinator(settings, "one", 1, 0)
 
@@ -165,11 +165,11 @@ def test_each_report_of_leaving_is_answered_also_by_who_does_not_know_that_membe
     assert coordinator.members(MS) == []
     assert not coordinator.dropped
     coordinator = Coordinator(settings, "two", 2, MS)
-    coordinator.hear(last, MS)  # it does not follow this one, which has nothing of it
+    coordinator.hear(last, MS)  # the member follows another coordinator and has no session with this one
     assert [grant for grants in coordinator.grant(MS) for grant in grants.grants] == []
 
 
-def test_a_takeover_disturbs_nobody() -> None:
+def test_a_takeover_changes_no_share() -> None:
     world = running(1e6, 1e6, 50)
     before = shares(world)
     world.kill_coordinator()
@@ -183,7 +183,7 @@ def test_a_takeover_disturbs_nobody() -> None:
     assert is_fair(world)
 
 
-def test_after_a_takeover_what_was_brought_is_divided_at_once() -> None:
+def test_brought_shares_are_divided_at_once_after_a_takeover() -> None:
     world = running(1e6, 1e6)
     world.kill_coordinator()
     world.elect()
@@ -193,7 +193,7 @@ def test_after_a_takeover_what_was_brought_is_divided_at_once() -> None:
     assert is_fair(world)
 
 
-def test_a_stopped_process_has_lost_its_share_when_it_goes_on() -> None:
+def test_a_stopped_process_has_lost_its_share_when_it_resumes() -> None:
     world = running(1e6, 1e6)
     world.processes[0].stopped = True
     world.run(90 * SECOND, 50 * MS)
@@ -204,7 +204,7 @@ def test_a_stopped_process_has_lost_its_share_when_it_goes_on() -> None:
 
 
 @pytest.mark.parametrize(("members", "at_once"), [(1, 100), (2, 50), (4, 25)])
-def test_a_burst_through_one_member_is_its_part_of_the_burst(members, at_once) -> None:
+def test_a_burst_of_one_member_is_its_part_of_the_burst(members, at_once) -> None:
     """One process alone passes a burst of 100 whole."""
     world = running(*[0] * members)
     bucket = world.processes[0].buckets[KEY]
@@ -225,7 +225,7 @@ def test_a_burst_through_one_member_is_its_part_of_the_burst(members, at_once) -
         ("auto", False, 25_000),
     ],
 )
-def test_who_is_cut_off_keeps_a_part(isolated, refused, kept) -> None:
+def test_an_isolated_member_keeps_a_part_of_its_share(isolated, refused, kept) -> None:
     world = World(1, FleetSettings("f", isolated=isolated))
     world.elect()
     world.run(5 * SECOND)
@@ -240,7 +240,7 @@ def test_who_is_cut_off_keeps_a_part(isolated, refused, kept) -> None:
     del other
 
 
-def test_who_was_cut_off_is_heard_again_and_brings_its_share() -> None:
+def test_an_isolated_member_that_is_back_brings_its_share() -> None:
     world = World(1, FleetSettings("f", isolated="fair"))
     world.allowed = 1 + 1 / 2  # one of two is cut off
     world.elect()
@@ -249,7 +249,7 @@ def test_who_was_cut_off_is_heard_again_and_brings_its_share() -> None:
     world.run(2 * SECOND)
     alone.cut = True
     world.run(4 * SECOND)
-    assert shares(world) == [500_000, WHOLE]  # what `fair` costs, as is said
+    assert shares(world) == [500_000, WHOLE]  # the documented price of `fair`
     world.run(20 * SECOND, 50 * MS)
     alone.cut = False
     world.run(3 * CYCLE)
@@ -257,7 +257,7 @@ def test_who_was_cut_off_is_heard_again_and_brings_its_share() -> None:
     assert not alone.member.isolated
 
 
-def test_what_who_was_cut_off_brings_above_the_whole_is_lowered_though_all_have_what_they_want() -> None:
+def test_brought_shares_above_the_whole_are_lowered_at_once() -> None:
     world = World(1, FleetSettings("f", isolated="fair"))
     world.allowed = 1 + 1 / 2
     world.elect()
@@ -289,7 +289,7 @@ def test_the_lower_of_two_limits_holds_for_both_until_they_agree() -> None:
     assert [process.held[KEY] for process in world.processes] == [None, None]
 
 
-def test_late_doubled_and_forged_grants_are_refused_and_counted() -> None:
+def test_late_doubled_and_forged_grants_are_dropped_and_counted() -> None:
     world = running(1e6, 1e6)
     member = world.processes[0].member
     before, now = [*member.shares()], world.processes[0].clock.at(world.now)
@@ -309,7 +309,7 @@ def test_late_doubled_and_forged_grants_are_refused_and_counted() -> None:
     assert [*member.shares()] == before
 
 
-def test_reports_that_are_not_to_be_taken_are_counted() -> None:
+def test_dropped_reports_are_counted_by_cause() -> None:
     coordinator = Coordinator(FleetSettings("f"), "c", 5, 0)
     coordinator.hear(MemberReport("g", "m", 1, 1, 1, 5), 0)
     coordinator.hear(MemberReport("f", "m", 1, 1, 1, 5), 0)
@@ -327,8 +327,8 @@ def test_reports_that_are_not_to_be_taken_are_counted() -> None:
     assert coordinator.grant(0) == []
 
 
-def test_what_was_granted_by_another_one_holds_no_longer_than_its_lease() -> None:
-    """Else one message would be in the way of all true ones, as it says that it is later than they are."""
+def test_a_forged_grant_holds_no_longer_than_its_lease() -> None:
+    """Else one forged message with a huge sequence would make the member drop all true ones."""
     world = running(1e6, 1e6)
     member = world.processes[0].member
     forged = Grant(member.incarnation, member._sequence, sequence=2**64 - 1, ids=[0], ppm=[WHOLE])
@@ -341,25 +341,27 @@ def test_what_was_granted_by_another_one_holds_no_longer_than_its_lease() -> Non
     assert min(share_of(process.member) for process in world.processes) > 0.45 * WHOLE
 
 
-def test_a_member_has_one_share_of_a_limit_and_no_report_takes_long() -> None:
-    """The shares of a limit are searched one by one: with many of one member it would take minutes."""
+def test_a_member_has_at_most_one_share_of_a_limit() -> None:
+    """The shares of a limit are searched one by one: many of one member would take minutes."""
     coordinator = settled_coordinator()
-    coordinator.hear(told(1, 1, *[KEY] * 5000), 0)
-    coordinator.hear(told(1, 2, *[KEY] * 5000), 0)
-    coordinator.hear(told(2, 1, KEY, ShareKey.of("publish tenant a", "bytes"), KEY), 0)
+    coordinator.hear(introducing(1, 1, *[KEY] * 5000), 0)
+    coordinator.hear(introducing(1, 2, *[KEY] * 5000), 0)
+    coordinator.hear(introducing(2, 1, KEY, ShareKey.of("publish tenant a", "bytes"), KEY), 0)
     assert coordinator.dropped["doubled"] == 2 * 4999 + 1
     assert [member.limits for member in coordinator.members(0)] == [1, 2]
     [status, _] = coordinator.table.limits(0)
     assert len(status.holders) == 2
     gone = MemberReport("f", "m2", 2, 2, 1, 5, gone=[0])
-    gone.introductions.append(Introduction(3, KEY, RATE, 0))  # as one that was made anew
+    gone.introductions.append(Introduction(3, KEY, RATE, 0))  # a limiter that was replaced
     coordinator.hear(gone, 0)
     assert coordinator.dropped["doubled"] == 2 * 4999 + 1
     assert [member.limits for member in coordinator.members(0)] == [1, 2]
 
 
-def told(incarnation: int, sequence: int, *keys: ShareKey, ppm: int = 0, since: int = 1, seen: int = 0) -> MemberReport:
-    """A report in which a member introduces limiters that want all."""
+def introducing(
+    incarnation: int, sequence: int, *keys: ShareKey, ppm: int = 0, since: int = 1, seen: int = 0
+) -> MemberReport:
+    """A report in which a member introduces limiters with an unbounded demand."""
     report = MemberReport("f", f"m{incarnation}", incarnation, sequence, since, 5, seen)
     report.introductions += [Introduction(id_, key, RATE, ppm) for id_, key in enumerate(keys)]
     report.ids, report.used = range(len(keys)), [0] * len(keys)
@@ -368,7 +370,7 @@ def told(incarnation: int, sequence: int, *keys: ShareKey, ppm: int = 0, since: 
 
 
 def granted(coordinator: Coordinator, now: int) -> dict[int, dict[int, int]]:
-    """By incarnation and number: the shares of the messages of this moment."""
+    """The shares of the next grants, by incarnation and number."""
     messages = coordinator.grant(now)
     return {
         grant.incarnation: dict(zip(grant.ids, grant.ppm, strict=True))
@@ -378,109 +380,109 @@ def granted(coordinator: Coordinator, now: int) -> dict[int, dict[int, int]]:
 
 
 def settled_coordinator() -> Coordinator:
-    """One that divides the whole, long after it took over."""
+    """A coordinator that divides the whole, long after its takeover."""
     coordinator = Coordinator(FleetSettings("f"), "c", 5, -10 * SECOND)
     coordinator.confirmed(0)
     return coordinator
 
 
-def test_a_silent_members_share_is_free_when_no_other_coordinator_can_have_renewed_it() -> None:
+def test_a_silent_members_share_is_free_only_after_confirmation() -> None:
     coordinator = settled_coordinator()
-    coordinator.hear(told(1, 1, KEY), 0)
+    coordinator.hear(introducing(1, 1, KEY), 0)
     assert granted(coordinator, 0) == {1: {0: WHOLE}}
     coordinator.confirmed(1900 * MS)
-    coordinator.hear(told(2, 1, KEY), 2100 * MS)
+    coordinator.hear(introducing(2, 1, KEY), 2100 * MS)
     assert granted(coordinator, 2100 * MS)[2] == {}
     coordinator.confirmed(2050 * MS)
     assert granted(coordinator, 2400 * MS)[2] == {0: WHOLE}
 
 
-def test_a_new_coordinator_divides_for_two_leases_only_what_was_brought() -> None:
+def test_a_new_coordinator_divides_brought_shares_for_two_leases() -> None:
     coordinator = Coordinator(FleetSettings("f"), "c", 5, 0)
     for incarnation, ppm in ((1, 300_000), (2, 0)):
-        coordinator.hear(told(incarnation, 1, KEY, ppm=ppm), 0)
+        coordinator.hear(introducing(incarnation, 1, KEY, ppm=ppm), 0)
     assert granted(coordinator, 0) == {1: {0: 150_000}, 2: {}}
     for sequence, now in ((2, 1500 * MS), (3, 3 * SECOND), (4, 4079 * MS)):
         coordinator.confirmed(now)
-        coordinator.hear(told(1, sequence, seen=1), now)
-        coordinator.hear(told(2, sequence), now)
+        coordinator.hear(introducing(1, sequence, seen=1), now)
+        coordinator.hear(introducing(2, sequence), now)
         coordinator.grant(now)
     [status] = coordinator.table.limits(4079 * MS)
     assert [holder.ppm for holder in status.holders] == [150_000, 150_000]
     assert granted(coordinator, 4080 * MS) == {1: {0: 500_000}, 2: {0: 500_000}}
 
 
-def test_what_a_member_brings_in_another_session_counts_no_second_time() -> None:
+def test_a_share_brought_again_in_a_new_session_counts_once() -> None:
     coordinator = Coordinator(FleetSettings("f"), "c", 5, 0)
-    coordinator.hear(told(2, 1, KEY), 0)
-    coordinator.hear(told(1, 1, KEY, ppm=300_000), 0)
-    coordinator.hear(told(1, 2, KEY, ppm=300_000, since=2), 100 * MS)
+    coordinator.hear(introducing(2, 1, KEY), 0)
+    coordinator.hear(introducing(1, 1, KEY, ppm=300_000), 0)
+    coordinator.hear(introducing(1, 2, KEY, ppm=300_000, since=2), 100 * MS)
     coordinator.grant(100 * MS)
     [status] = coordinator.table.limits(100 * MS)
     granted = {holder.member: holder.ppm for holder in status.holders}
     assert granted == {"m1": 150_000, "m2": 0}  # until it is acknowledged
 
 
-def test_a_decrease_that_is_not_acknowledged_frees_nothing_though_an_earlier_one_is() -> None:
+def test_only_an_acknowledged_decrease_frees_a_share() -> None:
     other = ShareKey.of("publish tenant t", "messages")
     coordinator = settled_coordinator()
-    coordinator.hear(told(1, 1, KEY, other), 0)
+    coordinator.hear(introducing(1, 1, KEY, other), 0)
     assert granted(coordinator, 0) == {1: {0: WHOLE, 1: WHOLE}}
-    coordinator.hear(told(1, 2, seen=1), 0)
-    coordinator.hear(told(2, 1, KEY), 0)
+    coordinator.hear(introducing(1, 2, seen=1), 0)
+    coordinator.hear(introducing(2, 1, KEY), 0)
     assert granted(coordinator, 0) == {1: {0: 500_000}, 2: {}}
-    coordinator.hear(told(3, 1, other), 0)
+    coordinator.hear(introducing(3, 1, other), 0)
     assert granted(coordinator, 0) == {1: {0: 500_000, 1: 500_000}, 3: {}}
-    coordinator.hear(told(1, 3, seen=2), 0)
+    coordinator.hear(introducing(1, 3, seen=2), 0)
     assert granted(coordinator, 0) == {1: {}, 2: {0: 500_000}}
 
 
-def test_what_a_number_meant_before_says_nothing_of_the_limit_that_it_means_now() -> None:
+def test_shares_of_a_reused_number_are_those_of_its_new_limit() -> None:
     other = ShareKey.of("publish tenant t", "messages")
     coordinator = settled_coordinator()
-    coordinator.hear(told(1, 1, KEY), 0)
-    coordinator.hear(told(2, 1, other), 0)
+    coordinator.hear(introducing(1, 1, KEY), 0)
+    coordinator.hear(introducing(2, 1, other), 0)
     assert granted(coordinator, 0) == {1: {0: WHOLE}, 2: {0: WHOLE}}
-    again = told(1, 2, other)
+    again = introducing(1, 2, other)
     again.gone = [0]
     coordinator.hear(again, 0)
     assert granted(coordinator, 0) == {1: {}, 2: {0: 500_000}}
-    assert granted(coordinator, SECOND) == {1: {}, 2: {0: 500_000}}, "said again; the whole was of the other limit"
-    coordinator.hear(told(2, 2, seen=2), SECOND)
+    assert granted(coordinator, SECOND) == {1: {}, 2: {0: 500_000}}, "repeated; the whole was of the other limit"
+    coordinator.hear(introducing(2, 2, seen=2), SECOND)
     assert granted(coordinator, SECOND) == {1: {0: 500_000}, 2: {}}
 
 
-def test_a_late_report_of_a_session_that_has_ended_begins_none() -> None:
+def test_a_late_report_of_an_ended_session_begins_none() -> None:
     coordinator = settled_coordinator()
-    coordinator.hear(told(1, 1, KEY), 0)
-    leaving = told(1, 2, since=1, seen=0)
+    coordinator.hear(introducing(1, 1, KEY), 0)
+    leaving = introducing(1, 2, since=1, seen=0)
     leaving.leaving = True
     coordinator.hear(leaving, 0)
-    coordinator.hear(told(1, 3, KEY), 0)  # it was sent before, by its place in the session; so nobody holds this share
+    coordinator.hear(introducing(1, 3, KEY), 0)  # sent before the report of leaving: no member holds this share
     assert coordinator.members(0) == []
     assert coordinator.dropped["session"] == 1
-    coordinator.hear(told(2, 1, KEY), 0)
+    coordinator.hear(introducing(2, 1, KEY), 0)
     assert granted(coordinator, 0)[2] == {0: WHOLE}
 
 
-def test_so_many_grants_with_new_shares_wait_for_an_acknowledgement_at_most() -> None:
+def test_few_grants_with_new_shares_await_an_acknowledgement() -> None:
     coordinator = settled_coordinator()
     shares: dict[int, int] = {}
     for number in range(MOST_UNSEEN + 4):
-        report = told(1, number + 1, ShareKey.of(f"publish tenant {number}", "messages"))
+        report = introducing(1, number + 1, ShareKey.of(f"publish tenant {number}", "messages"))
         (named,) = report.introductions
         report.introductions, report.ids = [named._replace(id=number)], [number]
         coordinator.hear(report, 0)
         shares |= granted(coordinator, 0)[1]
     assert shares == dict.fromkeys(range(MOST_UNSEEN), WHOLE)
-    coordinator.hear(told(1, MOST_UNSEEN + 5, seen=MOST_UNSEEN), 0)
+    coordinator.hear(introducing(1, MOST_UNSEEN + 5, seen=MOST_UNSEEN), 0)
     assert granted(coordinator, 0)[1] == dict.fromkeys(range(MOST_UNSEEN, MOST_UNSEEN + 4), WHOLE)
 
 
-def test_introductions_beyond_the_bounds_are_refused_and_counted(monkeypatch) -> None:
+def test_introductions_beyond_the_bounds_are_dropped_and_counted(monkeypatch) -> None:
     monkeypatch.setattr("fleet.share_table.MOST_SHARES", 3)
     coordinator = Coordinator(FleetSettings("f"), "c", 5, 0)
-    coordinator.hear(told(1, 1, *[ShareKey.of(f"publish tenant {number}", "bytes") for number in range(5)]), 0)
+    coordinator.hear(introducing(1, 1, *[ShareKey.of(f"publish tenant {number}", "bytes") for number in range(5)]), 0)
     assert coordinator.dropped == {"limiters": 2, "unknown": 2}
     far = MemberReport("f", "m2", 2, 1, 1, 5, introductions=[Introduction(MOST_LIMITERS - 1, KEY, RATE, 0)])
     coordinator.hear(far, 0)
@@ -488,34 +490,34 @@ def test_introductions_beyond_the_bounds_are_refused_and_counted(monkeypatch) ->
     assert [member.limits for member in coordinator.members(0)] == [3, 0]
 
 
-def test_the_names_of_limits_are_bounded_and_have_room_again_when_they_are_gone(monkeypatch) -> None:
+def test_names_of_limits_are_bounded_and_freed_with_the_limits(monkeypatch) -> None:
     monkeypatch.setattr("fleet.share_table.MOST_NAMES", 20_000)
     coordinator = Coordinator(FleetSettings("f"), "c", 5, 0)
     long = [ShareKey.of(f"publish tenant {number:04000}", "bytes") for number in range(9)]
-    coordinator.hear(told(1, 1, *long), 0)
+    coordinator.hear(introducing(1, 1, *long), 0)
     assert coordinator.dropped["limiters"] == 9 - 5
-    coordinator.hear(told(2, 1, *long[:2]), 0)  # known already
+    coordinator.hear(introducing(2, 1, *long[:2]), 0)  # known already
     coordinator.hear(MemberReport("f", "m", 2, 2, 1, 5, leaving=True), 0)
     coordinator.hear(MemberReport("f", "m", 1, 2, 1, 5, leaving=True), 0)
-    coordinator.hear(told(3, 1, *long), 0)
+    coordinator.hear(introducing(3, 1, *long), 0)
     assert coordinator.dropped["limiters"] == 2 * (9 - 5)
     assert [member.limits for member in coordinator.members(0)] == [5]
 
 
-def test_what_has_no_room_in_a_message_is_repeated_as_it_was_told(monkeypatch) -> None:
-    """Else the acknowledgement of a message would be taken for that of a decrease that was in a lost one."""
+def test_unsent_shares_leave_repeated_ones_as_they_were(monkeypatch) -> None:
+    """Else the acknowledgement of a message would count as that of a decrease in a lost one."""
     monkeypatch.setattr("fleet.share_table.MOST_GRANTED", 2)
     other = ShareKey.of("publish tenant t", "messages")
     coordinator = settled_coordinator()
-    coordinator.hear(told(1, 1, KEY, other), 0)
+    coordinator.hear(introducing(1, 1, KEY, other), 0)
     assert granted(coordinator, 0) == {1: {0: WHOLE, 1: WHOLE}}
-    coordinator.hear(told(1, 2, seen=1), 0)
-    coordinator.hear(told(2, 1, KEY, other), 0)
+    coordinator.hear(introducing(1, 2, seen=1), 0)
+    coordinator.hear(introducing(2, 1, KEY, other), 0)
     assert granted(coordinator, 0) == {1: {0: 500_000, 1: 500_000}, 2: {}}
-    coordinator.hear(told(3, 1, KEY, other), 0)
+    coordinator.hear(introducing(3, 1, KEY, other), 0)
     assert granted(coordinator, 0) == {3: {}}
     assert granted(coordinator, CYCLE) == {1: {0: 500_000, 1: 500_000}}
-    coordinator.hear(told(1, 3, seen=3), CYCLE)
+    coordinator.hear(introducing(1, 3, seen=3), CYCLE)
     assert granted(coordinator, CYCLE) == {
         1: {0: 333_250, 1: 333_250},
         2: {0: 250_000, 1: 250_000},
@@ -523,8 +525,8 @@ def test_what_has_no_room_in_a_message_is_repeated_as_it_was_told(monkeypatch) -
     }
 
 
-def test_limits_that_come_and_go_are_those_that_are_there() -> None:
-    """Two members; each has a limiter or has it not, whose number it gives to another one later."""
+def test_added_and_removed_limits_are_those_of_the_table() -> None:
+    """Two members add and remove limiters at random, and reuse their numbers."""
     random, coordinator = Random(1), Coordinator(FleetSettings("f"), "c", 5, -10 * SECOND)
     have: list[dict[int, ShareKey]] = [{}, {}]
     applied = {1: [0, 0, 0], 2: [0, 0, 0]}  # acknowledged three cycles later
@@ -555,34 +557,34 @@ def test_limits_that_come_and_go_are_those_that_are_there() -> None:
 
 
 def following(*keys: ShareKey) -> tuple[FleetMember, MemberReport]:
-    """A member that has heard of a coordinator at second 10, and its first report to it, of that second."""
+    """A member that follows a coordinator since second 10, and its first report, of that second."""
     member = FleetMember(FleetSettings("f", isolated="none"), "m", 1, 10 * SECOND)
     member.take(Grants("f", "c", 5, 1), 10 * SECOND)
     return member, member.report({key: Demand(0, UNBOUNDED, 1, RATE) for key in keys}, (), 10 * SECOND)
 
 
-def test_numbers_of_limits_that_are_gone_are_used_again() -> None:
+def test_numbers_of_removed_limits_are_reused() -> None:
     member, report = following(KEY)
-    used = {one.id for one in report.introductions}
+    used = {introduction.id for introduction in report.introductions}
     gone = KEY
     for number in range(50):
         member.take(Grants("f", "c", 5, 1, [Grant(1, report.sequence)]), 10 * SECOND)
         key = ShareKey.of(f"publish tenant {number}", "messages")
         report = member.report({key: Demand(0, 1, 1, RATE)}, [gone], 10 * SECOND)
-        used |= {one.id for one in report.introductions}
+        used |= {introduction.id for introduction in report.introductions}
         gone = key
-    assert len(used) == 2, "that of the one that comes, and that of the one that goes until it is answered"
+    assert len(used) == 2, "the number of the new limit, and that of the removed one until it is answered"
 
 
-def test_a_demand_that_changes_by_little_is_told_once_within_eight_reports() -> None:
+def test_a_small_change_of_demand_is_in_one_of_eight_reports() -> None:
     member, report = following(KEY)
-    demand, told_in = Demand(1000, 1050, 1, RATE), []
+    demand, reports = Demand(1000, 1050, 1, RATE), []
     for number in range(3 * REFRESH_CYCLES):
         member.take(Grants("f", "c", 5, 1, [Grant(1, report.sequence)]), 10 * SECOND)
         changed = {KEY: demand} if number == 0 else {KEY: demand._replace(used=1010)} if number == 1 else {}
         report = member.report(changed, (), 10 * SECOND)
-        told_in += [(number, list(report.used))] if report.ids else []
-    (first, whole), (later, little) = told_in
+        reports += [(number, list(report.used))] if report.ids else []
+    (first, whole), (later, little) = reports
     assert (first, whole, little) == (0, [1000], [1010])
     assert 1 < later <= REFRESH_CYCLES
 
@@ -593,7 +595,7 @@ def test_a_lease_counts_from_the_sending_of_the_answered_report() -> None:
     assert member.lease_until == 12 * SECOND
 
 
-def test_shares_whose_lease_has_ended_are_put_to_0_before_another_coordinator_is_answered() -> None:
+def test_lapsed_shares_are_0_before_a_new_coordinators_answer() -> None:
     member, report = following(KEY)
     member.take(Grants("f", "c", 5, 1, [Grant(1, report.sequence, 1, ids=[0], ppm=[WHOLE])]), 10 * SECOND)
     assert member.take(Grants("f", "d", 6, 1), 13 * SECOND) == [LimitShare(KEY, 0, None)]
@@ -601,7 +603,7 @@ def test_shares_whose_lease_has_ended_are_put_to_0_before_another_coordinator_is
     assert introduction.ppm == 0
 
 
-def test_the_answer_to_a_report_that_did_not_hold_everything_renews_nothing() -> None:
+def test_the_answer_to_an_incomplete_report_renews_no_lease() -> None:
     keys = [
         ShareKey.of(f"publish topic persistent://tenant/namespace/topic-{number}", "messages") for number in range(7000)
     ]
@@ -625,13 +627,13 @@ def test_clocks_may_be_anywhere() -> None:
     assert shares(world) == [500_000, 500_000]
 
 
-def test_two_members_of_one_name_are_named_a_lease_after_the_second_has_come() -> None:
+def test_two_members_of_one_name_are_found_after_a_lease() -> None:
     world = World()
     coordinator = world.elect()
-    one = world.join({KEY: 1e6})
+    first = world.join({KEY: 1e6})
     world.run(100 * MS)
     other = world.join({KEY: 1e6})
-    other.member.name = one.member.name
+    other.member.name = first.member.name
     world.run(1900 * MS)
     assert coordinator.names_taken_twice() == {}
     world.run(600 * MS)
@@ -642,7 +644,7 @@ def test_two_members_of_one_name_are_named_a_lease_after_the_second_has_come() -
 
 
 @pytest.mark.parametrize("pause", [0, 500 * MS, 5 * SECOND])
-def test_a_member_that_is_killed_and_starts_again_is_not_its_own_twin(pause: int) -> None:
+def test_a_killed_and_restarted_member_is_not_its_own_twin(pause: int) -> None:
     world = World()
     coordinator = world.elect()
     world.join({KEY: 1e6})
@@ -655,27 +657,27 @@ def test_a_member_that_is_killed_and_starts_again_is_not_its_own_twin(pause: int
             assert coordinator.names_taken_twice() == {}
 
 
-def test_a_member_whose_lease_has_ended_and_that_is_back_is_not_its_own_twin() -> None:
+def test_a_member_back_after_its_lease_is_not_its_own_twin() -> None:
     world = World()
     coordinator = world.elect()
-    one = world.join({KEY: 1e6})
+    process = world.join({KEY: 1e6})
     for _ in range(3):
         world.run(3 * SECOND)
-        one.cut = not one.cut
+        process.cut = not process.cut
         assert coordinator.names_taken_twice() == {}
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("peak", "lower"),
     [(None, (2000, SECOND, 20)), ((5000, SECOND, 20), (6000, 60 * SECOND, 20)), ((50, SECOND, 20), (50, SECOND, 19))],
     ids=["one has no peak", "another period", "another burst"],
 )
-def test_of_limits_with_one_rate_and_burst_that_with_the_lower_peak_holds(
-    one: tuple[int, int, int] | None, other: tuple[int, int, int]
+def test_the_lower_peak_holds_if_rates_and_bursts_are_equal(
+    peak: tuple[int, int, int] | None, lower: tuple[int, int, int]
 ) -> None:
     world = World()
     world.elect()
-    quotas = [Quota(10, SECOND, 100, one), Quota(10, SECOND, 100, other)]
+    quotas = [Quota(10, SECOND, 100, peak), Quota(10, SECOND, 100, lower)]
     for quota in quotas:
         world.offer(world.join(), KEY, 1e9, quota)
     world.run(6 * SECOND)
@@ -684,7 +686,7 @@ def test_of_limits_with_one_rate_and_burst_that_with_the_lower_peak_holds(
     ] * 2
 
 
-def test_all_members_hear_of_a_broker_that_one_has_reported() -> None:
+def test_a_broker_that_one_member_reports_reaches_all() -> None:
     settings = FleetSettings("f")
     members = [FleetMember(settings, name, number, 0) for number, name in enumerate("ab", 1)]
     coordinator, heard = Coordinator(settings, "c", 1, 0), list[str]()

@@ -1,6 +1,6 @@
-"""P8 in every phase: whatever happens to members, coordinators, clocks and messages, they stay within one limit.
+"""P8 in every phase: whatever happens to members, coordinators, clocks and messages, all together keep one limit.
 
-When the network is well again, all members know whose limits differ.
+When the network has recovered, all members know the sets of limits that differ.
 """
 
 from hypothesis import strategies as st
@@ -17,11 +17,11 @@ CLOCKS = st.builds(Clock, st.integers(0, 10**12), st.integers(-2400, 2400))
 
 
 class Fleet(Counted):
-    """The world checks the sum of the shares in use after every message, and what passed in every step."""
+    """The world checks the sum of the shares in use after every message, and the passed tokens in every step."""
 
     @initialize(seed=st.integers(0, 2**32), clock=CLOCKS, founders=st.integers(0, 3))
     def begin(self, seed: int, clock: Clock, founders: int) -> None:
-        """A fleet at rest, most often: from there on each thing that goes wrong counts."""
+        """Begin with a fleet at rest, most often."""
         self.world = World(seed)
         self.world.elect(clock)
         for _ in range(founders):
@@ -29,7 +29,7 @@ class Fleet(Counted):
         if founders:
             self.world.run(6 * SECOND, 50 * MS)
 
-    def one(self, index: int) -> Process:
+    def process(self, index: int) -> Process:
         return self.world.processes[index % len(self.world.processes)]
 
     @precondition(lambda self: len(self.world.processes) < 5)
@@ -40,45 +40,46 @@ class Fleet(Counted):
     @precondition(lambda self: self.world.processes)
     @rule(index=st.integers(0, 4))
     def crash(self, index: int) -> None:
-        self.world.crash(self.one(index))
+        self.world.crash(self.process(index))
 
     @precondition(lambda self: self.world.processes)
     @rule(index=st.integers(0, 4))
     def leave(self, index: int) -> None:
-        self.world.leave(self.one(index))
+        self.world.leave(self.process(index))
 
     @precondition(lambda self: self.world.processes)
     @rule(index=st.integers(0, 4), stopped=st.booleans())
     def stop(self, index, stopped) -> None:
-        self.one(index).stopped = stopped
+        self.process(index).stopped = stopped
 
     @precondition(lambda self: self.world.processes)
     @rule(index=st.integers(0, 4), ahead=st.integers(1, 5 * SECOND))
     def jump(self, index: int, ahead: int) -> None:
-        """A clock jumps ahead: what the bucket earns for it is no more than the lease allows, which ends the sooner."""
-        process = self.one(index)
+        """A clock jumps ahead: the bucket earns no more than until the end of its lease, which comes sooner."""
+        process = self.process(index)
         if process.clock.at(self.world.now) >= process.until:
             process.clock.offset += ahead
 
     @precondition(lambda self: self.world.processes)
     @rule(index=st.integers(0, 4), load=LOADS, key=st.sampled_from([KEY, OTHER]))
     def offer(self, index: int, load: float, key: ShareKey) -> None:
-        self.world.offer(self.one(index), key, load)
+        self.world.offer(self.process(index), key, load)
 
-    @rule(tokens=st.sampled_from([100, 1000, 5000]), who=st.integers(0, 31))
-    def configure(self, tokens: int, who: int) -> None:
+    @rule(tokens=st.sampled_from([100, 1000, 5000]), members=st.integers(0, 31))
+    def configure(self, tokens: int, members: int) -> None:
+        """Give some members, one a bit, another value of the limit."""
         for index, process in enumerate(self.world.processes):
-            if who >> index & 1:
+            if members >> index & 1:
                 self.world.offer(process, KEY, process.offered[KEY], Quota(tokens, SECOND, RATE.burst))
 
     @precondition(lambda self: self.world.processes)
     @rule(index=st.integers(0, 4), written=WRITTEN)
     def write(self, index: int, written: int) -> None:
-        self.one(index).digest.written = written
+        self.process(index).digest.written = written
 
     @rule()
     def agree(self) -> None:
-        """What was slow before is heard, each lease of that time ends, and a takeover may be needed."""
+        """Let slow messages arrive and earlier leases end, heal the network, and compare the sets of limits."""
         self.go_on(self.world.delay[1])
         self.world.heal()
         self.go_on(12 * SECOND)
@@ -96,13 +97,13 @@ class Fleet(Counted):
     @precondition(lambda self: self.world.processes)
     @rule(index=st.integers(0, 4), cut=st.booleans())
     def cut(self, index, cut) -> None:
-        self.one(index).cut = cut
+        self.process(index).cut = cut
 
     @precondition(lambda self: self.world.processes)
     @rule(index=st.integers(0, 4), cut=st.booleans())
     def cut_one_way(self, index, cut) -> None:
         """Grants arrive, reports do not."""
-        self.one(index).mute = cut
+        self.process(index).mute = cut
 
     @rule(
         loss=st.sampled_from([0.0, 0.2, 0.5]),
@@ -111,7 +112,7 @@ class Fleet(Counted):
         delay=st.sampled_from([2 * MS, 40 * MS, 600 * MS, 2500 * MS]),
     )
     def network(self, loss: float, grant_loss: float, doubled: float, delay: int) -> None:
-        """Delays differ by message: they overtake each other."""
+        """Delays differ by message, so messages overtake each other."""
         self.world.loss, self.world.grant_loss, self.world.doubled = loss, grant_loss, doubled
         self.world.delay = (1 * MS, delay)
 

@@ -35,7 +35,7 @@ def key_of(number: int) -> ShareKey:
 
 
 class LargeFleet:
-    """Members and a coordinator that lose no message; the sum of the shares in force is followed at each step."""
+    """Members and a coordinator that lose no message; each step updates the sum of the shares in force."""
 
     def __init__(self) -> None:
         self.random = Random(1)
@@ -52,7 +52,7 @@ class LargeFleet:
         self.worst = 0
 
     def cycle(self, part: float) -> int:
-        """Let a part of all demands change, all members report, and the coordinator grant; returns bytes published."""
+        """Change a part of the demands, let members report and the coordinator grant; return the bytes published."""
         self.now += CYCLE
         self.coordinator.confirmed(self.now)
         size = 0
@@ -87,7 +87,7 @@ def test_a_large_fleet_shares_within_the_whole() -> None:
     fleet = LargeFleet()
     for part in [1, *[0] * 12]:
         fleet.cycle(part)
-    assert min(fleet.sums.values()) >= 0.99 * WHOLE, "a limit that is wanted without bound is granted whole"
+    assert min(fleet.sums.values()) >= 0.99 * WHOLE, "a limit with an unbounded demand is granted whole"
     assert fleet.cycle(0) <= MEMBERS * 60, "a member at rest sends a heartbeat"
     few = [fleet.cycle(0.01) for _ in range(8)]
     assert sum(few) <= 8 * 100_000, "1 % of the demands change in each cycle"
@@ -97,7 +97,7 @@ def test_a_large_fleet_shares_within_the_whole() -> None:
 
 
 def grown(build: Callable[[], object]) -> int:
-    """Return the bytes that Python keeps of what `build` makes."""
+    """Return the bytes that the object that `build` makes keeps."""
     gc.collect()
     tracemalloc.start()
     try:
@@ -132,7 +132,7 @@ def test_a_coordinator_keeps_few_bytes_per_share() -> None:
 
 
 def test_a_member_keeps_at_most_a_megabyte() -> None:
-    """Counted is all that a proxy without a fleet lacks: limiters and their names are there in any case."""
+    """Everything counts that a proxy without a fleet does not have; it has limiters and their names."""
     now = SECOND
     shared = SharedLimits(Lease(0, FOREVER), clock=lambda: now)
     limiters = []

@@ -1,4 +1,4 @@
-"""Messages as bytes: what is said arrives, and what is no message is refused by its cause."""
+"""Messages as bytes: decoding restores them, and invalid bytes are refused with their cause."""
 
 from dataclasses import replace
 
@@ -57,7 +57,7 @@ GRANTS = Grants(
 )
 
 
-def test_what_is_said_arrives() -> None:
+def test_decoded_messages_equal_the_encoded_ones() -> None:
     assert MemberReport.decode(REPORT.encode()) == REPORT
     assert Grants.decode(GRANTS.encode()) == GRANTS
     assert Grants.decode(GRANTS.encode(), 8).grants == GRANTS.grants[1:]
@@ -67,11 +67,11 @@ LARGEST = Quota(MOST, MOST, MOST, (MOST, MOST, MOST))
 
 
 def ids(number: int) -> list[int]:
-    """As far apart as so many can be."""
+    """`number` ids, as far apart as possible."""
     return list(range(0, MOST_LIMITERS, MOST_LIMITERS // number))[:number]
 
 
-def test_a_full_message_is_never_too_long_whatever_it_says() -> None:
+def test_a_full_message_of_any_content_is_within_its_bound() -> None:
     many = ids(FULL_MESSAGE // DEMAND_BYTES)
     most, half, streams = [MOST] * len(many), [MOST // 2] * len(many), [0xFFFFFFFF] * len(many)
     demands = MemberReport("f", "", MOST, MOST, MOST, MOST, MOST, ids=many, used=half, wanted=most, streams=streams)
@@ -96,9 +96,9 @@ def test_a_heartbeat_is_small() -> None:
     assert len(MemberReport("fleet", "", (1 << 63) - 1, 100_000, 99_000, 1 << 60, 3000).encode()) <= 48
 
 
-def test_an_entry_of_a_column_takes_seven_bytes_and_that_of_a_share_three() -> None:
+def test_a_demand_takes_seven_bytes_and_a_share_three() -> None:
     ids, used = range(1000, 101_000, 100), range(500_000, 501_000)
-    report = MemberReport("f", "", 1, 1, 1, 1, 0, ids=ids, used=used, wanted=[one + 5010 for one in used])
+    report = MemberReport("f", "", 1, 1, 1, 1, 0, ids=ids, used=used, wanted=[rate + 5010 for rate in used])
     report.streams = [3] * 1000
     assert len(report.encode()) < 7100
     grants = Grants("f", "c", 1, 1, [Grant(1, 1, 1, ids=ids, ppm=range(100 * GRAIN, 1100 * GRAIN, GRAIN))])
@@ -119,7 +119,7 @@ def test_noise_is_refused(data) -> None:
 
 
 @given(st.sampled_from([REPORT, GRANTS]), st.data())
-def test_damaged_messages_raise_nothing_else(message, data) -> None:
+def test_damaged_messages_raise_only_bad_message(message, data) -> None:
     whole = bytearray(message.encode())
     for _ in range(data.draw(st.integers(1, 4))):
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
@@ -181,7 +181,7 @@ def changed(**fields: object) -> bytes:
         (Grants, spoilt(of=GRANTS, sequence=0), "value"),
     ],
 )
-def test_each_is_refused_by_its_cause(kind, data, cause) -> None:
+def test_an_invalid_message_is_refused_with_its_cause(kind, data, cause) -> None:
     with pytest.raises(BadMessage) as raised:
         kind.decode(data)
     assert raised.value.cause == cause
@@ -197,15 +197,15 @@ def test_huge_numbers_are_cut() -> None:
     most = (1 << 62) - 1
     assert (report.ids, report.used, report.wanted, report.streams) == ([1], [most], [most], [1_000_000])
     huge, key = 1 << 70, ShareKey.of("publish topic t", "bytes")
-    told = [Introduction(0, key, Quota(huge, huge, huge, (huge, huge, huge)), 0)]
-    read = MemberReport.decode(replace(REPORT, introductions=told).encode()).introductions
+    sent = [Introduction(0, key, Quota(huge, huge, huge, (huge, huge, huge)), 0)]
+    read = MemberReport.decode(replace(REPORT, introductions=sent).encode()).introductions
     assert read == [Introduction(0, key, Quota(most, most, most, (most, most, most)), 0)]
 
 
 def test_grants_name_few_sets_of_limits() -> None:
-    one = LimitSet(WrittenLimits(1 << 63, 7), 9, ("a",) * (MOST_SET_MEMBERS + 1))
-    (read, *others) = Grants.decode(Grants("f", "c", 1, 9, limit_sets=(one,) * (MOST_SETS + 1)).encode()).limit_sets
-    assert read == one._replace(names=("a",) * MOST_SET_MEMBERS)
+    sent = LimitSet(WrittenLimits(1 << 63, 7), 9, ("a",) * (MOST_SET_MEMBERS + 1))
+    (read, *others) = Grants.decode(Grants("f", "c", 1, 9, limit_sets=(sent,) * (MOST_SETS + 1)).encode()).limit_sets
+    assert read == sent._replace(names=("a",) * MOST_SET_MEMBERS)
     assert len(others) == MOST_SETS - 1
 
 
@@ -216,20 +216,20 @@ def test_the_key_of_a_limiter_has_its_whole_name(limiter: str) -> None:
     assert key == ShareKey.of(key.limiter, "bytes") == ShareKey(*key)
 
 
-def test_keys_of_one_direction_and_level_have_their_words_once() -> None:
-    one, other = (ShareKey.of(f"publish topic persistent://t/n/{name}", "messages") for name in "xy")
-    assert (one.kind, one.name) == ("publish topic", "persistent://t/n/x")
-    assert one.kind is other.kind
+def test_keys_of_one_direction_and_level_share_their_words() -> None:
+    key, other = (ShareKey.of(f"publish topic persistent://t/n/{name}", "messages") for name in "xy")
+    assert (key.kind, key.name) == ("publish topic", "persistent://t/n/x")
+    assert key.kind is other.kind
 
 
-def test_names_of_limiters_that_are_too_long_are_told_by_their_beginning_and_a_digest() -> None:
+def test_too_long_limiter_names_are_cut_and_end_with_a_digest() -> None:
     names = [f"dispatch subscription {'ü' * 2100}@{end}" for end in "ab"]
     names += [f"publish topic {'x' * size}" for size in (4082, 4083)]
     quota = Quota(1, 1, 1)
     own = [Introduction(id_, ShareKey.of(name, "messages"), quota, 0) for id_, name in enumerate(names)]
-    heard = MemberReport.decode(MemberReport("f", "m", 1, 1, 1, 1, introductions=own).encode()).introductions
-    told = [one.key.limiter for one in heard]
-    assert len(set(told)) == len(names)
-    assert all(len(name.encode()) <= MOST_NAME["limiter"] for name in told)
-    assert [name == whole for name, whole in zip(told, names, strict=True)] == [False, False, True, False]
-    assert all(name.split("…")[0] in whole for name, whole in zip(told, names, strict=True))
+    read = MemberReport.decode(MemberReport("f", "m", 1, 1, 1, 1, introductions=own).encode()).introductions
+    cut = [introduction.key.limiter for introduction in read]
+    assert len(set(cut)) == len(names)
+    assert all(len(name.encode()) <= MOST_NAME["limiter"] for name in cut)
+    assert [name == whole for name, whole in zip(cut, names, strict=True)] == [False, False, True, False]
+    assert all(name.split("…")[0] in whole for name, whole in zip(cut, names, strict=True))

@@ -1,4 +1,4 @@
-"""How a limit is divided."""
+"""The division of a limit."""
 
 from fractions import Fraction
 
@@ -14,56 +14,56 @@ CLAIMS = st.lists(
 
 
 def columns(claims: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
-    """Who wants what, and weighs what."""
+    """The demands, and their weights."""
     return [wanted for wanted, _ in claims], [weight for _, weight in claims]
 
 
 @given(CLAIMS, st.integers(0, WHOLE))
-def test_the_sum_is_the_whole_and_nobody_is_worse_off_than_another_that_has_more_than_it_wants(claims, whole) -> None:
+def test_shares_sum_to_the_whole_and_levels_are_equal(claims, whole) -> None:
     shares = fill(*columns(claims), whole)
     assert sum(shares) == (whole if claims else 0)
     for (wanted, weight), share in zip(claims, shares, strict=True):
         assert share >= 0
         unmet = wanted == UNBOUNDED or share < wanted
         for (_, other), theirs in zip(claims, shares, strict=True):
-            if unmet:  # per weight, what another one has beyond this one's level is at most what rounding gives
+            if unmet:  # no other member is above this one's level by more than rounding
                 assert Fraction(theirs - 1, other) <= Fraction(share + 1, weight)
 
 
-def test_pip_82_what_is_left_of_three_is_headroom_of_all() -> None:
-    """10, 50 and 30 of 100 are used: nobody gets less than that, and the other 10 are divided."""
+def test_pip_82_the_rest_of_three_demands_is_headroom_of_all() -> None:
+    """10, 50 and 30 of 100 are used: each gets at least its use, and the other 10 are divided."""
     shares = fill([WHOLE * part // 100 for part in (10, 50, 30)], [1, 1, 1])
     assert shares == [133_333, 533_333, 333_334]
 
 
-def test_pip_82_one_that_has_80_gives_way_to_one_that_has_20_and_wants_more() -> None:
+def test_pip_82_a_share_of_80_yields_to_a_growing_one_of_20() -> None:
     assert fill([UNBOUNDED, UNBOUNDED], [1, 1]) == [500_000, 500_000]
     assert fill([800_000, UNBOUNDED], [1, 1]) == [500_000, 500_000]
     assert fill([800_000, 200_000], [1, 1]) == [800_000, 200_000]
 
 
-def test_weights_divide_what_is_scarce() -> None:
+def test_weights_divide_a_scarce_limit() -> None:
     assert fill([UNBOUNDED, UNBOUNDED], [3, 1]) == [750_000, 250_000]
 
 
-def test_who_alone_wants_something_has_the_whole_and_who_wants_nothing_shares_where_nobody_does() -> None:
+def test_a_lone_demand_has_the_whole_and_no_demands_share_it() -> None:
     assert fill([10, 0], [1, 9]) == [WHOLE, 0]
     assert fill([0, 0], [1, 3]) == [250_000, 750_000]
 
 
 @given(CLAIMS.filter(len), st.data())
-def test_shares_that_are_enough_give_all_what_they_want_and_half_of_their_headroom(claims, data) -> None:
+def test_enough_shares_meet_demands_and_half_of_the_headroom(claims, data) -> None:
     wanted, weights = columns(claims)
     targets = fill(wanted, weights)
     shares = [data.draw(st.integers(max(0, target - 9), target + 9)) for target in targets]
     if is_enough(shares, targets, wanted):
-        for one, share, target in zip(wanted, shares, targets, strict=True):
-            assert one != UNBOUNDED
-            assert share - one >= (target - one) / 2 >= 0
-            assert one or share == target
+        for demand, share, target in zip(wanted, shares, targets, strict=True):
+            assert demand != UNBOUNDED
+            assert share - demand >= (target - demand) / 2 >= 0
+            assert demand or share == target
 
 
-def test_headroom_is_divided_anew_when_somebody_has_less_than_half_of_it() -> None:
+def test_shares_below_half_of_the_headroom_are_not_enough() -> None:
     wanted = [300_000, 300_000]
     targets = fill(wanted, [1, 1])
     assert targets == [500_000, 500_000]

@@ -1,4 +1,4 @@
-"""Members, coordinators and a network between them, in one thread and a time of its own; and what may pass."""
+"""Members, coordinators and a network between them, in one thread and simulated time, with all bounds."""
 
 import heapq
 from collections.abc import Callable
@@ -31,7 +31,7 @@ class Clock:
 
 @dataclass
 class Bucket:
-    """A limiter's bucket, exactly as it is defined, fluid but for the entry that may leave a debt: in tokens."""
+    """A limiter's bucket by its definition, in tokens: fluid, except the entry that may leave a debt."""
 
     ppm: int = 0
     balance: float = 1.0
@@ -47,7 +47,7 @@ class Bucket:
             self.balance = min(self.balance, 1.0)
 
     def take(self, tokens: float) -> None:
-        """Pass up to so many, a whole entry if a token is there."""
+        """Pass up to `tokens`, a whole entry if the bucket has one token."""
         if self.balance >= 1:
             passing = min(tokens, max(1.0, self.balance))
             self.balance -= passing
@@ -55,7 +55,7 @@ class Bucket:
 
 
 class Digest:
-    """The limits that are written in a process: as many as their digest says."""
+    """The limits that are written in a process: their number is also their digest."""
 
     def __init__(self, written: int) -> None:
         self.written = written
@@ -66,13 +66,13 @@ class Digest:
 
 @dataclass
 class Process:
-    """One Sluice: its member, clock, buckets and offered load per limiter (tokens a second; a huge one waits)."""
+    """One Sluice: its member, clock, buckets and offered load per limiter (tokens a second; a huge load waits)."""
 
     member: FleetMember
     clock: Clock
     offered: dict[ShareKey, float] = field(default_factory=dict)
     quotas: dict[ShareKey, Quota] = field(default_factory=dict)
-    told: dict[ShareKey, Demand] = field(default_factory=dict)
+    reported: dict[ShareKey, Demand] = field(default_factory=dict)
     buckets: dict[ShareKey, Bucket] = field(default_factory=dict)
     held: dict[ShareKey, Quota | None] = field(default_factory=dict)
     since: int = 0
@@ -118,13 +118,13 @@ class Process:
             used = min(offered, share)
             wanted = UNBOUNDED if offered > share else int(offered * 1010)
             demand = Demand(int(used * 1000), wanted, self.streams if offered else 0, self.quotas[key])
-            if self.told.get(key) != demand:
-                changed[key] = self.told[key] = demand
+            if self.reported.get(key) != demand:
+                changed[key] = self.reported[key] = demand
         return changed
 
 
 class World:
-    """All of it. Time goes on by `run`; messages are bytes, encoded and decoded."""
+    """Processes, coordinators and the network. Time passes in `run`; messages are encoded and decoded."""
 
     def __init__(self, seed: int = 0, settings: FleetSettings | None = None) -> None:
         self.random = Random(seed)
@@ -140,13 +140,13 @@ class World:
         self.bytes = 0
         self.names = 0
         self.epoch = 0
-        self.allowed = 1.0  # of the limit; more only where members are cut off
+        self.allowed = 1.0  # the part of the limit that may pass; above 1 only with isolated members
         self.excess: dict[ShareKey, float] = {}
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._order = 0
         self._granted_at = 0
 
-    # What happens
+    # Events
 
     def join(
         self,
@@ -173,7 +173,7 @@ class World:
         process.next_at = min(process.next_at, self.now + 25 * MS)
 
     def elect(self, clock: Clock | None = None) -> Coordinator:
-        """Another coordinator becomes the only one; the one before goes on, not knowing it."""
+        """Make a new coordinator the elected one; the previous one goes on until a report deposes it."""
         self.epoch += 1 + self.random.randrange(5)
         clock = clock or Clock()
         self.leader = Coordinator(self.settings, f"c{self.epoch}", self.epoch, clock.at(self.now))
@@ -181,12 +181,12 @@ class World:
         return self.leader
 
     def kill_coordinator(self, index: int = -1) -> None:
-        gone, _ = self.coordinators.pop(index)
-        if gone is self.leader:
+        killed, _ = self.coordinators.pop(index)
+        if killed is self.leader:
             self.leader = None
 
     def crash(self, process: Process) -> None:
-        """It is gone: what it holds earns nothing."""
+        """End a process without a report: its shares earn nothing."""
         self.processes.remove(process)
 
     def leave(self, process: Process) -> None:
@@ -195,7 +195,7 @@ class World:
         self._send_report(process, report)
 
     def heal(self) -> None:
-        """Nothing is lost or slow any more, everybody is reached, and somebody coordinates."""
+        """End all losses and delays, reconnect all members, and elect a coordinator if there is none."""
         self.loss = self.grant_loss = self.doubled = 0.0
         self.delay = (1 * MS, 2 * MS)
         for process in self.processes:
@@ -268,7 +268,7 @@ class World:
     def _take(self, process: Process, data: bytes) -> None:
         if process not in self.processes:
             return
-        if process.stopped:  # it is in the socket's buffer
+        if process.stopped:  # the message stays in the socket's buffer
             self._later(lambda: self._take(process, data), (50 * MS, 60 * MS))
             return
         process.put(
@@ -284,19 +284,17 @@ class World:
         self._order += 1
         heapq.heappush(self._queue, (self.now + self.random.randint(*delay), self._order, action))
 
-    # What differs
+    # Checks
 
     def check_limit_sets(self) -> None:
-        """Hold the sets of limits that members heard of against the limits that are written in them."""
+        """Compare the sets of limits in each member's latest grants with the limits that are written in the members."""
         names: dict[WrittenLimits, list[str]] = {}
         for process in self.processes:
             names.setdefault(process.digest(), []).append(process.member.name)
         for process in self.processes:
-            heard = {one.written: (one.members, list(one.names)) for one in process.member.limit_sets}
-            expected = {written: (len(of), sorted(of)) for written, of in names.items()}
-            assert heard == (expected if len(names) > 1 else {}), process.member.name
-
-    # What may pass
+            sets = {limits.written: (limits.members, list(limits.names)) for limits in process.member.limit_sets}
+            expected = {written: (len(members), sorted(members)) for written, members in names.items()}
+            assert sets == (expected if len(names) > 1 else {}), process.member.name
 
     def keys(self) -> set[ShareKey]:
         return {key for process in self.processes for key in process.buckets}
@@ -311,9 +309,9 @@ class World:
             ]
 
     def _pass(self, step: int) -> None:
-        """Pass what the buckets let, and hold the sum against one bucket's."""
+        """Pass the tokens that the buckets allow, and check that all together are within one bucket's bound."""
         for key in self.keys():
-            passed, quota, own = 0.0, None, []
+            passed, own = 0.0, list[Quota]()
             for process in self.processes:
                 if key in process.buckets:
                     bucket = process.buckets[key]
@@ -323,8 +321,8 @@ class World:
                         bucket.take(process.offered[key] * step / SECOND)
                     passed += bucket.passed - before
                     own.append(process.quota(key))
-            quota = max(own, key=lambda one: one.tokens / one.period_ns)
-            burst = max(one.burst for one in own)
-            rate = quota.tokens / quota.period_ns * 1.005 * self.allowed  # the clocks'
+            highest = max(own, key=lambda quota: quota.tokens / quota.period_ns)
+            burst = max(quota.burst for quota in own)
+            rate = highest.tokens / highest.period_ns * 1.005 * self.allowed  # clocks may be wrong by half a percent
             self.excess[key] = max(0.0, self.excess.get(key, 0.0) + passed - rate * step)
             assert self.excess[key] <= burst * self.allowed + 2 * self.names + 1, (self.excess[key], burst, self.names)
