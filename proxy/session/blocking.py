@@ -24,7 +24,7 @@ from proxy.block_rules import Key, Kind, Rule
 from proxy.blocking.blocklist import Blocklist, EndedByRule
 from proxy.brokers.dialing import through_proxy
 from proxy.refusals import RefusedError, metadata_refused, request_refused
-from proxy.session.streams import Streams, close_told
+from proxy.session.streams import Streams, close_frame
 
 _NAME: dict[Kind, Callable[[StreamName], str]] = {
     Kind.PRODUCER: lambda name: name.producer_name,
@@ -34,10 +34,10 @@ _NAME: dict[Kind, Callable[[StreamName], str]] = {
 
 
 class SessionBlocks:
-    """Blocks of one session's streams: refuses what is blocked before the broker hears of it, and ends what is later.
+    """Applies the blocklist to one session's streams: refuses blocked ones before the broker has them, ends open ones.
 
-    Both peers are told of a stream's end: the client as a broker would, which makes it look the topic up and open
-    anew, and there it gets the error; the broker as a client would, with a request of the proxy's own.
+    Both peers get a CLOSE for a stream that is ended. The client gets it as from a broker: it looks the topic up and
+    opens the stream again, and gets the error there. The broker gets it as a request of the proxy's own.
 
     Args:
         blocklist: The rules.
@@ -53,7 +53,7 @@ class SessionBlocks:
         self._reply = reply
 
     def check(self, name: StreamName, topic: TopicName, error: ServerError, *, has_schema: bool) -> None:
-        """Check a stream that is to be opened, and the schema that its command brings.
+        """Check a stream before it is opened, and the schema in its command.
 
         Raises:
             RefusedError: With `error`, if a rule is against it.
@@ -76,7 +76,7 @@ class SessionBlocks:
     def of_opened(self, stream: Stream) -> Rule | None:
         """Return the rule against a stream that the broker has just accepted, and perhaps has named.
 
-        It is ended then; its client is to get an error in place of the broker's answer.
+        Such a stream is ended; the caller gives its client an error in place of the broker's answer.
         """
         rule = self._of_stream(stream.name) if stream.is_open else None
         if rule is not None:
@@ -86,7 +86,7 @@ class SessionBlocks:
     def end_streams(self, rule: Rule, ended: EndedByRule) -> Iterator[None]:
         """End the streams that a new rule means, one in each step, and count them in `ended`.
 
-        Those that the broker has not accepted yet are looked at when it does.
+        Streams that the broker has not accepted yet are checked when it does.
         """
         for stream in [stream for stream in self._streams.accepted() if _may_mean(rule.key, stream.name)]:
             if stream.is_open and self._of_stream(stream.name) is not None:
@@ -94,7 +94,7 @@ class SessionBlocks:
                 was_closing = self._streams.is_closing(stream)
                 self._end(stream, rule)
                 if not was_closing:  # else the client hears of its end already
-                    self._reply(close_told(stream.name))
+                    self._reply(close_frame(stream.name))
             yield
 
     def _refuse(self, rule: Rule | None, topic: TopicName, error: ServerError) -> None:
@@ -115,12 +115,13 @@ class SessionBlocks:
     def _end(self, stream: Stream, rule: Rule) -> None:
         name = stream.name
         self._streams.expel(stream)
-        what = {"direction": name.direction, "topic": name.topic, "stream": name.stream_id}
-        self._blocklist.ended(rule, self._streams.connection, **what)
+        self._blocklist.ended(
+            rule, self._streams.connection, direction=name.direction, topic=name.topic, stream=name.stream_id
+        )
 
 
 def _may_mean(key: Key, name: StreamName) -> bool:
-    """A quick look, so that a new rule costs little however many streams there are."""
+    """Return whether a rule could apply to a stream: a quick test, as there may be thousands of streams."""
     if key.kind is Kind.TOPIC:
         return name.topic.startswith(key.name)
     return _NAME[key.kind](name) == key.name
@@ -129,9 +130,9 @@ def _may_mean(key: Key, name: StreamName) -> bool:
 MOST_AT_ONCE = 256
 """Requests that are answered in one turn of the loop, as `protocol.scanner.MOST_PIECES` of other clients."""
 _LARGEST_FRAME = 64 * 1024
-"""Requests are small, and of this client nothing else is awaited."""
+"""Most bytes of a frame: a blocked client has only requests to send, which are small."""
 _NOWHERE = Endpoint("pulsar", "blocked.invalid", 6650)
-"""The broker to which lookups of a blocked client lead. Nobody dials it, unless the client is unblocked at this very
+"""The broker in answers to lookups of a blocked client. It is dialled only if the client is unblocked at this very
 moment. Then the allow-list refuses it, and the client looks the topic up again."""
 _PONG = encode(CommandPong())
 
@@ -139,15 +140,15 @@ _PONG = encode(CommandPong())
 class BlockedClientResponder:
     """Answers one blocked client in the place of a broker: it may connect, and all its requests are refused at once.
 
-    An ERROR in answer to CONNECT would be shorter. But C++ and Python clients take that, whatever its code, for a
-    broken connection: they connect again and again until their operation times out, and nobody reads the reason. An
-    error in answer to a request ends their operation there and then, and Java's too. Lookups lead back here: so a
-    producer that was open before asks for PRODUCER, and can be ended for good.
+    An ERROR in answer to CONNECT would be shorter. But C++ and Python clients take it, whatever its code, for a broken
+    connection: they connect again until their operation times out, and do not report the reason. An error in answer to
+    a request ends their operation at once, and so it does Java's. Lookups lead back here: so a client sends PRODUCER
+    for a producer that was open before, which can be ended for good.
 
     Args:
         connect: Its CONNECT frame.
         is_tls: Whether it reaches the proxy by TLS.
-        rule: Gives what blocks it; None once it is unblocked.
+        rule: Returns the rule that blocks it; None once it is unblocked.
         reply: Sends a frame to it.
         leave: Ends the connection: an unblocked client comes again by itself, and is let in.
     """
@@ -170,7 +171,7 @@ class BlockedClientResponder:
         reply(encode(CommandConnected(server_version="Sluice", protocol_version=version)))
 
     def feed(self, chunk: bytes) -> bool:
-        """Take what was read. Whether there is more than is answered in one turn: then others have theirs first.
+        """Answer the requests in the bytes read; return whether more are left, which wait for another turn of the loop.
 
         Raises:
             ProtocolError: If the client broke the protocol.

@@ -26,25 +26,25 @@ T = TypeVar("T")
 
 
 _AT_ONCE: Final = 50
-"""Most entries that are told in one turn of the loop: thousands may have begun at once."""
+"""Most entries whose time ends in one turn of the loop: thousands may have begun at once."""
 
 
 class Deadlines(Generic[T]):
-    """Deadlines of many entries that have the same time each, with one timer; without entries there is none.
+    """Deadlines of many entries, each the same time after its beginning, with one timer; without entries there is none.
 
-    As all have the same time, who began first is due first; so to begin and to be ready is a look into a dictionary,
-    where a timer of one's own is several objects, for each of thousands of connections that come at once.
+    The entry that began first is due first. So beginning and ending an entry are one look into a dictionary each. A
+    timer for each entry would be several objects for each of thousands of connections that come at once.
 
     Args:
         seconds: The time that each entry has.
-        late: Told of each who is not ready then.
+        late: Called with each entry that has not ended in its time.
     """
 
     def __init__(self, seconds: float, late: Callable[[T], None]) -> None:
         self.seconds = seconds
         self._late = late
         self._due: OrderedDict[T, float] = OrderedDict()
-        """A plain dictionary's first is found behind all gaps of those who were before it: with many, ever slower."""
+        """Ordered: to find its first key, a plain dictionary passes over the gaps of all keys removed before."""
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
@@ -76,7 +76,7 @@ class Deadlines(Generic[T]):
                     break
                 del self._due[who]
                 self._late(who)
-        finally:  # whatever is wrong with one, the others are told
+        finally:  # the deadlines of others end, even if one call fails
             self._look_again(loop)
 
     def _look_again(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -118,7 +118,7 @@ class ConnectAttempt:
         self._go_on(None)
 
     def cancel(self) -> None:
-        """Leave it: the coroutine ends with `CancelledError`, soon, and nobody is told."""
+        """Cancel the coroutine, which soon ends with `CancelledError`; `ended` is not called."""
         if self._waits_for is not None:
             self._waits_for.cancel()
 
@@ -146,11 +146,11 @@ class ConnectAttempt:
 _EXPECTED = (TargetRefusedError, OSError)
 """The exceptions of a dial that has failed."""
 PASSED_OVER_S: Final = 10.0
-"""A configured broker that did not answer is dialled behind the others for so long."""
+"""Seconds in which a configured broker that did not answer is dialled last."""
 
 
 class BrokerRotation:
-    """The configured brokers, each in turn; behind the others those that did not answer a while ago.
+    """The configured brokers, each in turn; brokers that did not answer a while ago come last.
 
     Args:
         brokers: One at least.
@@ -160,19 +160,19 @@ class BrokerRotation:
         self.brokers = brokers
         self._next = 0
         self._passed_over: dict[Endpoint, float] = {}
-        """The time until which a broker is dialled behind the others."""
+        """The time until which a broker is dialled last."""
 
     def order(self, now: float) -> list[Endpoint]:
-        """Return all in the order in which they are to be tried at this time."""
+        """Return all brokers in the order in which a client tries them at this time."""
         first, self._next = self._next, (self._next + 1) % len(self.brokers)
-        turned = [*self.brokers[first:], *self.brokers[:first]]
-        well = [each for each in turned if self._passed_over.get(each, now) <= now]
-        if well and well[0] in self._passed_over:
-            self.failed(well[0], now)  # until it answers: the time of one client is enough to try it
-        return [*well, *(each for each in turned if each not in well)]
+        in_turn = [*self.brokers[first:], *self.brokers[:first]]
+        answering = [broker for broker in in_turn if self._passed_over.get(broker, now) <= now]
+        if answering and answering[0] in self._passed_over:
+            self.failed(answering[0], now)  # until it answers: one client's time is enough to try it
+        return [*answering, *(broker for broker in in_turn if broker not in answering)]
 
     def failed(self, broker: Endpoint, now: float) -> None:
-        """Put a broker behind the others: it did not answer, or its TLS failed."""
+        """Have a broker dialled last: it did not answer, or its TLS failed."""
         self._passed_over[broker] = now + PASSED_OVER_S
 
     def answered(self, broker: Endpoint) -> None:
@@ -181,16 +181,16 @@ class BrokerRotation:
 
 
 ALERT_S: Final = 1.0
-"""Seconds that a broker has to take the alert that says what is wrong with its TLS."""
+"""Seconds that a broker has to take the alert that names the failure of its TLS."""
 
 
 class BrokerHandshake:
-    """The TLS handshake with a broker, from the connection that has just been made until it is the session's.
+    """The TLS handshake with a broker, from the new connection until the session has it.
 
-    To the loop it is a protocol; TLS is told to tell it, and takes its place at once.
+    The loop sees a protocol. `TlsTransport` takes its place at once, and calls it at the end of the handshake.
 
     Args:
-        peer: Gets the connection when TLS stands.
+        peer: Gets the connection when the handshake is done.
         context: The TLS context for brokers.
         buffers: The memory that all TLS connections share.
         server_name: The name that the broker is asked for, and that its certificate must have.
@@ -212,7 +212,7 @@ class BrokerHandshake:
         self._server_name = server_name
         self._tls: TlsTransport | None = None
         self.outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Set when TLS stands; else a `BrokerTlsError`."""
+        """Done when the handshake is; else it has a `BrokerTlsError`."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop when there is a connection."""
@@ -222,11 +222,11 @@ class BrokerHandshake:
         )
 
     def data_received(self, _data: bytes) -> None:
-        """Fail: TLS takes this one's place, so the loop looks the name up and never calls it."""
+        """Fail: the loop looks this name up, and never calls it, as TLS takes this protocol's place."""
         raise NotImplementedError
 
     def secured(self, tls: TlsTransport) -> None:
-        """Called by TLS when it stands: from now on it tells the peer."""
+        """Called by TLS when the handshake is done: from now on it calls the peer."""
         if not self.outcome.done():
             self.outcome.set_result(None)
         self._peer.connection_made(cast("asyncio.BaseTransport", tls))
@@ -248,9 +248,9 @@ class BrokerHandshake:
         self._fail(TlsFailure.LEFT, LEFT)
 
     def abort(self) -> None:
-        """Leave it, whatever has come of it."""
+        """Abort the connection, at any stage of the handshake."""
         if self.outcome.done() and not self.outcome.cancelled():
-            self.outcome.exception()  # or the loop would tell that nobody has asked for it
+            self.outcome.exception()  # else the loop would log an exception that was never retrieved
         if self._tls is not None:
             self._tls.abort()
 
@@ -260,7 +260,7 @@ class BrokerHandshake:
 
 
 _OF_ALL: Final = 0.9
-"""The part of the time for a connection in which several brokers are tried, so that it is told of each what it does."""
+"""The part of the time for a connection in which several brokers are tried: the rest is left to report each failure."""
 
 
 def _none_answers(tried: dict[Endpoint, str]) -> SessionEnd:
@@ -269,10 +269,10 @@ def _none_answers(tried: dict[Endpoint, str]) -> SessionEnd:
 
 
 class BrokerCaller(Protocol):
-    """A session that is to be connected to a broker.
+    """A session that needs a connection to a broker.
 
     Attributes:
-        connection: Is told to which broker it leads.
+        connection: Gets the broker's address.
     """
 
     connection: Connection
@@ -311,8 +311,8 @@ class BrokerConnector:
         self._answers = Deadlines[BrokerCaller](config.connect_timeout, self._not_answered)
         self._dials: dict[BrokerCaller, ConnectAttempt] = {}
         self._tried: dict[BrokerCaller, dict[Endpoint, str]] = {}
-        """The configured brokers that were tried for each caller that may have any, and why it was none of them; the
-        last one is tried still, or is the caller's. Until the broker has accepted the client."""
+        """For each caller that may have any configured broker: the brokers tried, and why each one failed. The last one
+        is being tried, or is the caller's. Entries go when the broker has accepted the client."""
         self._lines = ThrottledLog(time.monotonic_ns)
 
     @property
@@ -332,9 +332,9 @@ class BrokerConnector:
             self.rotation.answered(next(reversed(tried)))
 
     def connected(self, caller: BrokerCaller) -> None:
-        """Forget the dial of a broker that is connected: what is left of it ends by itself.
+        """Forget the dial of a broker that is connected: the rest of its coroutine ends by itself.
 
-        Were it cancelled now, the loop would drop the connection and never say that it is gone.
+        If it were cancelled now, the loop would drop the connection and never report its end.
         """
         if self._dials.pop(caller, None) is not None:
             self._answers.end(caller)
@@ -353,9 +353,9 @@ class BrokerConnector:
         return caller in self._handshakes
 
     def refused(self, caller: BrokerCaller, error: BrokerTlsError) -> SessionEnd:
-        """Note that TLS failed with a broker that is connected; return the caller's end, if that is its end.
+        """Note that TLS failed with a broker that is connected; return the caller's end, for a caller that ends.
 
-        By TLS 1.3 a broker refuses Sluice's certificate behind the handshake, when CONNECT may be on its way already.
+        By TLS 1.3 a broker refuses Sluice's certificate after the handshake, when CONNECT may be on its way already.
         """
         tried = self._tried.get(caller)
         if tried is None:
@@ -369,9 +369,9 @@ class BrokerConnector:
         return tried is not None and len(tried) < len(self.rotation.brokers)
 
     def dial(self, caller: BrokerCaller, target: Endpoint | None, peer: PeerTransport) -> None:
-        """Connect `peer` to the broker that the client named, if that is allowed; without a name to a configured one.
+        """Connect `peer` to the broker that the client named, if that is allowed; without a name, to a configured one.
 
-        Whatever scheme the client wrote, the broker is reached as all are.
+        The scheme is that of all brokers, whatever the client wrote.
         """
         coroutine: Coroutine[Any, Any, object]
         if target is None and self._has_several:
@@ -397,7 +397,7 @@ class BrokerConnector:
         return asyncio.get_running_loop().create_connection(lambda: peer.protocol, host, port)
 
     async def _secure(self, peer: PeerTransport, wanted: Endpoint, host: str, port: int) -> None:
-        """Connect, and let TLS stand before `peer` has the connection."""
+        """Connect, and do the TLS handshake before `peer` has the connection."""
         name, buffers = self._tls.server_name(wanted), self._shared.tls_buffers()
         handshake = BrokerHandshake(peer, self._tls.broker(), buffers, name, self._counters)
         protocol = cast("asyncio.BaseProtocol", handshake)

@@ -1,6 +1,6 @@
-"""Translation of commands: what goes on to the broker of a client's, and to the client of a broker's.
+"""Translation of commands: which of a client's go on to the broker, which of a broker's to the client, and how changed.
 
-A command that is not named here passes as it came. FLOW is the data path's (`data_path.py`).
+Commands that are not named here pass as they came. The data path handles FLOW (`data_path.py`).
 """
 
 from collections.abc import Callable
@@ -93,35 +93,35 @@ Source: CommandScalableTopicLookup, CommandWatchTcAssignments of PulsarApi.proto
 _OF_TRANSACTIONS = frozenset({BaseCommand.ADD_PARTITION_TO_TXN, BaseCommand.ADD_SUBSCRIPTION_TO_TXN})
 """Types of the commands that name topics of a transaction; at its end the broker writes a marker into each."""
 _LOOKED_AT = BETWEEN_BROKERS | NOT_OFFERED | _OF_TRANSACTIONS | {BaseCommand.CONNECT, BaseCommand.AUTH_RESPONSE}
-"""Types that are not read and do not simply pass. To broker and client the last two say who the client is."""
+"""Types that are not read and do not simply pass. The last two carry the client's credentials."""
 _PONG = encode(CommandPong())
 MOST_READ = 64 * 1024
-"""Bytes of a command that is read, without that: of names, and what a proxy in front says of its client."""
+"""Most bytes of a command that is read, without its schema: names, and the words of a proxy in front on its client."""
 _UNSIGNED = 2**64 - 1
 _MOST_ABOUT_ALL = 64
-"""Bytes of a REDELIVER for everything: of two numbers. What is longer names messages, in as many bytes as it likes."""
+"""Most bytes of a REDELIVER for everything: two numbers. A longer one names messages, and may have any length."""
 
 
 class BrokersCommandError(ProtocolError):
-    """A client says what only a broker says to another one."""
+    """A client sends a command that only brokers send to each other."""
 
     cause = "brokers_command"
 
 
 class FleetTopicError(ProtocolError):
-    """A client's transaction is to have a topic of a fleet, which no client can have a producer or consumer of."""
+    """A client adds a topic of a fleet to its transaction; no client may use these topics."""
 
     cause = "fleet_topic"
 
 
 class NotOfferedError(ProtocolError):
-    """A client asks for what its CONNECTED did not offer."""
+    """A client uses a feature that its CONNECTED did not offer."""
 
     cause = "not_offered"
 
 
 class SecondConnectError(ProtocolError):
-    """A client says who it is once more: to the broker that would be who Sluice is."""
+    """A client sends a second CONNECT: the broker would take its credentials for Sluice's."""
 
     cause = "second_connect"
 
@@ -133,9 +133,9 @@ class ClientCommands:
         streams: The session's producers and consumers.
         requests: Where answers are awaited.
         blocks: The blocking rules for this session's streams.
-        lookups: Takes what asks for topics.
+        lookups: Handles lookups and other questions about topics.
         reply: Sends a frame to the client.
-        counters: Told of what is left out.
+        counters: Count commands with fields that are left out.
         identity: The client's identity; None where brokers verify it.
     """
 
@@ -183,7 +183,7 @@ class ClientCommands:
         return self._handle(kind, body)
 
     def _look_at(self, kind: int, command: bytes, frame: bytes) -> bytes | None:
-        """Keep what must not reach a broker: nobody else would stop it."""
+        """Refuse or keep a command that must not reach a broker."""
         name = BaseCommand.Type.Name(cast("BaseCommand.Type", kind))
         if kind in BETWEEN_BROKERS:
             raise BrokersCommandError(f"a client sent {name}, which only brokers send to each other")
@@ -201,7 +201,7 @@ class ClientCommands:
         return None
 
     def _note_redelivery(self, command: bytes) -> None:
-        """One that names messages is not read but for its consumer, and for that only where it makes a difference."""
+        """Note a redelivery of named messages, where limits spare consumers without a backlog; only its id is read."""
         if self._streams.tells_backlogs_apart:
             _, consumer_id, _ = read_command(command, 0, len(command), BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES)
             stream = self._streams.consumer(consumer_id & _UNSIGNED)
@@ -212,8 +212,8 @@ class ClientCommands:
         try:
             return self._HANDLERS[kind](self, command)
         except RefusedError as refused:
-            said = _REFUSED.get(kind, request_refused)
-            self._reply(said(command.request_id, refused.error, str(refused)))
+            refusal_of = _REFUSED.get(kind, request_refused)
+            self._reply(refusal_of(command.request_id, refused.error, str(refused)))
         return None
 
     def _producer(self, command: CommandProducer) -> bytes:
@@ -241,8 +241,8 @@ class ClientCommands:
     def _open_again(self, command: CommandProducer | CommandSubscribe, stream: Stream) -> bytes:
         """Ask for an open stream once more.
 
-        The broker may have closed the stream meanwhile, and open another one: under the same name, and not under one of
-        its own choice, which Sluice would learn too late.
+        The broker may have closed the stream by now, and may open another one. So the command has the stream's name:
+        the broker must not choose another one, which Sluice would learn too late.
         """
         client_id = command.request_id
         if isinstance(command, CommandProducer) and not command.producer_name:
@@ -264,7 +264,7 @@ class ClientCommands:
     def _when_answered(
         self, act: Callable[[Any, Stream], None], stream: Stream | None
     ) -> Callable[[Message], Message | None]:
-        """Do this with the answer, which the client hears; nothing, where there is no such stream."""
+        """Return a handler that passes the answer on to the client, and calls `act` with it if there is a stream."""
 
         def answered(answer: Message) -> Message:
             if stream is not None:
@@ -304,10 +304,11 @@ class ClientCommands:
         return self._requests.forward(command, self._when_answered(self._streams.sought, stream))
 
     def _redeliver(self, command: CommandRedeliverUnacknowledgedMessages) -> bytes | None:
-        """Everything is asked for again: who says an epoch ignores by itself what was sent before that.
+        """Handle a consumer's request for everything once more.
 
-        Who says none takes what was sent before, and in order: what is held then must not be missing there. An
-        acknowledgement of what the broker sent behind it would acknowledge it unseen.
+        Clients that send a consumer epoch discard older messages themselves, so held entries may be dropped. Clients
+        without one accept them in order, so none may be missing: a cumulative acknowledgement of a later message would
+        acknowledge the missing ones unseen.
         """
         stream, frame = self._streams.consumer(command.consumer_id), encode(command)
         if stream is not None:
@@ -367,9 +368,9 @@ _ANSWERS = (
 
 
 class ProducerAfterCloseError(ProtocolError):
-    """A broker lets a producer in that nobody asked for here, or whose id cannot be told any more.
+    """A broker accepts a producer that no client asked for, or whose request is forgotten (`GivenUp`).
 
-    By now the id may be asked for again, with another topic, and what it is at the broker is not known.
+    The client may have used the id again, with another topic. So the producer that the broker has is not known.
     """
 
     cause = "producer_after_close"
@@ -429,7 +430,7 @@ class BrokerCommands:
         return None
 
     def _answered_at_length(self, kind: int, command: bytes) -> bytes | None:
-        """Pass on an answer of perhaps megabytes as it came, but for its request id. A SUCCESS stands for it here."""
+        """Pass on an answer of perhaps megabytes with the client's request id; handlers get a SUCCESS in its place."""
         answer = LongAnswer(kind, command)
         if not self._requests.waits_for(answer.request_id):
             return None
@@ -469,7 +470,7 @@ class BrokerCommands:
         return self._without_address(command, frame)
 
     def _without_address(self, command: CommandCloseProducer | CommandCloseConsumer, frame: bytes) -> bytes:
-        """Strip the broker's address from a close. Without it the client looks the topic up anew, by the proxy."""
+        """Strip the broker's address from a CLOSE. Without it the client looks the topic up again, by the proxy."""
         if not command.assigned_broker_service_url and not command.assigned_broker_service_url_tls:
             return frame
         self._counters.broker_urls_stripped += 1
@@ -490,9 +491,9 @@ class BrokerCommands:
         self._counters.broker_urls_stripped += 1
 
     def _ping(self, _command: CommandPing, frame: bytes) -> bytes | None:
-        """The broker's probe waits 5 s only: a client that is not read cannot answer it in time.
+        """Answer the broker's PING for a client that is not read: a broker waits 5 s only.
 
-        One answer that waits behind an unfinished frame is enough, however many probes come meanwhile.
+        While an answer waits for the end of an unfinished frame, further PINGs need none.
         """
         if not self._client.is_throttled():
             return frame

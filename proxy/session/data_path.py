@@ -3,13 +3,13 @@
     chunk ─▶ scan ─▶ all fits ───────────────────────────────────────▶ written as it came          (fast path)
                └───▶ else cut:
                        entry ─▶ rate limiter ─▶ passes ──────────────▶ written                     (slow path)
-                                  ├───▶ over a limit that refuses ──▶ its client is told
+                                  ├───▶ over a limit that refuses ──▶ its client gets an error
                                   └───▶ held; released later ────────▶ written
                        entry of no stream ─▶ goes nowhere
                        command ─▶ handler ───────────────────────────▶ written as it came, changed, or not at all
                        a pause begins ─▶ the rest is set aside ─ the pause ends ─▶ cut
 
-A frame may come in parts. What is decided for its first part applies to the others.
+A frame may come in parts. The decision on its first part applies to the others.
 """
 
 from collections.abc import Callable
@@ -39,16 +39,16 @@ MOST_REPLIES = 100
 """Most replies that wait for the end of a broker's frame before the client is no longer read."""
 _ANSWERS = frozenset({BaseCommand.SEND_RECEIPT, BaseCommand.SEND_ERROR})
 _COPIED: Final = 4096
-"""Most bytes of which a copy costs less than a view."""
+"""Most bytes of a chunk that is copied: to copy more costs more than a view."""
 MOST_COMMANDS: Final = 16
 """Most commands of one read that are handled in a row: to open a stream takes as long as thousands of messages."""
 _LIGHT: Final = frozenset({BaseCommand.ACK, BaseCommand.FLOW, BaseCommand.SEND_RECEIPT, BaseCommand.ACK_RESPONSE})
-"""Commands that come as often as messages do, and take no longer."""
+"""Commands that come as often as messages, and take no longer."""
 _COMMANDS: Final = Work.COMMANDS
 _STRANGERS: Final = 16
 """Most ids without a stream that a chunk on the fast path may name: a chunk with more is cut."""
 _COUNTED: Final = 4096
-"""Bytes of an incomplete frame from which on they are counted: each chunk ends in some."""
+"""Bytes of an incomplete frame from which on its memory is counted: most chunks end with a few."""
 
 
 class PendingPublishes:
@@ -56,18 +56,18 @@ class PendingPublishes:
 
     Passed and answered publishes are counted by producer: a producer that closes takes its unanswered ones with it.
 
-    Reading stops when exactly `most` whole entries are pending, and goes on at half of that. An entry counts when all
-    of it has passed: the broker cannot answer half an entry, so a stop inside of one would last for ever. In a chunk
-    that passes uncut, the entry at its end counts at once: `has_room` has left it room to end. Entries that are already
-    held pass at their limit's pace all the same, and count.
+    Reading is paused when exactly `most` whole entries are pending, and resumes at half of that. An entry counts when
+    its last part has passed: the broker cannot answer half an entry, so a pause inside one would last for ever. In a
+    chunk that passes uncut, the entry at its end counts at once: `has_room` has left it room to end. Held entries pass
+    at their limit's pace during a pause as well, and count.
 
     Args:
         most: Most pending entries.
-        turned: Called with True when reading is to stop, and with False when it may go on.
+        on_pause: Called with True when reading must pause, and with False when it may resume.
     """
 
-    def __init__(self, most: int, turned: Callable[[bool], None]) -> None:
-        self._budget = Budget(most, turned)
+    def __init__(self, most: int, on_pause: Callable[[bool], None]) -> None:
+        self._budget = Budget(most, on_pause)
         self._by_producer: dict[int, int] = {}
         self._under_way: int | None = None
 
@@ -77,7 +77,7 @@ class PendingPublishes:
         return self._budget.used
 
     def has_room(self, tallies: list[Tally], *, ends_mid_frame: bool) -> bool:
-        """Return whether a chunk may pass uncut: reading need not stop within it, nor at an end inside a frame."""
+        """Return whether a chunk may pass uncut: no pause is due in it, nor at its end if that is inside a frame."""
         more = sum(tally.entries for tally in tallies) + (self._under_way is not None)
         return self.count + more + ends_mid_frame <= self._budget.limit
 
@@ -123,7 +123,7 @@ class PendingPublishes:
             self.answered(tally.owner, tally.entries)
 
     def closed(self, producer: int) -> None:
-        """Forget the pending entries of a producer that is over: they will not be answered, or need not be."""
+        """Forget the pending entries of a producer that is over: they have no answers, or need none."""
         if self._under_way == producer:
             self._under_way = None
         self.answered(producer, self._by_producer.get(producer, 0))
@@ -203,7 +203,7 @@ class HeldMemory:
             self._share.give(tenant, memory)
 
     def stuck(self, is_stuck: bool) -> None:  # noqa: FBT001 - the new state
-        """Record that the peer takes no more of what is written, or does again."""
+        """Record that the peer takes no more bytes, or does again."""
         self._is_stuck = is_stuck
         if not is_stuck:
             unsent, self._unsent = self._unsent, {}
@@ -212,12 +212,10 @@ class HeldMemory:
 
 
 class PartialEntry:
-    """An entry that has to wait, and of which not all parts have come.
+    """An incomplete entry that has to wait.
 
-    The parts are kept as one object: a client may write two bytes at a time, and each part kept by itself would take
-    60.
-
-    The parts count as memory of the client and pause nothing: a client that is not read could never end the entry.
+    Its parts are kept as one object: a client may write two bytes at a time, and an object for each part takes 60. They
+    count as memory of the client and pause nothing: a client that is not read could never end the entry.
 
     Args:
         stream: The entry's stream.
@@ -229,7 +227,7 @@ class PartialEntry:
         self.stream = stream
         self.entry = entry
         self._memory = memory
-        self._kept = bytearray(entry.frame)  # a list of parts of a byte each would take sixty times as much as they
+        self._kept = bytearray(entry.frame)
         memory.keep_unfinished(len(self._kept))
 
     def add(self, part: bytes) -> None:
@@ -252,8 +250,8 @@ class FrameWriter:
     """Writes frames to one peer: chunks passed on as they came, and whole frames between them, never inside others.
 
     Replies are the frames that the proxy itself sends to a client: answers to lookups, refusals, errors of blocks and
-    of limits that reject. The broker's receipts are replies where such errors have their place among them. A client
-    that cannot be sent its replies yet is not read: else it could make the proxy keep any number of them.
+    of limits that reject. The broker's receipts are replies where such errors have their place among them. Reading of a
+    client is paused while its replies cannot be sent: else it could make the proxy keep any number.
 
     Attributes:
         waiting: Whole frames that wait for the frame under way to end.
@@ -385,7 +383,7 @@ class DataPath(Receiver):
         self.scanner.counts_receipts = self._receipts is not None
         if most_messages > 0:
             self.scanner.heads.max_messages = most_messages
-        if oversized is not None:  # of the streams, and not of this, which has the scanner: garbage to be searched for
+        if oversized is not None:  # it refers to the streams and not to this object, which would be a reference cycle
             self.scanner.heads.on_excess = partial(_overdraw, self.streams, most_messages, oversized)
 
     def feed(self, data: bytes, size: int) -> None:
@@ -397,26 +395,28 @@ class DataPath(Receiver):
         now = self._clock()
         scanner, sent = self.scanner, self._sent
         scanner.most_owners = len(self.streams) + _STRANGERS
-        if self.backlog:
+        if self.backlog:  # reading is paused: these bytes come after those that were set aside
             self._set_aside(self.backlog + data[:size])
-        elif (
-            not self.keeps_the_rest
-            and not self.writer.waiting
-            and not (self.memory.is_any and self._begins_with_held(data, size))
+            self._count_kept(scanner.kept)
+            return
+        is_free_to_pass = self._partial is None and not self._is_skipping and not self.writer.waiting
+        holds_entries = self.memory.is_any
+        self.passes = (
+            is_free_to_pass
+            and not (holds_entries and self._begins_with_held(data, size))
             and scanner.scan(data, size)
-            and not (scanner.ends_mid_frame and self.memory.is_any)
+            and not (holds_entries and scanner.ends_mid_frame)  # held entries could not leave before the frame's end
             and (sent is None or sent.has_room(scanner.tallies, ends_mid_frame=scanner.ends_mid_frame))
             and self._admit(scanner.tallies, now)
-        ):
+        )
+        if self.passes:
             scanner.accept(data)
             self._forward(data, size)
-            self.passes = True
             if sent is not None:
                 sent.passed_uncut(scanner.tallies)
             if self._receipts is not None:
                 self._receipts.answered_in_chunk(scanner.receipts)
         else:
-            self.passes = False
             self._feed_cut(data, size, now)
         self._count_kept(scanner.kept)
 
@@ -429,7 +429,7 @@ class DataPath(Receiver):
             self._count_kept(self.scanner.kept)
 
     def writable(self, is_writable: bool) -> None:  # noqa: FBT001 - the new state
-        """Record that the peer that is written to takes no more, or does again."""
+        """Record that the peer at the writing end takes no more bytes, or does again."""
         self.memory.stuck(not is_writable)
         self.writer.writable(is_writable)
 
@@ -476,8 +476,8 @@ class DataPath(Receiver):
                 or not stream.is_accepted
                 or not self._rate_limiter.admit(stream, _charged(stream, tally), tally.size, now)
             ):
-                for position, one in enumerate(admitted):
-                    self._rate_limiter.withdraw(one, _charged(one, tallies[position]), tallies[position].size)
+                for position, charged in enumerate(admitted):
+                    self._rate_limiter.withdraw(charged, _charged(charged, tallies[position]), tallies[position].size)
                 return False
             admitted.append(stream)
         delivered: list[tuple[Permits, Tally]] = []
@@ -507,7 +507,7 @@ class DataPath(Receiver):
 
     @property
     def keeps_the_rest(self) -> bool:
-        """True while the frame under way is kept or skipped: the rest of it must not be passed on."""
+        """True while the frame under way is kept or skipped: its rest must not be passed on."""
         return self._partial is not None or self._is_skipping
 
     def _feed_cut(self, chunk: bytes, size: int, now: int, *, has_turn: bool = False) -> None:
@@ -555,7 +555,7 @@ class DataPath(Receiver):
         else:
             self._keep(stream, data, piece, now)
 
-    def _go_on(self, part: bytes, *, whole: bool) -> None:
+    def _continue_frame(self, part: bytes, *, whole: bool) -> None:
         """Handle the next part of the frame under way; `whole` with the last one."""
         if self._is_skipping:
             self._is_skipping = not whole
@@ -573,7 +573,7 @@ class DataPath(Receiver):
 
     def _take_piece(self, data: bytes, piece: Piece, now: int, *, is_last: bool) -> None:
         if piece.kind == TAIL:
-            self._go_on(data[piece.start : piece.stop], whole=piece.whole)
+            self._continue_frame(data[piece.start : piece.stop], whole=piece.whole)
         elif piece.kind == self._payload_kind:
             self._offer(data, piece, now)
         elif self._slices is None or piece.kind in _LIGHT:
@@ -627,7 +627,7 @@ class DataPath(Receiver):
         return True
 
     def _keep(self, stream: Stream, data: bytes, piece: Piece, now: int) -> None:
-        """Hold an entry, once all of it has come."""
+        """Hold an entry, once its last part has come."""
         charged = stream.charged(1, piece.messages)
         entry = Entry(data[piece.start : piece.stop], piece.messages, piece.size, 0, now, charged=charged)
         if piece.whole:
@@ -639,7 +639,7 @@ class DataPath(Receiver):
                 self._rate_limiter.count_dropped(stream, entry.messages, entry.size)
                 raise
 
-    # ---- what is held
+    # ---- held entries
 
     def holds_any(self) -> bool:
         """Return whether something is held here.
@@ -650,7 +650,7 @@ class DataPath(Receiver):
         return self.memory.is_any
 
     def hold_behind(self, stream: Stream, frame: bytes) -> None:
-        """Hold a command that refers to a stream behind the entries that the stream holds."""
+        """Hold a command for a stream until the entries that the stream holds have passed."""
         now = self._clock()
         self._hold(stream, Entry(frame, 0, 0, 0, now), now)
 
@@ -674,7 +674,7 @@ class DataPath(Receiver):
             self.memory.give(stream.name.tenant, sum([entry.memory for entry in dropped]))
 
     def abandon(self) -> None:
-        """Drop a frame of which parts were kept, and skip the rest of it: its streams are over."""
+        """Drop the kept parts of a frame, and skip its rest: its stream is over."""
         if self._partial is not None:
             stream, entry = self._partial.stream, self._partial.end()
             self._partial = None
@@ -689,7 +689,7 @@ class DataPath(Receiver):
         self.memory.take(stream.name.tenant, entry.memory)
         self._rate_limiter.hold(stream, entry, now)
 
-    # ---- FLOW: what a client asks for of its consumers' messages, and what of that is passed on to the broker
+    # ---- FLOW: the permits that a client gives its consumers, and those that are passed on to the broker
 
     def ask(self, command: bytes, frame: bytes) -> bytes | None:
         """Handle a client's FLOW for a consumer in this path; return the frame for the broker, or None."""
@@ -709,19 +709,19 @@ class DataPath(Receiver):
     def _asks(self, consumer_id: int, permits: int) -> bool:
         """Count the permits of a FLOW; return whether it goes on as it came, else others may go on for it.
 
-        Brokers close the whole connection for a FLOW of 0, which stays here, and for one above MOST_PERMITS, which goes
-        in parts. A FLOW of a consumer that the broker has not accepted stays here, too, as brokers ignore it. So does
-        one of a consumer that asked to be closed: its entries would not be passed on.
+        Brokers close the whole connection for a FLOW of 0, which is dropped, and for one above MOST_PERMITS, which is
+        split. A FLOW of a consumer that the broker has not accepted is dropped, as brokers ignore it, and so is one of
+        a consumer that is closing: its entries would not be passed on.
         """
         stream = self.streams.get(consumer_id)
         if permits == 0 or stream is None or stream.permits is None or not stream.is_accepted:
             return False
         return stream.permits.ask(permits, as_it_came=permits <= MOST_PERMITS)
 
-    # ---- what is kept
+    # ---- memory
 
     def _count_kept(self, kept: int) -> None:
-        """Count the bytes kept back of a frame that cannot be inspected yet."""
+        """Count the bytes of an incomplete frame that the scanner keeps."""
         counted = kept if kept >= _COUNTED and not self.is_over else 0
         if counted != self._kept:
             self.memory.keep_unfinished(counted - self._kept)

@@ -46,7 +46,7 @@ class LimiterTimers:
         counters: Count how late the timers fired.
         serve: Called with a limiter, and the time, when its timer fires; where many fire at once, in one of the next
             turns of the loop.
-        slices: Bounds what is served in one turn.
+        slices: Bounds the entries that are released in one turn.
     """
 
     def __init__(
@@ -103,8 +103,8 @@ class Engine:
         admission: The bounds of connections, lookups and streams.
         fleet_topics: The topics that no client may use.
         proxy_headers: The rules for PROXY protocol headers; None where connections begin without.
-        slices: Does what is too much for one turn of the loop.
-        losses: The connections that are gone, each with what is to be done then.
+        slices: Does work that is too much for one turn of the loop.
+        losses: The connections that are gone, each with the call that handles it.
         arrivals: Bytes that came before a session forwards, and wait for their turn.
         names_clients: Connections to brokers begin with such a header.
     """
@@ -194,7 +194,7 @@ class Engine:
         self._shadow.scheduler.serve(limiter, now)
 
     def policies_changed(self, changes: Iterable[Change] | None = None, now: int | None = None) -> None:
-        """Put changed policies in force on live streams, as of now; with many streams, on some of them soon after.
+        """Put changed policies in force on live streams, as of now; many streams follow in slices.
 
         Args:
             changes: The changes; None: all policies may have changed, and they are in force at once.

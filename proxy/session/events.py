@@ -38,23 +38,23 @@ class CloseReason(StrEnum):
     PROXY_HEADER = "proxy_header"
     """The connection had no PROXY protocol header where one must be, or one that is not taken (`proxy_protocol`)."""
     TLS_FAILED = "tls_failed"
-    """The client speaks no TLS, or not such that it can stay; the detail says what it does."""
+    """TLS with the client failed; the detail names the failure."""
     TARGET_REFUSED = "target_refused"
     """The wanted broker is not on the allow-list."""
     BROKER_UNREACHABLE = "broker_unreachable"
     HANDSHAKE_TIMEOUT = "handshake_timeout"
     TOO_MANY_CONNECTIONS = "too_many_connections"
-    """In all, or from one address; the operator's log has these, and the next, as a sum."""
+    """In all, or from one address. The operator's log sums these ends, and those of `CONNECTION_RATE`."""
     CONNECTION_RATE = "connection_rate"
     """Too many new connections, in all or from one address."""
     WRITE_TIMEOUT = "write_timeout"
-    """The client took nothing of what was sent to it (`write_timeout`)."""
+    """The client took none of the bytes sent to it for `write_timeout`."""
     OVER_BUDGET = "over_budget"
     """The memory kept for the client would have exceeded its bound (`client_memory`)."""
     AUTHENTICATION_FAILED = "authentication_failed"
     """The client's credentials prove no role (`authentication`)."""
     AUTHENTICATION_BUSY = "authentication_busy"
-    """The client's password was not checked: too many wait to be checked, or were wrong."""
+    """The client's password was not checked: too many passwords wait, or too many of its address were wrong."""
     AUTHENTICATION_EXPIRED = "authentication_expired"
     """The client's token expired while it was connected, and it showed no newer one."""
     BLOCKED = "blocked"
@@ -67,7 +67,7 @@ class CloseReason(StrEnum):
 
     @property
     def error(self) -> ServerError:
-        """The error code that the client is told, if it is told."""
+        """The code of the ERROR for the client, where it gets one."""
         return _ERRORS.get(self, ServiceNotReady)
 
     @property
@@ -188,7 +188,7 @@ class SessionLog:
             self._access.throttle(self._intervals.span_since(started_at), connection, side, str(reason))
 
     def ended(self, connection: Connection, end: SessionEnd, bytes_read: tuple[int, int], started_at: int) -> None:
-        """Count a connection that ended and write its line; tell the operator of trouble."""
+        """Count a connection that ended and write its line; the operator's log gets trouble."""
         self._counters.connections_open[connection.role] -= 1
         self._counters.connections_ended[str(end.close_reason)] += 1
         from_client, from_broker = bytes_read
@@ -201,9 +201,9 @@ class SessionLog:
             bytes_from_broker=from_broker,
         )
         if end.close_reason.is_trouble:
-            self._tell_operator(connection, end)
+            self._log_trouble(connection, end)
 
-    def _tell_operator(self, connection: Connection, end: SessionEnd) -> None:
+    def _log_trouble(self, connection: Connection, end: SessionEnd) -> None:
         """Log the first end of an address in a while, with the number since; the access log has all."""
         connections = self._troubles.due(str(end.close_reason), connection.client_network)
         if connections:

@@ -1,7 +1,7 @@
 """The handshake: a client's CONNECT (its version, its role, the broker it wants) and a broker's CONNECTED.
 
 Clients of one application send the same CONNECT, byte for byte, and so do brokers of one cluster their CONNECTED. When
-thousands come at once, what was just read is not parsed again (`ParseCache`).
+thousands come at once, bytes that were just parsed are not parsed again (`ParseCache`).
 """
 
 import base64
@@ -47,7 +47,7 @@ class ParseCache(Generic[T]):
         """Return the cached result for these bytes, or None; bytes longer than LONGEST_KNOWN are not looked up."""
         if len(said) > LONGEST_KNOWN:
             return None
-        if compare_digest(said, self._last_said):  # how long that takes tells nobody how much of a token was right
+        if compare_digest(said, self._last_said):  # its time does not show how much of a token was right
             return self._last
         same = bytes(said)
         found = self._known.pop(same, None)
@@ -100,11 +100,10 @@ def role_of(auth_method: str, auth_data: bytes) -> str:
 
 
 def _subject(token: bytes) -> str:
-    """Return the subject of a token, as a broker reads it if it accepts the token; of others perhaps one, too.
+    """Return the subject of a token, as a broker that accepts the token reads it; an invalid token may also have one.
 
     A broker's decoder passes over blanks around a part of the token, over line ends in it, and over its padding. So
-    whatever is no letter of the alphabet is left out here: a token that would then be another one has a signature that
-    does not fit.
+    characters outside the alphabet are left out here. A token that this makes another one has a wrong signature.
 
     Source: io.jsonwebtoken.impl.DefaultJwtParser (Strings.clean) and io.jsonwebtoken.io.Base64.decodeFast (0.11)
     """
@@ -120,10 +119,10 @@ def _subject(token: bytes) -> str:
 
 
 MOST_SAID = 512
-"""Characters of what a client says of itself that are kept: its version is in each line of the access log about its
-streams."""
+"""Most characters of a client's version and role that are kept: each line of the access log about its streams has
+them."""
 MOST_GREETING = 256 * 1024
-"""Bytes of a CONNECT: four times the largest ticket of Kerberos. Anybody may send one, and no budget counts it."""
+"""Most bytes of a CONNECT: four times the largest ticket of Kerberos. Any client may send one."""
 
 
 _NONE_SHOWN = Credentials("", b"")
@@ -134,10 +133,10 @@ class Greeting:
 
     Args:
         target: The broker that a data connection wants; None on a lookup connection, or with a refusal.
-        refusal: Why what it names cannot be reached; empty where nothing is wrong.
+        refusal: Why the broker that it names cannot be reached; else empty.
         client_version: As the client names itself.
         client_role: The role that the client claims, as far as it can be read; the broker verifies it.
-        frame: The CONNECT to send on: what the client says, encoded anew, without `proxy_to_broker_url`.
+        frame: The CONNECT for the broker: the client's, encoded again without `proxy_to_broker_url`.
         size: Bytes of the client's own.
         shown: The client's credentials: auth method and data.
         is_for_others: Whether it speaks for a client of its own, as a proxy does (`original_principal`).
@@ -185,7 +184,7 @@ class Greeting:
 
 
 def read_greeting(data: bytes | bytearray) -> Greeting | None:
-    """Read CONNECT from the first bytes of a connection; None while it is not complete. More may be behind it.
+    """Read CONNECT from the first bytes of a connection, which may be longer; None while it is not complete.
 
     Raises:
         ProtocolError: If these bytes are no CONNECT.
@@ -206,7 +205,7 @@ def read_greeting(data: bytes | bytearray) -> Greeting | None:
 def read_welcome(chunk: bytes) -> int | None:
     """Return `longest_frame` of a chunk that is one whole CONNECTED; None if it is anything else, less, or more.
 
-    None, too, if it offers more than clients may be offered (`offers_more`).
+    A CONNECTED that offers more than clients may use (`offers_more`) also gives None.
     """
     if len(chunk) < SIZES.size:
         return None
@@ -226,7 +225,7 @@ def longest_frame(welcome: CommandConnected) -> int:
 
 
 def offers_more(welcome: CommandConnected) -> bool:
-    """Return whether a broker offers what would lead its clients around the proxy (`commands.NOT_OFFERED`)."""
+    """Return whether a broker offers features that lead clients around the proxy (`commands.NOT_OFFERED`)."""
     flags = welcome.feature_flags
     return bool(flags.supports_scalable_topics or flags.supports_tc_metadata_discovery)
 
@@ -266,7 +265,7 @@ def greeting_for(frame: bytes, own: Credentials, role: str, forwarded: Credentia
         frame: The client's own, as `Greeting` has it, or one that this function has made before.
         own: The credentials of Sluice.
         role: The client's, which is proved.
-        forwarded: The client's credentials, if the broker verifies them, too.
+        forwarded: The client's credentials, if the broker also verifies them.
 
     Source: org.apache.pulsar.proxy.server.DirectProxyHandler (ProxyBackendHandler.channelActive)
     """
@@ -292,9 +291,9 @@ def own_greeting(own: Credentials | None) -> bytes:
 
 
 def refuses_credentials(answer: bytes) -> bool:
-    """Return whether the beginning of a broker's answer is that it does not accept the credentials of a CONNECT.
+    """Return whether a broker's answer begins with the error for a CONNECT whose credentials it does not accept.
 
-    It wants to know, besides, for whom one of its `proxyRoles` asks: that error is another one, and comes later.
+    The error for a role of its `proxyRoles` that names no client is another one, and comes later.
     """
     try:
         envelope, _ = split(answer)
@@ -314,4 +313,4 @@ def _target(url: str) -> tuple[Endpoint | None, str]:
 
 GREETINGS = ParseCache(_greeting)
 WELCOMES = ParseCache(read_welcome)
-"""Clients of one application greet in the same words, and so do brokers of one cluster."""
+"""Results for the last CONNECTs of clients, and CONNECTEDs of brokers."""

@@ -5,8 +5,8 @@
 
 A role that is proved by a token ends with the token. A minute before that, and at that moment, the client is asked for
 a newer one (AUTH_CHALLENGE), if it says that it answers; brokers ask at that moment only. A client that does not answer
-in time is disconnected. A broker's own AUTH_CHALLENGE is answered here; a client hears of it where the broker verifies
-what the client showed, and then is asked for a newer one by Sluice.
+in time is disconnected. A broker's own AUTH_CHALLENGE is answered here. Where the broker also verifies the client's
+credentials, Sluice then asks the client for newer ones.
 
 Source: org.apache.pulsar.broker.service.ServerCnx (refreshAuthenticationCredentials, doAuthentication) and
 org.apache.pulsar.proxy.server.ProxyConnection
@@ -40,7 +40,7 @@ machines sleep."""
 
 
 class UnaskedAuthError(ProtocolError):
-    """A client answers a challenge that nobody sent: each answer costs a signature."""
+    """A client sends AUTH_RESPONSE without a challenge: to verify one costs a signature."""
 
     cause = "unasked_auth_response"
 
@@ -62,8 +62,8 @@ class SessionIdentity:
     """The identity of one session's client.
 
     Args:
-        verifier: Verifies what clients show.
-        counters: Count what comes of it, by auth method.
+        verifier: Verifies the credentials of clients.
+        counters: Count the results, by auth method.
         greeting: The client's CONNECT.
         connection: Gets the role when it is proved.
         peers: The session.
@@ -117,19 +117,19 @@ class SessionIdentity:
             decided(self._refused(NotProved(why)))
             return
 
-        def told(found: Identity | NotProved) -> None:
-            if isinstance(found, NotProved):
-                decided(self._refused(found))
+        def on_result(result: Identity | NotProved) -> None:
+            if isinstance(result, NotProved):
+                decided(self._refused(result))
                 return
             self._count("accepted")
-            self._identity = found
-            self._connection.client_role, self._connection.role_is_proved = found.role, True
+            self._identity = result
+            self._connection.client_role, self._connection.role_is_proved = result.role, True
             if not self._verifier.forwards:
                 self._shown = Credentials(self._shown.method, b"")
             decided(None)
 
         evidence = Evidence(self._shown, self._connection.certificate_name, self._connection.client_network)
-        self._verifier.verify(evidence, told)
+        self._verifier.verify(evidence, on_result)
 
     def connect(self, frame: bytes) -> bytes:
         """Return the CONNECT for a broker, made of the client's or of one that was made before."""
@@ -212,7 +212,7 @@ class SessionIdentity:
         self._peers.tell_broker(encode(answer))
 
     def _plan(self) -> None:
-        """Set the timer for the next moment at which something is to be done about the present token."""
+        """Set the timer for the next step in the life of the present token."""
         expires_at = None if self._identity is None else self._identity.expires_at
         if expires_at is None or not self._is_connected:
             return

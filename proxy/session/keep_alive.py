@@ -1,14 +1,15 @@
 """Keep-alive of one session while a peer is not read, and the search for peers that are gone without a FIN or RST.
 
 While both peers are read, their PINGs and PONGs pass, and each finds out by itself that the other one is gone. While
-one is not read, these lie in its socket. Then Sluice sends PONGs to both in its place, so Sluice has to find out:
+one is not read, its PINGs and PONGs lie in its socket. Sluice then sends PONGs to both in its place, and has to find
+out itself:
 
     silent for 2/3 of keep_alive ──▶ PING ──silent for keep_alive more──▶ gone: the session ends
                                        └──anything comes──▶ alive
 
-That a paused peer sends something is known without reading: Linux tells of each connection when bytes, and when
-acknowledgements, came last (TCP_INFO). The same time is the bound of a peer that is read. By Pulsar's own keep-alive a
-peer is gone when a PING has no answer for an interval, so within two intervals.
+That a paused peer sends something is known without reading: TCP_INFO of Linux has the times at which bytes, and
+acknowledgements, last came. A peer that is read is judged by the same bound. By Pulsar's own keep-alive a peer is gone
+when a PING has no answer for an interval, so within two intervals.
 
 Two cases are not judged by the bytes that come, but by the kernel's acknowledgements (`Vitals.unanswered`): a peer
 whose bytes find no room in this socket's buffer, as it is not read, and a client that does not take all that was sent
@@ -30,19 +31,19 @@ _RTO_MAX_MS: Final = 44
 """TCP_RTO_MAX_MS of Linux 6.15 and later: the longest time between two attempts to send the same bytes, or to ask for
 room. By default it is 120 s."""
 OFTEN: Final = 1 / 6
-"""Part of `keep_alive` between two signs while something is held, and between two looks at both peers. Clients need a
-sign in each interval. A client that was killed with bytes under way cannot even report that it has gone, until
-something is written to it."""
+"""Part of `keep_alive` between two signs of life while something is held, and between two looks at both peers. Clients
+need a sign in each interval. The end of a client that was killed with bytes under way is reported only when something
+is written to it."""
 SELDOM: Final = 2 / 3
-"""The same between two signs while nothing is held: a client that has closed its connection, and whose last bytes are
-still under way, answers a sign with a reset, which discards them; and nothing of it takes up memory here. After so long
-a silence a PING asks for a sign."""
+"""Part of `keep_alive` between two signs of life while nothing is held, and the silence after which a PING is sent. A
+client that has closed its connection, and whose last bytes are still under way, answers a sign with a reset, which
+discards these bytes. While nothing is held, its end is not urgent."""
 LOOK_S: Final = 0.5
-"""Seconds between two checks whether a peer that is not read has left: its held memory is to be given back soon."""
+"""Seconds between two checks whether a peer that is not read has left: its held memory should be given back soon."""
 _LEAST_ROOM: Final = 4096
-"""Bytes of room for a peer in this socket's buffer from which on a PONG of its would have come."""
+"""Bytes of room in this socket's buffer that are enough for a PONG of the peer to arrive."""
 _LEAST_UNANSWERED: Final = 2
-"""One attempt without an answer may have been made just now."""
+"""Least attempts without an answer that count: a single one may have been made just now."""
 
 
 def set_options(connection: socket.socket, keep_alive: float) -> None:
@@ -70,13 +71,13 @@ class Vitals(NamedTuple):
     unanswered: int
     """Times that bytes, or a probe for room, were sent again because no acknowledgement came."""
     since_data: float
-    """Since bytes of the peer came last, read or not."""
+    """Since bytes of the peer last came, read or not."""
     since_ack: float
-    """Since anything of the peer came last."""
+    """Since anything of the peer last came."""
     is_taken: bool
     """Whether the peer's kernel has acknowledged all that was written."""
     room: int
-    """Bytes for which the peer has been told that there is room here; 0 on kernels before 6.2, which do not tell."""
+    """The receive window that the peer knows, in bytes; 0 on kernels before 6.2, which do not report it."""
 
 
 _INFO: Final = struct.Struct("=2xBB4x16xI16x4x4xII84xI")
@@ -155,12 +156,12 @@ def _nothing_held() -> bool:
 
 
 class KeepAlive:
-    """Sends signs of life to both peers while one of them is not read: its PINGs and PONGs lie unread in the socket.
+    """Sends signs of life to both peers while one is not read: its PINGs and PONGs lie unread in the socket.
 
-    A timer sends and looks while this is switched on; none runs while it is off. A limit may switch it on and off with
-    each message: then the looks at both peers go on, as each of their PINGs may have met a pause. Measured: C++ and
+    A timer sends and looks while the keep-alive is on; none runs while it is off. A limit may switch it on and off with
+    each message. The looks at both peers then go on, as each of their PINGs may have met a pause. Measured: C++ and
     Python clients close a connection that sends them nothing but PINGs for 60 s. Every client and the broker accept a
-    PONG that they did not ask for.
+    PONG without a PING.
 
     Args:
         keep_alive: Seconds of Pulsar's keep-alive.

@@ -49,14 +49,14 @@ class Watchers:
         WATCH_TOPIC_LIST ──▶ opening ──WATCH_TOPIC_LIST_SUCCESS──▶ open ──WATCH_TOPIC_LIST_CLOSE──▶ (gone)
                                 └──ERROR──▶ (gone)
 
-    The broker keeps a list of topics for each, and sends what changes. It registers one only when it has authorized it,
-    and may handle a CLOSE that came behind before that: so one that is opening is gone by no CLOSE. WATCH_TOPIC_LIST
-    with an id that is open makes no second one; refused, it leaves the first as it is.
+    The broker keeps a list of topics for each watcher, and sends its changes. It registers a watcher only when it has
+    authorized it, and may handle a later CLOSE before that: so a CLOSE does not end a watcher that is opening.
+    WATCH_TOPIC_LIST with the id of an open watcher makes no second one; if refused, it leaves the first as it is.
 
     Source: org.apache.pulsar.broker.service.TopicListService
 
     Args:
-        memory: Counts what is kept of them.
+        memory: Counts the memory that watchers take.
     """
 
     __slots__ = ("_is_open", "_memory")
@@ -89,14 +89,14 @@ class Watchers:
         self._is_open[watcher_id] = True
 
     def refused(self, watcher_id: int, *, is_new: bool) -> None:
-        """Forget a watcher that was not asked for, or that the broker refused; one from before is there still."""
+        """Forget a new watcher whose request was not sent, or was refused; a watcher from before stays open."""
         if is_new:
             self._forget(watcher_id)
         else:
             self._is_open[watcher_id] = True
 
     def closed(self, watcher_id: int) -> None:
-        """Forget a watcher that the broker is told to close."""
+        """Forget a watcher that the client closes."""
         if self._is_open.get(watcher_id):
             self._forget(watcher_id)
 
@@ -110,8 +110,8 @@ class SessionLookups:
 
     Args:
         engine: The allow-list.
-        slots: How many of them may be without an answer.
-        memory: Counts what is kept of them.
+        slots: Bounds the questions without an answer.
+        memory: Counts the memory that questions and watchers take.
         requests: Where the answers are awaited.
         tasks: Where redirects are followed.
         reply: Sends a late answer to the client.
@@ -162,10 +162,10 @@ class SessionLookups:
         self._watchers = Watchers(memory)
 
     def asked(self, command: CommandLookupTopic) -> bytes:
-        """Return a LOOKUP as it goes to the broker. It is kept as written: a redirect is followed with all its fields.
+        """Return a LOOKUP as it goes to the broker. It is kept whole: a redirect is followed with all its fields.
 
         Raises:
-            RefusedError: If there are too many already, they come too often, or it is asked for somebody else.
+            RefusedError: If the client has too many, asks too often, or asks for another principal.
         """
         self._check_asker(command)
         asked = command.SerializeToString()
@@ -179,12 +179,12 @@ class SessionLookups:
         return self._ask(command, name, self._answered, 0)
 
     def _check_asker(self, command: CommandLookupTopic | CommandPartitionedTopicMetadata) -> None:
-        """Refuse a client that asks for somebody else: a broker with Sluice in its `proxyRoles` would believe it."""
+        """Refuse a question for another principal: a broker with Sluice in its `proxyRoles` would believe it."""
         if self._engine.identity is not None and any(map(command.HasField, _FOR_OTHERS)):
-            raise RefusedError(NotAllowedError, "the client asks for somebody else (original_principal)")
+            raise RefusedError(NotAllowedError, "a client may not ask for another principal (original_principal)")
 
     def watched(self, command: CommandWatchTopicList) -> bytes:
-        """Return a request to watch a namespace's topics, as it goes to the broker, which then tells of changes.
+        """Return a request to watch a namespace's topics, as it goes to the broker, which then sends their changes.
 
         Raises:
             RefusedError: Also if the connection has too many watchers.
@@ -199,7 +199,7 @@ class SessionLookups:
             raise
 
     def watcher_closed(self, command: CommandWatchTopicListClose) -> bytes:
-        """Forget a watcher: the client wants to be told of no more changes."""
+        """Return the CLOSE of a watcher, as it goes to the broker, and forget the watcher."""
         watcher_id = command.watcher_id
         frame = self._requests.forward(command, _unchanged)
         self._watchers.closed(watcher_id)

@@ -45,17 +45,17 @@ class Announced(Protocol):
 class ProxyHeaders:
     """Decides on headers, and bounds how many connections are awaited without one.
 
-    A connection from a balancer counts for no client before its header has come: neither `max_connections` nor a bound
-    of an address has a place for it. So their number has a bound of its own. A new one displaces the oldest: who opens
-    connections through a balancer and stays silent, which takes a balancer that sends its header late, keeps out nobody
-    whose header comes with the connection. That is how systems keep half-open connections.
+    A connection from a balancer counts for no client before its header has come: it has no place in `max_connections`,
+    nor in a bound of an address. So the number of such connections has its own bound. A new one displaces the oldest,
+    as operating systems do with half-open connections. So silent connections, through a balancer that sends its header
+    late, keep out no client whose header comes with the connection.
 
     Source: RFC 4987, section 3.4 (recycling the oldest half-open connection)
 
     Args:
         settings: The networks whose headers are believed, and whether there must be a header.
         most: Connections that may be without one at once.
-        counters: Count what becomes of them.
+        counters: Count the results.
     """
 
     def __init__(self, settings: ProxyProtocol, most: int, counters: Counters) -> None:
@@ -88,7 +88,7 @@ class ProxyHeaders:
         return session in self._awaited
 
     def end(self, session: Announced) -> None:
-        """Await it no more: its header has come, or it ends."""
+        """Await a session's header no more: it has come, or the session ends."""
         self._awaited.pop(session, None)
 
     def read(self, data: bytes | bytearray, *, is_believed: bool) -> Header | None:
@@ -116,7 +116,7 @@ class ProxyHeaders:
         return header
 
     def refuse_stranger(self) -> ProxyHeaderError:
-        """Count a header from elsewhere, or a client there that needs one, and return the error for it."""
+        """Count a connection from an address that is not believed, and return its error."""
         self._count(HeaderResult.NOT_BELIEVED)
         return ProxyHeaderError(
             HeaderResult.NOT_BELIEVED,

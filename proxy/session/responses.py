@@ -35,7 +35,7 @@ from proxy.refusals import TOO_MUCH_KEPT, RefusedError
 MOST_REQUESTS = 10_000
 """Most requests of one connection without an answer."""
 REQUEST_MEMORY = 1024
-"""Bytes that a pending request takes beside what is kept of its command."""
+"""Bytes that a pending request takes beside the part of its command that is kept."""
 
 Answered = Callable[[Any], Message | None]
 """Called with the broker's answer, be it an error; returns the client's answer, or None. For a producer that waits (not
@@ -76,9 +76,9 @@ class Requests:
         client ──PRODUCER(request 5)──▶ proxy ──PRODUCER(request 7·10¹⁸)──▶ broker
                ◀──SUCCESS(request 5)───       ◀──SUCCESS(request 7·10¹⁸)──
 
-    Clients may use an id twice, for commands that the proxy does not know, too. Brokers would answer twice with the
-    same id, and which command was refused could not be told. No client can guess an id of the proxy's. Requests are
-    encoded anew, so bytes that decoders read differently do not reach the broker.
+    Clients may use an id twice, also for commands that the proxy does not know. Brokers would answer twice with that
+    id, and the proxy would not know which command was refused. No client can guess an id of the proxy's. Requests are
+    encoded again, so bytes that decoders read differently do not reach the broker.
 
     Args:
         memory: Counts the memory that pending requests take.
@@ -188,18 +188,18 @@ class Requests:
 
 
 MOST_WAITING = 20_000
-"""Errors that wait for receipts at which a connection is not read, until half of them have gone."""
+"""Number of errors waiting for receipts at which reading is paused, until half have been sent."""
 
 AnswerMark = tuple[int, int]
 """A sequence id, and the number of messages with that id: chunks of one message share it."""
 
 
 def error_for(client_version: str) -> ServerError | None:
-    """Return the error by which a client gives up one message and no other; None, to refuse nothing, if it knows none.
+    """Return the error by which a client gives up one message and no other; None if it has none: nothing is refused.
 
     A C++ client gives up one message only for ChecksumError. For any other error it makes a new connection and sends
-    again all messages without an answer, the refused one too. A Go client does the same for any error but
-    NotAllowedError, and after that one it ignores all answers to this producer.
+    all messages without an answer again, with the refused one. A Go client does the same for any error except
+    NotAllowedError, after which it ignores all answers to this producer.
 
     Args:
         client_version: The client_version of CONNECT; Python, Node and others are C++ clients.
@@ -227,19 +227,18 @@ class Rejections:
     """Errors of limits in mode `reject`, sent to the client in the order in which it awaits answers.
 
     Measured: clients accept an error only for the message whose answer is next. After any other they close their
-    connection and send again messages that have long been stored. So an error goes behind the receipts of all messages
-    sent before.
+    connection and send stored messages again. So an error is sent after the receipts of all earlier messages.
 
         SEND 1 accepted, SEND 2 refused, SEND 3 refused ─▶ RECEIPT 1, ERROR 2, ERROR 3
 
-    Source: CommandSendError; how clients take it: `handleSendError` and what it calls in ClientCnx.java and
-    ProducerImpl.java 4.0, ClientConnection.cc 4.2 and connection.go 0.19
+    Source: CommandSendError; `handleSendError` and its callees in ClientCnx.java and ProducerImpl.java 4.0,
+    ClientConnection.cc 4.2 and connection.go 0.19
 
     Args:
         reply: Sends a frame to the client.
         hear: Called before a message is accepted whose receipt the proxy must see.
         error: The error code for this client (`error_for`); None: nothing is refused.
-        turned: Called with True when MOST_WAITING errors wait, and with False when half of them have gone.
+        on_pause: Called with True when MOST_WAITING errors wait, and with False when half have been sent.
         keep: Called with a tenant and the bytes of memory that its errors take while they wait; below 0 when they go.
     """
 
@@ -250,7 +249,7 @@ class Rejections:
         reply: Callable[[bytes], None],
         hear: Callable[[], None],
         error: ServerError | None,
-        turned: Callable[[bool], None],
+        on_pause: Callable[[bool], None],
         keep: Callable[[str, int], None],
     ) -> None:
         self._reply = reply
@@ -258,21 +257,20 @@ class Rejections:
         self._error = error
         self._keep = keep
         self._answers: dict[int, _Answers] = {}
-        self._waiting = Budget(MOST_WAITING, turned)
+        self._waiting = Budget(MOST_WAITING, on_pause)
 
     def is_ready_for(self, stream: Stream) -> bool:
-        """Return whether it is known which messages of a producer are pending.
+        """Return whether the pending messages of a producer are known.
 
-        It is not known if the producer's limit rejects only since a moment ago. Messages over it are then held, and
-        from their first receipt on everything is known.
+        They are not known if the producer's limit has just begun to reject. Messages over it are then held; with the
+        first receipt all are known.
         """
         return stream.name.stream_id in self._answers or stream.usage.offered_entries <= 1
 
     def may_refuse(self, command: bytes) -> bool:
         """Return whether the client would give up a refused SEND, and no other.
 
-        It does not give up a part of a message: the C++ client reports a message as sent that lacks any chunk but the
-        last.
+        Chunks are not refused: the C++ client reports a message as sent if any chunk except the last is missing.
         """
         return self._error is not None and not _send(command).is_chunk
 
@@ -287,8 +285,8 @@ class Rejections:
     def refused(self, stream: Stream, reason: str, command: bytes) -> None:
         """Tell the client, in order, that a SEND is over a limit, as `reason` says.
 
-        For a batch, the Java client awaits a receipt with its lowest sequence id, and an error with its highest, which
-        it sends. Clients that do not send the highest await both with the only one that they send.
+        For a batch, the Java client awaits a receipt with its lowest sequence id, and an error with its highest. It
+        sends both ids. Other clients send one id, and await both answers with it.
         """
         send, answers = _send(command), self._of(stream)
         error = CommandSendError(
@@ -306,7 +304,7 @@ class Rejections:
         self._waiting.take(1)
 
     def answered(self, command: CommandSendReceipt | CommandSendError, frame: bytes) -> bool:
-        """Pass on the broker's answer and the errors behind it; return False if the caller is to pass it on."""
+        """Pass on the broker's answer and the errors that waited for it; return False if the caller must pass it on."""
         answers = self._answers.get(command.producer_id)
         if answers is None:
             return False
@@ -316,7 +314,7 @@ class Rejections:
         return True
 
     def closed(self, stream: Stream) -> None:
-        """Forget a producer that is over; its client awaits no answers of it."""
+        """Forget a producer that is over: its client awaits no more answers."""
         answers = self._answers.pop(stream.name.stream_id, None)
         if answers is not None and answers.waiting:
             self._keep(answers.tenant, -sum(_memory(frame) for _behind, frame in answers.waiting))
@@ -331,7 +329,7 @@ class Rejections:
     def _send_due(self, answers: _Answers) -> None:
         """Send the errors whose turn has come.
 
-        To give back room may resume reading, and from there lead to `refused`: new errors go behind these.
+        To give back room may resume reading, and so call `refused`, which appends to `waiting`.
         """
         while answers.waiting and answers.is_due(answers.waiting[0][0]):
             _behind, frame = answers.waiting.popleft()

@@ -1,7 +1,7 @@
 """The state machine of one client connection and its broker connection, from the first byte to the last.
 
   [PROXY_HEADER ──its end, or there is none──▶]                     in brackets: where it is configured
-    [SECURING ──TLS stands──▶]
+    [SECURING ──TLS handshake done──▶]
     GREETING ──CONNECT read──▶ DIALLING ──broker there──▶ RELAYING ──one side ends──▶ ENDING ──both gone──▶ (over)
         ├──────────┴─ broken protocol, refused target, time over ─▶ ENDING
         ├─ blocked ─▶ TURNED_AWAY ─ unblocked, time over ─▶ ENDING
@@ -9,7 +9,7 @@
 
 A session on which only CONNECT, CONNECTED, PING and PONG have passed stays small: the objects that meter entries and
 follow commands (`Forwarding`) are made for the first byte of anything else. So thousands of connections that come at
-once, as when a broker comes back, are let in sooner, and idle ones take little memory.
+once, as when a broker returns, are served sooner, and idle ones take little memory.
 """
 
 import asyncio
@@ -51,13 +51,13 @@ from proxy.tls.transport import TlsFailure
 _PING = encode(CommandPing())
 _PONG = encode(CommandPong())
 _SIGNS_OF_LIFE = frozenset({_PING, _PONG})
-"""Clients and brokers of idle connections send them in turns, each 30 to 60 s."""
+"""Frames of idle connections: clients and brokers send them in turns, each 30 to 60 s."""
 _MAX_FRAME = max_frame_size(DEFAULT_MAX_MESSAGE_SIZE)
 """Most bytes of a frame until the broker names its largest message."""
 
 
 ALERT_S: Final = 1.0
-"""Most seconds that a client whose TLS failed has to take the alert. It has no place any more that would bound it."""
+"""Most seconds that a client whose TLS failed has to take the alert: no admission bounds such a connection any more."""
 
 
 class SessionState(Enum):
@@ -87,7 +87,7 @@ _ENDINGS: Final = Work.ENDINGS
 _COMMANDS: Final = Work.COMMANDS
 
 
-_BORROWED: Final = (
+_NOT_ITS_CERTIFICATE: Final = (
     "the client shows auth method 'tls', and the broker would take Sluice's certificate (broker_tls.certificate) for "
     "the client's; authentication: {mode: terminate, tls: true} verifies certificates of clients"
 )
@@ -101,7 +101,7 @@ class Forwarding:
         engine: The objects that all sessions share.
         admission: The session's admission of lookups and streams.
         memory: Counts the memory kept for the client.
-        greeting: Gives the CONNECT for a broker to which a redirect leads.
+        greeting: Returns the CONNECT for a broker to which a redirect leads.
         identity: The client's identity; None where brokers verify it.
 
     Attributes:
@@ -169,7 +169,7 @@ class Forwarding:
             to_client,
             _held_memory(engine, broker, memory),
             engine.rate_limiter,
-            self._broker_said,
+            self._on_broker_command,
             counters,
             engine.clock,
             publishes=self._publishes,
@@ -185,7 +185,7 @@ class Forwarding:
             to_broker,
             held,
             engine.rate_limiter,
-            self._client_said,
+            self._on_client_command,
             counters,
             engine.clock,
             rejections=Rejections(
@@ -204,15 +204,25 @@ class Forwarding:
         paths, reply = (self.to_broker, self.to_client), to_client.reply
         self._streams = streams = Streams(engine, connection, admission, paths, self._requests, memory, reply)
         self.blocks = SessionBlocks(engine.blocklist, streams, reply)
-        asking = self._slots, memory, self._requests, self._tasks, reply, admission, greeting
-        lookups = SessionLookups(engine, *asking, is_tls=connection.is_tls, header=session.client_header())
+        lookups = SessionLookups(
+            engine,
+            slots=self._slots,
+            memory=memory,
+            requests=self._requests,
+            tasks=self._tasks,
+            reply=reply,
+            admission=admission,
+            greeting=greeting,
+            is_tls=connection.is_tls,
+            header=session.client_header(),
+        )
         self._from_client = ClientCommands(streams, self._requests, self.blocks, lookups, reply, counters, identity)
         self._from_broker = BrokerCommands(
             streams, self._requests, client, to_broker, session.greeted, counters, identity
         )
 
     def stop(self) -> Iterator[None]:
-        """End all tasks, and handle no more: the session ends. Each step of what is returned ends some streams."""
+        """End all tasks, and handle no more: the session ends. Each step of the returned iterator ends some streams."""
         self.keep_alive.stop()
         self._tasks.cancel()
         self._slots.end()
@@ -250,13 +260,13 @@ class Forwarding:
 
     # ---- commands
 
-    def _client_said(self, kind: int, command: bytes, frame: bytes) -> bytes | None:
-        """Handle a client's command; FLOWs, which come as long as messages do, go to their data path."""
+    def _on_client_command(self, kind: int, command: bytes, frame: bytes) -> bytes | None:
+        """Handle a client's command; a FLOW goes to the data path of messages, as it comes as often as they do."""
         if kind == FLOW:
             return self.to_client.ask(command, frame)
         return self._from_client.handle(kind, command, frame)
 
-    def _broker_said(self, kind: int, command: bytes, frame: bytes) -> bytes | None:
+    def _on_broker_command(self, kind: int, command: bytes, frame: bytes) -> bytes | None:
         if self._publishes is not None:
             self._publishes.hear(kind, command)
         return self._from_broker.handle(kind, command, frame)
@@ -270,15 +280,15 @@ class Forwarding:
                 path.writer.insert(_PONG)
 
     def _look_for_client(self) -> None:
-        """Close the streams of a client that has left and is not read: nothing held of it is awaited.
+        """Close the streams of a client that has left and is not read: its held entries are not awaited.
 
-        A client that is read reports its end itself, behind all else.
+        The end of a client that is read is read, after all else.
         """
         if self._client.is_stopped() and self._client.has_left():
             self._streams.close_all()
 
     def _look_for_peers(self) -> None:
-        """End the session if one of both peers is gone, which the other one does not find out: it gets PONGs."""
+        """End the session if a peer is gone: the other peer cannot find out, as it gets PONGs from here."""
         if not self._probes:
             self._probes = (
                 (self._client, self._probe(self._client, self.to_client.writer, may_not_read=True)),
@@ -355,7 +365,8 @@ class Session(TransportOwner):
         self._log = log
         self._finished = finished
         self._endpoint = endpoint
-        self._greeting = bytearray()
+        self._unhandled = bytearray()
+        """Bytes of the client that wait: for the rest of a header or CONNECT, or for a decision or the broker."""
         self._connect = b""
         """The client's CONNECT, as it goes to the broker."""
         self.max_frame = _MAX_FRAME
@@ -372,7 +383,7 @@ class Session(TransportOwner):
         self._greeting_kept = 0
         self._unsent_kept = 0
 
-    # ---- what the transports say
+    # ---- events of the transports
 
     def opened(self, transport: PeerTransport) -> None:
         """Handle a transport that is connected."""
@@ -383,7 +394,7 @@ class Session(TransportOwner):
             transport.join(self.client.group)
             group = self.client.group
             if group is not None and group.is_in_turns and self.state is _DIALLING:
-                group.go_on_later(self._turn_came)
+                group.go_on_later(self._relay_after_dial)
             else:
                 self._start_relaying()
         elif self.state is _ENDING:
@@ -395,29 +406,25 @@ class Session(TransportOwner):
             self._engine.connector.begin(self)
             headers = self._engine.proxy_headers
             if headers is None:
-                self._let_in()
+                self._admit()
                 self._begin()
             else:
                 self._await_header(headers)
 
-    def _let_in(self) -> None:
-        """Take the places of a client whose address is known, and read it as one of that address."""
+    def _admit(self) -> None:
+        """Take the places of a client whose address is known, and have it read in that address' turns."""
         self.client.join(self._engine.shared.reads.group(self.connection.client_network))
         self._admission.connect(self.refuse_client)
 
     def _begin(self, begun: bytes = b"") -> None:
-        """Let the client speak, in TLS where it came in so; `begun` are bytes that were read of it already."""
+        """Await the client's CONNECT, after TLS where it came in so; `begun` are bytes that were read before."""
         if self.state is _ENDING:
             return
         if self._endpoint.scheme == TLS:
             self.state = _SECURING
-            self._secure(begun)
+            self.client.secure(self._engine.tls.listener(), self._engine.shared.tls_buffers(), begun)
         elif begun:
-            self._greet(begun)
-
-    def _secure(self, begun: bytes = b"") -> None:
-        """Begin the TLS handshake; `begun` are bytes that were read of it already."""
-        self.client.secure(self._engine.tls.listener(), self._engine.shared.tls_buffers(), begun)
+            self._read_connect(begun)
 
     def secured(self, transport: PeerTransport, certificate_name: str | None) -> None:
         """Handle a TLS handshake that is done: the client may greet."""
@@ -435,10 +442,10 @@ class Session(TransportOwner):
             self.finish(SessionEnd(CloseReason.TLS_FAILED, f"{transport.side} {self._address(transport)} {detail}"))
 
     def _broker_tls_failed(self, error: BrokerTlsError) -> None:
-        """Go on with another broker, or end the session as for one that is away.
+        """Go on with another broker, or end the session as for a broker that cannot be reached.
 
-        With TLS 1.3 a broker refuses a certificate only now. If it has got no more than CONNECT, and has said nothing,
-        another one may get the same.
+        With TLS 1.3 a broker refuses a certificate only now. If it has got only CONNECT, and has sent nothing, another
+        broker may get the CONNECT.
         """
         connector = self._engine.connector
         end = connector.refused(self, error)
@@ -458,14 +465,14 @@ class Session(TransportOwner):
         self._dial(None)
 
     def _dial(self, target: Endpoint | None) -> None:
-        """Have a broker dialled, on account of the client's address."""
+        """Have a broker dialled; the turns of its connection are those of the client's address."""
         self.broker.group = self.client.group
         self._engine.connector.dial(self, target, self.broker)
 
     def arrived(self, transport: PeerTransport, chunk: bytes) -> None:
-        """Handle bytes of a transport that has no receiver: none yet, or none any more.
+        """Handle bytes of a transport that has no receiver yet, or has none any more.
 
-        Greetings of all connections share the turns of the loop with commands; until its turn, a transport is not read.
+        Greetings of all connections share the turns of the loop with commands; a transport is not read until its turn.
         """
         engine = self._engine
         if engine.slices.take(_COMMANDS):
@@ -489,15 +496,15 @@ class Session(TransportOwner):
         before = self._engine.slices.begin(_COMMANDS)
         try:
             if transport is self.broker:
-                self._turn_came()
+                self._relay_after_dial()
             if self.state is _RELAYING:
-                self._hear_first(transport, chunk)
+                self._relay_greeting(transport, chunk)
             elif self._turned_away is not None:
-                self._refuse(chunk)
+                self._answer_blocked(chunk)
             elif self.state is _PROXY_HEADER:
                 self._read_header(chunk)
             elif self.state is not _ENDING:
-                self._greet(chunk)
+                self._read_connect(chunk)
         except ProtocolError as error:
             self.broke_protocol(transport, error)
         finally:
@@ -511,13 +518,13 @@ class Session(TransportOwner):
         )
 
     def _address(self, transport: PeerTransport) -> str:
-        """Return the address of the client, not of a balancer in front of it, or of the broker."""
+        """Return a peer's address; the client's is its own, also where it comes through a balancer."""
         return self.connection.client_address if transport is self.client else transport.address
 
     def half_closed(self, transport: PeerTransport) -> None:
-        """Handle the end of what one side sends: what passed goes on, what is held is dropped, the other side is told.
+        """Handle the end of a peer's bytes: passed entries go on, held ones are dropped, the broker is half-closed.
 
-        Without traffic there is nothing to wait for.
+        Before there is traffic, the session ends at once.
         """
         if transport is self.broker:
             self.finish(SessionEnd(CloseReason.BROKER_CLOSED))
@@ -528,7 +535,7 @@ class Session(TransportOwner):
             self.finish(SessionEnd(CloseReason.CLIENT_CLOSED))
 
     def not_taken(self, transport: PeerTransport, unsent: int, seconds: float) -> None:
-        """Bound the bytes that the client does not take: `unsent` bytes for `seconds`; both 0 if it took some."""
+        """Bound the bytes that the client does not take: `unsent` bytes since `seconds`; both are 0 if it took some."""
         if seconds >= self._engine.config.write_timeout:
             self.finish(
                 SessionEnd(
@@ -543,15 +550,15 @@ class Session(TransportOwner):
             self._unsent_kept = unsent
 
     def lost(self, transport: PeerTransport, error: Exception | None) -> None:
-        """Handle a transport that is gone; where thousands go at once, in a later turn, as if the news came then."""
+        """Handle the end of a connection; where thousands end at once, in a later turn of the loop."""
         self._engine.losses.add(partial(self._lost, transport, error))
 
     def _lost(self, transport: PeerTransport, error: Exception | None) -> None:
         self.finish(end_by_peer(transport.side, error))
-        self._look_whether_it_is_over()
+        self._end_if_disconnected()
 
     def lost_silently(self, transport: PeerTransport, problem: str) -> None:
-        """Handle a peer that is gone without an end of its connection."""
+        """End the session: a peer is gone without an end of its connection."""
         address = self._address(transport)
         if transport is self.client:
             end = SessionEnd(CloseReason.CLIENT_GONE, f"client {address}: {problem}")
@@ -570,32 +577,32 @@ class Session(TransportOwner):
         )
 
     def throttle_changed(self, transport: PeerTransport, reason: PauseReason, is_added: bool) -> None:  # noqa: FBT001 - the new state
-        """Report a reason not to read that came or went, and keep both peers alive meanwhile."""
+        """Report a pause reason that came or went; send signs of life to both peers while one is not read."""
         if reason is not PauseReason.CONNECTING:
             self._log.throttle_changed(
                 self.connection, transport.side, reason, is_added=is_added, now=self._engine.clock()
             )
         if self.state is _RELAYING and reason is not PauseReason.TURN:
             if self.client.is_stopped() or self.broker.is_stopped():
-                self._forward().keep_alive.start()
+                self._make_forwarding().keep_alive.start()
             elif self.forwarding is not None:
                 self.forwarding.keep_alive.stop()
 
     def read_on(self, transport: PeerTransport) -> None:
-        """Handle the end of a pause: first the bytes left over from before it, then the socket."""
+        """Handle the end of a pause: first the bytes set aside, then the socket."""
         try:
             if self.state is _RELAYING and self.forwarding is not None:
                 (self.forwarding.to_broker if transport is self.client else self.forwarding.to_client).resume()
             elif self.state is _GREETING:
-                self._greet(b"")
+                self._read_connect(b"")
             elif self._turned_away is not None:
-                self._refuse(b"")
+                self._answer_blocked(b"")
         except ProtocolError as error:
             self.broke_protocol(transport, error)
         transport.resume_reading()
 
     def rule_added(self, rule: Rule, ended: EndedByRule) -> Iterator[None]:
-        """Apply a new rule of the blocklist; a client that has not sent CONNECT yet is judged when it does."""
+        """Apply a new rule of the blocklist; a client that has not sent CONNECT yet is checked when it does."""
         if not rule.key.kind.is_of_connections:
             if self.forwarding is not None:
                 yield from self.forwarding.blocks.end_streams(rule, ended)
@@ -609,9 +616,9 @@ class Session(TransportOwner):
     # ---- handshake
 
     def _await_header(self, headers: ProxyHeaders) -> None:
-        """Await a PROXY protocol header; a stranger's is looked for to be refused, and its own address holds.
+        """Await a PROXY protocol header. A connection from no balancer is its own client, and must not send one.
 
-        A client that is gone already, as a balancer's check may be, has no address, and is nobody to warn of.
+        A connection that is gone already, as of a balancer's health check, has no address, and is no trouble to log.
         """
         self.state = _PROXY_HEADER
         host = self.connection.client_host
@@ -622,27 +629,27 @@ class Session(TransportOwner):
         elif headers.is_required:
             self._refuse_header(headers.refuse_stranger())
         else:
-            self._let_in()
+            self._admit()
 
     def _read_header(self, chunk: bytes) -> None:
         headers = self._engine.proxy_headers
         assert headers is not None
-        self._greeting += chunk
+        self._unhandled += chunk
         is_awaited = headers.is_awaited(self)
         try:
-            header = headers.read(self._greeting, is_believed=is_awaited)
+            header = headers.read(self._unhandled, is_believed=is_awaited)
         except ProxyHeaderError as error:
             self._refuse_header(error)
             return
         if header is None:
             return
-        rest, self._greeting = bytes(self._greeting[header.size :]), bytearray()
+        rest, self._unhandled = bytes(self._unhandled[header.size :]), bytearray()
         self.state = _GREETING
         if is_awaited:
             headers.end(self)
             if header.source is not None:
                 self.connection.client_address = host_port(*header.source)
-            self._let_in()
+            self._admit()
         self._begin(rest)
 
     def client_header(self) -> bytes:
@@ -650,7 +657,7 @@ class Session(TransportOwner):
 
         Brokers read it within TLS.
 
-        Source: org.apache.pulsar.broker.service.PulsarChannelInitializer (OptionalProxyProtocolDecoder is behind TLS)
+        Source: org.apache.pulsar.broker.service.PulsarChannelInitializer (OptionalProxyProtocolDecoder comes after TLS)
         """
         if not self._engine.names_clients:
             return b""
@@ -673,56 +680,56 @@ class Session(TransportOwner):
     def _keep(self, more: int) -> bool:
         """Count `more` bytes (negative: fewer) as kept for the client; return whether they may be kept."""
         if more > 0:
-            return self._kept().take(more)
+            return self._claim().take(more)
         if more < 0:
-            self._kept().add(more)
+            self._claim().add(more)
         return True
 
-    def _kept(self) -> Claim:
+    def _claim(self) -> Claim:
         if self._memory is None:
             self._memory = self._engine.memory_of(self.connection)
         return self._memory
 
     def _keep_greeting(self) -> bool:
-        """Count what is kept of a greeting that is longer than usual; return whether it may be kept."""
-        kept = len(self._greeting) + len(self._connect)
+        """Count the memory of a greeting that is longer than usual; return whether it may be kept."""
+        kept = len(self._unhandled) + len(self._connect)
         if kept <= LONGEST_KNOWN and not self._greeting_kept:
             return True
         more, self._greeting_kept = kept - self._greeting_kept, kept
         return self._keep(more)
 
-    def _greet(self, chunk: bytes) -> None:
-        self._greeting += chunk
+    def _read_connect(self, chunk: bytes) -> None:
+        self._unhandled += chunk
         if not self._keep_greeting():
-            self.finish(SessionEnd(CloseReason.OVER_BUDGET, f"a CONNECT of {len(self._greeting)} bytes and more"))
+            self.finish(SessionEnd(CloseReason.OVER_BUDGET, f"a CONNECT of {len(self._unhandled)} bytes and more"))
             return
         if self.state is _DIALLING or self.state is _AUTHENTICATING:
-            self._wait_for_broker()
+            self._pause_until_connected()
             return
-        greeting = GREETINGS.find(self._greeting) or read_greeting(self._greeting)
+        greeting = GREETINGS.find(self._unhandled) or read_greeting(self._unhandled)
         if greeting is None:
             return
-        self._connect, self._greeting = greeting.frame, self._greeting[greeting.size :]
+        self._connect, self._unhandled = greeting.frame, self._unhandled[greeting.size :]
         self.connection.client_version = greeting.client_version
         self._identify(greeting)
 
     def _identify(self, greeting: Greeting) -> None:
-        """Have a client prove its role where that is asked; else its broker is to verify it."""
+        """Have a client prove its role where Sluice verifies clients; else its broker does."""
         verifier = self._engine.identity
         if verifier is None and greeting.shown.method == "tls" and self._engine.tls.shows_certificate:
-            self.refuse_client(SessionEnd(CloseReason.AUTHENTICATION_FAILED, _BORROWED))
+            self.refuse_client(SessionEnd(CloseReason.AUTHENTICATION_FAILED, _NOT_ITS_CERTIFICATE))
         elif verifier is None:
             self.connection.client_role = greeting.client_role
-            self._go_on(greeting)
+            self._dial_for(greeting)
         elif not self._is_turned_away():  # by its address: its role is not known yet
             self.state = _AUTHENTICATING
             self._identity = SessionIdentity(verifier, self._engine.counters, greeting, self.connection, self)
             self._identity.prove(partial(self._proved, greeting))
             if self.state is _AUTHENTICATING:
-                self._wait_for_broker()
+                self._pause_until_connected()
 
     def _proved(self, greeting: Greeting, end: SessionEnd | None) -> None:
-        """Go on with a client that has proved its role, or end the session; it may have ended by now."""
+        """Dial for a client that has proved its role, or end the session, unless it has ended by now."""
         if self.state is not _AUTHENTICATING or self._identity is None:
             return
         if end is not None:
@@ -732,7 +739,7 @@ class Session(TransportOwner):
         self.client.unthrottle(PauseReason.CONNECTING)
         try:
             if self._keep_greeting():
-                self._go_on(greeting)
+                self._dial_for(greeting)
             else:
                 self.finish(SessionEnd(CloseReason.OVER_BUDGET, f"a CONNECT of {len(self._connect)} bytes"))
         except ProtocolError as error:
@@ -747,8 +754,8 @@ class Session(TransportOwner):
         self._turn_away(SessionEnd(CloseReason.BLOCKED, str(rule)))
         return True
 
-    def _go_on(self, greeting: Greeting) -> None:
-        """Have the broker dialled that a client wants whose role is known."""
+    def _dial_for(self, greeting: Greeting) -> None:
+        """Have the broker dialled that a client names, whose role is known."""
         if self._is_turned_away():
             return
         if greeting.refusal:
@@ -758,56 +765,60 @@ class Session(TransportOwner):
         self.state = _DIALLING
         self._log.role_found(self.connection, "lookup" if greeting.target is None else "data")
         self._dial(greeting.target)
-        self._wait_for_broker()
+        self._pause_until_connected()
 
-    def _wait_for_broker(self) -> None:
-        """Stop reading a client that says more before the broker is there."""
-        if self._greeting:
+    def _pause_until_connected(self) -> None:
+        """Pause reading of a client that sends more before its broker is connected."""
+        if self._unhandled:
             self.client.throttle(PauseReason.CONNECTING)
 
     def _turn_away(self, end: SessionEnd) -> None:
-        """Keep a blocked client for as long as a handshake may take."""
+        """Keep a blocked client connected, and refuse its requests, for as long as a handshake may take."""
         self.state, self._left_with = SessionState.TURNED_AWAY, end
-        reply = self._forward().to_client.writer.reply
-        leave, is_tls = partial(self.finish, end), self.connection.is_tls
-        self._turned_away = BlockedClientResponder(self._connect, self._blocked_by, reply, leave, is_tls=is_tls)
-        self._refuse(self._take_rest())
+        self._turned_away = BlockedClientResponder(
+            self._connect,
+            self._blocked_by,
+            reply=self._make_forwarding().to_client.writer.reply,
+            leave=partial(self.finish, end),
+            is_tls=self.connection.is_tls,
+        )
+        self._answer_blocked(self._take_rest())
 
     def _blocked_by(self) -> Rule | None:
         """Return the rule that blocks this client now, by its address or its role, or None."""
         rules = self._engine.blocklist.rules
         return rules.of_client(self.connection.client_host, self.connection.client_role) if rules else None
 
-    def _refuse(self, chunk: bytes) -> None:
+    def _answer_blocked(self, chunk: bytes) -> None:
         """Answer a blocked client's requests; if there are many, some in each turn of the loop."""
         if self._turned_away is not None and self._turned_away.feed(chunk):
             self.client.yield_turn()
 
     def _take_rest(self) -> bytes:
-        """Return the bytes behind the client's greeting, and keep them no longer: they may be a whole read."""
-        rest, self._greeting = bytes(self._greeting), bytearray()
+        """Return the bytes after the client's CONNECT, and keep them no longer: they may be a whole read."""
+        rest, self._unhandled = bytes(self._unhandled), bytearray()
         self._keep_greeting()
         return rest
 
-    def _turn_came(self) -> None:
-        """Begin to relay, unless the session has ended, or a broker that spoke first has begun it."""
+    def _relay_after_dial(self) -> None:
+        """Begin to relay, unless the session has ended, or bytes of the broker have begun it."""
         if self.state is _DIALLING:
             self._start_relaying()
 
     def _start_relaying(self) -> None:
         if self.state is not _DIALLING:
             self.broker.disown()
-            self._look_whether_it_is_over()
+            self._end_if_disconnected()
             return
         self._engine.connector.connected(self)
         self.state = _RELAYING
         self.broker.writer.write_little(self._connect)
-        if self._greeting:
-            self._hear_first(self.client, self._take_rest())
+        if self._unhandled:
+            self._relay_greeting(self.client, self._take_rest())
         self.client.unthrottle(PauseReason.CONNECTING)
 
-    def _hear_first(self, transport: PeerTransport, chunk: bytes) -> None:
-        """Handle bytes before there is forwarding: the broker's greeting and signs of life need none."""
+    def _relay_greeting(self, transport: PeerTransport, chunk: bytes) -> None:
+        """Pass on the broker's CONNECTED and signs of life; make the forwarding for any other bytes."""
         max_frame = WELCOMES.read(chunk) if transport is self.broker else None
         if max_frame is not None:
             self.greeted(max_frame)
@@ -815,47 +826,47 @@ class Session(TransportOwner):
         elif chunk in _SIGNS_OF_LIFE:
             (self.client if transport is self.broker else self.broker).writer.write_little(chunk)
         else:
-            self._forward()
+            self._make_forwarding()
             transport.take(chunk, len(chunk))
 
-    def _forward(self) -> Forwarding:
-        """Return the forwarding, made if there is none; if the broker is there, it receives all that is read."""
+    def _make_forwarding(self) -> Forwarding:
+        """Return the forwarding, made if there is none; while relaying, it receives all bytes read."""
         if self.forwarding is None:
             self.forwarding = Forwarding(
-                self, self._engine, self._admission, self._kept(), self._connect_again, self._identity
+                self, self._engine, self._admission, self._claim(), self._connect_again, self._identity
             )
         if self.state is _RELAYING:
             self.client.receiver, self.broker.receiver = self.forwarding.to_broker, self.forwarding.to_client
         return self.forwarding
 
     def _connect_again(self) -> bytes:
-        """Return the CONNECT for one more broker: Sluice's credentials may be others by now."""
+        """Return the CONNECT for one more broker: Sluice's credentials may have changed."""
         return self._connect if self._identity is None else self._identity.connect(self._connect)
 
     def tell_client(self, frame: bytes) -> None:
         """Send the client a frame of Sluice's own."""
         if self.state is _RELAYING:
-            self._forward().to_client.writer.insert(frame)
+            self._make_forwarding().to_client.writer.insert(frame)
 
     def tell_broker(self, frame: bytes) -> None:
         """Send the broker a frame of Sluice's own."""
         if self.state is _RELAYING:
-            self._forward().to_broker.writer.insert(frame)
+            self._make_forwarding().to_broker.writer.insert(frame)
 
     # ---- the end
 
     def shut_down(self) -> None:
         """End the session: the process ends."""
         if self.state is _GREETING and not self.client.is_connected:
-            self.state = _ENDING  # the loop has accepted the client and says so next: it is closed then
+            self.state = _ENDING  # the loop has accepted the client and calls `opened` next, which closes it
             self._is_wound_up = True
             return
         self.finish(SessionEnd(CloseReason.SHUTDOWN))
 
     def refuse_client(self, end: SessionEnd) -> None:
-        """Tell the client why it may not stay, or that there is no broker for it, and end the session.
+        """Send the client an ERROR with the reason, and end the session.
 
-        Before TLS stands, it cannot be told.
+        Before its TLS handshake is done, the client cannot get one.
         """
         if self._endpoint.scheme == TLS and not self.connection.is_tls:
             is_late = end.close_reason is CloseReason.HANDSHAKE_TIMEOUT and self.state is _SECURING
@@ -870,7 +881,7 @@ class Session(TransportOwner):
             self.forwarding.to_client.writer.insert(refusal)
         self.finish(end)
 
-    def _look_whether_it_is_over(self) -> None:
+    def _end_if_disconnected(self) -> None:
         if self._is_wound_up and not self._is_over and not self.client.is_connected and not self.broker.is_connected:
             self._is_over = True
             self._identity = None
@@ -882,10 +893,10 @@ class Session(TransportOwner):
             self._finished(self)
 
     def finish(self, end: SessionEnd) -> None:
-        """Close both connections, after what is written; the first reason counts.
+        """Close both connections after the bytes written so far; only the first call counts.
 
-        Nothing that comes is handled from now on. The rest is done in slices, as a session may have thousands of
-        streams, and thousands of sessions may end at once.
+        No more bytes are handled. The rest is done in slices, as a session may have thousands of streams, and thousands
+        of sessions may end at once.
         """
         if self.state is _ENDING:
             return
@@ -902,7 +913,7 @@ class Session(TransportOwner):
         if left_with is not None and (end.close_reason.is_of_peer or end.close_reason is CloseReason.HANDSHAKE_TIMEOUT):
             end = left_with
         self._engine.connector.give_up(self)
-        self._greeting = bytearray()
+        self._unhandled = bytearray()
         if self._identity is not None:
             self._identity.stop()
         self._admission.disconnect()
@@ -916,10 +927,10 @@ class Session(TransportOwner):
         if self._memory is not None:
             self._memory.end()
         self._is_wound_up = True
-        self._look_whether_it_is_over()
+        self._end_if_disconnected()
 
     def _patience(self, close_reason: CloseReason) -> float:
-        """Return the seconds that a peer has to take what is left to be sent."""
+        """Return the seconds that a peer has to take the bytes that are not sent yet."""
         if close_reason.is_at_once:
             return 0
         linger = self._engine.config.linger

@@ -91,7 +91,7 @@ class SessionAdmission:
             raise
 
     def open(self, stream: Stream, topic: TopicName) -> None:
-        """Take the places of a producer or consumer that is to be opened.
+        """Take the places of a producer or consumer before it is opened.
 
         Raises:
             NotAdmittedError: If there are too many, or if the consumer subscribes too often.
@@ -119,7 +119,7 @@ class SessionAdmission:
             yield BoundName.PRODUCERS, name.topic
             return
         if name.subscription != _COMPACTION:
-            # As Pulsar's: a consumer that its client opens anew has another id, and counts as another one.
+            # As in Pulsar: a consumer that its client opens again has another id, and counts as another one.
             yield BoundName.SUBSCRIBE_RATE, (name.topic, self._address(), name.consumer_name, name.stream_id)
         yield BoundName.CONSUMERS, name.topic
         yield BoundName.CONSUMERS_OF_SUBSCRIPTION, (name.topic, name.subscription)

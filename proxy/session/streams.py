@@ -9,8 +9,8 @@ The state of an id here must equal its state at the broker, or a client could be
 
 A command for an id that is not free is refused, unless it names the open stream of that id: clients that reconnect
 within a connection open their stream once more, and brokers accept that. Only open streams pass entries. A broker's
-CLOSE may be of the stream that had the id before, written late: so the proxy closes the stream that may be there. It
-does so, too, where the broker accepts a PRODUCER whose CLOSE has been answered before (`GivenUp`).
+CLOSE may be a late one of the stream that had the id before: so the proxy closes the stream that the broker may have.
+It also does so where the broker accepts a PRODUCER whose CLOSE has been answered before (`GivenUp`).
 
 Source: org.apache.pulsar.broker.service.ServerCnx
 """
@@ -62,7 +62,7 @@ class GivenUp:
     closes a producer that took longer to open than it would wait. So the producer may still come, and its id must not
     be used for another topic. Another producer name may use it: each answer of the broker has the name of its producer.
 
-        PRODUCER(id 1, topic A) ─▶ authorizes …           CLOSE(id 1) ─▶ SUCCESS: nobody has the id
+        PRODUCER(id 1, topic A) ─▶ authorizes …           CLOSE(id 1) ─▶ SUCCESS: id 1 is free
                                    … PRODUCER_SUCCESS: the broker has id 1 on topic A
 
     Source: handleProducer of org.apache.pulsar.broker.service.ServerCnx
@@ -74,16 +74,16 @@ class GivenUp:
         self._topics: dict[int, dict[int, str]] = {}
         """Topics by request id, by producer id."""
         self._order: deque[tuple[int, int]] = deque()
-        """Producer and request ids, some of which have been answered since."""
+        """Producer and request ids in their order; some requests have been answered since."""
 
     def add(self, producer_id: int, topic: str, request_id: int) -> int | None:
-        """Keep one more; return the request that is forgotten for it, or None."""
+        """Keep a PRODUCER; return the request that is forgotten for it, or None."""
         self._topics.setdefault(producer_id, {})[request_id] = topic
         self._order.append((producer_id, request_id))
         if len(self._order) <= MOST_GIVEN_UP:
             return None
-        whose, oldest = self._order.popleft()
-        return oldest if self.answered(whose, oldest) else None
+        oldest_producer, oldest = self._order.popleft()
+        return oldest if self.answered(oldest_producer, oldest) else None
 
     def answered(self, producer_id: int, request_id: int) -> bool:
         """Forget a request, which the broker has answered or which is the oldest; return whether it was kept."""
@@ -95,7 +95,7 @@ class GivenUp:
 
     def forbids(self, producer_id: int, topic: str) -> bool:
         """Return whether a producer of another topic may still come under this id."""
-        return any(one != topic for one in self._topics.get(producer_id, {}).values())
+        return any(other != topic for other in self._topics.get(producer_id, {}).values())
 
 
 MOST_STREAMS = 65_536
@@ -103,15 +103,15 @@ MOST_STREAMS = 65_536
 STREAM_MEMORY = 3 * 1024
 """Bytes that a stream takes beside its names; its limiters are counted by themselves (`limiter/registry.py`)."""
 _COPIES = 4
-"""Times that a name is kept: in the stream, in indexes, and in what is to be reported."""
+"""Copies of a name that are kept: in the stream, in indexes, and for the next report."""
 _LOOKED_AT_ONCE = 20
-"""Streams that are looked at in one step: that takes a part of the time in which one is closed."""
+"""Streams that one step looks at, which takes less time than to close one."""
 BETWEEN_REDELIVERIES_NS = NANOS_PER_SECOND
 """Shortest time between two redeliveries for which a consumer's held entries are dropped."""
 
 
 class NameTooLongError(ProtocolError):
-    """A broker names a producer by a name that no client could have chosen."""
+    """A broker gives a producer a longer name than any client may choose."""
 
     cause = "name_too_long"
 
@@ -326,7 +326,7 @@ class Streams:
         self._close_at_broker(stream.name)
 
     def _close_at_broker(self, name: StreamName, *, or_is_gone: bool = False) -> None:
-        """Close a stream at the broker, which frees its id; `or_is_gone`: an error frees the id, too."""
+        """Close a stream at the broker, which frees its id; with `or_is_gone` an error also frees it."""
         key = name.direction, name.stream_id
         self._expelled[key] = None
 
@@ -400,14 +400,14 @@ class Streams:
     def drop_held(self, stream: Stream, *, ask_again: bool) -> None:
         """Drop the held entries of a consumer, because the broker will deliver them again.
 
-        Commands of the broker's that wait among them go on: the broker does not repeat these.
+        The broker's commands among them go on: it does not repeat these.
 
         Args:
             stream: The consumer.
             ask_again: The client still counts on the permits of the dropped entries.
         """
         dropped = self._engine.rate_limiter.drop_held(stream, self._engine.clock())
-        # First the permits: afterwards more may be read, and a judge would take it for part of what is dropped.
+        # First the permits: to give memory back may resume reading, and new entries must not count as dropped.
         if stream.permits is not None:
             entries = [entry for entry in dropped if not entry.is_free]
             messages, size = sum(entry.messages for entry in entries), sum(entry.size for entry in entries)
@@ -437,10 +437,9 @@ class Streams:
     def redeliver(self, stream: Stream, frame: bytes) -> bool:
         """Ask the broker for all that a consumer has not acknowledged, in place of its held entries.
 
-        The permits of the held entries follow behind: before, the broker would use them for entries that are not wanted
-        any more. These permits are for entries that limits have not counted. So held entries are dropped once in a
-        second: else a limited consumer could have the broker deliver as much as it likes to the proxy, for 20 bytes a
-        time.
+        The permits of the held entries follow the command: sent before, the broker would use them for old entries.
+        These permits are for entries that limits have not counted. So held entries are dropped once in a second: else a
+        limited consumer could have the broker deliver any amount to the proxy, for 20 bytes a time.
 
         Returns:
             Whether it was done; else the caller passes the command on, and the held entries stay.
@@ -458,7 +457,7 @@ class Streams:
     def answered(self, answer: Message, stream: Stream) -> None:
         """Handle the broker's answer to an opening: it accepted the stream, and perhaps named the producer, or refused.
 
-        A consumer that asked to be closed meanwhile is not accepted.
+        A consumer that has asked to be closed since is not accepted.
 
         Raises:
             NameTooLongError: If the broker gives the producer too long a name.
@@ -480,7 +479,7 @@ class Streams:
             self._admission.accepted(stream)
 
     def waits(self, stream: Stream) -> None:
-        """Record that the broker has let a producer in that waits until others have gone; another answer follows."""
+        """Record that the broker lets a producer wait until others have closed; another answer follows."""
         self._admission.accepted(stream)
 
     def close_answered(self, answer: CommandSuccess | CommandError, stream: Stream) -> None:
@@ -519,7 +518,7 @@ class Streams:
         return [stream for path in paths for stream in path.streams.values() if stream not in self._opening]
 
     def send_answered(self, command: CommandSendReceipt | CommandSendError, frame: bytes) -> bool:
-        """Handle the broker's answer to a SEND; return whether it was passed on, as refusals may wait behind it."""
+        """Handle the broker's answer to a SEND; return whether it was passed on, with refusals that waited for it."""
         rejections = self._to_broker.rejections
         return rejections is not None and rejections.answered(command, frame)
 
@@ -532,15 +531,11 @@ class Streams:
         return self._to_client.streams.get(consumer_id)
 
     def hold_behind(self, stream: Stream, frame: bytes) -> bool:
-        """Let a command wait behind its stream's held entries; return False if none are held and it may go on."""
+        """Hold a command until its stream's held entries have passed; return False if there are none: it may go on."""
         if not stream.held:
             return False
         self._path_of(stream).hold_behind(stream, frame)
         return True
-
-    def pass_on(self, frame: bytes) -> None:
-        """Pass a command on to the broker that had to wait for an answer to the proxy."""
-        self._to_broker.writer.insert(frame)
 
     def close_all(self, then: Callable[[], None] = lambda: None) -> None:
         """Close all streams, some in each turn of the loop if there are many; call `then` after the last one."""
@@ -550,7 +545,7 @@ class Streams:
         """Close all streams, one in each step.
 
         First all permits are given up: else each closed consumer would make room that the next one takes. Streams that
-        hold entries are the first to be closed: until then they take their part of what passes.
+        hold entries are closed first: until then they take tokens for their entries.
         """
         self._reopening = None
         streams = [*self._to_broker.streams.values(), *self._to_client.streams.values()]
@@ -561,7 +556,7 @@ class Streams:
             (waiting if stream.held else others).append(stream)
             if number % _LOOKED_AT_ONCE == 0:
                 yield
-        streams.clear()  # what is closed is freed then, and not all at once at the end
+        streams.clear()  # a closed stream is freed at once, and not with all others at the end
         while waiting or others:
             self.close((waiting or others).popleft())
             yield
@@ -620,8 +615,8 @@ def _close_of(name: StreamName) -> CommandCloseProducer | CommandCloseConsumer:
     return CommandCloseConsumer(consumer_id=name.stream_id, request_id=0)
 
 
-def close_told(name: StreamName) -> bytes:
-    """Return the frame by which a broker tells a client that it closed a stream."""
+def close_frame(name: StreamName) -> bytes:
+    """Return the CLOSE of a stream as a client gets it from a broker."""
     command = _close_of(name)
     command.request_id = NO_REQUEST
     return encode(command)

@@ -1,11 +1,11 @@
 """The TCP connection of a session to its client or to its broker: reading, writing, pausing, half-close.
 
 Bytes are read into memory that all connections share (`ReadBuffer`), and go to the connection's `Receiver`. Reading is
-paused while there are reasons (`Throttled`). Bytes are written to the kernel at once as long as it takes them
+paused while there are pause reasons (`Throttled`). Bytes are written to the kernel at once as long as it takes them
 (`SocketWriter`). Small frames of one turn of the loop leave in one system call (`WriteCoalescer`).
 
-Where the peer speaks TLS, a `TlsTransport` (`proxy.tls.transport`) stands between the loop and the `PeerTransport`: it
-reads in its place, and calls `take` with the bytes of opened records. From there on all is as without TLS.
+Where the peer uses TLS, a `TlsTransport` (`proxy.tls.transport`) is between the loop and the `PeerTransport`: it reads
+in its place, and calls `take` with the bytes of opened records. The rest is as without TLS.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class ReadBuffer:
     The loop's own reading takes new memory for each read, and copies the bytes into it from a buffer of its own. Here
     the kernel's copy is the only one, as long as the bytes go on at once.
 
-    The size of reads grows with the bytes that come, and begins anew where something is held (`PeerTransport`). Large
+    The size of reads grows with the bytes that come, and is small again where entries are held (`PeerTransport`). Large
     reads cost less, above all in a virtual machine, where waking both ends is dear. Small reads bring fewer bytes for
     which there is no room.
 
@@ -54,7 +54,7 @@ class ReadBuffer:
 
     Attributes:
         data: The buffer; the bytes read are at its beginning.
-        views: Writable views of the same memory: LEAST_READ bytes of it, then twice as many each, up to MOST_READ.
+        views: Writable views of the same memory: the first has LEAST_READ bytes, each next one twice as many.
     """
 
     __slots__ = ("data", "views")
@@ -77,16 +77,16 @@ _view_of.restype = ctypes.py_object
 
 
 class PauseReason(StrEnum):
-    """The reason why a connection is not read; each is a label of `sluice_pauses_total`."""
+    """A reason why a connection is not read; each is a label of `sluice_pauses_total`."""
 
     __hash__ = str.__hash__  # an enumeration's own is a call of Python
 
     CONNECTING = "connecting"
-    """The broker's side is not there yet."""
+    """The broker is not connected yet."""
     HOLD_CONNECTION = "hold_connection"
     """This connection holds as many bytes as a connection may."""
     HOLD_PROCESS = "hold_process"
-    """Entries are held here of a tenant that holds too much of what all connections together may
+    """The connection holds entries of a tenant that is over its share of the memory of all connections
     (maxMessagePublishBufferSizeInMB)."""
     PUBLISH_RATE = "publish_rate"
     """A producer is over its limit, and `publish.mode` is `pause`."""
@@ -95,7 +95,7 @@ class PauseReason(StrEnum):
     REFUSALS = "refusals"
     """Errors to its client wait for receipts that the broker has not sent."""
     WRITE_BUFFER = "write_buffer"
-    """The other peer does not take what was read."""
+    """The other peer does not take the bytes read."""
     TURN = "turn"
     """The peer sent many small frames or many bytes in a row, or many may be read on at once: others go first."""
     REPLIES = "replies"
@@ -106,7 +106,7 @@ _NONE: frozenset[PauseReason] = frozenset()
 
 
 class Pausable(Protocol):
-    """The part of a transport that throttling needs."""
+    """The part of a transport that pauses need."""
 
     def pause_reading(self) -> None:
         """Stop delivering bytes."""
@@ -119,11 +119,11 @@ class Pausable(Protocol):
 class Throttled:
     """A connection with reasons not to read: reading stops at the first one, and resumes when the last is gone.
 
-    A flag would not do: two reasons may overlap, and the first to end would resume reading. This is a base class and
+    A flag is not enough: two reasons may overlap, and the first to end would resume reading. This is a base class and
     not a part: each idle connection has two transports, and the callbacks of a part would be four objects more.
 
     Attributes:
-        pause_reasons: The present reasons not to read.
+        pause_reasons: The reasons why the connection is not read now.
 
     Source: org.apache.pulsar.broker.service.ServerCnxThrottleTracker (PIP-322, PIP-434)
     """
@@ -209,9 +209,9 @@ def has_left(transport: asyncio.BaseTransport) -> bool:
 
 
 class WriteCoalescer:
-    """Flushes at the end of the loop's turn, with one call, all writers that have gathered frames.
+    """Flushes all writers that have gathered frames with one call, at the end of the loop's turn.
 
-    There is one in a process: scheduling a call costs more than the call itself, and many writers gather in one turn.
+    There is one in a process: to schedule a call costs more than the call itself, and many writers gather in one turn.
     """
 
     def __init__(self) -> None:
@@ -225,13 +225,13 @@ class WriteCoalescer:
             self._call_soon()
 
     def _flush(self) -> None:
-        """Flush all writers; those that gather meanwhile are flushed in the next turn."""
+        """Flush all writers; those that gather frames during this are flushed in the next turn."""
         self._is_asked = False
         try:
             for _ in range(len(self._gatherers)):
                 self._gatherers.popleft().flush()
         finally:
-            if self._gatherers and not self._is_asked:  # whatever is wrong with one, the others send
+            if self._gatherers and not self._is_asked:  # one failed: the others still send
                 self._call_soon()
 
     def _call_soon(self) -> None:
@@ -245,7 +245,7 @@ _AT_ONCE: Final = 500
 
 
 class UnsentWatch:
-    """Finds clients that do not take what is sent to them: those that took nothing since the last look.
+    """Finds clients that have taken none of the bytes sent to them since the last look.
 
     There is one in a process. It looks two seconds after something was sent, and again as long as any client has bytes
     left. Nothing wakes a process in which nothing is sent.
@@ -254,7 +254,7 @@ class UnsentWatch:
     def __init__(self) -> None:
         self._sent_lately: deque[SocketWriter] = deque()
         self._waiting: dict[SocketWriter, tuple[int, float]] = {}
-        """Writers with bytes left: the bytes taken when some were last taken, and when that was seen."""
+        """Writers with bytes left: the bytes taken in all, and the time at which that number last grew."""
         self._is_armed = False
 
     @property
@@ -276,13 +276,13 @@ class UnsentWatch:
         lately, self._sent_lately = self._sent_lately, deque()
         self._look_at(deque([*self._waiting, *lately]))
 
-    def _look_at(self, those: "deque[SocketWriter]") -> None:
+    def _look_at(self, writers: "deque[SocketWriter]") -> None:
         loop = asyncio.get_running_loop()
         now = loop.time()
-        for _ in range(min(len(those), _AT_ONCE)):
-            self._look_at_one(those.popleft(), now)
-        if those:
-            loop.call_soon(self._look_at, those)
+        for _ in range(min(len(writers), _AT_ONCE)):
+            self._look_at_one(writers.popleft(), now)
+        if writers:
+            loop.call_soon(self._look_at, writers)
             return
         self._is_armed = False
         if self._waiting or self._sent_lately:
@@ -297,10 +297,10 @@ class UnsentWatch:
         elif before is None or taken > before[0]:
             self._waiting[sending] = taken, now
         else:
-            sending.tell(unsent, now - before[1])
+            sending.report(unsent, now - before[1])
             return
         if before is not None:
-            sending.tell(0, 0.0)
+            sending.report(0, 0.0)
 
 
 Bytes = bytes | bytearray | memoryview
@@ -328,7 +328,7 @@ class SocketWriter:
 
     Args:
         coalescer: Flushes this writer at the end of a turn.
-        unsent: Watches whether the peer takes what is sent; None for a peer that may take as long as it likes.
+        unsent: Watches whether the peer takes the bytes sent; None for a peer that may take any time.
     """
 
     __slots__ = (
@@ -366,8 +366,8 @@ class SocketWriter:
     def write_little(self, frame: bytes) -> None:
         """Send a frame in this turn of the loop, without setting anything up for more.
 
-        Frames that go to thousands of connections that come at once go to several in a row. So receivers that share
-        these cores are woken once for several.
+        Where thousands of connections come at once, their frames are sent one after the other: receivers on the same
+        cores wake once for several.
         """
         self._gather(frame)
 
@@ -408,8 +408,8 @@ class SocketWriter:
     def _send(self, transport: asyncio.Transport, parts: list[Bytes], size: int) -> None:
         """Send the parts, `size` bytes in all; the transport keeps what the kernel does not take at once.
 
-        The transport gets whole `bytes` objects as they are, and all else as copies. For a single `bytes` object it
-        (uvloop's) asks the kernel at once, too, at a lower cost.
+        The transport gets whole `bytes` objects as they are, and all else as copies. A single `bytes` object uvloop's
+        transport also writes to the kernel at once, at a lower cost.
         """
         self._count(size)
         only = parts[0] if len(parts) == 1 else None
@@ -420,7 +420,7 @@ class SocketWriter:
         if self._descriptor >= 0 and transport.get_write_buffer_size() == 0 and not transport.is_closing():
             try:
                 sent = writev(self._descriptor, parts) if len(parts) > 1 else write(self._descriptor, parts[0])
-            except OSError:  # it has no room; or the connection is broken, which the transport will find, too
+            except OSError:  # it has no room; or the connection is broken, which the transport also finds
                 sent = 0
         for part in parts if sent < size else ():
             if sent < len(part):
@@ -428,7 +428,7 @@ class SocketWriter:
             sent = max(0, sent - len(part))
 
     def resumed(self) -> None:
-        """Record that the transport has taken so much that more may wait."""
+        """Record that the transport has room for more."""
         if self._pieces >= MOST_PIECES and self._transport is not None:
             self._pieces = 0
             _set_limits(self._transport)
@@ -445,7 +445,7 @@ class SocketWriter:
         """Return the bytes that the kernel has taken, in all."""
         return self._sent - self.unsent()
 
-    def tell(self, unsent: int, seconds: float) -> None:
+    def report(self, unsent: int, seconds: float) -> None:
         """Report that the peer has taken nothing of `unsent` bytes for `seconds`; 0 of both if it took something."""
         if self._transport is not None:
             self._transport.get_protocol().not_taken(unsent, seconds)  # type: ignore[attr-defined] # it is the PeerTransport
@@ -484,7 +484,7 @@ def _set_limits(transport: asyncio.Transport) -> None:
 
 
 def _copy(transport: asyncio.Transport, part: Bytes, sent: int) -> None:
-    """Write the rest of a part to the transport; as they are, whole `bytes` objects, and all that becomes records."""
+    """Write the rest of a part to the transport: a copy, unless it is a whole `bytes` object or becomes TLS records."""
     given: object = transport  # no subclass of asyncio's: compiled, its own type would rule the other out
     is_taken_whole = isinstance(part, bytes) or isinstance(given, TlsTransport)
     if is_taken_whole and not sent:
@@ -499,16 +499,16 @@ class TransportContext:
 
     Args:
         counters: The counters of the process.
-        slices: Does what is too much for one turn of the loop.
+        slices: Does work that is too much for one turn of the loop.
 
     Attributes:
-        heap: Told when much comes free.
+        heap: Gives memory back to the system; called when much comes free.
         heartbeat: Notes how late the loop is while it reads.
         line: The queue of connections that wait to be read on.
         buffer: The memory that all connections read into.
         reads: Shares the turns of the loop among the addresses of clients.
         coalescer: Sends gathered frames at the end of a turn.
-        unsent: Watches whether clients take what is sent to them.
+        unsent: Watches whether clients take the bytes sent to them.
     """
 
     __slots__ = ("_slices", "_tls", "buffer", "coalescer", "heap", "heartbeat", "line", "reads", "unsent")
@@ -525,7 +525,7 @@ class TransportContext:
         self._tls: TlsBuffers | None = None
 
     def tls_buffers(self) -> TlsBuffers:
-        """Return the memory that all TLS connections share; there is none before the first of them."""
+        """Return the memory that all TLS connections share, made for the first one."""
         if self._tls is None:
             records = ReadBuffer()
             self._tls = TlsBuffers(
@@ -538,14 +538,17 @@ class TransportContext:
         return self._tls
 
 
-FULL_READS: Final = 8  # in a row, of the longest kind or where not all passes: then others have their turn
+FULL_READS: Final = 8
+"""Full reads in a row, each of the longest kind or with bytes that do not pass at once, after which others are read."""
 
 _TURN = frozenset({PauseReason.TURN})
 _OF_MANY = frozenset({PauseReason.HOLD_CONNECTION, PauseReason.HOLD_PROCESS})
 """Reasons that end for many connections in one turn of the loop, when tokens come."""
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)  # base classes and no `Protocol`s: of these, compiled code asks by name
+@mypyc_attr(
+    allow_interpreted_subclasses=True
+)  # base classes and no `Protocol`s: compiled code looks up the methods of a `Protocol` by name
 class Receiver:
     """Takes the bytes that one transport reads.
 
@@ -567,7 +570,7 @@ class Receiver:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class TransportOwner:
-    """The owner of transports, told of their events; this base class, the owner after a session's end, does nothing."""
+    """Handles the events of transports. This base class, the owner after a session's end, does nothing."""
 
     def arrived(self, transport: "PeerTransport", chunk: bytes) -> None:
         """Handle bytes that came while there is no receiver."""
@@ -604,7 +607,7 @@ class TransportOwner:
         """Handle the end of the last reason not to read."""
 
 
-_NOBODY = TransportOwner()
+_NO_OWNER = TransportOwner()
 
 
 class PeerTransport(Throttled):
@@ -614,7 +617,7 @@ class PeerTransport(Throttled):
     looks for `get_buffer`, not for the base.
 
     Attributes:
-        owner: Told of all events.
+        owner: Handles all events.
         group: The connections of clients of the same address; None before the address is known, and after the end.
         receiver: If set, takes the bytes read, in place of the owner.
         writer: Sends bytes to the peer.
@@ -668,7 +671,7 @@ class PeerTransport(Throttled):
         self.owner.opened(self)
 
     def secure(self, context: ssl.SSLContext, buffers: TlsBuffers, begun: bytes = b"") -> None:
-        """Begin the TLS handshake with a client that has just connected; `begun` is what was read of it already."""
+        """Begin the TLS handshake with a client that has just connected; `begun` are bytes that were read before."""
         if self._transport is not None:
             tls = TlsTransport(self, self, self._transport, context, buffers)
             self._transport = cast("asyncio.Transport", tls)
@@ -739,7 +742,7 @@ class PeerTransport(Throttled):
             self.yield_turn()
 
     def await_end(self) -> None:
-        """Called by TLS when it has read the end while this connection is not read: the end is told then."""
+        """Called by TLS when it has read the end during a pause: the loop reports the end after the pause."""
         self._is_at_end = True
 
     def take(self, data: bytes, size: int) -> None:
@@ -809,7 +812,7 @@ class PeerTransport(Throttled):
             self._transport.write_eof()
 
     def is_stopped(self) -> bool:
-        """Return whether reading is stopped for a reason that ends only with an event, so not only for `TURN`."""
+        """Return whether reading is paused for a reason other than `TURN`, which ends without an event."""
         return bool(self.pause_reasons) and self.pause_reasons != _TURN
 
     def set_throttle(self, reason: PauseReason, *, on: bool) -> None:
@@ -844,11 +847,11 @@ class PeerTransport(Throttled):
         return not is_stopped
 
     def has_left(self) -> bool:
-        """Return whether the peer has closed or reset the connection; without reading, only this tells."""
+        """Return whether the peer has closed or reset the connection, also one that is not read."""
         return self._transport is not None and has_left(self._transport)
 
     def keep_alive(self, seconds: float) -> None:
-        """Have the kernel find out that the peer is gone, as `set_options` says; clients have it of their listener."""
+        """Have the kernel find out that the peer is gone (`set_options`); clients' sockets inherit that."""
         connection = None if self._transport is None else self._transport.get_extra_info("socket")
         if connection is not None:
             set_options(connection, seconds)
@@ -858,7 +861,7 @@ class PeerTransport(Throttled):
         return vitals_of(self._transport.get_extra_info("socket")) if self._transport is not None else None
 
     def resume_reading(self) -> None:
-        """Read again, if there is still no reason not to; at the end of the stream, the loop reports it again."""
+        """Read again, unless there is a new pause reason; the loop reports the end of the stream again."""
         if self._transport is None or self._transport.is_closing() or self.pause_reasons:
             return
         if self._is_at_end or self.group is None or not self.group.resume(self):
@@ -871,7 +874,7 @@ class PeerTransport(Throttled):
             group.join(self)
 
     def descriptor(self) -> int:
-        """Return the socket's descriptor; -1 if there is none, or if it does not show what can be read."""
+        """Return the socket's descriptor; -1 if there is none, or if it does not show whether bytes can be read."""
         transport = self._transport
         if transport is None:
             return -1
@@ -921,13 +924,13 @@ class PeerTransport(Throttled):
 
     def let_go_of_owner(self) -> None:
         """Drop the owner, so that no reference cycle remains for Python's search: the session is over."""
-        self.owner = _NOBODY
+        self.owner = _NO_OWNER
 
-    def _set_throttle(self, reason: PauseReason, on: bool) -> None:  # noqa: FBT001 - as a budget tells it
+    def _set_throttle(self, reason: PauseReason, on: bool) -> None:  # noqa: FBT001 - as a budget calls it
         self.set_throttle(reason, on=on)
 
     def on_pause_reason(self, reason: PauseReason, is_added: bool) -> None:  # noqa: FBT001 - the new state
-        """Tell the owner of a reason not to read that came or went."""
+        """Call the owner for a pause reason that came or went."""
         self.owner.throttle_changed(self, reason, is_added)
 
     def on_last_reason_gone(self, last: PauseReason) -> None:

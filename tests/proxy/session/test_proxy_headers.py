@@ -293,7 +293,7 @@ def test_what_is_kept_of_a_header_is_bounded(world: World, header: bytes) -> Non
     client.send_bytes(header)
     assert client.is_gone
     assert results(world) == {"too_long": 1}
-    assert not world.sessions[-1]._greeting
+    assert not world.sessions[-1]._unhandled
 
 
 # ---- in front of TLS

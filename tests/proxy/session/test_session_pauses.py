@@ -120,7 +120,7 @@ def test_while_a_frame_for_the_broker_is_unfinished_its_probes_pile_up_no_answer
     client, broker = publisher(world)
     client >> sends(20)
     session = world.sessions[0]
-    outlet = session._forward().to_broker.writer
+    outlet = session._make_forwarding().to_broker.writer
     outlet.mid_frame = True
     broker >> [PING] * 1000
     assert outlet.waiting == [PONG]

@@ -228,7 +228,7 @@ def test_an_id_that_the_broker_closed_and_has_not_any_more_is_free(opened: Opene
 
 def test_a_client_hears_of_a_close_of_no_request() -> None:
     name, _ = Streams.name_of(_consumer())
-    assert (name_of(streams.close_told(name)), body(streams.close_told(name)).request_id) == (
+    assert (name_of(streams.close_frame(name)), body(streams.close_frame(name)).request_id) == (
         "CLOSE_CONSUMER",
         NO_REQUEST,
     )
