@@ -1,4 +1,4 @@
-"""Rules of what is blocked, and look-ups in them. No I/O and no clock.
+"""The rules of the blocklist, and look-ups in them. No I/O and no clock.
 
     address, role                     end or refuse whole connections
     topic                             ends or refuses all of its producers and consumers
@@ -33,7 +33,7 @@ _MAPPED_BITS = 96
 
 
 class Kind(StrEnum):
-    """The kind of what is blocked; each is a label of `sluice_blocked_total` and `sluice_blocks`."""
+    """The kind of a blocked thing; each is a label of `sluice_blocked_total` and `sluice_blocks`."""
 
     ADDRESS = "address"
     ROLE = "role"
@@ -99,7 +99,7 @@ def read_key(kind: str, name: str, topic: str = "", namespace: str = "") -> Key:
     """Return the key that an operator names.
 
     Raises:
-        ValueError: With what is wrong and the remedy.
+        ValueError: With the mistake and its remedy.
     """
     if kind not in list(Kind):
         raise ValueError(f"{kind!r} cannot be blocked; write one of {', '.join(Kind)}")
@@ -139,7 +139,7 @@ def read_network(text: str) -> IPv4Network | IPv6Network:
     """Parse an address or network. IPv4 within IPv6 (::ffff:192.0.2.7) becomes IPv4, as in look-ups of clients.
 
     Raises:
-        ValueError: With what is wrong and how to write one.
+        ValueError: With the mistake and the right form.
     """
     if "%" in text:
         raise ValueError(f"{text!r} has a zone, which is not looked at; write it without the % and what follows")
@@ -315,7 +315,7 @@ class Block(BaseModel):
 
 
 def each_once(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
-    """Return the whole list, checked that no key stands in it twice.
+    """Return the list after the check that no key is in it twice.
 
     Raises:
         ValueError: If one does, or if there are too many entries.
@@ -325,6 +325,6 @@ def each_once(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
     seen: set[Key] = set()
     for block in blocks:
         if block.key() in seen:
-            raise ValueError(f"{block.key()} stands here twice; leave one out")
+            raise ValueError(f"{block.key()} is listed twice; leave one out")
         seen.add(block.key())
     return blocks

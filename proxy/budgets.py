@@ -1,7 +1,7 @@
 """Bounded amounts with many users: memory of one connection, pools shared by addresses, budgets shared by tenants.
 
 All are shared by one rule, the dynamic threshold: a sharer (an address, a tenant) gets more while it has no more than
-is still free. One greedy sharer alone gets half, n of them get 1 / (n + 1) each, and as much is left for the next one.
+is still free. One greedy sharer alone gets half, n greedy ones get 1 / (n + 1) each, and the next one finds as much.
 
     pool ┃ address a ┃ address b ┃ free ┃        a gets no more: a > free          b does: b ≤ free
 
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 ENTRY_OVERHEAD: Final = 512
-"""Bytes of memory that a held frame takes besides its own: tiny frames must not cost what no budget sees."""
+"""Bytes of memory that a held frame takes in addition to its own, so that budgets count tiny frames as well."""
 
 
 class Budget:
@@ -25,28 +25,28 @@ class Budget:
     Args:
         limit: The amount at which the budget is full. A user that then stops at the next frame exceeds it by one entry
             at most.
-        turned: Called with True when the budget becomes full and with False when it has room again.
+        on_change: Called with True when the budget becomes full and with False when it has room again.
     """
 
-    def __init__(self, limit: int, turned: Callable[[bool], None]) -> None:
+    def __init__(self, limit: int, on_change: Callable[[bool], None]) -> None:
         self.limit = limit
         self.used = 0
         self.is_full = False
-        self._turned = turned
+        self._on_change = on_change
 
     def take(self, size: int) -> None:
         """Count `size` more as in use."""
         self.used += size
         if not self.is_full and self.used >= self.limit:
             self.is_full = True
-            self._turned(True)
+            self._on_change(True)
 
     def give(self, size: int) -> None:
         """Count `size` as no longer in use."""
         self.used -= size
         if self.is_full and self.used <= self.limit // 2:
             self.is_full = False
-            self._turned(False)
+            self._on_change(False)
 
 
 class Pool:
@@ -129,7 +129,7 @@ class Claim:
 
 
 _SWEEPS: Final = 16
-"""Parts of the limit; whenever one more part is free, all tenants that are over are judged anew."""
+"""Parts of the limit; whenever one more part is free, all tenants that are over are judged again."""
 _MUCH: Final = 4 * 1024 * 1024
 """Decrease in bytes (at most a sixteenth of the limit) after which `freed` is called."""
 
@@ -139,15 +139,15 @@ class Share:
 
     Args:
         budget: The shared budget.
-        turned: Called with True while a tenant that is over holds something here, else with False; perhaps several
+        on_pause: Called with True while a tenant that is over holds something here, else with False; perhaps several
             times with the same.
     """
 
-    def __init__(self, budget: "SharedBudget", turned: Callable[[bool], None]) -> None:
+    def __init__(self, budget: "SharedBudget", on_pause: Callable[[bool], None]) -> None:
         self.tenants_over = 0
-        """Number of tenants over their share of which this share holds something."""
+        """Number of tenants that are over and hold something here."""
         self._budget = budget
-        self._turned = turned
+        self._on_pause = on_pause
         self._last: _Part | None = None
         """The part of the tenant that was last used, as hardly a connection has streams of two tenants."""
 
@@ -163,9 +163,9 @@ class Share:
         """See `SharedBudget.set_aside`."""
         self._budget.set_aside(more)
 
-    def tell(self) -> None:
-        """Report the present state; the callee may take and give, so that what was true before may be so no longer."""
-        self._turned(self.tenants_over > 0)
+    def report(self) -> None:
+        """Report the present state; the callee may take and give, and so change the state again."""
+        self._on_pause(self.tenants_over > 0)
 
     def _part(self, tenant: str) -> "_Part":
         part = self._last
@@ -205,10 +205,10 @@ class SharedBudget:
 
     A tenant is judged when it takes: only then can it exceed its share. It is judged again when it gives, and when a
     sixteenth of the limit more has become free since it was judged last. So it goes on even if its own limit is the
-    slowest of all. A tenant is no longer over at half of what is free, or with nothing held: no pause lasts for ever.
+    slowest of all. A tenant is over until it holds at most half of the free bytes, or nothing: no pause lasts for ever.
 
     Bound: `used` ≤ `limit` + one entry for each share, as a share whose tenant is over stops and takes no second entry.
-    In addition, each share may have the rest of one read set aside, and an entry of which parts are still to come.
+    In addition, each share may have the rest of one read set aside, and the parts of one incomplete entry.
 
     Attributes:
         used: Bytes of entries that are held.
@@ -217,16 +217,16 @@ class SharedBudget:
 
     Args:
         limit: Most bytes.
-        turned: Called with a tenant's name, whether it is over now, and the bytes that it holds.
+        on_change: Called with a tenant's name, whether it is over now, and the bytes that it holds.
         freed: Called when much less is held than before.
-        in_slices: Tells shares, one in each step of what it is given; None: at once. Until a share is told that a
-            tenant is over, it is at its next take.
+        in_slices: Runs an iterator whose steps report to one share each; None: shares get all reports at once. A share
+            whose report waits also gets it at its next take.
     """
 
     def __init__(
         self,
         limit: int,
-        turned: Callable[[str, bool, int], None],
+        on_change: Callable[[str, bool, int], None],
         freed: Callable[[], None],
         in_slices: Callable[[Iterator[None]], None] | None = None,
     ) -> None:
@@ -237,7 +237,7 @@ class SharedBudget:
         self._pool = max(limit * 2 // 3, 1)
         self._equal_share = self._pool
         """An equal share for one tenant more than there are."""
-        self._turned = turned
+        self._on_change = on_change
         self._freed = freed
         self._in_slices = in_slices
         self._most_lately = 0
@@ -247,7 +247,7 @@ class SharedBudget:
         self._sweep_at = 0
 
     def set_aside(self, more: int) -> None:
-        """Count `more` bytes (negative: fewer) read behind a pause, or of an entry that has not come whole.
+        """Count `more` bytes (negative: fewer) that were read before a pause, or belong to an incomplete entry.
 
         These bytes leave less free for all, but pause nothing: a connection with the rest of a read is paused already,
         and one with an unfinished entry must be read on.
@@ -284,7 +284,7 @@ class SharedBudget:
             share.tenants_over += account.is_over
         self._judge(account)
         if account.is_over:
-            share.tell()
+            share.report()
 
     def give(self, share: Share, part: _Part, size: int) -> None:
         """Count bytes as no longer held, see `Share.give`; `part` is the tenant's in that share."""
@@ -302,7 +302,7 @@ class SharedBudget:
         self._note()
         self._judge(account)
         if left == 0:
-            share.tell()
+            share.report()
         self._sweep()
 
     def _note(self) -> None:
@@ -321,7 +321,7 @@ class SharedBudget:
             self._turn(account, is_over=is_over)
 
     def _threshold(self) -> int:
-        """Return the number of bytes at which a tenant is over: what is free, but at least an equal share."""
+        """Return the number of bytes at which a tenant is over: the free bytes, but at least an equal share."""
         return max(max(self._pool - self.memory, self._equal_share), 1)  # noqa: PLW3301 - of three: a call of Python
 
     def _share_out(self) -> None:
@@ -334,15 +334,15 @@ class SharedBudget:
             self._sweep_at = max(self._sweep_at, self._next_sweep())
         else:
             self._over.discard(account)
-        told = list(account.parts)
-        for share in told:
+        shares = list(account.parts)
+        for share in shares:
             share.tenants_over += 1 if is_over else -1
-        self._turned(account.tenant, is_over, account.held)
+        self._on_change(account.tenant, is_over, account.held)
         if self._in_slices is None:
-            for share in told:
-                share.tell()
+            for share in shares:
+                share.report()
         else:
-            self._in_slices(_telling(told))
+            self._in_slices(_reports(shares))
 
     def _sweep(self) -> None:
         """Judge the tenants that are over, now and then: bytes are given back with each entry."""
@@ -356,7 +356,7 @@ class SharedBudget:
         return self.used - max(self.limit // _SWEEPS, 1)
 
 
-def _telling(shares: list[Share]) -> Iterator[None]:
+def _reports(shares: list[Share]) -> Iterator[None]:
     for share in shares:
-        share.tell()
+        share.report()
         yield

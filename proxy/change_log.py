@@ -28,7 +28,7 @@ V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
-class FileSays:
+class FileContent:
     """The part of a configuration file that can change while the proxy runs."""
 
     policies: FilePolicies
@@ -59,26 +59,30 @@ class ChangeLog:
             after=change.after,
         )
 
-    def reloaded(self, told: FileDifference, who: Principal, at_ns: int) -> None:
-        """Write the change to another configuration file, see `difference`; nothing if both files say the same.
+    def reloaded(self, changed: FileDifference, who: Principal, at_ns: int) -> None:
+        """Write the change to another configuration file, see `difference`; nothing if both files are equal.
 
         Args:
-            told: The differing values before, and now.
-            who: The principal that asked for it, or its cause, without an address.
+            changed: The differing values before, and now.
+            who: The principal that asked for the reload, or its cause, without an address.
             at_ns: The time of the change, nanoseconds since 1970.
         """
-        said, says = told
-        if said is None and says is None:
+        before, after = changed
+        if before is None and after is None:
             return
-        self._write_all("file", said, says, who, at_ns)
+        self._access.change(
+            LineSpan(at_ns, at_ns, 0),
+            who=who.name,
+            address=who.address,
+            what="file",
+            setting="",
+            name="",
+            before=before,
+            after=after,
+        )
 
-    def _write_all(self, what: str, before: str | None, after: str | None, who: Principal, at_ns: int) -> None:
-        """Write a change of many things at once."""
-        said = {"who": who.name, "address": who.address, "what": what, "before": before, "after": after}
-        self._access.change(LineSpan(at_ns, at_ns, 0), setting="", name="", **said)
 
-
-def difference(before: FileSays, after: FileSays) -> FileDifference:
+def difference(before: FileContent, after: FileContent) -> FileDifference:
     """Return the differing values of two files as two texts, None for nothing. May be called in any thread."""
     return _as_texts(differing(before, after))
 
@@ -86,12 +90,10 @@ def difference(before: FileSays, after: FileSays) -> FileDifference:
 def _as_texts(changed: Iterator[tuple[str, str, str]]) -> FileDifference:
     shown = list(islice(changed, _MOST_SHOWN))
     more = sum(1 for _ in changed)
-    return _text([(name, said) for name, said, _ in shown], more), _text(
-        [(name, says) for name, _, says in shown], more
-    )
+    return _text([(name, old) for name, old, _ in shown], more), _text([(name, new) for name, _, new in shown], more)
 
 
-def differing(before: FileSays, after: FileSays) -> Iterator[tuple[str, str, str]]:
+def differing(before: FileContent, after: FileContent) -> Iterator[tuple[str, str, str]]:
     """Yield each difference of two files: its name, the value before, the value after; empty if there is none."""
     of_namespaces = (each.policies.groups_of_namespaces for each in (before, after))
     of_tenants = (each.policies.groups_of_tenants for each in (before, after))
@@ -107,23 +109,23 @@ def differing(before: FileSays, after: FileSays) -> Iterator[tuple[str, str, str
 def _differing_values(
     before: Mapping[PolicyTarget, Value], after: Mapping[PolicyTarget, Value]
 ) -> Iterator[tuple[str, str, str]]:
-    for place, said, says in _differing(before, after):
-        yield " ".join(part for part in place if part), _limit_text(place, said), _limit_text(place, says)
+    for place, old, new in _differing(before, after):
+        yield " ".join(part for part in place if part), _limit_text(place, old), _limit_text(place, new)
 
 
-def _differing_texts(what: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    for name, said, says in _differing(before, after):
-        yield f"{what} {name}", said or "", says or ""
+def _differing_texts(kind: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    for name, old, new in _differing(before, after):
+        yield f"{kind} {name}", old or "", new or ""
 
 
 def _differing(before: Mapping[K, V], after: Mapping[K, V]) -> Iterator[tuple[K, V | None, V | None]]:
-    for key, said in before.items():
-        says = after.get(key)
-        if said != says:
-            yield key, said, says
-    for key, new in after.items():
+    for key, old in before.items():
+        new = after.get(key)
+        if old != new:
+            yield key, old, new
+    for key, added in after.items():
         if key not in before:
-            yield key, None, new
+            yield key, None, added
 
 
 def _limit_text(place: PolicyTarget, value: Value | None) -> str:
@@ -135,5 +137,5 @@ def _reasons(blocks: tuple[Block, ...]) -> dict[str, str]:
 
 
 def _text(parts: list[tuple[str, str]], more: int) -> str | None:
-    said = [f"{name}: {text}" for name, text in parts if text]
-    return "; ".join(said + [f"… and {more} more"] * (more > 0)) or None
+    texts = [f"{name}: {text}" for name, text in parts if text]
+    return "; ".join(texts + [f"… and {more} more"] * (more > 0)) or None

@@ -20,7 +20,7 @@ LATENESS_NS = tuple(
 class Words(Counter[str]):
     """Counts by a fixed word.
 
-    `Counter` deletes in Python. For its sake each assignment would be a call of Python, too, at thrice the price.
+    `Counter` deletes in Python, which makes each assignment a call of Python as well, at three times the cost.
     """
 
     __delitem__ = dict.__delitem__  # type: ignore[assignment] # of a key of this dictionary
@@ -31,28 +31,28 @@ STANDSTILL_NS = 500_000_000
 LATE_NS = 10_000_000
 """Lateness of a timer from which on the work is named that held the loop."""
 UNNAMED_WORK = "unnamed"
-"""The work of a late timer to which no kind of work is due: messages, or the machine."""
+"""The label of a late timer that no kind of work explains: messages, or the machine."""
 
 
-class _Told:
-    """The callbacks that are called at once, instead of being counted."""
+class _Callbacks:
+    """Called at once, in addition to the counters."""
 
     __slots__ = ("culprit", "stood_still")
     stood_still: Callable[[int], None]
-    """Called with the lateness of a timer in nanoseconds, where that is a standstill."""
+    """Called with the lateness of a timer in nanoseconds, if that is a standstill."""
     culprit: Callable[[int], str]
     """Returns the kind of work to which such a lateness is due."""
 
 
 @dataclass(slots=True)
-class Counters(_Told):
+class Counters(_Callbacks):
     """Counters of this process since it started."""
 
     connections_accepted: int = 0
     descriptors: Words = field(default_factory=Words)
     """File descriptors: the process's limit, the number that the configuration needs, and the clients' part."""
     descriptors_refused: int = 0
-    """Client connections that were closed at once, as the descriptors that are left are kept for others."""
+    """Client connections that were closed at once: the last descriptors are kept for brokers, admin and log files."""
     connections_open: Words = field(default_factory=Words)
     """Open connections by role: handshake, lookup, data."""
     connections_ended: Words = field(default_factory=Words)
@@ -62,17 +62,17 @@ class Counters(_Told):
     frame_errors: Words = field(default_factory=Words)
     """Frame errors by side and cause, as `client too_large`."""
     proxy_headers: Words = field(default_factory=Words)
-    """Beginnings of connections where `proxy_protocol` is on, by what became of them."""
+    """Beginnings of connections where `proxy_protocol` is on, by result."""
     tls_failures: Words = field(default_factory=Words)
-    """TLS that failed, in the handshake or behind it, by side and failure, as `client plain_bytes`."""
+    """Failures of TLS, in the handshake or later, by side and failure, as `client plain_bytes`."""
     brokers_passed_over: Words = field(default_factory=Words)
     """Times that another broker of the list `broker` was tried in place of this one."""
     pauses: Words = field(default_factory=Words)
-    """Times that reading got a reason to stop, by side and cause."""
+    """Times that a pause reason arose, by side and reason."""
     resumes: Words = field(default_factory=Words)
-    """Times that such a reason ended."""
+    """Times that a pause reason ended, by side and reason."""
     throttled: Words = field(default_factory=Words)
-    """Reasons not to read that stand right now, by side and cause."""
+    """Pause reasons that exist now, by side and reason."""
     keep_alives: int = 0
     """Unsolicited PONGs sent, and broker PINGs answered, for paused clients."""
     entries_ignored: int = 0
@@ -90,11 +90,11 @@ class Counters(_Told):
     admin_refused: Words = field(default_factory=Words)
     """Requests and connections that the admin address refused, by cause."""
     admin_forwarded: Words = field(default_factory=Words)
-    """Requests that were to be passed on to the broker's admin, by result."""
+    """Requests for the broker's admin address, by the result of passing them on."""
     batches_not_believed: int = 0
-    """Delivered batches that say they hold more than `publish.max_batch_messages`."""
+    """Delivered batches that declare more messages than `publish.max_batch_messages`."""
     reloads: Words = field(default_factory=Words)
-    """Times that the configuration was read anew: `taken`, `unchanged`, or `refused` in whole or in part."""
+    """Times that the configuration was read again: `taken`, `unchanged`, or `refused` in whole or in part."""
     reload_failures: Words = field(default_factory=Words)
     """Times that files could not be used when they were read again, by the key that names them."""
     reload_successful: Words = field(default_factory=Words)
@@ -115,7 +115,7 @@ class Counters(_Told):
     """Timers that fired no later than each bound and later than the one before; the last: later than all."""
 
     def __post_init__(self) -> None:
-        self.stood_still = _nobody_listens
+        self.stood_still = _ignore_standstill
         self.culprit = _unknown_work
 
     def timer_fired(self, late_ns: int) -> None:
@@ -135,7 +135,7 @@ class Counters(_Told):
         self.loop_lag_max_ns = max(self.loop_lag_max_ns, late_ns)
 
 
-def _nobody_listens(_late_ns: int) -> None:
+def _ignore_standstill(_late_ns: int) -> None:
     """Ignore a standstill: there is no access log."""
 
 
@@ -145,15 +145,15 @@ def _unknown_work(_late_ns: int) -> str:
 
 MOST_NAMESPACES = 1000
 MOST_UNHEARD_OF = 500
-"""Most namespaces of which no message has come. A client can name any namespace, but to have a message pass it needs
-one that the broker has."""
+"""Most namespaces without a message. A client can name any namespace, but only one that the broker has passes its
+messages."""
 LONGEST_NAME = 200
 """Most characters of a tenant and of a namespace; longer ones count as `_others`, so that a scrape is bounded."""
 OTHERS = ("_others", "_others")
 
 
 class DirectionTotals:
-    """Counts of one namespace in one direction since the start. `received` counts what was offered to the limits.
+    """Counts of one namespace in one direction since the start. `received` counts entries before limits.
 
     The two `would_…` count what limits in mode `observe` would have done.
     """
@@ -233,7 +233,7 @@ class NamespaceTotals:
         self.by_level: dict[tuple[str, str], LevelTotals] = {}
 
     def label(self, tenant: str, namespace: str, direction: str, *, has_messages: bool = True) -> tuple[str, str, str]:
-        """Return the labels under which a namespace is counted; `has_messages` if messages have come of it."""
+        """Return the labels under which a namespace is counted; `has_messages`: some of its messages have come."""
         key = (tenant, namespace, direction)
         if key in self.by_name:
             return key

@@ -1,4 +1,4 @@
-"""The states in which a proxy serves, and not all that is configured holds: one list, with reasons and remedies.
+"""Degraded states, in which a proxy serves and part of its configuration is not in force, with reasons and remedies.
 
     FleetService, PolicyTopic, Reloader … ─degraded─▶ DegradedStates ─▶ /readyz?verbose, `top`, `explain`, metrics, log
 
@@ -24,12 +24,12 @@ CAUSES: Final[tuple[DegradedCause, ...]] = get_args(DegradedCause)
 
 
 class Degraded(NamedTuple):
-    """A state in which not all that is configured holds. No text of it names a tenant: probes may read it.
+    """A state in which part of the configuration is not in force. Its texts name no tenant: probes may read them.
 
     Attributes:
-        cause: The state, one of a few words.
-        reason: What is so, and why.
-        remedy: What to do about it.
+        cause: The state's name, one of a few.
+        reason: The state in words, with its reason.
+        remedy: The operator's remedy.
     """
 
     cause: DegradedCause
@@ -51,8 +51,8 @@ class DegradedSince(NamedTuple):
     for_s: float
 
 
-class _Known:
-    """A state that lasts: since when by both clocks, and when it is logged next."""
+class _LastingState:
+    """The beginning of a state by both clocks, and the time at which it is logged next."""
 
     __slots__ = ("at", "log_at", "since_ns", "times")
 
@@ -81,7 +81,7 @@ class DegradedStates:
         self._watched = tuple(watched)
         self._parts = (*self._watched, *announced)
         self._clock, self._wall = clock, wall
-        self._known: dict[DegradedCause, _Known] = {}
+        self._lasting: dict[DegradedCause, _LastingState] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def look(self) -> None:
@@ -102,30 +102,30 @@ class DegradedStates:
         """Seconds until the next look; None where no part changes by itself and no state lasts."""
         if self._watched:
             return LOOK_S
-        return min((known.log_at - self._clock() for known in self._known.values()), default=None)
+        return min((lasting.log_at - self._clock() for lasting in self._lasting.values()), default=None)
 
     @property
     def causes(self) -> frozenset[DegradedCause]:
         """The states at the last look."""
-        return frozenset(self._known)
+        return frozenset(self._lasting)
 
     def now(self) -> list[DegradedSince]:
-        """Return the states now, and log those that are new, last, or are over."""
-        now, found = self._clock(), {state.cause: state for part in self._parts for state in part()}
-        for cause in [cause for cause in self._known if cause not in found]:
-            ended = self._known.pop(cause)
+        """Return the states now, and log those that are new, last, or have ended."""
+        now, states = self._clock(), {state.cause: state for part in self._parts for state in part()}
+        for cause in [cause for cause in self._lasting if cause not in states]:
+            ended = self._lasting.pop(cause)
             structlog.get_logger().info("degraded no more", state=cause, after_s=round(now - ended.at, 1))
-        return [self._since(state, now) for state in found.values()]
+        return [self._since(state, now) for state in states.values()]
 
     def _since(self, state: Degraded, now: float) -> DegradedSince:
-        known = self._known.get(state.cause)
-        if known is None:
-            known = self._known[state.cause] = _Known(now, self._wall())
-        for_s = now - known.at
-        if now >= known.log_at:
-            known.log_at = now + LOG_AGAIN_S[min(known.times, 1)]
-            known.times += 1
+        lasting = self._lasting.get(state.cause)
+        if lasting is None:
+            lasting = self._lasting[state.cause] = _LastingState(now, self._wall())
+        for_s = now - lasting.at
+        if now >= lasting.log_at:
+            lasting.log_at = now + LOG_AGAIN_S[min(lasting.times, 1)]
+            lasting.times += 1
             structlog.get_logger().warning(
                 f"degraded: {state.reason}", state=state.cause, for_s=round(for_s, 1), remedy=state.remedy
             )
-        return DegradedSince(state, known.since_ns, for_s)
+        return DegradedSince(state, lasting.since_ns, for_s)

@@ -1,7 +1,7 @@
-"""File descriptors of the process: its limit, and who may have how many of them.
+"""File descriptors of the process: its limit, and the shares of clients, admin address and the process itself.
 
-A process that has none left can answer no probe, write no log file and reach no broker. So clients may have only what
-the others leave, and each client counts with its broker's connection, whether it has one yet or not.
+A process without free descriptors can answer no probe, write no log file and reach no broker. So clients get only the
+descriptors that the others leave. Each client counts twice, for its broker's connection, even before it has one.
 
     limit (RLIMIT_NOFILE) = the process's own + the admin address's + 2 for each client connection
 """
@@ -19,16 +19,16 @@ _OWN = 96
 _OF_ADDRESS = 8
 """Sockets that listen at one address of clients (`proxy/server.py`), of both families."""
 _OF_ADMIN = 8
-"""The part of a low limit, one in so many, that the admin address keeps."""
+"""The admin address keeps one in this number of descriptors, where the limit is low."""
 _LINGERING = 8
-"""The part of client connections, one in so many, that refused and ending ones may have: those are closed slowly."""
+"""One in this number of client connections is kept for refused and ending ones, which close slowly."""
 
 
 def raise_limit() -> int:
     """Raise the process's limit of descriptors as far as it may go; return the limit that is in force then."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
-        with contextlib.suppress(OSError, ValueError):  # a system may forbid what it has announced
+        with contextlib.suppress(OSError, ValueError):  # a system may refuse its own hard limit
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return limit_in_force()
 
@@ -40,7 +40,7 @@ def limit_in_force() -> int:
 
 
 def highest_limit() -> int:
-    """Return what `raise_limit` would raise the limit to."""
+    """Return the limit that `raise_limit` would set."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 2**31 if hard == resource.RLIM_INFINITY else hard
 
@@ -50,7 +50,7 @@ class DescriptorShares:
     """The shares of the process's descriptors.
 
     Args:
-        limit: All of them.
+        limit: The process's limit.
         needed: The number that the configuration needs.
         clients: Client connections that may be open, those included that are refused or end.
         admitted: Client connections that may be served.
@@ -81,7 +81,7 @@ class DescriptorShares:
         return config.model_copy(update={"max_connections": self.admitted})
 
     def shortage(self) -> str | None:
-        """Say what cannot be had with this limit, and the remedy; None if it suffices."""
+        """Return the text of a shortage with its remedy; None if the limit suffices."""
         if self.limit >= self.needed:
             return None
         return (

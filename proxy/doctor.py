@@ -1,6 +1,6 @@
-"""The producers and consumers that a proxy believes in, held against those that its broker has.
+"""Compares the producers and consumers that a proxy has with those that its broker has.
 
-Both are asked, and asked again where they differ: between two questions things go on.
+Both are asked, and asked again where they differ: streams open and close between two questions.
 
 Source: `stats` of a topic, https://pulsar.apache.org/docs/admin-api-topics/#get-stats
 """
@@ -31,7 +31,7 @@ class SeenStream:
         subscription: Empty for a producer.
         name: Of the producer or consumer.
         connection: The broker's name for it (an address) or Sluice's (a number).
-        number: A producer's id on its connection; None where it is not said.
+        number: A producer's id on its connection; None where it is not known.
     """
 
     direction: Direction
@@ -42,10 +42,10 @@ class SeenStream:
     number: int | None = None
 
     def __str__(self) -> str:
-        what = f"producer {shown(self.name)!r}" if self.direction == "publish" else f"consumer {shown(self.name)!r}"
+        kind = "producer" if self.direction == "publish" else "consumer"
         of = f" of subscription {shown(self.subscription)!r}" if self.direction == "dispatch" else ""
         number = "" if self.number is None else f", id {self.number}"
-        return f"{what}{of} on {shown(self.topic)} (connection {self.connection}{number})"
+        return f"{kind} {shown(self.name)!r}{of} on {shown(self.topic)} (connection {self.connection}{number})"
 
 
 _Key = tuple[Direction, str, str, str]
@@ -53,49 +53,49 @@ _Key = tuple[Direction, str, str, str]
 
 
 def differences(at_broker: Iterable[SeenStream], here: Iterable[SeenStream]) -> list[str]:
-    """List what only one side has, and what both have differently; a line each, sorted.
+    """List the streams that only one side has, and those that differ; a line each, sorted.
 
-    Connections have different names on the two sides. So two are the same where one name on the one side stands for one
-    on the other in everything that both have.
+    Connections have different names on the two sides. Two names mean the same connection if all streams that both sides
+    have pair these two names.
     """
     theirs, ours = _by_key(at_broker), _by_key(here)
     pairs: list[tuple[SeenStream, SeenStream]] = []
-    found: list[str] = []
+    lines: list[str] = []
     for key in theirs.keys() | ours.keys():
         there, own = theirs[key], ours[key]
         pairs += zip(there, own, strict=False) if len(there) == len(own) == 1 else ()
         extra = len(there) - len(own)
         if extra:
-            found += _only("only the broker has", there, extra) if extra > 0 else _only("only Sluice has", own, -extra)
-    found += [
+            lines += _only("only the broker has", there, extra) if extra > 0 else _only("only Sluice has", own, -extra)
+    lines += [
         f"another id: the broker has {there}, Sluice {own}"
         for there, own in pairs
         if there.number is not None and own.number is not None and there.number != own.number
     ]
-    return sorted([*found, *_connections(pairs)])
+    return sorted([*lines, *_connections(pairs)])
 
 
 def alike(seen: Iterable[SeenStream]) -> int:
-    """Count those that share direction, topic, subscription and name with another: only their number is compared."""
-    return sum(len(of) for of in _by_key(seen).values() if len(of) > 1)
+    """Count streams that share direction, topic, subscription and name with another: only their number is compared."""
+    return sum(len(streams) for streams in _by_key(seen).values() if len(streams) > 1)
 
 
 def _by_key(seen: Iterable[SeenStream]) -> defaultdict[_Key, list[SeenStream]]:
     by_key: defaultdict[_Key, list[SeenStream]] = defaultdict(list)
-    for one in seen:
-        by_key[one.direction, one.topic, one.subscription, one.name].append(one)
+    for stream in seen:
+        by_key[stream.direction, stream.topic, stream.subscription, stream.name].append(stream)
     return by_key
 
 
 def _only(where: str, seen: list[SeenStream], extra: int) -> list[str]:
-    """Return lines for `extra` of the streams that were seen, which nothing else tells apart."""
+    """Return lines for `extra` of the streams with one key, which only their number distinguishes."""
     if extra == len(seen):
-        return [f"{where} {one}" for one in seen]
+        return [f"{where} {stream}" for stream in seen]
     return [f"{where} {extra} more of {seen[0]}"]
 
 
 def _connections(pairs: list[tuple[SeenStream, SeenStream]]) -> Iterator[str]:
-    """Connections of one side that are several of the other's."""
+    """Yield a line for each connection of one side that is several connections of the other side."""
     for where, others, at in (("the broker", "Sluice", 0), ("Sluice", "the broker", 1)):
         first: dict[str, tuple[SeenStream, SeenStream]] = {}
         for pair in pairs:
@@ -106,7 +106,7 @@ def _connections(pairs: list[tuple[SeenStream, SeenStream]]) -> Iterator[str]:
 
 
 _GONE = frozenset({404})
-"""The topic or namespace is not there, so nobody is on it."""
+"""The topic or namespace does not exist, so it has no producers and consumers."""
 _DOMAINS = ("persistent", "non-persistent")
 
 
@@ -138,20 +138,20 @@ async def on_topics(admin: BrokerAdminClient, topics: Iterable[str]) -> list[See
         topics: Full names, of partitioned topics those of the partitions.
 
     Raises:
-        ImportFailed: If it refuses to say, or does not answer.
+        ImportFailed: If it refuses, or does not answer.
     """
-    found: list[SeenStream] = []
-    await admin.get("clusters", list[str])  # or another server's "not found" would pass for a broker's "nobody there"
+    streams: list[SeenStream] = []
+    await admin.get("clusters", list[str])  # fails where the address is no broker's, whose 404 would mean "no streams"
 
     async def look(topic: str) -> None:
-        found.extend(await _on_topic(admin, topic))
+        streams.extend(await _on_topic(admin, topic))
 
-    await each(sorted(topics), look, _untold, "topics")
-    return found
+    await each(sorted(topics), look, _show_no_progress, "topics")
+    return streams
 
 
 async def all_topics(admin: BrokerAdminClient, namespaces: Iterable[str]) -> set[str]:
-    """Return the topics that there are in these namespaces, Pulsar's own left out: the brokers themselves are on those.
+    """Return the topics of these namespaces without Pulsar's own, on which the brokers themselves are.
 
     Raises:
         ImportFailed: As `on_topics`.
@@ -165,15 +165,15 @@ async def all_topics(admin: BrokerAdminClient, namespaces: Iterable[str]) -> set
 
 
 def _is_system(topic: str) -> bool:
-    """Names that are refused here are looked at as all others: a broker may have them, made past the proxy."""
+    """Return whether a topic is Pulsar's own; a name that Sluice refuses is not: a broker may still have it."""
     try:
         return parse_topic(topic).is_system
     except ValueError:
         return False
 
 
-def _untold(_what: str, _done: int, _all: int) -> None:
-    """Do nothing: nobody watches the progress."""
+def _show_no_progress(_unit: str, _done: int, _all: int) -> None:
+    """Do nothing: the command shows no progress."""
 
 
 async def _on_topic(admin: BrokerAdminClient, name: str) -> list[SeenStream]:
@@ -182,19 +182,19 @@ async def _on_topic(admin: BrokerAdminClient, name: str) -> list[SeenStream]:
     if not isinstance(stats, _Stats):
         return []
     producers = [
-        SeenStream("publish", name, "", one.producer_name, one.address.lstrip("/"), one.producer_id)
-        for one in stats.publishers
+        SeenStream("publish", name, "", producer.producer_name, producer.address.lstrip("/"), producer.producer_id)
+        for producer in stats.publishers
     ]
     consumers = [
-        SeenStream("dispatch", name, subscription, one.consumer_name, one.address.lstrip("/"))
+        SeenStream("dispatch", name, subscription, consumer.consumer_name, consumer.address.lstrip("/"))
         for subscription, of in stats.subscriptions.items()
-        for one in of.consumers
+        for consumer in of.consumers
     ]
     return [*producers, *consumers]
 
 
 AGAIN_S = 2.0
-"""Seconds from one look to the next: what was under way at the first one is over by then."""
+"""Seconds from one look to the next: streams that were opening or closing have done so by then."""
 MOST_SHOWN = 10_000
 """Streams in one answer of a proxy."""
 
@@ -204,15 +204,15 @@ class Looked(NamedTuple):
 
     Args:
         streams: Producers and consumers of the proxy.
-        topics: On which the broker was asked who is there.
-        alike: Consumers that no name tells apart.
-        found: The differences, a line each.
+        topics: Topics that the broker was asked about.
+        alike: Consumers with the same names.
+        differences: The differences, a line each.
     """
 
     streams: int
     topics: int
     alike: int
-    found: list[str]
+    differences: list[str]
 
 
 class TooManyError(Exception):
@@ -226,32 +226,33 @@ async def look(
 
     Args:
         admin: The broker's.
-        streams: Gives the answer of the proxy's `/sluice/streams`.
+        streams: Returns the answer of the proxy's `/sluice/streams`.
         seen_from: The address that the broker sees the proxy's connections come from; only these count. Empty: all do.
-        everywhere: Look also at topics of which the proxy knows nothing, in the namespaces of those that it knows.
+        everywhere: Look also at topics without streams here, in the namespaces of the proxy's topics.
 
     Raises:
         ImportFailed: If the broker cannot be asked.
         TooManyError: If the proxy does not show all of its streams.
     """
     first = await _look(admin, streams, seen_from, everywhere=everywhere)
-    if not first.found:
+    if not first.differences:
         return first
     await asyncio.sleep(AGAIN_S)
     again = await _look(admin, streams, seen_from, everywhere=everywhere)
-    return first._replace(found=[one for one in first.found if one in set(again.found)])
+    lasting = set(again.differences)
+    return first._replace(differences=[line for line in first.differences if line in lasting])
 
 
 async def _look(
     admin: BrokerAdminClient, streams: Callable[[], dict[str, Any]], seen_from: str, *, everywhere: bool
 ) -> Looked:
     here = seen_here(await asyncio.to_thread(streams))
-    topics = {one.topic for one in here}
+    topics = {stream.topic for stream in here}
     if everywhere:
         topics |= await all_topics(admin, sorted({parse_topic(topic).namespace_name for topic in topics}))
     at_broker = await on_topics(admin, topics)
     if seen_from:
-        at_broker = [one for one in at_broker if host_in(one.connection) == seen_from]
+        at_broker = [stream for stream in at_broker if host_in(stream.connection) == seen_from]
     return Looked(len(here), len(topics), alike(here), differences(at_broker, here))
 
 
@@ -265,12 +266,12 @@ def seen_here(answer: dict[str, Any]) -> list[SeenStream]:
         raise TooManyError(f"{answer['left_out']} streams are not shown, {MOST_SHOWN} are; --tenant TENANT shows fewer")
     return [
         SeenStream(
-            one["direction"],
-            one["topic"],
-            one["subscription"],
-            one["producer_name"] or one["consumer_name"],
-            str(one["connection_id"]),
-            one["stream_id"] if one["direction"] == "publish" else None,
+            stream["direction"],
+            stream["topic"],
+            stream["subscription"],
+            stream["producer_name"] or stream["consumer_name"],
+            str(stream["connection_id"]),
+            stream["stream_id"] if stream["direction"] == "publish" else None,
         )
-        for one in answer["streams"]
+        for stream in answer["streams"]
     ]

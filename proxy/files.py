@@ -50,7 +50,7 @@ def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
     """Open a regular file, and nothing else; return its descriptor.
 
     Raises:
-        OSError: If the file cannot be opened, or is not regular; `strerror` says what it is.
+        OSError: If the file cannot be opened, or is not regular; `strerror` names its type.
     """
     try:
         descriptor = os.open(path, flags | _ASIDE, 0o666)
@@ -128,7 +128,7 @@ def _explained(error: OSError, flags: int, path: Path) -> OSError:
 def warn_if_others_read(path: Path, key: str) -> None:
     """Warn if other users of the machine can read a secret's file.
 
-    This is no error: Kubernetes mounts secrets like this unless told otherwise, on machines without other users.
+    This is no error: Kubernetes mounts secrets like this by default, on machines without other users.
     """
     if path.stat().st_mode & stat.S_IROTH:
         structlog.get_logger().warning("others can read this secret: chmod o-r", key=key, file=str(path))

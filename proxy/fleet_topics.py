@@ -1,8 +1,8 @@
-"""The topics by which a fleet's members tell each other shares and policies, which their clients may not use.
+"""The topics through which a fleet's members exchange shares and policies: clients may not use them.
 
 A broker without authorization takes messages from any client. One message to `NAME-policies` removes every limit of the
 fleet, and one to `NAME-grants` gives a member the whole of each. Members reach their brokers directly, not through
-Sluice; so Sluice refuses these topics to whoever comes through it.
+Sluice; so Sluice refuses these topics to all its clients.
 
 All topics of `fleet.namespace` are refused, not only those of this fleet: other fleets may have theirs there, and a
 namespace has topics of its own by which policies of its topics are set (`__change_events`). Brokers compare names
@@ -63,21 +63,21 @@ class FleetTopics:
         """
         if not self.is_any:
             return
-        said = name if isinstance(name, str) else name.decode(errors="replace")
-        if said in self._namespaces:
-            raise RefusedError(NotAllowedError, f"the namespace {said} {WHY}")
+        text = name if isinstance(name, str) else name.decode(errors="replace")
+        if text in self._namespaces:
+            raise RefusedError(NotAllowedError, f"the namespace {text} {WHY}")
         try:
-            self.check(parse_topic(said))
+            self.check(parse_topic(text))
         except ValueError:
-            if self.are_in(said.encode(errors="replace")):
+            if self.are_in(text.encode(errors="replace")):
                 raise RefusedError(NotAllowedError, f"this topic {WHY}") from None
 
     def are_in(self, command: bytes) -> bool:
-        """Return whether a command that is not read names one of them: names are in it as they are."""
+        """Return whether an unparsed command names such a topic: commands have names as plain bytes."""
         return any(name in command for name in self._in_commands)
 
     def are_at(self, path: str) -> bool:
-        """Return whether a path of the admin REST names one of them, however it is encoded."""
+        """Return whether a path of the admin REST names such a namespace, however it is encoded."""
         return any(f"{tenant}/{rest}" in self._namespaces for tenant, rest in pairwise(_parts(path)))
 
 

@@ -5,7 +5,7 @@
        └─SIGTERM, SIGHUP─────────────────▶┘
 
 The parent holds the ports, serves no client and knows no limit. The kernel spreads connections over the processes
-(SO_REUSEPORT); how one limit holds over all of them is the fleet's affair.
+(SO_REUSEPORT); the fleet makes one limit hold over all processes.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from proxy.server import serves_both
 BEAT_S: Final = 1.0
 """Seconds between two signs of life of a process."""
 SILENT_S: Final = 30.0
-"""A process without a sign of life for so long is killed, as gunicorn's `timeout` has it: it serves no client."""
+"""Seconds without a sign of life after which a process is killed, as with gunicorn's `timeout`: it serves no client."""
 START_S: Final = 60.0
 """Seconds in which a process must serve, or it is killed."""
 GRACE_S: Final = 5.0
@@ -153,7 +153,7 @@ class ChildProcess:
                 self._process.send_signal(number)
 
     async def stop(self) -> None:
-        """End the process after it has sent what is left; kill it if that takes longer than it may."""
+        """End the process after it has sent the bytes left; kill it if that takes too long."""
         self._is_ending = True
         self.signal(signal.SIGTERM)
         process = self._process
@@ -209,7 +209,7 @@ def next_pause(pause_s: float, lived_s: float) -> float:
 
 
 def run_processes(file: Path | None, flags: dict[str, Any], config: Config) -> None:
-    """Serve by `config.processes` processes until SIGTERM or SIGINT; SIGHUP goes to each of them.
+    """Serve by `config.processes` processes until SIGTERM or SIGINT; SIGHUP goes to each process.
 
     Raises:
         StartError: If an address cannot be had, or a process does not come up; its own lines say why.
@@ -316,16 +316,16 @@ class ParentLink:
         assert task is not None, "the loop runs it"
         asyncio.get_running_loop().add_reader(self._socket, self._parent_ended, task.cancel)
 
-    def serving(self, said: Serving, ending: Callable[[], None]) -> None:
+    def serving(self, places: Serving, on_parent_end: Callable[[], None]) -> None:
         """Send the parent the addresses and files of this process, and from now on signs of life.
 
         Args:
-            said: The addresses and files.
-            ending: Called when the parent has ended.
+            places: The addresses and files.
+            on_parent_end: Called when the parent has ended.
         """
         loop = asyncio.get_running_loop()
-        self._socket.send(msgspec.json.encode(said) + b"\n")
-        loop.add_reader(self._socket, self._parent_ended, ending)
+        self._socket.send(msgspec.json.encode(places) + b"\n")
+        loop.add_reader(self._socket, self._parent_ended, on_parent_end)
         self._beat(loop)
 
     def _beat(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -333,11 +333,11 @@ class ParentLink:
             self._socket.send(b".")
         loop.call_later(BEAT_S, self._beat, loop)
 
-    def _parent_ended(self, ending: Callable[[], object]) -> None:
+    def _parent_ended(self, on_parent_end: Callable[[], object]) -> None:
         asyncio.get_running_loop().remove_reader(self._socket)
         self._socket.close()
         structlog.get_logger().error("the parent of this process has ended; it ends as well")
-        ending()
+        on_parent_end()
 
 
 def main() -> None:

@@ -13,10 +13,11 @@ from proxy.counters import Counters
 from proxy.slices import ByTurns
 
 MANY: Final = 32
-"""Connections of one address up to which it is not watched: they cannot make a turn long."""
+"""Most connections of an address that is not watched: so few cannot make a turn long."""
 SLICE_NS: Final = 100_000
-"""Nanoseconds of a turn that the crowded addresses get together while they are read in turns. What is sent for them at
-the end of the turn comes on top, about as much again; and so does the slice of sessions whose broker is there."""
+"""Nanoseconds of a turn that the crowded addresses get together while they are read in turns. Sending their bytes at
+the end of the turn takes about as much again, and so does the slice of sessions whose broker has just been connected.
+"""
 CALM_S: Final = 1.0
 """Seconds without an overrun after which an address is read by the loop itself again."""
 _FIRST_BATCH: Final = 8
@@ -28,7 +29,7 @@ class Reader(Protocol):
     """A connection of a session, to its client or to its broker, as the read scheduler sees it."""
 
     def descriptor(self) -> int:
-        """Return the socket's descriptor; -1 if there is none, or if it does not show what can be read."""
+        """Return the socket's descriptor; -1 if there is none, or if it does not show whether bytes can be read."""
 
     def may_be_read(self) -> bool:
         """Return whether the peer is connected, has not ended its side, and no reason not to read exists."""
@@ -249,7 +250,7 @@ class ReadScheduler:
 
         turn shorter than the slice   all are read by the loop itself; nothing is done for fairness
         longer, and other addresses   the address is read in turns: its connections wait in an epoll of its own, and
-                                      each turn of the loop reads as many of them as fit into the slice
+                                      each turn of the loop reads as many connections as fit into the slice
         calm for a second             all are read by the loop itself again
 
     The epoll returns the connections that became readable first, so no connection of the address starves another. There
@@ -313,13 +314,13 @@ class ResumeQueue:
 
     There is one queue in a process. When a tenant has room again, all its connections may be read on. Each read gives
     up to 256 KiB, up to 2 MiB in a row where not all passes (`FULL_READS`), and each entry is held by itself. If all
-    connections were read in the same turn, no timer would fire meanwhile, and most of their bytes would find no room.
+    connections were read in the same turn, timers would fire late, and most of the bytes would find no room.
 
         reasons gone ─▶ no connection waits ─▶ read on at once
                     └─▶ else it waits ─▶ its turn ─▶ read on
                                               └─▶ stopped again: next time it goes before those that were not
 
-    Client addresses have turns, as 400 busy clients of one address are to delay a client of another by one turn.
+    Client addresses have turns: 400 busy clients of one address delay a client of another address by one turn only.
     Within an address the connections that were stopped again go first: so the last connection of an address is not
     always the one for which no room is left.
     """
@@ -342,7 +343,7 @@ class ResumeQueue:
         return True
 
     def join(self, reader: ResumedReader) -> None:
-        """Put a connection in the queue: after all others of its address, but for those that were not stopped again."""
+        """Put a connection in the queue of its address: first if it was stopped again, else last."""
         self._waiting.add(reader)
         if reader not in self._in_row:
             self._in_row.add(reader)

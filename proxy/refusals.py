@@ -16,7 +16,7 @@ NO_REQUEST = 2**64 - 1
 
 
 class TooMuchUnfinishedError(ProtocolError):
-    """A peer begins more frames than may be kept for its client until they end."""
+    """The incomplete frames of a client's connections take more memory than may be kept for it."""
 
     cause = "too_much_unfinished"
 
@@ -54,11 +54,11 @@ TOO_MANY_DEBTS = (
     "limits have too many debts of this address's earlier producers or consumers; try again when they are paid"
 )
 TOO_MUCH_KEPT = "as much is kept for this client as may be (client_memory)"
-"""Error message for a command that would have to be remembered beyond the bound."""
+"""The text for a command whose state would exceed the bound."""
 
 
 class RefusedError(Exception):
-    """A client's command is refused; the client is told why.
+    """A client's command is refused; the client gets the text.
 
     Attributes:
         error: The error's code in Pulsar's protocol.

@@ -1,14 +1,13 @@
 """Reload the configuration and its files while the proxy runs.
 
-A reload changes `limits`, `blocks` and the subscribe rate of `admission`: all of them, or none. It also takes the
+A reload changes `limits`, `blocks` and the subscribe rate of `admission`, either all three or none. It also takes the
 content of the files that `admin_access`, `admin_forward`, `authentication`, `tls` and `broker_tls` name. The files of
-each key are taken or not for themselves, and before the configuration is read: a mistake in one of them keeps no
-certificate from being renewed. All other keys whose values differ from those at the start are reported as taking a
-restart.
+each key are taken independently, and before the configuration is read: one mistake keeps no certificate from being
+renewed. All other keys whose values differ from those at the start are reported as needing a restart.
 
-`changes_of` notices that files change: rewritten, replaced, or (Kubernetes) behind a symlink that is swapped. Nothing
-wakes the process up until the kernel tells of a change: a watch that polls would be most of what an idle proxy does.
-Where there is no inotify, files are looked at each second.
+`changes_of` notices that files change: rewritten, replaced, or (Kubernetes) at the end of a symlink that is swapped.
+The process sleeps until the kernel reports a change: polling would be most of an idle proxy's work. Where there is no
+inotify, files are looked at each second.
 """
 
 import asyncio
@@ -44,8 +43,8 @@ class Outcome:
         at_ns: The time of the reload, nanoseconds since 1970.
         cause: The cause of the reload: `rest`, `SIGHUP`, `file changed`.
         who: The principal that asked for it by REST; None for the other causes.
-        problems: Errors of the new configuration and its files, each with file, key, value and remedy. What they name
-            stays as it was, all else is in force.
+        problems: Errors of the new configuration and its files, each with file, key, value and remedy. The values that
+            they name stay as before; all others are in force.
         needs_restart: Keys whose values differ from those that the process started with.
     """
 
@@ -67,19 +66,19 @@ CONFIG = "config"
 
 
 class Reloader:
-    """Reloads the configuration, and keeps the one in force, without its limits: there may be 100,000, kept elsewhere.
+    """Reloads the configuration, and keeps the one in force without its limits, which the policy service has.
 
     Args:
         config: The configuration that the process started with.
         read: Reads the new configuration; runs in a thread. Raises ConfigError.
-        files: Read the other files, each in a thread, too.
-        prepare: Prepares the new configuration, in that thread, too. Returns the function that puts it in force, called
-            with the principal; that one returns whether anything changes. It raises StoreError if nothing could be
-            changed.
+        files: Read the other files, also in a thread.
+        prepare: Prepares the new configuration, in the thread that has read it. Returns the function that puts it in
+            force, which is called with the principal and returns whether anything changes. It raises StoreError if
+            nothing could be changed.
         counters: Count reloads by result.
         on_files: Called when files have been put in force.
         on_outcome: Called when a reload is over and `last` has its outcome.
-        measure: Measures what of this the loop does, as a context.
+        measure: Measures the part of this work that the loop does, as a context.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
@@ -106,29 +105,29 @@ class Reloader:
             self._count(key, ())
 
     def degraded(self) -> Iterator[Degraded]:
-        """Yield the state in which something of the last reload was refused, if it was."""
+        """Yield a state if part of the last reload was refused."""
         if self.last is not None and self.last.problems:
             yield Degraded(
                 "reload_refused",
-                f"the last reload ({self.last.cause}) had {len(self.last.problems)} problems, and what they are of "
-                "is as it was before",
-                "mend what the log and /sluice/status name, and reload again",
+                f"the last reload ({self.last.cause}) had {len(self.last.problems)} problems, and the values that they "
+                "name are as before",
+                "mend the problems that the log and /sluice/status name, and reload again",
             )
 
     async def reload(self, cause: str, who: Principal | None = None) -> Outcome:
-        """Reload; what is broken stays as it was, all else is taken. Every error is a problem of the outcome."""
+        """Reload; broken values and files stay as before, all others are taken. Errors are problems of the outcome."""
         async with self._turn:
             problems = await self._take_files()
             of_config: tuple[str, ...] = ()
             has_changed = False
             try:
                 has_changed = await self._take(who or Principal(cause, ""))
-            except Exception as error:  # noqa: BLE001 - whoever asks, and who waits for the next, must be told
+            except Exception as error:  # noqa: BLE001 - the caller gets it as a problem, and the next reload must not wait for ever
                 of_config = _problems(error)
             self._count(CONFIG, of_config)
-            found = (*problems, *of_config)
-            self.last = Outcome(time.time_ns(), cause, who, found, self._other_keys(self.config))
-            self._tell("refused" if found else "taken" if has_changed else "unchanged")
+            problems = (*problems, *of_config)
+            self.last = Outcome(time.time_ns(), cause, who, problems, self._other_keys(self.config))
+            self._log_outcome("refused" if problems else "taken" if has_changed else "unchanged")
             self._on_outcome()
             return self.last
 
@@ -139,9 +138,9 @@ class Reloader:
             try:
                 take = await asyncio.to_thread(reader.read)
             except Exception as error:  # noqa: BLE001 - one broken file must keep no other from being taken
-                found = _problems(error)
-                problems += found
-                self._count(reader.key, found)
+                of_key = _problems(error)
+                problems += of_key
+                self._count(reader.key, of_key)
             else:
                 with self._measure():
                     take()
@@ -176,15 +175,15 @@ class Reloader:
         now, then = _without_live(config), _without_live(self._at_start)
         return tuple(key for key in keys if getattr(now, key) != getattr(then, key))
 
-    def _tell(self, how: str) -> None:
+    def _log_outcome(self, result: str) -> None:
         assert self.last is not None
-        self._counters.reloads[how] += 1
+        self._counters.reloads[result] += 1
         log = structlog.get_logger().bind(cause=self.last.cause, **_asker(self.last.who))
         if self.last.problems:
             for problem in self.last.problems:
                 log.error("configuration not reloaded", problem=problem)
         else:
-            log.info("configuration reloaded", changed=how == "taken")
+            log.info("configuration reloaded", changed=result == "taken")
         for key in self.last.needs_restart:
             log.warning("a changed value needs a restart to take effect", key=key)
 
@@ -195,7 +194,7 @@ def _problems(error: Exception) -> tuple[str, ...]:
     if isinstance(error, StoreError):
         return (str(error),)
     structlog.get_logger().error("reload ended by an unexpected error", exc_info=error)
-    return (f"a mistake of Sluice, of which its log says more: {type(error).__name__}: {error}",)
+    return (f"a mistake of Sluice; its log has the details: {type(error).__name__}: {error}",)
 
 
 def _asker(who: Principal | None) -> dict[str, str]:
@@ -215,17 +214,17 @@ if sys.platform == "linux":
 _DEBOUNCE_S = 0.05
 """Changes closer together are one: editors write in several steps."""
 _MOST_DEBOUNCED_S = 1.0
-"""A folder in which something is written all the time must not keep its changes waiting."""
+"""Most seconds that a change waits where the folder changes all the time."""
 _LOOK_S = 60.0 if sys.platform == "linux" else 1.0
-"""Looked at so often in any case: what changes where no watch reaches (a network's file system) is told by nobody."""
+"""Seconds between two looks in any case: the kernel does not report changes of a network's file system."""
 
 Fingerprint = tuple[str, int, int, int]
 
 
 async def changes_of(seen: Mapping[Path, Fingerprint | None]) -> AsyncGenerator[None, None]:
-    """Yields whenever one of the files is another than before; ends with its task.
+    """Yield whenever one of the files has changed; ends with its task.
 
-    The folders are watched, not the files, as files that are replaced are new ones; and those that links lead to.
+    The folders of the files, and those that links lead to, are watched: a file that is replaced is a new one.
 
     Args:
         seen: The files' fingerprints from before they were read.
@@ -240,7 +239,7 @@ async def changes_of(seen: Mapping[Path, Fingerprint | None]) -> AsyncGenerator[
             if now != before:
                 before = now
                 yield None
-            await watch.told()
+            await watch.changed()
 
 
 class _Watch:
@@ -263,8 +262,8 @@ class _Watch:
     def __exit__(self, *_: object) -> None:
         self._closing.close()
 
-    async def told(self) -> None:
-        """Returns when something in one of the folders has changed, or long after nothing has."""
+    async def changed(self) -> None:
+        """Return when one of the folders has changed, or after `_LOOK_S`."""
         if sys.platform != "linux":
             await asyncio.sleep(_LOOK_S)
             return
@@ -275,28 +274,28 @@ class _Watch:
                 while True:
                     async with asyncio.timeout(_DEBOUNCE_S):
                         await self._inotify.get()
-        # A folder that was removed and made anew is another one, and links may lead elsewhere now.
+        # A folder that was removed and made again is another one, and links may have other targets now.
         with suppress(OSError):
             self._add()
 
     def _add(self) -> None:
-        named = {file.parent for file in self._files}
-        meant = {Path(os.path.realpath(file)).parent for file in self._files}
-        for folder in sorted(named):
+        folders = {file.parent for file in self._files}
+        linked = {Path(os.path.realpath(file)).parent for file in self._files}
+        for folder in sorted(folders):
             self._inotify.add_watch(folder, _CHANGES)
-        for folder in sorted(meant - named):
-            with suppress(OSError):  # where a broken link leads
+        for folder in sorted(linked - folders):
+            with suppress(OSError):  # the target of a broken link
                 self._inotify.add_watch(folder, _CHANGES)
 
 
 def fingerprints(files: Iterable[Path]) -> dict[Path, Fingerprint | None]:
-    """Fingerprints, by which a file is told from another one of the same name; None for a file that is not there."""
+    """Return fingerprints, which differ between files of the same name; None for a file that does not exist."""
     return {file: _of(file) for file in files}
 
 
 def _of(file: Path) -> Fingerprint | None:
     try:
-        found = file.stat()
+        status = file.stat()
     except OSError:
         return None
-    return os.path.realpath(file), found.st_ino, found.st_size, found.st_mtime_ns
+    return os.path.realpath(file), status.st_ino, status.st_size, status.st_mtime_ns

@@ -1,10 +1,10 @@
 """Settings of Python, the C library and the system for a process that serves; memory and garbage collection.
 
 Most settings are made once, before the process serves. Memory that came free after a crowd is given back to the system
-after a while. The C library keeps all memory below something that is still used, and something always is. So a proxy
-whose readers once stood still would take up, for ever after, as much as it kept for all of them at a time. Python's
-search for cyclic garbage looks at new objects alone (`Searches`). A search of all objects is one step that nothing else
-interrupts: with 100,000 policies half a second.
+after a while. By itself the C library keeps all memory below the highest piece in use. So a proxy whose readers once
+stopped would for ever take as much memory as it held for them then. Python's search for cyclic garbage looks at new
+objects only (`Searches`). A search of all objects is one step without interruption: half a second with 100,000
+policies.
 """
 
 import asyncio
@@ -19,15 +19,16 @@ from pathlib import Path
 from typing import Any, Final
 
 SWITCH_S = 0.0005
-"""Seconds after which a computing thread lets the loop go on, which asks for that after each read and each write.
+"""Seconds after which a computing thread lets the loop go on, which waits for that after each read and each write.
 
-Python's own 5 ms are as long as the loop may be late at all: while 60,000 limits are applied, a thread computes for
-seconds. Measured then, on a busy machine, 23 writes a turn: the 99.9th percentile of answers 110 ms, with this 28 ms.
+Python's own 5 ms are the longest delay that the loop may have at all. While 60,000 limits are applied, a thread
+computes for seconds. Measured then, on a busy machine, 23 writes a turn: the 99.9th percentile of answers is 110 ms
+with 5 ms, and 28 ms with this.
 """
 LARGE = 128 * 1024
-"""Bytes from which on a piece of memory returns to the system as soon as it is free.
+"""Least bytes of a piece of memory that returns to the system as soon as it is free.
 
-glibc begins with this and raises it up to 32 MiB; then what is left of large reads makes holes among held entries.
+glibc begins with this value and raises it up to 32 MiB; large reads then leave holes among held entries.
 """
 _KEPT = 1024 * 1024
 """Free bytes that the process keeps at the end of its memory: else each held entry would ask the system for memory."""
@@ -51,7 +52,7 @@ def set_up_runtime() -> None:
 
 
 def give_back_memory() -> None:
-    """Give all free whole pages back to the system, but for _KEPT; a C library without that call keeps them.
+    """Give all free whole pages except _KEPT back to the system; a C library without that call keeps them.
 
     Source: malloc_trim(3).
     """
@@ -70,7 +71,7 @@ def be_scheduled(scheduling: str) -> str | None:
         return None
     try:
         for thread in Path("/proc/self/task").iterdir():
-            with suppress(ProcessLookupError):  # it has just ended
+            with suppress(ProcessLookupError):  # the thread has just ended
                 if os.sched_getscheduler(int(thread.name)) == os.SCHED_OTHER:
                     os.sched_setscheduler(int(thread.name), os.SCHED_BATCH, os.sched_param(0))
     except OSError as error:  # as some sandboxes have it
@@ -79,10 +80,10 @@ def be_scheduled(scheduling: str) -> str | None:
 
 
 WHILE_S: Final = 10.0
-"""Seconds from when memory came free until it is given back: until then more may come free, or it is used again.
+"""Seconds between memory coming free and giving it back: more may come free, or the memory is used again.
 
-To give it back takes 3 ms for 100 MiB in pieces of 64 KiB, 10 ms in pieces of 5 KiB, and nobody is served meanwhile:
-another thread would be none the better for it, as who wants memory waits for it then. With nothing to give, 0.5 ms.
+To give back 100 MiB takes 3 ms in pieces of 64 KiB, and 10 ms in pieces of 5 KiB. No client is served during that, and
+another thread would not help: allocations wait for it as well. With nothing to give it takes 0.5 ms.
 """
 
 
@@ -95,7 +96,7 @@ class Heap:
         give_back: Gives free memory back to the system.
 
     Attributes:
-        measure: Measures that, as a context.
+        measure: Measures the call of `give_back`, as a context.
     """
 
     def __init__(self, give_back: Callable[[], None] = give_back_memory) -> None:
@@ -126,7 +127,7 @@ _NEVER = 1_000_000_000
 
 
 class _Pauses:
-    """Counts the threads that want garbage collection paused; the pause ends with the last of them."""
+    """Counts the threads that need garbage collection paused; the pause ends with the last one."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -144,7 +145,7 @@ class _Pauses:
         with self._lock:
             self._count -= 1
             if not self._count and self._was_enabled:
-                if gc.get_count()[0] > MANY:  # else the next search of newcomers would look at all that was built
+                if gc.get_count()[0] > MANY:  # else the next search would look at all objects that were built
                     gc.freeze()
                 gc.enable()
 
@@ -154,7 +155,7 @@ _PAUSES = _Pauses()
 
 @contextmanager
 def paused_collector() -> Iterator[None]:
-    """Pause garbage collection in all threads, while much is built of which nothing is garbage."""
+    """Pause garbage collection in all threads, while many objects are built and none is garbage."""
     _PAUSES.begin()
     try:
         yield
@@ -168,22 +169,22 @@ def keep_for_ever() -> None:
 
 
 class Searches:
-    """Schedules Python's searches for cyclic garbage: of the youngest objects, of those that outlived it, of no others.
+    """Schedules Python's searches for cyclic garbage: each object is searched twice while it is young, and never again.
 
         new ──1,000 more──▶ searched ──10,000 more──▶ searched once more, in a turn of its own ──▶ exempt (gc.freeze)
 
-    Python's own rule searches all objects now and then, in one step that nothing else interrupts: with 10,000
-    connections and 10,000 producers 0.2 to 0.4 s, which a client causes that opens them. Here a search looks at new
-    objects alone, however many there are.
+    Python's own rule searches all objects now and then, in one step without interruption. With 10,000 connections and
+    10,000 producers that takes 0.2 to 0.4 s, and any client can open them. Here a search looks at new objects only,
+    whatever the number of others.
 
-    What is exempt is freed as everything is that no cycle keeps; sessions, streams and their transports end without
-    one (`Session`, `Forwarding.let_go`). A cycle stays for ever if it becomes garbage after its second search. As only
-    what is made and not freed counts, that takes 10,000 objects more while the cycle is in use: of what a request
-    leaves to the searches, less than a hundredth stays.
+    Exempt objects are freed as usual if no cycle keeps them; sessions, streams and their transports end without cycles
+    (`Session`, `Forwarding.let_go`). A cycle stays for ever if it becomes garbage after its second search. That search
+    comes after 10,000 more objects that are made and not freed while the cycle is in use. Of the cycles that requests
+    leave, less than a hundredth stays.
 
     Args:
         soon: Schedules a call in the event loop, from any thread.
-        measure: Measures a search of those that outlived the first, as a context.
+        measure: Measures the second search of objects, as a context.
     """
 
     def __init__(

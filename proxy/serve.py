@@ -5,7 +5,7 @@ import importlib.metadata
 import signal
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from limiter.policies import LimitTally, Policies
 from protocol.endpoint import Endpoint
 from proxy.admin.app import Guards, Parts, Readiness, admin_app, metrics_app
 from proxy.admin.auth import Authenticator
+from proxy.admin.forwarding.broker import BrokerAdmin
 from proxy.admin.forwarding.fleet_namespace import FleetNamespace, may_make_namespaces
 from proxy.admin.forwarding.forwarder import Forwarder
 from proxy.admin.listener import Connections, Listener, RequestLimits
@@ -26,7 +27,7 @@ from proxy.admin.metrics import MetricsPage, SluiceCollector
 from proxy.admin.places import Places
 from proxy.admin.refusals import RefusalLog
 from proxy.admin.routes.status import Run
-from proxy.change_log import ChangeLog, FileDifference, FileSays, difference
+from proxy.change_log import ChangeLog, FileContent, FileDifference, difference
 from proxy.config.limits import Limits
 from proxy.config.model import Config
 from proxy.counters import Counters, NamespaceTotals
@@ -36,6 +37,7 @@ from proxy.files import FileReader
 from proxy.fleet.configured_link import link_of, own_auth
 from proxy.fleet.policy_topic import PolicyTopic
 from proxy.fleet.service import FleetService
+from proxy.identity.evidence import Verifier
 from proxy.observe.access_log import AccessLog, open_access_log
 from proxy.observe.intervals import Intervals
 from proxy.observe.log_lines import AddressKeyError
@@ -54,11 +56,11 @@ from proxy.server import Server
 from proxy.session.engine import Engine
 from proxy.session.events import SessionLog
 from proxy.slices import Work
-from proxy.tls.certificates import Expiry, ExpiryLog
+from proxy.tls.certificates import Certificates, Expiry, ExpiryLog
 
 
 class StartError(Exception):
-    """The proxy cannot start; the text says what is in the way."""
+    """The proxy cannot start; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,93 +78,165 @@ class ConfigSource:
     members: int = 0
 
 
+class CredentialFiles:
+    """The files of certificates, keys and tokens that the parts of a proxy read, and the certificates in force.
+
+    Args:
+        tls: The TLS contexts for clients and brokers.
+        authenticator: Authenticates callers of the admin address.
+        broker_admin: The client of the brokers' admin address, if requests are forwarded there.
+        identity: Verifies clients; None where brokers do.
+
+    Attributes:
+        log: Warns of certificates that expire soon.
+    """
+
+    def __init__(
+        self,
+        tls: Certificates,
+        authenticator: Authenticator,
+        broker_admin: BrokerAdmin | None,
+        identity: Verifier | None,
+    ) -> None:
+        self._tls = tls
+        self._authenticator = authenticator
+        self._broker_admin = broker_admin
+        self._identity = identity
+        self._in_force = frozenset(self.expiries())
+        self.log = ExpiryLog(self.expiries)
+        tls.warn()
+
+    def expiries(self) -> tuple[Expiry, ...]:
+        """Return the expiries of the certificates in force."""
+        of_forwarding = self._broker_admin.expiries() if self._broker_admin else ()
+        return *self._tls.expiries(), *self._authenticator.expiries(), *of_forwarding
+
+    def readers(self) -> list[FileReader]:
+        """Return the readers of all files."""
+        owners = (self._tls, self._authenticator, self._identity, self._broker_admin)
+        return [reader for owner in owners if owner is not None for reader in owner.readers()]
+
+    def on_read(self) -> None:
+        """Log the certificates that have come into force, now that the files were read again."""
+        before, self._in_force = self._in_force, frozenset(self.expiries())
+        for expiry in self.expiries():
+            if expiry not in before:
+                structlog.get_logger().info("certificate taken for new connections", certificate=str(expiry))
+        self._tls.warn()
+        self.log.report()
+
+
 class Proxy:
     """The parts of a running `sluice serve`.
 
     Args:
-        source: Where the configuration comes from; it is read at once.
+        source: The source of the configuration, which is read at once.
 
     Raises:
         StartError: If the access log's folder cannot be made, or the policy store not be used.
         ConfigError: If a file of tokens, certificates or keys cannot be used.
+
+    Attributes:
+        read_files: Files whose changes are a reason to read the configuration again, as they were before it was read.
+        config: The configuration without its limits, which the service keeps.
+        metrics_address: `host:port` of the address that serves metrics alone; None without one.
     """
 
     def __init__(self, source: ConfigSource) -> None:
         self.read_files = fingerprints([source.file] if source.file else [])
-        """Files whose changes are a reason to read the configuration anew, as they were before they were read."""
         config = source.read()
         self.read_files |= fingerprints(_files_of(config))
-        file = _file_policies(config)
-        self.config = config = config.model_copy(update={"limits": Limits()})
-        """The configuration without its limits, which the service keeps."""
+        self.config = config.model_copy(update={"limits": Limits()})
+        self.metrics_address: str | None = None
         self._source = source
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The loop in which the proxy serves; None before `start` and after `stop`."""
+        self._tasks = Tasks()
+        self._listeners: list[Listener] = []
         counters = Counters()
         self._refused = RefusalLog(counters.admin_refused, time.monotonic_ns)
         self.authenticator = Authenticator(config.admin_access, self._refused, config.admin.host)
         self._forwarder = Forwarder.of(config, counters, self._refused)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        """The loop in which the proxy serves; None before `start` and after `stop`."""
-        self.access = _open_access_log(config, self._log_trouble)
-        with ExitStack() as unless_made:  # else the next run would take this one for killed
+        self.totals = NamespaceTotals()
+        self.descriptors = _share_descriptors(config, counters)
+        self.access = _open_access_log(config, self._on_log_trouble)
+        with ExitStack() as unless_made:  # without the log's end, the next run would take this one for killed
             unless_made.callback(self.access.close)
-            self._make_parts(config, file, counters)
+            self._changes = ChangeLog(self.access)
+            self.intervals = Intervals(self.access, self.totals, counters, config.access_log.interval)
+            policies = Policies(tally=None if config.fleet is None else LimitTally(config.fleet.shared_levels))
+            self.fleet = self._make_fleet(policies)
+            self.engine = self._make_engine(policies, counters, self.fleet)
+            self._link = None if self.fleet is None else link_of(self.config, self.engine)
+            self._store = _open_store(config)
+            kept_blocks = KeptBlocks(self.engine.blocklist)
+            self.service = self._open_policies(_file_policies(config), self.engine, self._store, kept_blocks)
+            self._blocks = BlockDesk(self.service, kept_blocks)
+            self.policy_topic = _policy_topic(self.config, self.engine, self.service)
+            self._files = CredentialFiles(
+                self.engine.tls,
+                self.authenticator,
+                self._forwarder.broker if self._forwarder else None,
+                self.engine.identity,
+            )
+            self.reloader = self._make_reloader(self.engine, self._files)
+            self.states = DegradedStates(
+                watched=[part.degraded for part in (self.fleet, self.policy_topic) if part is not None],
+                announced=[self.service.degraded, self.reloader.degraded, self.access.degraded],
+            )
+            log = SessionLog(counters, self.intervals, self.access)
+            self.server = Server(self.engine, log, most=self.descriptors.clients)
+            self.readiness = Readiness(self.engine)
             unless_made.pop_all()
 
-    def _make_parts(self, config: Config, file: FilePolicies, counters: Counters) -> None:
-        self.totals = NamespaceTotals()
-        self.intervals = Intervals(self.access, self.totals, counters, config.access_log.interval)
-        self._changes = ChangeLog(self.access)
-        policies = Policies(tally=None if config.fleet is None else LimitTally(config.fleet.shared_levels))
-        self.fleet = None
-        if config.fleet is not None:
-            self.fleet = FleetService(
-                config.fleet,
-                config.proxy_id,
-                on_share=self.access.share,
-                written=partial(_written_limits, policies),
-                measure=self._measure_fleet,
-                members=self._source.members,
-            )
-        shared, siblings = (None, None) if self.fleet is None else (self.fleet.shared, self.fleet.brokers)
-        self.descriptors = _share_descriptors(config, counters)
-        self.engine = Engine(
-            self.descriptors.within(config),
+    def _make_fleet(self, policies: Policies) -> FleetService | None:
+        """Make the proxy's part in its fleet; it measures its work by the engine, which is made later and needs it."""
+        if self.config.fleet is None:
+            return None
+        return FleetService(
+            self.config.fleet,
+            self.config.proxy_id,
+            on_share=self.access.share,
+            written=partial(_written_limits, policies),
+            measure=lambda: self.engine.slices.measure(Work.FLEET),
+            members=self._source.members,
+        )
+
+    def _make_engine(self, policies: Policies, counters: Counters, fleet: FleetService | None) -> Engine:
+        return Engine(
+            self.descriptors.within(self.config),
             policies,
             counters,
             self.intervals.reader,
-            shared=shared,
-            siblings=siblings,
+            shared=None if fleet is None else fleet.shared,
+            siblings=None if fleet is None else fleet.brokers,
         )
-        self._link = None if self.fleet is None else link_of(config, self.engine)
-        self._store = _open_store(config)
-        self._kept_blocks = KeptBlocks(self.engine.blocklist)
-        self.service = self._open_policies(file)
-        self.policy_topic = self._policy_topic(config)
-        self._blocks = BlockDesk(self.service, self._kept_blocks)
-        self._tasks = Tasks()
-        self.engine.tls.warn()
-        self._expiry_log = ExpiryLog(self._expiries)
-        self._known_expiries = frozenset(self._expiries())
-        self.reloader = Reloader(
-            config,
+
+    def _open_policies(self, file: FilePolicies, engine: Engine, store: Store, blocks: KeptBlocks) -> PolicyService:
+        around = Around(
+            before=self.intervals.change,
+            after=engine.policies_changed,
+            changed=self._changes.changed,
+            handlers={PolicyKind.BLOCK: blocks},
+            ready=self.intervals.told,
+            on_degraded=self._look_at_states,
+        )
+        try:
+            return PolicyService(engine.registry.policies, file, store, around)
+        except (StoreError, BodyError) as error:
+            raise StartError(str(error)) from None
+
+    def _make_reloader(self, engine: Engine, files: CredentialFiles) -> Reloader:
+        return Reloader(
+            self.config,
             self._source.read,
-            self._file_readers(),
+            files.readers(),
             self._prepare,
-            counters,
-            on_files=self._files_taken,
+            engine.counters,
+            on_files=files.on_read,
             on_outcome=self._look_at_states,
-            measure=partial(self.engine.slices.measure, Work.FILES),
+            measure=partial(engine.slices.measure, Work.FILES),
         )
-        self.states = DegradedStates(
-            watched=[part.degraded for part in (self.fleet, self.policy_topic) if part is not None],
-            announced=[self.service.degraded, self.reloader.degraded, self.access.degraded],
-        )
-        log = SessionLog(counters, self.intervals, self.access)
-        self.server = Server(self.engine, log, most=self.descriptors.clients)
-        self.readiness = Readiness(self.engine)
-        self.metrics_address: str | None = None
-        """`host:port` of the address that serves metrics alone; None without one."""
-        self._listeners: list[Listener] = []
 
     async def start(self) -> tuple[str, str]:
         """Listen on all addresses; returns those for clients and for the admin REST.
@@ -170,8 +244,8 @@ class Proxy:
         Raises:
             StartError: If one cannot be had.
         """
-        parts = self.engine.journal, self.engine.registry, self.engine.refusals, self.engine.slices
-        self.intervals.start(*parts)
+        engine = self.engine
+        self.intervals.start(engine.journal, engine.registry, engine.refusals, engine.slices)
         await self._forget_needless()
         admin = await self._start_admin()
         if self.fleet is not None and self._link is not None:
@@ -186,7 +260,7 @@ class Proxy:
             raise StartError(f"listen: cannot listen on {where}: {error.strerror or error}") from None
         self.readiness.is_accepting = True
         self.engine.slices.heartbeat.start()
-        self._expiry_log.start()
+        self._files.log.start()
         self._loop = asyncio.get_running_loop()
         self.states.look()
         return listen, admin
@@ -195,7 +269,7 @@ class Proxy:
         """End sessions, then the log, then the admin address."""
         self.readiness.is_accepting = False
         self.engine.slices.heartbeat.stop()
-        self._expiry_log.stop()
+        self._files.log.stop()
         self._loop = None
         self.states.stop()
         await self.server.stop(self.config.linger)
@@ -223,30 +297,10 @@ class Proxy:
             )
             self._tasks.start(keeper.keep(), "make the fleet's namespace")
 
-    def _measure_fleet(self) -> AbstractContextManager[object]:
-        return self.engine.slices.measure(Work.FLEET)
-
-    def _expiries(self) -> tuple[Expiry, ...]:
-        of_forwarding = self._forwarder.broker.expiries() if self._forwarder else ()
-        return *self.engine.tls.expiries(), *self.authenticator.expiries(), *of_forwarding
-
-    def _file_readers(self) -> list[FileReader]:
-        broker = self._forwarder.broker if self._forwarder else None
-        owners = (self.engine.tls, self.authenticator, self.engine.identity, broker)
-        return [reader for owner in owners if owner is not None for reader in owner.readers()]
-
-    def _files_taken(self) -> None:
-        before, self._known_expiries = self._known_expiries, frozenset(self._expiries())
-        for now in self._expiries():
-            if now not in before:
-                structlog.get_logger().info("certificate taken for new connections", certificate=str(now))
-        self.engine.tls.warn()
-        self._expiry_log.tell()
-
     def _look_at_states(self) -> None:
         self.states.look()
 
-    def _log_trouble(self, _trouble: LogTrouble, _error: str | None) -> None:
+    def _on_log_trouble(self, _trouble: LogTrouble, _error: str | None) -> None:
         """Called in either thread: have the loop look at the degraded states."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._look_at_states)
@@ -256,16 +310,16 @@ class Proxy:
         rules = [block.rule() for block in blocks]
 
         def compare(before: FilePolicies) -> FileDifference:
-            return difference(FileSays(before, self.reloader.config.blocks), FileSays(file, blocks))
+            return difference(FileContent(before, self.reloader.config.blocks), FileContent(file, blocks))
 
         async def take(who: Principal) -> bool:
             blocks_changed = False
 
-            def take_blocks(told: FileDifference, at_ns: int) -> None:
+            def take_blocks(changed: FileDifference, at_ns: int) -> None:
                 nonlocal blocks_changed
-                self._changes.reloaded(told, who, at_ns)
+                self._changes.reloaded(changed, who, at_ns)
                 blocks_changed = self.engine.blocklist.reload(rules)
-                self._tasks.start(self._forget_needless(), "forget what is lifted and not in the file")
+                self._tasks.start(self._forget_needless(), "forget lifted blocks that the file does not have")
 
             return await self.service.take_file(file, compare, take_blocks) or blocks_changed
 
@@ -277,47 +331,50 @@ class Proxy:
         except StoreError as error:
             structlog.get_logger().error("lifted blocks that left the file are not forgotten", error=str(error))
 
-    def _open_policies(self, file: FilePolicies) -> PolicyService:
-        policies = self.engine.registry.policies
-        handlers = {PolicyKind.BLOCK: self._kept_blocks}
-        change, follow = self.intervals.change, self.engine.policies_changed
-        told = self.intervals.told
-        around = Around(change, follow, self._changes.changed, handlers, told, self._look_at_states)
-        try:
-            return PolicyService(policies, file, self._store, around)
-        except (StoreError, BodyError) as error:
-            raise StartError(str(error)) from None
-
-    def _policy_topic(self, config: Config) -> PolicyTopic | None:
-        topic = config.policy_topic
-        if topic is None:
-            return None
-        way = config.broker, self.engine.dialer, own_auth(config.fleet, self.engine)
-        return PolicyTopic(topic, *way, config.proxy_id, self.service)
-
     async def _start_admin(self) -> str:
-        settling, slices = self.intervals.settling, self.engine.slices
-        fleet = self.fleet, self.policy_topic
-        states, room = self.states, self._store.room
+        config, slices = self.config, self.engine.slices
         collector = SluiceCollector(
-            self.engine, self.totals, self.access, settling, self._expiries, *fleet, states, room
+            self.engine,
+            self.totals,
+            self.access,
+            self.intervals.settling,
+            self._files.expiries,
+            fleet=self.fleet,
+            policy_topic=self.policy_topic,
+            states=self.states,
+            room=self._store.room,
         )
         metrics = MetricsPage(collector, slices)
-        bounds = RequestLimits(self.config.admin_access, self._refused, self.engine.clock)
-        parts = Parts(self.service, self._blocks, self._run(), self.reloader, self._forwarder, *fleet, states)
-        app = admin_app(self.engine, metrics, self.readiness, parts, Guards(bounds, self.authenticator, self._places()))
-        keep_alive = self.config.keep_alive
-        if self.config.metrics is not None:
-            alone = Listener(metrics_app(metrics, slices, bounds), self._connections(), keep_alive=keep_alive)
-            self.metrics_address = await self._listen("metrics", alone, self.config.metrics)
-        locked = Listener(app, self._connections(), self.authenticator.context, keep_alive)
-        return await self._listen("admin", locked, self.config.admin)
+        bounds = RequestLimits(config.admin_access, self._refused, self.engine.clock)
+        parts = Parts(
+            self.service,
+            self._blocks,
+            self._run(),
+            self.reloader,
+            forwarder=self._forwarder,
+            fleet=self.fleet,
+            policy_topic=self.policy_topic,
+            states=self.states,
+        )
+        places = Places(self.descriptors.admin, config.admin_access.request_timeout, self._refused)
+        app = admin_app(self.engine, metrics, self.readiness, parts, Guards(bounds, self.authenticator, places))
+        if config.metrics is not None:
+            pages = metrics_app(metrics, slices, bounds)
+            listener = Listener(pages, self._connections(), keep_alive=config.keep_alive)
+            self.metrics_address = await self._listen("metrics", listener, config.metrics)
+        listener = Listener(app, self._connections(), self.authenticator.context, config.keep_alive)
+        return await self._listen("admin", listener, config.admin)
 
     def _run(self) -> Run:
         file, store = self._source.file, self.config.policies.store
-        version = importlib.metadata.version("pulsar-sluice")
-        names = self.config.proxy_id, self.access.boot_id, time.time_ns(), version
-        return Run(*names, str(file) if file else None, str(store) if store else None)
+        return Run(
+            proxy_id=self.config.proxy_id,
+            boot_id=self.access.boot_id,
+            started_ns=time.time_ns(),
+            version=importlib.metadata.version("pulsar-sluice"),
+            config_file=str(file) if file else None,
+            policies_file=str(store) if store else None,
+        )
 
     async def _listen(self, key: str, listener: Listener, endpoint: Endpoint) -> str:
         self._listeners.append(listener)
@@ -326,16 +383,13 @@ class Proxy:
         except OSError as error:
             raise StartError(f"{key}: cannot listen on {endpoint.address}: {error.strerror or error}") from None
 
-    def _places(self) -> Places:
-        return Places(self.descriptors.admin, self.config.admin_access.request_timeout, self._refused)
-
     def _connections(self) -> Connections:
         access = self.config.admin_access
         return Connections(self.descriptors.admin, access.request_timeout, self._refused, self.engine.slices)
 
 
 def _files_of(config: Config) -> list[Path]:
-    """Tokens, certificates, keys and authorities, which are read again when they change."""
+    """Return the files of tokens, certificates, keys and authorities, which are read again when they change."""
     access, broker_tls = config.admin_access, config.broker_tls
     listeners = [each for each in (config.tls, access.tls) if each is not None]
     of_listeners = [file for each in listeners for file in (each.certificate, each.key, each.client_ca)]
@@ -349,6 +403,13 @@ def _share_descriptors(config: Config, counters: Counters) -> DescriptorShares:
     shares = DescriptorShares.of(config, limit_in_force())
     counters.descriptors |= {"limit": shares.limit, "needed": shares.needed, "clients": 2 * shares.clients}
     return shares
+
+
+def _policy_topic(config: Config, engine: Engine, service: PolicyService) -> PolicyTopic | None:
+    if config.policy_topic is None:
+        return None
+    auth = own_auth(config.fleet, engine)
+    return PolicyTopic(config.policy_topic, config.broker, engine.dialer, auth, config.proxy_id, service)
 
 
 def _file_policies(config: Config) -> FilePolicies:
@@ -396,8 +457,8 @@ class Parent(Protocol):
         """Cancel the calling task if the parent ends before `serving` is called."""
         ...
 
-    def serving(self, said: dict[str, str | None], ending: Callable[[], None]) -> None:
-        """Send the parent this process's addresses and files, and signs of life; call `ending` at the parent's end."""
+    def serving(self, places: dict[str, str | None], on_parent_end: Callable[[], None]) -> None:
+        """Send the parent this process's addresses and files, and signs of life; call `on_parent_end` at its end."""
         ...
 
 
@@ -426,10 +487,10 @@ async def _serve(source: ConfigSource, parent: Parent | None = None) -> None:
         parent.starting()
     measure = partial(proxy.engine.slices.measure, Work.MEMORY)
     with Searches(asyncio.get_running_loop().call_soon_threadsafe, measure=measure).at_work():
-        await _serve_until_told(proxy, parent)
+        await _serve_until_signal(proxy, parent)
 
 
-async def _serve_until_told(proxy: Proxy, parent: Parent | None = None) -> None:
+async def _serve_until_signal(proxy: Proxy, parent: Parent | None = None) -> None:
     log = structlog.get_logger()
     config, ending, tasks = proxy.config, asyncio.Event(), Tasks()
     try:
@@ -462,7 +523,7 @@ async def _serve_until_told(proxy: Proxy, parent: Parent | None = None) -> None:
 async def _reload(proxy: Proxy, cause: str) -> None:
     try:
         await proxy.reloader.reload(cause)
-    except Exception:  # noqa: BLE001 - the next one must find somebody who notices it
+    except Exception:  # noqa: BLE001 - the watch must go on for the next reload
         structlog.get_logger().exception("reload failed", cause=cause)
 
 

@@ -20,17 +20,16 @@ from proxy.session.session import Session
 from proxy.slices import Work
 
 LISTENERS = 4
-"""Through each of them the loop lets one client in a turn (libuv accepts so); whoever comes is let in by any of them.
-When thousands come at once, those that are served in one turn cost less: fewer turns, and fewer sleepers to wake. Who
-comes alone costs a call of the system more for each door, which finds nobody."""
+"""Duplicates of each listening socket. libuv accepts one connection per listener and loop turn. Four duplicates accept
+four, which makes connection storms cheaper; a lone connection costs three extra accept calls."""
 _BACKLOG = 4096
-"""Clients that may have come and are not let in yet, if the system allows as many."""
+"""Most connections that wait to be accepted, if the system allows as many."""
 
 
 def serves_both(endpoint: Endpoint, all_: Iterable[Endpoint]) -> bool:
     """Return whether an endpoint of the list takes clients of IPv6 and of IPv4.
 
-    `[::]` does, unless another one, as `0.0.0.0`, takes those of IPv4 on the same port.
+    `[::]` does, unless another one, as `0.0.0.0`, takes clients of IPv4 on the same port.
     """
     if endpoint.host != "::" or not socket.has_dualstack_ipv6():
         return False
@@ -50,7 +49,7 @@ class Server:
 
     Args:
         engine: The objects that sessions share.
-        log: Where they write.
+        log: The sessions' log.
         most: Sessions that there are file descriptors for; None: any number.
     """
 
@@ -78,7 +77,7 @@ class Server:
             raise
 
     async def stop(self, patience_s: float) -> None:
-        """Accept no more, end every session, and wait for what is left to be sent."""
+        """Accept no more, end every session, and wait until the bytes left are sent."""
         self._stop_listening()
         for session in list(self._open):
             session.shut_down()
@@ -114,9 +113,9 @@ class Server:
             unless_taken.pop_all()
         return server
 
-    async def _serve(self, endpoint: Endpoint, **where: Any) -> asyncio.Server:
+    async def _serve(self, endpoint: Endpoint, **place: Any) -> asyncio.Server:
         accept = partial(self._accept, endpoint)
-        return await asyncio.get_running_loop().create_server(accept, backlog=_BACKLOG, **where)
+        return await asyncio.get_running_loop().create_server(accept, backlog=_BACKLOG, **place)
 
     def _stop_listening(self) -> None:
         servers, self._listening = self._listening, []
@@ -132,7 +131,7 @@ class Server:
         return session.client.protocol
 
     def _count_refused(self) -> None:
-        """Count a client that gets no session; it is told nothing, as each answer would keep its descriptor."""
+        """Count a client that gets no session, and no answer either: an answer would keep its descriptor."""
         self._engine.counters.descriptors_refused += 1
         times = self._refusals.due("descriptors")
         if times:

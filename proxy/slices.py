@@ -1,8 +1,8 @@
-"""Slices of large work on the event loop, and the time that each kind of work takes of it.
+"""Slices of large work on the event loop, and the time that each kind of work takes.
 
-A peer, a caller or a policy can cause work that is as large as it likes: 20,000 streams that end, 3,000 lines, 100,000
-policies. Such work is an iterator of small units. Each turn of the loop does units until its budget is spent, and the
-rest waits for the next turns:
+A peer, a caller or a policy can cause work of any size: 20,000 streams that end, 3,000 lines, 100,000 policies. Such
+work is an iterator of small units. Each turn of the loop does units until its budget is spent, and the rest waits for
+the next turns:
 
     run(ENDINGS, units) ─▶ budget left? ─▶ units now, in the caller's turn ─▶ all done
                                └─▶ in line with its kind ─▶ next turn: kinds by turns, within a kind work by turns
@@ -38,7 +38,7 @@ class Work(StrEnum):
     BLOCKS = "blocks"
     """A new rule of the blocklist on the sessions that are connected."""
     COMMANDS = "commands"
-    """Commands of clients and brokers, but for those that belong to messages."""
+    """Commands of clients and brokers, except those that come with messages."""
     RELEASES = "releases"
     """Held entries whose limiter has tokens again."""
     REQUESTS = "requests"
@@ -195,9 +195,9 @@ class Slices:
 
         Args:
             work: The kind of work.
-            units: Each step does one unit; what it yields is ignored.
+            units: Each step does one unit; the yielded values are ignored.
             then: Called after the last unit.
-            later: The caller has done a turn's part of it: nothing is done before the next turn.
+            later: The caller has done this turn's part: the units begin in the next turn.
         """
         self._add(work, _Piece(units, then, self._report), later=later)
 
@@ -229,7 +229,7 @@ class Slices:
         await over
 
     def finish(self, *works: Work) -> None:
-        """Do all that is left of these kinds of work at once: the process ends."""
+        """Do all units left in these kinds of work at once: the process ends."""
         for work in works:
             while self._queues.get(work):
                 self._do(work, AT_ONCE[work])
@@ -242,7 +242,7 @@ class Slices:
         return _Measured(self, work)
 
     def measured(self, work: Work, awaited: Awaitable[T]) -> Awaitable[T]:
-        """Return an awaitable of the same result, each step of which is measured as work of this kind."""
+        """Return an awaitable of the same result whose steps are measured as work of this kind."""
         return _MeasuredSteps(self, work, awaited)
 
     def waiting(self, work: Work) -> int:
@@ -369,7 +369,7 @@ class ByTurns(Generic[T]):
 
 
 class CallsInSlices:
-    """Calls of which thousands may come in one turn, done in slices. To add one costs next to nothing.
+    """Calls that may come by thousands in one turn, done in slices. To add one costs next to nothing.
 
     Calls of one key are made in their order, those of several keys by turns.
 

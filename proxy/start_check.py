@@ -1,7 +1,7 @@
-"""What `sluice serve` would refuse at its start, and what it would warn of: found without serving or making anything.
+"""Finds the problems and warnings of a start with a configuration, without serving or making anything.
 
-All of it is found at once. Addresses and a policy store that are in use are warnings where both are: then a proxy runs
-with this configuration, and the next start finds them free.
+All problems are found at once. If the addresses and the policy store are both in use, both are warnings: a proxy then
+runs with this configuration, and its next start finds them free.
 """
 
 import contextlib
@@ -38,8 +38,8 @@ class StartCheck:
     """The findings about a start with one configuration.
 
     Attributes:
-        problems: What `sluice serve` would refuse, a line each.
-        warnings: What it would serve with, a line each.
+        problems: Problems with which `sluice serve` would not start, a line each.
+        warnings: Problems with which it would serve, a line each.
     """
 
     problems: list[str] = field(default_factory=list)
@@ -47,17 +47,17 @@ class StartCheck:
 
     @classmethod
     def of(cls, config: Config) -> "StartCheck":
-        """Look at everything that a start would read, open or listen on."""
-        found = cls()
-        with _log_lines(found.warnings):
-            found._read_files(config)
-        is_running = found._addresses_are_taken(config)
-        found._look_at_store(config.policies.store, is_running=is_running)
-        found._look_at_log(config)
-        found._look_for_brokers(config)
+        """Check all files, addresses and names that a start would use."""
+        check = cls()
+        with _log_lines(check.warnings):
+            check._read_files(config)
+        is_running = check._addresses_are_taken(config)
+        check._look_at_store(config.policies.store, is_running=is_running)
+        check._look_at_log(config)
+        check._look_for_brokers(config)
         shortage = DescriptorShares.of(config, highest_limit()).shortage()
-        found.warnings += [f"max_connections: {config.max_connections}: {shortage}"] if shortage else []
-        return found
+        check.warnings += [f"max_connections: {config.max_connections}: {shortage}"] if shortage else []
+        return check
 
     def _read_files(self, config: Config) -> None:
         """Read each file of tokens, certificates and keys."""
@@ -77,7 +77,7 @@ class StartCheck:
         with self._noting():
             if config.fleet is not None and config.fleet.token_file is not None:
                 token_credentials(config.fleet.token_file, "fleet.token_file")
-        ExpiryLog(lambda: tuple(expiry for each in expiries for expiry in each())).tell()
+        ExpiryLog(lambda: tuple(expiry for each in expiries for expiry in each())).report()
         token = config.admin_forward.token
         if token is not None and (trouble := _token_trouble(token)):
             self.warnings.append(f"admin_forward.token: {token}: {trouble}; it is read for each request")
@@ -99,8 +99,8 @@ class StartCheck:
             if error is not None and error.errno == errno.EADDRINUSE:
                 is_taken = True
                 self.warnings.append(
-                    f"{key}: {endpoint.address}: is in use by another process; a start needs it free, unless that is "
-                    "the proxy that is to be replaced"
+                    f"{key}: {endpoint.address}: is in use by another process, perhaps the proxy that this start "
+                    "replaces; a start needs it free"
                 )
             elif error is not None:
                 self.problems.append(f"{key}: cannot listen on {endpoint.address}: {error.strerror or error}")
@@ -127,8 +127,8 @@ class StartCheck:
             self.problems.append(str(error))
             return
         if is_locked:
-            found = self.warnings if is_running else self.problems
-            found.append(f"policies.store: {store}: another process uses it; give each proxy a file of its own")
+            findings = self.warnings if is_running else self.problems
+            findings.append(f"policies.store: {store}: another process uses it; give each proxy a file of its own")
 
     def _look_at_log(self, config: Config) -> None:
         section = config.access_log
@@ -183,8 +183,8 @@ def _log_lines(warnings: list[str]) -> Iterator[None]:
 def _why_not_listening(endpoint: Endpoint) -> OSError | None:
     """Return why an address cannot be listened on; None if it can."""
     try:
-        found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        for family, *_, address in dict.fromkeys(found):
+        infos = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, *_, address in dict.fromkeys(infos):
             socket.create_server(address, family=family).close()
     except OSError as error:
         return error

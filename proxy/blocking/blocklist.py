@@ -1,4 +1,4 @@
-"""The blocklist of one process, and how a change of it reaches live sessions."""
+"""The blocklist of one process, and how its changes reach live sessions."""
 
 import asyncio
 import time
@@ -27,7 +27,7 @@ class EndedByRule:
     """The numbers of connections and streams that a new rule ended.
 
     Attributes:
-        over: Set when no more are to end: with many sessions that takes some turns of the loop.
+        over: Set when the last one has ended: many sessions take some turns of the loop.
     """
 
     connections: int = 0
@@ -150,8 +150,8 @@ class Blocklist:
     def reload(self, file_rules: Collection[Rule]) -> bool:
         """Put the rules of another file in force; return whether that changes anything.
 
-        Keys that only the old file blocked are unblocked. Orders stay in force: keys that were lifted at run time and
-        stand in both files stay lifted, and keys blocked at run time stay blocked.
+        Keys that only the old file blocked are unblocked. Orders stay in force: keys in both files that were lifted at
+        run time stay lifted, and keys blocked at run time stay blocked.
         """
         before, now = self._file, self._wall()
         new = {rule.key: before.get(rule.key, Rule(rule.key, since_ns=now)) for rule in file_rules}
@@ -171,7 +171,7 @@ class Blocklist:
         return None if order.lifts else Rule(key, order.reason, order.since_ns, "rest")
 
     def _settle(self, key: Key, *, quietly: bool = False) -> EndedByRule:
-        """Make the rule of a key what the file and orders say of it."""
+        """Put the rule in force that the file and the orders give for a key."""
         before, rule = self.rules.get(key), self._wanted(key)
         if rule == before:
             return nothing_ended()

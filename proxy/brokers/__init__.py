@@ -1,1 +1,1 @@
-"""Brokers: the allow-list of those that clients may reach, and the lookups that find a topic's."""
+"""Brokers: the allow-list of brokers that clients may reach, and the lookups of topics' brokers."""

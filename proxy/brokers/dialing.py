@@ -46,7 +46,7 @@ LEFT = "ends the connection when it is greeted by TLS"
 class BrokerTlsError(OSError):
     """TLS with a broker failed; the text says what the broker does, and the remedy.
 
-    Each failure of TLS with a broker becomes one of these, wherever it is met, and is counted by that.
+    Each failure of TLS with a broker raises this error, which counts it.
 
     Args:
         failure: The kind of failure.
@@ -55,14 +55,14 @@ class BrokerTlsError(OSError):
     """
 
     def __init__(self, failure: TlsFailure, detail: str, counters: Counters) -> None:
-        what = "speaks no TLS" if failure is TlsFailure.PLAIN_BYTES else detail
+        problem = "speaks no TLS" if failure is TlsFailure.PLAIN_BYTES else detail
         remedy = _REMEDIES.get(failure)
-        super().__init__(f"{what}; {remedy}" if remedy else what)
+        super().__init__(f"{problem}; {remedy}" if remedy else problem)
         counters.tls_failures[f"broker {failure}"] += 1
 
 
 class NoneAnswersError(OSError):
-    """No configured broker answers; the text says of each why."""
+    """No configured broker answers; the text has the problem of each."""
 
 
 def write_to(writer: asyncio.StreamWriter, data: bytes) -> None:
@@ -77,7 +77,7 @@ def write_to(writer: asyncio.StreamWriter, data: bytes) -> None:
 
 
 class BrokerDialer:
-    """Opens streams to brokers that are allowed, as all brokers are reached: with TLS or without.
+    """Opens streams to allowed brokers, with TLS where the configured brokers have it.
 
     Args:
         targets: The allow-list.
@@ -98,13 +98,13 @@ class BrokerDialer:
     ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
         """Connect to a broker within `patience` seconds; the connection is closed at the end of the block.
 
-        By TLS 1.3 a broker refuses Sluice's certificate behind the handshake. So errors of TLS that the block meets are
-        those of the broker, too.
+        By TLS 1.3 a broker refuses Sluice's certificate after the handshake. So errors of TLS inside the block are also
+        raised as the broker's.
 
         Args:
             broker: The broker's endpoint.
             patience: Seconds, for all its addresses together.
-            header: The PROXY protocol header that names the client for whom it is; empty: it is for Sluice itself.
+            header: The PROXY protocol header that names the client; empty for a connection of Sluice's own.
 
         Raises:
             TargetRefusedError: If the broker is not allowed, or its name leads nowhere.
@@ -191,13 +191,13 @@ def no_broker_found(request_id: int, error: EndpointError) -> CommandLookupTopic
 
 @dataclass(frozen=True, slots=True)
 class Redirected:
-    """A lookup that a broker sent elsewhere.
+    """A lookup that a broker redirected to another broker.
 
     Args:
         request_id: The client's.
-        request: As it was written: read, it takes up to ten times as much.
-        broker: Where it is sent.
-        authoritative: Whether that broker is to answer for it.
+        request: The request's bytes: parsed, it takes up to ten times as much.
+        broker: The other broker.
+        authoritative: Whether that broker must answer for the topic itself.
         is_tls: Whether the client reaches the proxy by TLS.
         header: The PROXY protocol header that names the client; empty where brokers want none.
     """
@@ -211,7 +211,7 @@ class Redirected:
 
 
 async def follow(redirected: Redirected, connect: bytes, brokers: BrokerDialer) -> bytes:
-    """Ask one broker after the other until one says Connect or Failed.
+    """Ask one broker after the other until one answers Connect or Failed.
 
     Args:
         redirected: The lookup and where it was sent.

@@ -1,4 +1,4 @@
-"""The allow-list of brokers, so that nobody uses the proxy to reach anything else (CVE-2022-24280)."""
+"""The allow-list of brokers: clients reach nothing else through the proxy (CVE-2022-24280)."""
 
 import asyncio
 import contextlib
@@ -16,24 +16,24 @@ from protocol.endpoint import BROKERS, PLAIN, Endpoint, EndpointError
 from proxy.runtime import RESOLVERS
 
 _OF_CLIENTS: Final = RESOLVERS // 4
-"""Threads that may be busy with names of the clients' own choice; whatever these are, the others are left."""
+"""Most threads that resolve names of the clients' own choice; the others are kept for names of brokers."""
 
 Name = tuple[str, int, bool]
 """Host, port, and whether it was configured or named by a broker."""
 
 
 class UnresolvedError(Exception):
-    """A name leads nowhere; the text says why."""
+    """A name cannot be resolved; the text says why."""
 
 
 @dataclass(eq=False, slots=True)
 class _Question:
-    """A name that is wanted.
+    """A name that is being resolved.
 
     Args:
         task: Waits for a thread, then for the answer: addresses, or why there are none.
-        waiting: How many want to know.
-        is_asked: A thread resolves the name, and cannot be called back.
+        waiting: Number of callers that wait for the answer.
+        is_asked: A thread resolves the name, and cannot be stopped.
     """
 
     task: "asyncio.Task[list[str] | str]"
@@ -42,10 +42,10 @@ class _Question:
 
 
 class Names:
-    """Resolves names; who wants one that is being asked for gets the same answer.
+    """Resolves names; callers that ask for a name while it is being resolved share its answer.
 
-    Few threads resolve names, and each name takes one for as long as its servers are silent. Were one asked for each of
-    the thousands of clients that come at once when a broker does, most would have waited too long before their turn.
+    Few threads resolve names, and a name occupies one while its servers are silent. With a question for each of the
+    thousands of clients that come at once when a broker returns, most clients would wait too long.
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class Names:
 
         Args:
             host: Its name.
-            port: Where it is to be reached.
+            port: Its port.
             is_named: The broker was configured, or named by another broker; else a client chose it.
 
         Raises:
@@ -75,27 +75,27 @@ class Names:
             question = self._wanted[name] = _Question(task)
         question.waiting += 1
         try:
-            found = await asyncio.shield(question.task)  # who leaves takes the answer from nobody
+            answer = await asyncio.shield(question.task)  # a caller that leaves does not cancel it for others
         finally:
             question.waiting -= 1
             if not question.waiting and not question.is_asked:
                 question.task.cancel()
                 del self._wanted[name]
-        if isinstance(found, str):
-            raise UnresolvedError(found)
-        return found
+        if isinstance(answer, str):
+            raise UnresolvedError(answer)
+        return answer
 
     async def _ask(self, name: Name, line: asyncio.Semaphore) -> list[str] | str:
         host, port, _ = name
         async with line:
             self._wanted[name].is_asked = True
             try:
-                found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+                addresses = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
             except (OSError, UnicodeError) as error:  # the latter for names that DNS cannot have
                 return str(error)
             finally:
                 del self._wanted[name]
-        return [str(address[0]) for *_, address in found]
+        return [str(address[0]) for *_, address in addresses]
 
 
 _MOST_LEARNED = 10_000
@@ -226,7 +226,7 @@ class Targets:
             self._reachable.clear()
 
     def is_reachable(self, wanted: Endpoint) -> bool:
-        """Return whether a broker is allowed, and its host is an IP address, as most are: nothing is to be resolved."""
+        """Return whether a broker is allowed and its host is an IP address, as most are: no name must be resolved."""
         if wanted in self._reachable:
             return True
         if not self._is_reachable(wanted):
@@ -281,7 +281,7 @@ class Targets:
         return allowed
 
     def allows(self, wanted: Endpoint) -> bool:
-        """Return whether a broker may be wanted; `resolve` says whether its IP address may be had, too."""
+        """Return whether clients may name a broker; `resolve` decides on its IP addresses."""
         is_heard = self._siblings is not None and self._siblings.has(_place(wanted))
         return is_heard or self._is_named(wanted) or self._matches(wanted)
 
@@ -306,7 +306,7 @@ class Targets:
 
 @lru_cache(_MOST_LEARNED)
 def _is_address(host: str) -> bool:
-    """Return whether there is nothing to resolve; a zone (`fe80::1%eth0`) is something."""
+    """Return whether a host is an address without a name to resolve; a zone (`fe80::1%eth0`) is a name."""
     try:
         return "%" not in str(ipaddress.ip_address(host))
     except ValueError:

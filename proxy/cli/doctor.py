@@ -79,18 +79,18 @@ def doctor(  # noqa: PLR0913 - one for each option
     except (AdminLinkError, TooManyError) as error:
         _give_up([str(error)])
     _tell(looked, everywhere=everywhere)
-    if looked.found:
+    if looked.differences:
         raise typer.Exit(1)
 
 
 def _tell(looked: "Looked", *, everywhere: bool) -> None:
     """Print the differences, and the limits of what was compared."""
-    for one in looked.found:
+    for one in looked.differences:
         typer.echo(printable(one))
     where = "all topics of the proxy's namespaces" if everywhere else "the topics that the proxy knows of"
     said = f"in {looked.streams} producers and consumers, on {where} ({looked.topics})"
-    if looked.found:
-        typer.echo(f"sluice: {len(looked.found)} differences {said}", err=True)
+    if looked.differences:
+        typer.echo(f"sluice: {len(looked.differences)} differences {said}", err=True)
     else:
         typer.echo(f"no difference {said}")
     if not everywhere:

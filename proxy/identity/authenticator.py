@@ -15,7 +15,7 @@ import structlog
 from proxy.config.model import ConfigError, take_all
 from proxy.config.sections import Authentication, path_in
 from proxy.files import MOST_PEM, FileReader, read_file, warn_if_others_read
-from proxy.identity.checks import Checks, Elsewhere, OneThread
+from proxy.identity.checks import Checks, CheckWorker, OneThread
 from proxy.identity.evidence import Credentials, Decided, Evidence, Identity, NotProved, is_principal, token_credentials
 from proxy.identity.passwords import PasswordFileError, Passwords, PasswordVerdict, read_htpasswd
 from proxy.identity.tokens import (
@@ -40,8 +40,8 @@ _READERS: dict[str, Callable[[bytes, Callable[[str], None]], tuple[VerifyingKey,
     "jwks": jwks_keys,
 }
 """Readers of keys; each calls its second argument for a key that is passed over."""
-_MOST_TOLD = 20
-"""Keys of one file that are passed over with a line of the log each."""
+_MOST_LOGGED = 20
+"""Most unusable keys of one file that get a line of the log each."""
 
 
 class ClientAuthenticator:
@@ -51,8 +51,8 @@ class ClientAuthenticator:
         section: The configuration; its mode is `terminate`.
         now: Seconds since 1970.
         clock: Monotonic nanoseconds.
-        worker: Makes what checks passwords, and what checks tokens that have to be tried with many keys.
-        shows_certificate: Whether brokers see a certificate of Sluice's; it is what Sluice shows where it has no token.
+        worker: Makes the worker that checks passwords, and the one that tries tokens with many keys.
+        shows_certificate: Whether brokers see a certificate of Sluice's, which are its credentials without a token.
         in_slices: Makes a call for an address, which verifies on the loop, in one of the next turns; None: at once.
 
     Raises:
@@ -64,7 +64,7 @@ class ClientAuthenticator:
         section: Authentication,
         now: Callable[[], float] = time.time,
         clock: Callable[[], int] = time.monotonic_ns,
-        worker: Callable[[str], Elsewhere] = OneThread,
+        worker: Callable[[str], CheckWorker] = OneThread,
         *,
         shows_certificate: bool = False,
         in_slices: Callable[[Callable[[], None], str], None] | None = None,
@@ -84,7 +84,7 @@ class ClientAuthenticator:
         take_all(self.readers())
         self._methods = [name for name in ("token", "basic", "tls") if getattr(section, name)]
         self.forwards = section.forward_credentials
-        """Whether brokers get what clients showed, too."""
+        """Whether brokers also get the clients' credentials."""
 
     @property
     def own(self) -> Credentials:
@@ -97,7 +97,7 @@ class ClientAuthenticator:
         return len(self._password_checks) + len(self._token_checks)
 
     def readers(self) -> tuple[FileReader, ...]:
-        """Return what reads each file again, for whoever connects from then on."""
+        """Return the readers of the files; new content applies to clients that connect afterwards."""
         token, basic, own = self._section.token, self._section.basic, self._section.broker.token_file
         sources = [(name, getattr(token, name)) for name in _READERS] if token else []
         of_tokens = (
@@ -109,7 +109,7 @@ class ClientAuthenticator:
 
     def _read_keys(self, name: str, source: str) -> Callable[[], None]:
         keys, section = _keys(name, source), self._section.token
-        assert section is not None, "readers() has it then only"
+        assert section is not None, "readers() needs the section"
 
         def take() -> None:
             self._keys[name] = keys
@@ -136,11 +136,11 @@ class ClientAuthenticator:
         return take
 
     def verify(self, evidence: Evidence, decided: Decided) -> None:
-        """Call `decided`, now or later, with who this is, or why nobody knows."""
+        """Call `decided`, now or later, with the client's identity, or the reason why it is not proved."""
         shown = evidence.shown
         if shown.method not in self._methods:
-            said = f"auth method {shown.method[:50]!r}" if shown.method else "no authentication"
-            decided(NotProved(f"the client shows {said}; this proxy takes {', '.join(self._methods)}"))
+            method = f"auth method {shown.method[:50]!r}" if shown.method else "no authentication"
+            decided(NotProved(f"the client shows {method}; this proxy takes {', '.join(self._methods)}"))
         elif shown.method == "token":
             self.verify_token(shown.data, evidence.address, decided)
         elif shown.method == "basic":
@@ -157,7 +157,7 @@ class ClientAuthenticator:
             decided: Called once.
         """
         tokens = self._tokens
-        if tokens is None or self._knows(token):
+        if tokens is None or self._proved_before(token):
             decided(self.by_token(token))
             return
         if tokens.keys_to_try(token) <= MOST_KEYS_AT_ONCE:
@@ -172,15 +172,15 @@ class ClientAuthenticator:
             except RefusedTokenError as error:
                 return NotProved(str(error))
 
-        def checked(found: Identity | NotProved | None) -> None:
-            if tokens is not self._tokens:  # other keys are in force meanwhile
+        def checked(result: Identity | NotProved | None) -> None:
+            if tokens is not self._tokens:  # other keys have come into force since
                 self.verify_token(token, address, decided)
-            elif isinstance(found, Identity):
-                self._remember(token, found)
-                decided(found)
+            elif isinstance(result, Identity):
+                self._remember(token, result)
+                decided(result)
             else:
                 self._token_checks.note_wrong(address)
-                decided(found or NotProved("the token cannot be read"))
+                decided(result or NotProved("the token cannot be read"))
 
         digest, has_room = _digest(token), self._token_checks.may_try(address)
         if not has_room or not self._token_checks.begin(digest, address, check, checked):
@@ -188,10 +188,10 @@ class ClientAuthenticator:
             decided(NotProved(reason, is_passing=True))
 
     def by_token(self, token: bytes) -> Identity | NotProved:
-        """Return whose token this is, or why it proves nothing now."""
-        known = self._knows(token)
-        if known is not None:
-            return known
+        """Return the identity that a token proves, or why it proves none now."""
+        proved = self._proved_before(token)
+        if proved is not None:
+            return proved
         if self._tokens is None:
             return NotProved("this proxy takes no tokens")
         try:
@@ -201,10 +201,10 @@ class ClientAuthenticator:
         self._remember(token, identity)
         return identity
 
-    def _knows(self, token: bytes) -> Identity | None:
-        known = self._proved.get(_digest(token))
-        is_valid = known is not None and (known.expires_at is None or known.expires_at > self.now())
-        return known if is_valid else None
+    def _proved_before(self, token: bytes) -> Identity | None:
+        identity = self._proved.get(_digest(token))
+        is_valid = identity is not None and (identity.expires_at is None or identity.expires_at > self.now())
+        return identity if is_valid else None
 
     def _remember(self, token: bytes, identity: Identity) -> None:
         if len(self._proved) >= MOST_PROVED:
@@ -215,7 +215,7 @@ class ClientAuthenticator:
         name, _, password = evidence.shown.data.partition(b":")
         user = name.decode(errors="surrogateescape")
 
-        def told(verdict: PasswordVerdict) -> None:
+        def on_verdict(verdict: PasswordVerdict) -> None:
             if verdict is PasswordVerdict.RIGHT:
                 decided(Identity(user, "basic"))
             elif verdict is PasswordVerdict.WRONG:
@@ -223,7 +223,7 @@ class ClientAuthenticator:
             else:
                 decided(NotProved("too many passwords wait to be checked, or were wrong: try again", is_passing=True))
 
-        self._passwords.check(user, password, evidence.address, told)
+        self._passwords.check(user, password, evidence.address, on_verdict)
 
 
 def _at_once(call: Callable[[], None], _address: str) -> None:
@@ -253,10 +253,10 @@ def _keys(name: str, source: str) -> tuple[VerifyingKey, ...]:
     except KeyFileError as error:
         raise ConfigError([f"{key}: {path or 'data:'}: {error}"]) from None
     log = structlog.get_logger().bind(key=key, file=str(path or "data:"))
-    for reason in unusable[:_MOST_TOLD]:
+    for reason in unusable[:_MOST_LOGGED]:
         log.warning("a key is passed over: no token is verified by it", reason=reason)
-    if len(unusable) > _MOST_TOLD:
-        log.warning("more keys are passed over", keys=len(unusable) - _MOST_TOLD)
+    if len(unusable) > _MOST_LOGGED:
+        log.warning("more keys are passed over", keys=len(unusable) - _MOST_LOGGED)
     if path is not None and any(isinstance(each.key, bytes) for each in keys):
         warn_if_others_read(path, key)
     return keys
@@ -288,4 +288,4 @@ def _data_in(source: str) -> bytes:
     try:
         return base64.b64decode(content, validate=True)
     except binascii.Error:
-        raise KeyFileError("what stands behind data:;base64, is not base64") from None
+        raise KeyFileError("the text after data:;base64, is not base64") from None

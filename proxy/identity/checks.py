@@ -1,7 +1,7 @@
-"""Costly checks of what clients show, one after the other in a thread, so that none of them holds the loop.
+"""Costly checks of credentials, one after the other in a thread, so that they do not hold the loop.
 
-Anybody may send a password, or a token that has to be tried with many keys. Few of these may wait, of one address still
-fewer, and an address that sends wrong ones has few of them checked.
+Any client may send a password, or a token that has to be tried with many keys. Few credentials may wait, fewer of one
+address, and an address that sends wrong ones gets few checks.
 """
 
 import asyncio
@@ -19,31 +19,31 @@ from limiter.token_bucket import NANOS_PER_SECOND, Rate
 
 T = TypeVar("T")
 MOST_WAITING = 64
-"""Different checks that wait, or are made."""
+"""Most different checks that wait, or are made."""
 MOST_WAITING_OF_ONE = 16
-"""Those of one address, at most."""
+"""Most checks of one address that wait, or are made."""
 WRONG_ONES = Rate(1, NANOS_PER_SECOND, 10)
-"""Wrong ones of one address (IPv6: of its /64)."""
+"""Wrong credentials of one address (IPv6: of its /64) that are checked."""
 _MOST_ADDRESSES = 10_000
 _NICENESS = 10
 
 
-class Elsewhere(Protocol):
-    """Makes checks elsewhere, one after the other."""
+class CheckWorker(Protocol):
+    """Makes checks outside of the loop, one after the other."""
 
     def __call__(self, work: Callable[[], T], then: Callable[[T | None], None]) -> None:
-        """Call `then` with what `work` returns, in the event loop; with None if it raises: that proves nothing."""
+        """Call `then` in the event loop with the result of `work`; with None if it raises, which proves nothing."""
 
 
 class Checks:
     """Checks within the bounds that this module's text names.
 
     Args:
-        worker: Makes them.
+        worker: Makes the checks.
         clock: Monotonic nanoseconds.
     """
 
-    def __init__(self, worker: Elsewhere, clock: Callable[[], int]) -> None:
+    def __init__(self, worker: CheckWorker, clock: Callable[[], int]) -> None:
         self._worker = worker
         self._clock = clock
         self._waiting: dict[bytes, list[Callable[[Any], None]]] = {}
@@ -54,21 +54,21 @@ class Checks:
         return len(self._waiting)
 
     def may_try(self, address: str) -> bool:
-        """Return whether an address has not sent too many wrong ones."""
+        """Return whether an address has not sent too many wrong credentials."""
         return self._wrong.admits(address, self._clock())
 
     def note_wrong(self, address: str) -> None:
-        """Take note that something wrong came from an address."""
+        """Take note that an address has sent wrong credentials."""
         self._wrong.take(address, self._clock())
 
     def begin(self, digest: bytes, address: str, work: Callable[[], T], then: Callable[[T | None], None]) -> bool:
-        """Have something checked, once for all that wait for the same; False if there is no room.
+        """Have credentials checked, once for all that wait for the same; return False if there is no room.
 
         Args:
-            digest: Of what is checked.
-            address: Where the client is, as limits count it.
+            digest: The digest of the credentials.
+            address: The client's address, as limits count it.
             work: The check, in the thread.
-            then: Called with what it returns; with None if it raises.
+            then: Called with its result; with None if it raises.
         """
         if digest in self._waiting:
             self._waiting[digest].append(then)
@@ -80,19 +80,19 @@ class Checks:
         self._worker(work, partial(self._made, digest, address))
         return True
 
-    def _made(self, digest: bytes, address: str, found: object) -> None:
+    def _made(self, digest: bytes, address: str, result: object) -> None:
         waiting = self._waiting.pop(digest)
         self._waiting_of[address] -= 1
         if not self._waiting_of[address]:
             del self._waiting_of[address]
         for then in waiting:
-            then(found)
+            then(result)
 
 
 class OneThread:
     """A thread that works for an event loop, with less right to the processor than the loop itself.
 
-    It begins with the first work, and ends with the process, whatever it is about.
+    It starts with the first work, and ends with the process, even in the middle of work.
 
     Args:
         name: The thread's name.
@@ -116,8 +116,8 @@ class OneThread:
         while True:
             soon, work, then = self._work.get()
             try:
-                found = work()
-            except Exception:  # noqa: BLE001 - whatever a library does with a password or a token
-                found = None
+                result = work()
+            except Exception:  # noqa: BLE001 - a library may raise anything for a password or a token
+                result = None
             with suppress(RuntimeError):  # the loop has ended
-                soon(then, found)
+                soon(then, result)

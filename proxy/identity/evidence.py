@@ -103,17 +103,17 @@ class Verifier(Protocol):
     now: Callable[[], float]
     """Seconds since 1970."""
     forwards: bool
-    """Whether brokers get what clients showed, too."""
+    """Whether brokers also get the clients' credentials."""
 
     @property
     def own(self) -> Credentials:
         """The credentials that Sluice shows brokers now."""
 
     def verify(self, evidence: Evidence, decided: Decided) -> None:
-        """Call `decided`, now or later, with who this is, or why nobody knows."""
+        """Call `decided`, now or later, with the client's identity, or the reason why it is not proved."""
 
     def verify_token(self, token: bytes, address: str, decided: Decided) -> None:
         """Call `decided`, now or later, with whose token this is, or why it proves nothing."""
 
     def readers(self) -> tuple[FileReader, ...]:
-        """Return what reads the files again, for whoever connects from then on."""
+        """Return the readers of the files; new content applies to clients that connect afterwards."""

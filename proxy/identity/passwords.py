@@ -147,10 +147,11 @@ class Passwords:
         """Digests of right passwords and until when, in the order of their ends."""
 
     def check(self, user: str, password: bytes, address: str, then: OnVerdict) -> None:
-        """Call `then`, now or later, with what is known of a password.
+        """Call `then`, now or later, with the verdict on a password.
 
         Args:
-            user: The user name. The password of an unknown user is checked, too, and is wrong: the time tells nothing.
+            user: The user name. The password of an unknown user is also checked, and is wrong: the time gives nothing
+                away.
             password: As the client sent it.
             address: Where the client is, as limits count it.
             then: Called once.
@@ -176,13 +177,13 @@ class Passwords:
     def _digest(self, user: str, password: bytes, hashed: str) -> bytes:
         """Return a digest of all three arguments. With another hash it differs: a changed password is forgotten."""
         parts = [user.encode("utf-8", "surrogateescape"), password, hashed.encode()]
-        said = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
-        return hmac.digest(self._secret, said, hashlib.sha256)
+        content = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+        return hmac.digest(self._secret, content, hashlib.sha256)
 
     def _at(self, digest: bytes, address: str) -> bytes:
-        """Return the digest of what this address has shown.
+        """Return the digest of a password from this address.
 
-        Who has used up his guesses may show again what was right, and learns nothing of what others have shown.
+        A client without further guesses may still send its right password, and learns nothing of other addresses'.
         """
         return hmac.digest(self._secret, digest + address.encode(), hashlib.sha256)
 

@@ -57,7 +57,7 @@ class RefusedTokenError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class VerifyingKey:
-    """A key, and what it verifies.
+    """A key, with the tokens that it verifies.
 
     Args:
         key: A secret or a public key.
@@ -71,19 +71,19 @@ class VerifyingKey:
 
 
 def secret_keys(content: bytes) -> tuple[VerifyingKey, ...]:
-    """Return the keys that the content of a secret's file may stand for.
+    """Return the keys that the content of a secret's file may mean.
 
-    Pulsar takes the bytes of a file as they are, also where an editor has put a line end behind them, and those of
-    `data:;base64,…` decoded. A file with base64 may be meant in either way: a token may fit either. To try both gives
-    nothing away, as whoever knows one of them knows the file.
+    Pulsar takes the bytes of a file as they are, with a line end that an editor has added, and decodes those of
+    `data:;base64,…`. A file with base64 may be meant in either way, so a token may fit either. To try both weakens
+    nothing: the file gives both.
 
     Raises:
         KeyFileError: If the content cannot be a secret.
     """
     if content.lstrip().startswith(b"-----BEGIN"):
         raise KeyFileError("holds a PEM key, not a secret: name it in public_key, if it is a public key")
-    found = [content, content.strip(_WHITE), _from_base64(content)]
-    secrets = list(dict.fromkeys(each for each in found if len(each) >= _LEAST_SECRET))
+    readings = [content, content.strip(_WHITE), _from_base64(content)]
+    secrets = list(dict.fromkeys(each for each in readings if len(each) >= _LEAST_SECRET))
     if not secrets:
         raise KeyFileError(
             f"a secret has {_LEAST_SECRET} bytes or more; `openssl rand -out FILE 32` or `pulsar tokens "
@@ -193,7 +193,7 @@ def _public(key: object, key_id: str) -> VerifyingKey:
 
 
 def _from_base64(content: bytes) -> bytes:
-    """Return what a text in base64 stands for, of either alphabet; empty if it is none."""
+    """Decode base64 of either alphabet; return nothing for any other text."""
     text = content.translate(None, _WHITE).translate(bytes.maketrans(b"-_", b"+/"))
     try:
         return base64.b64decode(text + b"=" * (-len(text) % 4), validate=True)
@@ -212,11 +212,11 @@ class TokenVerifier:
     """Verifies tokens.
 
     Args:
-        keys: One of them must have signed a token.
+        keys: A valid token is signed by any one key.
         claim: The claim that names the role (tokenAuthClaim).
         audience: The audience that `aud` must name (tokenAudience); None: any.
-        skew_s: Seconds by which clocks may differ (tokenAllowedClockSkewSeconds): as much later a token expires, and as
-            much earlier it is valid.
+        skew_s: Seconds by which clocks may differ (tokenAllowedClockSkewSeconds): a token is valid earlier, and expires
+            later, by that time.
     """
 
     def __init__(

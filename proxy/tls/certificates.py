@@ -39,7 +39,7 @@ class Expiry:
         key: The key of the configuration that names the file: `tls.certificate`.
         file: The file.
         subject: The subject of the certificate.
-        serial: Its number, by which its authority tells it from others of the same subject.
+        serial: Its number, which differs between certificates of one authority.
         at: Seconds since 1970.
     """
 
@@ -146,48 +146,48 @@ class Certificates:
 
 
 SOON_S = 30 * 86_400
-"""Seconds before the end of a certificate from which on the log tells of it."""
+"""Seconds before the end of a certificate in which the log warns of it."""
 _DAY_S = 86_400
 
 
 class ExpiryLog:
-    """Tells the operator's log once a day of each certificate that has expired, or will soon.
+    """Warns in the operator's log once a day of each certificate that has expired, or will soon.
 
     Args:
-        expiries: Gives those of the certificates in force.
+        expiries: Returns the expiries of the certificates in force.
         clock: Seconds since 1970.
     """
 
     def __init__(self, expiries: Callable[[], Iterable[Expiry]], clock: Callable[[], float] = time.time) -> None:
         self._expiries = expiries
         self._clock = clock
-        self._told: dict[Expiry, float] = {}
+        self._logged: dict[Expiry, float] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def tell(self) -> None:
-        """Tell of those that have not been told of since a day."""
+    def report(self) -> None:
+        """Log the certificates that expire soon, each once a day."""
         now = self._clock()
         soon = [each for each in self._expiries() if each.at - now <= SOON_S]
-        told, self._told = self._told, {}
+        logged, self._logged = self._logged, {}
         for each in soon:
-            self._told[each] = told.get(each, now)
-            if each not in told or now - told[each] >= _DAY_S:
-                self._told[each] = now
-                self._tell(each, now)
+            self._logged[each] = logged.get(each, now)
+            if each not in logged or now - logged[each] >= _DAY_S:
+                self._logged[each] = now
+                self._log(each, now)
 
     def start(self) -> None:
-        """Tell now, and then each day, if there is any certificate."""
-        self.tell()
+        """Warn now, and then each day, if there is any certificate."""
+        self.report()
         if any(True for _ in self._expiries()):
             self._timer = asyncio.get_running_loop().call_later(_DAY_S, self.start)
 
     def stop(self) -> None:
-        """Tell no more."""
+        """Warn no more."""
         if self._timer is not None:
             self._timer.cancel()
 
     @staticmethod
-    def _tell(expiry: Expiry, now: float) -> None:
+    def _log(expiry: Expiry, now: float) -> None:
         log = structlog.get_logger().bind(key=expiry.key, file=str(expiry.file), subject=expiry.subject)
         at = datetime.fromtimestamp(expiry.at, UTC).isoformat(timespec="seconds")
         if expiry.at <= now:
@@ -356,7 +356,7 @@ def _reason(error: Exception) -> str:
     return str(getattr(error, "reason", None) or "cannot be loaded").lower().replace("_", " ")
 
 
-# What follows imports cryptography (8 MB) when it is asked: where there is no TLS, no part asks.
+# The functions below import cryptography (8 MB) when they are called: no call comes without TLS.
 
 
 def _expiry(key: str, file: Path, pem: bytes) -> Expiry | None:

@@ -4,12 +4,12 @@
            ◀══               ◀──records──              ◀──bytes──
 
 OpenSSL works on memory here (`ssl.MemoryBIO`), and nothing waits in this layer: all records that were read are opened
-at once, and all bytes that are written become records at once. So the raw socket shows what can be read, the raw
-transport's buffer is all that is unsent, and to pause the raw transport is to pause all. The loop's own TLS has none of
-the three, ends both directions when the peer ends one, and takes 256 KiB of addresses for each connection.
+at once, and all bytes that are written become records at once. So the raw socket shows whether bytes can be read, the
+raw transport's buffer has all unsent bytes, and a pause of the raw transport pauses all. The loop's own TLS has none of
+these three properties, ends both directions when the peer ends one, and takes 256 KiB of addresses for each connection.
 
-    handshake ──▶ secured ──close_notify, or the end of what the peer sends──▶ at end, may still be written to
-        └──────────┴─ broken, refused ─▶ failed: the alert is sent, what comes is discarded, closed
+    handshake ──▶ secured ──close_notify, or the end of the peer's bytes──▶ at end, may still be written to
+        └──────────┴─ broken, refused ─▶ failed: the alert is sent, further bytes are discarded, closed
 
 A step of a handshake costs as much as a thousand messages, for the signature of a server's key. So steps are units of
 work that all connections share (`Work.HANDSHAKES`). A connection that waits for its step is not read.
@@ -34,16 +34,15 @@ _RECORD: Final = 16 * 1024
 """Most bytes in a record (RFC 8446, section 5.1)."""
 _HEADER: Final = 5
 MOST_UNSECURED: Final = 32 * 1024
-"""Bytes that are read of a peer before a step of its handshake: more than a record, and kept until the step's turn."""
+"""Most bytes that are read of a peer before a step of its handshake: more than a record, kept until the step's turn."""
 _MOST_SEALED: Final = _RECORD + 2048
-"""Most bytes behind the header of a record, in TLS 1.2 (RFC 5246, section 6.2.3)."""
+"""Most bytes after the header of a record, in TLS 1.2 (RFC 5246, section 6.2.3)."""
 _SEALED_AT_ONCE: Final = 4 * _RECORD
 """Bytes whose records are one piece: less than `runtime.LARGE`, so it is no new memory of the system."""
 _SENT_AT_ONCE: Final = 4
 """Pieces that are given to the raw transport together, for one system call."""
 _MOST_ANSWERS: Final = 64 * 1024
-"""Bytes that OpenSSL answers by itself (KeyUpdate) to a peer that never takes all that is sent: nobody else bounds
-these."""
+"""Most bytes that OpenSSL answers by itself (KeyUpdate) to a peer that never takes all: no other bound counts them."""
 _MOST_DISCARDED: Final = 64 * 1024
 """Bytes that a peer may still send after its TLS failed, so that it finds the alert and no reset."""
 _FIRST_RECORDS: Final = (0x15, 0x16)
@@ -107,7 +106,7 @@ _REASONS: Final = {
     "ALERT_UNSUPPORTED_CERTIFICATE": TlsFailure.OWN_CERTIFICATE_REFUSED,
     "ALERT_CERTIFICATE_REQUIRED": TlsFailure.OWN_CERTIFICATE_REFUSED,
 }
-"""OpenSSL's reasons, those that peers tell without the version that stands before them."""
+"""OpenSSL's reasons; peers' alerts without the version before them."""
 _WORDS: Final = {
     TlsFailure.NO_SHARED_VERSION: "speaks no version of TLS that is allowed",
     TlsFailure.NO_SHARED_CIPHER: "offers no cipher, curve or signature that is allowed",
@@ -116,7 +115,7 @@ _WORDS: Final = {
     TlsFailure.CERTIFICATE_WRONG_NAME: "shows a certificate for another name",
     TlsFailure.CERTIFICATE_UNTRUSTED: "shows a certificate that is not trusted",
     TlsFailure.OWN_CERTIFICATE_REFUSED: "does not accept the certificate that it is shown",
-    TlsFailure.RENEGOTIATION: "would renegotiate TLS, which nobody may",
+    TlsFailure.RENEGOTIATION: "would renegotiate TLS, which is not allowed",
     TlsFailure.BROKEN: "breaks TLS",
 }
 
@@ -127,8 +126,8 @@ def why_it_failed(error: ssl.SSLError) -> tuple[TlsFailure, str]:
     if isinstance(error, ssl.SSLCertVerificationError):
         failure = _VERDICTS.get(error.verify_code, TlsFailure.CERTIFICATE_UNTRUSTED)
         return failure, f"{_WORDS[failure]}: {error.verify_message}"
-    _, alert, told = reason.partition("ALERT_")
-    failure = _REASONS.get(f"{alert}{told}" if alert else reason, TlsFailure.BROKEN)
+    _, alert, name = reason.partition("ALERT_")
+    failure = _REASONS.get(f"{alert}{name}" if alert else reason, TlsFailure.BROKEN)
     return failure, f"{_WORDS[failure]}: {reason.lower().replace('_', ' ') or error}"
 
 
@@ -140,10 +139,10 @@ def _why_no_tls(first_bytes: bytes) -> str:
 
 
 def whole_records(data: bytes, size: int) -> int:
-    """Return how many of the first `size` bytes of `data` are whole records; all of them, if they are no records.
+    """Return how many of the first `size` bytes of `data` are whole records; `size`, if they are no records.
 
-    OpenSSL says what is wrong with these. That it has not all of a record, it says by an exception, which costs as much
-    as to open a quarter of a record.
+    OpenSSL names the error of other bytes. It also raises an exception for an incomplete record, which costs as much as
+    to open a quarter of a record: so such a record is not given to it.
     """
     at: i64 = 0
     end: i64 = size
@@ -158,21 +157,21 @@ def whole_records(data: bytes, size: int) -> int:
 
 
 class TlsBuffers:
-    """The memory that all TLS connections of a process share: nothing of a connection stays here between two calls.
+    """The memory that all TLS connections of a process share; between two calls it has no connection's bytes.
 
     A connection keeps the beginning of a record that is not complete by itself. A `MemoryBIO` keeps the memory that it
     once needed; one for each of thousands of connections would be most of what an idle connection takes.
 
     Args:
-        opened: Memory for what is opened; the bytes of one read are at its beginning.
+        opened: Memory for opened bytes; those of one read are at its beginning.
         opened_view: A writable view of the same memory, longer than any read by a record.
-        records: Where records are read into.
+        records: Memory for the records of one read.
         records_view: A writable view of the same memory, of MOST_RECORDS bytes.
         handshakes: Makes the steps of all handshakes.
 
     Attributes:
-        places: Views of `opened` from each place on that is so many full records behind its beginning.
-        incoming, outgoing: What OpenSSL reads from and writes to.
+        places: Views of `opened`: each begins one full record after the one before.
+        incoming, outgoing: OpenSSL reads from the first and writes to the second.
     """
 
     def __init__(
@@ -193,7 +192,7 @@ class TlsBuffers:
 
 
 class Keeper(Protocol):
-    """The owner of a TLS connection, told how its handshake ends, and of the connection's end."""
+    """The owner of a TLS connection: called at the end of its handshake, and of the connection."""
 
     def secured(self, tls: "TlsTransport") -> None:
         """The handshake is done."""
@@ -218,7 +217,7 @@ class Secured(Keeper, Reader, Protocol):
         """Take the first `size` bytes of `data`."""
 
     def is_throttled(self) -> bool:
-        """Return whether it is not to be read, for some reason."""
+        """Return whether reading is paused."""
 
     def was_read_full(self) -> None:
         """Take note of a read of as many bytes as could be read at once."""
@@ -242,11 +241,11 @@ class Secured(Keeper, Reader, Protocol):
 class TlsTransport:
     """TLS over a connected transport: to the loop a buffered protocol, to the `PeerTransport` a transport.
 
-    As long as the handshake is not done, what is written is discarded, and `close` says nothing.
+    Until the handshake is done, bytes to be written are discarded, and `close` sends no close_notify.
 
     Args:
         peer: Takes and writes the bytes.
-        keeper: Told how the handshake ends; the peer itself, or whoever gives it its connection.
+        keeper: Called at the end of the handshake; the peer itself, or the object that gives it its connection.
         raw: The connected transport; this object becomes its protocol.
         context: Certificates, versions and ciphers.
         buffers: The memory that is shared.
@@ -326,7 +325,7 @@ class TlsTransport:
         return until is not None and ssl.cert_time_to_seconds(until) <= time.time()
 
     def descriptor(self) -> int:
-        """Return the raw socket's descriptor, which shows what can be read: nothing that was read is left here."""
+        """Return the raw socket's descriptor, which shows whether bytes can be read: none are left in this layer."""
         connection = self._raw.get_extra_info("socket")
         return -1 if connection is None else cast("int", connection.fileno())
 
@@ -337,7 +336,7 @@ class TlsTransport:
         raise NotImplementedError
 
     def get_buffer(self, _sizehint: int) -> memoryview:
-        """Return the memory to read into, behind the beginning of a record that came before."""
+        """Return the memory to read into, after the part of a record that came before."""
         view, tail = self._buffers.records_view, self._tail
         if not self._is_secured:
             view = view[:MOST_UNSECURED]
@@ -444,7 +443,7 @@ class TlsTransport:
             self._raw.resume_reading()
 
     def _go_on(self) -> None:
-        """Do what can be done with what has come, and leave nothing in what is shared before anybody is told."""
+        """Handle the records that have come; the shared memory is free again before any other object is called."""
         was_secured = self._is_secured
         opened, is_end, error = self._open()
         is_alert = self._answer()
@@ -458,14 +457,14 @@ class TlsTransport:
             self._peer.bytes_read += opened
             self._peer.take(self._buffers.opened, opened)
         if not self._is_closing:
-            # No other alert is sent without an error. By TLS 1.3 none can be seen, and nobody renegotiates.
+            # OpenSSL sends no other alert without an error. TLS 1.3 hides alerts, and has no renegotiation.
             self._conclude(error, is_end=is_end, is_renegotiation=is_alert and was_secured)
 
     def _open(self) -> tuple[int, bool, ssl.SSLError | None]:
-        """Go on with the handshake, and open all complete records behind it.
+        """Go on with the handshake, and open all complete records after it.
 
         Returns:
-            The number of bytes, whether the peer sends no more behind them, and the error that stands there instead.
+            The number of opened bytes, whether they are the peer's last ones, and the error of the next record.
         """
         incoming, places = self._buffers.incoming, self._buffers.places
         read: Any = self._ssl.read  # its stub knows no call with a buffer, which returns a number
@@ -481,7 +480,7 @@ class TlsTransport:
                 is_end = size == 0
         except ssl.SSLWantReadError:
             pass
-        except ssl.SSLZeroReturnError:  # as the end, where close_notify has been said here, too
+        except ssl.SSLZeroReturnError:  # the end, where this side has also sent close_notify
             is_end = True
         except ssl.SSLError as broken:
             error = broken
@@ -490,7 +489,7 @@ class TlsTransport:
         return opened, is_end, error
 
     def _answer(self) -> bool:
-        """Send what OpenSSL says by itself, and count what the peer does not take of it; return whether it alerts."""
+        """Send OpenSSL's own answers, and count bytes that the peer does not take; return whether one is an alert."""
         if not self._buffers.outgoing.pending:
             return False
         if self._raw.get_write_buffer_size() == 0:
@@ -517,7 +516,7 @@ class TlsTransport:
         return records
 
     def _end_came(self) -> None:
-        """Tell the peer transport that no more comes, behind all that came; while it is not read, once it is."""
+        """Report the end to the peer transport after all bytes; during a pause, after the pause."""
         if self._is_at_end:
             return
         self._is_at_end = True
@@ -527,7 +526,7 @@ class TlsTransport:
         else:
             self._peer.eof_received()
 
-    def _tell_end(self) -> None:
+    def _report_end(self) -> None:
         if self._is_end_owed and not self._is_closing and not self._peer.is_throttled():
             self._is_end_owed = False
             self._peer.eof_received()
@@ -539,7 +538,7 @@ class TlsTransport:
         self._keeper.tls_failed(self, failure, detail)
 
     def _discard(self, size: int) -> None:
-        """Read on for a while behind a failure: where bytes are left unread, the kernel resets the connection."""
+        """Read on for a while after a failure: if bytes are left unread, the kernel resets the connection."""
         self._discarded += size
         if self._discarded > _MOST_DISCARDED:
             self._raw.abort()
@@ -573,24 +572,24 @@ class TlsTransport:
                 pieces = []
 
     def write_eof(self) -> None:
-        """Say close_notify: nothing more is written, and what the peer still sends is read."""
+        """Send close_notify: no more bytes are written, and further bytes of the peer are read."""
         if self._is_secured and not self._is_closing:
             self._shut()
             self._raw.write_eof()
 
     def _shut(self) -> None:
         if not self._is_shut:
-            with contextlib.suppress(ssl.SSLError):  # it says so, and would wait for the peer's
+            with contextlib.suppress(ssl.SSLError):  # it is sent, and OpenSSL would wait for the peer's
                 self._ssl.unwrap()
             self._send()
             self._is_shut = True
 
     def is_closing(self) -> bool:
-        """Return whether the connection is to end, or has ended."""
+        """Return whether the connection is ending, or has ended."""
         return self._is_closing or self._raw.is_closing()
 
     def close(self) -> None:
-        """Send what is unsent and close_notify, then close; behind a failure, when the peer has taken the alert."""
+        """Send unsent bytes and close_notify, then close; after a failure, when the peer has taken the alert."""
         if self._is_closing:
             return
         self._is_closing = True
@@ -609,19 +608,19 @@ class TlsTransport:
         self._raw.abort()
 
     def pause_reading(self) -> None:
-        """Read no more; nothing that was read is left here."""
+        """Read no more; this layer keeps no opened bytes."""
         self._raw.pause_reading()
 
     def resume_reading(self) -> None:
-        """Read on, but for a connection that waits for a step of its handshake."""
+        """Read on, unless the connection waits for a step of its handshake."""
         if self._is_waiting:
             return
         self._raw.resume_reading()
         if self._is_end_owed:
-            asyncio.get_running_loop().call_soon(self._tell_end)
+            asyncio.get_running_loop().call_soon(self._report_end)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Set when the peer transport is told that the buffer is full; the records count."""
+        """Set the bytes of records at which the peer transport's writing is paused and resumed."""
         self._raw.set_write_buffer_limits(high=high, low=low)
 
     def get_write_buffer_size(self) -> int:
@@ -633,5 +632,5 @@ class TlsTransport:
         return self._peer
 
     def get_extra_info(self, name: str, default: object = None) -> Any:
-        """Return what is known of the connection: that it has a context, else what the raw transport says."""
+        """Return a property of the connection: its own `sslcontext`, all others of the raw transport."""
         return self._context if name == "sslcontext" else self._raw.get_extra_info(name, default)

@@ -7,7 +7,7 @@ import pytest
 
 from accesslog.record import ChangeLine, HeartbeatLine, LimitLine
 from limiter.levels import Setting
-from proxy.change_log import ChangeLog, FileSays, difference, differing
+from proxy.change_log import ChangeLog, FileContent, difference, differing
 from proxy.config.model import Config
 from proxy.observe.access_log import MOST_CHANGE_TEXT, AccessLog
 from proxy.observe.log_files import LogFiles
@@ -36,9 +36,9 @@ def lines(files: RecordingFiles) -> list[ChangeLine]:
     return [msgspec.json.decode(line, type=ChangeLine) for line in files.data.splitlines()]
 
 
-def says(**values: Any) -> FileSays:
+def says(**values: Any) -> FileContent:
     config = Config.model_validate(values)
-    return FileSays(file_policies(config.limits, config.admission.subscribe_rate_per_consumer), config.blocks)
+    return FileContent(file_policies(config.limits, config.admission.subscribe_rate_per_consumer), config.blocks)
 
 
 def test_a_change_says_who_changed_what_from_what_to_what(log: ChangeLog, files: RecordingFiles) -> None:

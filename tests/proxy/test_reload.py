@@ -174,12 +174,12 @@ async def test_files_beside_it_are_read_by_a_thread_and_count_with_it() -> None:
         (StoreError("policies.store: p.db: disk I/O error"), "policies.store: p.db: disk I/O error", []),
         (
             KeyError("x"),
-            "a mistake of Sluice, of which its log says more: KeyError: 'x'",
+            "a mistake of Sluice; its log has the details: KeyError: 'x'",
             ["reload ended by an unexpected error"],
         ),
     ],
 )
-async def test_one_that_fails_in_the_end_is_told_as_any_other_and_the_next_one_counts(
+async def test_failing_reload_is_reported_and_the_next_one_counts(
     error: Exception, problem: str, logged: list[str]
 ) -> None:
     desk = Desk(proxy_id="kept")

@@ -267,7 +267,7 @@ class Calendar:
 
     def told(self) -> list[tuple[str, str]]:
         with capture_logs() as lines:
-            self.log.tell()
+            self.log.report()
         return [(line["key"], line["log_level"]) for line in lines]
 
 

@@ -118,7 +118,7 @@ def test_of_verified_tokens_so_many_are_remembered(tmp_path: Path) -> None:
             "authentication.token.secret_key: /not/there: cannot be read: No such",
         ),
         ({"token": {"jwks": "/dev/null"}}, "authentication.token.jwks: /dev/null: cannot be read: it is a device"),
-        ({"token": {"secret_key": "data:;base64,geheim!"}}, "authentication.token.secret_key: data:: what stands"),
+        ({"token": {"secret_key": "data:;base64,geheim!"}}, "authentication.token.secret_key: data:: the text after"),
         ({"token": {"secret_key": "data:x"}}, "authentication.token.secret_key: data:: write data:;base64,KEY"),
         ({"basic": {"htpasswd": "/not/there"}}, "authentication.basic.htpasswd: /not/there: cannot be read: No such"),
     ],

@@ -71,8 +71,8 @@ def test_mistakes_are_told_with_file_key_value_and_remedy(
     assert problem in line
 
 
-def test_nothing_stands_in_the_list_twice(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"blocks: .*address '192\.0\.2\.7' stands here twice; leave one out"):
+def test_list_has_each_key_once(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"blocks: .*address '192\.0\.2\.7' is listed twice; leave one out"):
         load(tmp_path, [{"address": "192.0.2.7"}, {"address": "192.0.2.7/32", "reason": "again"}])
 
 

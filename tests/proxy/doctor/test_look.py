@@ -36,7 +36,7 @@ async def looked(*pages: dict[str, Any], of_broker: dict[str, Any], **more: Any)
     answers = iter(pages)
     async with broker_admin(**of_broker) as broker, connected(URL(broker.url), "") as admin:
         seen = await look(admin, lambda: next(answers), **more)
-    return seen.streams, seen.found
+    return seen.streams, seen.differences
 
 
 async def test_without_a_difference_one_look_is_enough() -> None:
