@@ -1,7 +1,7 @@
 """Streams and the limits that they are within: found by what is limited, never by connection."""
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -504,17 +504,17 @@ class Registry:
         self._outdate()
 
     def published(self, active: Iterable[Stream], now: int) -> None:
-        """Measure these streams later: `measure` will not be told of them any more; see `RelativeLimits.wake`."""
+        """Measure these streams later: `measuring` will not get them any more; see `RelativeLimits.wake`."""
         if not self.relative.is_empty:
             self.relative.wake(active, now)
 
-    def measure(self, active: Iterable[Stream], now: int) -> dict[Scope, Limit]:
-        """Return the limits for `retune` to put in force; see `RelativeLimits.measure`."""
-        return {} if self.relative.is_empty else self.relative.measure(active, now)
-
-    def retune(self, limits: dict[Scope, Limit], now: int) -> None:
-        """Put other rates in force where they were measured anew, and wake who may go."""
-        self._serve(self._limiters.retune(limits, now), now)
+    def measuring(self, active: Sequence[Stream], clock: Callable[[], int]) -> Iterator[None]:
+        """Measure publish rates and put the limits in force that follow them; see `RelativeLimits.measuring`."""
+        for limits in self.relative.measuring(active, clock):
+            if limits:
+                now = clock()
+                self._serve(self._limiters.retune(limits, now), now)
+            yield
 
     def levels_of(self, stream: Stream) -> list[str]:
         """Levels of the limits that hold for a stream, outermost first: by the policies, whatever it is put within.

@@ -7,8 +7,9 @@ measurement, as a limit changes only then.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from limiter.limiter import Scope, Stream
 from limiter.token_bucket import NANOS_PER_SECOND, NOTHING_PUBLISHED, PUBLISH_WINDOW_NS, Limit, Published, Rate, rate
@@ -17,6 +18,10 @@ _KEPT_FOR_PERCENT = 1
 _SHORTEST_NS = NANOS_PER_SECOND
 """Shortest time that a mean divides by: one message in a topic's first millisecond is no rate of 1000/s."""
 
+_WOKEN: Final = 200
+"""Streams whose topics are looked up in one step of `RelativeLimits.measuring`."""
+_CHANGED: Final = 10
+"""Scopes of a topic whose limits one step changes."""
 Total = tuple[int, int]
 """Messages and bytes published so far."""
 
@@ -230,19 +235,33 @@ class RelativeLimits:
             self._moving.discard(name)
             self._deserted.discard(name)
 
-    def measure(self, active: Iterable[Stream], now: int) -> dict[Scope, Limit]:
-        """Measure publish rates, once a second, and return the limits to put in force where rates changed.
+    def measuring(self, active: Sequence[Stream], clock: Callable[[], int]) -> Iterator[dict[Scope, Limit]]:
+        """Measure publish rates, once a second. Each step yields the limits to put in force where a rate changed.
+
+        A step looks at `_WOKEN` streams, measures one topic, or yields the limits of `_CHANGED` scopes.
 
         Args:
             active: Every stream that passed entries since the last call; others may be among them.
-            now: Monotonic nanoseconds.
+            clock: Monotonic nanoseconds.
         """
-        limits = {scope: limit for name in list(self._deserted) for scope, limit in self._forget_topic(name).items()}
-        self.wake(active, now)
-        changed = [topic for name in list(self._moving) if (topic := self._measured(name, now)) is not None]
-        return limits | {
-            scope: relative_to(limit, topic.published) for topic in changed for scope, limit in topic.configured.items()
-        }
+        for name in list(self._deserted):
+            if name in self._deserted:
+                yield self._forget_topic(name)
+        for first in range(0, len(active), _WOKEN):
+            self.wake(active[first : first + _WOKEN], clock())
+            yield {}
+        for name in list(self._moving):
+            topic = self._measured(name, clock()) if name in self._moving else None
+            if topic is None:
+                yield {}
+                continue
+            scopes = list(topic.configured)
+            for first in range(0, len(scopes), _CHANGED):
+                yield {
+                    scope: relative_to(topic.configured[scope], topic.published)
+                    for scope in scopes[first : first + _CHANGED]
+                    if scope in topic.configured
+                }
 
     def _forget_topic(self, name: str) -> dict[Scope, Limit]:
         """Forget a topic without consumers, and return its limits as configured."""
@@ -255,7 +274,7 @@ class RelativeLimits:
         """Have the topics of these producers measured next time, whether or not that call names them.
 
         Args:
-            active: As for `measure`.
+            active: As for `measuring`.
             now: Monotonic nanoseconds.
         """
         names = {stream.name.topic for stream in active if stream.name.direction == "publish"}

@@ -84,6 +84,7 @@ class Intervals:
         """`_cut_at` and `_ended` of the interval that these counts are of, and its end."""
         self._untold: OrderedDict[Stream | Limiter, tuple[LineSpan, TakenStream | TakenLimiter]] = OrderedDict()
         self._is_telling = False
+        self._is_measuring = False
         self._slices: Slices | None = None
         self._heart: asyncio.TimerHandle | None = None
         self._stood_until = 0
@@ -200,19 +201,30 @@ class Intervals:
         self._timer = None
         now = self._clock()
         self._counters.timer_fired(now - self._wakes_at)
-        limits = self._registry.measure(self._journal.streams, now)
-        if not limits and now < self._due - self._interval // 10:
+        active = [] if self._registry.relative.is_empty else list(self._journal.streams)
+        if now < self._due - self._interval // 10:
             self._sleep()
-            return
-        if not self._untaken:
-            if self._is_quiet:
-                self._ended = (self._wall(), self._clock())
-            else:
-                self._report()
-            now = self._ended[1]
-        if limits:
-            self._registry.retune(limits, now)
-        self._go_on()
+        else:
+            if not self._untaken:
+                if self._is_quiet:
+                    self._ended = (self._wall(), self._clock())
+                else:
+                    self._report()
+            self._go_on()
+        if not self._registry.relative.is_empty and not self._is_measuring:
+            assert self._slices is not None, "start() comes first"
+            self._is_measuring = True
+            self._slices.run(Work.POLICIES, self._measuring(active))
+
+    def _measuring(self, active: list[Stream]) -> Iterator[None]:
+        """Measure publish rates; relative limits whose value changes have a line that ends then."""
+        assert self._registry is not None, "start() comes first"
+        try:
+            yield from self._registry.measuring(active, self._clock)
+        finally:
+            self._is_measuring = False
+        if self._registry.relative.is_moving:
+            self.activity()
 
     def _go_on(self) -> None:
         """Go on after an interval: streams that still wait have the next one, which begins at its end.

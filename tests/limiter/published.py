@@ -41,10 +41,12 @@ class Place(World):
     def second(self) -> int:
         """A second passes. Returns how many limits changed."""
         self.run(1)
-        limits = self.registry.measure(self.journal.streams, self.clock.now)
+        before = {scope: self.registry.limiters[scope].limit for scope in self.registry.relative.scopes}
+        active = list(self.journal.streams)
         emptied(self.journal)
-        self.registry.retune(limits, self.clock.now)
-        return len(limits)
+        for _ in self.registry.measuring(active, lambda: self.clock.now):
+            pass
+        return sum(self.registry.limiters[scope].limit != limit for scope, limit in before.items())
 
     def seconds(self, number: int, producer: Stream, messages: int = 100, size: int = 200) -> list[int]:
         """So many, with so much published at the begin of each."""

@@ -253,3 +253,25 @@ def test_the_first_one_is_told() -> None:
     limits.in_force(scope, TEN_MORE, "x", 0)
     limits.in_force(scope, TEN_MORE, "x", 0)
     assert told == [1]
+
+
+def test_a_step_changes_the_limits_of_few_topics_and_scopes() -> None:
+    place = Place(setting=Setting.SUBSCRIPTION_OF_NAMESPACE)
+    topics = [f"t{number}" for number in range(300)]
+    producers = [place.producer(topic) for topic in topics]
+    for topic in topics:
+        place.consumer(topic)
+    for number in range(40):
+        place.consumer(topics[0], f"s{number}")
+    for producer in producers:
+        place.offer(producer, 100, 200)
+    place.run(1)
+    before = {scope: place.registry.limiters[scope].limit for scope in place.registry.relative.scopes}
+    changed = []
+    for _ in place.registry.measuring(list(place.journal.streams), lambda: place.clock.now):
+        now = {scope: place.registry.limiters[scope].limit for scope in before}
+        changed.append(sum(now[scope] != before[scope] for scope in before))
+        before = now
+    assert sum(changed) == 340
+    assert max(changed) == 10
+    assert len(changed) >= 300

@@ -89,9 +89,10 @@ class Member(LimitedProxy):
         self.look()
 
     def second(self) -> None:
-        limits = self.registry.measure(self.journal.streams, self.clock())
+        active = list(self.journal.streams)
         emptied(self.journal)
-        self.registry.retune(limits, self.clock())
+        for _ in self.registry.measuring(active, self.clock):
+            pass
 
     def offer(self, stream: Stream, messages: int, size: int) -> None:
         """As sessions do, with 300 entries waiting at most."""
