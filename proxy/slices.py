@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Any, Final, Generic, TypeVar
 
 from proxy.counters import UNNAMED_WORK, Counters
+from proxy.heartbeat import Heartbeat
 
 T = TypeVar("T")
 
@@ -84,64 +85,6 @@ _OVER: Final = object()
 
 def _nothing() -> None:
     pass
-
-
-BEAT_S: Final = 0.005
-
-
-class Heartbeat:
-    """Notes how late the loop is, by a timer that fires each 5 ms while the loop has work, whichever that is.
-
-    A turn of the loop is noted up to 5 ms shorter than it is. A loop that rests has no timer: the last one finds that
-    nothing was done since the one before.
-
-        resting ──note──▶ beating ──a beat, and nothing noted since the last one──▶ resting
-
-    Args:
-        was_late: Called at each beat with its lateness in nanoseconds.
-        clock: Monotonic nanoseconds.
-
-    Attributes:
-        is_noted: Whether the work since the last beat is noted. It is asked for each read, before `note` is called.
-    """
-
-    __slots__ = ("_clock", "_due", "_timer", "_was_late", "is_noted")
-
-    def __init__(self, was_late: Callable[[int], None], clock: Callable[[], int]) -> None:
-        self.is_noted = True  # until `start`
-        self._was_late = was_late
-        self._clock = clock
-        self._due = 0
-        self._timer: asyncio.TimerHandle | None = None
-
-    def start(self) -> None:
-        """Begin to take note of work."""
-        self.is_noted = False
-
-    def stop(self) -> None:
-        """Take no more notes."""
-        self.is_noted = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def note(self) -> None:
-        """Take note that the loop has work."""
-        self.is_noted = True
-        if self._timer is None:
-            self._beat_again()
-
-    def _beat_again(self) -> None:
-        self._due = self._clock() + round(BEAT_S * 1e9)
-        self._timer = asyncio.get_running_loop().call_later(BEAT_S, self._beat)
-
-    def _beat(self) -> None:
-        self._was_late(max(0, self._clock() - self._due))
-        if self.is_noted:
-            self.is_noted = False
-            self._beat_again()
-        else:
-            self._timer = None
 
 
 class _Piece:
@@ -282,8 +225,7 @@ class Slices:
     def _arm(self) -> None:
         if not self._is_armed:
             self._is_armed = True
-            if not self.heartbeat.is_noted:
-                self.heartbeat.note()
+            self.heartbeat.note()
             asyncio.get_running_loop().call_soon(self._next_turn)
 
     def _next_turn(self) -> None:

@@ -664,8 +664,7 @@ class PeerTransport(Throttled):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop when the connection is made."""
-        if not self._heartbeat.is_noted:
-            self._heartbeat.note()
+        self._heartbeat.read()
         self._transport = cast("asyncio.Transport", transport)
         self.writer.open(self._transport)
         self.owner.opened(self)
@@ -697,8 +696,7 @@ class PeerTransport(Throttled):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Called by the loop when it has read `nbytes` bytes."""
-        if not self._heartbeat.is_noted:
-            self._heartbeat.note()
+        self._heartbeat.read()
         group = self.group
         is_measured = group is not None and group.is_crowded
         began = group.begin(self) if group is not None and is_measured else 0
@@ -730,8 +728,7 @@ class PeerTransport(Throttled):
 
     def was_read(self) -> None:
         """Called by TLS for a read of fewer bytes than could be read at once."""
-        if not self._heartbeat.is_noted:
-            self._heartbeat.note()
+        self._heartbeat.read()
         self._full_reads = 0
 
     def was_read_full(self) -> None:

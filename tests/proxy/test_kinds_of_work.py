@@ -13,10 +13,11 @@ from proxy.config.sections import Fleet
 from proxy.counters import Counters
 from proxy.files import FileReader
 from proxy.fleet.service import FleetService
+from proxy.heartbeat import BEAT_S, READS_AT_REST
 from proxy.policies.keys import Principal
 from proxy.reload import Reloader
 from proxy.runtime import Searches
-from proxy.slices import BEAT_S, Slices, Work
+from proxy.slices import Slices, Work
 from tests.manual_clock import ManualClock
 from tests.proxy.admin_client import Admin
 from tests.proxy.authentication.keys import token_files
@@ -26,7 +27,7 @@ from tests.proxy.fleet.hub import Hub, HubLink
 from tests.proxy.manual_loop import ManualLoop
 from tests.proxy.test_longest_turn import ONE_A_SECOND, change
 from tests.proxy.tls import Authorities
-from tests.proxy.wire import PING, connect, producer, receipt, send
+from tests.proxy.wire import PING, connect, producer, send
 
 Done = set[str]
 """The kinds that were measured."""
@@ -187,8 +188,9 @@ def test_the_heartbeat_beats_while_peers_are_read(make_world: Callable[..., Worl
     heartbeat, resting = world.engine.slices.heartbeat, world.loop.timers
     heartbeat.start()
     assert world.loop.timers == resting
-    for act in (lambda: client >> [send(1)], lambda: broker >> receipt(1), lambda: client >> PING):
-        act()
+    for peer in (client, broker):
+        for _ in range(READS_AT_REST):
+            peer >> PING
         assert "Heartbeat._beat" in world.loop.timers
         world.advance(3 * BEAT_S)
         assert "Heartbeat._beat" not in world.loop.timers

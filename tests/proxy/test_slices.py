@@ -7,7 +7,8 @@ from itertools import pairwise
 import pytest
 
 from proxy.counters import Counters
-from proxy.slices import AT_ONCE, BEAT_S, ByTurns, CallsInSlices, Heartbeat, Slices, Work, letting_go
+from proxy.heartbeat import BEAT_S, READS_AT_REST, Heartbeat
+from proxy.slices import AT_ONCE, ByTurns, CallsInSlices, Slices, Work, letting_go
 from tests.manual_clock import ManualClock
 from tests.proxy.manual_loop import ManualLoop
 
@@ -237,9 +238,8 @@ def test_a_late_timer_names_the_work_that_held_the_loop(desk: Desk, late_ms: int
 
 
 def is_read(heartbeat: Heartbeat) -> None:
-    """What each read does."""
-    if not heartbeat.is_noted:
-        heartbeat.note()
+    for _ in range(READS_AT_REST):
+        heartbeat.read()
 
 
 @pytest.fixture
@@ -255,13 +255,22 @@ def test_a_heart_beats_while_there_is_work_and_rests_after_it(desk: Desk) -> Non
     desk.loop.advance(1)
     assert not beats, "it has not been started"
     heartbeat.start()
+    desk.loop.run(is_read, heartbeat)
     for _ in range(10):
-        desk.loop.run(is_read, heartbeat)
+        desk.loop.run(heartbeat.read)
         desk.loop.advance(BEAT_S)
     assert beats == [0] * 10
     desk.loop.advance(1)
     assert beats == [0] * 11
     assert not desk.loop.timers
+
+
+def test_few_reads_set_no_timer(desk: Desk, heartbeat: Heartbeat) -> None:
+    for _ in range(READS_AT_REST - 1):
+        desk.loop.run(heartbeat.read)
+        assert not desk.loop.timers
+    desk.loop.run(heartbeat.read)
+    assert desk.loop.timers == ["Heartbeat._beat"]
 
 
 def test_a_heart_that_is_stopped_beats_no_more(desk: Desk, heartbeat: Heartbeat) -> None:
@@ -292,7 +301,7 @@ def test_a_long_turn_is_noted_and_named_though_no_timer_was_due(
 
 
 def test_named_work_makes_the_heart_beat(desk: Desk, heartbeat: Heartbeat) -> None:
-    assert not heartbeat.is_noted
+    assert not desk.loop.timers
     desk.run((Work.LINES, "a", 3))
     assert desk.loop.timers == ["Heartbeat._beat"]
     desk.loop.advance(1)
