@@ -200,7 +200,7 @@ def _bound(name: BoundName, value: BoundValue) -> KeyedBuckets | ConcurrencyLimi
     return KeyedBuckets(Rate(tokens, period_ns, burst=tokens), Buckets())
 
 
-_PASSING = ", and of one address no more that the broker has not accepted yet than are free"
+_PASSING = ", and one address may have no more waiting for the broker than are free"
 
 
 def _text(name: BoundName, value: BoundValue, source: str = "", passing: str = "") -> str:

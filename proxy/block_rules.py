@@ -119,7 +119,7 @@ def read_role(name: str) -> str:
     """
     if not name or len(name) > MOST_ROLE or not name.isprintable():
         raise ValueError(
-            f"write the role in one line of 1 to {MOST_ROLE} characters: of a client whose role is longer it is unknown"
+            f"write the role in one line of 1 to {MOST_ROLE} characters: longer roles of clients are not known"
         )
     return name
 
@@ -142,7 +142,7 @@ def read_network(text: str) -> IPv4Network | IPv6Network:
         ValueError: With the mistake and the right form.
     """
     if "%" in text:
-        raise ValueError(f"{text!r} has a zone, which is not looked at; write it without the % and what follows")
+        raise ValueError(f"{text!r} has a zone, which is ignored; leave out the % and the text after it")
     try:
         network = ip_network(text)
     except ValueError as error:
@@ -170,8 +170,8 @@ class Rules:
 
     def by_kind(self) -> dict[str, int]:
         """Return the number of rules of each kind."""
-        found = Counter(key.kind for key in self._rules)
-        return {kind.value: found[kind] for kind in Kind}
+        numbers = Counter(key.kind for key in self._rules)
+        return {kind.value: numbers[kind] for kind in Kind}
 
     def get(self, key: Key) -> Rule | None:
         """Return the rule for exactly this key, or None."""
@@ -208,8 +208,8 @@ class Rules:
 
     def of_client(self, host: str, role: str) -> Rule | None:
         """Return the rule that blocks a client by address (without port) or role; of several networks the narrowest."""
-        found = self._networks.find(host) if self._networks else None
-        return found or (self._rules.get(Key(Kind.ROLE, role)) if role else None)
+        rule = self._networks.find(host) if self._networks else None
+        return rule or (self._rules.get(Key(Kind.ROLE, role)) if role else None)
 
     def of_producer(self, topic: TopicName, name: str) -> Rule | None:
         """Return the rule that blocks a producer; its name is empty while the broker has not chosen one."""
@@ -244,7 +244,7 @@ def _written(network: IPv4Network | IPv6Network) -> str:
 def _read_topic(name: str) -> str:
     topic = parse_topic(name)
     if not topic.local.isprintable():
-        raise ValueError(f"{name!r} has characters that cannot be seen; block a producer or consumer of its namespace")
+        raise ValueError(f"{name!r} has invisible characters; block a producer or consumer of its namespace")
     if topic.is_system:
         raise ValueError(f"{topic.full} is Pulsar's own topic, which cannot be blocked; block a role or an address")
     return topic.full

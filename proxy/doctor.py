@@ -131,7 +131,7 @@ class _Stats(Struct):
 
 
 async def on_topics(admin: BrokerAdminClient, topics: Iterable[str]) -> list[SeenStream]:
-    """Ask the broker for the producers and consumers of these topics.
+    """Ask the broker for the producers and consumers of some topics.
 
     Args:
         admin: The broker's.
@@ -151,7 +151,7 @@ async def on_topics(admin: BrokerAdminClient, topics: Iterable[str]) -> list[See
 
 
 async def all_topics(admin: BrokerAdminClient, namespaces: Iterable[str]) -> set[str]:
-    """Return the topics of these namespaces without Pulsar's own, on which the brokers themselves are.
+    """Return the topics of some namespaces without Pulsar's own, on which the brokers themselves are.
 
     Raises:
         ImportFailed: As `on_topics`.

@@ -64,14 +64,14 @@ def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
     return descriptor
 
 
-def check_regular(found: os.stat_result, path: Path) -> None:
+def check_regular(status: os.stat_result, path: Path) -> None:
     """Check that a file is a regular one.
 
     Raises:
         OSError: If it is not; EINVAL.
     """
-    if not stat.S_ISREG(found.st_mode):
-        kind = _KINDS.get(stat.S_IFMT(found.st_mode), "a special file")
+    if not stat.S_ISREG(status.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "a special file")
         raise OSError(errno.EINVAL, f"it is {kind}; only regular files are read", str(path))
 
 

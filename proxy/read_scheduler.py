@@ -282,10 +282,10 @@ class ReadScheduler:
 
     def group(self, address: str) -> AddressGroup:
         """Return the group of one address; each of its connections is to `join` it."""
-        found = self._groups.get(address)
-        if found is None:
-            found = self._groups[address] = AddressGroup(self, address)
-        return found
+        group = self._groups.get(address)
+        if group is None:
+            group = self._groups[address] = AddressGroup(self, address)
+        return group
 
     def forget(self, address: str) -> None:
         """Forget an address whose last connection has ended."""

@@ -53,7 +53,7 @@ def schema_not_created(request_id: int, error: ServerError, message: str) -> byt
 TOO_MANY_DEBTS = (
     "limits have too many debts of this address's earlier producers or consumers; try again when they are paid"
 )
-TOO_MUCH_KEPT = "as much is kept for this client as may be (client_memory)"
+TOO_MUCH_KEPT = "all memory that may be kept for this client is in use (client_memory)"
 """The text for a command whose state would exceed the bound."""
 
 

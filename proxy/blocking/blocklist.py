@@ -164,7 +164,7 @@ class Blocklist:
         order = self._orders.get(key)
         return order is not None and order.lifts
 
-    def _wanted(self, key: Key) -> Rule | None:
+    def _rule_for(self, key: Key) -> Rule | None:
         order = self._orders.get(key)
         if order is None:
             return self._file.get(key)
@@ -172,7 +172,7 @@ class Blocklist:
 
     def _settle(self, key: Key, *, quietly: bool = False) -> EndedByRule:
         """Put the rule in force that the file and the orders give for a key."""
-        before, rule = self.rules.get(key), self._wanted(key)
+        before, rule = self.rules.get(key), self._rule_for(key)
         if rule == before:
             return nothing_ended()
         if rule is not None:
@@ -180,14 +180,14 @@ class Blocklist:
         self.rules.remove(key)
         del self.hits[key]
         if before is not None and not quietly:
-            self._log.warning("unblocked", **_told(before))
+            self._log.warning("unblocked", **_fields(before))
         return nothing_ended()
 
     def _block(self, rule: Rule, *, quietly: bool) -> EndedByRule:
         try:
             self.rules.put(rule)
         except TooManyRulesError as error:
-            self._log.error("not blocked", **_told(rule), error=str(error))
+            self._log.error("not blocked", **_fields(rule), error=str(error))
             return nothing_ended()
         self._ends_to_log = MOST_ENDS_LOGGED
         ended, sessions = EndedByRule(), list(self._sessions)
@@ -201,20 +201,25 @@ class Blocklist:
     def _blocked(self, rule: Rule, ended: EndedByRule, *, quietly: bool) -> None:
         ended.over.set()
         if not quietly:
-            self._log.warning("blocked", **_told(rule), connections=ended.connections, streams=ended.streams)
+            self._log.warning("blocked", **_fields(rule), connections=ended.connections, streams=ended.streams)
 
     def refused(self, rule: Rule) -> None:
         """Count that the rule refused something."""
         self.hits[rule.key] += 1
         self._counters.blocked[rule.key.kind.value] += 1
 
-    def ended(self, rule: Rule, connection: Connection, **what: object) -> None:
-        """Count and log that the rule, when it was set, ended something."""
+    def ended(self, rule: Rule, connection: Connection, **stream: object) -> None:
+        """Count and log that the rule, when it was set, ended a connection, or the stream that `stream` names."""
         self.refused(rule)
         if self._ends_to_log > 0:
             self._ends_to_log -= 1
-            who = {"client": connection.client_address, "connection": connection.connection_id}
-            self._log.warning("ended by a block", **_told(rule), **who, **what)
+            self._log.warning(
+                "ended by a block",
+                **_fields(rule),
+                client=connection.client_address,
+                connection=connection.connection_id,
+                **stream,
+            )
 
 
 def _ending(rule: Rule, sessions: list[Blockable], ended: EndedByRule) -> Iterator[None]:
@@ -226,12 +231,12 @@ def _ending(rule: Rule, sessions: list[Blockable], ended: EndedByRule) -> Iterat
 
 
 def nothing_ended() -> EndedByRule:
-    """Return the outcome of what ends nothing."""
+    """Return the outcome of a change that ends nothing."""
     nothing = EndedByRule()
     nothing.over.set()
     return nothing
 
 
-def _told(rule: Rule) -> dict[str, str]:
+def _fields(rule: Rule) -> dict[str, str]:
     key = rule.key
     return {"kind": key.kind.value, "name": key.name, "within": key.within, "reason": rule.reason}

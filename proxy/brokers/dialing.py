@@ -29,7 +29,7 @@ from proxy.tls.transport import TlsFailure, why_it_failed
 
 _PLAIN_PORT = "name its TLS port (brokerServicePortTls), or write broker as pulsar:// for its plain one"
 _REMEDIES = {
-    TlsFailure.CERTIFICATE_UNTRUSTED: "broker_tls.ca names who has signed it",
+    TlsFailure.CERTIFICATE_UNTRUSTED: "name the authority that has signed it in broker_tls.ca",
     TlsFailure.CERTIFICATE_WRONG_NAME: "reach the broker by a name in it, or set broker_tls.server_name to one",
     TlsFailure.CERTIFICATE_EXPIRED: "give the broker a new one",
     TlsFailure.OWN_CERTIFICATE_REFUSED: "broker_tls.certificate must be one that the broker's "
@@ -173,13 +173,13 @@ def broker_in(answer: CommandLookupTopicResponse, scheme: str) -> Endpoint:
         EndpointError: If it names none that can be reached so.
     """
     plain, tls = text(answer.broker_service_url), text(answer.broker_service_url_tls)
-    wanted, other = (tls, plain) if scheme == TLS else (plain, tls)
-    if not wanted and other:
+    url, other = (tls, plain) if scheme == TLS else (plain, tls)
+    if not url and other:
         raise EndpointError(other, f"no {scheme}:// address is named, by which `broker` is reached; {_MISSING[scheme]}")
-    found = BROKERS.parse(wanted)
-    if found.scheme != scheme and "://" in wanted:
-        raise EndpointError(wanted, f"is no {scheme}:// address, by which `broker` is reached; {_MISSING[scheme]}")
-    return found._replace(scheme=scheme)
+    broker = BROKERS.parse(url)
+    if broker.scheme != scheme and "://" in url:
+        raise EndpointError(url, f"is no {scheme}:// address, by which `broker` is reached; {_MISSING[scheme]}")
+    return broker._replace(scheme=scheme)
 
 
 def no_broker_found(request_id: int, error: EndpointError) -> CommandLookupTopicResponse:
@@ -258,18 +258,18 @@ async def _ask(
         await _await_answer(reader, cutter, BaseCommand.CONNECTED)
         write_to(writer, encode(request))
         answer = await _await_answer(reader, cutter, BaseCommand.LOOKUP_RESPONSE)
-    found: CommandLookupTopicResponse = body_of(answer)
-    return found
+    response: CommandLookupTopicResponse = body_of(answer)
+    return response
 
 
-async def _await_answer(reader: asyncio.StreamReader, cutter: FrameCutter, wanted: int) -> BaseCommand:
+async def _await_answer(reader: asyncio.StreamReader, cutter: FrameCutter, awaited: int) -> BaseCommand:
     while True:
         chunk = await reader.read(65536)
         if not chunk:
             raise OSError("the broker closed the connection")
         for frame in cutter.feed(chunk):
             envelope, _ = split(frame)
-            if envelope.type == wanted:
+            if envelope.type == awaited:
                 return envelope
             if envelope.type == BaseCommand.ERROR:
                 raise OSError(f"the broker refuses: {envelope.error.message}")

@@ -74,7 +74,7 @@ def read_htpasswd(content: bytes) -> dict[str, str]:
             problems.append(f"line {at}: {problem}")
         users[user] = hashed
     if not users:
-        problems.append("names nobody; `htpasswd -cB FILE USER` makes one")
+        problems.append("names no user; `htpasswd -cB FILE USER` makes one")
     if len(users) > MOST_USERS:
         problems.append(f"names {len(users)} users, at most {MOST_USERS} are served")
     if problems:
@@ -86,7 +86,7 @@ def _problem(user: str, hashed: str, users: Mapping[str, str]) -> str | None:
     if not is_principal(user):
         return "write USER:HASH, the user in one line of 1 to 256 characters"
     if user in users:
-        return "this user stands there twice"
+        return "this user is listed twice; leave one out"
     handler = _handler(hashed)
     if handler is None:
         return "the hash is of no kind that is served: `htpasswd -B` (bcrypt), `-m` (apr1), `-s`, `-2`, `-5` make them"

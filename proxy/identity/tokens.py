@@ -1,4 +1,4 @@
-"""JSON Web Tokens: the keys that an operator gives, and what a token that one of them signed says of its bearer.
+"""JSON Web Tokens: the keys that an operator gives, and the claims of tokens that these keys have signed.
 
 No I/O: files come as bytes, and the time is passed in. A key's kind decides which algorithms it verifies, never the
 token: so no token can have a public key taken for a secret (RFC 8725, 3.1).
@@ -160,19 +160,19 @@ def _of_jwk(entry: Any) -> VerifyingKey:
         raise KeyFileError(f"kty {str(kind)[:20]!r} is not served here; {', '.join(_KINDS)} are")
     try:
         if kind == "oct":
-            found = _secret(jwt.algorithms.HMACAlgorithm.from_jwk(entry), key_id)
+            verifying = _secret(jwt.algorithms.HMACAlgorithm.from_jwk(entry), key_id)
         else:
             algorithm = jwt.algorithms.RSAAlgorithm if kind == "RSA" else jwt.algorithms.ECAlgorithm
             key: Any = algorithm.from_jwk(entry)
-            found = _public(key.public_key() if hasattr(key, "private_numbers") else key, key_id)
+            verifying = _public(key.public_key() if hasattr(key, "private_numbers") else key, key_id)
     except (jwt.PyJWTError, ValueError, TypeError, KeyError, AttributeError, UnsupportedAlgorithm):
         raise KeyFileError(f"cannot be used as a JSON Web Key of kty {kind}") from None
     named = entry.get("alg")
     if named is None:
-        return found
-    if named not in found.algorithms:
-        raise KeyFileError(f"alg {str(named)[:20]!r} does not fit it; {', '.join(found.algorithms)} would")
-    return VerifyingKey(found.key, (named,), key_id)
+        return verifying
+    if named not in verifying.algorithms:
+        raise KeyFileError(f"alg {str(named)[:20]!r} does not fit it; {', '.join(verifying.algorithms)} would")
+    return VerifyingKey(verifying.key, (named,), key_id)
 
 
 def _secret(secret: bytes, key_id: str = "") -> VerifyingKey:
@@ -277,7 +277,7 @@ class TokenVerifier:
     def _header(self, token: bytes) -> dict[str, Any]:
         first, *others = token.split(b".")
         if len(others) != 2 or len(first) > _MOST_HEADER or not all((first, *others[:1])):
-            raise RefusedTokenError("this is no JSON Web Token: three parts with dots between them belong here")
+            raise RefusedTokenError("this is no JSON Web Token: one has three parts with dots between them")
         try:
             return self._signatures.get_unverified_header(token)
         except (jwt.PyJWTError, ValueError, RecursionError):
@@ -290,8 +290,8 @@ class TokenVerifier:
             raise RefusedTokenError(f"the token names a key ({str(key_id)[:60]!r}) that is not known here")
         fitting = [key for key in named or self._keys if algorithm in key.algorithms]
         if not fitting:
-            said = str(algorithm)[:20]
-            raise RefusedTokenError(f"the token says alg {said!r}; keys here verify {', '.join(self._algorithms)}")
+            name = str(algorithm)[:20]
+            raise RefusedTokenError(f"the token has alg {name!r}; keys here verify {', '.join(self._algorithms)}")
         return fitting
 
     def _signed(self, token: bytes, keys: list[VerifyingKey]) -> bytes:
@@ -306,15 +306,15 @@ class TokenVerifier:
                 return payload
         raise RefusedTokenError("the token's signature fits no key that is known here")
 
-    def _check_audience(self, said: object) -> None:
-        names = said if isinstance(said, list) else [said]
-        if self._audience is not None and self._audience not in names:
+    def _check_audience(self, claim: object) -> None:
+        audiences = claim if isinstance(claim, list) else [claim]
+        if self._audience is not None and self._audience not in audiences:
             raise RefusedTokenError(f"the token is not for the audience {self._audience!r}")
 
     def _role(self, claims: dict[str, Any]) -> str:
         """Return the text of the claim, or the first of a list, as Pulsar takes it."""
-        said = claims.get(self._claim)
-        role = said[0] if isinstance(said, list) and said else said
+        value = claims.get(self._claim)
+        role = value[0] if isinstance(value, list) and value else value
         if not isinstance(role, str) or not is_principal(role):
             raise RefusedTokenError(
                 f"the token's claim {self._claim!r} names no role: text in one line of 1 to {MOST_ROLE} characters"
@@ -323,13 +323,13 @@ class TokenVerifier:
 
 
 def _time(claims: dict[str, Any], name: str) -> float | None:
-    said = claims.get(name)
-    if said is None:
+    value = claims.get(name)
+    if value is None:
         return None
-    is_number = isinstance(said, int | float) and not isinstance(said, bool)
-    if not is_number or not said >= 0:  # nor is "not a number"
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not value >= 0:  # nor is "not a number"
         raise RefusedTokenError(f"the token's claim {name!r} is no time in seconds since 1970")
-    return float(min(said, _LAST_SECOND))
+    return float(min(value, _LAST_SECOND))
 
 
 def _shown(moment: float) -> str:

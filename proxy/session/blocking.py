@@ -203,8 +203,8 @@ def reopening_error(command: CommandProducer) -> Any:
 
 def _refusal(command: Any, message: str, *, is_tls: bool) -> bytes | None:
     if isinstance(command, CommandLookupTopic):
-        found = CommandLookupTopicResponse(response=CommandLookupTopicResponse.Connect, request_id=command.request_id)
-        return encode(through_proxy(found, _NOWHERE, is_tls=is_tls))
+        answer = CommandLookupTopicResponse(response=CommandLookupTopicResponse.Connect, request_id=command.request_id)
+        return encode(through_proxy(answer, _NOWHERE, is_tls=is_tls))
     if isinstance(command, CommandPartitionedTopicMetadata):
         return metadata_refused(command.request_id, NotAllowedError, message)
     if isinstance(command, CommandProducer):

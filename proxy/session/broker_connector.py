@@ -50,19 +50,19 @@ class Deadlines(Generic[T]):
     def __len__(self) -> int:
         return len(self._due)
 
-    def __contains__(self, who: object) -> bool:
-        return who in self._due
+    def __contains__(self, entry: object) -> bool:
+        return entry in self._due
 
-    def begin(self, who: T) -> None:
+    def begin(self, entry: T) -> None:
         """Start the time of an entry that is not under way."""
         loop = asyncio.get_running_loop()
-        self._due[who] = loop.time() + self.seconds
+        self._due[entry] = loop.time() + self.seconds
         if len(self._due) == 1:
             self._timer = loop.call_later(self.seconds, self._look)
 
-    def end(self, who: T) -> None:
+    def end(self, entry: T) -> None:
         """Remove an entry, if it is there: it is ready, or does not matter any more."""
-        if self._due.pop(who, None) is not None and not self._due and self._timer is not None:
+        if self._due.pop(entry, None) is not None and not self._due and self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
@@ -71,11 +71,11 @@ class Deadlines(Generic[T]):
         loop = asyncio.get_running_loop()
         try:
             for _ in range(min(_AT_ONCE, len(self._due))):
-                who, due = next(iter(self._due.items()))
+                entry, due = next(iter(self._due.items()))
                 if due > loop.time():
                     break
-                del self._due[who]
-                self._late(who)
+                del self._due[entry]
+                self._late(entry)
         finally:  # the deadlines of others end, even if one call fails
             self._look_again(loop)
 
@@ -377,28 +377,28 @@ class BrokerConnector:
         if target is None and self._has_several:
             coroutine = self._in_a_task(self._in_turn(caller, peer))
         else:
-            wanted = target or self._broker
-            if wanted.scheme != self.scheme:
-                wanted = wanted._replace(scheme=self.scheme)
-            caller.connection.broker = wanted.address
-            if self._targets.is_reachable(wanted):
-                coroutine = self._connect(peer, wanted, wanted.host, wanted.port)
+            broker = target or self._broker
+            if broker.scheme != self.scheme:
+                broker = broker._replace(scheme=self.scheme)
+            caller.connection.broker = broker.address
+            if self._targets.is_reachable(broker):
+                coroutine = self._connect(peer, broker, broker.host, broker.port)
             else:
-                connect = partial(self._connect, peer, wanted)
-                coroutine = self._in_a_task(self._targets.connect(wanted, connect, self._answers.seconds))
+                connect = partial(self._connect, peer, broker)
+                coroutine = self._in_a_task(self._targets.connect(broker, connect, self._answers.seconds))
         attempt = ConnectAttempt(coroutine, partial(self._dialled, caller), _EXPECTED)
         self._dials[caller] = attempt
         self._answers.begin(caller)
         attempt.start()
 
-    def _connect(self, peer: PeerTransport, wanted: Endpoint, host: str, port: int) -> Coroutine[Any, Any, object]:
+    def _connect(self, peer: PeerTransport, broker: Endpoint, host: str, port: int) -> Coroutine[Any, Any, object]:
         if self._is_tls:
-            return self._secure(peer, wanted, host, port)
+            return self._secure(peer, broker, host, port)
         return asyncio.get_running_loop().create_connection(lambda: peer.protocol, host, port)
 
-    async def _secure(self, peer: PeerTransport, wanted: Endpoint, host: str, port: int) -> None:
+    async def _secure(self, peer: PeerTransport, broker: Endpoint, host: str, port: int) -> None:
         """Connect, and do the TLS handshake before `peer` has the connection."""
-        name, buffers = self._tls.server_name(wanted), self._shared.tls_buffers()
+        name, buffers = self._tls.server_name(broker), self._shared.tls_buffers()
         handshake = BrokerHandshake(peer, self._tls.broker(), buffers, name, self._counters)
         protocol = cast("asyncio.BaseProtocol", handshake)
         try:
@@ -423,17 +423,17 @@ class BrokerConnector:
         deadline = clock() + _OF_ALL * self._answers.seconds
         tried = self._tried.setdefault(caller, {})
         brokers = [each for each in self.rotation.order(clock()) if each not in tried]
-        for number, wanted in enumerate(brokers):
-            caller.connection.broker = wanted.address
-            tried[wanted] = ""
+        for number, broker in enumerate(brokers):
+            caller.connection.broker = broker.address
+            tried[broker] = ""
             share = (deadline - clock()) / (len(brokers) - number)
             dial = asyncio.get_running_loop().create_task(
-                self._targets.connect(wanted, partial(self._connect, peer, wanted), share)
+                self._targets.connect(broker, partial(self._connect, peer, broker), share)
             )
             try:
                 await self._answer(dial, share, peer)
             except _EXPECTED as error:
-                self._pass_over(wanted, str(error), tried)
+                self._pass_over(broker, str(error), tried)
             else:
                 return
         raise NoneAnswersError(_none_answers(tried).detail)

@@ -426,7 +426,7 @@ class BrokerCommands:
         if self._requests.waits_for(answer.request_id):
             return self._requests.answered(kind, answer)
         if kind == BaseCommand.PRODUCER_SUCCESS and answer.producer_ready:
-            raise ProducerAfterCloseError("the broker opened a producer that nobody asked for or waits for")
+            raise ProducerAfterCloseError("the broker opened a producer for no pending request")
         return None
 
     def _answered_at_length(self, kind: int, command: bytes) -> bytes | None:

@@ -181,7 +181,9 @@ class HeldMemory:
             TooMuchUnfinishedError: If no more may be kept for this client.
         """
         if more > 0 and not self._memory.take(more):
-            raise TooMuchUnfinishedError("frames that have begun take as much as may be kept (client_memory)")
+            raise TooMuchUnfinishedError(
+                "incomplete frames take all memory that may be kept for this client (client_memory)"
+            )
         if more < 0:
             self._memory.add(more)
         self._share.set_aside(more)

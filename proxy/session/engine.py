@@ -60,9 +60,9 @@ class LimiterTimers:
 
     def wake_at(self, limiter: Limiter, at_ns: int) -> None:
         """Call `serve` for `limiter` at that time; replaces the time set before."""
-        known = self._timers.pop(limiter, None)
-        if known is not None:
-            known.cancel()
+        timer = self._timers.pop(limiter, None)
+        if timer is not None:
+            timer.cancel()
         delay = max(0, at_ns - self._clock()) / 1e9
         loop = asyncio.get_running_loop()
         self._timers[limiter] = loop.call_later(delay, self._ring, limiter, at_ns)

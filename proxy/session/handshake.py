@@ -38,38 +38,38 @@ class ParseCache(Generic[T]):
 
     def __init__(self, read: Callable[[bytes], T | None]) -> None:
         self._read = read
-        self._known: dict[bytes, T] = {}
+        self._results: dict[bytes, T] = {}
         """In order of use, the least recently used first."""
-        self._last_said = b""
+        self._last_data = b""
         self._last: T | None = None
 
-    def find(self, said: bytes | bytearray) -> T | None:
+    def find(self, data: bytes | bytearray) -> T | None:
         """Return the cached result for these bytes, or None; bytes longer than LONGEST_KNOWN are not looked up."""
-        if len(said) > LONGEST_KNOWN:
+        if len(data) > LONGEST_KNOWN:
             return None
-        if compare_digest(said, self._last_said):  # its time does not show how much of a token was right
+        if compare_digest(data, self._last_data):  # its time does not show how much of a token was right
             return self._last
-        same = bytes(said)
-        found = self._known.pop(same, None)
-        if found is not None:
-            self._remember(same, found)
-        return found
+        key = bytes(data)
+        result = self._results.pop(key, None)
+        if result is not None:
+            self._remember(key, result)
+        return result
 
-    def read(self, said: bytes) -> T | None:
+    def read(self, data: bytes) -> T | None:
         """Return the result for these bytes, from the cache or else parsed now."""
-        found = self.find(said)
-        if found is not None:
-            return found
-        found = self._read(said)
-        if found is not None and len(said) <= LONGEST_KNOWN:
-            if len(self._known) >= MOST_KNOWN:
-                del self._known[next(iter(self._known))]
-            self._remember(said, found)
-        return found
+        result = self.find(data)
+        if result is not None:
+            return result
+        result = self._read(data)
+        if result is not None and len(data) <= LONGEST_KNOWN:
+            if len(self._results) >= MOST_KNOWN:
+                del self._results[next(iter(self._results))]
+            self._remember(data, result)
+        return result
 
-    def _remember(self, said: bytes, found: T) -> None:
-        self._known[said] = found
-        self._last_said, self._last = said, found
+    def _remember(self, data: bytes, result: T) -> None:
+        self._results[data] = result
+        self._last_data, self._last = data, result
 
 
 class _Claims(msgspec.Struct):

@@ -113,7 +113,7 @@ class SessionIdentity:
     def prove(self, decided: Callable[[SessionEnd | None], None]) -> None:
         """Call `decided`, now or later, with the end of the session if the client proves no role, else None."""
         if self._is_for_others:
-            why = "the client speaks for others (original_principal, proxy_version), as a proxy does; none is believed"
+            why = "the client speaks for others (original_principal, proxy_version), as a proxy does; none is trusted"
             decided(self._refused(NotProved(why)))
             return
 
@@ -158,33 +158,33 @@ class SessionIdentity:
         """
         before = self._identity
         if not self._is_asked or before is None:
-            raise UnaskedAuthError("a client sent AUTH_RESPONSE, and nobody had asked it")
+            raise UnaskedAuthError("a client sent AUTH_RESPONSE without an AUTH_CHALLENGE")
         self._is_asked = False
         response = command.response
         if before.method != "token" or text(response.auth_method_name) not in {"", "token"}:
             self._end(NotProved("the client answers a challenge with another auth method"))
             return
 
-        def decided(found: Identity | NotProved) -> None:
+        def decided(result: Identity | NotProved) -> None:
             if self._is_connected:
-                self._answered(before, response.auth_data, found)
+                self._answered(before, response.auth_data, result)
 
         self._verifier.verify_token(response.auth_data, self._connection.client_network, decided)
 
-    def _answered(self, before: Identity, shown: bytes, found: Identity | NotProved) -> None:
-        if isinstance(found, NotProved) and found.is_passing:
+    def _answered(self, before: Identity, token: bytes, result: Identity | NotProved) -> None:
+        if isinstance(result, NotProved) and result.is_passing:
             self._plan()  # it is asked again when its present token ends
             return
-        if isinstance(found, Identity) and found.role != before.role:
-            found = NotProved("the client answers a challenge as somebody else: a role cannot change while connected")
-        if isinstance(found, NotProved):
-            self._end(found)
+        if isinstance(result, Identity) and result.role != before.role:
+            result = NotProved("the client answers a challenge with another role: a role cannot change while connected")
+        if isinstance(result, NotProved):
+            self._end(result)
             return
         self._count("refreshed")
-        self._identity = found
+        self._identity = result
         if self._verifier.forwards:
-            self._shown = Credentials(before.method, shown)
-        if found.expires_at != before.expires_at:
+            self._shown = Credentials(before.method, token)
+        if result.expires_at != before.expires_at:
             self._times_asked = 0
         if self._challenge_version is not None:
             self._tell_broker(self._shown, self._challenge_version)

@@ -623,7 +623,7 @@ class Session(TransportOwner):
         self.state = _PROXY_HEADER
         host = self.connection.client_host
         if not host:
-            self.finish(SessionEnd(CloseReason.CLIENT_RESET, "gone before it was let in"))
+            self.finish(SessionEnd(CloseReason.CLIENT_RESET, "gone before it was admitted"))
         elif headers.believes(host):
             headers.begin(self)
         elif headers.is_required:

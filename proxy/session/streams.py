@@ -575,17 +575,17 @@ class Streams:
         return self._to_broker if name.direction == "publish" else self._to_client
 
 
-def _bounded(what: str, name: str | bytes) -> str:
+def _bounded(kind: str, name: str | bytes) -> str:
     """Return a name, checked to be read alike here and at the broker.
 
     Raises:
         RefusedError: If the name is too long, or not valid UTF-8, which decoders turn into different texts.
     """
     if not isinstance(name, str):  # protobuf hands out a string field that is not UTF-8 as bytes
-        raise RefusedError(NotAllowedError, f"the {what}'s name is not UTF-8")
+        raise RefusedError(NotAllowedError, f"the {kind}'s name is not UTF-8")
     size = len(name.encode())
     if size > MOST_NAME_BYTES:
-        raise RefusedError(NotAllowedError, f"the {what}'s name has {size} bytes, {MOST_NAME_BYTES} are allowed")
+        raise RefusedError(NotAllowedError, f"the {kind}'s name has {size} bytes, {MOST_NAME_BYTES} are allowed")
     return name
 
 

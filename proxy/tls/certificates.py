@@ -67,9 +67,9 @@ class LoadedContext:
 
     @cached_property
     def expiries(self) -> tuple[Expiry, ...]:
-        """The expiries of the certificates, one for each file; found on demand, as few processes ask."""
-        found = (_expiry(key, file, pem) for (key, file), pem in self._certificates.items())
-        return tuple(expiry for expiry in found if expiry is not None)
+        """The expiries of the certificates, one for each file; made on demand, as few processes ask."""
+        of_files = (_expiry(key, file, pem) for (key, file), pem in self._certificates.items())
+        return tuple(expiry for expiry in of_files if expiry is not None)
 
 
 class Certificates:
@@ -127,7 +127,7 @@ class Certificates:
         return *of_listener, *of_broker
 
     def _read_listener(self) -> Callable[[], None]:
-        assert self._tls is not None, "readers() has it then only"
+        assert self._tls is not None, "readers() needs the section"
         context = _listener(self._tls)
 
         def take() -> None:
@@ -136,7 +136,7 @@ class Certificates:
         return take
 
     def _read_broker(self) -> Callable[[], None]:
-        assert self._broker_tls is not None, "readers() has it then only"
+        assert self._broker_tls is not None, "readers() needs the section"
         context = _broker(self._broker_tls)
 
         def take() -> None:
@@ -305,7 +305,7 @@ class _Files:
 
     def loaded(self, context: ssl.SSLContext) -> LoadedContext:
         """Return the context, with the certificates that it was made of."""
-        certificates = {key: found for key, found in self._files.items() if key != "key"}
+        certificates = {key: opened_file for key, opened_file in self._files.items() if key != "key"}
         return LoadedContext(
             context,
             {(f"{self._section}.{key}", path): _content(opened) for key, (path, opened) in certificates.items()},
@@ -323,9 +323,9 @@ class _Files:
             return self._problem("key", f"holds no private key in PEM without a password ({reason})")
         return self._problem("certificate", f"cannot be used: {reason}")
 
-    def _problem(self, key: str, what: str) -> ConfigError:
+    def _problem(self, key: str, problem: str) -> ConfigError:
         path, _ = self._files[key]
-        return ConfigError([f"{self._section}.{key}: {path}: {what}"])
+        return ConfigError([f"{self._section}.{key}: {path}: {problem}"])
 
 
 @contextmanager

@@ -546,7 +546,7 @@ class TlsTransport:
     # ---- for the `PeerTransport`: a transport
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Make records of these bytes and send them; the memory of a view may change after this."""
+        """Make records of some bytes and send them; the memory of a view may change after this."""
         if not self._is_secured or self._is_shut or self._is_closing or not data:
             return
         try:

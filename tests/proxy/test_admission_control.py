@@ -144,7 +144,7 @@ def test_a_subscribe_rate_that_is_lowered_gives_nothing() -> None:
     assert door.let_in() == 1
 
 
-def test_a_subscribe_rate_that_is_taken_back_refuses_nobody_and_remembers_what_came_before() -> None:
+def test_removed_subscribe_rate_refuses_none_and_keeps_counts() -> None:
     door = Door()
     door.set(Setting.TOPIC_OF_NAMESPACE, "acme/shop", 2)
     assert door.let_in() == 2

@@ -79,7 +79,7 @@ def test_what_is_no_address_is_refused_with_how_to_write_one(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["::1%lo", "fe80::1%eth0", "fe80::%eth0/64"])
 def test_an_address_with_a_zone_is_refused_with_the_remedy(name: str) -> None:
-    with pytest.raises(ValueError, match=f"^'{name}' has a zone, which is not looked at; write it without"):
+    with pytest.raises(ValueError, match=f"^'{name}' has a zone, which is ignored; leave out"):
         read_key("address", name)
 
 
@@ -155,7 +155,7 @@ def test_pulsars_own_topics_are_never_blocked() -> None:
         (("producer", "p", "a/b/c", "a/b"), "narrowed by a topic or by a namespace, not by both"),
         (("producer", "p", "", "a"), "'a' is not a namespace; write tenant/namespace"),
         (("producer", "p", "", "a/b\0"), "is not a namespace; write tenant/namespace"),
-        (("producer", "p", "a/b/c\0d"), "has characters that cannot be seen; block a producer"),
+        (("producer", "p", "a/b/c\0d"), "has invisible characters; block a producer"),
         (("producer", "p", "", "a/b/c"), "is not a namespace"),
         (("topic", "a/b/c", "", "a/b"), "a block of topic has no topic or namespace; leave it out"),
     ],

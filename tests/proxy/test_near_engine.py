@@ -37,7 +37,7 @@ def producers(world: World, count: int) -> tuple[Peer, Peer]:
     return publisher(world, *(producer(number) for number in range(2, count + 1)))
 
 
-def test_a_limit_that_appears_reaches_all_streams_in_slices_that_let_others_in_between(make_world: Make) -> None:
+def test_new_limit_reaches_all_streams_in_slices(make_world: Make) -> None:
     world = make_world()
     producers(world, 3 * SLICE)
     limited: list[int] = []

@@ -13,7 +13,7 @@ def test_a_connection_gets_no_more_than_one_may() -> None:
     assert (claim.held, pool.used, pool.refused) == (3, 3, 1)
 
 
-def test_an_address_gets_no_more_while_it_has_as_much_as_is_free_however_many_connections_it_makes() -> None:
+def test_connections_of_an_address_get_no_more_than_is_free() -> None:
     pool = Pool(100, 100)
     claims = [Claim(pool, "a") for _ in range(200)]
     assert sum(claim.take(1) for claim in claims) == 50

@@ -155,7 +155,7 @@ def test_a_neighbour_is_read_before_most_of_a_crowd_that_spoke_before_it(world: 
     assert sorted(order) == sorted(["n", *(line.name for line in crowd)])
 
 
-def test_while_a_crowd_is_read_in_turns_each_turn_keeps_to_the_slice_and_nobody_starves(world: World) -> None:
+def test_crowd_read_in_turns_keeps_to_the_slice_and_none_starves(world: World) -> None:
     crowd, _ = world.crowd(), world.line("n", "10.0.0.1")
     _all_say(*crowd)
     world.turns(200)
@@ -168,7 +168,7 @@ def test_while_a_crowd_is_read_in_turns_each_turn_keeps_to_the_slice_and_nobody_
     assert world.scheduler.in_turns == world.counters.address_overruns == 1
 
 
-def test_a_turn_that_is_over_admits_nobody_to_the_next_where_those_who_are_left_over_fill_it(world: World) -> None:
+def test_turn_filled_by_connections_left_over_admits_no_others(world: World) -> None:
     """Two fill the next turn: the first two took a slice, and so did four more, before others were looked at."""
     crowd, _ = world.crowd(), world.line("n", "10.0.0.1")
     _all_say(*crowd)
@@ -231,7 +231,7 @@ def test_as_long_as_it_overruns_its_slice_it_is_read_in_turns(world: World) -> N
     assert world.scheduler.in_turns == world.counters.address_overruns == 1
 
 
-def test_who_comes_while_the_others_are_read_in_turns_is_read_in_turns_and_who_goes_is_not_waited_for(
+def test_connections_join_and_leave_the_turns_of_their_address(
     world: World,
 ) -> None:
     crowd, _ = world.crowd(), world.line("n", "10.0.0.1")
@@ -244,7 +244,7 @@ def test_who_comes_while_the_others_are_read_in_turns_is_read_in_turns_and_who_g
     assert sorted(_read([*world.order, *world.turns(200)])) == sorted(["cnew", *(line.name for line in crowd[1::2])])
 
 
-def test_sessions_whose_brokers_come_at_once_go_on_as_many_in_a_turn_as_fit_into_the_slice(world: World) -> None:
+def test_sessions_of_returning_brokers_go_on_within_the_slice(world: World) -> None:
     crowd, _ = world.crowd(), world.line("n", "10.0.0.1")
     _all_say(*crowd)
     world.turns(200)

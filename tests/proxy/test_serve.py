@@ -356,7 +356,7 @@ async def test_broken_key_set_keeps_no_certificate_and_no_limit_back(tmp_path: P
     await proxy.stop()
 
 
-async def test_the_authority_of_the_broker_s_admin_is_watched_read_again_and_told_before_it_expires(
+async def test_broker_admin_authority_is_read_again_and_its_end_logged(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "admin-ca.pem"

@@ -137,7 +137,7 @@ async def test_when_sessions_have_ended_memory_is_given_back_but_not_while_they_
         await server.stop(5)
 
 
-def test_of_those_who_come_at_once_several_are_let_in_in_one_turn_and_each_by_one_door() -> None:
+def test_several_clients_are_accepted_in_one_turn() -> None:
     async def serve() -> None:
         server = make_server("127.0.0.1:1")
         host, _, port = (await server.start()).rpartition(":")

@@ -185,7 +185,7 @@ def test_a_tenant_whose_own_limit_is_the_slowest_goes_on_when_others_make_room()
     assert 480 - 94 - 25 < rig.budget.used <= 480, "free are 520, a sixteenth of the limit and an entry at most"
 
 
-def test_who_holds_less_than_an_equal_share_is_not_over_though_others_overfilled_the_pool() -> None:
+def test_tenant_below_an_equal_share_is_not_over_in_a_full_pool() -> None:
     """Connections that stop at once may have filled it with a large entry each, and their own limit may be slow."""
     rig = Rig()
     greedy = [rig.holder() for _ in range(16)]
@@ -245,9 +245,7 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.integers(1, 200))
-def test_whatever_happens_only_holders_of_tenants_over_are_paused_and_the_bound_holds(
-    steps: list[tuple[int, str, str, int]], limit: int
-) -> None:
+def test_only_holders_of_tenants_over_the_bound_are_paused(steps: list[tuple[int, str, str, int]], limit: int) -> None:
     """Readers take only while they are not paused, as relays do."""
     rig = Rig(limit)
     holders = [rig.holder() for _ in range(6)]

@@ -155,7 +155,7 @@ def test_ciphers_that_there_are_not_are_told_with_their_key(authority: Authority
     ]
 
 
-def test_the_versions_ciphers_and_certificates_that_are_configured_are_those_of_the_context(
+def test_context_has_the_configured_versions_and_certificates(
     authority: Authority,
 ) -> None:
     more = {"min_version": "TLSv1.3", "client_ca": authority.certificate, "client_auth": "optional"}
@@ -285,7 +285,7 @@ def test_a_certificate_is_told_of_from_thirty_days_before_it_expires_once_a_day(
     assert days.told() == []
 
 
-def test_a_new_certificate_in_the_place_of_one_that_was_told_is_told_at_once_if_it_expires_soon() -> None:
+def test_new_certificate_that_expires_soon_is_logged_at_once() -> None:
     days = Calendar(own=20)
     assert days.told() == [("own", "warning")]
     days.days["own"] = 25

@@ -161,9 +161,7 @@ def test_many_bytes_leave_in_few_system_calls_and_in_pieces_that_are_no_new_memo
     assert line.opened(line.raw.taken(), size) == said
 
 
-def test_records_cut_by_reads_are_opened_once_they_are_whole_and_openssl_is_never_asked_in_vain(
-    line: Line, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_records_are_given_to_openssl_only_when_they_are_whole(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     """An exception costs as much as a good part of a record: a stream whose reads are full would pay for each."""
     said = pattern(3 * MOST_RECORDS)
     records = line.sealed(said)

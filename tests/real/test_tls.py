@@ -238,7 +238,12 @@ def logged(sluice: SluiceProcess, **fields: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("url", "section", "failure", "remedy"),
     [
-        ("{tls}", {"ca": "stranger"}, "certificate_untrusted", "broker_tls.ca names who has signed it"),
+        (
+            "{tls}",
+            {"ca": "stranger"},
+            "certificate_untrusted",
+            "name the authority that has signed it in broker_tls.ca",
+        ),
         ("{tls_by_name}", {}, "certificate_wrong_name", "set broker_tls.server_name to one"),
         ("{tls}", {"certificate": None, "key": None}, "own_certificate_refused", "broker_tls.certificate must be one"),
         ("{plain}", {}, "left", "name its TLS port (brokerServicePortTls)"),

@@ -79,7 +79,7 @@ def test_a_broken_file_changes_nothing_and_says_why(tmp_path: Path) -> None:
     assert found.own == Credentials("token", signed({"sub": "sluice"}))
 
 
-def test_changed_files_are_in_force_when_they_are_taken_and_what_was_proved_is_forgotten(tmp_path: Path) -> None:
+def test_changed_files_forget_the_tokens_proved_before(tmp_path: Path) -> None:
     found = authenticator(token_files(tmp_path))
     token = signed({"sub": "billing"})
     assert found.by_token(token) == Identity("billing", "token")

@@ -45,15 +45,15 @@ def test_each_kind_of_hash_is_right_for_its_password_alone(kind: str) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "names nobody"),
-        (b"# nobody\n", "names nobody"),
+        (b"", "names no user"),
+        (b"# nobody\n", "names no user"),
         (b"alice:plain\n", "line 1: the hash is of no kind"),
         (f"alice:{des_crypt.hash('geheim')}".encode(), "line 1: the hash is of no kind"),
         (b"alice\n", "line 1: the hash is of no kind"),
         (b"alice:$2y$05$short\n", "line 1: the hash is of no kind"),
         (b"alice:{SHA}!!\n", "line 1: the hash is of no kind"),
         (f":{HASHES['bcrypt']}".encode(), "line 1: write USER:HASH"),
-        (f"a:{HASHES['sha1']}\na:{HASHES['sha1']}".encode(), "line 2: this user stands there twice"),
+        (f"a:{HASHES['sha1']}\na:{HASHES['sha1']}".encode(), "line 2: this user is listed twice; leave one out"),
         (f"a:{OF_HTPASSWD.replace('$05$', '$15$')}".encode(), "a bcrypt cost of 15 takes too long; at most 14"),
         (f"a:{HASHES['sha256'].replace('1000', '9000000')}".encode(), "9000000 rounds take too long"),
         (b"\xff:{SHA}x", "not text in UTF-8"),

@@ -26,9 +26,7 @@ def test_an_answer_through_the_proxy_names_the_broker_in_both_fields() -> None:
 
 @pytest.mark.parametrize("reached_by", ["pulsar://b:6650", "pulsar+ssl://b:6650"])
 @pytest.mark.parametrize(("is_tls", "scheme"), [(False, "pulsar"), (True, "pulsar+ssl")])
-def test_the_answer_has_the_scheme_by_which_the_client_came_however_the_broker_is_reached(
-    reached_by: str, scheme: str, *, is_tls: bool
-) -> None:
+def test_lookup_answer_has_the_scheme_of_the_client(reached_by: str, scheme: str, *, is_tls: bool) -> None:
     answer = through_proxy(CommandLookupTopicResponse(request_id=1), broker_at(reached_by), is_tls=is_tls)
     assert answer.broker_service_url == answer.broker_service_url_tls == f"{scheme}://b:6650"
 

@@ -267,7 +267,7 @@ def test_consumers_cannot_be_refused() -> None:
         ({"addresses": {"10.0.0.1/8": ONE}}, "write an address as 192.0.2.7 or 2001:db8::7, a range as 192.0.2.0/24"),
         ({"addresses": {"localhost": ONE}}, "write an address as 192.0.2.7 or 2001:db8::7, a range as 192.0.2.0/24"),
         ({"addresses": {"2001:db8::7": ONE}}, "an IPv6 client is limited by its /64: write 2001:db8::/64"),
-        ({"addresses": {"fe80::%eth0/64": ONE}}, "has a zone, which is not looked at; write it without"),
+        ({"addresses": {"fe80::%eth0/64": ONE}}, "has a zone, which is ignored; leave out"),
         (
             {"addresses": {"10.0.0.1": ONE, "10.0.0.1/32": TWO_EACH}},
             "'10.0.0.1/32' names '10.0.0.1/32', which stands here twice",

@@ -48,7 +48,7 @@ def refused_connection(late: Peer) -> tuple[int, str]:
 # ---- connections
 
 
-def test_an_address_over_its_connections_is_told_and_closed_and_let_in_when_another_closes(make_world: Make) -> None:
+def test_address_over_its_bound_gets_in_when_another_closes(make_world: Make) -> None:
     world = bounded(make_world, max_connections_per_address=2)
     first, _broker = world.pair()
     world.pair()
@@ -103,7 +103,7 @@ def test_a_connection_over_the_bound_uses_up_nothing_of_the_rate(make_world: Mak
 # ---- lookups
 
 
-def test_lookups_over_the_rate_are_refused_each_in_its_form_and_do_not_reach_the_broker(make_world: Make) -> None:
+def test_lookups_over_the_rate_are_refused_each_in_its_form(make_world: Make) -> None:
     world = bounded(make_world, lookup_rate_per_address="3/min")
     client, broker = world.pair()
     topics = encode(CommandGetTopicsOfNamespace(namespace="acme/shop", request_id=3))

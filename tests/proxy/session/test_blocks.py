@@ -59,9 +59,7 @@ def test_a_blocked_role_is_refused_and_others_are_not(world: World) -> None:
 
 
 @pytest.mark.parametrize(("kind", "name"), [("address", "192.0.2.7"), ("role", "billing")])
-def test_a_connection_that_is_open_ends_with_the_error_and_what_it_held_is_given_back(
-    make_world, kind: str, name: str
-) -> None:
+def test_blocked_open_connection_gets_its_error_and_frees_memory(make_world, kind: str, name: str) -> None:
     world: World = make_world(limits={"topics": {TOPIC: {"publish": {"messages": 1}}}})
     client = world.client()
     client >> connect(**AS_BILLING)
@@ -74,7 +72,7 @@ def test_a_connection_that_is_open_ends_with_the_error_and_what_it_held_is_given
     assert world.engine.held.used == 0
 
 
-def test_a_client_is_judged_when_it_says_who_it_is_and_when_its_broker_is_being_dialled(world: World) -> None:
+def test_block_ends_clients_at_connect_and_while_dialling(world: World) -> None:
     world.broker_answers = False
     silent, dialling = world.client(), world.client()
     dialling >> connect()

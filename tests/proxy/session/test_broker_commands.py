@@ -69,7 +69,7 @@ def test_the_name_that_the_broker_gives_a_producer_is_the_one_in_the_log(world: 
     assert names == {"given-by-broker"}
 
 
-def test_answers_to_requests_that_are_not_followed_pass_and_those_that_nobody_asked_do_not(world: World) -> None:
+def test_answers_pass_only_to_requests_that_were_made(world: World) -> None:
     client, broker = world.pair()
     broker >> [success(1), error(2), lookup_answer(2, request_id=4)]
     client << [success(1), error(2)]

@@ -134,9 +134,7 @@ def announced(context: ssl.SSLContext | None, answer: bytes) -> Iterator[Announc
 
 
 @pytest.mark.parametrize("has_tls", [False, True])
-async def test_every_connection_to_a_broker_names_its_client_within_tls_and_sluices_own_name_none(
-    tmp_path: Path, *, has_tls: bool
-) -> None:
+async def test_broker_connection_names_its_client_within_tls(tmp_path: Path, *, has_tls: bool) -> None:
     cluster = Cluster(tmp_path)
     context = cluster.context() if has_tls else None
     scheme = "pulsar+ssl" if has_tls else "pulsar"

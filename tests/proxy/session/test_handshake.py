@@ -69,7 +69,7 @@ def test_of_long_names_only_the_beginning_is_kept_and_the_broker_hears_all() -> 
     assert body(greeting.frame).client_version == "v" * 100_000
 
 
-def test_who_says_the_same_has_the_same_greeting_and_what_is_long_is_not_kept_for_others() -> None:
+def test_equal_connects_share_a_greeting_unless_they_are_long() -> None:
     first = read_greeting(connect("broker-9:6650"))
     assert first is read_greeting(connect("broker-9:6650") + PING)
     assert first is not read_greeting(connect("broker-8:6650"))

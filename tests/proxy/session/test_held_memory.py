@@ -45,7 +45,7 @@ def test_what_was_sent_and_is_not_taken_is_its_tenants_until_it_is() -> None:
     assert shared.used == 0, "it was given back once"
 
 
-def test_frames_that_have_begun_count_as_memory_of_the_client_which_ends_who_begins_too_many() -> None:
+def test_incomplete_frames_count_as_memory_and_too_many_end_it() -> None:
     shared, pool = SharedBudget(300, lambda *_turn: None, lambda: None), Pool(1000, 200)
     holdings = HeldMemory(Budget(100, lambda _is_full: None), Share(shared, lambda _is_over: None), Claim(pool, "a"))
     holdings.keep_unfinished(150)

@@ -99,7 +99,7 @@ def test_a_held_producers_close_waits_behind_it(make_world: Make) -> None:
     broker << [send(1), close_producer(), PING]
 
 
-def test_while_paused_the_broker_hears_at_once_that_the_client_lives_and_the_client_gets_signs_of_life(
+def test_both_peers_get_signs_of_life_during_a_pause(
     make_world: Make,
 ) -> None:
     world = make_world(**pausing("1/min"))

@@ -203,7 +203,7 @@ def test_places_are_those_of_the_address_in_the_header(make_world: Make) -> None
     assert world.engine.shared.reads._groups.keys() == {CLIENT, NEIGHBOUR}
 
 
-def test_a_client_that_is_not_admitted_is_told_though_its_connect_is_behind_the_header(make_world: Make) -> None:
+def test_client_over_a_bound_gets_its_error_after_the_header(make_world: Make) -> None:
     world = make_world(**believing(), admission={"connection_rate_per_address": "1/1h"})
     paired(world, V2)
     again = world.client(BALANCER)

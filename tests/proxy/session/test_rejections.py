@@ -202,7 +202,7 @@ def test_what_errors_take_while_they_wait_is_counted() -> None:
     assert producer.kept == 0
 
 
-def test_a_batch_is_refused_by_the_highest_of_its_sequence_ids_and_waits_for_the_lowest_of_the_batch_before() -> None:
+def test_refused_batch_has_highest_id_and_waits_for_the_lowest() -> None:
     producer = Producer()
     producer.rejections.accepted(producer.stream, producer.send(0, highest_sequence_id=9, num_messages=10))
     producer.refuse_batch(10, 19)

@@ -129,7 +129,7 @@ def test_a_client_that_half_closes_still_gets_its_answers(world: World) -> None:
     assert +world.counters.connections_ended == {"client_closed": 1}
 
 
-def test_a_broker_that_never_answers_a_half_closed_client_is_left_after_the_linger_time(world: World) -> None:
+def test_silent_broker_of_half_closed_client_ends_after_linger(world: World) -> None:
     client, broker = publisher(world)
     client.half_close()
     world.advance(world.config.linger - 0.1)

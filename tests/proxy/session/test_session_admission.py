@@ -152,12 +152,12 @@ def heard_of(client: Peer) -> list[int]:
 
 
 OPENING = (
-    "producers of one topic: at most 4, and of one address no more that the broker has not accepted yet than are free "
+    "producers of one topic: at most 4, and one address may have no more waiting for the broker than are free "
     "(admission.max_producers_per_topic)"
 )
 
 
-def test_whom_the_broker_refuses_leaves_a_place_to_another_address_however_often_it_asks(make_world: Make) -> None:
+def test_refused_address_leaves_a_place_however_often_it_asks(make_world: Make) -> None:
     world = bounded(make_world, max_producers_per_topic=4)
     strangers = [world.pair(DATA) for _ in range(2)]
     neighbour, its_broker = world.pair(DATA, "192.0.2.8")

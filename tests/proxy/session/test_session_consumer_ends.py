@@ -34,7 +34,7 @@ def ten_a_second(make_world: Make) -> World:
 # ---- permits
 
 
-def test_a_flow_of_no_permits_stays_here_whether_the_consumer_is_limited_unlimited_or_none(ten_a_second: World) -> None:
+def test_flow_without_permits_is_dropped_for_any_consumer(ten_a_second: World) -> None:
     client, broker = holding(ten_a_second, subscribe(8, OTHER_TOPIC))
     client >> [flow(0), flow(0, consumer_id=8), flow(0, consumer_id=99)]
     broker << NOTHING
@@ -101,7 +101,7 @@ def test_what_a_consumer_had_under_way_is_room_for_others_when_the_broker_closes
     assert other.is_read
 
 
-def test_a_consumer_closed_by_the_broker_subscribes_again_with_permits_of_its_own_only(ten_a_second: World) -> None:
+def test_consumer_closed_by_the_broker_begins_without_permits(ten_a_second: World) -> None:
     """As when a topic moves, or a seek is answered: the client asks anew, and what was pending is forgotten."""
     client, broker = holding(ten_a_second)
     broker >> close_consumer()
@@ -141,7 +141,7 @@ def test_both_sides_may_close_a_consumer_at_once(ten_a_second: World) -> None:
 # ---- seek and unsubscribe
 
 
-def test_a_seek_that_the_broker_answers_by_closing_the_consumer_drops_what_is_held_of_the_old_one_only(
+def test_seek_that_closes_the_consumer_drops_its_old_entries(
     ten_a_second: World,
 ) -> None:
     """So do Pulsar's brokers: CLOSE_CONSUMER first, and the success when the client has perhaps subscribed again."""
@@ -169,7 +169,7 @@ def test_what_arrives_behind_the_answer_to_a_seek_is_delivered(ten_a_second: Wor
     client << [success(507), *messages(2)]
 
 
-def test_a_seek_that_leaves_the_consumer_as_it_was_asks_for_the_permits_of_what_it_dropped_again(
+def test_seek_that_keeps_the_consumer_asks_for_dropped_permits(
     ten_a_second: World,
 ) -> None:
     """The client still counts on them: it would wait for ever for what it asked for."""

@@ -477,7 +477,7 @@ def test_short_tokens_are_not_asked_for_without_end(make: Make) -> None:
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        (answer(signed("admin", 900)), "as somebody else"),
+        (answer(signed("admin", 900)), "with another role"),
         (answer(signed(expires_in=900, secret=OTHER_SECRET)), "signature"),
         (answer(b"alice:geheim", "basic"), "another auth method"),
         (answer(b""), "no JSON Web Token"),

@@ -152,7 +152,7 @@ def test_a_peak_holds_while_the_burst_lasts(make_world: Make) -> None:
     assert seconds == [22, 20, 18, 10, 10, 10]
 
 
-def test_consumers_of_one_subscription_share_its_limit_and_other_subscriptions_do_not(make_world: Make) -> None:
+def test_limit_of_a_subscription_is_shared_by_its_consumers_only(make_world: Make) -> None:
     world = make_world(limits={"each_subscription": {"dispatch": {"messages": 1}}})
     client, broker = consumer(world, permits=1000)
     for consumer_id, subscription in ((8, "sub"), (9, "other")):

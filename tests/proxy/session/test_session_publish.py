@@ -157,7 +157,7 @@ def test_a_producer_that_the_broker_closes_loses_what_it_held(make_world: Make) 
     assert sum(line.dropped_messages for line in world.lines(IntervalLine)) == 2
 
 
-def test_a_frame_that_is_still_arriving_when_its_producer_is_closed_is_dropped_and_counted(make_world: Make) -> None:
+def test_incomplete_frame_of_closed_producer_counts_as_dropped(make_world: Make) -> None:
     world = make_world(limits=ONE_A_SECOND)
     client, broker = publisher(world)
     client >> send(0)
@@ -212,7 +212,7 @@ def test_a_refused_producer_is_forgotten(make_world: Make) -> None:
     assert world.engine.registry.live() == []
 
 
-def test_a_producer_that_waits_for_exclusive_access_is_not_let_in_by_the_first_answer(make_world: Make) -> None:
+def test_producer_awaiting_exclusive_access_needs_two_answers(make_world: Make) -> None:
     world = make_world(limits=ONE_A_SECOND)
     client, broker = world.pair()
     client >> producer()

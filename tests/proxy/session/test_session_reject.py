@@ -72,9 +72,7 @@ def test_nothing_is_held_and_the_connection_is_read_on(make_world: Make) -> None
     assert stream.chain[0].usage.rejected_messages == 499
 
 
-def test_a_client_whose_errors_wait_for_a_broker_that_stands_still_is_not_read_and_hears_all_in_order(
-    make_world: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_client_is_paused_while_its_errors_wait_for_receipts(make_world: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(responses, "MOST_WAITING", 4)
     world = make_world(limits=rejecting())
     client, broker = publisher(world)
@@ -135,7 +133,7 @@ def test_what_another_limit_holds_waits_and_is_answered_in_its_turn(make_world: 
     broker << sends(4, start=1)
 
 
-def test_a_producer_that_is_closed_and_made_anew_is_refused_from_its_first_message_on(make_world: Make) -> None:
+def test_reopened_producer_is_refused_from_its_first_message(make_world: Make) -> None:
     world = make_world(limits=rejecting())
     client, broker = publisher(world)
     client >> sends(2)
@@ -163,7 +161,7 @@ def test_a_broker_that_refuses_itself_is_an_answer_too(make_world: Make) -> None
     client << [own, refused(1)]
 
 
-def test_a_java_client_that_batches_hears_receipts_by_the_lowest_sequence_id_and_errors_by_the_highest(
+def test_java_batch_gets_receipts_by_lowest_errors_by_highest_id(
     make_world: Make,
 ) -> None:
     world = make_world(limits=rejecting(10))

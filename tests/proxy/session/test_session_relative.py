@@ -162,7 +162,7 @@ def test_what_was_published_just_before_a_change_of_any_limit_is_measured(make_w
     assert in_force(world) == 10
 
 
-def test_what_was_published_just_before_a_change_is_not_taken_for_published_an_hour_later(make_world: Make) -> None:
+def test_publishes_before_a_change_do_not_count_an_hour_later(make_world: Make) -> None:
     world, client = published_just_before_a_change(make_world)
     world.advance(3600)
     client >> send(1000)

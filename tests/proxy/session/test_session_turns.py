@@ -101,7 +101,7 @@ def test_who_leaves_while_only_its_broker_is_slow_loses_nothing(world: World) ->
     assert broker.transport.is_eof_sent
 
 
-def test_who_closes_while_only_its_broker_is_slow_is_sent_nothing_that_would_reset_the_connection(world: World) -> None:
+def test_client_that_closes_before_a_slow_broker_gets_no_reset(world: World) -> None:
     client, broker = publisher(world)
     broker.stop_reading()
     client >> sends(10, size=100_000)
@@ -151,7 +151,7 @@ def test_at_rest_no_timer_runs_though_a_turn_ended_last(world: World) -> None:
     assert world.counters.keep_alives == before
 
 
-def test_a_send_that_claims_too_many_messages_closes_its_connection_and_names_the_key(make_world: Make) -> None:
+def test_send_with_too_many_messages_closes_and_names_the_key(make_world: Make) -> None:
     world = make_world(publish={"max_batch_messages": 1000})
     client, broker = publisher(world)
     client >> send(0, messages=1000)

@@ -28,7 +28,7 @@ def test_a_command_waits_behind_what_its_stream_holds() -> None:
     assert rig.budget.used == 0
 
 
-def test_a_command_that_a_read_ends_with_is_written_at_once_and_others_with_what_follows() -> None:
+def test_last_command_of_a_read_is_written_at_once() -> None:
     rig = RelayRig([])
     rig.sender.soon = []
     rig.feed(PING)

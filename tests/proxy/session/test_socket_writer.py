@@ -47,7 +47,7 @@ def test_what_the_kernel_takes_at_once_does_not_wait_for_the_transport(heard: tu
     assert wired.transport.written == b""
 
 
-def test_what_the_kernel_does_not_take_goes_through_the_transport_and_so_does_all_behind_it(slow: Wired) -> None:
+def test_bytes_that_the_kernel_refuses_go_through_the_transport(slow: Wired) -> None:
     def behind() -> None:
         slow.transport.take(50_000)
         slow.peer.writer.write(b"far behind, though there is room now")
@@ -62,9 +62,7 @@ def test_what_the_kernel_does_not_take_goes_through_the_transport_and_so_does_al
     assert slow.transport.written == bytes(range(256)) * 400 + b"behind" + b"far behind, though there is room now"
 
 
-def test_no_copy_of_what_is_left_is_so_long_that_the_system_gives_memory_for_it_alone(
-    slow: Wired, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_copies_of_bytes_left_are_below_the_large_memory_size(slow: Wired, monkeypatch: pytest.MonkeyPatch) -> None:
     data, given, write = bytes(range(256)) * 4000, list[bytes](), slow.transport.write
 
     def noted(part: bytes) -> None:
@@ -160,9 +158,7 @@ def test_what_is_written_at_once_takes_with_it_what_was_to_go_soon(wired: Wired,
     assert calls == [b"ab", b"c"]
 
 
-def test_much_does_not_wait_so_the_peer_that_does_not_take_it_is_known_within_the_turn(
-    wired: Wired, calls: list[bytes]
-) -> None:
+def test_many_bytes_are_written_within_the_turn(wired: Wired, calls: list[bytes]) -> None:
     def turn() -> None:
         wired.peer.writer.write_soon(bytes(GATHER_MOST - 1))
         assert not calls
@@ -184,9 +180,7 @@ def test_what_was_to_go_soon_goes_before_the_end(wired: Wired, end: str) -> None
     wired.loop.run(turn)
 
 
-def test_little_goes_when_the_turn_ends_and_what_is_written_behind_it_does_not_overtake_it(
-    wired: Wired, calls: list[bytes]
-) -> None:
+def test_few_bytes_go_at_the_turns_end_and_are_not_overtaken(wired: Wired, calls: list[bytes]) -> None:
     def turn() -> None:
         wired.peer.writer.write_little(b"greeting")
         assert calls == []
@@ -255,7 +249,7 @@ def written_in_turns(wired: Wired, turns: list[tuple[int, list[tuple[str, int]]]
 @pytest.mark.parametrize("transports", [KernelTransport, FakeTransport])
 @settings(deadline=None)
 @given(turns=TURNS, end=st.sampled_from(["write_eof", "close"]))
-def test_each_byte_arrives_once_and_in_order_however_the_peer_reads_and_its_end_is_told_behind_all(
+def test_each_byte_arrives_once_in_order_and_before_the_end(
     transports: type[FakeTransport], turns: list[tuple[int, list[tuple[str, int]]]], end: str
 ) -> None:
     wired = Wired(transports)

@@ -214,7 +214,7 @@ async def test_a_broker_that_wants_a_certificate_and_sees_none_says_so(
             assert proxy.engine.connector.under_way == 0
 
 
-async def test_a_broker_that_refuses_the_certificate_behind_the_handshake_is_passed_over_for_another(
+async def test_broker_that_refuses_the_certificate_late_is_passed_over(
     cluster: Cluster,
 ) -> None:
     with careful_broker(cluster.context(asks=True)) as careful, capture_logs() as lines:
@@ -238,7 +238,7 @@ async def test_a_broker_that_refuses_the_certificate_behind_the_handshake_is_pas
     assert not [each for each in lines if each["event"] == "connection closed"]
 
 
-async def test_where_all_refuse_the_certificate_the_client_is_told_of_each_and_each_was_asked_once(
+async def test_error_names_each_broker_if_all_refuse_the_certificate(
     cluster: Cluster,
 ) -> None:
     with careful_broker(cluster.context(asks=True)) as one, careful_broker(cluster.context(asks=True)) as other:
@@ -285,7 +285,7 @@ async def test_a_broker_that_a_stranger_has_signed_is_not_trusted(cluster: Clust
         for each in (proxy, of_the_system):
             message = await each.refusal()
             assert "shows a certificate that is not trusted" in message
-            assert "broker_tls.ca names who has signed it" in message
+            assert "name the authority that has signed it in broker_tls.ca" in message
             assert dict(each.counters.tls_failures) == {"broker certificate_untrusted": 1}
 
 

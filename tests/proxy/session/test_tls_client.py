@@ -368,7 +368,7 @@ def test_a_new_certificate_is_for_new_handshakes_and_open_sessions_go_on(
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_who_is_revoked_by_a_new_authority_of_clients_comes_no_more_and_open_sessions_go_on(
+def test_new_authority_refuses_old_clients_and_open_ones_stay(
     make_world: Make, tmp_path: Path, version: ssl.TLSVersion
 ) -> None:
     """Nor by a TLS session from before, in which no certificate is shown."""

@@ -154,7 +154,7 @@ def rig(authorities: Authorities) -> Iterator[Rig]:
     rig.end()
 
 
-def test_each_turn_keeps_to_the_slice_the_neighbour_is_read_at_once_and_nobody_starves(rig: Rig) -> None:
+def test_turns_keep_to_the_slice_and_no_connection_starves(rig: Rig) -> None:
     rig.all_say()
     rig.world.turns(200)
     assert rig.world.scheduler.in_turns == rig.world.counters.address_overruns == 1

@@ -23,7 +23,7 @@ def test_it_tells_what_happens_and_counts_what_it_reads(wired: Wired) -> None:
     assert wired.peer.bytes_read == 3
 
 
-def test_while_there_is_a_relay_that_takes_what_is_read_and_the_owner_hears_of_what_it_cannot_take(
+def test_receiver_takes_bytes_and_the_owner_gets_its_errors(
     wired: Wired,
 ) -> None:
     rig = RelayRig([1000])
