@@ -315,14 +315,12 @@ class SharedBudget:
             self._freed()
 
     def _judge(self, account: _Account) -> None:
-        threshold = self._threshold()
+        """Note whether a tenant is over: it holds as much as is free, and an equal share at least."""
+        free = self._pool - self.memory
+        threshold = max(max(free, self._equal_share), 1)  # noqa: PLW3301 - of three: a call of Python
         is_over = account.held >= (threshold // 2 + 1 if account.is_over else threshold)
         if is_over != account.is_over:
             self._turn(account, is_over=is_over)
-
-    def _threshold(self) -> int:
-        """Return the number of bytes at which a tenant is over: the free bytes, but at least an equal share."""
-        return max(max(self._pool - self.memory, self._equal_share), 1)  # noqa: PLW3301 - of three: a call of Python
 
     def _share_out(self) -> None:
         self._equal_share = self._pool // (len(self._accounts) + 1)

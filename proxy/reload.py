@@ -178,7 +178,9 @@ class Reloader:
     def _log_outcome(self, result: str) -> None:
         assert self.last is not None
         self._counters.reloads[result] += 1
-        log = structlog.get_logger().bind(cause=self.last.cause, **_asker(self.last.who))
+        who = self.last.who
+        author = {} if who is None else {"by": who.name, "address": who.address}
+        log = structlog.get_logger().bind(cause=self.last.cause, **author)
         if self.last.problems:
             for problem in self.last.problems:
                 log.error("configuration not reloaded", problem=problem)
@@ -195,10 +197,6 @@ def _problems(error: Exception) -> tuple[str, ...]:
         return (str(error),)
     structlog.get_logger().error("reload ended by an unexpected error", exc_info=error)
     return (f"a mistake of Sluice; its log has the details: {type(error).__name__}: {error}",)
-
-
-def _asker(who: Principal | None) -> dict[str, str]:
-    return {} if who is None else {"by": who.name, "address": who.address}
 
 
 def _without_live(config: Config) -> Config:

@@ -166,7 +166,14 @@ class Proxy:
             self.intervals = Intervals(self.access, self.totals, counters, config.access_log.interval)
             policies = Policies(tally=None if config.fleet is None else LimitTally(config.fleet.shared_levels))
             self.fleet = self._make_fleet(policies)
-            self.engine = self._make_engine(policies, counters, self.fleet)
+            self.engine = Engine(
+                self.descriptors.within(self.config),
+                policies,
+                counters,
+                self.intervals.reader,
+                shared=None if self.fleet is None else self.fleet.shared,
+                siblings=None if self.fleet is None else self.fleet.brokers,
+            )
             self._link = None if self.fleet is None else link_of(self.config, self.engine)
             self._store = _open_store(config)
             kept_blocks = KeptBlocks(self.engine.blocklist)
@@ -179,7 +186,16 @@ class Proxy:
                 self._forwarder.broker if self._forwarder else None,
                 self.engine.identity,
             )
-            self.reloader = self._make_reloader(self.engine, self._files)
+            self.reloader = Reloader(
+                self.config,
+                source.read,
+                self._files.readers(),
+                self._prepare,
+                counters,
+                on_files=self._files.on_read,
+                on_outcome=self._look_at_states,
+                measure=partial(self.engine.slices.measure, Work.FILES),
+            )
             self.states = DegradedStates(
                 watched=[part.degraded for part in (self.fleet, self.policy_topic) if part is not None],
                 announced=[self.service.degraded, self.reloader.degraded, self.access.degraded],
@@ -202,16 +218,6 @@ class Proxy:
             members=self._source.members,
         )
 
-    def _make_engine(self, policies: Policies, counters: Counters, fleet: FleetService | None) -> Engine:
-        return Engine(
-            self.descriptors.within(self.config),
-            policies,
-            counters,
-            self.intervals.reader,
-            shared=None if fleet is None else fleet.shared,
-            siblings=None if fleet is None else fleet.brokers,
-        )
-
     def _open_policies(self, file: FilePolicies, engine: Engine, store: Store, blocks: KeptBlocks) -> PolicyService:
         around = Around(
             before=self.intervals.change,
@@ -225,18 +231,6 @@ class Proxy:
             return PolicyService(engine.registry.policies, file, store, around)
         except (StoreError, BodyError) as error:
             raise StartError(str(error)) from None
-
-    def _make_reloader(self, engine: Engine, files: CredentialFiles) -> Reloader:
-        return Reloader(
-            self.config,
-            self._source.read,
-            files.readers(),
-            self._prepare,
-            engine.counters,
-            on_files=files.on_read,
-            on_outcome=self._look_at_states,
-            measure=partial(engine.slices.measure, Work.FILES),
-        )
 
     async def start(self) -> tuple[str, str]:
         """Listen on all addresses; returns those for clients and for the admin REST.
