@@ -1,7 +1,7 @@
-"""A fleet: Sluices that hold one limit together. What carries its messages.
+"""A fleet: Sluices that hold one limit together. This package carries its messages.
 
-`service` is this proxy's part, and joins the core `fleet` to a `link`. `member_limits`, `leadership` and
-`coordinator_clock` are parts of it; `spaced_call` paces its reports and grants. `topic_link` is
-the link, and `configured_link` makes it. `policy_topic` carries changes of policies, and takes no part in
-sharing. `pulsar_connection` serves both kinds of topics.
+`service` is this proxy's part, and joins the core `fleet` to a `link`; `member_limits`, `leadership` and
+`coordinator_clock` belong to `service`. `spaced_call` paces reports and grants. `topic_link` is the link, and
+`configured_link` makes it. `policy_topic` carries changes of policies, and takes no part in sharing.
+`pulsar_connection` serves both kinds of topics.
 """

@@ -5,7 +5,7 @@ from typing import Final
 from limiter.token_bucket import NANOS_PER_SECOND
 
 MOST_REPORTS: Final = 64
-"""Reports whose sending time is remembered until they are answered, at most."""
+"""Reports whose sending time is kept until they are answered, at most."""
 _WINDOW_NS: Final = 30 * NANOS_PER_SECOND
 """Nanoseconds of grants whose bounds `CoordinatorClock` takes together."""
 _DAY_NS: Final = 24 * 3600 * NANOS_PER_SECOND
@@ -13,18 +13,18 @@ _DAY_NS: Final = 24 * 3600 * NANOS_PER_SECOND
 
 
 class CoordinatorClock:
-    """Measures how far the coordinator's wall clock is ahead of this process': so logs of members can be compared.
+    """Measures how far the coordinator's wall clock is ahead of this process', so that members' logs can be compared.
 
-    Grants say when they were sent, by the coordinator's clock. That was after this process had sent the report that
-    they answer, and before it heard them; both by its own clock. So
+    A grant carries its sending time by the coordinator's clock. The grant was sent after this process had sent the
+    report that it answers, and before it arrived here; both by this process' clock. So
 
         this process     reported ─────────────────────────▶ heard
         coordinator                 ─────▶ sent ──────
 
         sent - heard ≤ ahead ≤ sent - reported
 
-    Of the grants of the last 30 to 60 s (`_WINDOW_NS`) the greatest lower bound and the least upper one count. Where
-    they exclude each other, a clock was stepped, and the measurement begins anew.
+    Of the grants of the last 30 to 60 s (`_WINDOW_NS`) the greatest lower bound and the least upper one count. If they
+    exclude each other, a clock was stepped, and the measurement starts over.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class CoordinatorClock:
 
     @property
     def ahead_ns(self) -> tuple[int, int] | None:
-        """Nanoseconds by which the coordinator's clock is ahead, and by how many that may be wrong; None: not known."""
+        """Nanoseconds by which the coordinator's clock is ahead, and the possible error; None: not known."""
         bounds = self._bounds
         if bounds is None:
             return None
@@ -55,10 +55,10 @@ class CoordinatorClock:
         """Take a grant that answers a report of this process.
 
         Args:
-            epoch: The coordinator's.
+            epoch: The coordinator's epoch.
             answers: The sequence of the report.
-            sent: When the grant was sent, by the coordinator's wall clock.
-            wall: Now, by the wall clock of this process.
+            sent: The sending time of the grant, by the coordinator's wall clock.
+            wall: The present time, by the wall clock of this process.
         """
         if epoch != self._epoch:
             self._epoch, self._bounds, self._before = epoch, None, None

@@ -3,7 +3,7 @@
     once a cycle ───────────────────────────────────────────────────────────────────▶ turn ─▶ _grant
     a report came that is worth an answer at once ─▶ _grant_soon, 5 ms after the last grants ─▶ _grant
 
-The core's `Coordinator` divides the limits. This module has its clock, and the warnings of what it finds.
+The core's `Coordinator` divides the limits. This module has its clock, and logs its warnings.
 """
 
 import secrets
@@ -24,22 +24,22 @@ from proxy.fleet.spaced_call import SpacedCall
 from proxy.observe.operator_log import ThrottledLog
 
 LEAST_BETWEEN_GRANTS_S: Final = 0.005
-"""Seconds between two grants, at least, but for those of a cycle."""
+"""Seconds between two grants, at least; a cycle's grants come in any case."""
 _PAUSE_PARTS: Final = 2
-"""After grants that took long to make there are no others for so many times as long, a cycle at most. Else, while
-all limits change, a limit would be divided anew after each report, though once for all reports of a cycle is enough."""
+"""After grants the coordinator pauses for this multiple of the time that they took, for a cycle at most. Otherwise,
+while all limits change, it would divide each limit again after each report; once a cycle is enough."""
 
 
 class Leadership:
     """This process' part as the coordinator of its fleet, from each `lead` to the `unlead` that follows.
 
     Args:
-        settings: Those of the fleet.
+        settings: The fleet's settings.
         member: The member that coordinates.
         send: Sends grants to all members.
         is_relative: Returns whether a limiter is relative to publish rates.
         clock: Monotonic nanoseconds.
-        wall: Nanoseconds since 1970. Epochs are made of it, so that of two coordinators the later one has the greater.
+        wall: Nanoseconds since 1970. Epochs are made from it, so that a later coordinator has a greater epoch.
 
     Attributes:
         coordinator: The core's coordinator, while this member coordinates; else None.
@@ -67,7 +67,7 @@ class Leadership:
         self._warnings = ThrottledLog(clock)
 
     def dropped_messages(self) -> Counter[str]:
-        """Return how many reports, and parts of them, were not taken, by cause."""
+        """Return the number of reports, or parts of reports, that were not taken, by cause."""
         return self._dropped if self.coordinator is None else self._dropped + self.coordinator.dropped
 
     def turn(self) -> None:
@@ -77,7 +77,7 @@ class Leadership:
             self._grants.now()
 
     def stop(self, last: MemberReport) -> None:
-        """Make the last grants, in which others have the share of this process' member.
+        """Make the last grants, which give the share of this process' member to others.
 
         Args:
             last: The report by which the member leaves.
@@ -106,12 +106,12 @@ class Leadership:
         self._end()
         self._grants.cancel()
 
-    def confirmed(self, asked: int) -> None:
-        """Note that this member was the only coordinator at some time after `asked`, see `Callbacks`."""
+    def confirmed(self, asked_at: int) -> None:
+        """Note that this member was the only coordinator at some time after `asked_at`, see `Callbacks`."""
         if self.coordinator is None:
             return
-        self.coordinator.confirmed(asked)
-        if self.coordinator.deposed and asked > self._deposed_at:
+        self.coordinator.confirmed(asked_at)
+        if self.coordinator.deposed and asked_at > self._deposed_at:
             self.lead()  # the greater epoch was forged, or its coordinator has ended
 
     def heard(self, message: bytes) -> None:
@@ -128,15 +128,15 @@ class Leadership:
             self._grant_soon()
         if coordinator.deposed:
             self._deposed_at = self._clock()
-        if (found := coordinator.table.take_disagreement()) is not None:
-            self._look_at_disagreement(found)
+        if (disagreement := coordinator.table.take_disagreement()) is not None:
+            self._look_at_disagreement(disagreement)
 
     def _end(self) -> None:
         if self.coordinator is not None:
             self._dropped += self.coordinator.dropped
         self.coordinator = None
 
-    # ---- grants, and what is told of reports
+    # ---- grants, and warnings about reports
 
     def _grant_soon(self) -> None:
         self._grants.soon(self._between_s)
@@ -153,29 +153,29 @@ class Leadership:
         self._between_s = min(max(LEAST_BETWEEN_GRANTS_S, (1 + _PAUSE_PARTS) * took_s), cycle_s)
 
     def _look_at_names(self, coordinator: Coordinator) -> None:
-        """Warn, each ten seconds at most for a name, that several members have it."""
+        """Warn that several members have one name, each ten seconds at most for a name."""
         for name, members in coordinator.names_taken_twice().items():
             if self._warnings.due("name", name):
                 structlog.get_logger().warning(
-                    "fleet: several members have one name, and nobody can tell them apart in logs: give each of them a "
+                    "fleet: several members have one name, so logs cannot distinguish them: give each member a "
                     "proxy_id of its own",
                     fleet=self._settings.fleet,
                     member=name,
                     members=members,
                 )
 
-    def _look_at_disagreement(self, found: Disagreement) -> None:
-        """Warn, each ten seconds at most, that members have different limits; of no relative ones."""
-        key = found.key
+    def _look_at_disagreement(self, disagreement: Disagreement) -> None:
+        """Warn, each ten seconds at most, that members have different limits; relative limits may differ."""
+        key = disagreement.key
         if self._is_relative(key):
             return
         if times := self._warnings.due("disagreed"):
-            has, in_force = worded(found.own), worded(found.in_force)
-            said = {"limiter": key.limiter, "unit": key.unit, "has": has, "in_force": in_force}
+            has, in_force = worded(disagreement.own), worded(disagreement.in_force)
+            fields = {"limiter": key.limiter, "unit": key.unit, "has": has, "in_force": in_force}
             structlog.get_logger().warning(
                 "fleet: members have different limits, and the lowest holds: give all members the same limits",
                 fleet=self._settings.fleet,
-                member=found.member,
+                member=disagreement.member,
                 reports=times,
-                **said,
+                **fields,
             )

@@ -1,7 +1,7 @@
-"""The interface of both links, which carry the reports and grants of a fleet between its members; and their tasks.
+"""The interface of a link, which carries the reports and grants of a fleet between its members; and a link's tasks.
 
-A link does not read messages. A message has `fleet.messages.MOST_MESSAGE` bytes at most. It may be lost, come late or
-twice: `fleet/messages.py` says why that does no harm. A link keeps nothing for a member that cannot be reached.
+A link does not read messages. A message has `fleet.messages.MOST_MESSAGE` bytes at most. It may be lost, late or
+doubled: `fleet/messages.py` explains why that does no harm. A link keeps nothing for a member that cannot be reached.
 """
 
 import asyncio
@@ -31,9 +31,8 @@ class Callbacks(NamedTuple):
         on_grant: A grant came.
         on_lead: This member coordinates from now on.
         on_unlead: This member does not coordinate any more, or cannot know whether it does.
-        on_confirmed: This member was the only coordinator at some time after the given one, in nanoseconds of
-            `time.monotonic_ns`: the time at which the question was sent that has been answered now. Whether it still is
-            the only one is not known.
+        on_confirmed: This member was the only coordinator at some time after the given one (`time.monotonic_ns`), at
+            which grants were sent that the broker has now acknowledged. It may not be the only one any more.
     """
 
     on_report: Callable[[bytes], None]
@@ -59,7 +58,7 @@ class LinkCounts:
 
 
 class FleetLink(Protocol):
-    """Carries reports to the coordinator, whoever it is, and its grants to all members."""
+    """Carries reports to the present coordinator, and its grants to all members."""
 
     counts: LinkCounts
 
@@ -70,17 +69,17 @@ class FleetLink(Protocol):
 
     @property
     def refused(self) -> bool:
-        """Whether what carries the messages refuses at once, rather than being silent."""
+        """Whether the brokers refuse at once, rather than being silent."""
         ...
 
     @property
     def problem(self) -> str:
-        """Why reports and grants cannot pass, as far as is known; empty if they can."""
+        """Why reports and grants cannot pass, if known; empty if they can."""
         ...
 
     @property
     def remedy(self) -> str:
-        """The remedy of the problem, as far as is known; `problem` names it as well."""
+        """The remedy of the problem, if known; `problem` ends in it."""
         ...
 
     @property
@@ -106,18 +105,18 @@ class FleetLink(Protocol):
 
 
 def backoff(attempt: int, most_s: float = MOST_PAUSE_S) -> float:
-    """Return the seconds before the next try, after so many that failed: 50 ms doubled, up to `most_s`; less jitter.
+    """Return the seconds before the next try: 50 ms, doubled for each failed attempt, up to `most_s`; less jitter.
 
-    A link's pauses are a lease at most. A new coordinator leaves members two leases to say what they have. One that
-    paused for longer would still use its isolated share when others are given it.
+    A link's pauses are a lease at most. A new coordinator waits two leases for members' reports. A member that paused
+    for longer would still use its isolated share when that is granted to others.
     """
     return min(most_s, 0.05 * 2.0 ** min(attempt, 10)) * random.uniform(0.5, 1)  # noqa: S311 - no secret
 
 
 class LinkTasks:
-    """The tasks of a link. A task that ends by a defect of Sluice is logged, and begins anew after a pause.
+    """The tasks of a link. A task that ends by a defect of Sluice is logged, and starts again after a pause.
 
-    A task that was cancelled does not begin anew, even if a defect replaces its `CancelledError`.
+    A cancelled task does not start again, even if a defect replaces its `CancelledError`.
 
     Args:
         counts: Counts the defects.
@@ -147,11 +146,11 @@ class LinkTasks:
     def defect(self, error: BaseException) -> None:
         """Count an exception that only a defect of Sluice can raise, and log it, each ten seconds at most."""
         self._counts.defects += 1
-        said = printable(f"{type(error).__name__}: {error}")
-        if times := self._lines.due("defect", said):
+        text = printable(f"{type(error).__name__}: {error}")
+        if times := self._lines.due("defect", text):
             structlog.get_logger().error(
-                "fleet: a defect of Sluice has ended a part of a link, which begins anew",
-                error=said,
+                "fleet: a defect of Sluice has ended a part of a link, which starts again",
+                error=text,
                 times=times,
             )
 
@@ -162,7 +161,7 @@ class LinkTasks:
             began = clock()
             try:
                 await run()
-            except Exception as error:  # noqa: BLE001 - whatever it is, the link goes on
+            except Exception as error:  # noqa: BLE001 - no defect ends the link
                 self.defect(error)
             if task.cancelling():
                 return

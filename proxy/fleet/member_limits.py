@@ -3,8 +3,8 @@
     SharedLimits ─measure─▶ demands, for the member's report
     SharedLimits ◀─put_in_force─ shares, which the member was granted or keeps while it is cut off
 
-`SharedLimits` knows limiters and numbers; the core (`fleet`) knows keys and messages. This module translates, remembers
-the latest demands for those that ask, and tells of each change of a share in force.
+`SharedLimits` knows limiters and numbers; the core (`fleet`) knows keys and messages. This module translates, keeps the
+latest demands, and reports each change of a share in force.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,18 +28,18 @@ class MemberLimit:
     Args:
         key: The limiter and the unit.
         ppm: The share in force, in millionths of the limit.
-        held: The limit of another member that holds as it is lower; None if this member's own holds.
-        demand: What the limiter wanted last; None if it is not in use.
+        lower: The lower limit of another member, which holds; None if this member's own holds.
+        demand: The limiter's latest demand; None if it is not in use.
     """
 
     key: ShareKey
     ppm: int
-    held: Quota | None
+    lower: Quota | None
     demand: Demand | None
 
 
 class MemberLimits:
-    """The shared limits of this process, and its member's shares of them.
+    """The shared limits of this process, and its member's shares.
 
     Args:
         config: The section `fleet`.
@@ -70,7 +70,7 @@ class MemberLimits:
         self._warnings = ThrottledLog(clock)
 
     def granted(self) -> Iterator[MemberLimit]:
-        """Yield the shared limits of which this member holds a share."""
+        """Yield the shared limits in which this member has a share."""
         for share in self._member.shares():
             yield MemberLimit(share.key, self._in_force(share), share.quota, self._member.demand(share.key))
 
@@ -81,23 +81,24 @@ class MemberLimits:
         return changed, [ShareKey(*key) for key in gone]
 
     def put_in_force(self, shares: list[LimitShare], now: int, cause: str, *, is_turn: bool) -> None:
-        """Put shares in force, and then renew their lease: no earlier share may earn by the renewed one.
+        """Put shares in force, and then renew their lease: no earlier share may earn by the renewed lease.
 
         Args:
             shares: The shares.
             now: The time.
             cause: Why shares change, for the lines of the access log.
-            is_turn: The member was cut off, or has come back: a change is told even if no share in force changes.
+            is_turn: Whether the member has just been cut off or come back: then the log gets a line even if no share
+                in force changes.
         """
         for share in shares:
-            held, before = share.quota, self.shared.share_in_force(share.key)
-            self.shared.assign(share.key, share.ppm, held, now)
+            lower, before = share.quota, self.shared.share_in_force(share.key)
+            self.shared.assign(share.key, share.ppm, lower, now)
             after = self.shared.share_in_force(share.key)
             if before is not None and after is not None and before != after:
                 self._on_change(share.key, before, after, cause)
                 is_turn = False
-            if held is not None:
-                self._look_at_held(share.key, held)
+            if lower is not None:
+                self._look_at_lower(share.key, lower)
         self.shared.renew(self._member.lease_until, now)
         if is_turn:
             for share in islice(self._member.shares(), 1):
@@ -112,27 +113,26 @@ class MemberLimits:
         in_force = self.shared.share_in_force(share.key)
         return share.ppm if in_force is None else in_force
 
-    def _look_at_held(self, key: ShareKey, held: Quota) -> None:
-        """Warn, each ten seconds at most, of a limit of which another member has a lower value than this one.
+    def _look_at_lower(self, key: ShareKey, lower: Quota) -> None:
+        """Warn, each ten seconds at most, that another member has a lower limit than this one.
 
-        It warns of no limit that is relative to publish rates: that is lower where less is published, and no file is
-        wrong.
+        Limits relative to publish rates may differ: they are lower where less is published.
         """
         demand = self._member.demand(key)
         if self.shared.is_relative(key):
             return
-        if demand is not None and demand.quota != held and (times := self._warnings.due("held")):
-            said = {"limiter": key.limiter, "unit": key.unit, "own": worded(demand.quota), "in_force": worded(held)}
+        if demand is not None and demand.quota != lower and (times := self._warnings.due("lower")):
+            fields = {"limiter": key.limiter, "unit": key.unit, "own": worded(demand.quota), "in_force": worded(lower)}
             structlog.get_logger().warning(
                 "fleet: another member has a lower limit, which holds: give all members the same limits",
                 fleet=self._fleet,
                 limits=times,
-                **said,
+                **fields,
             )
 
 
 def worded(quota: Quota) -> str:
-    """Return a limit as people read it."""
+    """Return a limit as text for people."""
     return f"{quota.tokens * NANOS_PER_SECOND / quota.period_ns:g}/s, burst {quota.burst}"
 
 

@@ -2,9 +2,9 @@
 
     request ─▶ checked ─▶ topic ─▶ every member: in its store, and in force ─▶ the answer, in the member that was asked
 
-A member reads the compacted topic from its start whenever it connects. Then it sends a *mark*, a message that says
-nothing. When the mark comes back, the member has heard all that was there before. It makes its store the same, and puts
-each change in force that comes from then on. While it is away, what its store has holds, and nothing can be changed:
+A member reads the compacted topic from its start whenever it connects. Then it sends a *mark*, a message without
+content. When the mark comes back, the member has heard all earlier messages. It makes its store equal to the topic, and
+puts each later change in force. While it is away, the policies in its store hold, and none can be changed:
 
     away ─connected─▶ behind: reads the topic ─its mark is back─▶ makes the store the same ─▶ in step
       ▲                                                                                        │
@@ -44,35 +44,35 @@ from proxy.policies.topic_log import (
 )
 
 KEEPER: Final = "sluice-policies"
-"""A durable subscription that nobody reads. While it is there, brokers neither delete nor trim the topic."""
+"""A durable subscription without a reader. While it exists, brokers neither delete nor trim the topic."""
 PATIENCE_S: Final = 5.0
-"""Seconds for which a change that was sent is waited for, and 5 ms more for each change that is sent with it."""
+"""Seconds in which a change must come back, and 5 ms more for each change that is sent with it."""
 MARK_S: Final = 2.0
-"""Seconds after which another mark is sent: a compaction may have removed the first one before it was read."""
+"""Seconds after which another mark is sent: a compaction may have removed the first mark before it was read."""
 AGAIN_S: Final = 1.0
-"""Seconds after which the store is written again, if that failed."""
+"""Seconds after which a failed write of the store is repeated."""
 SLOW_S: Final = 0.05
-"""Seconds after which a message is sent again to a broker that did not take it, as it has yet to read others."""
+"""Seconds after which a message is sent again to a broker that has not read the earlier ones yet."""
 CLEAR_S: Final = 600.0
-"""Seconds between two rounds that clear what other members have left uncleared, at least; twice as many at most."""
+"""Seconds between two rounds that clear changes which other members left behind, at least; twice as many at most."""
 MOST_CLEARED: Final = 1000
-"""Slots that one such round clears, at most."""
+"""Slots that one round clears, at most."""
 MOST_IN_PART: Final = 5000
 """Changes of one request that are on their way at the same time, at most."""
 MOST_PART_BYTES: Final = 2 << 20
-"""Bytes of these changes, about: the one that exceeds it is the last."""
+"""About how many bytes of changes are on their way: the change that exceeds this is the last."""
 MOST_MARKS: Final = 8
-"""Marks of one question that are waited for, at most: the latest ones."""
+"""Marks of one task that may come back, at most: the latest ones."""
 REREAD_S: Final = 60.0
-"""Seconds between two times that a member reads the topic anew although its connection stands, at least."""
-_TOLD: Final = 5
+"""Seconds between two readings of the topic over one connection, at least."""
+_MOST_NAMED: Final = 5
 _FROM_STORE = Principal("store", "")
 _FROM_TOPIC = Principal("topic", "")
 TopicState = Literal["away", "behind", "in_step"]
 
 
 class LastChange(NamedTuple):
-    """The latest change of a policy that was heard, and holds: `position` is its ledger and entry."""
+    """The latest change that was heard and holds: `position` is its ledger and entry."""
 
     key: PolicyKey
     change: TopicChange
@@ -83,8 +83,8 @@ class _Part(NamedTuple):
     """Changes that are sent at the same time.
 
     Attributes:
-        sent: Policy, slot and message of each.
-        conflicts: The number of changes beside these that are not sent, as they are in conflict.
+        sent: Policy, slot and message of each change.
+        conflicts: The number of further changes, which are not sent as they are in conflict.
     """
 
     sent: list[tuple[PolicyKey, str, bytes]]
@@ -92,7 +92,7 @@ class _Part(NamedTuple):
 
 
 class _Client(BrokerClient):
-    """A client of the brokers that calls `tell` when the topic could not be opened."""
+    """A client of the brokers that calls `on_failure` when the topic could not be opened."""
 
     def __init__(
         self,
@@ -100,14 +100,14 @@ class _Client(BrokerClient):
         dialer: BrokerDialer,
         auth: Auth | None,
         name: str,
-        tell: Callable[[], None],
+        on_failure: Callable[[], None],
     ) -> None:
         super().__init__(brokers, dialer, auth, name, MOST_CHANGE)
-        self._tell = tell
+        self._on_failure = on_failure
 
     def failed(self, error: Exception) -> None:
         super().failed(error)
-        self._tell()
+        self._on_failure()
 
 
 class _Reader(TopicConsumer):
@@ -125,7 +125,7 @@ class _Reader(TopicConsumer):
             ),
             CommandSuccess,
         )
-        connection.tell(CommandCloseConsumer(consumer_id=keeper, request_id=connection.next_request()))
+        connection.send_command(CommandCloseConsumer(consumer_id=keeper, request_id=connection.next_request()))
         await super().open(connection)
 
 
@@ -159,11 +159,10 @@ class PolicyTopic:
 
     Attributes:
         log: The changes that were heard since this member last began to read the topic from its start.
-        dropped: Changes that were not taken, by cause. Of cause `body` are those that hold, and that this member cannot
-            read.
+        dropped: Changes that were not taken, by cause. Cause `body`: the change holds, and this member cannot read it.
         conflicts: Changes of this member that do not hold, as another member's change of the same policy was first.
-        last: The latest change that was heard, and holds; None before.
-        position: The latest message: its ledger and entry; None before.
+        last: The latest change that was heard and holds; None before the first.
+        position: The latest message's ledger and entry; None before the first.
         problem: Why the topic is not reached, and the remedy; empty if it is.
     """
 
@@ -190,7 +189,7 @@ class PolicyTopic:
         self._reader = _Reader(self._client, topic, self._heard, self._begins, self._ends, from_start=True)
         self._writer = _Writer(self._client, topic)
         self._is_complete = False
-        """Whether all messages were heard that were on the topic when this member began to read it."""
+        """Whether this member has heard all messages that were on the topic when it began to read."""
         self._began, self._news, self._in_step = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._marks: dict[str, asyncio.Future[None]] = {}
         self._pending: dict[str, asyncio.Future[bool]] = {}
@@ -198,31 +197,32 @@ class PolicyTopic:
         self._changed: dict[PolicyKey, None] = {}
         """Policies whose latest change is yet to come into force, in the order of the changes."""
         self._unreadable: set[PolicyKey] = set()
-        """Policies of which this member cannot read the change that holds: its store has the one before."""
+        """Policies with a change that holds and that this member cannot read: its store has the earlier one."""
         self._waiting: list[tuple[asyncio.Future[bool], bool]] = []
-        """Futures that wait until all in `_changed` is in force, and the result that each gets then."""
+        """Futures that wait until all policies in `_changed` are in force, and the result that each gets then."""
         self._lost_at = 0.0
-        """When this member last ceased to be in step, by the loop's clock."""
-        self._read_anew_at = -REREAD_S
-        self._warnings, self._trouble = ThrottledLog(time.monotonic_ns), ""
-        """The second: why what was heard is not in force here; empty if it is."""
+        """The time at which this member last ceased to be in step, by the loop's clock."""
+        self._reread_at = -REREAD_S
+        self._warnings = ThrottledLog(time.monotonic_ns)
+        self._trouble = ""
+        """Why changes that were heard are not in force here; empty if they are."""
         service.carry_by(self)
 
     @property
     def state(self) -> TopicState:
-        """Whether this member hears and sends changes: not at all, not before it has read the topic, or at once."""
+        """Whether this member hears and sends changes: `away`: no; `behind`: after it has read the topic; `in_step`."""
         if not (self._reader.is_open and self._writer.is_ready.is_set()):
             return "away"
         return "in_step" if self._in_step.is_set() else "behind"
 
     def degraded(self) -> Iterator[Degraded]:
-        """Yield the states in which policies hold here that are not those of all members."""
+        """Yield the states in which policies here may differ from those of other members."""
         if self.state != "in_step" and asyncio.get_running_loop().time() - self._lost_at >= PATIENCE_S:
             remedy = self._client.remedy(self.topic)
             why = self.problem.removesuffix(f"; {remedy}") or "its history is still being read"
             yield Degraded(
                 "policies_cut_off",
-                f"policies do not follow {self.topic}: {why}; what the store has holds, and changes get 503",
+                f"policies do not follow {self.topic}: {why}; the store's policies hold, and changes get 503",
                 remedy or "see that brokers are reached; sluice fleet says how far this member has read",
             )
         if self._trouble:
@@ -234,14 +234,14 @@ class PolicyTopic:
         elif self._unreadable:
             yield Degraded(
                 "policies_not_in_force",
-                f"{len(self._unreadable)} policies cannot be read here, and have the values of before",
+                f"{len(self._unreadable)} policies cannot be read here, and keep their earlier values",
                 "give all members the same version of Sluice; the log names the policies",
             )
         if self.log.is_partial:
             yield Degraded(
                 "policies_full",
-                f"{self.topic} has more than a member keeps, and what comes is refused",
-                "see who may write there, and take policies back",
+                f"{self.topic} has more changes than a member keeps, and further ones are refused",
+                "see which roles may write there, and take policies back",
             )
 
     @property
@@ -263,18 +263,18 @@ class PolicyTopic:
         """End: no connection, task or timer is left. Requests that wait for a change get a `NotCarriedError`."""
         await self._client.stop()
         self._lost_at = -PATIENCE_S
-        for outcome in (*self._pending.values(), *(told for told, _ in self._waiting)):
+        for outcome in (*self._pending.values(), *(waiting for waiting, _ in self._waiting)):
             if not outcome.done():
                 outcome.set_exception(self._not_seen())
-                outcome.exception()  # marks it as looked at: the request that waited may be gone
+                outcome.exception()  # marks it as retrieved: the request that waited may be gone
 
     # ---- called for requests to this member
 
     async def catch_up(self) -> None:
-        """Return when all changes are in force here that any member has sent before this call.
+        """Return when all changes are in force here that any member sent before this call.
 
         Raises:
-            NotCarriedError: If that takes too long; nothing has changed.
+            NotCarriedError: If this takes too long; nothing has changed.
         """
         await self._reached()
         try:
@@ -286,29 +286,29 @@ class PolicyTopic:
                 await self._in_force()
         except TimeoutError:
             if not self._trouble:
-                self._read_anew()
+                self._reread()
             raise self._not_reached() from None
 
-    async def carry(self, changes: Sequence[StoredChange], who: Principal) -> int:
+    async def carry(self, changes: Sequence[StoredChange], author: Principal) -> int:
         """Send changes, and return when they have come back and are in force here.
 
-        Many changes go in parts: a part is sent when the one before has come back. A change is in conflict, and not
-        sent, if the topic says something else of its policy than the change was planned by: more may have been heard
-        than is in force. Where the topic is full, changes that take a policy back go first, as they make room.
+        Many changes go in parts: a part is sent when the last one has come back. A change is in conflict, and not sent,
+        if the policy on the topic is another one than in the change's plan: changes may have been heard that are not
+        in force yet. If the topic is full, changes that take a policy back go first, as they make room.
 
         Returns:
             The number of changes that do not hold, as another change was first.
 
         Raises:
             BodyError: If a change cannot be sent, and none was.
-            NotCarriedError: If the topic is not reached, or a change did not come back in time; it says which.
+            NotCarriedError: If the topic is not reached, or a change did not come back in time; its text says which.
         """
         await self._reached()
         makes_room_first = sorted(changes, key=lambda each: each.after is not None) if self.log.is_full else changes
         conflicts, rest, was_sent = 0, deque(makes_room_first), False
         while rest:
             try:
-                part = self._part(rest, who)
+                part = self._part(rest, author)
             except BodyError as error:
                 if not was_sent:
                     raise
@@ -327,7 +327,7 @@ class PolicyTopic:
         return conflicts
 
     async def _reached(self) -> None:
-        """Wait until changes can be sent, `PATIENCE_S` at most from the moment at which they could not any more."""
+        """Wait until changes can be sent, at most `PATIENCE_S` after the moment at which they no longer could."""
         lost = self._lost_at if not self._in_step.is_set() else asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout_at(lost + PATIENCE_S):
@@ -338,12 +338,12 @@ class PolicyTopic:
 
     async def _in_force(self) -> None:
         """Return when all changes are in force that were heard before this call."""
-        told: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._waiting.append((told, True))
+        applied: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting.append((applied, True))
         self._news.set()
-        await told
+        await applied
 
-    def _part(self, rest: deque[StoredChange], who: Principal) -> _Part:
+    def _part(self, rest: deque[StoredChange], author: Principal) -> _Part:
         sent, conflicts, size = list[tuple[PolicyKey, str, bytes]](), 0, 0
         while rest and size < MOST_PART_BYTES and len(sent) < MOST_IN_PART:
             change = rest.popleft()
@@ -351,9 +351,9 @@ class PolicyTopic:
             if key in self._unreadable:
                 change = replace(change, before=self.log.body_of(key))
             try:
-                proposed = self.log.propose(change, who, self._member, self._wall())
+                proposed = self.log.propose(change, author, self._member, self._wall())
             except BadChangeError as error:
-                if sent and error.cause == "full":  # of the rest, until these have made room
+                if sent and error.cause == "full":  # the part before may make room
                     rest.appendleft(change)
                     break
                 raise BodyError(str(error)) from None
@@ -376,7 +376,7 @@ class PolicyTopic:
                 await asyncio.gather(*outcomes.values())
         except TimeoutError:
             if not self._pending.keys().isdisjoint(outcomes):
-                self._read_anew()
+                self._reread()
             raise self._not_seen() from None
         finally:
             for slot in outcomes:
@@ -386,10 +386,10 @@ class PolicyTopic:
         return len(lost)
 
     def _tidy(self, changed: Iterable[PolicyKey], lost: Iterable[str]) -> None:
-        """Clear the slots of changes that do not hold any more, and mark the topic as one that has a history.
+        """Clear the slots of changes that no longer hold, and mark the topic as one with a history.
 
         Args:
-            changed: Policies that were changed: what their changes have superseded is cleared.
+            changed: Policies that were changed: their superseded changes are cleared.
             lost: Slots of changes of this member that did not hold.
         """
         for slot in dict.fromkeys([*lost, *(slot for key in changed for slot in self.log.superseded(key))]):
@@ -402,8 +402,8 @@ class PolicyTopic:
         return NotCarriedError(f"nothing has changed: {self.topic} (policies.topic): {why}", was_sent=False)
 
     def _not_seen(self) -> NotCarriedError:
-        what = f"not in force here: {self._trouble}" if self._trouble else "not seen back in time"
-        text = f"sent to {self.topic} (policies.topic), and {what}: it may hold now, or later; look again"
+        problem = f"not in force here: {self._trouble}" if self._trouble else "not back in time"
+        text = f"sent to {self.topic} (policies.topic), and {problem}: it may hold now, or later; look again"
         return NotCarriedError(text, was_sent=True)
 
     # ---- from the topic
@@ -417,7 +417,7 @@ class PolicyTopic:
         self._began.set()
 
     def _ends(self) -> None:
-        """Called when the topic is not heard any more."""
+        """Called when the topic is no longer heard."""
         if self._in_step.is_set():
             self._lost_at = asyncio.get_running_loop().time()
         self._is_complete = False
@@ -428,20 +428,20 @@ class PolicyTopic:
         mark = self._marks.get(entry.key)
         if mark is not None and not mark.done():
             mark.set_result(None)
-        found = self.log.take(entry.key, entry.message)
-        does_hold = not entry.message  # a message that clears a slot has done so, whatever the topic says
-        if found is not None:
-            key, change_id = found
-            held = self.log.holds(key)
-            if held is not None and held.id == change_id:
-                self.last, does_hold = LastChange(key, held, entry.position), True
+        taken = self.log.take(entry.key, entry.message)
+        does_hold = not entry.message  # a tombstone has cleared its slot in any case
+        if taken is not None:
+            key, change_id = taken
+            holding = self.log.holds(key)
+            if holding is not None and holding.id == change_id:
+                self.last, does_hold = LastChange(key, holding, entry.position), True
             if self._is_complete:
                 self._changed[key] = None
                 self._news.set()
         elif self.log.is_partial and (times := self._warnings.due("full")):
             structlog.get_logger().error(
-                "policies: more is on the topic than a member keeps, and what comes is refused: see who may write "
-                "there, and take policies back",
+                "policies: the topic has more changes than a member keeps, and further ones are refused: see which "
+                "roles may write there, and take policies back",
                 topic=self.topic,
                 times=times,
             )
@@ -450,18 +450,18 @@ class PolicyTopic:
             self._waiting.append((outcome, does_hold))
             self._news.set()
 
-    def _read_anew(self) -> None:
-        """Open consumer and producer anew: what was sent does not come back, so one of them may carry nothing."""
+    def _reread(self) -> None:
+        """Open consumer and producer again: a message did not come back, so one of the two may be broken."""
         now = time.monotonic()
-        if now - self._read_anew_at >= REREAD_S:
-            self._read_anew_at = now
+        if now - self._reread_at >= REREAD_S:
+            self._reread_at = now
             self._reader.closed()
             self._writer.closed()
 
     async def _ask(self) -> None:
-        """A task: whenever the topic is read from its start, send a mark, and note when it has come back."""
+        """A task: whenever the topic is read from its start, send a mark, and wait until it is back."""
         if self._reader.is_open and not self._is_complete:
-            self._began.set()  # this task began anew, and its mark may be lost
+            self._began.set()  # this task was started again, and its mark may be lost
         while True:
             await self._began.wait()
             self._began.clear()
@@ -471,7 +471,7 @@ class PolicyTopic:
                 self._news.set()
 
     async def _mark(self, log: PolicyLog) -> bool:
-        """Send a mark, and wait until it has come back; False if the topic is read anew, or not heard, before."""
+        """Send a mark, and wait until it is back; False if the topic is reread, or no longer heard, before that."""
         heard: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         marks = list[str]()
         try:
@@ -495,7 +495,7 @@ class PolicyTopic:
 
     async def _keep_up(self) -> None:
         """A task: put changes in force as they come."""
-        self._news.set()  # if this task began anew, something may be left
+        self._news.set()  # if this task was started again, changes may be left
         while True:
             await self._news.wait()
             self._news.clear()
@@ -509,13 +509,14 @@ class PolicyTopic:
             except StoreError as error:
                 self._trouble = str(error)
                 if times := self._warnings.due("store"):
-                    said = {"error": self._trouble, "times": times}
-                    structlog.get_logger().error("policies: what the topic says is not in force here", **said)
+                    structlog.get_logger().error(
+                        "policies: changes on the topic are not in force here", error=self._trouble, times=times
+                    )
                 await asyncio.sleep(AGAIN_S)
                 self._news.set()
 
     async def _take_over(self) -> None:
-        """Make the store say what the topic says. A topic without a history is given what the store has."""
+        """Make the store equal to the topic. A topic without a history gets the store's policies."""
         log, store = self.log, self._service.store
         own = await asyncio.to_thread(lambda: dict(store.policies()))
         if self.log is not log:
@@ -531,17 +532,17 @@ class PolicyTopic:
         self._settle_pending()
         self._in_step.set()
         self.problem = ""
-        said = {"topic": self.topic, "policies": log.changes, "changes_here": len(gone) + len(differs)}
+        fields = {"topic": self.topic, "policies": log.changes, "changes_here": len(gone) + len(differs)}
         log_line = structlog.get_logger().info
         if own and (gone or differs):
             log_line = structlog.get_logger().warning
-            said["first"] = [str(key) for key in (*gone, *differs)[:_TOLD]]
-        log_line("policies: in step with the topic", **said)
+            fields["first"] = [str(key) for key in (*gone, *differs)[:_MOST_NAMED]]
+        log_line("policies: in step with the topic", **fields)
 
     async def _found(self, log: PolicyLog, own: dict[PolicyKey, str]) -> None:
-        """Give the topic a history: the policies of this member's store. If that breaks off, it is done anew later."""
-        said = {"topic": self.topic, "policies": len(own)}
-        structlog.get_logger().warning("policies: the topic has no history; it is given this member's policies", **said)
+        """Write the policies of this member's store to a topic without a history. If cut short, repeat it."""
+        fields = {"topic": self.topic, "policies": len(own)}
+        structlog.get_logger().warning("policies: the topic has no history; it gets this member's policies", **fields)
         at_ns = self._wall()
         store = self._service.store
         authors = await asyncio.to_thread(lambda: {key: store.author(key) or _FROM_STORE.name for key in own})
@@ -550,9 +551,11 @@ class PolicyTopic:
                 by = Principal(authors[key], _FROM_STORE.address)
                 proposed = log.propose(StoredChange(key, None, body), by, self._member, at_ns)
             except BadChangeError as error:
-                structlog.get_logger().error("policies: this member alone keeps one", policy=str(key), error=str(error))
+                structlog.get_logger().error(
+                    "policies: a policy stays in this member alone", policy=str(key), error=str(error)
+                )
                 continue
-            for slot, message in proposed:  # none for a policy that another member has given meanwhile
+            for slot, message in proposed:  # none for a policy that another member has written
                 while not self._writer.send(message, slot):
                     if self.log is not log or not self._writer.is_open:
                         return
@@ -560,7 +563,7 @@ class PolicyTopic:
         self._writer.send(founding(at_ns, self._member), FOUNDED)
 
     def _settle_pending(self) -> None:
-        """Answer changes of this member that were on their way when the connection was lost, and hold."""
+        """Answer this member's changes that were on their way when the connection was lost, and that hold."""
         for slot, outcome in list(self._pending.items()):
             if self.log.is_held(slot):
                 del self._pending[slot]
@@ -570,18 +573,18 @@ class PolicyTopic:
         changed, self._changed = self._changed, {}
         waiting, self._waiting = self._waiting, []
         parts: dict[Principal, dict[PolicyKey, str | None]] = {}
-        for key, body, who in self._said(changed):
-            parts.setdefault(who, {})[key] = body
+        for key, body, author in self._on_topic(changed):
+            parts.setdefault(author, {})[key] = body
         try:
-            for who, changes in parts.items():
-                unreadable = await self._service.take(changes, who)
+            for author, changes in parts.items():
+                unreadable = await self._service.take(changes, author)
                 self._unreadable -= changes.keys()
                 self._unreadable.update(unreadable)
                 self.dropped["body"] += len(unreadable)
                 if unreadable and (times := self._warnings.due("body")):
-                    first = [str(key) for key in unreadable[:_TOLD]]
+                    first = [str(key) for key in unreadable[:_MOST_NAMED]]
                     structlog.get_logger().error(
-                        "policies: what the topic says cannot be read here", first=first, times=times
+                        "policies: changes on the topic cannot be read here", first=first, times=times
                     )
         except BaseException:
             self._changed = changed | self._changed
@@ -591,27 +594,27 @@ class PolicyTopic:
             if not future.done():
                 future.set_result(outcome)
 
-    def _said(self, changed: Iterable[PolicyKey]) -> Iterator[tuple[PolicyKey, str | None, Principal]]:
+    def _on_topic(self, changed: Iterable[PolicyKey]) -> Iterator[tuple[PolicyKey, str | None, Principal]]:
         for key in changed:
-            held = self.log.holds(key)
-            if held is None:
+            change = self.log.holds(key)
+            if change is None:
                 yield key, None, _FROM_TOPIC
-            elif held.member == self._member:
-                yield key, held.body, held.by
+            elif change.member == self._member:
+                yield key, change.body, change.by
             else:
-                yield key, held.body, Principal(held.by.name, f"{held.by.address} by {held.member}".strip())
+                yield key, change.body, Principal(change.by.name, f"{change.by.address} by {change.member}".strip())
 
     async def _clear(self) -> None:
-        """A task: clear from time to time what members have left uncleared, as they ended before."""
+        """A task: clear from time to time the changes that members left behind when they ended."""
         while True:
-            await asyncio.sleep(CLEAR_S * uniform(1, 2))  # noqa: S311 - so that one clears, and others hear of it
+            await asyncio.sleep(CLEAR_S * uniform(1, 2))  # noqa: S311 - so that one member clears, and the others hear it
             if self.state == "in_step":
                 now = self._wall()
                 before = now - round(CLEAR_S * 1e9), now - DELETED_STAY_S * 10**9
                 for slot in self.log.garbage(*before, MOST_CLEARED):
                     self._writer.send(b"", slot)
                 if self.log.is_partial and not self.log.is_full:
-                    self._read_anew()
+                    self._reread()
 
     def _failed(self) -> None:
         self.problem = self._client.problem(self.topic)

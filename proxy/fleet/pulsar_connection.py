@@ -1,6 +1,6 @@
-"""Connections of Sluice's own to topics: a producer and a consumer that are opened again and again, over brokers.
+"""Sluice's own connections to topics: producers and consumers that are opened again whenever they end.
 
-A broker is found as clients find it: CONNECT at one of the configured ones, a lookup, redirects. Messages are opaque
+A topic's broker is found as clients find it: CONNECT to a configured broker, a lookup, redirects. Messages are opaque
 here, unbatched and uncompressed, and of bounded size.
 """
 
@@ -50,17 +50,17 @@ Auth = tuple[str, Callable[[], bytes]]
 """The name of a method of authentication, and a function that returns the credentials to show, called each time."""
 
 OPEN_S: Final = 8.0
-"""Seconds in which a producer or consumer is to be open, from the first connection on."""
+"""Seconds for opening a producer or consumer, from the first connection on."""
 PING_S: Final = 10.0
-"""Seconds. A broker that is silent for so long is sent a PING, and left after as long again."""
+"""Seconds after which a silent broker gets a PING; after as long again the connection ends."""
 FAREWELL_S: Final = 0.5
-"""Seconds that a broker has to take what is still to be sent when the client stops."""
+"""Seconds that a broker has to take unsent bytes when the client stops."""
 STEADY_S: Final = 5.0
-"""Seconds. A producer or consumer that was open for so long waits the shortest time before it is opened again."""
+"""Seconds after which an open producer or consumer is steady: it waits the shortest time before it is opened again."""
 MOST_UNSENT: Final = 4 << 20
-"""Bytes that wait for a broker that does not read; what would come on top is dropped."""
+"""Bytes that wait for a broker that does not read; further messages are dropped."""
 MOST_IDLE: Final = 8
-"""Connections on which nothing goes on, at most; the oldest go: a broker may lead on to ever new addresses."""
+"""Idle connections, at most; the oldest end: a broker may redirect to ever new addresses."""
 MOST_METADATA: Final = 128 << 10
 """Bytes of a message's metadata, at most, with its key; a message with more is foreign, and is not read."""
 _MOST_REASON: Final = 1000
@@ -76,9 +76,9 @@ _REMEDIES: dict[int, str] = {
     ServerError.AuthorizationError: "let the role that Sluice shows produce and consume: pulsar-admin namespaces "
     "grant-permission {namespace} --role ROLE --actions produce,consume",
     ServerError.AuthenticationError: "name a token that the brokers know: fleet.token_file, or authentication.broker",
-    ServerError.TopicNotFound: "make what is not there: pulsar-admin namespaces create {namespace}, and where "
-    "brokers make no topics, pulsar-admin topics create {topic}",
-    ServerError.TopicTerminatedError: "it is terminated: delete it, and members write what they have anew",
+    ServerError.TopicNotFound: "create the namespace: pulsar-admin namespaces create {namespace}, and, if brokers "
+    "create no topics themselves, the topic: pulsar-admin topics create {topic}",
+    ServerError.TopicTerminatedError: "the topic is terminated: delete it, and members write their policies again",
     ServerError.NotAllowedError: "make it a topic without partitions, in a namespace that allows topics and "
     "subscriptions",
 }
@@ -151,10 +151,10 @@ class BrokerConnection:
         """Send CONNECT, and wait until the broker lets this client in.
 
         Args:
-            proxied_to: The broker to which the other end, a proxy, is to lead on; None: none.
+            proxied_to: The broker to which the other end, a proxy, should connect; None: none.
 
         Raises:
-            OSError: If the broker does not let it in.
+            OSError: If the broker does not let the client in.
         """
         connect = CommandConnect(client_version=_CLIENT, protocol_version=_PROTOCOL_VERSION, auth_method_name="none")
         connect.feature_flags.supports_auth_refresh = True
@@ -162,7 +162,7 @@ class BrokerConnection:
             connect.auth_method_name, connect.auth_data = self._auth[0], self._auth[1]()
         if proxied_to is not None:
             connect.proxy_to_broker_url = proxied_to.address
-        self.tell(connect)
+        self.send_command(connect)
         await self._greeted
         self._timer = asyncio.get_running_loop().call_later(PING_S, self._look)
 
@@ -171,14 +171,14 @@ class BrokerConnection:
         """Whether no producer or consumer is open on it, and no request is unanswered."""
         return not self.streams and not self._answers
 
-    async def request(self, command: Message, wanted: type[Answer], candidate: "AccessWaiter | None" = None) -> Answer:
+    async def request(self, command: Message, kind: type[Answer], candidate: "AccessWaiter | None" = None) -> Answer:
         """Send a command with an id of this connection's, and return its answer.
 
         Args:
             command: The command.
-            wanted: The type of the answer.
-            candidate: The producer that may have to wait for exclusive access. Then it is answered twice: the second
-                time by `ready`.
+            kind: The type of the answer.
+            candidate: The producer that may have to wait for exclusive access. It then gets two answers, the second
+                one by `ready`.
 
         Raises:
             OSError: If the broker refuses, or the connection is lost.
@@ -191,31 +191,31 @@ class BrokerConnection:
             self.waiting[request_id] = candidate
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._answers[request_id] = answer
-        self.tell(command)
+        self.send_command(command)
         try:
-            found = await answer
+            body = await answer
         except BaseException:
             self.waiting.pop(request_id, None)
             raise
         finally:
             self._answers.pop(request_id, None)
-        if not isinstance(found, wanted):
-            error = ProtocolError(f"the broker answers {command.DESCRIPTOR.name} by {found.DESCRIPTOR.name}")
+        if not isinstance(body, kind):
+            error = ProtocolError(f"the broker answers {command.DESCRIPTOR.name} by {body.DESCRIPTOR.name}")
             self.close(error)
             raise error
-        return found
+        return body
 
     def wait_no_more(self, candidate: object) -> None:
-        """Forget a candidate: an answer that comes late is about a producer that it has left."""
-        self.waiting = {request_id: one for request_id, one in self.waiting.items() if one is not candidate}
+        """Forget a candidate: a late answer is about a producer that the candidate has left."""
+        self.waiting = {request_id: waiter for request_id, waiter in self.waiting.items() if waiter is not candidate}
 
     def next_request(self) -> int:
         """Return an id for a request."""
         self._request_ids += 1
         return self._request_ids
 
-    def tell(self, command: Message) -> None:
-        """Send a command. A broker that does not read it is left, as both would believe different things without it."""
+    def send_command(self, command: Message) -> None:
+        """Send a command. If the broker does not read it, end the connection: their states would differ."""
         if self._writer.is_closing():
             self.close(ConnectionResetError("the broker ended the connection"))
         elif not self.send(encode(command)):
@@ -230,7 +230,7 @@ class BrokerConnection:
         return True
 
     def close(self, error: Exception | None = None) -> None:
-        """End the connection, and all that is open on it."""
+        """End the connection, and the producers and consumers on it."""
         if self.is_lost:
             return
         self.is_lost = True
@@ -242,14 +242,14 @@ class BrokerConnection:
         for future in (self._greeted, *self._answers.values()):
             if not future.done():
                 future.set_exception(lost)
-                future.exception()  # marks it as looked at: what waited may be gone
+                future.exception()  # marks it as retrieved: the waiting task may be gone
         for stream in list(self.streams.values()):
             stream.closed()
         self.streams.clear()
         self.waiting.clear()
 
     async def ended(self) -> None:
-        """Wait until nothing of the connection is left. What a broker does not take within `FAREWELL_S` is lost."""
+        """Wait until the connection has ended. Bytes that a broker does not take within `FAREWELL_S` are lost."""
         with contextlib.suppress(OSError):
             async with asyncio.timeout(FAREWELL_S):
                 await self._writer.wait_closed()
@@ -264,29 +264,29 @@ class BrokerConnection:
                     self._take(*split(frame))
                     if self.is_lost:
                         return
-                if len(chunk) == _CHUNK:  # more is there, and clients wait
+                if len(chunk) == _CHUNK:  # more may follow, and clients wait
                     await asyncio.sleep(0)
             self.close(ConnectionResetError("the broker ended the connection"))
         except _FAILURES as error:
             self.close(error)
-        except Exception as error:  # noqa: BLE001 - of the functions that are called with what came
+        except Exception as error:  # noqa: BLE001 - raised by the callbacks
             self._defect(error)
         finally:
             self.close(ConnectionAbortedError("its reader has ended"))
 
     def _look(self) -> None:
-        """Called each `PING_S`: send a PING to a broker that was silent, leave one that stays so."""
+        """Called each `PING_S`: send a PING to a silent broker; if it stays silent, end the connection."""
         if not self._heard:
             self.close(TimeoutError("the broker is silent"))
             return
         self._heard = False
-        self.tell(CommandPing())
+        self.send_command(CommandPing())
         self._timer = asyncio.get_running_loop().call_later(PING_S, self._look)
 
     def _take(self, envelope: BaseCommand, behind: bytes) -> None:
         kind = envelope.type
         if kind == BaseCommand.PING:
-            self.tell(CommandPong())
+            self.send_command(CommandPong())
             return
         if kind == BaseCommand.PONG:
             return
@@ -302,7 +302,7 @@ class BrokerConnection:
         method, data = ("none", b"") if self._auth is None else (self._auth[0], self._auth[1]())
         answer = CommandAuthResponse(client_version=_CLIENT, protocol_version=_PROTOCOL_VERSION)
         answer.response.CopyFrom(AuthData(auth_method_name=method, auth_data=data))
-        self.tell(answer)
+        self.send_command(answer)
 
     def _answered(self, body: Any, _behind: bytes) -> None:
         answer = self._answers.get(body.request_id)
@@ -386,7 +386,7 @@ class BrokerStream:
         self.connection: BrokerConnection | None = None
         """The connection on which it is opened; None while there is none."""
         self._is_opened = False
-        """The broker has opened it on this connection. It ends a connection on which messages come before that."""
+        """Whether the broker has opened it on this connection. Messages that come earlier end the connection."""
         self._ended = asyncio.Event()
 
     async def run(self) -> None:
@@ -432,7 +432,7 @@ class BrokerStream:
         self.closed()
         connection.wait_no_more(self)
         if connection.streams.pop((self.is_producer, self.id), None) is not None:
-            connection.tell(
+            connection.send_command(
                 CommandCloseProducer(producer_id=self.id, request_id=connection.next_request())
                 if self.is_producer
                 else CommandCloseConsumer(consumer_id=self.id, request_id=connection.next_request())
@@ -471,22 +471,22 @@ class TopicProducer(BrokerStream):
 
     def _frame(self, message: bytes, key: str) -> bytes:
         self._sequence += 1
-        said = MessageMetadata(
+        metadata = MessageMetadata(
             producer_name=self.client.sender, sequence_id=self._sequence, publish_time=time.time_ns() // 1_000_000
         )
         if key:
-            said.partition_key = key
-            said.uncompressed_size = len(message)  # compaction knows by this, and not by what is there, what is empty
-        metadata = said.SerializeToString()
+            metadata.partition_key = key
+            metadata.uncompressed_size = len(message)  # by this field compaction recognizes messages without content
+        encoded = metadata.SerializeToString()
         send = CommandSend(producer_id=self.id, sequence_id=self._sequence)
-        return encode_with_payload(send, _U32.pack(len(metadata)) + metadata + message)
+        return encode_with_payload(send, _U32.pack(len(encoded)) + encoded + message)
 
     def receipt(self, sequence: int) -> None:
         """Called when the broker has taken a message."""
 
 
 class TopicEntry(NamedTuple):
-    """A message as it came.
+    """A message of a topic.
 
     Attributes:
         sender: The name of the message's producer.
@@ -502,15 +502,15 @@ class TopicEntry(NamedTuple):
 
 
 class TopicConsumer(BrokerStream):
-    """Hears a topic by a subscription of its own, which ends with it.
+    """Receives a topic's messages by a subscription of its own, which ends with it.
 
     Args:
         client: The client of the brokers, by which it is opened.
         topic: The topic.
-        hear: Called with each message.
-        on_open: Called each time that it is open, before any message.
-        on_close: Called each time that it is open no longer.
-        from_start: It reads the compacted topic from its first message on, each time that it is opened.
+        on_message: Called with each message.
+        on_open: Called after each opening, before any message.
+        on_close: Called after each end.
+        from_start: Whether each opening reads the compacted topic from its first message on.
     """
 
     is_producer = False
@@ -519,14 +519,14 @@ class TopicConsumer(BrokerStream):
         self,
         client: "BrokerClient",
         topic: str,
-        hear: Callable[[TopicEntry], None],
+        on_message: Callable[[TopicEntry], None],
         on_open: Callable[[], None] = lambda: None,
         on_close: Callable[[], None] = lambda: None,
         *,
         from_start: bool = False,
     ) -> None:
         super().__init__(client, topic)
-        self._hear = hear
+        self._on_message = on_message
         self._on_open, self._on_close = on_open, on_close
         self._from_start = from_start
         self._taken = 0
@@ -552,13 +552,13 @@ class TopicConsumer(BrokerStream):
         await connection.request(subscribe, CommandSuccess)
         self._taken = 0
         self._on_open()
-        connection.tell(CommandFlow(consumer_id=self.id, message_permits=_PERMITS))
+        connection.send_command(CommandFlow(consumer_id=self.id, message_permits=_PERMITS))
 
     def message(self, position: tuple[int, int], behind: bytes) -> None:
-        """Called with each entry: its position, and the bytes behind the command."""
+        """Called with each entry: its position, and the bytes that follow the command."""
         self._taken += 1
         if self._taken >= _PERMITS // 2 and self.connection is not None:
-            self.connection.tell(CommandFlow(consumer_id=self.id, message_permits=self._taken))
+            self.connection.send_command(CommandFlow(consumer_id=self.id, message_permits=self._taken))
             self._taken = 0
         entry = _entry(position, behind)
         if entry is None:
@@ -567,11 +567,11 @@ class TopicConsumer(BrokerStream):
             self.client.counts.dropped["oversized"] += 1
         else:
             self.client.counts.messages_in += 1
-            self._hear(entry)
+            self._on_message(entry)
 
 
 def _entry(position: tuple[int, int], behind: bytes) -> TopicEntry | None:
-    """Read the bytes behind a MESSAGE; None if it is batched, compressed, encrypted, chunked, or none."""
+    """Read the bytes after a MESSAGE command; None if they are batched, compressed, encrypted, chunked, or odd."""
     start = 0
     try:
         if _U16.unpack_from(behind, start)[0] == _BROKER_ENTRY:
@@ -596,8 +596,8 @@ def _entry(position: tuple[int, int], behind: bytes) -> TopicEntry | None:
     return TopicEntry(text(metadata.producer_name), text(metadata.partition_key), behind[start + 4 + size :], position)
 
 
-def _reason(said: str | bytes) -> str:
-    return printable(text(said[:_MOST_REASON]))[:_MOST_REASON]
+def _reason(message: str | bytes) -> str:
+    return printable(text(message[:_MOST_REASON]))[:_MOST_REASON]
 
 
 class BrokerClient:
@@ -612,7 +612,7 @@ class BrokerClient:
         most_pause_s: Seconds between two tries to open a producer or consumer, at most.
 
     Attributes:
-        tasks: The tasks that keep producers and consumers open, and others of what uses this client.
+        tasks: The tasks that keep producers and consumers open, and other tasks of this client's owner.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
@@ -628,21 +628,21 @@ class BrokerClient:
         self.tasks = LinkTasks(self.counts, most_pause_s)
         self.name = name
         self.sender = f"{name}-{secrets.token_hex(8)}"
-        """The name of this process' producers, by which it knows its own messages: names may be taken twice."""
+        """The name of this process' producers, unlike the member's name unique: it marks this process' messages."""
         self.most_message = most_message
         self.most_pause_s = most_pause_s
         self.is_refused = False
         """Whether brokers refused at once the last time, rather than being silent."""
         self.last_error = ""
-        """Why a producer or consumer could not be opened the last time; empty before."""
+        """The latest error of opening a producer or consumer; empty before the first."""
         self._last_code: int | None = None
-        """The `ServerError` by which a broker refused that, if one did."""
+        """The broker's `ServerError` in that case; None if no broker refused."""
         self._rotation = BrokerRotation(brokers)
         self._dialer = dialer
         self._auth = auth
         self._connections: dict[tuple[Endpoint, Endpoint | None], BrokerConnection] = {}
         self._connecting: WeakValueDictionary[tuple[Endpoint, Endpoint | None], asyncio.Lock] = WeakValueDictionary()
-        """A lock for each connection that is being made: so a silent broker keeps no topic from another broker."""
+        """A lock for each connection that is being made: a silent broker delays no connection to another one."""
         self._ids = 0
 
     async def stop(self) -> None:
@@ -669,25 +669,25 @@ class BrokerClient:
         self._last_code = error.code if isinstance(error, BrokerRefusedError) else None
 
     def problem(self, topic: str) -> str:
-        """Return why something could not be opened the last time, and what to do about it if it was of this topic."""
+        """Return the latest error of opening, and its remedy for this topic."""
         return "; ".join(part for part in (self.last_error, self.remedy(topic)) if part)
 
     def remedy(self, topic: str) -> str:
-        """Return what to do about the reason for which a topic could not be opened; empty if that is not known."""
+        """Return the remedy of the latest refusal, for this topic; empty if none is known."""
         namespace = topic.partition("://")[2].rpartition("/")[0]
         return _REMEDIES.get(self._last_code or -1, "").format(topic=topic, namespace=namespace)
 
     @property
     def finds_nothing(self) -> bool:
-        """Whether a broker has refused as there is no such topic, or no such namespace, the last time."""
+        """Whether the latest refusal said that there is no such topic, or no such namespace."""
         return self._last_code == ServerError.TopicNotFound
 
     async def connection_for(self, topic: str) -> BrokerConnection:
         """Return a connection with the broker that serves a topic.
 
         Raises:
-            OSError: If there is none.
-            TargetRefusedError, EndpointError, ProtocolError: If a broker's answer leads nowhere.
+            OSError: If no connection can be made.
+            TargetRefusedError, EndpointError, ProtocolError: If a broker's answer names no usable broker.
         """
         connection = await self._any()
         is_authoritative = False
@@ -718,44 +718,44 @@ class BrokerClient:
     async def _any(self) -> BrokerConnection:
         """Return a connection with one of the configured brokers."""
         for broker in self._rotation.brokers:
-            found = self._connections.get((broker, None))
-            if found is not None and not found.is_lost and not found.is_mute:
-                return found
+            connection = self._connections.get((broker, None))
+            if connection is not None and not connection.is_lost and not connection.is_mute:
+                return connection
         clock = asyncio.get_running_loop().time
         order = self._rotation.order(clock())
         failure: Exception = OSError("no broker is configured")
         for broker in order:
             try:
                 async with asyncio.timeout(OPEN_S / (len(order) + 1)):
-                    found = await self._connection(broker, None)
+                    connection = await self._connection(broker, None)
             except _FAILURES as error:
                 self._rotation.failed(broker, clock())
                 failure = error
             else:
-                if not found.is_mute:
+                if not connection.is_mute:
                     self._rotation.answered(broker)
-                return found
+                return connection
         raise failure
 
     async def _connection(self, broker: Endpoint, proxied_to: Endpoint | None) -> BrokerConnection:
         key = broker, proxied_to
         async with self._connecting.setdefault(key, asyncio.Lock()):
-            found = self._connections.get(key)
-            if found is not None and not found.is_lost:
-                return found
+            connection = self._connections.get(key)
+            if connection is not None and not connection.is_lost:
+                return connection
             self._forget_idle()
             reader, writer = await self._dialer.open(broker, OPEN_S)
-            found = BrokerConnection(broker, reader, writer, self._auth, self.tasks.defect)
+            connection = BrokerConnection(broker, reader, writer, self._auth, self.tasks.defect)
             try:
-                await found.greet(proxied_to)
+                await connection.greet(proxied_to)
             except BaseException:
-                found.close()
+                connection.close()
                 raise
-            self._connections[key] = found
-            return found
+            self._connections[key] = connection
+            return connection
 
     def _forget_idle(self) -> None:
-        """Forget connections that are lost, and end those that nothing needs, but for the latest `MOST_IDLE`."""
-        for each in [known for known in self._connections.values() if known.is_idle][:-MOST_IDLE]:
-            each.close()
-        self._connections = {each: known for each, known in self._connections.items() if not known.is_lost}
+        """Forget lost connections, and end idle ones, except the latest `MOST_IDLE`."""
+        for connection in [each for each in self._connections.values() if each.is_idle][:-MOST_IDLE]:
+            connection.close()
+        self._connections = {key: each for key, each in self._connections.items() if not each.is_lost}

@@ -1,12 +1,12 @@
-"""A proxy's part in its fleet: once a cycle it reports what its limiters want, and puts the granted shares in force.
+"""A proxy's part in its fleet: once a cycle it reports its limiters' demands, and puts the granted shares in force.
 
     limiters ─demands─▶ FleetMember ─reports─▶ link ─▶ Coordinator, in one of the members
     limiters ◀─shares── FleetMember ◀─grants── link ◀─────┘
 
 The core (`fleet`) decides, in values, and a link carries bytes. `FleetService` has the link, the timers and the lease.
-Each of these is a module of its own:
+Its parts have modules of their own:
 
-    member_limits      the limiters: demands are measured, shares are put in force, their changes are told
+    member_limits      the limiters: demands are measured, shares are put in force, their changes are reported
     leadership         the coordinator, while it is this member: reports are heard, grants are made
     coordinator_clock  how far the coordinator's clock is ahead
 
@@ -14,7 +14,7 @@ Timers call these functions:
 
     once a cycle ──────────────────────────────────────────▶ _turn ─▶ _report, _look_at_lease, Leadership.turn
     a limiter is used or waited on, or the member is urgent ─▶ wants_now ─ 25 ms after the last report ─▶ _report
-    a report had to tell a mixture ────────────────────────▶ _look_again ─▶ _report
+    a report mixed two demands of a limiter ───────────────▶ _look_again ─▶ _report
 
 A fleet at rest wakes the process once a cycle, for a report that says that the member lives.
 """
@@ -46,23 +46,23 @@ from proxy.fleet.spaced_call import SpacedCall
 from proxy.observe.log_lines import CUT_OFF, ShareChange
 
 LEAST_BETWEEN_REPORTS_S: Final = 0.025
-"""Seconds between two reports, at least, but for those that a cycle or `LOOK_AGAIN_NS` is due for."""
+"""Seconds between two reports, at least; those of a cycle, or due to `LOOK_AGAIN_NS`, come in any case."""
 LEAVING_REPORTS: Final = 3
-"""Reports by which a member says that it leaves, at most: until one is answered. Were all lost, its share would be
-missing for a lease."""
+"""Reports with which a member leaves, at most: until one is answered. If all were lost, its share would be unused for a
+lease."""
 LEAVING_S: Final = 0.15
-"""Seconds for which the answer to each of these reports is waited for."""
+"""Seconds for which a leaving member waits for the answer to each report."""
 LOST_FOR_NS: Final = 60 * NANOS_PER_SECOND
-"""A member counts as one that loses messages for so many nanoseconds after the last one."""
+"""Nanoseconds after the last lost message for which a member is degraded."""
 CLOCK_OFF_NS: Final = NANOS_PER_SECOND
-"""Clocks of members that differ by so many nanoseconds are wrong: logs of different members cannot be compared."""
+"""Nanoseconds by which the clocks of members may differ: beyond that their logs cannot be compared."""
 DIFFERING_LEASES: Final = 2
-"""Members whose limits differ are degraded after so many leases: reloads of all members take their time."""
-MOST_SAID: Final = 5
-"""Names of members that a text for people has, at most."""
+"""Leases after which members with different limits are degraded: reloads of all members take their time."""
+MOST_NAMED: Final = 5
+"""Names of members in a text for people, at most."""
 MOST_VOIDS: Final = 3
-"""A member goes on under another incarnation, as after a restart, when a void grant has ended so many of its sessions
-in a row without an answer: then others have written in its name what may hold for ever."""
+"""Sessions in a row that a void grant has ended without an answer; then the member goes on under another incarnation,
+as after a restart: other writers have sent messages in its name that may hold for ever."""
 
 ShareState = Literal["none", "granted", "isolated"]
 
@@ -73,10 +73,10 @@ class SharesInForce(NamedTuple):
     """Which shares of the fleet's limits are in force in a member.
 
     Attributes:
-        state: `none` before the first answer, `granted` by a coordinator, or `isolated`: what is left while cut off.
-        part: The part that is left while isolated: fair, floor or none; else empty.
-        since_ns: Since when, nanoseconds since 1970.
-        why: The same, for people.
+        state: `none` before the first answer, `granted` by a coordinator, or `isolated` while cut off.
+        part: The part that a cut-off member keeps: fair, floor or none; else empty.
+        since_ns: The time since which they are in force, nanoseconds since 1970.
+        why: The state as text for people.
     """
 
     state: ShareState
@@ -103,10 +103,10 @@ class FleetService:
         name: The name of this member.
         member: This member, in the core.
         written: Returns the limits that are written in this process.
-        limits: The shared limits of this process, and its shares of them.
+        limits: The shared limits of this process, and its shares.
         shared: The shared limits, for the registry of its limiters.
         leadership: This process' part as the coordinator.
-        brokers: The brokers that members hear of from each other.
+        brokers: The brokers that members report to each other.
         link: The link to the other members; None before `start`.
         lease_ends: How often the lease has ended without an answer.
     """
@@ -150,16 +150,16 @@ class FleetService:
         self._cycle: asyncio.TimerHandle | None = None
         self._reports = SpacedCall(self._measuring(self._report), clock)
         self._again: asyncio.TimerHandle | None = None
-        """The timer of a report that corrects one that had to tell a mixture (`SharedLimits.turned`)."""
+        """The timer of a report that corrects one with mixed demands (`SharedLimits.turned`)."""
         self._is_running = self._had_lease = self._is_cut_off = False
         self._differs_since: int | None = None
-        """Since when members have different limits; None while they have the same."""
+        """The time since which members have different limits; None while they have the same."""
         self._shares_state: ShareState = "none"
         self._shares_since = wall()
         self._lost_messages, self._lost_at = 0, -LOST_FOR_NS
-        """How many messages were lost at the last look, and when some were lost last."""
+        """The number of lost messages at the last look, and the time at which some were last lost."""
         self._left: asyncio.Event | None = None
-        """While this member leaves: set when the coordinator has answered that."""
+        """While this member leaves: set when the coordinator has answered its last report."""
 
     async def start(self, make_link: Callable[[Callbacks], FleetLink]) -> None:
         """Begin to take part. Return before any other member is reached."""
@@ -202,7 +202,7 @@ class FleetService:
                     await asyncio.wait_for(self._left.wait(), LEAVING_S)
                     return
 
-    # ---- the state, for those that ask
+    # ---- the state
 
     @property
     def state(self) -> LinkState:
@@ -229,7 +229,7 @@ class FleetService:
 
     @property
     def problem(self) -> str:
-        """Why the fleet is not reached, as far as is known; empty if it is."""
+        """Why the fleet is not reached, if known; empty if it is reached."""
         return "" if self.link is None else self.link.problem
 
     def now(self) -> int:
@@ -237,11 +237,11 @@ class FleetService:
         return self._clock()
 
     def dropped_messages(self) -> Counter[str]:
-        """Return how many messages, and parts of them, were not taken, by cause."""
+        """Return the number of messages, or parts of messages, that were not taken, by cause."""
         return self._dropped + self.member.dropped + self.leadership.dropped_messages()
 
     def lease_left_ns(self) -> int:
-        """Return the nanoseconds until the lease ends if nobody answers; 0 after its end, and while isolated."""
+        """Return the nanoseconds until the lease ends without an answer; 0 after its end, and while isolated."""
         return 0 if self.member.isolated else max(0, self.member.lease_until - self._clock())
 
     def shares_in_force(self) -> SharesInForce:
@@ -256,7 +256,7 @@ class FleetService:
         return SharesInForce(self._shares_state, member.part, self._shares_since, words)
 
     def degraded(self) -> Iterator[Degraded]:
-        """Yield the states of this member in which it serves, and not all that is configured holds."""
+        """Yield the degraded states of this member."""
         if self.member.isolated:
             yield self._cut_off()
         if self._differs_since is not None and self._clock() - self._differs_since >= self._differing_ns:
@@ -269,7 +269,7 @@ class FleetService:
         if self.coordinator is not None and (twins := self.coordinator.names_taken_twice()):
             yield Degraded(
                 "fleet_names_taken_twice",
-                f"several members have one name: {', '.join(sorted(twins)[:MOST_SAID])}",
+                f"several members have one name: {', '.join(sorted(twins)[:MOST_NAMED])}",
                 "give each member a proxy_id of its own",
             )
         yield from self._clock_off()
@@ -279,14 +279,14 @@ class FleetService:
         link, fleet = self.link, self.config.name
         why = "" if link is None else link.problem.removesuffix(f"; {link.remedy}")
         remedy = "" if link is None else link.remedy
-        said = f"{self.shares_in_force().why}: {why or 'no coordinator is heard'}"
+        problem = f"{self.shares_in_force().why}: {why or 'no coordinator is heard'}"
         if self.member.coordinator:
-            text = f"fleet {fleet}: {said}; {self.member.coordinator} coordinated last"
+            text = f"fleet {fleet}: {problem}; {self.member.coordinator} coordinated last"
             return Degraded(
                 "fleet_cut_off", text, remedy or "see that the other members run, and that brokers are reached"
             )
         remedy = remedy or "see that brokers are reached, and that the other members run and have the same fleet"
-        return Degraded("fleet_not_formed", f"fleet {fleet} has not formed since the start; {said}", remedy)
+        return Degraded("fleet_not_formed", f"fleet {fleet} has not formed since the start; {problem}", remedy)
 
     def _clock_off(self) -> Iterator[Degraded]:
         if not self.member.epoch or self.coordinator is not None:
@@ -310,10 +310,10 @@ class FleetService:
         if sum(lost.values()) > self._lost_messages:
             self._lost_messages, self._lost_at = sum(lost.values()), now
         if now - self._lost_at < LOST_FOR_NS:
-            said = ", ".join(f"{cause} {times}" for cause, times in lost.items())
+            causes = ", ".join(f"{cause} {times}" for cause, times in lost.items())
             yield Degraded(
                 "fleet_messages_lost",
-                f"reports or grants are lost, so shares come late: {said} since the start",
+                f"reports or grants are lost, so shares come late: {causes} since the start",
                 "see that brokers keep up and let the fleet's topics take what members send; docs/metrics.md has the "
                 "causes (sluice_fleet_messages_dropped_total)",
             )
@@ -321,7 +321,7 @@ class FleetService:
     # ---- a cycle
 
     def wants_now(self) -> None:
-        """Report soon: a limiter is used anew, or a stream begins to wait for its share."""
+        """Report soon: a limiter is used again, or a stream begins to wait for its share."""
         if self._is_running:
             self._reports.soon(LEAST_BETWEEN_REPORTS_S)
 
@@ -343,7 +343,7 @@ class FleetService:
         return measured
 
     def _look_at_state(self) -> None:
-        """Note since when shares are in force as they are."""
+        """Note the time at which the state of shares changes."""
         state: ShareState = "none"
         if self.member.isolated:
             state = "isolated"
@@ -357,7 +357,7 @@ class FleetService:
         brokers = self.brokers.take_named(MOST_BROKERS) if self.member.epoch else ()
         report = self.member.report(*self.limits.measure(now), now, brokers)
         self._send_report(report)
-        if self._is_cut_off:  # limits that came, or got another value, have their part at once
+        if self._is_cut_off:  # new limits, and those with another value, get their part at once
             self._put_isolated(now)
         self._go_on()
         if self.shared.turned and self._again is None and self._is_running:
@@ -378,7 +378,7 @@ class FleetService:
         self._put_isolated(now)
 
     def _put_isolated(self, now: int) -> None:
-        """Put the isolated shares in force that are not, if this member is cut off."""
+        """If this member is cut off, put the isolated shares in force that are not yet."""
         isolated = self.member.cut_off(now, refused=self.link is not None and self.link.refused)
         if self.member.isolated:
             is_turn, self._is_cut_off = not self._is_cut_off, True
@@ -415,7 +415,7 @@ class FleetService:
             self.brokers.hear(grants.brokers)
         if self.member.voids >= MOST_VOIDS:
             self.member.reincarnate(secrets.randbits(63) | 1)
-        is_void = any(one.void for one in grants.grants)
+        is_void = any(grant.void for grant in grants.grants)
         is_back = self._is_cut_off and not self.member.isolated
         self._is_cut_off = self._is_cut_off and not is_back
         cause = "rejoined" if is_back else "lease ended" if is_void else "granted"
@@ -428,8 +428,8 @@ class FleetService:
             self._had_lease = True
         self._look_at_state()
         if self.member.epoch != before:
-            said = {"coordinator": self.member.coordinator, "members": self.member.members}
-            structlog.get_logger().info("fleet: follows a coordinator", fleet=self.config.name, **said)
+            fields = {"coordinator": self.member.coordinator, "members": self.member.members}
+            structlog.get_logger().info("fleet: follows a coordinator", fleet=self.config.name, **fields)
         self._go_on()
 
     def _look_at_clock(self, grants: Grants) -> None:
@@ -438,15 +438,15 @@ class FleetService:
 
     def _tell_share(self, key: ShareKey, before: int, after: int, cause: str) -> None:
         member = self.member
-        known = (member.epoch, member.coordinator, member.members)
+        followed = (member.epoch, member.coordinator, member.members)
         ahead = None
         if member.epoch:
             ahead = (0, 0) if self.coordinator is not None else self._coordinator_clock.ahead_ns
-        self._on_share(ShareChange(self.config.name, key.limiter, key.unit, before, after, *known, cause, ahead))
+        self._on_share(ShareChange(self.config.name, key.limiter, key.unit, before, after, *followed, cause, ahead))
 
 
 def described_set(limits: LimitSet) -> str:
     """Return a set of limits for people: `12 limits (digest 0f3a92c1) in a, b and 3 more`."""
-    more = f" and {limits.members - MOST_SAID} more" if limits.members > MOST_SAID else ""
+    more = f" and {limits.members - MOST_NAMED} more" if limits.members > MOST_NAMED else ""
     written = limits.written
     return f"{written.total} limits (digest {written.digest >> 32:08x}) in {', '.join(limits.names)}{more}"

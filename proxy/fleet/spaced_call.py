@@ -1,4 +1,4 @@
-"""Calls that keep a distance: however often one is asked for, it comes once, and not too soon after the last one."""
+"""Calls that keep a distance: several requests for a call make one, and not too soon after the last call."""
 
 import asyncio
 from collections.abc import Callable
@@ -22,24 +22,24 @@ class SpacedCall:
         self._is_stopped = False
 
     def soon(self, least_s: float) -> None:
-        """Call the function when `least_s` seconds have passed since its last call, unless a call is to come anyway."""
+        """Call the function when `least_s` seconds have passed since its last call, unless a call is due already."""
         if self._timer is None and not self._is_stopped:
             passed_s = (self._clock() - self._called_at) / NANOS_PER_SECOND
             self._timer = asyncio.get_running_loop().call_later(max(0.0, least_s - passed_s), self.now)
 
     def now(self) -> None:
-        """Call the function. A call that was to come is not needed any more."""
+        """Call the function, and cancel a call that is due."""
         self.cancel()
         self._called_at = self._clock()
         self._function()
 
     def cancel(self) -> None:
-        """Forget the call that is to come, if there is one."""
+        """Cancel a call that is due."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def stop(self) -> None:
-        """Make no call any more but by `now`."""
+        """Make no calls any more, except by `now`."""
         self._is_stopped = True
         self.cancel()

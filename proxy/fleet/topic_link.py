@@ -2,19 +2,18 @@
 
 Each member has a producer on `…-reports`, and on `…-grants` a consumer and a producer that waits for exclusive access.
 The member whose producer has access coordinates, and subscribes to the reports. Both topics are non-persistent: brokers
-store nothing, and what a member misses is told anew a cycle later.
+store nothing, and a member that misses a message gets the next one a cycle later.
 
     every member   TopicLink._reporter ──▶ …-reports ──▶ _Candidate._reports    the coordinator
                    _Candidate.hearer   ◀── …-grants  ◀── _Candidate, which has exclusive access
 
-What a broker does with exclusive access (4.0.8, in tests/real/test_fleet_link.py):
+A broker's exclusive access (4.0.8, in tests/real/test_fleet_link.py):
 
 - The coordinator's process is killed: its connection ends, and the next in line is ready at once.
-- The coordinator's process stands still: its connection stays open. Therefore a waiting member that hears no grants for
-  `SILENT_LEASES` takes access with ExclusiveWithFencing. All others that wait get ProducerFenced, and ask anew.
-- The coordinator is fenced out: the broker tells it nothing, and closes its producer without a CLOSE_PRODUCER. What it
-  still sends reaches nobody. It learns that by its own consumer: a coordinator that hears no grant of its own for a
-  lease gives access up.
+- The coordinator's process hangs: its connection stays open. Therefore a waiting member that hears no grants for
+  `SILENT_LEASES` takes access with ExclusiveWithFencing. All other waiting members get ProducerFenced, and ask again.
+- The coordinator is fenced out: the broker closes its producer without a CLOSE_PRODUCER, and drops its later messages.
+  The coordinator notices by its own consumer: if it hears no grant of its own for a lease, it gives access up.
 - The topic's bundle is unloaded: all producers are closed, and the first that connects again gets access.
 
 Source: org.apache.pulsar.broker.service.AbstractTopic.incrementTopicEpochIfNeeded, which calls Producer.close(true)
@@ -36,7 +35,7 @@ from proxy.fleet.link import MOST_PAUSE_S, Callbacks, LinkState
 from proxy.fleet.pulsar_connection import Auth, BrokerClient, BrokerConnection, TopicConsumer, TopicEntry, TopicProducer
 
 SILENT_LEASES: Final = 1.5
-"""A coordinator that is silent for so many lease times, or up to half as many again, is replaced."""
+"""Lease times after which a silent coordinator is replaced; each member waits up to half as long again."""
 
 
 def topics(namespace: str, fleet: str) -> tuple[str, str]:
@@ -51,7 +50,7 @@ class Membership(NamedTuple):
         namespace: The namespace of the fleet's topics: `tenant/namespace`.
         fleet: The fleet's name.
         member: The member's name, unique in the fleet.
-        lease_s: Seconds for which a share lasts, and for which a coordinator stays that does not hear its own grants.
+        lease_s: Seconds for which a share lasts, and after which a coordinator gives up that hears no own grants.
     """
 
     namespace: str
@@ -63,16 +62,16 @@ class Membership(NamedTuple):
 class _Candidate(TopicProducer):
     """A member's producer of grants: waits for exclusive access, and makes the member coordinate while it has access.
 
-        waits in line ─ready─▶ leads ─closed─▶ opened anew: waits in line
-              └─the coordinator is silent─▶ opened anew: takes access
+        waits in line ─ready─▶ leads ─closed─▶ opened again: waits in line
+              └─the coordinator is silent─▶ opened again: takes access
 
-    It has a consumer of grants, by which it knows that the coordinator is silent, or that its own grants reach nobody.
-    It has a consumer of reports, which is open while it leads.
+    Its consumer of grants shows that the coordinator is silent, or that its own grants reach no member. Its consumer of
+    reports is open while it leads.
 
     Args:
         client: The client of the brokers.
         membership: The member, and its fleet.
-        callbacks: Called with what comes, and when this member begins or ceases to coordinate.
+        callbacks: Called with reports and grants, and when this member begins or ceases to coordinate.
     """
 
     def __init__(self, client: BrokerClient, membership: Membership, callbacks: Callbacks) -> None:
@@ -86,15 +85,15 @@ class _Candidate(TopicProducer):
         self._reports = TopicConsumer(client, reports, self._reported, self._hears)
         self._hears_reports: asyncio.Task[None] | None = None
         self._takes = False
-        """When it is opened the next time, it takes access instead of waiting for it."""
+        """Whether it takes access at the next opening, instead of waiting for it."""
         self._heard_at = 0.0
-        """When grants came last, or a consumer was opened, by the loop's clock."""
+        """The time of the last grants, or of a consumer's opening, by the loop's clock."""
         self._granted_at = 0.0
-        """When grants came last, by the loop's clock."""
+        """The time of the last grants, by the loop's clock."""
         self._heard_own_at = 0.0
-        """When grants of this member's own came last, or it was given access, by the loop's clock."""
+        """The time of this member's own last grants, or at which it got access, by the loop's clock."""
         self._unheard_at = 0.0
-        """While leading: when this member sent the first report of its own that it has not heard; 0 if none."""
+        """While leading: the sending time of this member's first report that it has not heard; 0 if none."""
         self._timer: asyncio.TimerHandle | None = None
         self._sent: deque[tuple[int, int]] = deque(maxlen=1000)
         """The sequences of grants without a receipt, and when they were sent: monotonic nanoseconds."""
@@ -102,14 +101,14 @@ class _Candidate(TopicProducer):
     async def open(self, connection: BrokerConnection) -> None:
         """Ask for exclusive access, which a broker may give much later."""
         is_silent = asyncio.get_running_loop().time() - self._heard_at > self.silence_s
-        takes = self._takes and is_silent  # else another one has taken access meanwhile
+        takes = self._takes and is_silent  # else another member has taken access
         mode = ProducerAccessMode.ExclusiveWithFencing if takes else ProducerAccessMode.WaitForExclusive
         self._takes = False
         request = CommandProducer(topic=self.topic, producer_id=self.id, producer_access_mode=mode)
         await connection.request(request, CommandProducerSuccess, self)
 
     async def _stay(self) -> None:
-        """Return when this producer is closed, or when it is to take the access of a silent coordinator."""
+        """Return when this producer is closed, or when it should take the access of a silent coordinator."""
         clock = asyncio.get_running_loop().time
         while not self._ended.is_set():
             due = max(self._heard_at, clock() - self.silence_s) + self.silence_s * uniform(1, 1.5)  # noqa: S311
@@ -118,7 +117,7 @@ class _Candidate(TopicProducer):
                     await self._ended.wait()
             now = clock()
             if now > due + 1:
-                self._heard_at = now  # this process stood still: grants may be there that it has yet to read
+                self._heard_at = now  # this process hung: grants may wait to be read
             is_silent = now - self._heard_at > self.silence_s
             if is_silent and not self.is_leading and self.hearer.is_open and not self._ended.is_set():
                 self._takes = True
@@ -139,8 +138,8 @@ class _Candidate(TopicProducer):
     def _look(self) -> None:
         """Called by a timer while leading: give access up if no grant of this member's own was heard for a lease.
 
-        If no other grants came, either, the consumer of grants is opened anew. The consumer of reports is, if this
-        member's own reports do not come for a lease: then no others come.
+        If no other grants came either, open the consumer of grants again. Open the consumer of reports again if this
+        member's own reports did not arrive for a lease: then no others arrive.
         """
         loop = asyncio.get_running_loop()
         due = self._heard_own_at + self.lease_s
@@ -175,9 +174,9 @@ class _Candidate(TopicProducer):
         return sequence
 
     def receipt(self, sequence: int) -> None:
-        """Called when the broker has taken grants: so this member was the coordinator when it sent them.
+        """Called when the broker has taken grants: this member was the coordinator when it sent them.
 
-        If this process has stood still since, that may be long ago.
+        That may be long ago if this process hung since.
         """
         sent_at = 0
         while self._sent and self._sent[0][0] <= sequence:
@@ -212,7 +211,7 @@ class TopicLink:
         brokers: The brokers that are asked first; one at least.
         dialer: Connects to them, and to brokers that they name.
         membership: The member, and its fleet.
-        callbacks: Called with what comes, and when this member begins or ceases to coordinate.
+        callbacks: Called with reports and grants, and when this member begins or ceases to coordinate.
         auth: The credentials that brokers are shown; None: none.
     """
 
@@ -250,7 +249,7 @@ class TopicLink:
 
     @property
     def remedy(self) -> str:
-        """The remedy of the problem, as far as is known."""
+        """The remedy of the problem, if known."""
         return self.client.remedy(self._reporter.topic) if self.state == "connecting" else ""
 
     @property
@@ -268,7 +267,7 @@ class TopicLink:
         await self.client.stop()
 
     def report(self, message: bytes) -> bool:
-        """Send a report to the coordinator, whoever it is; False: it cannot be sent now."""
+        """Send a report to the present coordinator; False: it cannot be sent now."""
         is_sent = self._reporter.send(message) > 0
         if is_sent:
             self._candidate.reports_go()

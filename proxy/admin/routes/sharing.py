@@ -258,7 +258,7 @@ def _share(one: MemberLimit) -> ShownShare:
         "used_per_s": None if demand is None else demand.used / _MILLI,
         "wanted_per_s": None if demand is None else _wanted(demand.wanted),
         "streams": None if demand is None else demand.streams,
-        "lower_limit": None if one.held is None else _quota(one.held),
+        "lower_limit": None if one.lower is None else _quota(one.lower),
     }
 
 

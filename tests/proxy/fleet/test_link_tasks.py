@@ -53,7 +53,7 @@ async def send_in_link(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
     defects = list[BaseException]()
     connection = BrokerConnection(Endpoint("pulsar", "127.0.0.1", 1), reader, writer, None, defects.append)
     assert not connection.send(b"frame")
-    connection.tell(CommandPing())
+    connection.send_command(CommandPing())
     assert connection.is_lost
     await connection.ended()
     assert defects == []

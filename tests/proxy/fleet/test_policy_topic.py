@@ -261,7 +261,7 @@ async def test_without_the_topic_nothing_changes_and_the_remedy_is_named(
     assert not refusal.value.was_sent
     [state] = member.topic.degraded()
     assert state.cause == "policies_cut_off"
-    assert f"do not follow {TOPIC}: the broker refuses: not authorized; what the store has holds" in state.reason
+    assert f"do not follow {TOPIC}: the broker refuses: not authorized; the store's policies hold" in state.reason
     assert state.remedy.endswith("namespaces grant-permission public/sluice --role ROLE --actions produce,consume")
     monkeypatch.setattr(policy_topic, "PATIENCE_S", 100)
     assert list(member.topic.degraded()) == []  # it may have just begun to connect
@@ -414,7 +414,7 @@ async def test_where_there_is_no_room_policies_are_taken_back_and_then_there_is(
         for number, key in enumerate(junk):
             world.broker.forge(slot_of(key, f"{number:016x}"), message(body=rate(1)))
         await until(lambda: first.topic.dropped["full"] and len(second.kept) == 3)
-    assert len([each for each in lines if "see who may write there" in each["event"]]) == len(world.members)
+    assert len([each for each in lines if "see which roles may write there" in each["event"]]) == len(world.members)
     assert [state.cause for state in first.topic.degraded()] == ["policies_full"]
     with pytest.raises(BodyError, match="take policies back"):
         await first.set(KEY, rate(5))
