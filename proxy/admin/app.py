@@ -42,7 +42,7 @@ from proxy.slices import Slices, Work
 
 _PATIENCE_S = 3.0
 _KEPT_S = 1.0
-"""Seconds for which what a broker has answered counts as how it is."""
+"""Seconds for which a broker's answer counts as its present state."""
 _MOST_ANSWER = 4096
 """Bytes of an answer that are looked at: a CONNECTED has 50, an ERROR its reason."""
 
@@ -51,7 +51,7 @@ _VERBOSE = Either(name="verbose", meaning="the answer as JSON, with the degraded
 
 
 class ShownReadiness(TypedDict):
-    """Whether the proxy is ready, why not, and the states in which it serves and not all that is configured holds."""
+    """Whether the proxy is ready, why not, and the states in which not all of its configuration holds."""
 
     ready: bool
     problem: str | None
@@ -61,8 +61,8 @@ class ShownReadiness(TypedDict):
 class Readiness:
     """Checks that a configured broker answers a CONNECT.
 
-    An authentication error is an answer, too; but not where Sluice has shown its own credentials, which each client's
-    connection needs (`authentication.broker`). However many ask, there is one probe at a time, whose result they share.
+    An authentication error is an answer, unless Sluice has shown its own credentials, which each client's connection
+    needs (`authentication.broker`). All callers share the result of one probe at a time.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -72,7 +72,7 @@ class Readiness:
         self.is_accepting = False
 
     async def problem(self) -> str | None:
-        """Say what stands in the way of being ready; None if nothing does."""
+        """Return why the proxy is not ready; None if it is."""
         if not self.is_accepting:
             return "not accepting connections"
         try:
@@ -80,7 +80,7 @@ class Readiness:
         except TooManyWaitError:
             if self._probe.last is not None:
                 return self._probe.last or None
-            return "the broker has not answered yet, and many ask whether it does"
+            return "the broker has not answered yet, and too many callers wait for its answer"
 
     async def _problem(self) -> str:
         problems = []
@@ -103,7 +103,7 @@ class Readiness:
         return None
 
     async def _answer(self, broker: Endpoint) -> bytes:
-        """Return the beginning of the broker's answer to a CONNECT with what Sluice shows brokers."""
+        """Return the beginning of the broker's answer to a CONNECT with Sluice's credentials."""
         verifier = self._engine.identity
         async with self._engine.dialer.connection(broker, self._patience_s) as (reader, writer):
             write_to(writer, own_greeting(None if verifier is None else verifier.own))
@@ -178,9 +178,9 @@ def admin_app(
 
     @described({200: contents, 503: contents}, query=(_VERBOSE,))
     async def show_readiness(request: web.Request) -> web.Response:
-        """Tell whether the proxy accepts clients and its broker answers; else 503, with what stands in the way.
+        """Return 200 if the proxy accepts clients and its broker answers; else 503 with the reason.
 
-        `?verbose` tells of degraded states, too. Of those that admin_access.not_ready_when names, each is a 503.
+        `?verbose` adds the degraded states. Each state that admin_access.not_ready_when names is a 503.
         """
         query = asked(request, (_VERBOSE,))
         _VERBOSE.read(query)
@@ -227,7 +227,8 @@ def admin_app(
 def _not_ready(engine: Engine, degraded: list[ShownDegraded]) -> str | None:
     causes = engine.config.admin_access.not_ready_when
     return next(
-        (f"{one['cause']}: {one['reason']}; {one['remedy']}" for one in degraded if one["cause"] in causes), None
+        (f"{state['cause']}: {state['reason']}; {state['remedy']}" for state in degraded if state["cause"] in causes),
+        None,
     )
 
 
@@ -236,7 +237,7 @@ def _counts(engine: Engine) -> Counts:
 
 
 def metrics_app(metrics: MetricsPage, slices: Slices, bounds: RequestLimits) -> web.Application:
-    """Make the application of the address for metrics alone: open to everybody, nothing changes anything."""
+    """Return the application of the address for metrics alone: open to all callers, and read-only."""
     middlewares = [_errors_as_reasons, _in_turn(slices), bounds.rate, bounds.body]
     app = web.Application(middlewares=middlewares, client_max_size=bounds.most_bytes)
     app.add_routes(_watching(metrics))
@@ -270,7 +271,7 @@ def _watching(metrics: MetricsPage) -> list[web.RouteDef]:
 
     @described({200: TEXT})
     async def show_health(_request: web.Request) -> web.Response:
-        """Tell that the process answers."""
+        """Return 200: the process answers."""
         return web.Response(text="alive\n")
 
     return [web.get("/metrics", show_metrics), web.get("/healthz", show_health)]
@@ -289,6 +290,6 @@ async def _errors_as_reasons(request: web.Request, handler: Handler) -> web.Stre
         return answer
     except (web.RequestPayloadError, ConnectionError):
         return refusal(400, f"{request.method} {request.path}: the body breaks off or is not as its headers say")
-    except Exception as error:  # noqa: BLE001 - one bad request must cost nobody else anything
+    except Exception as error:  # noqa: BLE001 - one bad request must cost no other caller anything
         structlog.get_logger().exception("admin request failed", path=request.path, error=repr(error))
         return refusal(500, "internal error; the proxy's log says more")

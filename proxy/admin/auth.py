@@ -33,11 +33,11 @@ LONGEST_NAME = 100
 SHORTEST_TOKEN = 16
 LONGEST_TOKEN = 512
 MOST_TOKENS = 1000
-"""Most tokens: all of them are compared for each request."""
+"""Most tokens: each request is compared with all tokens."""
 MOST_TENANTS = 100
 """Tenants of one token."""
 _MOST_BYTES = 1024 * 1024
-"""Most bytes of the file; MOST_TOKENS holders, each with the longest name and token, have half of it."""
+"""Most bytes of the file; MOST_TOKENS holders, each with the longest name and token, need half as many."""
 _TOKENS_KEY = "admin_access.tokens"
 
 Access = Literal["read", "write"]
@@ -51,7 +51,7 @@ class Holder:
     access: Access
     digest: bytes
     tenants: frozenset[str] | None = None
-    """The tenants that the token is for; None: it is for all, and for what is common to them."""
+    """The tenants that the token is for; None: it is for all tenants, and for shared paths."""
 
 
 class Tokens:
@@ -68,12 +68,12 @@ class Tokens:
         self._holders = read_tokens(path)
 
     def find(self, token: str) -> Holder | None:
-        """Find the holder of `token`, in a time that tells nothing of it: all digests are always compared."""
-        digest, found = _digest(token), None
+        """Return the holder of `token`, in a time that does not depend on it: all digests are always compared."""
+        digest, match = _digest(token), None
         for holder in self._holders:
             if hmac.compare_digest(holder.digest, digest):
-                found = holder
-        return found
+                match = holder
+        return match
 
 
 def read_tokens(path: Path) -> tuple[Holder, ...]:
@@ -105,13 +105,13 @@ def _parsed(path: Path) -> Any:
     warn_if_others_read(path, _TOKENS_KEY)
     try:
         return parse_yaml(text)
-    except YamlError as error:  # without keys and values: what is written wrongly may be a secret
+    except YamlError as error:  # without keys and values: the mistake may be a secret
         raise ConfigError([f"{_TOKENS_KEY}: {path}:{each.line}: {each.text}" for each in error.problems]) from None
 
 
 def _problems(values: Any) -> Iterator[str]:
     if not isinstance(values, dict) or not values:
-        yield "names nobody; write NAME: {access: read, token: TOKEN}, access: write for who may change something"
+        yield "names no holder; write NAME: {access: read, token: TOKEN}, or access: write for holders that may change"
         return
     if len(values) > MOST_TOKENS:
         yield f"names {len(values)} holders, at most {MOST_TOKENS} are served"
@@ -122,7 +122,7 @@ def _problems(values: Any) -> Iterator[str]:
         yield from (f"{shown!r}: {problem}" for problem in _problems_of(name, entry))
         token = entry.get("token") if isinstance(entry, dict) else None
         if isinstance(token, str) and seen.setdefault(token, shown) != shown:
-            yield f"{shown!r}: token: is that of {seen[token]!r}, too; give each its own"
+            yield f"{shown!r}: token: {seen[token]!r} has the same token; give each holder its own"
 
 
 def _problems_of(name: Any, entry: Any) -> Iterator[str]:
@@ -303,11 +303,11 @@ class Authenticator:
 
 
 def _by_token(request: web.Request, tokens: Tokens) -> Holder:
-    said = request.headers.getall("Authorization", [])
-    if not said:
+    headers = request.headers.getall("Authorization", [])
+    if not headers:
         raise CallerRefusedError(401, RefusalCause.MISSING, "a token is needed here: Authorization: Bearer TOKEN")
-    scheme, _, token = said[0].partition(" ")
-    if len(said) > 1 or scheme.lower() != "bearer":
+    scheme, _, token = headers[0].partition(" ")
+    if len(headers) > 1 or scheme.lower() != "bearer":
         raise CallerRefusedError(401, RefusalCause.WRONG, "write one header Authorization: Bearer TOKEN")
     holder = tokens.find(token.strip())
     if holder is None:

@@ -1,4 +1,4 @@
-"""The guard against web pages: a page that somebody has open in a browser on this machine reaches loopback, too."""
+"""The guard against web pages: a page in a browser on this machine can also reach loopback."""
 
 from collections.abc import Collection
 from ipaddress import ip_address
@@ -21,7 +21,7 @@ class BrowserGuard:
     """Refuses requests that a browser sends for another site's page, and no tool would send.
 
     Args:
-        names: By which the address may be asked, in small letters; `localhost` is always one. None: by any.
+        names: The allowed host names, in small letters; `localhost` is always allowed. None: any name.
     """
 
     def __init__(self, names: Collection[str] | None) -> None:
@@ -31,7 +31,7 @@ class BrowserGuard:
         """Check that a request is no web page's doing.
 
         Raises:
-            CallerRefusedError: If it may be the doing of somebody else's page.
+            CallerRefusedError: If it may be another site's page's doing.
         """
         hosts = request.headers.getall("Host", [])
         for host in (*hosts, *_in_target(request)):
@@ -56,14 +56,14 @@ class BrowserGuard:
 def _check_site(request: web.Request, hosts: Collection[str]) -> None:
     """Refuse a request of another site's page: by the browser's own word (since 2020), else by the page's address."""
     sites, origins = (request.headers.getall(header, []) for header in ("Sec-Fetch-Site", "Origin"))
-    said = sites or origins
-    is_own = all(site in _OWN_SITE for site in sites) if sites else all(_is_ours(one, hosts) for one in origins)
+    values = sites or origins
+    is_own = all(site in _OWN_SITE for site in sites) if sites else all(_is_ours(each, hosts) for each in origins)
     if not is_own:
         header = "Sec-Fetch-Site" if sites else "Origin"
         raise CallerRefusedError(
             403,
             RefusalCause.CROSS_SITE,
-            f"{header}: {said[0][:_LONGEST]!r}: a browser sends this for a page of another site, which may not change "
+            f"{header}: {values[0][:_LONGEST]!r}: a browser sends this for another site's page, which may not change "
             "anything here",
         )
 
@@ -78,7 +78,7 @@ def _in_target(request: web.Request) -> tuple[str, ...]:
 
 
 def _is_ours(origin: str, hosts: Collection[str]) -> bool:
-    """Return whether a page is of an address by which this one is asked; one of `null` is nobody's."""
+    """Return whether a page's origin is this address by one of its host names; the origin `null` is not."""
     page = _endpoint(origin) if "://" in origin else None
     return page is not None and any(_endpoint(f"{page.scheme}://{host}") == page for host in hosts)
 

@@ -72,7 +72,7 @@ def _not_changed(error: StoreError | NotAsExpectedError | NotCarriedError) -> tu
 
 
 def caller_of(request: web.Request) -> Principal:
-    """Return who asks, for the audit log."""
+    """Return the caller as an author, for the audit log."""
     caller = request[CALLER]
     return Principal(caller.name, caller.address, caller.tenants)
 
@@ -112,7 +112,7 @@ _PIECE = 64 * 1024
 async def sent(request: web.Request, body: bytes, headers: Mapping[str, str]) -> web.StreamResponse:
     """Send an answer that may be large, piece by piece, as fast as the client takes it.
 
-    The client has the time of a request to take it. Its connection counts as waiting for the client meanwhile.
+    The client has the time of a request to take it; until then its connection counts as waiting for the client.
     """
     if len(body) <= _PIECE or request.method == "HEAD":
         return web.Response(body=body, headers=headers)
@@ -128,13 +128,13 @@ async def sent(request: web.Request, body: bytes, headers: Mapping[str, str]) ->
     return answer
 
 
-async def encoded_each(slices: Slices, found: Iterable[object]) -> list[msgspec.Raw]:
+async def encoded_each(slices: Slices, values: Iterable[object]) -> list[msgspec.Raw]:
     """Return the JSON of each value, made in slices of the loop."""
     encoded: list[msgspec.Raw] = []
 
     def units() -> Iterator[None]:
-        for one in found:
-            encoded.append(msgspec.Raw(msgspec.json.encode(one)))
+        for value in values:
+            encoded.append(msgspec.Raw(msgspec.json.encode(value)))
             yield
 
     await slices.done(Work.REQUESTS, units())
@@ -143,7 +143,7 @@ async def encoded_each(slices: Slices, found: Iterable[object]) -> list[msgspec.
 
 Query = Mapping[str, str]
 ONE_LINE = r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]*"
-"""A regular expression for printable text, as far as possible: characters that Unicode has not assigned match, too."""
+"""A regular expression for printable text, roughly: characters that Unicode has not assigned match as well."""
 
 
 def explaining(handler: Handler) -> Handler:
@@ -209,16 +209,16 @@ CONDITIONS = (
 
 
 def expected_by(request: web.Request, key: PolicyKey) -> Expected | None:
-    """Return what a policy is to be, so that the request may change it; None: anything.
+    """Return the condition on a policy under which the request changes it; None: no condition.
 
     Raises:
-        RequestRefusedError: If the headers say nothing that can be held against it.
+        RequestRefusedError: If the headers cannot be read as a condition.
     """
-    given = [(condition.name, request.headers.get(condition.name)) for condition in CONDITIONS]
-    said = [(name, value) for name, value in given if value is not None]
-    if not said:
+    headers = [(condition.name, request.headers.get(condition.name)) for condition in CONDITIONS]
+    given = [(name, value) for name, value in headers if value is not None]
+    if not given:
         return None
-    (name, value), *more = said
+    (name, value), *more = given
     if more:
         raise RequestRefusedError(400, "send If-Match or If-None-Match, not both")
     if not _TAGS.fullmatch(value):
@@ -229,7 +229,7 @@ def expected_by(request: web.Request, key: PolicyKey) -> Expected | None:
 
 
 def tagged(answer: web.Response, kept: str | None) -> web.Response:
-    """Return an answer with the ETag of what is kept."""
+    """Return an answer with the ETag of a kept body."""
     answer.headers["ETag"] = f'"{tag_of(kept)}"'
     return answer
 
@@ -311,12 +311,12 @@ def asked(request: web.Request, keys: tuple[QueryKey, ...]) -> Query:
         ValueError: If it has a key that is not among `keys`, or one twice, or is not UTF-8.
     """
     _check_encoding(request.rel_url.raw_query_string)
-    query, known = request.query, [key.name for key in keys]
+    query, names = request.query, [key.name for key in keys]
     for name in query:
-        if name not in known:
-            raise ValueError(f"{name[:50]!r} is not known here: ask by {', '.join(known)}")
+        if name not in names:
+            raise ValueError(f"{name[:50]!r} is not known here: ask by {', '.join(names)}")
     if len(query) > len(set(query)):
-        raise ValueError("a key stands there twice: give each once")
+        raise ValueError("a key occurs twice in the query: give each once")
     return query
 
 
@@ -383,15 +383,15 @@ def described(  # noqa: PLR0913 - what its Args say
         is_conditional: As `Described`.
         is_large: As `Described`.
     """
-    contents = {status: said if isinstance(said, Mapping) else {JSON: said} for status, said in answers.items()}
+    contents = {status: kind if isinstance(kind, Mapping) else {JSON: kind} for status, kind in answers.items()}
 
-    def say(handler: DescribedHandler) -> DescribedHandler:
+    def attach(handler: DescribedHandler) -> DescribedHandler:
         errors = frozenset({*refuses, 503} if is_large else refuses)
-        said = Described(contents, query, body, errors, needs_body, is_conditional, is_large)
-        setattr(handler, _ATTRIBUTE, said)
+        description = Described(contents, query, body, errors, needs_body, is_conditional, is_large)
+        setattr(handler, _ATTRIBUTE, description)
         return handler
 
-    return say
+    return attach
 
 
 def description_of(handler: Any) -> Described | None:

@@ -25,8 +25,8 @@ class ShownInForce(TypedDict):
 class ShownShares(TypedDict):
     """The shares in force in this member of a fleet.
 
-    `state` is `granted` by a coordinator, `isolated` (cut off from it), or `none` before the first answer. `part`: what
-    is left while cut off, as `fleet.isolated` has it; else null.
+    `state` is `granted` by a coordinator, `isolated` (cut off from it), or `none` before the first answer. `part` is
+    the part that a cut-off member keeps, a word of `fleet.isolated`; else null.
     """
 
     fleet: str
@@ -61,7 +61,7 @@ def shown_in_force(limiter: Limiter) -> ShownInForce:
 
 
 def _per_second(rate: Rate | None, share: int | None) -> float | None:
-    """Return a rate; 0 without a share, of which `in_force` makes a millionth."""
+    """Return a rate; 0 without a share, for which `in_force` returns a millionth."""
     return None if rate is None else 0.0 if share == 0 else rate.per_second
 
 
@@ -96,18 +96,18 @@ class LimitsInForce:
         return [_degraded(each) for each in self._states.now()]
 
     def limit(self, direction: str, level: str, name: str) -> ShownInForce | None:
-        """Show what is in force of a limit that a fleet shares; None if it is not shared, or no client has used it."""
-        found = None if self._fleet is None else self._fleet.shared.find(direction, level, name)
-        return None if found is None else shown_in_force(found)
+        """Show the rates in force of a limit that a fleet shares; None if it is not shared, or not in use."""
+        limiter = None if self._fleet is None else self._fleet.shared.find(direction, level, name)
+        return None if limiter is None else shown_in_force(limiter)
 
 
-def _degraded(one: DegradedSince) -> ShownDegraded:
+def _degraded(degraded: DegradedSince) -> ShownDegraded:
     return {
-        "cause": one.state.cause,
-        "since": moment(one.since_ns),
-        "for_s": round(one.for_s, 3),
-        "reason": one.state.reason,
-        "remedy": one.state.remedy,
+        "cause": degraded.state.cause,
+        "since": moment(degraded.since_ns),
+        "for_s": round(degraded.for_s, 3),
+        "reason": degraded.state.reason,
+        "remedy": degraded.state.remedy,
     }
 
 
@@ -119,4 +119,4 @@ def moment(nanoseconds: int) -> str:
 
 
 LimitInForce = Callable[[str, str, str], ShownInForce | None]
-"""Shows what is in force of a limit, by direction, level and name."""
+"""Shows the rates in force of a limit, by direction, level and name."""

@@ -1,7 +1,7 @@
 """The listening socket of the admin REST, its connections, and the bounds of requests.
 
-So many connections are open at once, each with so much time for what its client has to do; an address may ask so often,
-and a request may be so large.
+Bounded are the number of connections, the time of each step of a request, the rate of an address' requests, and the
+size of a request.
 """
 
 import asyncio
@@ -29,23 +29,23 @@ from proxy.session.keep_alive import set_options
 from proxy.slices import Slices, Work
 
 _PIECE, _BYTES = 512, 128
-"""Bytes that aiohttp gets in one go, and in one unit of work: in 128 bytes are at most 21 chunks of a body."""
+"""Bytes that aiohttp gets at once, and in one unit of work: 128 bytes hold at most 21 chunks of a body."""
 GRACE_S = 1.0
-"""Seconds beyond the time of a request, in which a client that took too long can be told."""
+"""Seconds beyond the time of a request, in which a client that took too long can get its error."""
 
 
 class Connections:
     """The connections of one process to its admin address.
 
-    At the bound, a connection that keeps the proxy waiting is ended for a new one: that which has for longest, of the
-    address that has most of them. A client that opens many and sends nothing keeps no other out. Connections whose
-    requests are being worked on stay; if all are, the new one is refused.
+    At the bound, a connection that keeps the proxy waiting is ended for a new one: the longest wait of the address with
+    most waiting connections. So a client that opens many and sends nothing keeps no other out. Connections whose
+    requests are being worked on stay; if all connections are, the new one is refused.
 
     Args:
         most: Most connections at once.
         patience_s: Seconds for the TLS handshake, for a request to come in, and for its answer to be taken, each.
         refused: Counts and logs the connections that are ended.
-        slices: Bounds what is read of all of them in one turn of the loop.
+        slices: Bounds the reading of all connections in one turn of the loop.
     """
 
     def __init__(self, most: int, patience_s: float, refused: RefusalLog, slices: Slices) -> None:
@@ -61,7 +61,7 @@ class Connections:
         return len(self._working) + len(self._waiting)
 
     def admit(self, new: "AdminConnection") -> bool:
-        """Take a connection in if there is room, or can be made; returns whether."""
+        """Accept a connection if there is room, or room can be made; return whether it is accepted."""
         if len(self) >= self._most:
             ended = self._to_end()
             self.end(
@@ -203,17 +203,17 @@ class AdminConnection(asyncio.Protocol):
             self._transport.close()
 
     def _read_or_not(self) -> None:
-        wanted = bool(self._left) or self._is_inner_paused
-        if self._is_over or self._transport is None or wanted == self._is_paused:
+        is_pausing = bool(self._left) or self._is_inner_paused
+        if self._is_over or self._transport is None or is_pausing == self._is_paused:
             return
-        self._is_paused = wanted
-        if wanted:
+        self._is_paused = is_pausing
+        if is_pausing:
             self._transport.pause_reading()
         else:
             self._transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Take note that the connection is over, whoever ended it."""
+        """Note that the connection is over."""
         self._gone()
         self._inner.connection_lost(exc)
 
@@ -249,7 +249,7 @@ class AdminConnection(asyncio.Protocol):
             self._work = None
 
     def abort(self) -> None:
-        """End the connection at once, whatever is unsent."""
+        """End the connection at once, without its unsent bytes."""
         self._gone()
         if self._transport is not None:
             self._transport.abort()
@@ -286,7 +286,7 @@ class AdminConnection(asyncio.Protocol):
 
 
 class _InnerTransport:
-    """The transport as aiohttp sees it: whether the socket is read is for the connection to say."""
+    """The transport as aiohttp sees it: the connection decides whether the socket is read."""
 
     def __init__(self, connection: AdminConnection, transport: asyncio.Transport) -> None:
         self._connection = connection
@@ -304,8 +304,8 @@ class _InnerTransport:
 
 def connection_of(request: web.Request) -> AdminConnection | None:
     """Return the listener's connection that a request came by, or None."""
-    found = request.transport.get_protocol() if request.transport else None
-    return found if isinstance(found, AdminConnection) else None
+    protocol = request.transport.get_protocol() if request.transport else None
+    return protocol if isinstance(protocol, AdminConnection) else None
 
 
 _ENDING_PATIENCE_S = 2.0
@@ -314,7 +314,7 @@ _AFTER_FAILURE_S = 1.0
 """Seconds to wait after a failed accept, say for file descriptors to become free."""
 _BACKLOG = 128
 _MOST_UNREAD = 2048
-"""Bytes of a body from which on aiohttp reads no more until some are taken: what is unread is taken in one go."""
+"""Bytes of a body after which aiohttp reads no more until some are taken: unread bytes are taken at once."""
 _MOST_HEADERS = 64
 _LONGEST_HEADER = 4096
 """Most bytes of a header. With aiohttp's bounds, 256 connections could fill 256 MiB before any has shown a token."""
@@ -395,10 +395,12 @@ class Listener:
 
 async def _listening(host: str, port: int) -> list[socket.socket]:
     """Return sockets at every address that `host` stands for; all or none."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    resolved = await asyncio.get_running_loop().getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
     opened: list[socket.socket] = []
     try:
-        for family, *_, address in dict.fromkeys(found):
+        for family, *_, address in dict.fromkeys(resolved):
             opened.append(socket.create_server(address, family=family, backlog=_BACKLOG))
             opened[-1].setblocking(False)
     except OSError:
@@ -433,7 +435,7 @@ class RequestLimits:
 
     Args:
         access: The bounds.
-        refused: Told of what is over them.
+        refused: Counts and logs requests over the bounds.
         clock: Monotonic nanoseconds.
     """
 
@@ -511,7 +513,7 @@ class RequestLimits:
         return length is None or length > self.most_bytes
 
     def _refuse_encoded(self, request: web.Request) -> web.Response:
-        """Return a 415, whoever asks: a few bytes of gzip may stand for a thousand times as many."""
+        """Return a 415, even to callers with a token: gzip may turn a few bytes into a thousand times as many."""
         answer = self._refuse(request, RefusalCause.ENCODING, "send the body without Content-Encoding: none is decoded")
         answer.headers["Accept-Encoding"] = _IDENTITY
         return answer
@@ -523,8 +525,8 @@ class RequestLimits:
         answer.headers["Retry-After"] = str(RETRY_WHOLE_SET_S)
         return answer
 
-    def _refuse(self, request: web.Request, why: RefusalCause, what: str, key: str | None = None) -> web.Response:
-        reason = f"{what} (admin_access.{key})" if key else what
+    def _refuse(self, request: web.Request, why: RefusalCause, detail: str, key: str | None = None) -> web.Response:
+        reason = f"{detail} (admin_access.{key})" if key else detail
         self._refused.count(why, reason, request.remote or "?")
         answer = refusal(_STATUSES[why], f"{request.method} {request.path}: {reason}")
         answer.force_close()

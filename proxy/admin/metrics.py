@@ -30,7 +30,7 @@ from proxy.tls.certificates import Expiry
 
 _LABELS = ("tenant", "namespace", "direction")
 _LEVEL = ("direction", "level")
-_DEFECTS = "Parts of the link that a defect of Sluice has ended, and that began anew; its log names the defect"
+_DEFECTS = "Parts of the link that a defect of Sluice has ended, and that started again; the log names the defect"
 _BY_NAMESPACE: tuple[tuple[str, str, Callable[[DirectionTotals], float]], ...] = (
     ("sluice_messages_received", "Messages that arrived at the limits", lambda t: t.received_messages),
     ("sluice_bytes_received", "Metered bytes that arrived at the limits", lambda t: t.received_bytes),
@@ -63,7 +63,7 @@ class _OfCounters(NamedTuple):
         text: The meaning of the metric.
         labels: One for each blank-separated word in the keys of `Words`.
         words: The words that are shown before they have been counted.
-        field: The field of `Counters`, if it is not the name behind `sluice_`.
+        field: The field of `Counters`, if it is not the name without `sluice_`.
         kind: The kind of metric.
     """
 
@@ -99,13 +99,13 @@ OF_COUNTERS = (
     ),
     _OfCounters(
         "sluice_authentications",
-        "What clients showed where Sluice verifies them (`authentication`), by what came of it",
+        "Credentials of clients that Sluice verified (`authentication`), by the result",
         ("method", "result"),
     ),
     _OfCounters("sluice_frame_errors", "Connections closed because a peer broke the protocol", _READING),
     _OfCounters(
         "sluice_tls_failures",
-        "Connections closed because TLS failed, in the handshake or behind it",
+        "Connections closed because TLS failed, in the handshake or after it",
         ("side", "failure"),
     ),
     _OfCounters(
@@ -115,19 +115,19 @@ OF_COUNTERS = (
     ),
     _OfCounters(
         "sluice_proxy_headers",
-        "Beginnings of client connections where `proxy_protocol` is on, by what became of them",
+        "Client connections where `proxy_protocol` is on, by the result of reading their header",
         ("result",),
         HeaderResult,
     ),
     _OfCounters(
         "sluice_throttle_count",
-        "Reasons not to read that stand right now",
+        "Reasons for which reading is paused now",
         _READING,
         field="throttled",
         kind=GaugeMetricFamily,
     ),
-    _OfCounters("sluice_pauses", "Reasons not to read that arose", _READING),
-    _OfCounters("sluice_resumes", "Reasons not to read that ended", _READING),
+    _OfCounters("sluice_pauses", "Reasons to pause reading that began", _READING),
+    _OfCounters("sluice_resumes", "Reasons to pause reading that ended", _READING),
     _OfCounters("sluice_keep_alives", "PONGs sent in the place of a paused client, or to it"),
     _OfCounters("sluice_entries_ignored", "Entries of no open producer or consumer, not passed"),
     _OfCounters("sluice_broker_urls_stripped", "Broker addresses kept from clients"),
@@ -151,17 +151,17 @@ OF_COUNTERS = (
     ),
     _OfCounters(
         "sluice_admin_forwarded",
-        "Requests passed on to the broker's own admin, by what became of them",
+        "Requests passed on to the broker's own admin, by outcome",
         ("outcome",),
         ForwardOutcome,
     ),
     _OfCounters(
         "sluice_batches_not_believed",
-        "Delivered batches that say they hold more messages than publish.max_batch_messages, counted as so many",
+        "Delivered batches that declare more messages than publish.max_batch_messages, and are counted as that many",
     ),
     _OfCounters(
         "sluice_config_reloads",
-        "Times that the configuration and its files were read anew: taken, unchanged, or refused in whole or in part",
+        "Times that the configuration and its files were read again: taken, unchanged, or refused in whole or in part",
         ("outcome",),
         ("taken", "unchanged", "refused"),
         field="reloads",
@@ -181,20 +181,20 @@ OF_COUNTERS = (
     ),
     _OfCounters(
         "sluice_reload_failures",
-        "Times that the files of this key were read anew and could not be used",
+        "Times that the files of this key were read again and could not be used",
         ("key",),
     ),
     _OfCounters(
         "sluice_fields_left_out",
         "Clients' commands that went on without fields that this proxy does not know, or in fewer bytes",
     ),
-    _OfCounters("sluice_answers_ignored", "Brokers' answers to no request of their connection, which went nowhere"),
+    _OfCounters("sluice_answers_ignored", "Brokers' answers to no request of their connection, which were dropped"),
     _OfCounters(
         "sluice_address_overruns",
         "Times that the connections of one address took the loop for themselves and began to be read in turns",
     ),
 )
-"""The metrics that are fields of `Counters`. What must be computed of them is in `SluiceCollector` and `_loop`."""
+"""The metrics that are fields of `Counters`. Computed metrics are in `SluiceCollector` and `_loop`."""
 
 
 def _of_counters(counters: Counters) -> Iterator[Metric]:
@@ -253,11 +253,11 @@ _KEPT_S, _NEVER_KEPT = 1.0, 128 * 1024
 
 
 class MetricsPage:
-    """The text of `/metrics`: made in slices, once for all that ask meanwhile.
+    """The text of `/metrics`: made in slices, once for all callers that wait for it.
 
     Args:
         collector: The metrics.
-        slices: Bounds what is done in one turn of the loop.
+        slices: Bounds the work in one turn of the loop.
     """
 
     def __init__(self, collector: "SluiceCollector", slices: Slices) -> None:
@@ -346,7 +346,7 @@ class SluiceCollector(Collector):
         yield _labelled(
             GaugeMetricFamily,
             "sluice_degraded",
-            "1 for each state in which the proxy serves, and not all that is configured holds",
+            "1 for each state in which the proxy serves, and not all of its configuration holds",
             ("cause",),
             {cause: int(cause in degraded) for cause in CAUSES},
         )
@@ -356,7 +356,9 @@ class SluiceCollector(Collector):
         lookups, memory = self._engine.lookups, self._engine.memory
         yield _counter("sluice_lookups_refused", "Lookups over the limit of lookups in flight", lookups.refused)
         yield _gauge("sluice_lookups_in_flight", "Lookups and questions for topics without an answer", lookups.used)
-        yield _counter("sluice_client_memory_refused", "Commands refused as too much was kept", memory.refused)
+        yield _counter(
+            "sluice_client_memory_refused", "Commands refused as memory for clients was full", memory.refused
+        )
         yield _gauge(
             "sluice_client_memory_used_bytes", "Bytes kept of streams, limiters, requests and CONNECTs", memory.used
         )
@@ -364,14 +366,14 @@ class SluiceCollector(Collector):
         yield _gauge("sluice_client_memory_limit_bytes", "Bytes that may be kept (client_memory.total)", memory.limit)
         yield _gauge(
             "sluice_unsent_bytes",
-            "Bytes sent to clients that these have not taken, of those who had some left when looked at (2 s)",
+            "Bytes sent to clients and not taken yet, of clients that had any at the latest look (each 2 s)",
             self._engine.shared.unsent.size,
         )
         yield _gauge("sluice_limiters", "Limiters in memory", len(self._engine.registry.limiters))
         yield _gauge("sluice_limiter_debts_bytes", "Bytes of limiters without streams", self._engine.registry.debts)
         yield _counter(
             "sluice_limiters_forgiven",
-            "Limiters of which tokens were taken, and that were forgotten as there were too many debts",
+            "Limiters with debts that were forgotten as there were too many debts",
             self._engine.registry.forgiven,
         )
         yield from self._access_log()
@@ -429,7 +431,7 @@ class SluiceCollector(Collector):
 
 
 class _Held:
-    """Sums of what is held right now; labels are bounded as those of the totals are."""
+    """Sums of held messages and bytes; labels are bounded as those of the totals are."""
 
     def __init__(self, totals: NamespaceTotals) -> None:
         self._totals = totals
@@ -463,7 +465,12 @@ class _Held:
             ("sluice_permits_withheld", "Permits asked for, not yet passed on", _LABELS, self._withheld),
             ("sluice_would_hold_messages", "Messages that limits in mode observe would hold", _LABELS, self._would),
             ("sluice_held_streams", "Streams that wait on a limit of a level", _LEVEL, self._streams_of_level),
-            ("sluice_held_messages_by_level", "Messages that wait on one", _LEVEL, self._messages_of_level),
+            (
+                "sluice_held_messages_by_level",
+                "Messages that wait on a limit of a level",
+                _LEVEL,
+                self._messages_of_level,
+            ),
         ):
             for some in _batched(list(values.items()), MOST_SAMPLES):
                 family = GaugeMetricFamily(metric, text, labels=labels)
@@ -480,7 +487,7 @@ def _fleet(fleet: FleetService | None) -> Iterator[Metric]:
     yield _labelled(
         GaugeMetricFamily,
         "sluice_fleet_state",
-        "Whether this member reaches its fleet, and whether it coordinates: 1 for the one that is so",
+        "Whether this member reaches its fleet, and whether it coordinates: 1 for the present state",
         ("state",),
         {word: int(word == state) for word in states},
     )
@@ -492,14 +499,14 @@ def _fleet(fleet: FleetService | None) -> Iterator[Metric]:
         if fleet.coordinator is not None:
             disagreed, twins = fleet.coordinator.table.disagreements, len(fleet.coordinator.names_taken_twice())
         limit_sets = len(fleet.member.limit_sets) or 1
-    yield _gauge("sluice_fleet_members", "Members, as last heard", members)
+    yield _gauge("sluice_fleet_members", "Members of the fleet, as the coordinator last reported", members)
     yield _gauge(
         "sluice_fleet_isolated",
-        "1 while this member is cut off and passes what `fleet.isolated` leaves it",
+        "1 while this member is cut off and passes the part of its limits that `fleet.isolated` allows",
         int(is_isolated),
     )
-    yield _gauge("sluice_fleet_lease_left_seconds", "Until the shares end if nobody answers", lease_left_s)
-    yield _gauge("sluice_fleet_shares", "Limits of which this member has a share", shares)
+    yield _gauge("sluice_fleet_lease_left_seconds", "Until the shares end without an answer", lease_left_s)
+    yield _gauge("sluice_fleet_shares", "Limits in which this member has a share", shares)
     yield _counter("sluice_fleet_lease_ends", "Times that the lease has ended unanswered", lease_ends)
     yield _gauge(
         "sluice_fleet_limits_disagreed",
@@ -522,12 +529,16 @@ def _fleet(fleet: FleetService | None) -> Iterator[Metric]:
     yield _counter("sluice_fleet_messages_received", "Reports and grants that came", counts.messages_in)
     yield _counter("sluice_fleet_messages_sent", "Reports and grants that went", counts.messages_out)
     yield _labelled(
-        CounterMetricFamily, "sluice_fleet_messages_dropped", "Those not carried, by cause", ("cause",), counts.dropped
+        CounterMetricFamily,
+        "sluice_fleet_messages_dropped",
+        "Reports and grants that were not carried, by cause",
+        ("cause",),
+        counts.dropped,
     )
     yield _labelled(
         CounterMetricFamily,
         "sluice_fleet_messages_refused",
-        "Those not taken, whole or in part, by cause",
+        "Reports and grants that were not taken, whole or in part, by cause",
         ("cause",),
         Counter() if fleet is None else fleet.dropped_messages(),
     )
@@ -539,10 +550,12 @@ def _policies(room: Room) -> Iterator[Metric]:
     counts = {"tenants": count} | {word: room.counts[owner] for word, owner in rest.items()}
     sizes = {"tenants": size} | {word: room.sizes[owner] for word, owner in rest.items()}
     yield _labelled(GaugeMetricFamily, "sluice_policies", "Policies set at run time", ("owner",), counts)
-    yield _labelled(GaugeMetricFamily, "sluice_policies_bytes", "Bytes of them, about", ("owner",), sizes)
+    yield _labelled(
+        GaugeMetricFamily, "sluice_policies_bytes", "About how many bytes these policies take", ("owner",), sizes
+    )
     yield _gauge(
         "sluice_policies_fullest_tenant_ratio",
-        "The part that is taken of what a tenant may set (policies.tenant_policies, tenant_bytes), where it is most",
+        "How full the fullest tenant's room is (policies.tenant_policies, tenant_bytes): 1 if none is left",
         room.fullest_tenant,
     )
 
@@ -555,16 +568,18 @@ def _policy_topic(topic: PolicyTopic | None) -> Iterator[Metric]:
     yield _labelled(
         GaugeMetricFamily,
         "sluice_policy_topic_state",
-        "Whether policies change by the fleet's topic: away, behind or in_step; 1 for the one that is so",
+        "Whether policies change by the fleet's topic: away, behind or in_step; 1 for the present state",
         ("state",),
         {word: int(word == state) for word in states},
     )
     changes, size = (0, 0) if topic is None else (topic.log.changes, topic.log.size)
     yield _gauge("sluice_policy_topic_changes", "Changes of policies on the topic, as heard", changes)
-    yield _gauge("sluice_policy_topic_changes_bytes", "Bytes that are kept of them, about", size)
-    yield _counter("sluice_policy_topic_messages_received", "Messages of the topic that came", counts.messages_in)
-    yield _counter("sluice_policy_topic_messages_sent", "Messages that went there", counts.messages_out)
-    yield _counter("sluice_policy_topic_reconnects", "Connections with it that were made again", counts.reconnects)
+    yield _gauge("sluice_policy_topic_changes_bytes", "About how many bytes these changes take", size)
+    yield _counter("sluice_policy_topic_messages_received", "Messages received from the topic", counts.messages_in)
+    yield _counter("sluice_policy_topic_messages_sent", "Messages sent to the topic", counts.messages_out)
+    yield _counter(
+        "sluice_policy_topic_reconnects", "Connections for the topic that were made again", counts.reconnects
+    )
     yield _counter("sluice_policy_topic_defects", _DEFECTS, counts.defects)
     yield _counter(
         "sluice_policy_topic_conflicts",

@@ -30,16 +30,15 @@ admin address serves them, and so does the address of `metrics:`, without token 
 ([operating.md](operating.md)).
 
 - **Labels are bounded.** `tenant` and `namespace` are those of the first 1,000 namespaces; all
-  others are counted together as `_others`. Words that a label may have stand below its metric
-  where they are known beforehand; `level` is a level of [limits.md](limits.md), `direction` is
-  `publish` or `dispatch`.
+  others are counted together as `_others`. A label's fixed words are listed below its metric;
+  `level` is a level of [limits.md](limits.md), `direction` is `publish` or `dispatch`.
 - **Counters** only grow, until the process ends. **Gauges** go up and down.
 - **Several processes** have an address each, with the numbers of that process
   ([processes.md](processes.md)).
 """
 _SECTIONS = (
     ("Messages and limits", ("messages_", "bytes_", "permits_", "throttled_", "would_", "limiter", "batches_")),
-    ("What is held", ("held_", "hold_budget", "unsent_", "client_memory")),
+    ("Held messages and memory", ("held_", "hold_budget", "unsent_", "client_memory")),
     ("Connections", ("connections", "frame_errors", "proxy_headers", "tls_failures", "brokers_")),
     ("Connections", ("throttle_count", "pauses", "resumes", "keep_alives")),
     ("Refused and blocked", ("blocked", "blocks", "admission_", "admin_", "lookups_", "fields_", "answers_")),
@@ -52,7 +51,7 @@ _WORDS: Mapping[tuple[str, str], Iterable[str]] = {
     ("sluice_tls_failures", "failure"): TlsFailure,
     **{(f"sluice_{name}", "cause"): PauseReason for name in ("throttle_count", "pauses", "resumes")},
 }
-"""The words of labels by metric and label, where an idle proxy has none of them yet."""
+"""The words of labels by metric and label, for metrics that are empty in an idle proxy."""
 _SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
 
 

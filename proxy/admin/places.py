@@ -23,13 +23,13 @@ from proxy.admin.refusals import RefusalCause, RefusalLog, refusal
 from proxy.policies.keys import ANONYMOUS
 
 MOST_LARGE: Final = 4
-"""Large answers under way at once. One of them is for callers for all tenants alone."""
+"""Large answers under way at once. One place is kept for callers for all tenants."""
 MOST_LARGE_OF_ONE: Final = 2
 MOST_IN_LINE: Final = 32
 """Requests for large answers that wait for their turn."""
 MOST_IN_LINE_OF_ONE: Final = 8
 _PART_OF_ONE, _PART_OF_TENANTS = 4, 2
-"""One caller has a fourth of all places, and all callers with tokens for some tenants together have half of them."""
+"""One caller may have a quarter of all places, and all callers with tokens for some tenants together half."""
 _RETRY_S = "1"
 
 
@@ -67,8 +67,8 @@ class Places:
             return await self._in_turn(request, handler, caller)
 
     async def _in_turn(self, request: web.Request, handler: Handler, caller: Caller) -> web.StreamResponse:
-        said = description_of(request.match_info.route.handler)
-        if said is None or not said.is_large or request.method not in {"GET", "HEAD"}:
+        description = description_of(request.match_info.route.handler)
+        if description is None or not description.is_large or request.method not in {"GET", "HEAD"}:
             return await handler(request)
         try:
             async with asyncio.timeout(self._patience_s):
@@ -102,12 +102,12 @@ class Places:
 
 
 def key_of(caller: Caller) -> str:
-    """Return by what a caller is counted: its name, else its address (IPv6: its /64)."""
+    """Return the key by which a caller is counted: its name, else its address (IPv6: its /64)."""
     return counted_as(caller.address) if caller.name == ANONYMOUS else f"{caller.name}@"
 
 
 class LargeTurns:
-    """Lets so many large answers be made at once; the others wait in the order in which they came."""
+    """Lets `MOST_LARGE` large answers be made at once; other requests wait in the order in which they came."""
 
     def __init__(self) -> None:
         self._running: Counter[str] = Counter()

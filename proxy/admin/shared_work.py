@@ -14,7 +14,7 @@ class TooManyWaitError(Exception):
 
 
 class SharedWork(Generic[T]):
-    """Does the work once for all that ask meanwhile, and hands its result out for a while after that.
+    """Does the work once for all callers that wait for it, and hands its result out for a while afterwards.
 
     Args:
         work: Makes a result.

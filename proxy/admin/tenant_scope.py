@@ -1,8 +1,8 @@
 """The requests that a token for some tenants allows: those about these tenants, and no others.
 
-A path is refused unless it is known here to be about one tenant, which is one of the token's. So a new path is closed
-to such tokens until somebody thinks of them. `why_outside` decides on all paths; what it lets pass to a broker,
-`why_not_at_broker` has looked at.
+A path is refused unless this module knows that it is about one tenant, and that is one of the token's. So a new path is
+closed to such tokens until it is added here. `why_outside` decides on all paths, and `why_not_at_broker` on those that
+go to a broker.
 """
 
 import re
@@ -17,16 +17,16 @@ from proxy.config.sources import cut
 from proxy.policies.keys import tenant_of
 
 OF_NOBODY = frozenset({"/healthz", "/readyz", "/sluice/openapi.json"})
-"""Paths that tell nothing of any tenant."""
+"""Paths without any tenant's data."""
 STREAMS = "/sluice/streams"
-"""Shows callers the streams of their tenants only: so `sluice top` asks for all."""
+"""Shows callers the streams of their tenants only, so `sluice top` may ask without a tenant."""
 _MOST_LISTED = 20
 _SHARED = ("/admin/v2/namespaces/{tenant}/{namespace}/resourcegroup", "/sluice/tenants/{tenant}/resourcegroup")
-"""The resource group of a namespace or tenant: to attach one to it is to take from the limit of others."""
+"""The resource group of a namespace or tenant: an attachment takes from the limit of other members."""
 
 
 def why_outside(request: web.Request, tenants: Collection[str]) -> str | None:
-    """Say why a request is not about one of these tenants; None if it is, or if it is about nobody."""
+    """Return why a request is not about these tenants; None if it is, or if it is about no tenant."""
     resource = request.match_info.route.resource
     if resource is None:
         return why_not_at_broker(request, tenants)
@@ -43,7 +43,7 @@ def why_outside(request: web.Request, tenants: Collection[str]) -> str | None:
 
 
 def _asked(request: web.Request, path: str) -> tuple[Collection[str | None], str]:
-    """Return the tenants that a request is about, None for whoever else; and what to ask for in its place."""
+    """Return the tenants that a request is about, None for others; and the remedy for the caller."""
     if path in _QUERIES:
         find, remedy = _QUERIES[path]
         return find(request), remedy
@@ -71,7 +71,7 @@ def _tenant_of(setting: str, name: str) -> str | None:
 
 
 def _of_explained(request: web.Request) -> list[str | None]:
-    """A role's limits, and an address's, are of whoever has them; those of a topic's own are of its tenant."""
+    """Return the tenant of the topic, or None: limits of roles and addresses belong to no tenant."""
     if any(part.word in request.query for part in CLIENT_PARTS if part not in {SUBSCRIPTION, PRODUCER}):
         return [None]
     return [_tenant_of(Setting.TOPIC, name) for name in request.query.getall("topic", [])]
@@ -88,7 +88,7 @@ _QUERIES: Mapping[str, tuple[Callable[[web.Request], list[str | None]], str]] = 
     ),
     "/sluice/explain": (_of_explained, "ask for one topic of its tenants, and for no role and address"),
 }
-"""Paths whose query says whom they are about."""
+"""Paths whose query names their tenants."""
 _TENANT = r"(?P<tenant>[A-Za-z0-9_\-=:.]+)"
 _AT_BROKER = tuple(
     re.compile(pattern)
@@ -98,7 +98,7 @@ _AT_BROKER = tuple(
         rf"/lookup/v2/topic/(?:persistent|non-persistent)/{_TENANT}/.+",
     )
 )
-"""Paths of a broker whose tenant stands at a known place, without percent signs: so everybody reads it alike."""
+"""Paths of a broker with the tenant at a known place, without percent signs: every server reads it alike."""
 _OF_OTHERS = re.compile(r"/admin/v2/namespaces/[^/]+/antiAffinity(?:/|$)|.*/shadowTopics", re.IGNORECASE)
 """Paths that name a cluster where others name a tenant, or bodies with topics of any tenant."""
 _SHARED_AT_BROKER = re.compile(
@@ -116,15 +116,15 @@ _PLAIN = re.compile(r"application/json(?:; ?charset=utf-8)?", re.IGNORECASE)
 
 
 def why_not_at_broker(request: web.Request, tenants: Collection[str]) -> str | None:
-    """Say why a broker does not get a request of a holder of a token for these tenants; None if it does.
+    """Return why a broker does not get a request of a holder of a token for these tenants; None if it does.
 
     A topic's properties may name a topic of another tenant, whose messages it then has (PULSAR.SHADOW_SOURCE); so such
     holders make topics without. A namespace's policies may name a resource group, which other tenants are in; so they
     make namespaces without.
     """
     path = request.raw_path.partition("?")[0]
-    matches = [found for pattern in _AT_BROKER if (found := pattern.fullmatch(path))]
-    is_own = bool(matches) and all(found["tenant"] in tenants for found in matches)
+    matches = [match for pattern in _AT_BROKER if (match := pattern.fullmatch(path))]
+    is_own = bool(matches) and all(match["tenant"] in tenants for match in matches)
     if not is_own or _OF_OTHERS.fullmatch(request.path) or _OF_OTHERS.match(request.path):
         return f"this token is for {_listed(tenants)}: a broker gets paths of theirs only"
     if path.startswith("/admin/v2/tenants/") and request.method not in READING:
@@ -133,7 +133,7 @@ def why_not_at_broker(request: web.Request, tenants: Collection[str]) -> str | N
 
 
 def _why_not_changed(request: web.Request, path: str) -> str | None:
-    """Say what such a holder does not change of its own namespaces and topics; None if it may."""
+    """Return why such a holder may not change its own namespace or topic by this request; None if it may."""
     if _SHARED_AT_BROKER.fullmatch(request.path):
         return "a token for some tenants attaches nothing to what is shared with other tenants"
     if request.body_exists and not all(map(_PLAIN.fullmatch, request.headers.getall("Content-Type", [""]))):

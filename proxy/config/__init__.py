@@ -1,1 +1,1 @@
-"""The configuration: what can be written in it, where from, and what is said of mistakes."""
+"""The configuration: its keys and values, its sources, and its errors."""

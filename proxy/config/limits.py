@@ -79,7 +79,7 @@ class RateLimit(_Section):
         if sustained is None or getattr(self, f"burst_{kind}") is None:
             raise ValueError(f"peak_{kind} needs {kind} and burst_{kind}: the peak holds while that burst lasts")
         if peak[0] * sustained[1] <= sustained[0] * peak[1]:
-            raise ValueError(f"peak_{kind} is to be above {kind}: a peak at or below it would be the limit itself")
+            raise ValueError(f"peak_{kind} must be above {kind}: a peak at or below it would be the limit itself")
 
     def limit(self) -> Limit:
         """Return the limits of this section, as the limiter takes them."""
@@ -112,7 +112,7 @@ class TopicDispatchLimit(DispatchLimit):
 
 
 def _once(form: type[RateLimit]) -> BeforeValidator:
-    """Reads equal sections once, as files of 100,000 topics say the same few things; wrong ones are left to be told."""
+    """Reads equal sections once: files of 100,000 topics repeat a few. Wrong sections go to the usual validator."""
 
     @lru_cache(maxsize=1024)
     def read(items: tuple[tuple[str, type, Any], ...]) -> RateLimit:
@@ -151,7 +151,7 @@ _NAMES: Mapping[NameForm, Any] = {
 
 
 def _rates(records: Iterable[SettingRecord]) -> dict[str, Any]:
-    """The fields of a section: what is of each of its kind first, and then the totals and what is narrower."""
+    """Return the fields of a section: rates of each topic first, then totals and narrower settings."""
     return {
         record.file[-1].format(about): (_kind_of(record, about), Field(None, description=record.meaning or meaning))
         for record in sorted(records, key=lambda record: record.file[-1] != "{}")
@@ -170,7 +170,7 @@ _RECORDS = [setting.record for setting in Setting]
 
 
 def _within(section: str) -> type[_Section]:
-    """The rates of all settings whose values stand in this section, directly."""
+    """Return the rates of all settings whose values are directly in this section."""
     records = [record for record in _RECORDS if record.file[0] == section and NAME not in record.file[2:]]
     return create_model(section, __base__=_Section, __module__=__name__, **_rates(records))
 
@@ -190,8 +190,10 @@ class ProducerLimits(_within("producers")):  # type: ignore[misc]
 class ResourceGroupLimits(_within("resource_groups")):  # type: ignore[misc]
     """A limit that tenants and namespaces share."""
 
-    tenants: tuple[TenantName, ...] = Field((), description="whose namespaces share it")
-    namespaces: tuple[NamespaceName, ...] = Field((), description="which share it, whatever group their tenant is in")
+    tenants: tuple[TenantName, ...] = Field((), description="tenants whose namespaces share it")
+    namespaces: tuple[NamespaceName, ...] = Field(
+        (), description="namespaces that share it, even if their tenant is in another group"
+    )
 
 
 class NamespaceLimits(_within("namespaces")):  # type: ignore[misc]
@@ -224,11 +226,11 @@ _OWN_SECTIONS: Mapping[str, tuple[type[BaseModel], str]] = {
     "each_subscription": (SubscriptionLimits, ""),
     "producers": (ProducerLimits, ""),
 }
-"""Sections that have more than rates, or a class with words of its own; and what those are that settings share."""
+"""Sections with more than rates, or with a docstring of their own, and the meaning of those that settings share."""
 
 
 def _section(record: SettingRecord) -> tuple[Any, Any]:
-    """The field of the section that a setting's values stand in."""
+    """Return the field of the section with a setting's values."""
     word, is_named = record.file[0], record.file[1] == NAME
     model, meaning = _OWN_SECTIONS.get(word) or (_usual_section(record), "")
     meaning = meaning or record.section_meaning
@@ -265,7 +267,7 @@ class Limits(create_model("_Limits", __base__=_Section, **_sections())):  # type
         for name, limits in value.items():
             topic = name if "://" in name else parse_topic(name).full
             if topic in named:
-                raise ValueError(f"{name!r} names {topic!r}, which stands here twice")
+                raise ValueError(f"{name!r} names {topic!r}, which occurs here twice")
             named[topic] = limits
         return named
 
@@ -277,7 +279,7 @@ class Limits(create_model("_Limits", __base__=_Section, **_sections())):  # type
         for name in value:
             network = network_name(name)
             if network in seen:
-                raise ValueError(f"{name!r} names {network!r}, which stands here twice")
+                raise ValueError(f"{name!r} names {network!r}, which occurs here twice")
             seen.add(network)
         return limits
 

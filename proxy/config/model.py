@@ -66,15 +66,15 @@ class Publish(_Section):
     hold_total: Size = Field(
         64 * 1024**2,
         gt=0,
-        description="bytes that all connections together may hold (maxMessagePublishBufferSizeInMB); a tenant that "
-        "holds as much as is left free of two thirds of it, and an equal share at least, is not read where it holds "
-        "something; all others are",
+        description="bytes that all connections together may hold (maxMessagePublishBufferSizeInMB); if a tenant holds "
+        "as much as is left free of two thirds, and at least an equal share, reading of its connections with held "
+        "frames is paused",
     )
     max_batch_messages: Whole = Field(
         100_000,
         gt=0,
-        description="messages that a batch may say it holds, and its limits are charged: a SEND of more ends its "
-        "connection, a delivery of more counts as so many",
+        description="messages that a batch may declare, for which limits are charged: a SEND of more ends its "
+        "connection, a delivery of more counts as this many",
     )
     max_pending: Whole = Field(
         0,
@@ -133,7 +133,7 @@ class Config(_Section):
     proxy_id: ProxyId = Field(
         "sluice",
         description="name in the access log, and what its files begin with: letters, digits, `.`, `_`, `-`; the first "
-        "no `.` or `_`, for readers pass over such files",
+        "no `.` or `_`, as readers pass over such files",
     )
     proxy_protocol: ProxyProtocol = ProxyProtocol()
     broker_proxy_protocol: Flag = Field(
@@ -154,8 +154,8 @@ class Config(_Section):
         30.0,
         ge=3,
         le=3600,
-        description="keep-alive of clients and brokers (keepAliveIntervalSeconds; where they differ, the shortest): of "
-        "a client or broker that is gone without a word, the other side hears within twice as long",
+        description="keep-alive of clients and brokers (keepAliveIntervalSeconds; where they differ, the shortest): if "
+        "a client or broker vanishes, the other side's connection ends within twice as long",
     )
     linger: Seconds = Field(10.0, gt=0, description="how long an ending connection may take to send what is left")
     max_connections: Whole = Field(
@@ -180,7 +180,7 @@ class Config(_Section):
     admin_access: AdminAccess = AdminAccess()
     admin_forward: AdminForward = AdminForward()
     blocks: tuple[Block, ...] = Field(
-        (), description="a list of who may not pass, see [Blocking](operating.md#blocking)"
+        (), description="a list of blocked clients, roles, topics …, see [Blocking](operating.md#blocking)"
     )
 
     @property
@@ -195,8 +195,8 @@ class Config(_Section):
     def dials_brokers_of_members(self) -> bool:
         """Whether a broker that another member of the fleet names is dialled.
 
-        With mode `terminate` a broker gets Sluice's own credentials, and whoever may write to the fleet's topics could
-        name any address.
+        With mode `terminate` a broker gets Sluice's own credentials, and a role that may write to the fleet's topics
+        could name any address.
         """
         shows_credentials = self.authentication.mode == "terminate"
         return not shows_credentials or _is_confined(self.broker[0], self.broker_tls, self.allowed_broker_networks)
@@ -269,7 +269,7 @@ class Config(_Section):
     @field_validator("authentication")
     @classmethod
     def _credentials_go_to_brokers_only(cls, value: Authentication, info: ValidationInfo) -> Authentication:
-        """Clients name their broker, which gets Sluice's own credentials: nobody else may be within a pattern."""
+        """Clients name their broker, which gets Sluice's own credentials: a pattern must match brokers only."""
         allowed = info.data.get("allowed_brokers") or ()
         pattern = next((each for each in allowed if "*" in each.host or "?" in each.host), None)
         if value.mode != "terminate" or pattern is None:
@@ -277,7 +277,7 @@ class Config(_Section):
         if not _is_confined(pattern, info.data.get("broker_tls"), info.data.get("allowed_broker_networks") or ()):
             raise ValueError(
                 "mode terminate shows Sluice's own credentials to every broker that a client may name, and "
-                f"{pattern.host} in allowed_brokers may be anybody: set allowed_broker_networks, or reach brokers by "
+                f"{pattern.host} in allowed_brokers may be any host: set allowed_broker_networks, or reach brokers by "
                 "pulsar+ssl"
             )
         return value
@@ -316,7 +316,7 @@ def _of_processes(endpoint: Endpoint | None, count: int) -> list[Endpoint]:
 
 
 class ConfigError(Exception):
-    """The configuration cannot be used; `problems` says everything that is wrong, a line each."""
+    """The configuration cannot be used; `problems` has a line for each mistake."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
@@ -324,7 +324,7 @@ class ConfigError(Exception):
 
 
 def take_all(readers: Iterable[FileReader]) -> None:
-    """Read files for the first time, and put what they hold in force.
+    """Read files for the first time, and put their content in force.
 
     Raises:
         ConfigError: With the problems of every file that cannot be used.
@@ -344,7 +344,7 @@ _NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A configuration, and what it was made of.
+    """A configuration with its values and their sources.
 
     Args:
         config: The configuration.
@@ -431,7 +431,7 @@ class _File:
             self._take(path, error.values)
 
     def is_read_at(self, key: Sequence[object]) -> bool:
-        """Return whether everything at a key, and around it, was read: else what is said of it may be untrue."""
+        """Return whether everything at a key, and around it, was read: else an error there may be untrue."""
         path = tuple(map(str, key))
         return self._is_read and not any(_is_within(path, each.key) for each in self._mistakes)
 

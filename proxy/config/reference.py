@@ -199,15 +199,15 @@ def _size(value: int) -> str:
 _YAML_HEAD = """\
 ## Sluice's configuration: every key with its meaning, its type, and its default.
 ##
-## As it stands this file changes nothing: all of it is commented out. Take away the first # of a key and of the
-## sections around it. A key without a default shows an example. Sections `tls` and `broker_tls` need addresses with
-## pulsar+ssl:// in `listen` and `broker`. `sluice check --config FILE` names every mistake.
+## This file changes nothing: every line is a comment. Take away the first # of a key and of the sections around it.
+## A key without a default shows an example. Sections `tls` and `broker_tls` need addresses with pulsar+ssl:// in
+## `listen` and `broker`. `sluice check --config FILE` names every mistake.
 ##
 ## size in bytes   4096, 64KB, 10MB, 64KiB, 1GiB
 ## duration        500ms, 1s, 5min, 2h, 1d (plain numbers are seconds)
 ## rate            500 (a second), 500/s, 30/min, 5/30s; of bytes 10MB/s, 64KiB/s
 ##
-## Each key can be given by an environment variable, too: SLUICE_LISTEN, and SLUICE_ACCESS_LOG__DIR for access_log.dir.
+## Each key has an environment variable: SLUICE_LISTEN, and SLUICE_ACCESS_LOG__DIR for access_log.dir.
 ## This file is made from the model in proxy/: python -m proxy.config.reference --yaml > docs/sluice.yaml
 """
 _WIDTH = 116
@@ -223,7 +223,7 @@ def commented_yaml() -> str:
 
 
 class _Page:
-    """The lines of each key; what a rate consists of stands at the first of its kind only."""
+    """The lines of each key; the keys of a rate are listed at the first rate of its kind only."""
 
     def __init__(self) -> None:
         self._rates: dict[type[BaseModel], str] = {}
@@ -266,9 +266,9 @@ class _Page:
 
 def _value(name: str, field: FieldInfo) -> Iterator[str]:
     default = default_of(field)
-    told = "; must be given" if field.is_required() else f"; default: {default or 'none'}"
-    is_told = "default:" in (field.description or "")
-    yield from _prose(field.description, type_of(field) + told * (not is_told))
+    text = "; must be given" if field.is_required() else f"; default: {default or 'none'}"
+    has_default = "default:" in (field.description or "")
+    yield from _prose(field.description, type_of(field) + text * (not has_default))
     for entry in _entries(field):
         yield from (f"  {line}" for line in entry)
     if default is None:
@@ -318,11 +318,10 @@ Names and values are the text that is written, with or without quotes: YAML turn
 `007`, `no`, `1_000`, `12:30` and `null` are tenants of these very names.
 
 - YAML's syntax needs quotes for `"*"`, and for text that holds a colon and a blank, or a blank and `#`.
-- Numbers are decimal digits, and nothing stands before them: `010`, `0x1F`, `1_000`, `1,000`, `5:30` and `+5` are
-  refused.
+- Numbers are decimal digits alone: `010`, `0x1F`, `1_000`, `1,000`, `5:30` and `+5` are refused.
 - Truth values are `true` and `false`; `yes`, `no`, `on` and `off` are refused where one belongs.
-- A key holds something: an empty value, `null` and `~` are refused. Leave the key out for its default.
-- A key stands once. `&name`, `*name` and `<<` work as in YAML; tags as `!!int` are refused.
+- A key has a value: an empty value, `null` and `~` are refused. Leave the key out for its default.
+- A key occurs once. `&name`, `*name` and `<<` work as in YAML; tags as `!!int` are refused.
 
 The same holds for YAML in variables and in `admin_access.tokens`. An error names file and line, key, value and remedy:
 
@@ -333,17 +332,18 @@ sluice: sluice.yaml:12: max_connection: this key is not known here; did you mean
 
 ## The environment
 
-Flags override environment variables, these the file, and that the defaults. A variable is named as its key, in
-capitals behind `SLUICE_`, with two underscores for each dot: `SLUICE_LISTEN`, `SLUICE_ACCESS_LOG__DIR`,
-`SLUICE_ADMIN_ACCESS__TOKENS`. A list has commas: `SLUICE_ALLOWED_BROKERS=a:6650,b:6650`; what goes by names is YAML:
-`SLUICE_LIMITS__NAMESPACES='{acme/shop: {publish: {messages: 500/s}}}'`, and stands for all of that key. An empty
-variable counts as not set. One that begins with `SLUICE_` and stands for no key is an error, but for those of other
-commands (`SLUICE_CONFIG`, `SLUICE_TOKEN_FILE`, `SLUICE_CA`, `SLUICE_CERT`, `SLUICE_KEY`, `SLUICE_PLAIN_HTTP`;
-`SLUICE_ADMIN` is where they ask as well as where `sluice serve` listens, and with a URL for them alone) and those that
-Kubernetes makes for a Service. On reload the environment is that of the start.
+Flags override environment variables, variables override the file, and the file overrides the defaults. The variable of
+a key is `SLUICE_` and the key in capitals, with two underscores for each dot: `SLUICE_LISTEN`,
+`SLUICE_ACCESS_LOG__DIR`, `SLUICE_ADMIN_ACCESS__TOKENS`. A list has commas: `SLUICE_ALLOWED_BROKERS=a:6650,b:6650`. A
+section by names is YAML, and replaces the whole key:
+`SLUICE_LIMITS__NAMESPACES='{acme/shop: {publish: {messages: 500/s}}}'`. An empty variable counts as not set. A variable
+that begins with `SLUICE_` and names no key is an error, except those of other commands (`SLUICE_CONFIG`,
+`SLUICE_TOKEN_FILE`, `SLUICE_CA`, `SLUICE_CERT`, `SLUICE_KEY`, `SLUICE_PLAIN_HTTP`) and those that Kubernetes makes for
+a Service. `SLUICE_ADMIN` is the address that commands ask and at which `sluice serve` listens; a URL is for commands
+alone. On reload the environment is that of the start.
 
-`sluice check --config FILE --show` prints every value that is given, with where: the file, a variable, a flag (it takes
-those of `sluice serve`); `--show-defaults` all others, too. What it prints is a configuration.
+`sluice check --config FILE --show` prints every given value with its source: the file, a variable, or a flag (the
+command takes those of `sluice serve`); `--show-defaults` adds all defaults. The output is a configuration.
 
 No secret is a value here: tokens and TLS keys are files, which are read again when they change.
 

@@ -81,7 +81,7 @@ class AccessLogSettings(BaseModel):
         if self.retain_size is not None and self.retain_size < least:
             raise ValueError(
                 f"retain_size: {self.retain_size} bytes are less than {_LEAST_FILES} files of rotate_size "
-                f"({self.rotate_size}), so that files would be gone before anybody can read them; set at least {least}"
+                f"({self.rotate_size}), so that files would be gone before they can be read; set at least {least}"
             )
         return self
 
@@ -93,7 +93,7 @@ class ListenerTls(BaseModel):
 
     certificate: Path = Field(description="PEM file: the certificate that clients see, and those that lead to its root")
     key: Path = Field(description="PEM file: its private key, without a password")
-    client_ca: Path | None = Field(None, description="PEM file: who signs the certificates of clients")
+    client_ca: Path | None = Field(None, description="PEM file: the authorities that sign clients' certificates")
     client_auth: Literal["none", "optional", "required"] | None = Field(
         None,
         description="whether clients show a certificate, which client_ca must have signed; default: required where "
@@ -112,7 +112,9 @@ class ListenerTls(BaseModel):
     def _fits_together(self) -> Self:
         asks = self.client_auth not in {None, "none"}
         if self.client_ca is None and asks:
-            raise ValueError(f"client_auth: {self.client_auth} needs client_ca: who signs clients' certificates")
+            raise ValueError(
+                f"client_auth: {self.client_auth} needs client_ca: the authorities that sign clients' certificates"
+            )
         if self.client_ca is not None and self.client_auth == "none":
             raise ValueError("client_ca is of no use with client_auth: none; set that to optional or required")
         return self
@@ -129,7 +131,7 @@ class BrokerTls(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     ca: Path | None = Field(
-        None, description="PEM file: who has signed brokers' certificates; none: the system's authorities"
+        None, description="PEM file: the authorities that sign brokers' certificates; none: the system's authorities"
     )
     certificate: Path | None = Field(
         None, description="PEM file: the certificate that Sluice shows to brokers, and those that lead to its root"
@@ -157,7 +159,9 @@ class AdminTls(BaseModel):
     certificate: Path = Field(description="PEM file: the certificate that callers see, and those that lead to its root")
     key: Path = Field(description="PEM file: its private key, without a password")
     client_ca: Path | None = Field(
-        None, description="PEM file: who signs the certificates that callers must have; none: callers need none"
+        None,
+        description="PEM file: the authorities that sign the certificates that callers must have; none: callers need "
+        "none",
     )
     read_only: tuple[Name, ...] = Field(
         (),
@@ -171,7 +175,7 @@ class AdminTls(BaseModel):
     @model_validator(mode="after")
     def _one_access_each(self) -> "AdminTls":
         if both := sorted({*self.read_only} & {*(self.write or ())}):
-            raise ValueError(f"{both[0]!r} is in read_only and in write: who may write needs to be in write only")
+            raise ValueError(f"{both[0]!r} is in read_only and in write: for write access name it in write only")
         if self.write is not None and self.client_ca is None:
             raise ValueError("write needs client_ca: without it callers show no certificate")
         return self
@@ -202,8 +206,8 @@ class AdminAccess(BaseModel):
 
     tokens: Path | None = Field(
         None,
-        description="YAML file of who may call, see [Authentication](operating.md#authentication); none: no token is "
-        "needed, which only loopback and tls.client_ca allow",
+        description="YAML file with the tokens of callers, see [Authentication](operating.md#authentication); none: no "
+        "token is needed, which only loopback and tls.client_ca allow",
     )
     tls: AdminTls | None = None
     hosts: tuple[HostName, ...] = Field(
@@ -216,8 +220,7 @@ class AdminAccess(BaseModel):
         16 * 1024**2,
         gt=0,
         le=64 * 1024**2,
-        description="the same of a whole policy set (`sluice apply`), of which one at a time is taken; 16 MiB are some "
-        "150,000 topics",
+        description="the same for a whole policy set (`sluice apply`), one at a time; 16 MiB hold some 150,000 topics",
     )
     request_timeout: Seconds = Field(
         30.0,
@@ -228,22 +231,22 @@ class AdminAccess(BaseModel):
     rate: CountPerPeriod = Field(
         (200, NANOS_PER_SECOND), description="requests of one caller's address (IPv6: of its /64)"
     )
-    burst: Whole = Field(400, gt=0, description="how many of them at once")
+    burst: Whole = Field(400, gt=0, description="requests of one caller's address at once")
     max_connections: Whole = Field(256, gt=0, description="connections at once")
     not_ready_when: tuple[DegradedCause, ...] = Field(
         (),
-        description="degraded states in which `/readyz` answers 503, see [Degraded](operating.md#degraded); none: it "
-        "tells of them, and the proxy is ready",
+        description="degraded states in which `/readyz` answers 503, see [Degraded](operating.md#degraded); none: the "
+        "proxy is ready in all of these states",
     )
 
 
 def open_to_all(admin: Endpoint, access: AdminAccess) -> str | None:
-    """Return the problem of an admin address that anybody on the network could use; None if there is none."""
+    """Return the problem of an admin address that any host on the network could use; None if there is none."""
     has_lock = access.tokens is not None or (access.tls is not None and access.tls.client_ca is not None)
     if has_lock or is_loopback(admin.host):
         return None
     return (
-        f"admin: {admin.address!r}: anybody who reaches this address could change limits; set admin_access.tokens or "
+        f"admin: {admin.address!r}: any host that reaches this address could change limits; set admin_access.tokens or "
         "admin_access.tls.client_ca, or listen on 127.0.0.1 (metrics may have an address of their own: metrics)"
     )
 
@@ -264,8 +267,8 @@ class AdminForward(BaseModel):
 
     url: WebServiceUrl | None = Field(
         None,
-        description="the broker's own admin, as `http://broker:8080`: what pulsar-admin asks for and Sluice does not "
-        "serve is passed on there, see [Passing the rest on](policies.md#passing-the-rest-on); none: it gets 404",
+        description="the broker's own admin, as `http://broker:8080`: it gets pulsar-admin's requests that Sluice does "
+        "not serve, see [Passing the rest on](policies.md#passing-the-rest-on); none: they get 404",
     )
     token: Path | None = Field(
         None,
@@ -274,12 +277,12 @@ class AdminForward(BaseModel):
     )
     caller: Literal["principal", "authorization"] | None = Field(
         None,
-        description="what brokers hear of the caller; principal: the name of its token or certificate, as "
-        "X-Original-Principal, where Sluice's token is one of their proxyRoles'; authorization: the caller's own "
+        description="how brokers know the caller; principal: by the name of its token or certificate, as "
+        "X-Original-Principal, which they believe from one of their proxyRoles; authorization: by the caller's own "
         "Authorization, in place of a token of Sluice's",
     )
     ca: Path | None = Field(
-        None, description="PEM file: who has signed the broker's certificate; none: the system's authorities"
+        None, description="PEM file: the authorities that sign the broker's certificate; none: the system's authorities"
     )
     brokers: tuple[WebServiceAddress, ...] = Field(
         (),
@@ -301,7 +304,7 @@ class AdminForward(BaseModel):
     def _fits_together(self) -> Self:
         given = [key for key in ("token", "caller", "ca", "brokers") if getattr(self, key)]
         if self.url is None and given:
-            raise ValueError(f"{given[0]} is of no use without url: name the broker's admin there, too")
+            raise ValueError(f"{given[0]} is of no use without url: name the broker's admin in url")
         if self.caller == "principal" and self.token is None:
             raise ValueError("caller: principal needs token: brokers believe it from one of their proxyRoles only")
         if self.caller == "authorization" and self.token is not None:
@@ -320,7 +323,7 @@ _OFF = "0: any number"
 
 
 class AdmissionBounds(BaseModel):
-    """Bounds of connections, lookups and streams; a request beyond one of them is refused.
+    """Bounds of connections, lookups and streams; a request beyond a bound is refused.
 
     Each key is one of `proxy.admission_control.BoundName`.
     """
@@ -449,15 +452,17 @@ class PolicyStore(BaseModel):
 
     store: Path | None = Field(
         None,
-        description="SQLite file, made if needed, of this proxy alone; none: what is set by REST ends with the process",
+        description="SQLite file, made if needed, of this proxy alone; none: policies set by REST end with the process",
     )
     audit_changes: Whole = Field(
-        100_000, gt=0, description="changes that are remembered with who made them, what was before and after"
+        100_000, gt=0, description="changes in the audit log, each with its author and the policy before and after"
     )
     tenant_policies: Whole = Field(
         1000, gt=0, description="policies that tokens for some tenants may set for each of these tenants"
     )
-    tenant_bytes: Size = Field(1024**2, gt=0, description="bytes of names and bodies of these, and 300 for each")
+    tenant_bytes: Size = Field(
+        1024**2, gt=0, description="bytes of such policies of one tenant: their names and bodies, and 300 for each"
+    )
     topic: str | None = Field(
         None,
         description="persistent topic by which a change in one proxy holds in all that name it; they reach it through "
@@ -484,7 +489,7 @@ class Fleet(BaseModel):
     namespace: NamespaceName = Field(
         "public/sluice",
         description="where the fleet's own topics are, which members reach through `broker`; clients may use no topic "
-        "there, see [Who can write there](fleet.md#who-can-write-there)",
+        "there, see [Access](fleet.md#who-can-write-there)",
     )
     cycle: Seconds = Field(0.25, ge=0.02, le=10, description="time between the reports of a member")
     lease: Seconds = Field(
@@ -492,22 +497,22 @@ class Fleet(BaseModel):
     )
     isolated: Literal["auto", "fair", "floor", "none"] = Field(
         "auto",
-        description="what a member that is cut off may pass of its last share, and of the limit divided by the number "
-        "of members; fair: the smaller one; floor: 5 % of that; none: nothing; auto: fair where what carries the "
-        "messages refuses, floor where it is silent",
+        description="what a cut-off member may pass; fair: the smaller of its last share and of the limit divided by "
+        "the number of members; floor: 5 % of that; none: nothing; auto: fair if the brokers refuse, floor if they are "
+        "silent",
     )
     weight: Literal["streams", "proxy"] = Field(
         "streams", description="what shares one limit equally: the streams of all members, or the members"
     )
     shared: tuple[str, ...] | None = Field(
         None,
-        description="levels whose limits the members share, of all others each has the whole limit; default: all but "
-        "proxy, address and exempt",
+        description="levels whose limits the members share; each member has the whole limits of other levels; default: "
+        "all levels except proxy, address and exempt",
     )
     token_file: Path | None = Field(
         None,
         description="file with the token that the fleet's own connections show brokers, whose role may produce and "
-        "consume in `namespace`; none: what authentication.broker says",
+        "consume in `namespace`; none: as authentication.broker has it",
     )
 
     @field_validator("shared")
@@ -594,8 +599,8 @@ class TokenAuthentication(BaseModel):
         0.0,
         ge=0,
         le=3600,
-        description="by how much clocks may differ (tokenAllowedClockSkewSeconds): so much earlier than nbf and later "
-        "than exp a token is valid",
+        description="by how much clocks may differ (tokenAllowedClockSkewSeconds): a token is valid this long before "
+        "nbf and after exp",
     )
 
     @model_validator(mode="after")
@@ -631,8 +636,8 @@ class Authentication(BaseModel):
 
     mode: Literal["terminate", "passthrough"] | None = Field(
         None,
-        description="passthrough: what clients show goes on, and the broker decides; terminate: Sluice verifies it and "
-        "shows brokers its own, see [Authentication](authentication.md); default: passthrough",
+        description="passthrough: clients' credentials go on, and the broker decides; terminate: Sluice verifies them "
+        "and shows brokers its own, see [Authentication](authentication.md); default: passthrough",
     )
     token: TokenAuthentication | None = None
     basic: BasicAuthentication | None = None
@@ -643,7 +648,7 @@ class Authentication(BaseModel):
     broker: BrokerCredentials = BrokerCredentials()
     forward_credentials: Flag = Field(
         default=False,
-        description="brokers get what the client showed, too (original_auth_data), to verify it anew "
+        description="brokers also get the client's credentials (original_auth_data), to verify them again "
         "(authenticateOriginalAuthData); for tokens and passwords",
     )
 
@@ -654,7 +659,7 @@ class Authentication(BaseModel):
         if not self.is_terminated and given:
             raise ValueError(f"{given[0]} is of no use in mode passthrough: write mode: terminate, or leave it out")
         if self.is_terminated and not {"token", "basic", "tls"} & {*given}:
-            raise ValueError("mode: terminate needs what clients may show: give token, basic or tls")
+            raise ValueError("mode: terminate needs a method by which clients prove roles: give token, basic or tls")
         return self
 
     def files(self) -> list[Path]:

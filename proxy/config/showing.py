@@ -1,6 +1,6 @@
-"""The configuration as text: as it comes out of file, environment and flags together, and as a file to be written.
+"""The configuration as text: as it results from file, environment and flags, and as a file to be written.
 
-Each value stands on a line of its own, with where it came from behind it:
+Each value is on a line of its own, which ends in its origin:
 
 limits:
   each_topic:
@@ -47,7 +47,7 @@ class TakenValue:
 _BARE = re.compile(r"[A-Za-z0-9./][A-Za-z0-9./:_+-]*[A-Za-z0-9/]|[A-Za-z0-9]")
 _PLAIN = re.compile(r"[a-z][A-Za-z]*(_[A-Za-z]+)*")
 _LONGEST_KEY = 1000
-"""Characters, its quotes included: a colon stands within 1,024 of where its key begins.
+"""Characters, its quotes included: YAML wants the colon within 1,024 of the key's beginning.
 
 Source: https://yaml.org/spec/1.2.2/ (implicit keys)
 """
@@ -89,7 +89,7 @@ def _lines(tree: _Tree, depth: int) -> Iterator[str]:
 
 
 def _key(key: str, indent: str) -> str:
-    """Return a key with its colon. One longer than _LONGEST_KEY has its own line: YAML finds no colon behind it."""
+    """Return a key with its colon. A key longer than _LONGEST_KEY has its own line: YAML finds no colon after it."""
     written = _written(key)
     return f"{indent}{written}:" if len(written) <= _LONGEST_KEY else f"{indent}? {written}\n{indent}:"
 
@@ -117,9 +117,9 @@ def _in_line(value: YamlValue) -> str:
 
 
 def _remembered(write: Callable[[str], str]) -> Callable[[str], str]:
-    """Files of 100,000 topics say the same few things."""
-    known = lru_cache(maxsize=1000)(write)
-    return lambda text: known(text) if len(text) <= _LONGEST_REMEMBERED else write(text)
+    """Remember texts: files of 100,000 topics repeat a few."""
+    remembered = lru_cache(maxsize=1000)(write)
+    return lambda text: remembered(text) if len(text) <= _LONGEST_REMEMBERED else write(text)
 
 
 @_remembered
@@ -147,20 +147,20 @@ def _written(key: str) -> str:
     return str(yaml.safe_dump(key, default_style='"', width=float("inf"), allow_unicode=True)).rstrip("\n")
 
 
-_HEADING = "Made by `sluice check --show`: every value that is given, with where."
+_HEADING = "Made by `sluice check --show`: every given value, with its source."
 _HEADING_OF_ALL = """\
-Made by `sluice check --show-defaults`: every value, with where it is given.
-What a rate, or the section of a name, leaves out is left out here, too."""
+Made by `sluice check --show-defaults`: every value, with its source.
+Keys that a rate, or the section of a name, leaves out are left out here as well."""
 
 
 def shown(loaded: Loaded, *, with_defaults: bool) -> str:
-    """YAML that `sluice check` accepts. Secrets are in files of their own: it shows where they are, and no content.
+    """Return YAML that `sluice check` accepts. Secrets are in files of their own, which it names without their content.
 
-    Of a key that is written as `data:…` it shows nothing more: that is to be written anew.
+    A key that is written as `data:…` is shown without the data, which must be written again.
 
     Args:
         loaded: The configuration with its sources.
-        with_defaults: Show what nobody has given, too.
+        with_defaults: Whether to show defaults.
     """
     show = _Show(loaded, with_defaults=with_defaults)
     values = list(show.section(Config, loaded.values, ()))

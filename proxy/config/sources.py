@@ -35,7 +35,7 @@ class Given:
 
 
 def given_by_flags(flags: Mapping[str, Any]) -> list[Given]:
-    """Return the flags that were given; each is named as its key, but for the access log's folder."""
+    """Return the given flags; each has the name of its key, except the access log's folder."""
     keys = {name: ("access_log", "dir") if name == "access_log" else (name,) for name in flags}
     return [
         Given(keys[name], value, f"--{name.replace('_', '-')}") for name, value in flags.items() if value is not None
@@ -43,7 +43,7 @@ def given_by_flags(flags: Mapping[str, Any]) -> list[Given]:
 
 
 def laid_over(values: Mapping[str, Any], over: Iterable[Given]) -> dict[str, Any]:
-    """Return the file's values with those of `over` in their places; what is no section stays, and is told later."""
+    """Return the file's values with those of `over` in their places; values that are no section stay for validation."""
     merged = dict(values)
     for given in over:
         _lay(merged, given.key, given.value)
@@ -98,7 +98,7 @@ class Sources:
         return ", ".join(inner)
 
     def is_given_over(self, key: Sequence[object]) -> bool:
-        """Say whether a key's value was given elsewhere than in the file."""
+        """Return whether a key's value was given outside the file."""
         return any(tuple(map(str, key[: len(given)])) == given for given in self._over)
 
     def _is_in_file(self, key: Sequence[object]) -> bool:
@@ -136,25 +136,25 @@ _LONGEST_OF_KUBERNETES = 200
 
 
 def read_environment(model: type[BaseModel], environment: Mapping[str, str]) -> tuple[list[Given], list[str]]:
-    """Return the values that variables give, and what is wrong with the others; an empty one counts as not set."""
-    known = variables(model)
+    """Return the values of variables, and the problems of the others; an empty variable counts as not set."""
+    by_variable = variables(model)
     given, problems = [], []
     for variable, text in sorted(environment.items()):
         if not variable.startswith(PREFIX) or not text:
             continue
-        if variable in known:
-            key, annotation = known[variable]
+        if variable in by_variable:
+            key, annotation = by_variable[variable]
             try:
                 given.append(Given(key, _read(annotation, text), variable))
             except YamlError as error:
                 problems += [f"{variable}: {told_of_yaml(problem, key)}" for problem in error.problems]
         elif not _is_for_others(variable):
-            problems.append(f"{variable}: this variable stands for no key; {_nearest(variable, known)}")
+            problems.append(f"{variable}: this variable is no key; {_nearest(variable, by_variable)}")
     return [each for each in given if not _is_url_of_commands(each)], problems
 
 
 def variables(model: type[BaseModel]) -> dict[str, tuple[KeyPath, Any]]:
-    """Return each variable with the key that it stands for, and that key's type."""
+    """Return each variable's key, and the key's type."""
     return {PREFIX + "__".join(key).upper(): (key, annotation) for key, annotation in _keys(model, ())}
 
 
@@ -177,7 +177,7 @@ def section_of(annotation: Any) -> type[BaseModel] | None:
 
 
 def _read(annotation: Any, text: str) -> Any:
-    """Text for a value; for a list its members with commas, for what holds sections YAML."""
+    """Return a variable's value: text; for a list its members with commas; for sections YAML."""
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is dict or (origin is tuple and section_of(arguments[0])):
         return parse_yaml(text)
@@ -195,7 +195,7 @@ def _is_for_others(variable: str) -> bool:
 
 
 def _is_url_of_commands(given: Given) -> bool:
-    """SLUICE_ADMIN tells commands whom to ask, too, and there it may be a URL; `admin` never is one."""
+    """Return whether SLUICE_ADMIN is a URL, which commands take; the key `admin` never is a URL."""
     return given.key == ("admin",) and "://" in given.value
 
 
@@ -239,23 +239,23 @@ _OF_KEYS: Mapping[str, str] = {
     "missing": "this key must be given here",
 }
 _SUCCESSORS: Mapping[str, str] = {"workers": "write processes: N in its place, see docs/processes.md"}
-"""By a key that was there before: what has taken its place."""
+"""The remedy for keys of earlier versions."""
 _STEP = re.compile(r"\[key\]|function-(before|after|wrap|plain)(\[.*\])?")
 _QUOTES = "; put it in quotes"
 _MOST_TOLD = 20
-"""Problems of one request that its answer tells."""
+"""Problems of one request in its answer, at most."""
 
 
 def explain(sources: Sources, problem: ErrorDetails, model: type[BaseModel]) -> str:
-    """Return a problem in one line: source, key, value, what is wrong and what to do."""
+    """Return a problem in one line: source, key, value, mistake and remedy."""
     return f"{sources.place(key_of(problem))}: {told(problem, model)}"
 
 
 def told(problem: ErrorDetails, model: type[BaseModel] | None = None) -> str:
-    """Say key, value, what is wrong and what to do; without a key where all is one value.
+    """Return key, value, mistake and remedy in one line; without a key if the model is one value.
 
     Args:
-        problem: What pydantic says.
+        problem: Pydantic's error.
         model: The model whose keys an unknown one is compared with; None: no key can be unknown.
     """
     key = key_of(problem)
@@ -267,10 +267,10 @@ def told(problem: ErrorDetails, model: type[BaseModel] | None = None) -> str:
 
 
 def told_of_yaml(problem: YamlProblem, above: KeyPath = ()) -> str:
-    """Say key, value, what is wrong and what to do."""
+    """Return key, value, mistake and remedy in one line."""
     key = _shown_key((*above, *problem.key))
-    what = "is not YAML" if problem.is_of_syntax else ""
-    parts = (key, cut(without_secrets(repr(problem.value))) if problem.value else "", what, problem.text)
+    kind = "is not YAML" if problem.is_of_syntax else ""
+    parts = (key, cut(without_secrets(repr(problem.value))) if problem.value else "", kind, problem.text)
     return ": ".join(part for part in parts if part)
 
 
@@ -326,7 +326,7 @@ def without_secrets(text: str) -> str:
 
 
 def all_told(error: ValidationError, model: type[BaseModel]) -> str:
-    """Say every problem of a request in one line."""
+    """Return every problem of a request in one line."""
     problems = [told(problem, model) for problem in error.errors()]
     more = len(problems) - _MOST_TOLD
     return "; ".join([*problems[:_MOST_TOLD], *([f"and {more} more"] if more > 0 else [])])

@@ -32,10 +32,10 @@ _MOST = 2**63 - 1
 _LONGEST_NUMBER = 80
 """Characters of a size, duration, rate or count. Whatever is longer is refused before any pattern looks at it."""
 LONGEST_PART = 1024
-"""Characters of a tenant, of a namespace behind its tenant, and of a topic behind both."""
+"""Characters of each part of a name: of a tenant, of a namespace without its tenant, of a topic without both."""
 _LONGEST_TOPIC = 3 * LONGEST_PART + len("non-persistent:////")
 _MOST_SHOWN = 40
-"""Characters of what is too long that its error shows."""
+"""Characters of a value that is too long in its error."""
 LONGEST_PERIOD_S = 2**31 - 1
 """Pulsar's ratePeriodInSecond is a signed 32-bit integer: 68 years at most."""
 _SIZES = {"": 1, "B": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "KIB": 1024, "MIB": 1024**2, "GIB": 1024**3}
@@ -57,7 +57,6 @@ _ADMIN = EndpointForm(
     ("http",), "127.0.0.1:8080", {"https": "write HOST:PORT; admin_access.tls makes it HTTPS"}, is_listened_on=True
 )
 """The listening addresses of the admin REST and of metrics."""
-"""The form of addresses that a member of a fleet dials."""
 _SERVICE_URL = replace(BROKERS, is_url=True)
 _WEB_SERVICE_URL = replace(WEB_SERVICES, is_url=True)
 _NUMBER = r"(?:0|[1-9][0-9]{0,29})(?:\.[0-9]{1,30})?"
@@ -108,10 +107,10 @@ def _flag(value: Any) -> bool:
     if isinstance(value, bool):
         return value
     if isinstance(value, str):
-        found = _TRUTHS.get(value.lower())
-        if found is None:
+        truth = _TRUTHS.get(value.lower())
+        if truth is None:
             raise PydanticKnownError("bool_parsing")
-        return found
+        return truth
     raise PydanticKnownError("bool_type")
 
 
@@ -171,7 +170,7 @@ def read_rate(value: Any) -> tuple[int, int]:
 
 @functools.lru_cache(maxsize=1024)
 def _read_rate(text: str) -> tuple[int, int]:
-    """Files of 100,000 topics say the same few things."""
+    """Read a rate once: files of 100,000 topics repeat a few rates."""
     amount, slash, span = text.partition("/")
     tokens, period_ns = _number_of_bytes(amount.rstrip()), _period_ns(span if slash else "s")
     if tokens is None or not period_ns:
@@ -212,18 +211,18 @@ def _one_or_more(form: EndpointForm, value: Any) -> tuple[Endpoint, ...]:
     """One address, or a list of different ones."""
     if not isinstance(value, list | tuple):
         return (_endpoint(form, value),)
-    found: list[Endpoint] = []
+    endpoints: list[Endpoint] = []
     for each in value:
         try:
             endpoint = _endpoint(form, each)
         except ValueError as error:
             raise ValueError(f"{str(each)[:_MOST_SHOWN]!r}: {error}" if len(value) > 1 else str(error)) from None
-        if endpoint.port and any(endpoint.address == other.address for other in found):
-            raise ValueError(f"{endpoint.address} stands there twice")
-        found.append(endpoint)
-    if not found:
+        if endpoint.port and any(endpoint.address == other.address for other in endpoints):
+            raise ValueError(f"{endpoint.address} occurs twice in the list")
+        endpoints.append(endpoint)
+    if not endpoints:
         raise ValueError(f"the list is empty; write one address at least, as {form.example}")
-    return tuple(found)
+    return tuple(endpoints)
 
 
 def _listen(value: Any) -> tuple[Endpoint, ...]:
@@ -236,15 +235,15 @@ def _admin(value: Any) -> Endpoint:
 
 def _broker(value: Any) -> Endpoint:
     """Read a broker's address; its scheme is empty where none is written."""
-    found = _endpoint(BROKERS, value)
-    return found if "://" in str(value) else found._replace(scheme="")
+    endpoint = _endpoint(BROKERS, value)
+    return endpoint if "://" in str(value) else endpoint._replace(scheme="")
 
 
 def _service_urls(value: Any) -> tuple[Endpoint, ...]:
-    found = _one_or_more(_SERVICE_URL, value)
-    if len({each.scheme for each in found}) > 1:
-        raise ValueError(f"{PLAIN}:// and {TLS}:// stand in one list; all brokers are reached in the same way")
-    return found
+    endpoints = _one_or_more(_SERVICE_URL, value)
+    if len({each.scheme for each in endpoints}) > 1:
+        raise ValueError(f"{PLAIN}:// and {TLS}:// are in one list; all brokers are reached in the same way")
+    return endpoints
 
 
 def _web_service(value: Any) -> Endpoint:

@@ -102,7 +102,7 @@ class AccessLog:
         self._periodic.before.setdefault(limiter, in_force(limiter))
 
     def forget_values(self) -> dict[Any, Any]:
-        """Name the values that limiters have from now on, as no line of before is left; return what is forgotten."""
+        """Name the limiters' present values from now on, as no earlier line is left; return the forgotten values."""
         forgotten, self._periodic.before = self._periodic.before, {}
         return forgotten
 
@@ -142,28 +142,28 @@ class AccessLog:
         self.flush()
 
     def reject(self, span: LineSpan, refused: ConnectionRefusals) -> None:
-        """Add what a connection was refused in `span`; the next heartbeat writes it."""
-        whose = refused.connection
+        """Add the refusals of a connection in `span`; the next heartbeat writes them."""
+        connection = refused.connection
         self._lines.add(
             RejectLine,
             span,
-            connection_id=whose.connection_id,
-            client_address=self._periodic.address(whose),
-            client_role=in_log(whose.client_role),
-            role_is_proved=whose.role_is_proved,
+            connection_id=connection.connection_id,
+            client_address=self._periodic.address(connection),
+            client_role=in_log(connection.client_role),
+            role_is_proved=connection.role_is_proved,
             topic=in_log(refused.topic),
             reason=refused.reason,
-            detail=_cut(printable(self._scrubbed(refused.detail, whose))),
+            detail=_cut(printable(self._scrubbed(refused.detail, connection))),
             rejected=refused.refused,
         )
 
-    def change(self, moment: LineSpan, **said: str | None) -> None:
-        """Write a change; `said` are the line's fields, each cut if it is long."""
-        self._lines.add(ChangeLine, moment, **{name: _cut(text and printable(text)) for name, text in said.items()})
+    def change(self, moment: LineSpan, **fields: str | None) -> None:
+        """Write a change; `fields` are the line's fields, each cut if it is long."""
+        self._lines.add(ChangeLine, moment, **{name: _cut(text and printable(text)) for name, text in fields.items()})
         self.flush()
 
     def share(self, change: ShareChange) -> None:
-        """Add that this proxy's share of a limit changed now; the next line that is written brings it along."""
+        """Add that this proxy's share of a limit changed now; the line is written with the next one."""
         at = time.time_ns()
         self._shares.add(LineSpan(at, at, 0), change)
 
@@ -176,7 +176,7 @@ class AccessLog:
         """Write that the process lived through `span`; declares losses so far, if the log can be written.
 
         Returns:
-            What is forgotten, for the caller to free in slices.
+            Forgotten objects, which the caller frees in slices.
         """
         self._lines.declare(span.end_wall)
         self._shares.turn()
@@ -187,7 +187,7 @@ class AccessLog:
         return forgotten
 
     def rest(self, seconds: float) -> None:
-        """Note that no line is expected for so many seconds."""
+        """Note that no line is expected for this time."""
         self._lines.rest(seconds)
 
     def flush(self) -> None:

@@ -15,7 +15,7 @@ from limiter.usage import LimiterUsage, Passed, StreamUsage
 from proxy.counters import DirectionTotals, NamespaceTotals
 
 Values = tuple[int, ...]
-"""Counts at one moment, in the order of a `CountNames`; an empty one stands for the beginning."""
+"""Counts at one moment, in the order of a `CountNames`; empty for the beginning."""
 
 
 class CountNames:
@@ -34,7 +34,7 @@ class CountNames:
         return (*self._read(usage), usage.throttled.read(now))
 
     def changes(self, values: Values, before: Values) -> dict[str, int]:
-        """Return what was counted between two moments, by name."""
+        """Return the differences of the counts at two moments, by name."""
         return dict(zip(self._names, map(sub, values, before) if before else values, strict=True))
 
 
@@ -238,13 +238,13 @@ class CounterSnapshot:
 
 
 def _changes(counts: CountNames, taken: Taken) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the counts since the last line, and the part of them that the totals do not hold yet."""
+    """Return the counts since the last line, and the part that the totals do not hold yet."""
     changes = counts.changes(taken.values, taken.before)
     return changes, changes if taken.mark is None else counts.changes(taken.values, taken.mark)
 
 
 def _charged(stream: Stream, changes: dict[str, int], spared: Passed) -> dict[str, int]:
-    """Return what of the changes counts against limits, where that differs."""
+    """Return the part of the changes that counts against limits, where it differs."""
     entries, messages, size = spared
     charged = {
         "messages": stream.charged(changes["passed_entries"] - entries, changes["passed_messages"] - messages),

@@ -11,11 +11,11 @@ later: their lines end then.
 All counts are those of the boundary. The boundary itself costs the same for one stream and for 20,000. Counts are taken
 in slices, or before they change, whichever comes first:
 
-    boundary ─▶ all are to be taken ─┬─ a slice ──────────────────────────────▶ taken ─▶ line
-                                     └─ a stream is about to do something ────▶ taken, with its limiters
+    boundary ─▶ all are pending ─┬─ a slice ──────────────────────────▶ taken ─▶ line
+                                 └─ a stream is about to do something ─▶ taken, with its limiters
 
-Lines are made in slices, too, so that nothing waits for a thousand lines. A limiter that gets another value meanwhile
-has its own line first. Streams' lines still have the value of the boundary.
+Lines are also made in slices, so that nothing waits for a thousand lines. A limiter that gets another value before its
+line is made has its line at once. Streams' lines still have the value of the boundary.
 """
 
 import asyncio
@@ -102,7 +102,7 @@ class Intervals:
             journal: The streams and limiters that do something.
             registry: The limits of streams.
             refusals: Sums of refusals, for the heartbeats.
-            slices: Bounds what is done in one turn of the loop.
+            slices: Bounds the work in one turn of the loop.
         """
         self._journal, self._registry, self._refusals, self._slices = (journal, registry, refusals, slices)
         self._log.levels_by(registry)
@@ -111,7 +111,7 @@ class Intervals:
 
     @property
     def reader(self) -> ActivityReader:
-        """The reader through which an engine tells of its streams and limiters."""
+        """The reader through which an engine reports its streams and limiters."""
         return ActivityReader(self.activity, self._tell_early, self._cut, self._take_pending, self._hasten)
 
     def activity(self) -> None:
@@ -140,14 +140,14 @@ class Intervals:
         """Return this moment, at which values are about to change; the reader's `cut` ends the lines concerned."""
         moment = self._wall(), self._clock()
         if self._timer is None:
-            self._ended = moment  # what comes has the new value: no line may begin before it
+            self._ended = moment  # later counts have the new value: no line may begin before it
         return moment
 
     def flush(self) -> Moment:
         """End the running interval now, and make all lines; return the moment at which it ended."""
         self._tell_all()
         if self._timer is None:
-            self._ended = (self._wall(), self._clock())  # what comes has the new value: no line may begin before it
+            self._ended = (self._wall(), self._clock())  # later counts have the new value: no line may begin before it
             return self._ended
         assert self._journal is not None, "start() comes first"
         assert self._registry is not None, "start() comes first"
@@ -161,7 +161,7 @@ class Intervals:
         return ended
 
     def settling(self) -> Iterator[None]:
-        """Bring the totals up to now, because they are to be read: a unit of work in each step."""
+        """Bring the totals up to now, before they are read: a unit of work in each step."""
         assert self._journal is not None, "start() comes first"
         yield from self._telling(len(self._untold) + self._untaken)
         yield from self._tally.settling(self._journal, self._clock)
@@ -297,7 +297,7 @@ class Intervals:
             self._take_next()
 
     def _telling(self, most: int | None = None) -> Iterator[None]:
-        """Take what is to be taken, then make lines, one in each step: all that wait, or at most so many."""
+        """Take all pending counts, then make lines, one in each step: all that wait, or at most `most`."""
         while self._untaken:
             for _ in range(min(_TAKEN, self._untaken)):
                 self._take_next()
@@ -318,14 +318,14 @@ class Intervals:
         self._beat(last=False, at=self._ended)
 
     def _stood_still(self, late_ns: int) -> None:
-        """Write a standstill for the first late timer; the others that were due meanwhile tell nothing new."""
+        """Write a standstill for the first late timer; other timers that were due by then are part of it."""
         now = self._clock()
         if now - late_ns >= self._stood_until:
             self._log.standstill(self.span_since(now - late_ns))
         self._stood_until = now
 
     def _tell_early(self, over: Stream | Limiter) -> None:
-        """Write the line of a stream or limiter that is over now, because the journal cannot keep more of them."""
+        """Write the line of a stream or limiter that is over now, because the journal is full."""
         self._tell_before(over)
         end = self._wall(), self._clock()
         self._tell(*self._taken(over, end, self._began(over, self._cut_at, self._ended, end[1])))
@@ -369,7 +369,7 @@ class Intervals:
         return LineSpan(began[0], wall, now - began[1]), take
 
     def _tell_all(self) -> None:
-        """Make the lines still to come: the totals are to be read, or the process ends."""
+        """Make all pending lines, before the totals are read or the process ends."""
         for _ in self._telling():
             pass
         if self._is_telling and self._slices is not None:
@@ -385,10 +385,10 @@ class Intervals:
         self._log.interval(span, taken.stream, fields)
 
     def _beat(self, *, last: bool, at: tuple[int, int] | None = None) -> None:
-        """Write a heartbeat, and schedule the next one for the case that nothing happens till then.
+        """Write a heartbeat, and schedule the next one in case nothing happens until then.
 
-        A heartbeat behind the lines of an interval has the moment at which the interval ended. If the wall clock is
-        stepped while the lines are made, all of them have the old time.
+        A heartbeat after the lines of an interval has the moment at which the interval ended. If the wall clock is
+        stepped while the lines are made, all lines have the old time.
         """
         self._beat_now(last=last, at=at)
         if self._heart is not None:
@@ -410,7 +410,7 @@ class Intervals:
         self._beaten = (wall, now)
 
     def _let_go(self, *forgotten: dict[Any, Any]) -> None:
-        """Free what is forgotten in slices."""
+        """Free forgotten objects in slices."""
         if self._slices is not None and any(forgotten):
             self._slices.run(Work.MEMORY, letting_go(*forgotten))
 

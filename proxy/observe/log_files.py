@@ -60,13 +60,13 @@ class LogFiles:
         self._thread.start()
 
     def write(self, data: bytes, first_seq: int, lines: int, declares: tuple[Loss, ...] = ()) -> None:
-        """Queue whole lines. They are lost if too much is waiting, unless they declare losses: those are few.
+        """Queue whole lines. They are lost if the queue is full, unless they declare losses: those lines are few.
 
         Args:
             data: The lines.
             first_seq: `seq` of the first line; the others have the next numbers.
             lines: The number of lines.
-            declares: The losses that the first of them declare, if any.
+            declares: The losses that the first lines declare, if any.
         """
         now = time.time_ns()
         batch = LineBatch(data, LineRun(lines, first_seq, first_seq + lines - 1, now, now), declares)
@@ -102,7 +102,7 @@ class LogFiles:
         return self._writer.troubles.keys().isdisjoint(_LOSING)
 
     def rest(self, seconds: float) -> None:
-        """Note that no line is expected for so many seconds: a file that would become too old meanwhile is closed now.
+        """Note that no line is expected for this time: a file that would become too old by then is closed now.
 
         So the file's age does not wake an idle process, and readers have the file sooner.
         """
@@ -199,7 +199,7 @@ def recover(folder: Path, proxy_id: str) -> list[Loss]:
     """Give each abandoned file of a proxy the name under which readers look for it; empty ones are deleted.
 
     Returns:
-        For each run that was killed, a loss of unknown size behind the last line that it wrote.
+        For each run that was killed, a loss of unknown size after the last line that it wrote.
 
     Raises:
         OSError: If the folder cannot be read.
@@ -263,7 +263,7 @@ def _opened(path: Path) -> BinaryIO:
 
 
 def _loss(own: OwnFiles, boot_id: str) -> Loss:
-    """Return what is known of the loss of a run that was killed."""
+    """Return the loss of a run that was killed, as far as it is known."""
     now = time.time_ns()
     tails = (_tail(path) for name, path in reversed(own.closed()) if name.boot_id == boot_id)
     last = next((tail for tail in tails if tail is not None), None)

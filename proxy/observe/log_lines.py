@@ -75,17 +75,19 @@ def read_key(path: Path) -> bytes:
 
 
 def reason(stream: Stream) -> Limiter | None:
-    """Return the limiter that a stream waits on, or else the last that held or rejected some of it, if still there."""
+    """Return the limiter that a stream waits on, or else the last that held or rejected its messages, if it exists."""
     if stream.waits_on is not None:
         return stream.waits_on
     return next((limiter for limiter in stream.chain if limiter.scope.level == stream.last_reason), None)
 
 
 def withholding(stream: Stream) -> Limiter | None:
-    """Return the limiter with the least room of those that withhold permits from a consumer; None if none does."""
+    """Return the limiter with the least room that withholds permits from a consumer; None if none does."""
     if stream.permits is None or stream.permits.asked == 0:
         return None
-    rooms = [(meter.room() / meter.horizon, place) for place, one in enumerate(stream.chain) for meter in one.meters]
+    rooms = [
+        (meter.room() / meter.horizon, place) for place, limiter in enumerate(stream.chain) for meter in limiter.meters
+    ]
     return stream.chain[min(rooms)[1]] if rooms else None
 
 
@@ -97,9 +99,10 @@ def resource_group(stream: Stream) -> str:
 
 
 def in_force(limiter: Limiter) -> "Rates":
-    """Return the rates of messages, peak messages, bytes and peak bytes that hold: of a shared limit this one's share.
+    """Return the rates of messages, peak messages, bytes and peak bytes in force: of a shared limit, the share here.
 
-    Without a share it is a millionth: each line of a limit has rates above 0, and of that nobody is owed anything.
+    Without a share they are a millionth of the limit: each line of a limit has rates above 0, and a millionth owes no
+    stream anything.
     """
     if limiter.lease is None:
         limit = limiter.limit
@@ -223,9 +226,9 @@ def _utc(wall_ns: int) -> datetime:
 def in_log(name: str) -> str:
     """Return a name as lines have it: shortened if it is odd, or if JSON would need more than `MOST_NAME` bytes for it.
 
-    A shortened name has a digest of the whole. So one name is always the same in the log, and no two are equal; a name
-    that looks like a shortened one is shortened, too. A client pays for a name once, and the log has it in each
-    interval. Odd is a name with characters that cannot be seen or that a terminal obeys: `?` stands for each.
+    A shortened name has a digest of the whole name. So one name is always the same in the log, and no two are equal; a
+    name that looks like a shortened one is shortened as well. A client sends a name once, and the log has it in each
+    interval. A name is odd if it has characters that cannot be seen or that a terminal obeys; each becomes a `?`.
 
     Of a topic's name, the part before the suffix of a partition is shortened. Of a name joined to its topic's, each
     part is shortened: readers that join such names, or take a suffix away, get the name that another line has.
@@ -293,19 +296,19 @@ class LogLines:
         self._pending += self._encoded(kind, span, fields)
         self._pending_lines += 1
 
-    def known(self, kind: type[AnyLine], fields: dict[str, Any]) -> bytes:
-        """Return some of a line's fields, encoded for `add_known`; those that have their default are left out."""
+    def encoded_fields(self, kind: type[AnyLine], fields: dict[str, Any]) -> bytes:
+        """Return some of a line's fields, encoded for `add_encoded`; those that have their default are left out."""
         left_out = _DEFAULTS[kind]
         kept = {name: value for name, value in fields.items() if name not in left_out or left_out[name] != value}
         return self._encoder.encode(kept)[1:-1] + b","
 
-    def add_known(self, kind: type[AnyLine], span: LineSpan, known: bytes, fields: dict[str, Any]) -> None:
-        """Add a line of the fields that `known` encoded, and the rest of its fields."""
+    def add_encoded(self, kind: type[AnyLine], span: LineSpan, encoded: bytes, fields: dict[str, Any]) -> None:
+        """Add a line of the fields that `encoded_fields` encoded, and the rest of its fields."""
         if self._head_of != (kind, span):
             self._head_of, self._head = (kind, span), self._head_bytes(kind, span)
         fields["seq"] = self.written
         self.written += 1
-        self._pending += b"%b%b%b\n" % (self._head, known, self._encoder.encode(fields)[1:])
+        self._pending += b"%b%b%b\n" % (self._head, encoded, self._encoder.encode(fields)[1:])
         self._pending_lines += 1
 
     def flush(self) -> None:
@@ -316,7 +319,7 @@ class LogLines:
         self._pending_lines = 0
 
     def rest(self, seconds: float) -> None:
-        """Note that no line is expected for so many seconds."""
+        """Note that no line is expected for this time."""
         if self._files is not None:
             self._files.rest(seconds)
 
@@ -350,7 +353,7 @@ class LogLines:
         return self._encoder.encode(head | span.fields())[:-1] + b","
 
     def _encoded(self, kind: type[AnyLine], span: LineSpan, fields: dict[str, Any]) -> bytes:
-        if span is not self._span:  # thousands of lines of one interval have the same
+        if span is not self._span:  # thousands of lines of one interval have the same span
             self._span, self._span_fields = span, span.fields()
         writer = self._writer
         line = kind(proxy_id=writer.proxy_id, boot_id=writer.boot_id, seq=self.written, **self._span_fields, **fields)
@@ -376,25 +379,25 @@ T = TypeVar("T", bound=Hashable)
 
 
 class KnownLines(Generic[T]):
-    """The last encoding for each owner; owners that were not asked for between two calls of `turn` are forgotten."""
+    """The last encoding for each owner; owners without a `get` between two calls of `turn` are forgotten."""
 
     def __init__(self) -> None:
         self._now: dict[T, tuple[Any, bytes]] = {}
         self._before: dict[T, tuple[Any, bytes]] = {}
 
     def get(self, owner: T, state: Any, encode: Callable[[], bytes]) -> bytes:
-        """Return the owner's encoding: the known one if its state is the same, else that of `encode`."""
-        known = self._now.get(owner) or self._before.get(owner)
-        if known is None or known[0] != state:
-            known = state, encode()
-        self._now[owner] = known
-        return known[1]
+        """Return the owner's encoding: the last one if its state is the same, else that of `encode`."""
+        kept = self._now.get(owner) or self._before.get(owner)
+        if kept is None or kept[0] != state:
+            kept = state, encode()
+        self._now[owner] = kept
+        return kept[1]
 
     def turn(self) -> dict[Any, Any]:
-        """Begin another interval, and forget owners that were not asked for in the last one.
+        """Begin another interval, and forget owners without a `get` in the last one.
 
         Returns:
-            What is forgotten. The caller frees it in slices: it may be all that refers to thousands of streams.
+            The forgotten owners. The caller frees them in slices: they may be the last references to many streams.
         """
         forgotten, self._before, self._now = self._before, self._now, {}
         return forgotten
@@ -431,9 +434,8 @@ class PeriodicLines:
         shown: Maps a client's address to its form in the log.
 
     Attributes:
-        levels: Asked for `limit_levels`: the stream's own limiters must not be the source of which limits it is to
-            have.
-        before: The rates that some limiters had at the end of the interval whose lines are being made.
+        levels: The source of `limit_levels`, independent of the stream's own limiters.
+        before: The rates of some limiters at the end of the interval whose lines are being made.
     """
 
     def __init__(self, lines: LogLines, shown: ShowAddress) -> None:
@@ -457,16 +459,16 @@ class PeriodicLines:
         value = limiter and (limiter.limit, limiter.source, limiter.shares, limiter.quota)
         state = (stream.name, connection.client_role, chains, value, *narrow, self.levels.revision)
         if stream.is_open:
-            known = self._streams.get(stream, state, lambda: self._who(stream, connection, narrow))
+            encoded = self._streams.get(stream, state, lambda: self._identity(stream, connection, narrow))
         else:
-            known = self._who(stream, connection, narrow)
+            encoded = self._identity(stream, connection, narrow)
         if stream.permits and stream.permits.asked:
             counted["permits_withheld"] = stream.permits.asked
         if stream.held or counted["throttled_ms"] or counted["rejected_messages"]:
             counted |= self._why(stream)
         else:
             counted["reason"] = ""
-        self._lines.add_known(IntervalLine, span, known, _without_rejected(counted))
+        self._lines.add_encoded(IntervalLine, span, encoded, _without_rejected(counted))
 
     def limit(self, span: LineSpan, limiter: Limiter, counted: Fields) -> None:
         """Add the line of a limiter for `span`; `counted` becomes the line's, with all the other fields added."""
@@ -474,11 +476,11 @@ class PeriodicLines:
             self._lines.skip()
             return
         value = limiter.limit, limiter.source, limiter.shares, limiter.quota
-        known = self._limiters.get(limiter, value, lambda: self._of(limiter))
-        self._lines.add_known(LimitLine, span, known, _without_rejected(counted))
+        encoded = self._limiters.get(limiter, value, lambda: self._of(limiter))
+        self._lines.add_encoded(LimitLine, span, encoded, _without_rejected(counted))
 
     def turn(self) -> tuple[dict[Any, Any], ...]:
-        """Begin another interval; return what is forgotten, for the caller to free in slices."""
+        """Begin another interval; return forgotten objects, which the caller frees in slices."""
         return self._streams.turn(), self._limiters.turn()
 
     def address(self, connection: Connection) -> str:
@@ -491,7 +493,7 @@ class PeriodicLines:
         network = connection.client_network
         return "" if network == connection.client_host else self._shown(network)
 
-    def _who(
+    def _identity(
         self, stream: Stream, connection: Connection, narrow: tuple[Limiter | None, float | None, float | None]
     ) -> bytes:
         name, (limiter, messages, size) = stream.name, narrow
@@ -518,7 +520,7 @@ class PeriodicLines:
         }
         if limiter is not None:
             fields |= {"limit_source": limiter.source, "limit_mode": limiter.limit.mode}
-        return self._lines.known(IntervalLine, fields)
+        return self._lines.encoded_fields(IntervalLine, fields)
 
     def _of(self, limiter: Limiter) -> bytes:
         scope, limit = limiter.scope, limiter.limit
@@ -545,28 +547,28 @@ class PeriodicLines:
         }
         if limiter.lease is not None:
             fields |= _of_fleet(limiter)
-        return self._lines.known(LimitLine, fields)
+        return self._lines.encoded_fields(LimitLine, fields)
 
     def _name(self, scope: Scope) -> str:
         """Return the name of a limiter as the log shows it."""
         return self._shown(scope.name) if scope.level in _OF_ADDRESSES else in_log(scope.name)
 
     def _why(self, stream: Stream) -> Fields:
-        """Return the fields of the limit that held or rejected something of a stream."""
+        """Return the fields of the limit that held or rejected a stream's messages."""
         limiter = reason(stream)
         if limiter is None:
             return {"reason": stream.last_reason}
         rates = self.before[limiter] if limiter in self.before else in_force(limiter)
-        said = {
+        fields = {
             "reason_name": self._name(limiter.scope),
             "reason_messages": per_second(rates[0]),
             "reason_bytes": per_second(rates[2]),
         }
-        return {"reason": limiter.scope.level} | {name: value for name, value in said.items() if value}
+        return {"reason": limiter.scope.level} | {name: value for name, value in fields.items() if value}
 
 
 MOST_SHARES = 100
-"""Most lines of shares between two heartbeats, but for those that tell that the proxy is cut off or back."""
+"""Most lines of shares between two heartbeats; lines that the proxy is cut off or back come in any case."""
 CUT_OFF = "isolated"
 """The cause of shares that are in force without a coordinator."""
 
@@ -579,7 +581,7 @@ class ShareChange:
         limiter: The limiter as processes call it: `direction level name`.
         before: Millionths of the limit.
         after: Millionths of the limit.
-        ahead_ns: How far the coordinator's clock is ahead, and by how much that may be wrong; None: it is not known.
+        ahead_ns: How far the coordinator's clock is ahead, and the possible error; None: not known.
     """
 
     fleet: str
@@ -623,7 +625,7 @@ class ShareLines:
         self._add(moment, change)
 
     def turn(self) -> None:
-        """Add the line of the last change that is left out, and begin to count anew: a heartbeat comes."""
+        """Add the line of the last change that was left out, and reset the count before a heartbeat."""
         if self._last is not None:
             self._left_out -= 1
             self._add(*self._last)

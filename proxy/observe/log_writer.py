@@ -104,8 +104,8 @@ class LineRun:
         number: Number of lines.
         first: `seq` of the first line.
         last: `seq` of the last line.
-        since: When the first line was to be written, nanoseconds since 1970.
-        until: When the last line was to be written, nanoseconds since 1970.
+        since: The time of the first line, nanoseconds since 1970.
+        until: The time of the last line, nanoseconds since 1970.
     """
 
     number: int
@@ -123,7 +123,7 @@ class LineRun:
             max(self.until, other.until),
         )
 
-    def behind(self, number: int) -> "LineRun":
+    def without_first(self, number: int) -> "LineRun":
         """Return these lines without the first `number`."""
         return replace(self, number=self.number - number, first=self.first + number)
 
@@ -173,7 +173,7 @@ class Losses:
             return not self._own
 
     def take(self) -> list[Loss]:
-        """Remove and return the losses to declare; the caller gives them back if the declaration is lost, too."""
+        """Remove and return the losses to declare; the caller gives them back if their declaration is lost."""
         with self._lock:
             taken = self._of_killed + [self._loss(cause, *lost) for cause, lost in self._own.items()]
             self._of_killed, self._own = [], {}
@@ -239,7 +239,7 @@ class LogFile:
         return os.fstat(self._file.fileno()).st_nlink == 0
 
     def append(self, data: bytes, lines: LineRun, declares: tuple[Loss, ...]) -> tuple[int, OSError | None]:
-        """Write whole lines; after an error the file is to be closed.
+        """Write whole lines; after an error the caller closes the file.
 
         Returns:
             How many of the lines are in the file, and the error that kept out the others.
@@ -384,7 +384,7 @@ class Retention:
 
     Args:
         keep: The bounds.
-        told: Called with the number of files that were just deleted, and their bytes.
+        on_deleted: Called with the number of files that were just deleted, and their bytes.
 
     Attributes:
         deleted_files: Number of deleted files.
@@ -392,11 +392,11 @@ class Retention:
         size: Bytes of the closed files that are known: where there is a bound, all.
     """
 
-    def __init__(self, keep: Keep, told: Callable[[int, int], None]) -> None:
+    def __init__(self, keep: Keep, on_deleted: Callable[[int, int], None]) -> None:
         self.deleted_files = 0
         self.deleted_bytes = 0
         self._keep = keep
-        self._told = told
+        self._on_deleted = on_deleted
         self._files: deque[_Closed] = deque()
         self.size = 0
 
@@ -444,14 +444,14 @@ class Retention:
                 self._delete(self._files[0])
         finally:
             if self.deleted_files > files:
-                self._told(self.deleted_files - files, self.deleted_bytes - size)
+                self._on_deleted(self.deleted_files - files, self.deleted_bytes - size)
 
     def _delete(self, oldest: _Closed) -> None:
         try:
             check_regular(oldest.path.lstat(), oldest.path)
         except FileNotFoundError:
             pass
-        except OSError as error:  # somebody put something else there, which is not the log's to delete
+        except OSError as error:  # another file has this name, which is not the log's to delete
             structlog.get_logger().warning("access log: not deleted", file=str(oldest.path), error=error.strerror)
             self._forget(oldest)
             return
@@ -497,7 +497,7 @@ class Rotation:
 
 
 class LineBatch(NamedTuple):
-    """Whole lines, and the losses that the first of them declare, if any."""
+    """Whole lines, and the losses that the first lines declare, if any."""
 
     data: bytes
     lines: LineRun
@@ -509,10 +509,10 @@ class LogWriter:
 
     Args:
         folder: The folder of the access log; made if it does not exist.
-        whose: The ids of the proxy and of this run.
+        ids: The ids of the proxy and of this run.
         rotation: When to close a file.
-        losses: Told of every line that is lost.
-        notices: Told of troubles and of deleted files.
+        losses: Counts every lost line.
+        notices: Called for troubles and deleted files.
 
     Attributes:
         troubles: The present troubles, and the error of each.
@@ -522,17 +522,17 @@ class LogWriter:
     """
 
     def __init__(
-        self, folder: Path, whose: tuple[str, str], rotation: Rotation, losses: Losses, notices: Notices
+        self, folder: Path, ids: tuple[str, str], rotation: Rotation, losses: Losses, notices: Notices
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.losses = losses
         self.troubles: dict[LogTrouble, str] = {}
         self.retention = Retention(rotation.keep, notices.deleted)
         self._folder = folder
-        self._proxy_id, self._boot_id = whose
+        self._proxy_id, self._boot_id = ids
         self._rotation = rotation
         self._notices = notices
-        self._alive = RunLock(folder, *whose)
+        self._alive = RunLock(folder, *ids)
         self._file: LogFile | None = None
         self._file_since = 0.0
         self._files_made = 0
@@ -549,7 +549,7 @@ class LogWriter:
         self._alive.end(is_whole=self.losses.are_declared)
 
     def until_too_old(self) -> float | None:
-        """Return the seconds until the file is to be closed for its age; None without a file."""
+        """Return the seconds until the file is closed for its age; None without a file."""
         if self._file is None:
             return None
         return max(0.0, self._file_since + self._rotation.age_s - time.monotonic())
@@ -566,9 +566,9 @@ class LogWriter:
             return
         kept, failure = file.append(*batch)
         if failure is not None:
-            rest = batch._replace(lines=batch.lines.behind(kept), declares=batch.declares[kept:])
+            rest = batch._replace(lines=batch.lines.without_first(kept), declares=batch.declares[kept:])
             self.lose("disk", rest, str(failure))
-            self.close_file()  # readers get what is there; the next line begins a new file
+            self.close_file()  # readers get the written lines; the next line begins a new file
             self.tell("disk", str(failure))
             return
         self.tell("disk", None)
@@ -630,7 +630,7 @@ class LogWriter:
         self.losses.give_back(batch.declares)
 
     def tell(self, trouble: LogTrouble, error: str | None) -> None:
-        """Report that a trouble is there, or (None) that it is over; the operator is told of each change once."""
+        """Report that a trouble began, or (None) that it is over; each change makes one notice."""
         if (error is not None) == (trouble in self.troubles):
             return
         if error is None:

@@ -84,7 +84,7 @@ MOST_KNOWN = 100
 
 
 class ThrottledLog:
-    """Decides when a line is due, and for how many occurrences it stands.
+    """Decides when a line is due, and how many occurrences it counts.
 
     Args:
         clock: Monotonic nanoseconds.
@@ -92,36 +92,36 @@ class ThrottledLog:
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
-        self._told_at: dict[tuple[str, str], int] = {}
-        """In order of their last lines, the oldest first."""
+        self._logged_at: dict[tuple[str, str], int] = {}
+        """In order of the last lines, the oldest first."""
         self._since: Counter[tuple[str, str]] = Counter()
 
-    def due(self, what: str, whose: str = "") -> int:
+    def due(self, event: str, owner: str = "") -> int:
         """Count an event; return how often it happened since its last line, or 0 if no line is due.
 
         Args:
-            what: The event, one of a few.
-            whose: The client or tenant of the event, which has lines of its own as long as there are not too many.
+            event: The event, one of a few.
+            owner: The client or tenant of the event, which has lines of its own as long as there are not too many.
         """
         now = self._clock()
-        key = self._key(what, whose, now)
+        key = self._key(event, owner, now)
         self._since[key] += 1
-        told_at = self._told_at.get(key)
-        if told_at is not None and now - told_at < INTERVAL_NS:
+        logged_at = self._logged_at.get(key)
+        if logged_at is not None and now - logged_at < INTERVAL_NS:
             return 0
-        self._told_at.pop(key, None)
-        self._told_at[key] = now
+        self._logged_at.pop(key, None)
+        self._logged_at[key] = now
         return self._since.pop(key)
 
-    def _key(self, what: str, whose: str, now: int) -> tuple[str, str]:
-        key = what, whose
-        if not whose or key in self._told_at:
+    def _key(self, event: str, owner: str, now: int) -> tuple[str, str]:
+        key = event, owner
+        if not owner or key in self._logged_at:
             return key
-        while len(self._told_at) >= MOST_KNOWN:
-            oldest = next(iter(self._told_at))
-            if now - self._told_at[oldest] < INTERVAL_NS:
-                return what, ""
-            del self._told_at[oldest]
+        while len(self._logged_at) >= MOST_KNOWN:
+            oldest = next(iter(self._logged_at))
+            if now - self._logged_at[oldest] < INTERVAL_NS:
+                return event, ""
+            del self._logged_at[oldest]
             self._since[oldest[0], ""] += self._since.pop(oldest, 0)
         return key
 
@@ -137,18 +137,18 @@ class AdmissionLog:
         self._lines = ThrottledLog(clock)
         self._log = structlog.get_logger()
 
-    def refused(self, what: str, message: str, client: str) -> None:
+    def refused(self, bound: str, message: str, client: str) -> None:
         """Log that a bound, one of a few, refused a client."""
-        times = self._lines.due(what)
+        times = self._lines.due(bound)
         if times:
-            self._log.warning("not admitted", bound=what, detail=message, client=client, refused=times)
+            self._log.warning("not admitted", bound=bound, detail=message, client=client, refused=times)
 
 
 class OversizedBatchLog:
     """Logs delivered batches that declare too many messages, with their number since the last line.
 
     Args:
-        counters: Count all of them.
+        counters: Count the batches.
         clock: Monotonic nanoseconds.
     """
 
@@ -157,7 +157,7 @@ class OversizedBatchLog:
         self._lines = ThrottledLog(clock)
 
     def met(self, messages: int, client: str) -> None:
-        """Count a batch that was delivered to `client` and declares so many messages; it counts as fewer."""
+        """Count a batch that was delivered to `client` and declares `messages` messages; it counts as fewer."""
         self._counters.batches_not_believed += 1
         batches = self._lines.due("batch")
         if batches:
@@ -170,7 +170,7 @@ class OversizedBatchLog:
 
 
 _MOST_TENANTS = 1000
-"""Most tenants over their share of which it is remembered that a line said so."""
+"""Most tenants over their share whose line is remembered."""
 
 
 class HoldLog:

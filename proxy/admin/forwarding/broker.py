@@ -1,7 +1,7 @@
 """The client of brokers' own admin addresses; it follows redirects to addresses that the operator allows.
 
-A request's body goes to the broker in parts, bounded in size and time, so that memory is bounded, too. The time in
-which a broker does nothing is bounded, except while the broker waits for the client.
+A request's body goes to the broker in parts of bounded size and time, so memory is bounded. The time in which a broker
+does nothing is bounded, except while it waits for the client.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ class ForwardOutcome(StrEnum):
     BUSY = "busy"
     """The bound on requests in flight is reached."""
     CLIENT = "client"
-    """The client hung up, or its body was too large, too slow or broke off when some of it had gone on."""
+    """The client hung up, or its body was too large, too slow or broke off after a part had gone to the broker."""
 
 
 def outcome_of(status: int) -> ForwardOutcome:
@@ -115,14 +115,14 @@ class _Resolver(AbstractResolver):
         self,
         host: str,
         port: int = 0,
-        family: socket.AddressFamily = socket.AF_INET,  # noqa: ARG002 - of aiohttp's; a broker has what it has
+        family: socket.AddressFamily = socket.AF_INET,  # noqa: ARG002 - aiohttp's parameter; a broker may have any
     ) -> list[ResolveResult]:
         """Return the allowed addresses of a broker."""
         try:
-            found = await self._targets.resolve(Endpoint(self._scheme, host, port))
+            addresses = await self._targets.resolve(Endpoint(self._scheme, host, port))
         except TargetRefusedError as error:
             raise OSError(str(error)) from None
-        return [_result(host, each.host, each.port) for each in found]
+        return [_result(host, each.host, each.port) for each in addresses]
 
     async def close(self) -> None:
         """Do nothing: there is nothing to close."""
@@ -170,11 +170,11 @@ def redirected(how: str) -> ForwardError:
 
 def _joined(url: URL, location: str) -> URL | None:
     try:
-        found = url.join(URL(location, encoded=True))
-        is_usable = found.scheme == url.scheme and bool(found.host) and found.raw_path.startswith(PREFIXES)
+        joined = url.join(URL(location, encoded=True))
+        is_usable = joined.scheme == url.scheme and bool(joined.host) and joined.raw_path.startswith(PREFIXES)
     except ValueError:
         return None
-    return found if is_usable and why_not(found.raw_path_qs) is None else None
+    return joined if is_usable and why_not(joined.raw_path_qs) is None else None
 
 
 PART = 1024 * 1024
@@ -186,7 +186,7 @@ class BodyRefusedError(RequestRefusedError):
 
 
 class ClientBody:
-    """A request's body. Each part has as much time as a whole request has that is not passed on.
+    """A request's body. Each part has as much time as a whole request for Sluice itself.
 
     Args:
         request: The request.
@@ -205,7 +205,7 @@ class ClientBody:
         self.is_whole = False
         """Whether the first part is the whole body."""
         self.problem: BodyRefusedError | None = None
-        """The error if the body ended too early; the broker then has some of it."""
+        """The error if the body ended too early; the broker then has a part of the body."""
 
     async def begin(self) -> None:
         """Read the first part.
@@ -223,7 +223,7 @@ class ClientBody:
             connection.request_is_there()
 
     def for_broker(self, when: Callable[[bool], None]) -> bytes | AsyncIterator[bytes] | None:
-        """Return the body to send: once, or as often as wanted if it is whole.
+        """Return the body to send: once, or any number of times if it is whole.
 
         Args:
             when: Called with True when the client's turn begins, and with False when the broker's does.
@@ -423,7 +423,7 @@ class BrokerAdmin:
         except (aiohttp.ClientError, ssl.SSLError, OSError, ValueError) as error:
             if question.body and question.body.problem:
                 raise question.body.problem from None
-            raise _unreachable(url, _told(error)) from None
+            raise _unreachable(url, _reason(error)) from None
 
     async def _headers(self, question: BrokerQuestion) -> CIMultiDict[str]:
         headers = question.headers.copy()
@@ -437,12 +437,14 @@ class BrokerAdmin:
     def _check_answer(self, answer: aiohttp.ClientResponse) -> None:
         """Refuse an upgrade and a 401: Sluice has let the caller in, so its own token is not at fault."""
         if answer.status < 200:
-            what = f"the broker says {answer.status}, which is no answer: is admin_forward.url its web service?"
-            raise ForwardError(502, ForwardOutcome.FAILED, f"{answer.url.origin()}: {what}")
+            reason = f"the broker says {answer.status}, which is no answer: is admin_forward.url its web service?"
+            raise ForwardError(502, ForwardOutcome.FAILED, f"{answer.url.origin()}: {reason}")
         if answer.status == 401 and self._section.caller != "authorization":
-            what = "the token of admin_forward.token" if self._section.token else "requests without admin_forward.token"
+            refused = (
+                "the token of admin_forward.token" if self._section.token else "requests without admin_forward.token"
+            )
             raise ForwardError(
-                502, ForwardOutcome.TOKEN, f"{answer.url.origin()}: the broker does not take {what} (401)"
+                502, ForwardOutcome.TOKEN, f"{answer.url.origin()}: the broker does not take {refused} (401)"
             )
 
 
@@ -451,9 +453,9 @@ def _unreachable(url: URL, why: str) -> ForwardError:
     return ForwardError(502, ForwardOutcome.UNREACHABLE, f"{url.origin()} cannot be reached: {why}; {remedy}")
 
 
-def _told(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return f"{error.certificate_error}; admin_forward.ca names who has signed its certificate"
+        return f"{error.certificate_error}; admin_forward.ca names the authority that signed its certificate"
     if isinstance(error, aiohttp.ClientConnectorError):
         return error.strerror or str(error.os_error)
     return str(error) or type(error).__name__

@@ -25,7 +25,7 @@ class FleetNamespace:
         name: The namespace: `tenant/namespace`.
         broker: The broker's admin.
         is_missing: Returns whether a broker has said that there is no such topic or namespace.
-        sleep: Waits for so many seconds.
+        sleep: Waits for the given seconds.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class FleetNamespace:
         self._name, self._broker, self._is_missing, self._sleep = name, broker, is_missing, sleep
 
     async def keep(self) -> None:
-        """Look until cancelled, and make what is missing."""
+        """Look until cancelled, and make the namespace if it is missing."""
         pause_s = LOOK_S
         while True:
             await self._sleep(pause_s)
@@ -48,7 +48,7 @@ class FleetNamespace:
                 pause_s = AGAIN_S
 
     async def make(self) -> None:
-        """Make the namespace, and log what came of it."""
+        """Make the namespace, and log the result."""
         log = structlog.get_logger().bind(namespace=self._name)
         question = BrokerQuestion("PUT", f"/admin/v2/namespaces/{self._name}", CIMultiDict(Accept="application/json"))
         try:

@@ -107,8 +107,9 @@ async def hand_on(
         _abort(request)
         return response, ForwardOutcome.CLIENT
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        what = {"path": request.path, "error": str(error) or type(error).__name__}
-        structlog.get_logger().warning("the broker's answer broke off", **what)
+        structlog.get_logger().warning(
+            "the broker's answer broke off", path=request.path, error=str(error) or type(error).__name__
+        )
         _abort(request)
         return response, ForwardOutcome.BROKEN_OFF
     return response, outcome_of(answer.status)
@@ -123,13 +124,13 @@ async def json_in(answer: aiohttp.ClientResponse, kind: type[T]) -> T:
     try:
         text = await _all_of(answer)
         if answer.status != 200:
-            said = text.decode(errors="replace")[:1000]
-            raise ForwardError(answer.status, outcome_of(answer.status), f"{answer.url}: the broker says: {said}")
+            error = text.decode(errors="replace")[:1000]
+            raise ForwardError(answer.status, outcome_of(answer.status), f"{answer.url}: the broker says: {error}")
         return msgspec.json.decode(text, type=kind)
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        told = str(error) or type(error).__name__
+        reason = str(error) or type(error).__name__
         raise ForwardError(
-            502, ForwardOutcome.BROKEN_OFF, f"{answer.url}: the broker's answer breaks off: {told}"
+            502, ForwardOutcome.BROKEN_OFF, f"{answer.url}: the broker's answer breaks off: {reason}"
         ) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ForwardError(
@@ -156,7 +157,7 @@ async def _write(response: web.StreamResponse, piece: bytes, patience_s: float) 
 
 
 def _abort(request: web.Request) -> None:
-    """Abort the connection: the answer's head is sent, so only this tells that the rest is missing."""
+    """Abort the connection: the answer's head is sent, so only this shows that the rest is missing."""
     if request.transport is not None:
         request.transport.abort()
 
@@ -276,8 +277,8 @@ class Forwarder:
     def _place(self) -> Iterator[None]:
         most = self._section.max_in_flight
         if self._in_flight >= most:
-            what = f"{most} requests are at the broker already (admin_forward.max_in_flight): try again"
-            raise ForwardError(503, ForwardOutcome.BUSY, what)
+            reason = f"{most} requests are at the broker already (admin_forward.max_in_flight): try again"
+            raise ForwardError(503, ForwardOutcome.BUSY, reason)
         self._in_flight += 1
         try:
             yield
@@ -287,8 +288,8 @@ class Forwarder:
     def _via(self, request: web.Request) -> str:
         came = [each.strip() for value in request.headers.getall(VIA, []) for each in value.split(",")]
         if self._name in came:
-            what = "admin_forward.url leads back to this address: name the broker's own web service there"
-            raise ForwardError(508, ForwardOutcome.UNREACHABLE, what)
+            reason = "admin_forward.url leads back to this address: name the broker's own web service there"
+            raise ForwardError(508, ForwardOutcome.UNREACHABLE, reason)
         return ", ".join((*came, self._name))
 
     async def _why_refused(self, request: web.Request) -> web.Response | None:
@@ -327,10 +328,11 @@ class Forwarder:
         self._counters.admin_forwarded[outcome.value] += 1
         if request.method in READING and not changes_something(request):
             return
-        caller, what = request[CALLER], {"method": request.method, "path": request.raw_path[:_LONGEST_PATH]}
+        caller = request[CALLER]
         structlog.get_logger().info(
             "passed on to the broker",
-            **what,
+            method=request.method,
+            path=request.raw_path[:_LONGEST_PATH],
             status=status,
             outcome=outcome.value,
             by=caller.name,

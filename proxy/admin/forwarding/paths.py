@@ -1,8 +1,8 @@
 """The paths that the broker may get, those that change something there, and those that Sluice answers in part.
 
-A broker decodes `%2F` before it picks a resource, and proxies in between may, too. So `/admin/v2%2F..%2F../metrics` is
-the broker's `/metrics`, and `namespaces/acme/shop%2FpublishRate` may be a limit that Sluice serves. But pulsar-admin
-itself writes `%2F` within the name of a topic, a subscription or a role.
+A broker decodes `%2F` before it picks a resource, as may proxies in between. So `/admin/v2%2F..%2F../metrics` is the
+broker's `/metrics`, and `namespaces/acme/shop%2FpublishRate` may be a limit that Sluice serves. But pulsar-admin itself
+writes `%2F` within the name of a topic, a subscription or a role.
 
 Source: org.eclipse.jetty.util.URIUtil.decodePath and canonicalPath of Jetty 9.4; the @GET, @Path and @DefaultValue
 annotations in org.apache.pulsar.broker.admin of 4.0.8
@@ -30,7 +30,7 @@ _LISTS: dict[str, Any] = {_CONFIGURATION: list[str], f"{_CONFIGURATION}/values":
 
 
 def is_broker_s_part(request: web.Request) -> bool:
-    """Return whether a path is about what means nothing here: other dynamic keys, replication, start-up values."""
+    """Return whether a path is about the broker alone: other dynamic keys, replication, start-up values."""
     if request.method in READING and request.path == _RUNTIME:
         return True
     resource = request.match_info.route.resource
@@ -46,7 +46,7 @@ def list_of_both(request: web.Request) -> Any | None:
 
 
 def together(ours: str | None, theirs: Any) -> web.Response:
-    """Return the names, or the values, of both. Keys of Sluice's have the values that are set here."""
+    """Return the names, or the values, of both. Sluice's keys have the values that are set here."""
     own = msgspec.json.decode(ours or "null", type=type(theirs))
     if isinstance(theirs, dict):
         others = [(name, value) for name, value in theirs.items() if name not in DYNAMIC_KEYS]
@@ -59,12 +59,12 @@ def together(ours: str | None, theirs: Any) -> web.Response:
 _MOST_DECODINGS = 4
 _NOT_DECODED = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _NO_VARIABLE = re.compile(r"[{}]")
-"""Characters that variables of routes do not match (besides `/`); at a broker they match them, too."""
+"""Characters that variables of routes do not match (like `/`), although a broker's variables do."""
 _NOWHERE = frozenset({"", ".", ".."})
 
 
 def misread(path: str) -> str | None:
-    """Say what is wrong with a path that somebody may take for another one; None if nothing is.
+    """Return the mistake in a path that a broker or proxy may read as another path; None if there is none.
 
     Args:
         path: The path as it came, in ASCII, without its query.
@@ -88,9 +88,9 @@ async def is_served_decoded(request: web.Request) -> bool:
         url = _as_url(reading)
         if url.path_safe == request.rel_url.path_safe:
             continue
-        found = await request.app.router.resolve(request.clone(rel_url=url))
-        is_known = found.http_exception is None or found.http_exception.status != web.HTTPNotFound.status_code
-        if is_known and not _is_same(found, request.match_info):
+        match = await request.app.router.resolve(request.clone(rel_url=url))
+        is_served = match.http_exception is None or match.http_exception.status != web.HTTPNotFound.status_code
+        if is_served and not _is_same(match, request.match_info):
             return True
     return False
 
@@ -111,14 +111,14 @@ def _readings(path: str) -> Iterator[str]:
 
 
 def _as_url(reading: str) -> URL:
-    """Return a reading as URL. Encoded characters stay so: the router, too, takes `%2F` for a part of a name."""
+    """Return a reading as URL. Encoded characters stay encoded, as the router takes `%2F` for a part of a name."""
     parts = (_NO_VARIABLE.sub("_", part.partition(";")[0]) for part in reading.split("/"))
     return URL.build(path=quote(_NOT_DECODED.sub("%25", "/".join(parts)), safe="/%"), encoded=True)
 
 
-def _is_same(found: web.UrlMappingMatchInfo, came: web.UrlMappingMatchInfo) -> bool:
-    is_match = found.http_exception is None and came.http_exception is None
-    return is_match and found.route.resource is came.route.resource and dict(found) == dict(came)
+def _is_same(one: web.UrlMappingMatchInfo, other: web.UrlMappingMatchInfo) -> bool:
+    are_served = one.http_exception is None and other.http_exception is None
+    return are_served and one.route.resource is other.route.resource and dict(one) == dict(other)
 
 
 PREFIXES = ("/admin/", "/lookup/")
@@ -140,7 +140,7 @@ def is_for_broker(request: web.Request) -> bool:
 
 
 def why_not(target: str) -> str | None:
-    """Say what is wrong with a path as it came, with its query; None if nothing is.
+    """Return the mistake in a request's path and query; None if there is none.
 
     A broker takes `publishRate/`, `x/../publishRate` and `publishRate;a=b` for the `publishRate` that Sluice serves:
     such a request would set a limit at the broker.
@@ -161,9 +161,9 @@ _LIMITS = (*_RATES, "clusterSubscribeRate", "resource_group_name")
 
 
 def limits_in(method: str, target: str, body: bytes) -> str | None:
-    """Say what limits the body of a new namespace has, which the broker would have and Sluice not; None if it has none.
+    """Return why a new namespace's body is refused: it has limits, which the broker would hold; None if it has none.
 
-    Of all bodies that are left to a broker this one alone has rates. Those of replication are the broker's.
+    Of all bodies that go to a broker only this one has rates. Rates of replication are the broker's.
 
     Source: createNamespace of org.apache.pulsar.broker.admin.v1.Namespaces and v2.Namespaces;
     org.apache.pulsar.common.policies.data.Policies
@@ -177,10 +177,10 @@ def limits_in(method: str, target: str, body: bytes) -> str | None:
         return str(error)
     except RecursionError:
         return "the body is nested too deeply"
-    found = [name for name in _LIMITS if policies.get(name)] if isinstance(policies, dict) else []
-    if not found:
+    names = [name for name in _LIMITS if policies.get(name)] if isinstance(policies, dict) else []
+    if not names:
         return None
-    return f"{', '.join(found)}: make the namespace without limits, and set them by its publishRate, dispatchRate, …"
+    return f"{', '.join(names)}: make the namespace without limits, and set them by its publishRate, dispatchRate, …"
 
 
 def changes_something(request: web.Request) -> bool:

@@ -29,8 +29,8 @@ _NAME = Text(name="name", meaning="whose, as it was blocked", longest=MOST_NAME,
 _TOPIC = Text(name="topic", meaning="the one topic that the block is of, if it is narrowed so")
 _NAMESPACE = Text(name="namespace", meaning="the one namespace that the block is of, if it is narrowed so")
 _KEY = (_KIND, _NAME, _TOPIC, _NAMESPACE)
-_STANDS_IN_FILE = "it stands in the configuration file too, and is lifted until it is blocked again; take it out there"
-_UNTIL_START = "it stands in the configuration file too, and blocks again from the next start on; take it out there"
+_LIFTED_IN_FILE = "the configuration file has it as well: it is lifted until it is blocked again; remove it there"
+_UNTIL_START = "the configuration file has it as well: it blocks again from the next start on; remove it there"
 
 
 class Body(msgspec.Struct, forbid_unknown_fields=True):
@@ -89,7 +89,7 @@ class BlockRest:
 
     Args:
         desk: Sets and removes rules.
-        slices: Bounds what is done in one turn of the loop.
+        slices: Bounds the work in one turn of the loop.
         lasts: Whether rules that are set outlive the process.
     """
 
@@ -97,7 +97,7 @@ class BlockRest:
         self._slices = slices
         self._desk = desk
         self._blocklist = desk.blocklist
-        self._note = _STANDS_IN_FILE if lasts else _UNTIL_START
+        self._note = _LIFTED_IN_FILE if lasts else _UNTIL_START
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes, for aiohttp."""

@@ -69,7 +69,7 @@ class ShownLimit(TypedDict):
     """A limit as the configuration writes it, with its setting and name, the layer that it is from, and its author.
 
     The author is the name of a token or certificate; it is empty for a file's limits.
-    `in_force`: what of it is in force in this member of a fleet, where a limit of that very name is shared and in use.
+    `in_force`: the rates in force in this member of a fleet, if a limit of this name is shared and in use.
     """
 
     direction: About
@@ -89,7 +89,7 @@ class HoldingLimit(ShownLimit):
 
 
 class LimitsPage(TypedDict):
-    """Limits in force; `next` asks for the following ones. `shares`: which shares of them are; null without a fleet."""
+    """Limits in force; `next` asks for the following ones. `shares`: those of a fleet in force, else null."""
 
     limits: list[ShownLimit]
     shares: ShownShares | None
@@ -98,7 +98,7 @@ class LimitsPage(TypedDict):
 
 
 class TakenBack(TypedDict):
-    """The result of a DELETE: whether anything was taken back, and what holds there now."""
+    """The result of a DELETE: whether anything was taken back, and the limit that holds now."""
 
     taken_back: bool
     in_force: ShownLimit | None
@@ -109,7 +109,7 @@ class LimitsRest:
 
     Args:
         service: The policies.
-        in_force: What is in force beside what is configured.
+        in_force: The limits in force in this proxy.
     """
 
     def __init__(self, service: PolicyService, in_force: LimitsInForce) -> None:
@@ -193,11 +193,15 @@ class LimitsRest:
         after, most, shares = _after(_AFTER.read(query)), _LIMIT.read(query), self._in_force.shares()
 
         def page(contents: PolicyState) -> bytes:
-            held = dict(in_force(contents).values)
+            values = dict(in_force(contents).values)
             own = ((place, contents.layers.at(place)) for place in contents.layers.of_layer(Layer.TENANT))
-            held.update((place, value) for place, value in own if value and value.limit)
-            found = [one for one in held.items() if about in {None, one[0][0]} and setting in {None, one[0][1]}]
-            return _page(contents, found, after, most, shares, self._in_force.limit)
+            values.update((place, value) for place, value in own if value and value.limit)
+            chosen = [
+                (place, value)
+                for place, value in values.items()
+                if about in {None, place[0]} and setting in {None, place[1]}
+            ]
+            return _page(contents, chosen, after, most, shares, self._in_force.limit)
 
         body = await self._service.look(page)
         return await sent(request, body, {"Content-Type": JSON})
@@ -210,22 +214,22 @@ async def json_text_or_null(request: web.Request) -> bytes:
 
 
 def author_of(state: PolicyState, place: PolicyTarget, origin: str) -> str:
-    """Return who wrote a value; empty for a file's, and for what has no author of its own."""
+    """Return the author of a value; empty for a file's, and for values without an author of their own."""
     layer = Layer.__members__.get(origin.upper(), Layer.FILE)
     return state.store.author(key_of(place, layer)) if layer in {Layer.REST, Layer.GLOBAL, Layer.TENANT} else ""
 
 
 def _page(  # noqa: PLR0913, PLR0917 - one for each part of the answer
     contents: PolicyState,
-    found: list[tuple[PolicyTarget, Value]],
+    limits: list[tuple[PolicyTarget, Value]],
     after: tuple[str, ...],
     most: int,
     shares: ShownShares | None,
     in_force: LimitInForce,
 ) -> bytes:
     """Return a page of limits in the order of their places; for 100,000 this takes a while, so it runs in a thread."""
-    rest = [one for one in found if one[0] > after]
-    shown = heapq.nsmallest(most, rest, key=lambda one: one[0])
+    rest = [(place, value) for place, value in limits if place > after]
+    shown = heapq.nsmallest(most, rest, key=lambda limit: limit[0])
     answer: LimitsPage = {
         "limits": [_shown(place, value, author_of(contents, place, value.origin), in_force) for place, value in shown],
         "shares": shares,
@@ -278,7 +282,7 @@ _KEYS = (_TOPIC, *_CLIENT.values())
 class ExplainedLevel(TypedDict):
     """A level, whether values were looked up there, and every value that was written for it.
 
-    `in_force`: what of the value that holds is in force in this member, where a fleet shares it and clients use it.
+    `in_force`: the rates of the value that holds in this member, if a fleet shares it and clients use it.
     """
 
     level: str
@@ -305,7 +309,7 @@ class ExplainRest:
 
     Args:
         service: The policies.
-        in_force: What is in force beside what is configured.
+        in_force: The limits in force in this proxy.
     """
 
     def __init__(self, service: PolicyService, in_force: LimitsInForce) -> None:
@@ -353,10 +357,10 @@ class ExplainRest:
 
 
 def _client(query: Query, direction: About) -> Client:
-    """Return what the query says of a client, as far as streams of the direction have it."""
-    said = {part: key.read(query) for part, key in _CLIENT.items()}
-    said[ADDRESS] = _address(said[ADDRESS])
-    return Client(**{part.field: value for part, value in said.items() if direction in part.directions})
+    """Return the client of a query, with the parts that streams of the direction have."""
+    values = {part: key.read(query) for part, key in _CLIENT.items()}
+    values[ADDRESS] = _address(values[ADDRESS])
+    return Client(**{part.field: value for part, value in values.items() if direction in part.directions})
 
 
 def _address(text: str) -> str:

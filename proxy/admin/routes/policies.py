@@ -46,9 +46,9 @@ _PATH = "/sluice/policies"
 _FORMAT = Either(
     name="format", meaning="yaml as the configuration has it, or json as `sluice diff` reads it", words=("yaml", "json")
 )
-_DRY_RUN = Either(name="dry_run", meaning="1 tells what would change, and changes nothing", words=("0", "1"))
+_DRY_RUN = Either(name="dry_run", meaning="1 shows what would change, and changes nothing", words=("0", "1"))
 _YAML = "application/yaml"
-MOST_TOLD = 1000
+MOST_SHOWN = 1000
 """Most differences in an answer; the others are counted."""
 
 
@@ -70,15 +70,15 @@ class WantedPolicies(BaseModel):
         return None if blocks is None else each_once(blocks)
 
 
-class ToldDifferences(TypedDict):
-    """A difference between what is wanted and what holds."""
+class ShownDifferences(TypedDict):
+    """The differences between the requested policies and those in force."""
 
     changes: list[Difference]
     more_changes: int
 
 
-class Applied(ToldDifferences):
-    """The changes made, or that would be; `hidden` are limits of the file that a run-time value puts out of force."""
+class Applied(ShownDifferences):
+    """The changes that were or would be made; `hidden`: limits of the file that a run-time value puts out of force."""
 
     applied: bool
     hidden: list[str]
@@ -114,39 +114,39 @@ class PoliciesRest:
     async def put(self, request: web.Request) -> web.Response:
         """Put the body's limits in force, and no others, and its blocks, if it has any; dry_run=1 only compares."""
         dry_run = _DRY_RUN.read(asked(request, (_DRY_RUN,))) == "1"
-        text, made, told = await json_text(request), ApplyPlan(), ToldDifferences(changes=[], more_changes=0)
+        text, made, shown = await json_text(request), ApplyPlan(), ShownDifferences(changes=[], more_changes=0)
 
-        async def think() -> dict[PolicyKey, str | None]:
-            nonlocal made, told
-            made, told = await asyncio.to_thread(self._planned, wanted)
+        async def planner() -> dict[PolicyKey, str | None]:
+            nonlocal made, shown
+            made, shown = await asyncio.to_thread(self._planned, wanted)
             return made.wanted
 
         with paused_collector():
             wanted = await asyncio.to_thread(read_set, text)
             if dry_run:
-                made, told = await self._service.look(lambda _: self._planned(wanted))
+                made, shown = await self._service.look(lambda _: self._planned(wanted))
             else:
-                await self._service.rework_slowly(think, caller_of(request))
+                await self._service.rework_slowly(planner, caller_of(request))
             for needless in (wanted.values, made.wanted):
                 await asyncio.to_thread(let_go, needless)
-        answer: Applied = {"applied": not dry_run, **told, "hidden": made.hidden[:MOST_TOLD]}
+        answer: Applied = {"applied": not dry_run, **shown, "hidden": made.hidden[:MOST_SHOWN]}
         return web.Response(body=msgspec.json.encode(answer), content_type=JSON)
 
     def _held(self, state: PolicyState) -> PolicySet:
         return replace(in_force(state), blocks=rules_by_key(self._desk.blocklist.rules.all()))
 
-    def _planned(self, wanted: PolicySet) -> tuple[ApplyPlan, ToldDifferences]:
+    def _planned(self, wanted: PolicySet) -> tuple[ApplyPlan, ShownDifferences]:
         held = self._held(self._service)
         made = plan(self._service, wanted, held)
         if wanted.blocks is not None:
             made.wanted.update(self._desk.plan(wanted.blocks))
-        return made, _told(wanted, held)
+        return made, _shown_differences(wanted, held)
 
 
-def _told(wanted: PolicySet, held: PolicySet) -> ToldDifferences:
-    found = differences(wanted, held)
-    told = list(islice(found, MOST_TOLD))
-    return {"changes": told, "more_changes": sum(1 for _ in found)}
+def _shown_differences(wanted: PolicySet, held: PolicySet) -> ShownDifferences:
+    rest = differences(wanted, held)
+    shown = list(islice(rest, MOST_SHOWN))
+    return {"changes": shown, "more_changes": sum(1 for _ in rest)}
 
 
 def read_set(text: bytes) -> PolicySet:
@@ -193,7 +193,7 @@ class BackupRest:
             return await sent(request, await asyncio.to_thread(self._store.backup), {"Content-Type": BACKUP})
 
 
-LIMIT = Number(name="limit", meaning="how many of them", default=100, most=10_000)
+LIMIT = Number(name="limit", meaning="the number of changes", default=100, most=10_000)
 
 
 class AuditedChange(TypedDict):

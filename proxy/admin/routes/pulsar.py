@@ -82,7 +82,7 @@ def namespace_in(request: web.Request) -> str:
 
 
 def member_in(request: web.Request) -> tuple[str, str]:
-    """Return who of the path may be attached to a resource group: `namespace` or `tenant`, and its name.
+    """Return the path's member of a resource group: `namespace` or `tenant`, and its name.
 
     Raises:
         RequestRefusedError: If Pulsar does not take such names.
@@ -176,7 +176,7 @@ Candidates = tuple[PolicyTarget, ...]
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A path of Pulsar's REST, and what is behind it.
+    """A path of Pulsar's REST, and the rates that it serves.
 
     Args:
         path: The path of the REST.
@@ -273,7 +273,7 @@ class RateRest:
         ]
 
     async def get(self, request: web.Request) -> web.Response:
-        """Show what is set here, empty for nothing; with `applied=true`, what applies here, wherever it is set."""
+        """Show the rate that is set here, empty for none; with `applied=true`, the rate that applies here."""
         candidates = self._resource.candidates(request)
         if _flag(request, _APPLIED):
             return self._answer(self._applied(candidates))
@@ -315,11 +315,11 @@ class RateRest:
         held, own = _narrowest(candidates, layers.of_operator), _narrowest(candidates, layers.of_tenant)
         if held is None and own is None:
             return self._nothing()
-        limits = [found[1].limit if found else Limit() for found in (held, own)]
+        limits = [placed[1].limit if placed else Limit() for placed in (held, own)]
         both = stricter(*limits)
-        for found, limit in ((held, limits[0]), (own, limits[1])):
-            if found is not None and limit == both:
-                return self._body(Layer[found[1].origin.upper()], found[0])
+        for placed, limit in ((held, limits[0]), (own, limits[1])):
+            if placed is not None and limit == both:
+                return self._body(Layer[placed[1].origin.upper()], placed[0])
         return _BODIES[self._resource.about].of(both)
 
     def _body(self, layer: Layer, place: PolicyTarget) -> msgspec.Struct | None:
@@ -340,8 +340,8 @@ def _narrowest(
     candidates: Candidates, find: Callable[[PolicyTarget], Value | None]
 ) -> tuple[PolicyTarget, Value] | None:
     """Return the narrowest value that limits; if none does, the narrowest."""
-    found = [(place, value) for place in candidates if (value := find(place)) is not None]
-    return next((one for one in found if one[1].limit), found[0] if found else None)
+    placed = [(place, value) for place in candidates if (value := find(place)) is not None]
+    return next(((place, value) for place, value in placed if value.limit), placed[0] if placed else None)
 
 
 def refuse_replication() -> list[web.RouteDef]:
@@ -413,7 +413,7 @@ class ResourceGroupRest:
 
     @described({200: ResourceGroup}, refuses=(404, 412))
     async def get(self, request: web.Request) -> web.Response:
-        """Show one group's rates; what is not limited is -1."""
+        """Show one group's rates; -1 is no limit."""
         name = group_in(request)
         return tagged(shown(_filled(self._found(name))), self._service.read(_group(name)))
 
@@ -470,7 +470,7 @@ class ResourceGroupRest:
         key = _group(name)
         self._found(name)
         if self._service.read(key) is None:
-            raise RequestRefusedError(412, "ResourceGroup stands in the configuration file: take it out there")
+            raise RequestRefusedError(412, "ResourceGroup is in the configuration file: remove it there")
         if self._service.is_attached(name) and name not in self._service.groups_of_file():
             raise RequestRefusedError(412, "ResourceGroup is in use")
         return {key: None}
@@ -501,8 +501,8 @@ def _places(name: str) -> list[tuple[Direction, Setting, str]]:
 
 
 def _filled(group: ResourceGroup) -> ResourceGroup:
-    said = {field: -1 if value is None else value for field, value in msgspec.structs.asdict(group).items()}
-    return msgspec.structs.replace(group, **said)
+    rates = {field: -1 if value is None else value for field, value in msgspec.structs.asdict(group).items()}
+    return msgspec.structs.replace(group, **rates)
 
 
 _CONFIGURATION = "/admin/v2/brokers/configuration"
@@ -566,6 +566,6 @@ class DynamicConfigRest:
 
 
 def pulsar_routes(service: PolicyService) -> list[web.RouteDef]:
-    """Return the routes, for aiohttp; those of replication precede routes that would match them, too."""
+    """Return the routes, for aiohttp; those of replication precede routes that would also match them."""
     rates = [route for resource in RESOURCES for route in RateRest(service, resource).routes()]
     return [*refuse_replication(), *rates, *ResourceGroupRest(service).routes(), *DynamicConfigRest(service).routes()]

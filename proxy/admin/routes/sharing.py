@@ -38,7 +38,7 @@ class ShownQuota(TypedDict):
 
 
 class ShownShare(TypedDict):
-    """One unit of a limit in this member; rates are per second, `wanted_per_s` is null where it cannot be told."""
+    """One unit of a limit in this member; rates are per second, `wanted_per_s` is null if it is unbounded."""
 
     limiter: str
     unit: str
@@ -59,7 +59,7 @@ class ShownHolder(TypedDict):
 
 
 class ShownFleetLimit(TypedDict):
-    """One unit of a limit in the whole fleet; `unchanged_s`: for how long no share of it has changed."""
+    """One unit of a limit in the whole fleet; `unchanged_s`: seconds since a share last changed."""
 
     limiter: str
     unit: str
@@ -70,10 +70,10 @@ class ShownFleetLimit(TypedDict):
 
 
 class ShownLimitSet(TypedDict):
-    """The limits that are written alike in `members` members; `is_here`: this member is one of them.
+    """The limits that are written alike in `members` members; `is_here`: in this member as well.
 
-    `digest` is the same in two members if the same limits are written in both. `limits` is the number of these limits
-    and of attachments to resource groups. `names` has up to five of the members.
+    `digest` is the same in two members if the same limits are written in both. `limits` is the number of limits and
+    attachments to resource groups. `names` has up to five members.
     """
 
     digest: str
@@ -124,7 +124,7 @@ class ShownFleet(TypedDict):
     """This member and its fleet; `members` and `fleet_limits` are null where another member coordinates.
 
     `coordinator` is empty while this member follows none. `last_coordinator` is the one that it followed last, which
-    answered `answered_s_ago`; `members_known` is what that one has said.
+    answered `answered_s_ago` and reported `members_known`.
     `problem`: why the fleet is not reached; empty if it is.
     `limit_sets`: the sets of limits that are written in members, where these differ, the most frequent first.
     """
@@ -155,7 +155,7 @@ class FleetRest:
 
     Args:
         fleet: This proxy's part in it; None without one.
-        slices: Bounds what is done in one turn of the loop.
+        slices: Bounds the work in one turn of the loop.
         policies: The topic by which its policies are changed; None if each member keeps its own.
     """
 
@@ -174,11 +174,11 @@ class FleetRest:
         most = _LIMIT.read(asked(request, (_LIMIT,)))
         if self._fleet is None:
             return refusal(404, "this proxy is in no fleet: its configuration has no section fleet")
-        found = await self._found(self._fleet, most)
-        body = msgspec.json.encode(_shown(self._fleet, self._policies) | found)
+        growing = await self._growing(self._fleet, most)
+        body = msgspec.json.encode(_shown(self._fleet, self._policies) | growing)
         return await sent(request, body, {"Content-Type": JSON})
 
-    async def _found(self, service: FleetService, most: int) -> dict[str, Any]:
+    async def _growing(self, service: FleetService, most: int) -> dict[str, Any]:
         """Return the parts of the answer that grow with the fleet, each encoded in slices of the loop."""
         coordinator = service.coordinator
         of_fleet = None if coordinator is None else _limits(coordinator, service.now(), most)

@@ -24,7 +24,7 @@ class Run:
         started_ns: When it started, nanoseconds since 1970.
         version: The version of Sluice.
         config_file: The configuration file; None if there is none.
-        policies_file: The policy store; None if what is set by REST ends with the process.
+        policies_file: The policy store; None if policies that are set by REST end with the process.
     """
 
     proxy_id: str
@@ -36,16 +36,16 @@ class Run:
 
 
 class Counts(TypedDict):
-    """Counts of what is open now."""
+    """Numbers of open connections and of limiters in memory."""
 
     connections: int
     limiters: int
 
 
 class Reloaded(TypedDict):
-    """The result of a reload; with problems, nothing of it is in force.
+    """The result of a reload; with problems, the earlier configuration stays in force.
 
-    `cause` is `rest`, `SIGHUP` or `file changed`; `who` and `address` are null but for `rest`.
+    `cause` is `rest`, `SIGHUP` or `file changed`; `who` and `address` are null unless it is `rest`.
     """
 
     at: str

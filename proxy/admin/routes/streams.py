@@ -131,7 +131,7 @@ class WantedStreams:
     tenants: frozenset[str] | None = None
 
     def has(self, stream: Stream) -> bool:
-        """Return whether `stream` is one of them."""
+        """Return whether `stream` is in the choice."""
         name = stream.name
         if self.held and not stream.held:
             return False
@@ -303,11 +303,11 @@ class StreamsPage(TypedDict):
 class StreamRest:
     """Serves the view of the open streams, piece by piece: an answer may have 10,000 streams with names of 4 KiB.
 
-    While an answer is sent, some pieces of it are in memory, and the streams still to be shown, open or not.
+    While an answer is sent, some of its pieces are in memory, and the streams still to be shown, open or not.
 
     Args:
         engine: The engine with the streams.
-        in_force: What is in force beside what is configured.
+        in_force: The limits in force in this proxy.
     """
 
     def __init__(self, engine: Engine, in_force: LimitsInForce) -> None:
@@ -370,7 +370,7 @@ def read_wanted(query: Query) -> WantedStreams:
     """Read the choice of streams from a query.
 
     Raises:
-        ValueError: With what is wrong and what would be right.
+        ValueError: With the mistake and the remedy.
     """
     topic = _topic(_TOPIC.read(query)) if _TOPIC.name in query else ""
     return WantedStreams(_HELD.read(query) == "1", topic, _TENANT.read(query), LIMIT.read(query))

@@ -84,7 +84,7 @@ async def test_with_tls_nothing_is_said_in_the_clear(tmp_path: Path, authority: 
     [
         (
             {"admin": "0.0.0.0:0"},
-            "{path}:1: admin: '0.0.0.0:0': anybody who reaches this address could change limits; ",
+            "{path}:1: admin: '0.0.0.0:0': any host that reaches this address could change limits; ",
         ),
         ({"admin_access": {"tokens": "/no/such"}}, "admin_access.tokens: /no/such: cannot be read: No such file"),
         (

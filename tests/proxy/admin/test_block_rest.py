@@ -55,7 +55,7 @@ async def test_the_files_rules_are_known_as_such_and_their_lifting_is_never_sile
     assert [(rule["name"], rule["origin"]) for rule in shown["blocks"]] == [("10.0.0.0/8", "file")]
     _, answer = await admin.ask("DELETE", PATH, params={"kind": "address", "name": "10.0.0.0/8"})
     assert answer["unblocked"]
-    assert answer["note"].startswith("it stands in the configuration file too")
+    assert answer["note"].startswith("the configuration file has it as well")
     _, shown = await admin.ask("GET", PATH)
     assert (shown["blocks"], [rule["name"] for rule in shown["lifted"]]) == ([], ["10.0.0.0/8"])
     await admin.ask("POST", PATH, json={"kind": "address", "name": "10.0.0.0/8"})

@@ -147,7 +147,7 @@ async def test_a_page_of_another_site_changes_nothing(
 ) -> None:
     admin: Admin = await make_admin()
     status, said = await admin.ask(method, path, data='{"kind": "role", "name": "x"}', headers=browser)
-    assert (status, "for a page of another site" in said["reason"]) == (403, True)
+    assert (status, "for another site's page" in said["reason"]) == (403, True)
     assert admin.engine.counters.admin_refused == {"cross_site": 1}
     assert (len(admin.engine.blocklist.rules.all()), admin.engine.counters.reloads) == (0, {})
     assert list(admin.store.policies()) == []

@@ -45,7 +45,7 @@ async def test_what_is_not_set_is_not_found(make_admin) -> None:
         ("direction=publish", {}, "write ?direction=…&setting=…&name=…"),
         ("direction=publish&setting=topic&name=a%0Ab", {}, "write it in one line"),
         ("direction=publish&setting=role&name=x&colour=red", {}, "'colour' is not known here"),
-        ("direction=publish&setting=role&name=x&name=y", {}, "a key stands there twice"),
+        ("direction=publish&setting=role&name=x&name=y", {}, "a key occurs twice in the query"),
         ("direction=publish&setting=role&name=x", {}, "publish role x: {}: write messages, bytes or both"),
         ("direction=publish&setting=role&name=x", {"colour": 1}, "publish role x: colour: this key is not known here"),
         ("direction=publish&setting=role&name=x", {"messages": -5}, "publish role x: messages: -5: write a rate"),

@@ -16,7 +16,7 @@ def test_each_key_is_known_and_stands_there_once() -> None:
     assert asked(make_mocked_request("GET", "/x?a=1"), keys)["a"] == "1"
     with pytest.raises(ValueError, match="'c' is not known here: ask by a, b"):
         asked(make_mocked_request("GET", "/x?c=1"), keys)
-    with pytest.raises(ValueError, match="stands there twice"):
+    with pytest.raises(ValueError, match="occurs twice"):
         asked(make_mocked_request("GET", "/x?a=1&a=2"), keys)
 
 

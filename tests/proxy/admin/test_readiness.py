@@ -81,7 +81,7 @@ def test_all_who_ask_share_one_probe_of_a_broker_that_hangs(world: World) -> Non
     asked = [ask_again() for _ in range(400)]
     assert len(world.dials) == 1
     assert sum(each.done() for each in asked) == 400 - MOST_WAITING
-    assert asked[-1].result() == "the broker has not answered yet, and many ask whether it does"
+    assert asked[-1].result() == "the broker has not answered yet, and too many callers wait for its answer"
     world.advance(3.1)
     problem = "broker pulsar://127.0.0.1:6651 does not answer: time over"
     assert {each.result() for each in asked[:MOST_WAITING]} == {problem}

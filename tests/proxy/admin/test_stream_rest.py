@@ -52,7 +52,7 @@ async def test_all_that_are_asked_for_are_shown_however_many_go_at_once(
         ("held=yes", "held: 'yes' is neither 1 nor 0"),
         ("limit=10001", "limit: '10001' is not a number from 0 to 10000"),
         ("limit=-1", "limit: '-1' is not a number from 0 to 10000"),
-        ("limit=1&limit=2", "a key stands there twice: give each once"),
+        ("limit=1&limit=2", "a key occurs twice in the query: give each once"),
         ("topic=a//b", "topic: "),
     ],
 )

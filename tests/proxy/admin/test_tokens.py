@@ -68,9 +68,9 @@ def test_no_token_is_kept_as_it_is(path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ("", "names nobody"),
-        ("[]", "names nobody"),
-        ({}, "names nobody"),
+        ("", "names no holder"),
+        ("[]", "names no holder"),
+        ({}, "names no holder"),
         ({"a": 3}, "'a': write {access: read, token: TOKEN}, these two keys and no other"),
         ({"a": {"token": WRITE}}, "'a': write {access: read"),
         ({"a": {**TWO["ops"], "role": "x"}}, "'a': write {access: read"),
@@ -85,7 +85,7 @@ def test_no_token_is_kept_as_it_is(path: Path) -> None:
         ({"x" * 101: TWO["ops"]}, f"'{'x' * 100}': write the name as text"),
         ({"a\nb": TWO["ops"]}, r"'a\nb': write the name as text"),
         ({"anonymous": TWO["ops"]}, "'anonymous': is the name of callers without a token"),
-        ({"a": TWO["ops"], "b": TWO["ops"]}, "'b': token: is that of 'a', too; give each its own"),
+        ({"a": TWO["ops"], "b": TWO["ops"]}, "'b': token: 'a' has the same token; give each holder its own"),
         ({f"n{n}": {"access": "read", "token": f"{n:016}"} for n in range(MOST_TOKENS + 1)}, "names 1001 holders"),
         ("a: {access: read, token: abcdefghijklmnop\nb: 1", "1: the bracket that opens here is not closed"),
         ("a: 1\na: 2", "2: this key stands in line 1, too"),

@@ -71,7 +71,7 @@ async def test_unblocking_what_is_not_blocked_says_so(make_admin) -> None:
 async def test_lifting_a_rule_of_the_file_says_that_it_comes_back(make_admin) -> None:
     admin: Admin = await make_admin(blocks=[{"role": "billing"}])
     done = await sluice(address_of(admin), "unblock", "role", "billing")
-    assert done.stdout.startswith("unblocked: role billing; it stands in the configuration file too")
+    assert done.stdout.startswith("unblocked: role billing; the configuration file has it as well")
     assert "file, lifted" in (await sluice(address_of(admin), "blocks")).stdout
 
 

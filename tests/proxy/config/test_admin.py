@@ -43,7 +43,7 @@ def test_the_whole_configuration_is_refused_with_file_key_value_and_remedy(tmp_p
     with pytest.raises(ConfigError) as refused:
         load_config(path, {})
     (problem,) = refused.value.problems
-    assert problem.startswith(f"{path}:1: admin: '0.0.0.0:8080': anybody")
+    assert problem.startswith(f"{path}:1: admin: '0.0.0.0:8080': any host")
 
 
 def test_a_flag_opens_no_door_either() -> None:

@@ -83,10 +83,10 @@ def test_a_wrong_value_is_blamed_on_its_variable_and_a_hidden_one_on_nobody(tmp_
 @pytest.mark.parametrize(
     ("variable", "remedy"),
     [
-        ("SLUICE_LISTN", "stands for no key; take it away"),
+        ("SLUICE_LISTN", "is no key; take it away"),
         ("SLUICE_ACCESS_LOG", "name a key of this section, as SLUICE_ACCESS_LOG__"),
         ("SLUICE_ACCESS_LOG_DIR", "write SLUICE_ACCESS_LOG__DIR"),
-        ("SLUICE_LIMITS__TOPICS__X", "stands for no key"),
+        ("SLUICE_LIMITS__TOPICS__X", "is no key"),
     ],
 )
 def test_a_variable_that_stands_for_no_key_is_an_error_with_its_name(variable: str, remedy: str) -> None:
@@ -128,7 +128,7 @@ def test_several_addresses_have_commas() -> None:
 
 def test_an_admin_address_for_all_is_blamed_on_its_variable() -> None:
     (problem,) = problems(None, SLUICE_ADMIN="0.0.0.0:8080")
-    assert problem.startswith("SLUICE_ADMIN: admin: '0.0.0.0:8080': anybody")
+    assert problem.startswith("SLUICE_ADMIN: admin: '0.0.0.0:8080': any host")
 
 
 @pytest.mark.parametrize(

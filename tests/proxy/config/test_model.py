@@ -92,14 +92,14 @@ def test_a_broken_section_is_told_though_a_flag_touches_it(path: Path) -> None:
         ({"listen": 6650}, "listen", "6650", "is not host:port"),
         ({"admin": "host:99999"}, "admin", "'host:99999'", "is not host:port"),
         ({"broker": "127.0.0.1:6650"}, "broker", "'127.0.0.1:6650'", "write it as pulsar://broker:6650"),
-        ({"broker": ["pulsar://a:1", "pulsar+ssl://b:1"]}, "broker", "'pulsar+ssl://b:1'", "stand in one list"),
+        ({"broker": ["pulsar://a:1", "pulsar+ssl://b:1"]}, "broker", "'pulsar+ssl://b:1'", "are in one list"),
         ({"broker": ["pulsar://a:1", "b:1"]}, "broker", "'b:1'", "has no scheme"),
-        ({"broker": ["pulsar://a:1", "pulsar://a:1"]}, "broker", "'pulsar://a:1'", "stands there twice"),
+        ({"broker": ["pulsar://a:1", "pulsar://a:1"]}, "broker", "'pulsar://a:1'", "occurs twice in the list"),
         ({"broker": []}, "broker", "[]", "write one address at least, as pulsar://broker:6650"),
         ({"broker": "b:6651"}, "broker", "'b:6651'", "write it as pulsar://"),
         ({"listen": "pulsar+ssl://0.0.0.0:1"}, "tls", "pulsar+ssl://0.0.0.0:1", "set tls.certificate and tls.key"),
         ({"listen": ["a:1", "b"]}, "listen", "'b'", "is not host:port; write it as 0.0.0.0:6650"),
-        ({"listen": ["a:1", "pulsar+ssl://a:1"]}, "listen", "a:1", "stands there twice"),
+        ({"listen": ["a:1", "pulsar+ssl://a:1"]}, "listen", "a:1", "occurs twice in the list"),
         ({"tls": {"certificate": "a"}}, "tls.key", "", "must be given here"),
         ({"tls": {"certificate": "a", "key": "b", "client_auth": "optional"}}, "tls", "'optional'", "needs client_ca"),
         (
@@ -368,7 +368,7 @@ def test_credentials_for_brokers_go_to_no_stranger(more: dict[str, object], is_f
     if is_fine:
         Config.model_validate(given)
     else:
-        with pytest.raises(ValidationError, match=r"broker-\* in allowed_brokers may be anybody"):
+        with pytest.raises(ValidationError, match=r"broker-\* in allowed_brokers may be any host"):
             Config.model_validate(given)
     without_pattern = Config.model_validate(given | {"allowed_brokers": ["broker-7:6651"]})
     assert without_pattern.dials_brokers_of_members == is_fine

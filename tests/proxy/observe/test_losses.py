@@ -26,4 +26,4 @@ def test_what_is_given_back_is_declared_again_with_what_was_lost_since():
 
 
 def test_the_rest_of_some_lines_begins_behind_those_that_are_there():
-    assert LineRun(5, 10, 14, 1, 2).behind(2) == LineRun(3, 12, 14, 1, 2)
+    assert LineRun(5, 10, 14, 1, 2).without_first(2) == LineRun(3, 12, 14, 1, 2)

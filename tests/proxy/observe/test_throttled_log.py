@@ -45,5 +45,5 @@ def test_it_remembers_no_more_than_it_tells_of() -> None:
     for number in range(10_000):
         lines.due("a", f"client {number}")
         clock.now += INTERVAL_NS // 1000
-    assert len(lines._told_at) <= MOST_KNOWN + 1
+    assert len(lines._logged_at) <= MOST_KNOWN + 1
     assert len(lines._since) <= MOST_KNOWN + 1

@@ -270,7 +270,7 @@ async def test_over_tls_the_broker_must_have_a_certificate_that_is_trusted(autho
             assert (await sluice.ask("GET", TENANTS))[0] == 200
         async with front(url) as sluice:
             status, reason = await sluice.reason("GET", TENANTS)
-        assert (status, "admin_forward.ca names who has signed its certificate" in reason) == (502, True)
+        assert (status, "admin_forward.ca names the authority that signed its certificate" in reason) == (502, True)
 
 
 async def test_an_authority_that_is_read_again_is_in_force_once_it_is_taken(

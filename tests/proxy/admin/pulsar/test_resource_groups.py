@@ -122,7 +122,7 @@ async def test_a_group_of_the_file_is_changed_here_but_not_ended() -> None:
         assert await pulsar.ask("GET", "/resourcegroups") == (200, ["old"])
         assert await pulsar.ask("DELETE", "/resourcegroups/old") == (
             412,
-            {"reason": "ResourceGroup stands in the configuration file: take it out there"},
+            {"reason": "ResourceGroup is in the configuration file: remove it there"},
         )
 
         await pulsar.ask("PUT", "/resourcegroups/old", {"publishRateInBytes": 100})
@@ -144,7 +144,7 @@ async def test_a_group_of_which_the_file_says_only_the_name_is_one_like_others()
         assert pulsar.messages("publish", Setting.RESOURCE_GROUP, "idle") is None
         assert await pulsar.ask("DELETE", "/resourcegroups/idle") == (
             412,
-            {"reason": "ResourceGroup stands in the configuration file: take it out there"},
+            {"reason": "ResourceGroup is in the configuration file: remove it there"},
         )
 
 
