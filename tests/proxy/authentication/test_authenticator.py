@@ -134,7 +134,7 @@ def test_a_file_that_cannot_be_used_is_named_with_its_key(section: dict[str, Any
         ({"token": {"secret_key": "f"}}, "token is of no use in mode passthrough: write mode: terminate"),
         ({"mode": "passthrough", "tls": True}, "tls is of no use in mode passthrough"),
         ({"broker": {"token_file": "f"}}, "broker is of no use in mode passthrough"),
-        ({"mode": "terminate"}, "needs what clients may show: give token, basic or tls"),
+        ({"mode": "terminate"}, "needs a method by which clients prove roles: give token, basic or tls"),
         ({"mode": "terminate", "token": {}}, "give secret_key, public_key or jwks"),
         ({"mode": "terminate", "token": {"secret_key": ""}}, "name a file"),
         ({"mode": "terminate", "basic": {}}, "authentication.basic.htpasswd: this key must be given"),
