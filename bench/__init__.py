@@ -1,1 +1,1 @@
-"""The benchmarks: `python -m bench` runs each of them; the wheel and the image have none."""
+"""The benchmarks: `python -m bench WHAT` runs one; the wheel and the image have none."""

@@ -14,7 +14,7 @@ BENCHMARKS: Mapping[str, tuple[str, str]] = {
     "neighbour": ("bench.hostile.neighbour", "the delay of one client beside a busy crowd"),
     "instructions": ("bench.data_path.instructions", "the instructions that a chunk of SENDs costs"),
 }
-"""The module of each, which has a `main`, and what it measures."""
+"""The module of each benchmark, which has a `main`, and the subject of its measurement."""
 
 
 def main() -> int:

@@ -36,7 +36,7 @@ _SECOND = timedelta(seconds=1)
 
 
 def write_log(folder: Path, lines: int) -> int:
-    """Writes so many lines in closed files; returns their bytes."""
+    """Write `lines` lines in closed files; return their bytes."""
     folder.mkdir(parents=True)
     encoder, made, size = msgspec.json.Encoder(), islice(_lines(), lines), 0
     for number in count():
@@ -180,11 +180,11 @@ Measured on {machine}, Spark in local mode.
   start is not counted, its warming up is."""
 
 LogRow = Row[int]
-"""A size of log; it is measured by writing so many lines."""
+"""A size of log, measured by writing this number of lines."""
 
 
 def log_row(lines: int) -> LogRow:
-    """Return the row of a log with so many lines."""
+    """Return the row of a log of `lines` lines."""
     return Row(f"{lines}", f"a log of {lines:,} lines", _FIGURES, lines, tuple(READINGS))
 
 

@@ -1,8 +1,8 @@
-"""The harness of all benchmarks: figures with their goals, rows of them, rounds, the page, and the command line.
+"""The harness of all benchmarks: figures with their goals, rows of figures, rounds, the page, and the command line.
 
 A benchmark measures each row's load with each peer, round by round; a round gives a `Sample` for each peer. One of the
-peers, Sluice, is held against goals: bounds of its own figure, or of its ratio to another peer's. `carry_out` measures
-the rows of some sections, prints their tables, and puts them into a page.
+peers, Sluice, has goals: bounds of its own figure, or of its ratio to another peer's. `carry_out` measures the rows of
+some sections, prints their tables, and puts them into a page.
 """
 
 import argparse
@@ -78,11 +78,11 @@ class Figure:
     """A number that is measured under a load.
 
     Attributes:
-        key: Under which measurements give it.
-        text: What it is, for the table.
-        unit: Stands behind the number: `" ms"`, `" x"`, `" %"`.
-        digits: Behind the point.
-        goals: What Sluice's is to be.
+        key: Its key in samples.
+        text: Its heading in the table.
+        unit: Follows the number: `" ms"`, `" x"`, `" %"`.
+        digits: Digits after the point.
+        goals: The bounds of Sluice's figure.
     """
 
     key: str
@@ -96,10 +96,10 @@ class Figure:
         return spread(values_of(self.key, samples), self.digits, self.unit)
 
     def compared(self, goal: Goal, rounds: Rounds, subject: str) -> float | None:
-        """Return the number that is held against the goal's bound; None if it was not measured.
+        """Return the number that is compared with the goal's bound; None if it was not measured.
 
         It is the median over all rounds of the ratio within the round: both peers ran within seconds of each other, so
-        what else the machine did meanwhile cancels out. Or, without a peer, the median of the figure itself.
+        other work of the machine cancels out. Or, without a peer, the median of the figure itself.
         """
         values = self._held_against(goal, rounds, subject)
         return statistics.median(values) if values else None
@@ -179,13 +179,13 @@ def _failures(samples: Sequence[Sample | None]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Row(Generic[Measure]):
-    """A load, and what is measured of it.
+    """A load, and its figures.
 
     Attributes:
         name: For the command line.
-        load: What is done, for the table.
-        figures: What is read, in the table's order.
-        measure: Does it; its arguments are the benchmark's own.
+        load: The load, for the table.
+        figures: The measured figures, in the table's order.
+        measure: Measures them; its arguments are the benchmark's own.
         peers: Who takes part, in the table's order; the last one is held against the goals.
         rounds: How often it is measured; None: as often as the command line says.
         is_real: Whether it needs a real broker in a benchmark that can do without.
@@ -253,7 +253,7 @@ def in_rounds(row: Row[Measure], rounds: int, play: Round, progress: Progress, *
         rounds: How often it is measured.
         play: Plays one round, from number 1 on.
         progress: Gets a line for each peer and round.
-        warms_up: A round 0, which does not count, comes first: its peers are to become warm.
+        warms_up: A round 0, which does not count, comes first, to warm the peers up.
     """
     found: dict[str, list[Sample | None]] = {}
     last = row.rounds or rounds
@@ -273,9 +273,9 @@ class Section(Generic[Measure]):
     """A part of the page: rows, and the text around their tables.
 
     Attributes:
-        name: Names it in its marks.
-        rows: What it shows.
-        text: Makes the text, given the tables and what was found.
+        name: Its name in its marks.
+        rows: Its rows.
+        text: Makes the text from the tables and the samples.
     """
 
     name: str
@@ -312,12 +312,12 @@ def _row_shown(row: Row[Measure], rounds: Rounds) -> str:
 
 
 def heading(name: str) -> str:
-    """A peer's name over its column: what tells it from its neighbours."""
+    """Return a peer's short name for its column."""
     return name.rpartition(", ")[2].removesuffix(" forwarder")
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> str:
-    """A table of these cells, the first line its headings; all but the first column to the right."""
+    """Return a table whose headings are the first line; all columns except the first are right-aligned."""
     widths = [max(3, *(len(cell) for cell in column)) for column in zip(*lines, strict=True)]
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
     rows = []
@@ -351,7 +351,7 @@ def _wrapped(text: str, indent: str = "") -> str:
 
 
 def page_text(page: Path) -> str:
-    """Read the page that is to be written; empty if it does not exist yet.
+    """Read the page before it is written; empty if it does not exist yet.
 
     Raises:
         PageError: If it cannot be read, or nothing be written there.
@@ -372,9 +372,9 @@ def put_between(page: str, marks: tuple[str, str], section: str) -> str:
     """The page with the section in place of the one between its marks, or at its end.
 
     Args:
-        page: All of it.
-        marks: The lines before and behind the section.
-        section: Without marks.
+        page: The whole page.
+        marks: The lines before and after the section.
+        section: The section, without marks.
 
     Raises:
         PageError: If only one of the marks is there.
@@ -450,9 +450,9 @@ def carry_out(
     """Measure, print the tables and the goals that are missed, and write the page; returns the exit code.
 
     Args:
-        name: Of the benchmark, before what goes wrong.
-        page: Where the sections go; None: nowhere.
-        sections: What is measured.
+        name: The benchmark's name, for errors.
+        page: The page for the sections; None: no page.
+        sections: The sections to measure.
         measured: Measures all their rows.
         judge: What the run fails for.
     """
@@ -490,7 +490,7 @@ def attempted(name: str, run: Callable[[], int]) -> int:
 
 
 def failed(name: str, text: str, code: int) -> int:
-    """Print what went wrong in one line: its first, and the last of those that follow it as evidence."""
+    """Print an error in one line: its first, and the last line of its evidence."""
     first, *evidence = text.strip().splitlines() or ["failed"]
     line = f"{first}: {evidence[-1].strip()}" if evidence else first
     sys.stderr.write(f"bench {name}: {line}\n")

@@ -29,7 +29,7 @@ class Used:
 def used(pid: int, proc: Path = PROC) -> Used:
     """Read what the process has used so far.
 
-    Threads that have ended are not in it; nothing that is measured here ends threads meanwhile.
+    Threads that have ended do not count; no measured process ends threads.
     """
     tasks = list((proc / str(pid) / "task").iterdir())
     cpu_ns = sum(cpu_of(_text(task / "schedstat")) for task in tasks)
@@ -87,7 +87,7 @@ class Scrape:
 
     Attributes:
         values: By the sample's name, summed over all labels.
-        timers: How many fired no later than so many seconds.
+        timers: The number of timers that fired no later than each bound, in seconds.
     """
 
     values: Mapping[str, float]
@@ -98,7 +98,7 @@ def scrape(port: int) -> Scrape:
     """Ask the admin address of this port.
 
     Raises:
-        AdminError: If nobody answers.
+        AdminError: If the address does not answer.
     """
     return parsed(AdminClient(f"http://127.0.0.1:{port}").get("/metrics").decode())
 
@@ -119,7 +119,7 @@ def parsed(text: str) -> Scrape:
 def lateness(before: Scrape, after: Scrape, share: float) -> float:
     """The least bound, in seconds, that this share of the timers between two readings kept; `inf` above the last one.
 
-    A histogram tells no more: the true quantile is between this bound and the one below. Without any timer: 0.
+    This is the upper bound of the bucket that holds the quantile. Without any timer: 0.
     """
     fired = {bound: count - before.timers.get(bound, 0.0) for bound, count in after.timers.items()}
     wanted = share * fired.get(math.inf, 0.0)

@@ -127,7 +127,7 @@ def notes(rows: Sequence[DataRow], found: Found) -> list[str]:
 
 
 def losses(rows: Sequence[DataRow], found: Found) -> list[str]:
-    """A line for each peer that lost frames, with what it lost at most in one measurement."""
+    """Return a line for each peer that lost frames, with its greatest loss in one measurement."""
     return [
         f"{name} lost frames that were written before the close: {row.load}, {number(max(lost), 2)}"
         f" in one of {len(lost)} measurements"

@@ -1,6 +1,6 @@
 """The number of instructions that one chunk of SENDs costs Sluice: `python -m bench instructions`.
 
-Sluice runs under valgrind's callgrind, which counts what is executed outside the kernel: the same number each time, to
+Sluice runs under valgrind's callgrind, which counts the instructions outside the kernel: the same number each time, to
 one in a hundred, whatever else the machine does. Chunks go one by one, so each is one read and one write.
 """
 
@@ -27,7 +27,7 @@ CHUNKS = ((1, 100), (2, 100), (8, 100), (640, 100), (64, 1024), (4, 16384))
 """Frames in a chunk, and bytes of each: small writes, then what a read takes of a full stream."""
 _WARM = 100
 LARGEST_FRAME = 5 * 1024 * 1024
-"""Bytes: what clients and brokers send at most, unless told otherwise."""
+"""Bytes of the largest frame that clients and brokers send by default."""
 _QUIET = {"SLUICE_ACCESS_LOG__INTERVAL": "60s"}
 """The access log's lines of each second would be counted more often the slower the machine is."""
 LAYERS = {
@@ -134,7 +134,7 @@ def main(words: Sequence[str]) -> int:
 
     def run() -> int:
         native, kinds = Native(), arguments.kinds or CHUNKS
-        print(table({kind: _count(native, *kind, chunks=arguments.chunks) for kind in kinds}))  # noqa: T201 - what it is for
+        print(table({kind: _count(native, *kind, chunks=arguments.chunks) for kind in kinds}))  # noqa: T201 - the command's output
         return 0
 
     return harness.attempted(NAME, run)

@@ -1,4 +1,4 @@
-"""`ends.c`, compiled when it is needed, and called from here; while it works, other threads of Python do, too."""
+"""`ends.c`, compiled at the first use, and called from here without the GIL."""
 
 import ctypes
 import hashlib
@@ -18,7 +18,7 @@ from bench.harness import BenchError, last_line
 
 SOURCE = Path(__file__).with_name("ends.c")
 PATIENCE_MS = 5000
-"""Without any byte for so long, nothing more is waited for."""
+"""Milliseconds without any byte after which waiting ends."""
 CROWD_PATIENCE_MS = 20_000
 """The bound while many connect: a JVM that has just started takes its time."""
 _EVERYTHING = 2**64 - 1
@@ -41,7 +41,7 @@ class SinkAnswer:
     Attributes:
         frame: The answer.
         every: Frames for each: 1 for receipts, more for FLOW.
-        sequence_at: Where in it the sequence id stands; -1 if it has none.
+        sequence_at: The position of the sequence id; -1 if it has none.
         sequence: The id of the first frame.
     """
 
@@ -122,8 +122,8 @@ class Native:
     ) -> Received:
         """Read whole frames until all connections have ended, `wanted` have come, or nothing comes any more.
 
-        `live`, of as many connections, is kept up to date meanwhile. Where `frame_size` says that all are of one size,
-        only the first of each connection is looked at.
+        The call updates `live`, of as many connections, as it goes. If `frame_size` says that all are of one size, only
+        the first frame of each connection is read.
         """
         frames = (live or Live(len(connections))).counts
         at = (ctypes.c_int64 * 2)()
@@ -143,7 +143,7 @@ class Native:
         *,
         obeys: bool = False,
     ) -> tuple[float, list[int]]:
-        """Send the chunk's frames over and over for so long, then close at once; when it began, and frames sent.
+        """Send the chunk's frames again and again for a time, then close at once; return the begin and the frames sent.
 
         `obeys` says that no more is sent than FLOWs that come back permit; such connections are the caller's to close.
         """
@@ -182,7 +182,7 @@ class Native:
     ) -> list[list[float]]:
         """Send a frame each `interval_s`, by turns on each connection, and await its answer; what each took, seconds.
 
-        `numbered` says where in the frame the sequence id stands, and the first one of each connection; `count` is the
+        `numbered` is the position of the sequence id in the frame, and the first id of each connection; `count` is the
         number of frames of each.
 
         Raises:
@@ -207,7 +207,7 @@ class Native:
         return list(sockets), done, took.value / _NS
 
     def welcome_many(self, listener: socket.socket, count: int, answer: bytes) -> list[int]:
-        """Accept so many connections and answer the first frame of each: the sockets' numbers."""
+        """Accept `count` connections, answer the first frame of each, and return the sockets' numbers."""
         sockets = (ctypes.c_int * count)()
         size = ctypes.c_int64(len(answer))
         self._library.welcome_many(listener.fileno(), count, answer, size, CROWD_PATIENCE_MS, sockets)

@@ -52,11 +52,11 @@ class Place:
     """The ports and the folder that a peer gets.
 
     Attributes:
-        folder: For its files; it has it for itself.
-        port: Where it is to listen, on the loopback interface.
-        spare_port: Another one, for what else it offers.
-        broker_port: Of the broker behind it.
-        tls: Where it has TLS.
+        folder: A folder of its own, for its files.
+        port: The port to listen on, on the loopback interface.
+        spare_port: Another port, for its admin address or statistics.
+        broker_port: The port of its broker.
+        tls: The legs with TLS.
     """
 
     folder: Path
@@ -75,7 +75,7 @@ class Command:
 
 
 def nothing() -> str | None:
-    """Say what is missing for a peer that runs everywhere: nothing."""
+    """Return None: the peer runs everywhere."""
     return None
 
 
@@ -165,7 +165,7 @@ _TIMEOUT_S = 300
 
 
 def haproxy_missing() -> str | None:
-    """Say what is missing for HAProxy, with the remedy; None if nothing is."""
+    """Return the reason why HAProxy cannot run here, with the remedy; None if it can."""
     if shutil.which("haproxy") or _unpacked().exists() or (shutil.which("apt-get") and shutil.which("dpkg-deb")):
         return None
     return "neither haproxy nor apt-get to fetch it with: install the package haproxy"
@@ -306,7 +306,7 @@ SLUICE = "Sluice"
 MOST_CONNECTIONS = 20_000
 _FAR = {"messages": 100_000_000, "bytes": "10GB"}
 UNREACHED = {"namespaces": {"public/default": {"publish": _FAR, "publish_total": _FAR, "dispatch": _FAR}}}
-"""Limits for each topic, and for all of them together, beyond everything that is measured."""
+"""Limits for each topic, and for all topics together, above every measured rate."""
 _PACKAGES = ("sluice", "proxy", "protocol", "limiter", "accesslog")
 IGNORED = shutil.ignore_patterns("*.so", "__pycache__")
 _SOURCES = Path(__file__).resolve().parents[2]

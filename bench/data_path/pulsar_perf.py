@@ -24,7 +24,7 @@ class Traffic:
     """The messages that are produced and consumed.
 
     Attributes:
-        rate: Messages a second; less if somebody cannot.
+        rate: Messages a second, at most.
         size: Bytes of each.
         is_batched: As the client does by default.
         messages: How many.
@@ -37,7 +37,7 @@ class Traffic:
 
 
 def pass_through(service_url: str, topic: str, traffic: Traffic, folder: Path) -> float:
-    """Produce and consume so many messages at this address; how many were produced a second.
+    """Produce and consume the messages at this address; return the messages produced a second.
 
     Raises:
         RealPulsarError: If one of the two cannot be had, ends with an error or is not done in ten times its time.
@@ -60,13 +60,13 @@ def pass_through(service_url: str, topic: str, traffic: Traffic, folder: Path) -
 
 
 def producing(traffic: Traffic) -> tuple[str, ...]:
-    """The producer's arguments, but for address and topic."""
+    """Return the producer's arguments, without address and topic."""
     rate = ("-r", str(traffic.rate), "-m", str(traffic.messages), "-s", str(traffic.size), "-o", str(OUTSTANDING))
     return ("produce", *rate, *(() if traffic.is_batched else ("--disable-batching",)))
 
 
 def consuming(traffic: Traffic) -> tuple[str, ...]:
-    """Return the consumer's arguments, but for address and topic."""
+    """Return the consumer's arguments, without address and topic."""
     return ("consume", "-m", str(traffic.messages), "-ss", "perf", "-sp", "Earliest")
 
 
@@ -74,7 +74,7 @@ def seconds_between(log: str, first: str, last: str) -> float:
     """Return the seconds from the line with one text to that with the other, by the time of day they begin with.
 
     Raises:
-        ProcessFailed: If one of them is not there.
+        ProcessFailed: If a tool is missing.
     """
     found = []
     for text in (first, last):

@@ -40,7 +40,7 @@ class RealBroker(ExitStack):
         self._peers: dict[str, RunningPeer] = {}
 
     def peer(self, plan: PeerPlan) -> RunningPeer:
-        """The peer that has the real broker behind it; it goes on running, for a JVM is slow at first.
+        """Return the peer before the real broker, which goes on running, as a JVM is slow at first.
 
         Raises:
             BenchError: If the broker or the peer cannot be had.
@@ -73,8 +73,8 @@ _OPENING = f" ssl crt {{0}}/both.pem no-tls-tickets{_ONLY}"
 class TlsLines(ExitStack):
     """Lines of peers that have TLS, all with one certificate (ECDSA P-256), one version (1.3), one cipher.
 
-    The ends of a line are as they are without TLS. Before a peer whose clients have TLS stands an HAProxy of its own
-    that seals, and one that opens before the sink: what they use is nobody's. They resume no sessions.
+    The ends of a line are as they are without TLS. An HAProxy encrypts before a peer whose clients have TLS, and
+    another one decrypts before the sink: their CPU time counts for no peer. They resume no sessions.
 
     Args:
         folder: For everybody's files.
@@ -153,7 +153,7 @@ class TlsLines(ExitStack):
             process.stop()
 
     def _made(self) -> Path:
-        """The folder of an authority, and a certificate of it, made for this run."""
+        """Return the folder of an authority and its certificate, made for this run."""
         if self._files is None:
             self._files = Path(tempfile.mkdtemp(prefix="tls", dir=self._folder))
             authority = trustme.CA()
@@ -179,8 +179,8 @@ class Stage:
         plans: How these were started.
         seconds: How long each measurement sends.
         folder: For peers that are started for one measurement.
-        real: Gives a peer that has a real broker behind it, by its plan; None if none is wanted.
-        tls: Gives peers that have TLS.
+        real: Makes a peer before a real broker, by its plan; None if the run has none.
+        tls: Makes peers with TLS.
     """
 
     native: Native
@@ -215,7 +215,7 @@ class Stage:
 
 @contextmanager
 def beside(work: Callable[[], _Result]) -> Iterator[Future[_Result]]:
-    """Do `work` in a thread while the block runs; the end of the block waits for it, and raises what it raised."""
+    """Do `work` in a thread while the block runs; the end of the block waits for it, and raises its error."""
     with ThreadPoolExecutor(1) as thread:
         doing = thread.submit(work)
         yield doing
@@ -230,15 +230,15 @@ class CpuClock:
         self._before = meters.used(pid)
 
     def read(self) -> meters.Used:
-        """Read what was used since the clock was started."""
+        """Return the CPU time and memory used since the clock was started."""
         now = meters.used(self._pid)
         return meters.Used(now.cpu_s - self._before.cpu_s, now.wake_ups - self._before.wake_ups)
 
 
 def settle(pid: int, most_s: float = 10.0) -> None:
-    """Wait until a process and its children have nothing to do, or are gone, but no longer than so many seconds.
+    """Wait until a process and its children are idle or have ended, for `most_s` seconds at most.
 
-    What it does behind one measurement, as for thousands of connections that have ended, is not to be part of the next.
+    Work after one measurement, as for thousands of connections that have ended, must not be part of the next.
     """
     over = time.monotonic() + most_s
     with suppress(OSError):
@@ -260,9 +260,9 @@ DataRow = Row[Callable[[Stage, str], Sample]]
 
 
 def measure(rows: Sequence[DataRow], stage: Stage, rounds: int, progress: Progress) -> Found:
-    """Measure each row; returns the samples by row name. A measurement that failed is told, and None.
+    """Measure each row; return the samples by row name. A failed measurement is reported, and its sample is None.
 
-    Peers take turns, so that what the machine does meanwhile reaches all of them.
+    Peers take turns, so that other work of the machine affects all alike.
     """
 
     def play(row: DataRow, number: int) -> Mapping[str, Sequence[Sample | None]]:

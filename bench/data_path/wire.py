@@ -80,7 +80,7 @@ def message_frame(size: int) -> bytes:
 
 
 def flow(permits: int) -> bytes:
-    """The FLOW that permits so many messages more."""
+    """Return the FLOW of `permits` permits."""
     return encode(CommandFlow(consumer_id=CONSUMER_ID, message_permits=permits))
 
 
@@ -103,7 +103,7 @@ _LIVES = {BaseCommand.PING, BaseCommand.PONG}
 
 
 def hello(broker: str = "") -> bytes:
-    """Return a CONNECT; to this `host:port` behind the proxy, if one is named."""
+    """Return a CONNECT, to the broker `host:port` if one is named."""
     connect = CommandConnect(client_version="bench", protocol_version=20)
     if broker:
         connect.proxy_to_broker_url = broker
@@ -209,7 +209,7 @@ class LoopbackSink:
     """Listens on a free port of the loopback interface, in a thread of its own, until the block ends.
 
     Args:
-        advertised: The port that lookups name, where something stands before this one.
+        advertised: The port that lookups name, if a proxy is before this one.
     """
 
     def __init__(self, advertised: int | None = None) -> None:
@@ -234,7 +234,7 @@ class LoopbackSink:
         self.listener.close()
 
     def opened(self) -> socket.socket:
-        """The next connection on which PRODUCER_ID or a consumer was opened; nobody else reads it any more.
+        """Return the next connection on which PRODUCER_ID or a consumer was opened, for the caller alone.
 
         Raises:
             BenchError: If none is.
@@ -300,7 +300,7 @@ class _Handshake:
         self._port = port
 
     def read(self) -> bool | None:
-        """Read what is there, and answer it: True when the stream is open, False at the connection's end."""
+        """Read and answer the frames that have arrived: True when the stream is open, False at the connection's end."""
         try:
             chunk = self.connection.recv(65536)
             for frame in self._cutter.feed(chunk):

@@ -29,9 +29,9 @@ class _Hostile:
     """One connection.
 
     Args:
-        kind: What it does.
-        number: Which of them it is.
-        port: Where it goes.
+        kind: Its kind.
+        number: Its number among those of the kind.
+        port: The port of Sluice.
     """
 
     def __init__(self, kind: HostileKind, number: int, address: tuple[str, int]) -> None:
@@ -55,8 +55,8 @@ class Attack:
     """The connections of one kind.
 
     Args:
-        kind: What they do.
-        address: Where they go.
+        kind: Their kind.
+        address: The address of Sluice.
     """
 
     def __init__(self, kind: HostileKind, address: tuple[str, int]) -> None:
@@ -70,7 +70,7 @@ class Attack:
         self._asleep: list[tuple[float, int, _Hostile]] = []
 
     def run(self, seconds: float) -> None:
-        """Attack for so long."""
+        """Attack for `seconds`."""
         over = time.monotonic() + seconds
         while (now := time.monotonic()) < over:
             self._open_some()

@@ -1,4 +1,4 @@
-"""A broker that is as its client asks for: the stand-in, or one that answers nothing, reads nothing, or never rests.
+"""A broker whose client chooses its mood: it serves, answers nothing, reads nothing, or never rests.
 
 The mood is a part of the client's version in its CONNECT, which Sluice passes on. So hostile clients and the honest
 neighbour of one trial meet different brokers at the same address.
@@ -41,9 +41,9 @@ class Mood(StrEnum):
     DEAF = "deaf"
     """The broker reads nothing."""
     CHATTY = "chatty"
-    """The broker sends answers that nobody asked for, for ids that nobody has, as fast as they are taken."""
+    """The broker sends answers without a request, for unknown ids, as fast as they are taken."""
     BREATHLESS = "breathless"
-    """The broker begins a command of 4 MB, sends half of it, and no more."""
+    """The broker sends half of a command of 4 MB, and no more."""
 
 
 def greeting_of(mood: Mood) -> str:
@@ -55,7 +55,7 @@ class _Talker(asyncio.Protocol):
     """One accepted connection, until its client has said which broker it wants.
 
     Args:
-        broker: What those of the stand-in share.
+        broker: The topics that all connections share.
     """
 
     def __init__(self, broker: StandinBroker) -> None:
@@ -112,7 +112,7 @@ class _Talker(asyncio.Protocol):
 
 
 def _talk() -> bytes:
-    """Answers to requests of all numbers, each of the wrong kind for somebody."""
+    """Return answers to requests of all numbers, most of the wrong kind."""
     frames: list[bytes] = []
     for number in range(1000):
         message_id = MessageIdData(ledger_id=1, entry_id=number)

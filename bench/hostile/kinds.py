@@ -1,4 +1,4 @@
-"""The kinds of hostile connections: what each says, how it reads, how many there are, and what they may cost.
+"""The kinds of hostile connections: their frames, the way they read, their number, and the bounds on their cost.
 
 A script gives what one connection says, in pieces, and pauses in between. Pieces go out as fast as they are taken.
 """
@@ -59,8 +59,8 @@ class HostileKind:
         name: For the table.
         says: The script of the connection with a number.
         bound: MiB by which the memory of all of Sluice's processes may grow at most.
-        connections: How many of them there are at once.
-        reads: Whether they take what is said to them; a number is bytes a second of each.
+        connections: The number of connections at once.
+        reads: Whether they read; a number is bytes a second of each.
         window: Bytes of their receive buffers; 0 leaves it to the system.
         returns: Whether who has said all, or was sent away, comes again.
         to: `clients` for the Pulsar port, `admin` for the admin address.
@@ -84,7 +84,7 @@ def hello(mood: Mood = Mood.STANDIN, auth: bytes = b"") -> bytes:
 
 
 def topic(number: int, namespace: str = "hostile/plain", length: int = 0) -> str:
-    """Return a topic's name of at least so many characters; each number has another one."""
+    """Return a topic's name of at least `length` characters; each number has another name."""
     return f"persistent://{namespace}/{number:0>{max(1, length)}}"
 
 
@@ -229,7 +229,7 @@ def _pings(_: int) -> Script:
 
 def _unknown(_: int) -> Script:
     yield hello(Mood.MUTE)
-    while True:  # type 100, with a request id and 5 MB of a field that nobody knows
+    while True:  # type 100, with a request id and 5 MB of an unknown field
         yield SIZES.pack(5 * MB - 100, 5 * MB - 104) + b"\x08\x64" + bytes(5 * MB - 106)
 
 

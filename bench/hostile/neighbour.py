@@ -3,8 +3,8 @@
 One process is the honest client and the broker of that client, so every message passes Sluice between two sockets of
 this process. The kernel stamps each arrival (`SO_TIMESTAMPNS`). The delay of a request is the time from its `send` to
 its arrival at the broker, and from the `send` of the answer to its arrival at the client: time in Sluice and in the
-kernel, and neither the broker's nor the scheduling of this process. Beside it stands what the client's own clock says:
-from its `send` until it has read the answer, with the broker's part in it, some 0.2 ms of Python.
+kernel, and neither the broker's nor the scheduling of this process. The table also has the time by the client's own
+clock: from its `send` until it has read the answer, including the broker's part, some 0.2 ms of Python.
 
 Sluice runs on the first core, all else on the second; there this process is scheduled before all others, and the crowd
 before the rest, where the system allows it (root). Each round measures the client alone, and then beside 1,000
@@ -136,7 +136,7 @@ def _connected(port: int, broker_port: int) -> Iterator[tuple[End, End]]:
     """A client past its handshake with a producer, and its broker."""
     with socket.create_server(("127.0.0.1", broker_port)) as listener:
         listener.settimeout(_PATIENCE_S)
-        listener.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)  # what comes before `accept` is stamped, too
+        listener.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)  # also for data before `accept`
         client = End(socket.create_connection(("127.0.0.1", port), _PATIENCE_S))
         _greet(client, broker_port)
         broker = End(listener.accept()[0])
@@ -155,7 +155,7 @@ def _connected(port: int, broker_port: int) -> Iterator[tuple[End, End]]:
 
 
 def delays(port: int, broker_port: int, seconds: float) -> _Delays:
-    """Milliseconds of each request, there and back, sorted, by what it was; and of its client's own clock."""
+    """Return the milliseconds of each request, there and back, sorted, by its kind; and those of the client's clock."""
     took: _Delays = {name: [] for name in NAMES}
     entry = send_frame(100).frame
     with _connected(port, broker_port) as (client, broker):

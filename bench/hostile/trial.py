@@ -50,14 +50,14 @@ TOPIC = "persistent://honest/neighbour/orders"
 
 
 class Neighbour:
-    """An honest client of another address: publishes one message at a time, looks up, and comes anew, by turns.
+    """An honest client of another address: publishes one message at a time, looks up, and connects again, in turns.
 
     Args:
         port: Of Sluice.
 
     Attributes:
-        took: Seconds of each, by what it was.
-        failed: How many were refused, or not answered in time.
+        took: Seconds of each request, by its kind.
+        failed: The number of requests that were refused, or not answered in time.
     """
 
     def __init__(self, port: int) -> None:
@@ -70,7 +70,7 @@ class Neighbour:
         self._number = 0
 
     def run(self, seconds: float) -> None:
-        """Run the neighbour for so long."""
+        """Run the neighbour for `seconds`."""
         over = time.monotonic() + seconds
         while time.monotonic() < over:
             for what in ("publish", "lookup", *(("connect",) if self._number % 20 == 0 else ())):
@@ -144,11 +144,11 @@ class KindRow:
     """The cost of one kind; memory in bytes, over all processes of Sluice.
 
     Attributes:
-        before, peak, after: Resident memory before, at most meanwhile, and some time later.
-        cpu: Of one core, the share that all processes took.
-        most: Of some metrics, the highest values meanwhile.
-        quiet, beside: The neighbour without the attack and beside it: p99 in seconds, by what it did.
-        failed: What the neighbour was refused, or did not get in time, beside the attack.
+        before, peak, after: Resident memory before the attack, its peak, and some time later.
+        cpu: The part of one core that all processes took.
+        most: The highest values of some metrics during the attack.
+        quiet, beside: The neighbour without the attack and beside it: p99 in seconds, by kind of request.
+        failed: The neighbour's requests that were refused, or not answered in time, beside the attack.
         did: What the attack counted.
     """
 
@@ -184,7 +184,7 @@ METRICS = (
 
 
 class HostileStage:
-    """A running Sluice, and the broker behind it.
+    """A running Sluice, and its broker.
 
     Args:
         folder: For logs and the configuration.
@@ -211,7 +211,7 @@ class HostileStage:
         return sum(meters.resident_bytes(pid) for pid in self.pids())
 
     def attack(self, kind: HostileKind, seconds: float, rest: float) -> KindRow:
-        """Have one kind attack for so many seconds, and look again after so many more.
+        """Have one kind attack for `seconds`, and measure again after `rest` seconds.
 
         Raises:
             ProcessFailed: If Sluice ends.
@@ -258,10 +258,10 @@ class HostileStage:
 
 @contextmanager
 def running(folder: Path, processes: int = 1, more: Mapping[str, Any] = CONFIG) -> Iterator[HostileStage]:
-    """Start a Sluice with so many processes, and its broker, on free ports; at the end both are gone.
+    """Start a Sluice of `processes` processes, and its broker, on free ports; end both at the end.
 
     Raises:
-        ProcessFailed: If one of them ends, or does not listen in time.
+        ProcessFailed: If either ends, or does not listen in time.
     """
     port, broker_port, admin = free_ports(0, 0, 0)
     config = folder / "sluice.yaml"

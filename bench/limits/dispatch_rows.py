@@ -49,7 +49,7 @@ FILL_S = 60.0
 FIRST_S = 20.0
 """Longest wait for the first delivery."""
 BEYOND_S = 0.3
-"""How long is listened on after what is looked at."""
+"""Seconds of listening after the measured time."""
 
 Arrival = tuple[float, int]
 """When a message arrived (`time.monotonic`), and its bytes."""
@@ -78,9 +78,8 @@ class Drained:
 
     Attributes:
         complete_at: When all consumers were there (`time.monotonic`).
-        by_consumer: What arrived at each, ascending.
-        stood: Spans, longer than a tick, in which this process stood still although it was to look at its consumers,
-            ascending.
+        by_consumer: Times of arrival at each consumer, ascending.
+        stood: Spans, longer than a tick, in which this process was stopped and read nothing, ascending.
     """
 
     complete_at: float = 0.0
@@ -125,7 +124,7 @@ def _store(backlog: BrokerBacklog, lane: Lane) -> None:
 
 
 def drain(stage: TrialStage, consumers: Sequence[SharedConsumer], seconds: float) -> Drained:
-    """Let the consumers drain what is there, for so many seconds from the first delivery on.
+    """Let the consumers drain the backlog, for `seconds` from the first delivery on.
 
     Raises:
         BenchError: If nothing is delivered.
@@ -144,7 +143,7 @@ def drain(stage: TrialStage, consumers: Sequence[SharedConsumer], seconds: float
             return first is not None and now > first + seconds + BEYOND_S
 
         stood = stand_by(is_over)
-        # copied: what comes while the clients leave one by one is no longer what all of them get
+        # copied, as deliveries while the clients leave one by one do not count
         return Drained(complete_at, [list(arrivals) for arrivals in arrived], stood)
 
 
@@ -288,7 +287,7 @@ def batches(times: Sequence[float], seconds: int) -> dict[str, float]:
 
 
 UNIT = 100
-"""Bytes; what is measured is counted in these."""
+"""Bytes of the unit in which deliveries are counted."""
 SMALL, LARGE = UNIT, 50_000
 MANY, FEW = 1000, 230
 SIZES_LIMIT = 1_000_000
@@ -340,7 +339,7 @@ TOPICS = 2
 GROUP_COUNT = 2500
 """Messages in each topic."""
 LEAST_S = 2
-"""A backlog that is drained sooner leaves no second behind the first to look at."""
+"""Seconds. A backlog that is drained sooner has no second after the first to measure."""
 
 GROUP_FIGURES = (
     Figure("first", "first second", " x limit", 2, (Goal("≤", 1.1),)),
@@ -366,7 +365,7 @@ def _measure_group(seconds: int, stage: TrialStage) -> dict[str, float]:
 def group(times: Sequence[float], seconds: int) -> dict[str, float]:
     """The figures of one trial: what arrived (ascending), and how many seconds are looked at from the first arrival.
 
-    Less than a second is a second: nobody is told a rate that never lasted.
+    Less than a second counts as a second, so that no rate is shown that never lasted.
     """
     if not times:
         return {"first": 0.0, "mean": 0.0, "settled": 0.0}
@@ -414,8 +413,8 @@ def twenty(by_consumer: Sequence[Sequence[float]], complete_at: float, seconds: 
 
     Args:
         by_consumer: Arrivals of each, ascending.
-        complete_at: When all were there.
-        seconds: How many are looked at, from the first arrival; the burst is in the first of them.
+        complete_at: When all consumers had connected.
+        seconds: The number of seconds that count, from the first arrival; the burst is in the first.
     """
     begin = min((times[0] for times in by_consumer if times), default=0.0)
     shares = [count_between(times, max(begin, complete_at), begin + seconds) for times in by_consumer]
@@ -465,7 +464,7 @@ class SteadyPublisher:
         self.began = time.monotonic()
 
     def go_on_until(self, at_s: float) -> None:
-        """Publish what is due until `at_s`."""
+        """Publish the messages that are due until `at_s`."""
         stand_by(self._is_over(at_s))
 
     def _is_over(self, at_s: float) -> Callable[[float], bool]:
@@ -518,7 +517,7 @@ def beside(times: Times, sent: Sequence[float], arrived: Mapping[int, float]) ->
     Args:
         times: Its spans.
         sent: When each message was sent, seconds from the begin, by its sequence.
-        arrived: When it arrived, by the same; what is not in it never did.
+        arrived: When it arrived, by its sequence; lost messages are missing.
     """
 
     def latencies_ms(begin: float, end: float) -> list[float]:

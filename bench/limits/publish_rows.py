@@ -1,4 +1,4 @@
-"""The rows about publishing: each function gives a load, and what is read from what became of it."""
+"""The rows about publishing: each function offers a load and returns its figures."""
 
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -101,7 +101,7 @@ def _measure_neighbour(times: Times, stage: TrialStage) -> dict[str, float]:
         free(index=ALONE, begin_s=times.alone, end_s=times.held),
         free(index=BESIDE, begin_s=times.beside, end_s=times.end),
     ]
-    # A's 50 are gone after 5 s, and with them what stood behind them
+    # A's 50 have passed after 5 s, and with them the messages after them
     with stage.trial(lanes, drain_s=20) as trial:
         pass
     return neighbour(times, trial.results, trial.arrivals[BESIDE])
@@ -254,13 +254,13 @@ def patience(connections: Collection[str], arrivals: dict[int, list[float]], sec
     Args:
         connections: All that its producer had, one after the other.
         arrivals: By index, ascending seconds.
-        seconds: How long is looked at; what passes when the client leaves does not count.
+        seconds: The measured time; messages that pass when the client leaves do not count.
 
     Raises:
-        BenchError: If there was not enough debt for so long.
+        BenchError: If the debt did not last for `seconds`.
     """
     times = sorted([*arrivals[DEBT], *arrivals[WAITING]])
-    # on a machine that is very busy the client may have cut the batch in two: what came at once is the debt
+    # on a very busy machine the client may have cut the batch in two: the messages that came at once are the debt
     debt = count_between(times, 0, FOLLOWERS_S)
     if debt <= PATIENT * seconds + 1 or not connections:
         raise BenchError(f"patience: {debt} messages of {BATCH} passed at once, too few for {seconds:g} s of debt")

@@ -43,7 +43,7 @@ class PacedLane:
         self.lane = lane
 
     def offer_due(self, at_s: float) -> None:
-        """Offer what is due at `at_s`, until the producer's queue is full."""
+        """Offer the messages that are due at `at_s`, until the producer's queue is full."""
         order = self._order
         if not order.begin_s <= at_s < order.end_s:
             return
@@ -58,7 +58,7 @@ class PacedLane:
 
 
 def publish(order: TrialOrder, senders: Mapping[_Place, Sender], began: float) -> Result:
-    """Offer all lanes from `began` on, wait for their receipts; what came of it."""
+    """Offer all lanes from `began` on, wait for their receipts, and return the result."""
     lanes = [PacedLane(lane, Lane(_origin(order, lane), senders[_place(lane)], time.monotonic)) for lane in order.lanes]
     end = began + max(lane.end_s for lane in order.lanes)
     last, longest_pause_s = time.monotonic(), 0.0

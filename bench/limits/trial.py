@@ -1,7 +1,7 @@
 """One trial: fresh topics at a peer, a receiving end at the broker itself, publishers in a process of their own.
 
-What the publishing process is told, and what it tells at its end, is JSON in files: `TrialOrder` and `Result`. The
-measures of arrival times and latencies, and the figures that several rows share, are at the end.
+The publishing process reads a `TrialOrder` and writes a `Result`, both as JSON files. The measures of arrival times and
+latencies, and the figures that several rows share, are at the end.
 """
 
 import itertools
@@ -36,7 +36,7 @@ READY_TIMEOUT_S = 30.0
 GROUP = "bench"
 """The resource group's name; the broker and Sluice have one each."""
 GROUP_LIMIT = 100
-"""Messages a second that it is to deliver in all."""
+"""Messages a second that the group may deliver in all."""
 _GROUPED_BY_SLUICE = "grouped-by-sluice"
 WARM_UP_S = 3.0
 WARM_UP_DRAIN_S = 10.0
@@ -62,7 +62,7 @@ class LaneOrder(msgspec.Struct, frozen=True, kw_only=True):
     """Lanes that name the same share a client, hence a connection."""
     topic: str
     index: int
-    """The number in the lane's messages, by which the receiving end tells them apart."""
+    """The number in the lane's messages, by which the receiving end assigns them to lanes."""
     begin_s: float = 0.0
     end_s: float
     rate: float = GREEDY
@@ -100,7 +100,7 @@ class Result(msgspec.Struct, frozen=True):
 
     lanes: list[LaneResult]
     longest_pause_s: float
-    """How long it stood still at most while it was to look at its lanes every 5 ms: what the machine did to it."""
+    """The longest pause between two rounds over its lanes, which are due every 5 ms: the machine's disturbance."""
 
 
 def order_file(folder: Path) -> Path:
@@ -119,7 +119,7 @@ def result_file(folder: Path) -> Path:
 
 
 def write(path: Path, content: object) -> None:
-    """Write it so that whoever sees the file sees all of it."""
+    """Write a file as JSON so that readers see it whole or not at all."""
     unfinished = path.with_name(f".{path.name}")
     unfinished.write_bytes(msgspec.json.encode(content))
     unfinished.replace(path)
@@ -152,7 +152,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class TrialTopic:
-    """A topic; it is alone in its namespace but for those of a resource group."""
+    """A topic, alone in its namespace unless it is of a resource group."""
 
     namespace: str
     local: str = "t"
@@ -165,7 +165,7 @@ class TrialTopic:
 
 @dataclass(slots=True)
 class Trial:
-    """A trial that goes on, and what both ends saw of it once it is over.
+    """A running trial, and the results of both ends once it is over.
 
     Attributes:
         began: Second 0 (`time.monotonic`); all other times are seconds since then.
@@ -206,7 +206,7 @@ class TrialStage:
     folder: Path
 
     def topic(self, messages: int | None) -> TrialTopic:
-        """A fresh topic that the peer limits to so many messages a second; None: that nobody limits."""
+        """Return a new topic that the peer limits to `messages` a second; None: without a limit."""
         topic = TrialTopic(f"n{next(_numbers)}")
         self.broker.make_namespace(f"{TENANT}/{topic.namespace}")
         if messages is not None:
@@ -219,7 +219,7 @@ class TrialStage:
         self._set(topic, "publishRate", rate)
 
     def dispatch_topic(self, messages: int = -1, size: int = -1) -> TrialTopic:
-        """A fresh topic of which the peer delivers so many messages and bytes a second; -1: any number."""
+        """Return a new topic whose deliveries the peer limits to `messages` and `size` bytes a second; -1: no limit."""
         topic = self.topic(None)
         if max(messages, size) > 0:
             rate = {"dispatchThrottlingRateInMsg": messages, "dispatchThrottlingRateInByte": size}
@@ -243,7 +243,7 @@ class TrialStage:
         """Begin the lanes, give the trial while it goes on, and complete it once they have ended.
 
         Args:
-            lanes: What is published.
+            lanes: The lanes to publish.
             drain_s: Longest wait for outstanding receipts at the end, seconds.
 
         Raises:
@@ -270,7 +270,7 @@ class TrialStage:
 
 
 def by_lane(arrived: Iterable[tuple[float, bytes]], order: TrialOrder, began: float) -> dict[int, list[float]]:
-    """Seconds since `began` at which each lane's messages arrived; what no lane sent (warming up) is left out."""
+    """Return the seconds since `began` at which each lane's messages arrived; others (warming up) are left out."""
     times: dict[int, list[float]] = {lane.index: [] for lane in order.lanes}
     for at, payload in arrived:
         stamp = read_payload(payload)
@@ -400,7 +400,7 @@ TimeSpan = tuple[float, float]
 
 
 def jain(shares: Collection[float]) -> float:
-    """Jain's index of fairness: 1 when all shares are equal, 1/n when one has all; 0 when nobody has anything.
+    """Return Jain's index of fairness: 1 when all shares are equal, 1/n when one has all; 0 when all are 0.
 
     Source: Jain, Chiu, Hawe: A Quantitative Measure of Fairness and Discrimination, 1984.
     """
@@ -411,7 +411,7 @@ def jain(shares: Collection[float]) -> float:
 def percentile(values: Collection[float], part: float) -> float:
     """The least value that at least `part` (0 to 1) of all do not exceed; infinity of none.
 
-    Infinite values stand for what never came.
+    Infinite values are messages that never came.
     """
     ordered = sorted(values)
     return ordered[max(0, math.ceil(part * len(ordered)) - 1)] if ordered else math.inf
@@ -429,7 +429,7 @@ def per_second(times: Sequence[float], seconds: int) -> list[int]:
 
 
 def worst_deviation(counts: Collection[float], limit: float) -> float:
-    """Return the distance of the worst count from `limit`, as a part of it."""
+    """Return the distance of the worst count from `limit`, as a part of the limit."""
     return max(abs(count / limit - 1) for count in counts)
 
 
@@ -449,8 +449,8 @@ def longest_gap(times: Sequence[float], seconds: float, stood: Sequence[TimeSpan
 
     Args:
         times: Arrivals, ascending.
-        seconds: How long is looked; the end of it ends the last gap.
-        stood: Ascending spans that do not count, because nobody was there to see an arrival.
+        seconds: The measured time, whose end ends the last gap.
+        stood: Ascending spans that do not count, because this process was stopped.
     """
     if not times:
         return math.inf
@@ -461,7 +461,7 @@ def longest_gap(times: Sequence[float], seconds: float, stood: Sequence[TimeSpan
 
 
 def _less(gap: TimeSpan, stood: Iterable[TimeSpan]) -> float:
-    """How long the gap is without those of the spans that lie in it; none of them ended before it begins."""
+    """Return the length of the gap without the spans in it; no span ended before the gap begins."""
     begin, end = gap
     length = end - begin
     for stood_begin, stood_end in stood:

@@ -1,6 +1,6 @@
 """The token bucket alone, in a process of its own: the measuring process must not contain the limiter.
 
-By the CPU's time: a bucket waits for nothing, and what else runs on the machine meanwhile is not its price.
+In CPU time: a bucket waits for nothing, and other processes on the machine do not count.
 """
 
 import shutil
@@ -66,7 +66,7 @@ def _measure(_stage: Stage, _name: str) -> Sample:
 
 
 def _inside(method: str) -> float:
-    """The bucket compiled anew with a loop that calls it: from one compiled unit into another a call is Python's."""
+    """Measure a bucket that is compiled together with a loop of calls: calls between compiled units are Python's."""
     found = find_spec("limiter")
     if found is None or not found.submodule_search_locations:
         raise BenchError("the limiter is not installed")

@@ -1,4 +1,4 @@
-"""Connections that are opened all at once, and what they cost while they do nothing."""
+"""Connections that are opened all at once, and their cost while they are idle."""
 
 import resource
 import statistics
@@ -34,7 +34,7 @@ def crowd(stage: Stage, port: int, count: int, at_once: int) -> Iterator[Crowd]:
     """Connect `count` times through the peer at `port`, `at_once` at a time; they stay while the block lasts.
 
     Raises:
-        BenchError: If not all of them were greeted.
+        BenchError: If not all connections were greeted.
     """
     hello = wire.hello(wire.broker_of(_TOPIC, port))
     sockets: list[int] = []
@@ -116,7 +116,7 @@ def _measure_idle(connections: int, limits: int, window_s: float, stage: Stage, 
 
 
 def many_limits(count: int) -> dict[str, dict[str, object]]:
-    """Make limits of so many topics."""
+    """Return limits of `count` topics."""
     publish = {"publish": {"messages": 1000}}
     return {"topics": {f"persistent://public/default/limited-{number}": publish for number in range(count)}}
 

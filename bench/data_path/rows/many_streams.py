@@ -17,7 +17,7 @@ from bench.harness import BenchError, Figure, Goal, Row, Sample
 from bench.meters import lateness, scrape
 
 _BURST_OVER_S = 1.0
-"""The burst that the limit begins with, and the filling of what may be held, are over by then."""
+"""Seconds after which the initial burst has passed and the held entries have reached their bound."""
 _LOGGED_S = 1.5
 """Until lines about all streams are in the access log."""
 _MEMORY = "sluice_hold_budget_most_bytes"
@@ -33,7 +33,7 @@ class Load:
         connections: How many, with a topic of its own each.
         streams: Producers of each.
         size: Bytes of a frame.
-        window_s: How long the steady part is looked at; for the log, whole intervals of it.
+        window_s: Seconds of the steady part that are measured; for the log, whole intervals.
     """
 
     connections: int
@@ -53,8 +53,8 @@ class Held(Load):
     """A load that one limit holds.
 
     Attributes:
-        unit: What is limited.
-        rate: Of that a second, all streams together.
+        unit: The unit of the limit.
+        rate: Units a second, all streams together.
     """
 
     unit: Literal["messages", "bytes"]
@@ -62,7 +62,7 @@ class Held(Load):
 
     @property
     def cost(self) -> int:
-        """The tokens that an entry takes of the limit: one message, or all bytes behind its command."""
+        """The tokens of an entry: one message, or all bytes after its command."""
         frame = wire.send_frame(self.size).frame
         return 1 if self.unit == "messages" else len(frame) - 8 - int.from_bytes(frame[4:8], "big")
 
@@ -129,7 +129,7 @@ def _free(load: Held, stage: Stage, peer: RunningPeer) -> float:
 
 
 def _pass_once(load: Held, stage: Stage, ends: tuple[list[socket], list[socket]]) -> None:
-    """Each stream says something within the limit: what it takes to read, follow and log them is there from then on."""
+    """Pass an entry of each stream within the limit, which makes the objects to read, follow and log it."""
     here, there = ends
     wanted = load.connections * load.streams
     with beside(partial(stage.native.receive, there, wanted=wanted)) as receiving:
@@ -181,9 +181,9 @@ class WindowCost:
 def log_row(load: Load) -> DataRow:
     """Make the row of the access log's cost: Sluice alone, as no peer writes such a log.
 
-    A line costs the same however many frames it tells of. So its cost is looked at where all streams are active and
-    little else is done: what it takes of a core there, it takes of the throughput where the core is all in use. What
-    happens at full speed is told as well; there a frame's work differs more from window to window than a log costs.
+    A line costs the same for any number of frames. So its cost is measured while all streams are active and little else
+    is done: the part of a core that it takes there is the part of the throughput that it takes at full speed. Figures
+    at full speed are printed as well; there a frame's work differs more from window to window than a log costs.
     """
     figures = (
         Figure("core", "CPU of the access log, of a core", " %", digits=1, goals=(Goal("≤", 3),)),
@@ -217,7 +217,7 @@ def _measure_log(load: Load, stage: Stage, name: str) -> Sample:
 def _by_turns(
     load: Load, stage: Stage, peers: tuple[RunningPeer, RunningPeer], offer: Offer
 ) -> tuple[WindowCost, WindowCost]:
-    """Two windows of each, in such turns that what grows or fades meanwhile meets both: their means."""
+    """Measure two windows of each peer, in turns, so that trends meet both alike; return the means."""
     one, other = peers
     turns = [_window(load, stage, peer, offer) for peer in (one, other, other, one)]
     return _mean(turns[0], turns[3]), _mean(turns[1], turns[2])
@@ -228,7 +228,7 @@ def _mean(one: WindowCost, other: WindowCost) -> WindowCost:
 
 
 def _window(load: Load, stage: Stage, peer: RunningPeer, offer: Offer) -> WindowCost:
-    """The steady part; opening and closing are none of it."""
+    """Measure the steady part, without opening and closing."""
     here, there = stage.producers(peer.port, load.connections, load.streams)
     live = Live(load.connections)
     with ExitStack() as stack:

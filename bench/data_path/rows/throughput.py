@@ -55,7 +55,7 @@ def _measure_send(size: int, connections: int, stage: Stage, name: str) -> Sampl
 
 
 def measure_sends(stage: Stage, peer: RunningPeer, size: int, connections: int) -> Sample:
-    """Measure the peer, all its processes together, with frames of `size` bytes on so many connections."""
+    """Measure the peer, all its processes together, with frames of `size` bytes on `connections` connections."""
     frame = wire.send_frame(size).frame
     here, there = stage.producers(peer.port, connections)
     clocks = clocks_of(peer)
@@ -82,7 +82,7 @@ def carried(begun: float, sent: list[int], received: Received, used: float) -> S
 
 
 QUEUE = 200_000
-"""Permits of the consumer, given anew by halves as a client with such a receiver queue does: so many never run out."""
+"""The consumer's receiver queue: it gives permits again by halves, as clients do, and they never run out."""
 
 
 def deliver_row(size: int) -> DataRow:
@@ -106,7 +106,7 @@ def _measure_deliveries(size: int, stage: Stage, name: str) -> Sample:
 
 
 def measure_deliveries(stage: Stage, peer: RunningPeer, size: int, connections: int) -> Sample:
-    """Measure the peer, all its processes together, with frames of `size` bytes on so many connections."""
+    """Measure the peer, all its processes together, with frames of `size` bytes on `connections` connections."""
     frame = wire.message_frame(size)
     here, there = stage.consumers(peer.port, connections)
     for consumer in here:
@@ -186,7 +186,7 @@ def _measure_latency(rate: int, stage: Stage, name: str) -> Sample:
 
 
 def asked(stage: Stage, ports: Sequence[int], rate: int, count: int) -> list[list[float]]:
-    """Return the seconds that each of `count` answers took by each of these ports; by turns, `rate` a second in all."""
+    """Return the seconds of each of `count` answers by each of `ports`, in turns, `rate` a second in all."""
     send, receipt = wire.send_frame(_ASKED_SIZE), wire.receipt()
     here: list[socket] = []
     there: list[socket] = []

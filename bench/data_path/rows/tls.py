@@ -40,7 +40,7 @@ _Carry = Callable[[Stage, RunningPeer, int, int], Sample]
 
 
 def rows(connections: int) -> list[DataRow]:
-    """Make all of them; `connections` is the number of idle ones."""
+    """Return the rows; `connections` is the number of idle connections."""
     return [
         *(_carried_row("send", "SEND", measure_sends, BOTH, size) for size in (1024, 16384)),
         *(_carried_row("send", "SEND", measure_sends, legs, 1024) for legs in (CLIENT, BROKER)),
@@ -89,9 +89,9 @@ _PARTS = 8
 
 
 def added(direct: Sequence[float], took: Sequence[float], percentile: int) -> float:
-    """Return by how much a percentile of `took` exceeds that of `direct`: the median of differences of equal parts.
+    """Return the excess of a percentile of `took` over that of `direct`: the median of differences of equal parts.
 
-    What is more of these at the same time is the machine's, and a part that it spoils is one of many.
+    Delays of both at the same time are the machine's and cancel out; a disturbed part is one of many.
     """
     each = len(direct) // _PARTS
     parts = [slice(at, at + each) for at in range(0, each * _PARTS, each)]
@@ -137,7 +137,7 @@ def _lines(stage: Stage) -> TlsLines:
 
 
 def _on(stage: Stage, name: str, legs: Legs) -> tuple[TlsLines, Stage, RunningPeer]:
-    """The peer with TLS on these legs, and the stage with the sink behind it."""
+    """Return the peer with TLS on `legs`, and the stage with its sink."""
     lines = _lines(stage)
     peer = lines.peer(stage.plans[name], client=legs.client, broker=legs.broker)
     settle(peer.pid)  # of the measurement before
