@@ -1,4 +1,4 @@
-"""Collect the streams and limiters that did something since the access log last looked: its cost follows activity."""
+"""The journal of streams and limiters with news since the last lines of the access log: its cost follows activity."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -7,15 +7,14 @@ from typing import Final, NamedTuple, Protocol
 from limiter.limiter import NOT_NOTED, Limiter, NotingPeriod, Stream
 
 MOST_ENDED: Final = 1000
-"""Most ended streams that wait to be reported. Clients that open and close streams as fast as they can would fill an
-interval with any number of them."""
+"""Most ended streams that wait to be reported: clients may open and close any number of streams in an interval."""
 
 
 class ActivityNotes(Protocol):
-    """Receives notes of what streams and limiters do."""
+    """Receives notes of the actions of streams and limiters."""
 
     def note(self, stream: "Stream") -> None:
-        """Note that `stream`, and with it its limiters, is about to do something: no count has changed yet."""
+        """Note that counts of `stream`, and of its limiters, are about to change."""
 
     def touched(self, limiter: "Limiter") -> None:
         """Note that counts of a limiter are about to change, perhaps for no stream."""
@@ -24,59 +23,59 @@ class ActivityNotes(Protocol):
         """Note that a stream has ended."""
 
     def rewired(self, stream: "Stream", now: int) -> None:
-        """Note that policies changed: the stream is about to get other limits."""
+        """Note that the stream is about to get other limits, as policies changed."""
 
     def retuned(self, limiter: "Limiter", now: int) -> None:
         """Note that a limiter is about to get another value."""
 
     def left(self, limiter: "Limiter", now: int) -> None:
-        """Note that policies changed and the last stream of a limiter has left it."""
+        """Note that the last stream of a limiter has left it, as policies changed."""
 
     def forgotten(self, limiter: "Limiter") -> None:
         """Note that a limiter is no longer used."""
 
 
-def _nobody_wakes() -> None:
-    """Wake nobody: there is no reader."""
+def _ignore() -> None:
+    """Do nothing: there is no reader."""
 
 
-def _nobody_reads(_one: "Stream | Limiter") -> None:
-    """Discard a report: there is no reader."""
+def _ignore_subject(_subject: "Stream | Limiter") -> None:
+    """Do nothing: there is no reader."""
 
 
-def _nobody_cuts(_one: "Stream | Limiter", _now: int) -> None:
-    """Ignore the end of a report: there is no reader."""
+def _ignore_cut(_subject: "Stream | Limiter", _now: int) -> None:
+    """Do nothing: there is no reader."""
 
 
 class ActivityReader(NamedTuple):
-    """The calls by which the reader of an activity set learns of news; by default there is no reader.
+    """The callbacks of the reader of a journal; by default there is no reader.
 
     Args:
-        woken: See `ActivitySet`.
-        early: See `ActivitySet`.
-        cut: See `ActivitySet`.
-        take: See `ActivitySet`.
-        follows: Called when a limit is relative to a publish rate while there was none: once a second these change.
+        on_first: See `ActivityJournal`.
+        on_early: See `ActivityJournal`.
+        on_cut: See `ActivityJournal`.
+        on_take: See `ActivityJournal`.
+        on_relative: Called when the first limit that is relative to a publish rate appears: these change once a second.
     """
 
-    woken: Callable[[], None] = _nobody_wakes
-    early: Callable[[Stream | Limiter], None] = _nobody_reads
-    cut: Callable[[Stream | Limiter, int], None] = _nobody_cuts
-    take: Callable[[Stream | Limiter], None] = _nobody_reads
-    follows: Callable[[], None] = _nobody_wakes
+    on_first: Callable[[], None] = _ignore
+    on_early: Callable[[Stream | Limiter], None] = _ignore_subject
+    on_cut: Callable[[Stream | Limiter, int], None] = _ignore_cut
+    on_take: Callable[[Stream | Limiter], None] = _ignore_subject
+    on_relative: Callable[[], None] = _ignore
 
 
-class ActivitySet:
+class ActivityJournal:
     """The streams and limiters that have something to report.
 
     Bound: all open streams, MOST_ENDED ended streams, and the limiters of both. Others are reported early.
 
     Args:
-        woken: Called when the set is no longer empty; the caller then ends the period in its own time.
-        early: Called with a stream that has ended, or a limiter that is forgotten, and is reported before that time.
-        cut: Called with a stream or limiter and the moment from which it has other values, whether or not it is in the
-            set. Its report ends there, and a new one may follow.
-        take: Called with a stream or limiter whose counts are about to change, while `is_taking`.
+        on_first: Called when the journal is no longer empty; the caller then ends the period in its own time.
+        on_early: Called with a stream that has ended, or a limiter that is forgotten, and is reported before that time.
+        on_cut: Called with a stream or limiter and the moment from which it has other values, whether or not it is in
+            the journal. Its report ends there, and a new one may follow.
+        on_take: Called with a stream or limiter whose counts are about to change, while `is_taking`.
 
     Attributes:
         is_taking: The reader has ended the reports of all, and takes their counts a few at a time. A count must not
@@ -85,30 +84,30 @@ class ActivitySet:
 
     def __init__(
         self,
-        woken: Callable[[], None],
-        early: Callable[[Stream | Limiter], None] = _nobody_reads,
-        cut: Callable[[Stream | Limiter, int], None] = _nobody_cuts,
-        take: Callable[[Stream | Limiter], None] = _nobody_reads,
+        on_first: Callable[[], None],
+        on_early: Callable[[Stream | Limiter], None] = _ignore_subject,
+        on_cut: Callable[[Stream | Limiter, int], None] = _ignore_cut,
+        on_take: Callable[[Stream | Limiter], None] = _ignore_subject,
     ) -> None:
         self.is_taking = False
-        self._take: Callable[[Stream | Limiter], None] = take
         self.streams: OrderedDict[Stream, None] = OrderedDict()
         self.limiters: OrderedDict[Limiter, None] = OrderedDict()
-        self.early: Callable[[Stream | Limiter], None] = early
-        self.cut: Callable[[Stream | Limiter, int], None] = cut
+        self.on_early: Callable[[Stream | Limiter], None] = on_early
+        self.on_cut: Callable[[Stream | Limiter, int], None] = on_cut
+        self._on_take: Callable[[Stream | Limiter], None] = on_take
+        self._on_first = on_first
         self._period = NotingPeriod(is_open=True)
         self._ended = 0
-        self._woken = woken
 
     def note(self, stream: "Stream") -> None:
-        """Note that `stream`, and with it its limiters, is about to do something."""
+        """Note that counts of `stream`, and of its limiters, are about to change."""
         if stream.noted_in.is_open:
             return
         if self.is_taking:
             self._take_with_limiters(stream)
         if stream not in self.streams:
             if not self.streams:
-                self._woken()
+                self._on_first()
             self.streams[stream] = None
         stream.noted_in = self._period
         for limiter in stream.chain:
@@ -120,15 +119,15 @@ class ActivitySet:
     def touched(self, limiter: "Limiter") -> None:
         """Note that counts of a limiter are about to change."""
         if self.is_taking:
-            self._take(limiter)
+            self._on_take(limiter)
 
     def _take_with_limiters(self, stream: "Stream") -> None:
-        self._take(stream)
+        self._on_take(stream)
         for limiter in stream.chain:
-            self._take(limiter)
+            self._on_take(limiter)
         if stream.observed is not None:
             for limiter in stream.observed.chain:
-                self._take(limiter)
+                self._on_take(limiter)
 
     def ended(self, stream: "Stream") -> None:
         """Note that a stream has ended; its report waits for the reader, unless MOST_ENDED others wait."""
@@ -139,31 +138,31 @@ class ActivitySet:
             self._ended -= 1
             del self.streams[stream]
             stream.noted_in = NOT_NOTED
-            self.early(stream)
+            self.on_early(stream)
 
     def rewired(self, stream: "Stream", now: int) -> None:
-        """End the stream's report here: policies changed, and it is about to get other limits."""
-        self.cut(stream, now)
+        """End the stream's report here: it is about to get other limits, as policies changed."""
+        self.on_cut(stream, now)
 
     def retuned(self, limiter: "Limiter", now: int) -> None:
-        """End the limiter's report here: none mixes two values. Those of its streams, maybe thousands, go on."""
-        self.cut(limiter, now)
+        """End the limiter's report here: no report mixes two values. Those of its streams, maybe thousands, go on."""
+        self.on_cut(limiter, now)
 
     def left(self, limiter: "Limiter", now: int) -> None:
-        """End the limiter's report here and remove it: policies changed, and its last stream has left."""
-        self.cut(limiter, now)
+        """End the limiter's report here and remove it: its last stream has left, as policies changed."""
+        self.on_cut(limiter, now)
         self.limiters.pop(limiter, None)
 
     def forgotten(self, limiter: "Limiter") -> None:
-        """Report a limiter that is no longer used at once."""
+        """Report at once a limiter that is no longer used."""
         if limiter in self.limiters:
             del self.limiters[limiter]
-            self.early(limiter)
+            self.on_early(limiter)
 
     def end_period(self) -> tuple["OrderedDict[Stream, None]", "OrderedDict[Limiter, None]"]:
         """Return the streams and limiters with something to report, and begin another period without any.
 
-        That costs the same, however many there are. The caller takes their counts, and calls `taken` for each.
+        The cost does not depend on their number. The caller takes their counts, and calls `taken` for each.
         """
         streams, self.streams = self.streams, OrderedDict()
         limiters, self.limiters = self.limiters, OrderedDict()
@@ -172,13 +171,13 @@ class ActivitySet:
         self._period = NotingPeriod(is_open=True)
         return streams, limiters
 
-    def taken(self, one: "Stream | Limiter") -> None:
-        """Note that the counts of a period have been taken; whatever waits has something to report in the next, too.
+    def taken(self, subject: "Stream | Limiter") -> None:
+        """Note that the counts of a period have been taken; waiting streams also have something to report in the next.
 
-        That wakes nobody: the caller ends the next period, too.
+        That does not call `on_first`, as the caller also ends the next period.
         """
-        if isinstance(one, Limiter):
-            if one.waiters:
-                self.limiters[one] = None
-        elif one.holds:
-            self.streams[one] = None
+        if isinstance(subject, Limiter):
+            if subject.waiters:
+                self.limiters[subject] = None
+        elif subject.holds:
+            self.streams[subject] = None

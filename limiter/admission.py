@@ -18,7 +18,7 @@ class Bound:
     """A bound that may refuse a request."""
 
     def admits(self, key: Hashable, now: int) -> bool:
-        """Return whether one more of `key` may come in; nothing changes."""
+        """Return whether one more of `key` is within the bound; nothing changes."""
         raise NotImplementedError
 
     def take(self, key: Hashable, now: int) -> None:
@@ -43,8 +43,8 @@ class Buckets:
     """Token buckets by key.
 
     The number of buckets is bounded. A full bucket equals a new one and is forgotten. When all are in use, the least
-    recently used one is forgotten. Its key may then come in a burst too early, after `most_keys` other keys have come
-    in within one period.
+    recently used one is forgotten. Its key is then admitted up to a burst too early, after `most_keys` other keys were
+    admitted within one period.
 
     Args:
         most_keys: Most buckets that are kept.
@@ -72,7 +72,7 @@ class Buckets:
         return bucket
 
     def _forget(self, now: int) -> None:
-        """Make room for one bucket; two looks for each new one keep ahead of the newcomers."""
+        """Make room for one bucket: looking at two for each new one frees more than are added."""
         for _ in range(2):
             if not self._buckets:
                 return
@@ -85,8 +85,8 @@ class Buckets:
 class KeyedBuckets(Bound):
     """A token bucket for each key: in t seconds at most `rate.burst + rate · t` of one key are admitted.
 
-    A key's bucket that has another rate changes to this one. What has come in still counts: a larger burst adds only
-    the tokens that it has grown by. For the rest see `TokenBucket.change`.
+    A key's bucket that has another rate changes to this one. Earlier requests still count: a larger burst adds only the
+    tokens that it has grown by. For the rest see `TokenBucket.change`.
 
     Args:
         rate: The rate of each key.
@@ -126,10 +126,10 @@ class KeyedBuckets(Bound):
 
 
 class Slot:
-    """A place that was taken, to be given back once."""
+    """A taken place, which is given back once."""
 
     def accepted(self) -> None:
-        """Record that others have accepted the holder: the place is no longer provisional."""
+        """Record that the holder was accepted elsewhere: the place is no longer provisional."""
         raise NotImplementedError
 
     def give_back(self) -> None:
@@ -194,14 +194,14 @@ class _Taken(Slot):
 
 
 class ProvisionalLimit(Bound):
-    """Admits at most `most` of one key at once; a place is provisional until others have accepted its holder.
+    """Admits at most `most` of one key at once; a place is provisional until its holder is accepted elsewhere.
 
-    A holder that will never be accepted keeps its place meanwhile, and may come again as often as it likes. So a source
+    A holder that will never be accepted keeps its place until it gives up, and may try again at any rate. So a source
     gets one more place of a key only while it has fewer provisional places there than are free: the dynamic threshold.
     Alone, a source gets half of the places at once. Of n sources each gets 1 / (n + 1), and as much is left for the
-    next one. A source whose places are accepted gets all, by and by.
+    next one. A source whose places are accepted gets all in the end.
 
-    Keys are pairs: what is counted, and the source. Only keys that have a place taken are remembered.
+    Keys are pairs: the counted key, and the source. Only keys that have a place taken are remembered.
 
     Source: Choudhury & Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", IEEE/ACM ToN 6(2),
     1998

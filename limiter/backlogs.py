@@ -1,37 +1,37 @@
-"""Detect which subscriptions have a backlog, where those that have none are not limited.
+"""Detect subscriptions with a backlog, where subscriptions without one are not limited.
 
 A broker knows the backlog from the cursor. Sluice infers it from the permits of all consumers of one subscription (a
 topic or one partition, and the subscription's name) on this proxy:
 
-          one consumer has used up its permits, or is new; what was delivered is to be
-          delivered again; much is delivered to one with more permits than a receiver queue
+          one consumer has used up its permits, or is new; delivered messages are asked
+          for again; much is delivered to one with more permits than a receiver queue
                ┌──────────────────────────────────────────────────────────────┐
                ▼                                                              │
            limited ──a delivery comes, and for CALM_NS before it every────▶ spared
-                     consumer had permits that the broker made no use of
+                     consumer had permits that the broker did not use
 
 A broker that has a message for a consumer with permits sends it, in far less than CALM_NS. Permits that were only just
 granted are no sign, as limited consumers get them in small portions: hence the time. A new consumer counts as one that
 has used up its permits, so a backlog that it begins with is limited from the first message on.
 
-A consumer makes a backlog by asking for messages that it has already got: by REDELIVER, of all or of some messages, or
-by SEEK. The command is seen before any of these messages come, so the time begins anew with the command.
+A consumer makes a backlog by asking for messages that were already delivered: by REDELIVER, of all or of some messages,
+or by SEEK. The proxy sees the command before any such message comes, so CALM_NS begins again with the command.
 
 A consumer that asks for more than the broker delivers in that time never uses its permits up, backlog or not: unused
-permits then say nothing. Clients ask for a receiver queue, 1,000 messages unless they are told otherwise, and for more
-as it empties. While no more than RECEIVER_QUEUE permits are unused, the broker would use up the last of them if it had
-a backlog. So unused permits are then a sign, however fast and long messages come, and an honest consumer at the end of
-its topic stays spared. With more unused permits, only CALM_NS without any delivery is a sign. When more than
-RECEIVER_QUEUE messages have come since the last sign, there is a backlog, as there is to a broker, which takes a cursor
-for a backlogged one beyond as many entries. This rule misjudges one kind of consumer as having a backlog: it chose a
-queue of more than twice RECEIVER_QUEUE, and is never without a delivery for CALM_NS.
+permits are then no sign. Clients ask for a receiver queue, 1,000 messages by default, and for more as it empties. While
+at most RECEIVER_QUEUE permits are unused, a broker with a backlog would use them all up. So unused permits are then a
+sign, however fast and long messages come, and an honest consumer at the end of its topic stays spared. With more unused
+permits, only CALM_NS without any delivery is a sign. When more than RECEIVER_QUEUE messages have come since the last
+sign, the subscription has a backlog: brokers regard a cursor as backlogged beyond that number of entries. This rule
+misjudges one kind of consumer as having a backlog: it chose a queue of more than twice RECEIVER_QUEUE, and is never
+without a delivery for CALM_NS.
 
-Messages that the proxy holds are a backlog as well: with more than RECEIVER_QUEUE of them no subscription is spared. So
-a client that makes calm times itself, by not reading, gains about that many messages from each, and no more.
+Messages that the proxy holds are a backlog as well: a subscription with more than RECEIVER_QUEUE held messages is not
+spared. So a client that makes calm times itself, by not reading, gains about that many messages from each, and no more.
 
 Messages that pass while a subscription is spared are charged to no limit. The delivery that uses up a consumer's
-permits ends this: from then on all limits hold for all consumers of the subscription, with the tokens that are there,
-never more than a burst. Messages that arrived in one read with that delivery belong to the time before.
+permits ends this: from then on all limits hold for all consumers of the subscription, with the tokens at hand, never
+more than a burst. Messages that arrived in one read with that delivery are still spared.
 
 Source: dispatchThrottlingOnNonBacklogConsumerEnabled; in Pulsar `!cursor.isActive()`, by
 managedLedgerCursorBackloggedThreshold.
@@ -43,10 +43,10 @@ from functools import partial
 from limiter.limiter import Stream
 
 CALM_NS = 1_000_000_000
-"""Longer than any broker takes to deliver its messages for permits that it was given."""
+"""Longer than any broker takes to deliver its messages after it gets permits."""
 
 RECEIVER_QUEUE = 1_000
-"""A client's default receiver queue, in messages; of more permits a broker with a backlog may still have some after
+"""A client's default receiver queue, in messages; a broker with a backlog may not use up more permits within
 CALM_NS."""
 
 SubscriptionKey = tuple[str, str]
@@ -79,7 +79,7 @@ class Backlog:
             self._become(is_limited=False)
 
     def found(self) -> None:
-        """Limit the subscription: a backlog was found, whatever permits say. CALM_NS begins anew."""
+        """Limit the subscription: it has a backlog, whatever its permits. CALM_NS begins again."""
         self._calm_since = self._clock()
         if not self.is_limited:
             self._become(is_limited=True)
@@ -91,14 +91,14 @@ class Backlog:
             self._become(is_limited=True)
 
     def refilled(self) -> None:
-        """Note that a consumer has permits again, or is gone."""
+        """Note that a consumer has permits again, or has ended."""
         self._dry -= 1
         if self._dry == 0:
             self._calm_since = self._clock()
 
     def _become(self, *, is_limited: bool) -> None:
         self.is_limited = is_limited
-        for stream in self.consumers:  # before the switch: what they hold may pass in it
+        for stream in self.consumers:  # before the switch, in which held messages may pass
             if is_limited:
                 stream.usage.spare_no_longer()
             else:
@@ -133,7 +133,7 @@ class _Sign:
             self._backlog.arriving()
 
     def found(self) -> None:
-        """Note that the broker is to deliver messages again that it had delivered."""
+        """Note that the broker will deliver messages again."""
         self._backlog.found()
 
     def turned(self, *, is_dry: bool) -> None:
@@ -155,13 +155,13 @@ class Backlogs:
     """
 
     def __init__(self, clock: Callable[[], int], switch: Callable[[Iterable[Stream]], None]) -> None:
-        self._known: dict[SubscriptionKey, Backlog] = {}
+        self._backlogs: dict[SubscriptionKey, Backlog] = {}
         self._clock = clock
         self._new = partial(Backlog, clock, switch)
 
     def spares(self, stream: Stream) -> bool:
         """Return whether the subscription of this consumer is spared now."""
-        backlog = self._known.get(_subscription_of(stream))
+        backlog = self._backlogs.get(_subscription_of(stream))
         return backlog is not None and not backlog.is_limited
 
     def join(self, stream: Stream) -> None:
@@ -169,22 +169,22 @@ class Backlogs:
         if stream.permits is None:
             return
         key = _subscription_of(stream)
-        backlog = self._known.get(key)
+        backlog = self._backlogs.get(key)
         if backlog is None:
-            backlog = self._known[key] = self._new()
+            backlog = self._backlogs[key] = self._new()
         sign = backlog.consumers[stream] = stream.permits.backlog = _Sign(backlog, self._clock)
         sign.turned(is_dry=True)
 
     def leave(self, stream: Stream) -> None:
         """Remove a consumer that ended; its subscription is forgotten with its last consumer."""
-        backlog = self._known.get(_subscription_of(stream))
+        backlog = self._backlogs.get(_subscription_of(stream))
         sign = backlog.consumers.pop(stream, None) if backlog is not None else None
         if backlog is None or sign is None or stream.permits is None:
             return
         stream.permits.backlog = None
         sign.turned(is_dry=False)
         if not backlog.consumers:
-            del self._known[_subscription_of(stream)]
+            del self._backlogs[_subscription_of(stream)]
 
 
 def _subscription_of(stream: Stream) -> SubscriptionKey:

@@ -3,15 +3,15 @@
     proxy ─ tenant ─ namespace ─ resource_group ─ partitioned_topic ─ topic ─ subscription or producer ─ role ─ address
     outermost                                                                                                innermost
 
-Topics of Pulsar's own are exempt from all of these, and under one of their own: `exempt`.
+Topics of Pulsar's own are exempt from all other levels, and have their own: `exempt`.
 
-Within one level the narrowest setting that is there gives the value, as in Pulsar: topic > namespace > broker. A
+Within one level the narrowest setting with a value decides, as in Pulsar: topic > namespace > broker. A
 namespace's policy in Pulsar's sense is the value of *each* of its topics; a *total* is a limit of Sluice's own, over
 all topics of a tenant, a namespace or a partitioned topic together.
 
 A new level is one more record in `LEVELS`: the limiter, the configuration file, REST, `sluice explain`, the metrics,
-the access log and the report read it from there. What no other level looks at (see `Part`) is added elsewhere, too:
-CONTRIBUTING.md lists where. This module imports nothing of the limiter, as the report does not.
+the access log and the report read it from there. A level by a new property of streams (see `Part`) also needs changes
+elsewhere: CONTRIBUTING.md lists these. This module imports nothing of the limiter, as the report does not.
 
 Source: https://pulsar.apache.org/docs/admin-api-namespaces/ (publish and dispatch rates)
 """
@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, Protocol, TypeVa
 T = TypeVar("T")
 
 IPV6_HOST = 64
-"""Bits that tell IPv6 clients apart: whoever has one address there has a whole /64 of them."""
+"""Bits that distinguish IPv6 clients: a client has a whole /64."""
 MOST_PARSED = 10_000
-"""Addresses of which it is remembered how they are read: streams of one client have the same."""
+"""Parsed addresses in the cache: streams of one client have the same address."""
 
 
 class Networks(Generic[T]):
@@ -58,7 +58,7 @@ class Networks(Generic[T]):
         self._lengths = sorted(self._tables, reverse=True)
 
     def find(self, address: str) -> T | None:
-        """Return the value of the narrowest network around `address`; None if there is none, or that is no address."""
+        """Return the value of the narrowest network around `address`; None without one, or if it is no address."""
         parsed = _parsed(address)
         if parsed is None:
             return None
@@ -66,13 +66,13 @@ class Networks(Generic[T]):
         for version, length in self._lengths:
             if version != parsed.version:
                 continue
-            found = self._tables[version, length].get(bits >> (most - length) << (most - length))
-            if found is not None:
-                return found
+            value = self._tables[version, length].get(bits >> (most - length) << (most - length))
+            if value is not None:
+                return value
         return None
 
     def copy(self) -> "Networks[T]":
-        """Return a copy, to be changed aside."""
+        """Return an independent copy."""
         other = Networks[T]()
         other._tables = {key: dict(table) for key, table in self._tables.items()}
         other._lengths = list(self._lengths)
@@ -84,7 +84,7 @@ class Networks(Generic[T]):
 
 @lru_cache(MOST_PARSED)
 def counted_as(address: str) -> str:
-    """Return the name under which a client is counted: an IPv4 address is itself, an IPv6 address its /64."""
+    """Return the name under which a client is counted: an IPv4 address itself, or the /64 of an IPv6 address."""
     parsed = _parsed(address)
     if isinstance(parsed, IPv6Address):
         return str(ip_network((int(parsed), IPV6_HOST), strict=False))
@@ -128,12 +128,12 @@ class Topic(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """The client of a stream, as far as limits look at it; what is not known is empty.
+    """The properties of a stream's client that limits depend on; those that are not known are empty.
 
     Args:
         producer_name: Given by the client, or by the broker once it has accepted the producer.
         role: The role that the client authenticated as.
-        address: Where it connects from, without the port.
+        address: The client's address, without the port.
         subscription: Of a consumer.
     """
 
@@ -150,9 +150,9 @@ class StreamIdentity(NamedTuple):
     """A stream's topic, client and resource group.
 
     Args:
-        topic: Its topic, or one partition of it.
-        client: Its client.
-        group: The resource group that its namespace or tenant is attached to; empty for none.
+        topic: The topic, or one partition.
+        client: The client.
+        group: The resource group that the topic's namespace or tenant is attached to; empty for none.
     """
 
     topic: Topic
@@ -165,12 +165,12 @@ Naming = Callable[[StreamIdentity], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A property of a stream that limits look at.
+    """A property of a stream that limits depend on.
 
     Args:
-        of: The property of a stream.
-        missing: What `sluice explain` says of a stream without it, which no level that looks at it limits; empty for a
-            property that each stream has.
+        of: Returns the property of a stream.
+        missing: The text of `sluice explain` for a stream without the property, which levels by it do not limit; empty
+            for a property that each stream has.
     """
 
     of: Naming
@@ -194,13 +194,13 @@ class ClientPart(Part):
     directions: "tuple[About, ...]" = ("publish", "dispatch")
 
 
-TENANT = Part(of=lambda whose: whose.topic.tenant)
-NAMESPACE = Part(of=lambda whose: whose.topic.namespace_name)
-PARTITIONED_TOPIC = Part(of=lambda whose: whose.topic.partitioned)
-TOPIC = Part(of=lambda whose: whose.topic.full)
-GROUP = Part(of=lambda whose: whose.group, missing="not attached to any")
+TENANT = Part(of=lambda identity: identity.topic.tenant)
+NAMESPACE = Part(of=lambda identity: identity.topic.namespace_name)
+PARTITIONED_TOPIC = Part(of=lambda identity: identity.topic.partitioned)
+TOPIC = Part(of=lambda identity: identity.topic.full)
+GROUP = Part(of=lambda identity: identity.group, missing="not attached to any")
 SUBSCRIPTION = ClientPart(
-    of=lambda whose: whose.client.subscription,
+    of=lambda identity: identity.client.subscription,
     missing="asked only for a --subscription",
     word="subscription",
     field="subscription",
@@ -208,7 +208,7 @@ SUBSCRIPTION = ClientPart(
     directions=("dispatch",),
 )
 PRODUCER = ClientPart(
-    of=lambda whose: whose.client.producer_name,
+    of=lambda identity: identity.client.producer_name,
     missing="asked only for a --producer",
     word="producer",
     field="producer_name",
@@ -216,20 +216,20 @@ PRODUCER = ClientPart(
     directions=("publish",),
 )
 ROLE = ClientPart(
-    of=lambda whose: whose.client.role,
+    of=lambda identity: identity.client.role,
     missing="asked only for a --role",
     word="role",
     field="role",
     meaning="Role that the client is authenticated as",
 )
 ADDRESS = ClientPart(
-    of=lambda whose: whose.client.address,
+    of=lambda identity: identity.client.address,
     missing="asked only for an --address",
     word="address",
     field="address",
     meaning="Address that the client connects from, as 10.1.2.3",
 )
-COUNTED_ADDRESS = Part(of=lambda whose: counted_as(whose.client.address), missing=ADDRESS.missing)
+COUNTED_ADDRESS = Part(of=lambda identity: counted_as(identity.client.address), missing=ADDRESS.missing)
 CLIENT_PARTS = (SUBSCRIPTION, PRODUCER, ROLE, ADDRESS)
 
 About = Literal["publish", "dispatch", "subscribe"]
@@ -249,7 +249,7 @@ def joined(parts: tuple[Part, ...]) -> Naming:
     """Return the naming of a stream by these parts, with an @ between them."""
     if len(parts) == 1:
         return parts[0].of
-    return lambda whose: "@".join([part.of(whose) for part in parts])
+    return lambda identity: "@".join([part.of(identity) for part in parts])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,17 +257,17 @@ class SettingRecord:
     """A place where a value of a level may be set.
 
     Args:
-        word: How REST and the access log call it.
-        source: How limits call it whose value is from here; see `accesslog.limit.LimitLine.source`.
-        form: How its names are written.
+        word: The word of REST and the access log for it.
+        source: The word of limits whose value is from here; see `accesslog.limit.LimitLine.source`.
+        form: The form of its names.
         named: The parts of a stream that are looked up among these names.
-        file: Where the configuration has it, below `limits`; the last key's `{}` stands for the direction. Two names
-            are those of `inner@outer`.
-        meaning: The meaning of the rate there in the configuration's reference; by default that of its direction.
-        section_meaning: The meaning of the section around it, where that is of this setting alone.
+        file: The keys in the configuration, below `limits`; `{}` in the last key is the direction. Two names are those
+            of `inner@outer`.
+        meaning: The meaning of the rate in the configuration's reference; by default that of its direction.
+        section_meaning: The meaning of the section around it, if that is of this setting alone.
         abouts: The subjects of values there.
-        subscribe: Where the configuration has how often one consumer may subscribe; empty for nowhere.
-        has_each: Whether the name `*` is for all that have no value of their own.
+        subscribe: The keys in the configuration of the subscribe rate of one consumer; empty if it has none.
+        has_each: Whether the name `*` is for all names without a value of their own.
     """
 
     word: str
@@ -282,7 +282,7 @@ class SettingRecord:
     has_each: bool = False
 
     def path(self, about: About, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the keys of one value in the configuration; `names` are those on the way, the outer one first."""
+        """Return the keys of one value in the configuration; `names` are the `NAME` keys, the outer one first."""
         keys = self.subscribe if about == "subscribe" and self.subscribe else ("limits", *self.file)
         left = iter(names)
         return tuple(next(left) if key == NAME else key.format(about) for key in keys)
@@ -293,14 +293,14 @@ class Level:
     """A level of limits.
 
     Args:
-        word: How metrics, `sluice explain`, the access log and the report call it.
+        word: The word of metrics, `sluice explain`, the access log and the report for it.
         limited: The parts of a stream that are limited; streams with the same parts share a limiter.
-        settings: Where a value may be set, the narrowest first.
-        members: The members of one limit in the report: streams, or all that is of one topic, namespace or tenant.
-        within: The tenant or namespace that the limited lies within; empty for neither.
-        is_of_system: Whether it is of topics of Pulsar's own; all others are of all other topics.
-        may_be_shared: Whether a fleet may share its limits. Others are each proxy's own: of all that it passes, of a
-            client of its own, and of Pulsar's own topics.
+        settings: The settings of its values, the narrowest first.
+        members: The members of one limit in the report: streams, or the streams of one topic, namespace or tenant.
+        within: Whether a limit is within one tenant or one namespace; empty for neither.
+        is_of_system: Whether it is of topics of Pulsar's own; all other levels are of all other topics.
+        may_be_shared: Whether a fleet may share its limits. Others are each proxy's own: of the proxy, of a client's
+            address, and of Pulsar's own topics.
     """
 
     word: str
@@ -311,13 +311,13 @@ class Level:
     is_of_system: bool = False
     may_be_shared: bool = True
 
-    def exists(self, whose: StreamIdentity) -> bool:
-        """Return whether a stream has anything of this level; a producer without a name has no limit by its name."""
-        return all(needed(whose) for needed in self._needed)
+    def exists(self, identity: StreamIdentity) -> bool:
+        """Return whether a stream has the properties of this level; a producer without a name has no limit by name."""
+        return all(needed(identity) for needed in self._needed)
 
     @property
     def missing(self) -> str:
-        """The reason for which `sluice explain` has no values of this level; empty where each stream has the level."""
+        """The reason why `sluice explain` has no values of this level; empty if each stream has the level."""
         return next((part.missing for part in self.limited if part.missing), "")
 
     @cached_property
@@ -327,23 +327,23 @@ class Level:
 
     @cached_property
     def lookups(self) -> "tuple[tuple[Setting, Naming, str], ...]":
-        """The places to look for a value, narrowest first: the setting, a stream's name there, and the source."""
-        found = list[tuple[Setting, Naming, str]]()
+        """The settings to look up, narrowest first: each with a stream's name there, and the source."""
+        lookups = list[tuple[Setting, Naming, str]]()
         for record in self.settings:
             setting = Setting(record.word)
-            found.append((setting, joined(record.named), record.source))
+            lookups.append((setting, joined(record.named), record.source))
             if record.has_each:
-                found.append((setting, lambda _whose: EACH, f"each {record.source}"))
-        return tuple(found)
+                lookups.append((setting, lambda _identity: EACH, f"each {record.source}"))
+        return tuple(lookups)
 
     @property
     def is_of_one_topic(self) -> bool:
-        """True if its deliveries are those of one topic, and so may be limited relative to its publish rate."""
+        """True if each limit is of one topic, and so may be relative to the topic's publish rate."""
         return TOPIC in self.limited
 
     @property
     def is_of_addresses(self) -> bool:
-        """True if its limits bear clients' addresses, which the access log may have to hide."""
+        """True if its limits are named by clients' addresses, which the access log may have to hide."""
         return COUNTED_ADDRESS in self.limited
 
     @cached_property
@@ -590,7 +590,7 @@ _RECORDS = {record.word: record for level in LEVELS for record in level.settings
 
 
 class _SettingWord(StrEnum):
-    """The settings of values; beside each, how its name is written. `*` is for all that have none of their own."""
+    """The settings of values."""
 
     @property
     def record(self) -> SettingRecord:
@@ -606,7 +606,7 @@ class _SettingWord(StrEnum):
 if TYPE_CHECKING:
 
     class Setting(_SettingWord):
-        """The settings of LEVELS, as far as code names them: type checkers see no names that are made at run time."""
+        """The settings of LEVELS, for type checkers, which do not see names that are made at run time."""
 
         PROXY = "proxy"
         TENANT = "tenant"

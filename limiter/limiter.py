@@ -47,14 +47,13 @@ class FairQueue:
     """The streams that wait on one limiter, in the order of their finish tags; each at most once.
 
     A tag is the virtual time at which the stream's next entry would be done if all waiting streams were served at the
-    same time, at the same pace. The entry that would be done first goes first. Virtual time stands at the tag of the
-    entry that went last. So a stream that is new, or comes back after a pause, starts there, with neither arrears nor a
-    debt.
+    same time, at the same pace. The entry that would be done first goes first. Virtual time is the tag of the entry
+    that went last. So a stream that is new, or comes back after a pause, starts there, with neither arrears nor a debt.
 
         tag = virtual time on arrival + cost of the entry        (cost: nanoseconds of the limiter that it uses up)
 
-    So in the long run every stream gets equal time of the limiter, whatever its entries cost, and meanwhile no stream
-    is ahead of another by more than one entry.
+    So in the long run every stream gets equal time of the limiter, whatever its entries cost, and at no time is a
+    stream ahead of another by more than one entry.
 
     Source: self-clocked fair queuing, S. J. Golestani, INFOCOM 1994
     """
@@ -65,40 +64,40 @@ class FairQueue:
         self.virtual_time = 0
         self._row: list[FinishTag] = []
         self._gone = 0
-        """Removed tags at the front, under half of the row: to take out each would move all tags behind it."""
+        """Removed tags at the front, under half of the row: to delete each at once would move all later tags."""
 
     def __len__(self) -> int:
         return len(self._row) - self._gone
 
     def first(self) -> "Stream":
-        """Return the stream whose turn it is; the queue must not be empty."""
+        """Return the stream that has the next turn; the queue must not be empty."""
         return self._row[self._gone].stream
 
     def held(self) -> tuple[int, int]:
-        """Return the messages and bytes that the waiting streams hold; of many, those of the first, scaled to all."""
-        waiting = [place.stream.usage for place in self._row[self._gone : self._gone + MOST_COUNTED]]
+        """Return the messages and bytes that the waiting streams hold; for many, those of the first, scaled to all."""
+        waiting = [tag.stream.usage for tag in self._row[self._gone : self._gone + MOST_COUNTED]]
         messages, size = sum([usage.held_messages for usage in waiting]), sum([usage.held_size for usage in waiting])
         if len(waiting) < len(self):
             return messages * len(self) // len(waiting), size * len(self) // len(waiting)
         return messages, size
 
-    def is_before_all(self, place: FinishTag) -> bool:
-        """Return whether no waiting stream would go before this tag, which need not be in the queue."""
-        return not self or not self._row[self._gone].precedes(place)
+    def is_before_all(self, tag: FinishTag) -> bool:
+        """Return whether no waiting stream would go before this tag. The tag need not be in the queue."""
+        return not self or not self._row[self._gone].precedes(tag)
 
-    def add(self, place: FinishTag) -> None:
+    def add(self, tag: FinishTag) -> None:
         """Add a stream's tag; no two tags are equal."""
         row = self._row
-        if len(row) > self._gone and place.precedes(row[-1]):
-            insort(row, place, lo=self._gone)
-        else:  # where all entries cost the same, who comes is the last
-            row.append(place)
+        if len(row) > self._gone and tag.precedes(row[-1]):
+            insort(row, tag, lo=self._gone)
+        else:  # if all entries cost the same, each new tag is the last
+            row.append(tag)
 
-    def remove(self, place: FinishTag) -> None:
+    def remove(self, tag: FinishTag) -> None:
         """Remove a stream's tag."""
         row, first = self._row, self._gone
-        at = first if row[first] is place else bisect_left(row, place, lo=first)
-        assert row[at] is place, "a place is not moved while it is in a row"
+        at = first if row[first] is tag else bisect_left(row, tag, lo=first)
+        assert row[at] is tag, "a tag does not change while it is in a row"
         if at > first:
             del row[at]
         else:
@@ -107,9 +106,9 @@ class FairQueue:
             del row[: self._gone]
             self._gone = 0
 
-    def went(self, place: FinishTag) -> None:
+    def went(self, tag: FinishTag) -> None:
         """Advance virtual time to this tag: its entry passed."""
-        self.virtual_time = max(self.virtual_time, place.time)
+        self.virtual_time = max(self.virtual_time, tag.time)
 
 
 @mypyc_attr(acyclic=True)
@@ -118,8 +117,8 @@ class Entry:
 
     An entry without messages is a command that refers to its stream and must not overtake it; it passes for free.
 
-    Tens of thousands of entries are held at a time. Compiled, they are invisible to Python's search for garbage. With
-    them that search took a tenth of the time, and everything stood still for it.
+    Tens of thousands of entries are held at a time. Compiled, they are invisible to Python's garbage collector, which
+    otherwise took a tenth of the time, and blocked the loop.
 
     Args:
         frame: The frame's bytes.
@@ -156,7 +155,7 @@ class Entry:
 
 
 class Shadow(Protocol):
-    """Limits in mode `observe` beside one stream (`shadow.py`): they play what enforcing them would do."""
+    """Limits in mode `observe` beside one stream (`shadow.py`): they simulate enforcement."""
 
     @property
     def chain(self) -> tuple["Limiter", ...]:
@@ -177,7 +176,7 @@ class Shadow(Protocol):
         """Remove the stream, which ends."""
 
     def admit(self, messages: int, size: int, now: int) -> bool:
-        """Charge a chunk's worth if none of it would have been held."""
+        """Charge a chunk's worth if no entry would have been held."""
 
     def withdraw(self, messages: int, size: int) -> None:
         """Undo an `admit` of the same instant."""
@@ -186,7 +185,7 @@ class Shadow(Protocol):
         """Record an admitted chunk: (entries, messages, bytes), and the largest entry's (messages, bytes)."""
 
     def offer(self, messages: int, size: int, now: int) -> None:
-        """Play what the observed limits do with an entry that the enforced limits passed."""
+        """Simulate the observed limits for an entry that the enforced limits passed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +203,7 @@ class StreamName:
 
 
 class NotingPeriod:
-    """A period in which each stream is noted in the journal once; when it is closed, all streams are to be noted again.
+    """A period in which each stream is noted in the journal once. When it is closed, each stream must be noted again.
 
     So the end of a period costs the same for one stream and for 20,000.
     """
@@ -225,8 +224,8 @@ class Stream:
         name: The stream's names.
         chain: The limiters that the stream is within, outermost first. Empty: unlimited.
         release: Called with the stream and each held entry that may pass, in order.
-        connection: An object of the caller's; for a played stream, the stream that it shadows (`shadow.py`).
-        by_entry: Limits of messages count an entry as one, whatever it holds (dispatchThrottlingOnBatchMessageEnabled).
+        connection: An object of the caller's; for a simulated stream, the stream that it shadows (`shadow.py`).
+        by_entry: Limits of messages count an entry as one message (dispatchThrottlingOnBatchMessageEnabled).
 
     Attributes:
         is_accepted: Whether entries are passed on. Of a producer, from the broker's acceptance on. Of a consumer, from
@@ -249,14 +248,14 @@ class Stream:
         "noted_in",
         "observed",
         "permits",
-        "places",
         "release",
+        "tags",
         "usage",
         "waits_on",
         "waits_since",
     )
 
-    def __init__(  # noqa: PLR0913 - what its Args say
+    def __init__(  # noqa: PLR0913 - see Args
         self,
         name: StreamName,
         chain: tuple["Limiter", ...],
@@ -268,7 +267,7 @@ class Stream:
     ) -> None:
         self.chain = chain
         self.held: deque[Entry] = deque()
-        self.places: tuple[FinishTag, ...] = ()
+        self.tags: tuple[FinishTag, ...] = ()
         self.waits_on: Limiter | None = None
         self.release = release
         self.usage = StreamUsage()
@@ -278,18 +277,18 @@ class Stream:
         self.is_accepted = is_accepted
         self.noted_in = NOT_NOTED
         self.is_open = True
-        self.is_passing = False  # up to here what each held entry touches: two lines of memory, compiled
+        self.is_passing = False  # each held entry reads the attributes up to here: two cache lines, compiled
         self.name = name
         self.connection = connection
         self.waits_since = 0
         self.last_reason = ""
 
-    def place_at(self, limiter: "Limiter") -> "FinishTag":
+    def tag_at(self, limiter: "Limiter") -> "FinishTag":
         """Return the stream's tag at a limiter of its chain; the stream must be waiting, there or elsewhere."""
-        for place in self.places:
-            if place.limiter is limiter:
-                return place
-        raise AssertionError("a waiting stream has a place at every limiter of its chain")
+        for tag in self.tags:
+            if tag.limiter is limiter:
+                return tag
+        raise AssertionError("a waiting stream has a tag at every limiter of its chain")
 
     def charged(self, entries: int, messages: int) -> int:
         """Return the messages to charge for `entries` entries that hold `messages` messages."""
@@ -311,7 +310,7 @@ class Stream:
 
 MOST_GATHERING_NS: Final = 5_000_000
 """Longest time that streams wait after their turn has come, so that more entries go at once; and never longer than a
-quarter of a burst, which must have room for a late timer besides."""
+quarter of a burst, which must also have room for a late timer."""
 _CALM_NS: Final = 1_000_000_000
 """Time after turns at two limiters have crossed in which `gathering_ns` is 0."""
 
@@ -347,27 +346,27 @@ class Limiter:
         limit: Messages and bytes per period, sustained and peak.
         source: The origin of the limit's value, for people.
         now: Monotonic nanoseconds.
-        lease: The lease of a limit that is shared with other processes; None: this one enforces all of it.
+        lease: The lease of a limit that is shared with other processes; None: this process enforces the whole limit.
 
     Attributes:
-        on_activity: Of a shared limiter: called when it is used first since `is_quiet` was set, or is waited on first
-            since `is_calm` was (`sharing.py`).
-        is_quiet: Whether the next use is to be told. Of a limiter that is not shared always false.
-        is_calm: Whether the next wait is to be told, likewise.
-        shared_units: Units whose demand other processes have been told of.
+        on_activity: For a shared limiter: called at the first use since `is_quiet` was set, and at the first wait since
+            `is_calm` was (`sharing.py`).
+        is_quiet: Whether the next use calls `on_activity`. Always false if the limiter is not shared.
+        is_calm: Whether the next wait calls `on_activity`. Always false if the limiter is not shared.
+        shared_units: Units whose demand was last reported to other processes.
         shares: Parts per million of messages and of bytes that this process has.
-        quota: Lower rates of messages, peak messages, bytes and peak bytes that hold besides those of `limit`, as other
-            processes know the limit by those.
+        quota: Lower rates of messages, peak messages, bytes and peak bytes that hold beside those of `limit`, as
+            another process has these for the same limit.
         is_rejecting: Whether entries over the limit are refused instead of held.
-        is_observed: Whether nothing is held, but what would be held is reported.
+        is_observed: Whether entries over the limit are only counted, and pass.
         made_at: When this limiter was made.
-        crossed_at: When a stream within this limiter last depended on turns at another one, too.
+        crossed_at: When the turn of a stream within this limiter last depended on another limiter as well.
     """
 
     def __init__(self, scope: Scope, limit: Limit, source: str, now: int, lease: Lease | None = None) -> None:
         self.scope = scope
         self.lease = lease
-        self.on_activity: Callable[[Limiter], None] = _nobody_asks
+        self.on_activity: Callable[[Limiter], None] = _ignore
         self.is_quiet = False
         self.is_calm = False
         self.shared_units: tuple[Unit, ...] = ()
@@ -378,7 +377,7 @@ class Limiter:
         self.waiters = FairQueue()
         self.claimant: Stream | None = None
         self.streams: set[Stream] = set()
-        self.meters: tuple[CreditWindow, ...] = ()
+        self.windows: tuple[CreditWindow, ...] = ()
         self.usage = LimiterUsage()
         self.wakes_at: int | None = None
         self.crossed_at = now - _CALM_NS
@@ -441,11 +440,10 @@ class Limiter:
         return longest
 
     def gathering_ns(self, now: int) -> int:
-        """Return how many nanoseconds to wait after the first token, so that several entries go at once.
+        """Return the nanoseconds to wait after the first token, so that several entries go at once.
 
-        Each wake-up costs, and so does each write: an entry per wake-up is too few where many streams wait at a high
-        rate. The result is 0 where streams wait in several queues: their turns come when two limiters are open at the
-        same moment.
+        Each wake-up and each write costs: one entry per wake-up is too few if many streams wait at a high rate. The
+        result is 0 if streams wait in several queues: their turns come when two limiters are open at the same moment.
         """
         if not self.waiters or self.claimant is not None or now - self.crossed_at < _CALM_NS:
             return 0
@@ -483,7 +481,7 @@ class Limiter:
             self._idle_from = now
 
     def is_attended(self, now: int) -> None:
-        """Note that no stream waits any more, or that those that wait are being served."""
+        """Note that no stream waits any more, or that waiting streams are being served."""
         self.count_idle(now)
         self._idle_from = -1
 
@@ -492,10 +490,10 @@ class Limiter:
         self.is_waited_on(now, is_reserved=is_reserved)
 
     def balances(self, now: int) -> tuple[tuple[float, float] | None, ...]:
-        """Return `TokenBucket.told` of the buckets of messages, peak messages, bytes and peak bytes, or None."""
-        return tuple([None if bucket is None else bucket.told(now) for bucket in self._buckets])
+        """Return `TokenBucket.report` of the buckets of messages, peak messages, bytes and peak bytes, or None."""
+        return tuple([None if bucket is None else bucket.report(now) for bucket in self._buckets])
 
-    def wait_behind_ns(self, entry: "Entry", now: int) -> int:
+    def wait_after_ns(self, entry: "Entry", now: int) -> int:
         """Return the wait in nanoseconds until `is_open` again, if `entry` passes now and none after it."""
         self._take(entry.charged, entry.size, now)
         wait = self.wait_ns(now)
@@ -507,71 +505,72 @@ class Limiter:
         messages, size = self.limit.messages, self.limit.size
         by_count = entry.charged * messages.period_ns // messages.tokens if messages else 0
         by_size = entry.size * size.period_ns // size.tokens if size else 0
-        return max(max(by_count, by_size), 1)  # noqa: PLW3301 - mypyc knows max of two; of three it is a call of Python
+        return max(max(by_count, by_size), 1)  # noqa: PLW3301 - mypyc compiles max of two; max of three calls Python
 
-    def line_up(self, place: FinishTag, entry: "Entry", number: int) -> None:
-        """Set the tag of a stream's new first entry, behind the entry that stood there and has only just passed.
+    def line_up(self, tag: FinishTag, entry: "Entry", number: int) -> None:
+        """Set the tag of a stream's new first entry, after the entry that has only just passed.
 
         A stream that could not use its turn here in time, because it also waits elsewhere, may catch up by one entry,
         and never by more: else it could save up its turns.
 
         Args:
-            place: The stream's tag here.
+            tag: The stream's tag here.
             entry: The new first entry.
             number: Greater than all numbers before.
         """
         cost = self.cost(entry)
-        place.time = max(place.time, self.waiters.virtual_time - cost) + cost
-        place.number = number
+        tag.time = max(tag.time, self.waiters.virtual_time - cost) + cost
+        tag.number = number
 
     def retune(self, limit: Limit, source: str, now: int) -> None:
-        """Put another value in force; `TokenBucket.change` says what becomes of tokens and debts.
+        """Put another value in force. Tokens and debts change as in `TokenBucket.change`.
 
-        If the measured part of the value has changed, `TokenBucket.follow` says it.
+        If the measured part of the value has changed, they change as in `TokenBucket.follow`.
         """
-        known = self.limit.published
+        published = self.limit.published
         self.count_idle(now)
-        self._put_in_force(limit, now, follows=known is not None and limit.published not in (None, known))
+        self._put_in_force(limit, now, follows=published is not None and limit.published not in (None, published))
         self.source = source
-        self.wakes_at = None  # the alarm that is set may be too late; whoever waits next sets another
+        self.wakes_at = None  # the alarm that is set may be too late; the next waiting stream sets another
         if self._idle_from >= 0:
             self.is_waited_on(now)
         for stream in self.streams:
-            self._place_anew(stream)
+            self._reset_tag(stream)
 
-    def _place_anew(self, stream: "Stream") -> None:
-        """Set a stream's tag anew: old tags count nanoseconds of the old value.
+    def _reset_tag(self, stream: "Stream") -> None:
+        """Set a stream's tag for the new value: its old tag counts nanoseconds of the old value.
 
-        A slow limit's tag, on a fast one, would mean waiting for ever.
+        With the tag of a slow limit, the stream would wait on a fast one for ever.
         """
-        if not stream.places:
+        if not stream.tags:
             return
-        place, waits_here = stream.place_at(self), stream.waits_on is self
+        tag, waits_here = stream.tag_at(self), stream.waits_on is self
         if waits_here:
-            self.waiters.remove(place)
-        place.time = self.waiters.virtual_time
-        self.line_up(place, stream.held[0], place.number)
+            self.waiters.remove(tag)
+        tag.time = self.waiters.virtual_time
+        self.line_up(tag, stream.held[0], tag.number)
         if waits_here:
-            self.waiters.add(place)
+            self.waiters.add(tag)
 
     def is_idle(self, now: int) -> bool:
         """Return whether forgetting this limiter would change nothing."""
         return not self.streams and self.is_full(now)
 
     def is_full(self, now: int) -> bool:
-        """Return whether no bucket lacks anything, whoever is within this limiter."""
+        """Return whether every bucket is full."""
         return all(bucket.is_full(now) for bucket in (*self._counting, *self._weighing))
 
     def inherit(self, other: "Limiter", now: int) -> None:
         """Continue with the tokens and debts of the limiter that this one replaces."""
-        self._buckets = other._buckets  # noqa: SLF001 - its own kind
+        self._buckets = other._buckets  # noqa: SLF001 - of the same class
         self.shares, self.quota = other.shares, other.quota
         self._put_in_force(self.limit, now)
 
     def share(self, shares: tuple[int, int], quota: "LimitRates", now: int) -> None:
-        """Let this process have so many parts per million of the messages and of the bytes, of at most `quota`.
+        """Put shares in force: parts per million of the messages and of the bytes, of at most `quota`.
 
-        A peak has the share of its unit. Tokens and debts: `TokenBucket.share`. Whoever waits is to be served then.
+        A peak has the share of its unit. Tokens and debts change as in `TokenBucket.share`. The caller then serves the
+        waiting streams.
         """
         self.count_idle(now)
         self.shares = shares
@@ -607,13 +606,13 @@ class Limiter:
                 bucket.share(self.shares[1], now)
 
     def _put_in_force(self, limit: Limit, now: int, *, follows: bool = False) -> None:
-        """Set the mode, and a bucket for each rate: a known bucket changes, a new one starts full."""
+        """Set the mode, and a bucket for each rate: an existing bucket changes, a new one starts full."""
         self.limit = limit
         self.is_rejecting = limit.mode == "reject"
         self.is_observed = limit.mode == "observe"
         rates = self.rates()
-        both = zip(self._buckets, rates, strict=True)
-        self._buckets = tuple([_changed(known, rate, now, self.lease, follows=follows) for known, rate in both])
+        pairs = zip(self._buckets, rates, strict=True)
+        self._buckets = tuple([_changed(bucket, rate, now, self.lease, follows=follows) for bucket, rate in pairs])
         counting, weighing = self._buckets[:2], self._buckets[2:]
         self._counting = tuple([bucket for bucket in counting if bucket is not None])
         self._weighing = tuple([bucket for bucket in weighing if bucket is not None])
@@ -623,12 +622,12 @@ class Limiter:
 
 
 LimitRates = tuple[Rate | None, Rate | None, Rate | None, Rate | None]
-"""Lower rates that hold because another process of those that share the limit has them: of messages, their peak, bytes
-and their peak; None where this process' own holds."""
+"""Lower rates that hold because another process has these for the shared limit: of messages, their peak, bytes and
+their peak; None where this process' own holds."""
 
 
-def _nobody_asks(limiter: Limiter) -> None:
-    """Do nothing about a limiter's activity: it is not shared."""
+def _ignore(limiter: Limiter) -> None:
+    """Do nothing: the limiter is not shared."""
 
 
 def _lower(own: Rate | None, other: Rate | None) -> Rate | None:
@@ -660,8 +659,8 @@ def _give_back(buckets: tuple[TokenBucket, ...], tokens: int) -> None:
 def rejecting(stream: Stream, now: int) -> Limiter | None:
     """Return the limiter in mode `reject` that a new entry is over; None if the entry may pass or be held.
 
-    A stream that holds entries is not refused: its held entries, which were within this limit when they came, wait for
-    it as well. An entry behind them is held, too: its refusal would have to wait for answers that are far away.
+    A stream that holds entries is not refused: its held entries, which were within this limit when they came, also wait
+    for it. An entry after them is held as well: its refusal would have to wait for all their answers.
     """
     if stream.held:
         return None
@@ -675,8 +674,8 @@ def refusal_of(limiter: Limiter) -> str:
     """Return the error message for a client whose message this limiter refuses."""
     scope, limit = limiter.scope, limiter.limit
     values = [_words(limit.messages, "messages"), _words(limit.size, "bytes")]
-    of = f"{scope.level} {scope.name}".strip()
-    return f"over the publish limit of {of}: {' and '.join([value for value in values if value])}"
+    subject = f"{scope.level} {scope.name}".strip()
+    return f"over the publish limit of {subject}: {' and '.join([value for value in values if value])}"
 
 
 def _words(rate: Rate | None, unit: str) -> str:

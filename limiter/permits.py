@@ -1,14 +1,14 @@
 """Dispatch credit: bounds on the messages that a limited consumer has under way from the broker.
 
-A consumer asks for a whole receiver queue at once. If all of these permits were passed on, the broker would send the
-messages at once and the proxy would have to hold them, out of reach of other consumers. So permits are passed on as
-messages leave for the clients. The messages that a limiter's consumers have under way stay within what it can pass in a
+A consumer asks for a whole receiver queue at once. If all permits were passed on, the broker would send the messages at
+once and the proxy would have to hold them, out of reach of other consumers. So permits are passed on as messages leave
+for the clients. The messages that a limiter's consumers have under way stay within the number that it can pass in a
 short horizon. A FLOW that fits whole passes as it came.
 
     FLOW(1000) ─▶ asked ──room in the horizon──▶ granted: FLOW(n) ─▶ at the broker ─arrived─▶ held ─passed─▶ room
                                                                      └───────── under way ─────────┘
 
-A consumer that could use more stands in line at one credit window that has no room for it. When that window has room,
+A consumer that could use more waits in line at one credit window that has no room for it. When that window has room,
 the consumer takes its portion, or moves on to another window that has none. So a step costs the same however many
 consumers wait elsewhere.
 
@@ -34,7 +34,7 @@ class EntrySizeEwma:
 
     Attributes:
         messages: Messages per entry, rounded, at least 1; 0 before the first entry.
-        size: Metered bytes per entry, likewise.
+        size: Metered bytes per entry, rounded, at least 1; 0 before the first entry.
 
     Source: Pulsar's Consumer.avgMessagesPerEntry, which starts at the first value and keeps 0.9 of the old one; halves
     are rounded up, as Math.round does.
@@ -69,7 +69,7 @@ class DispatchRules:
     Args:
         is_precise: A permit counts as an entry of the consumer's mean size; else as a message
             (preciseDispatcherFlowControl).
-        by_entry: Limits of messages count an entry as one, whatever it holds (dispatchThrottlingOnBatchMessageEnabled).
+        by_entry: Limits of messages count an entry as one message (dispatchThrottlingOnBatchMessageEnabled).
         spares_caught_up: Subscriptions without a backlog are not limited
             (dispatchThrottlingOnNonBacklogConsumerEnabled: false).
     """
@@ -90,7 +90,7 @@ class InFlight:
 
     Amounts are in messages as limits count them, and in bytes. The broker counts permits in messages, but sends whole
     entries while its counter is above 0, and so may overdraw it: a consumer that is granted 1 may be sent a batch of
-    50, and then stands at -49. So a permit at the broker counts as an entry of the consumer's mean size.
+    50, which leaves -49. So a permit at the broker counts as an entry of the consumer's mean size.
 
     Attributes:
         at_broker: Permits granted and not used up, equal to the broker's own counter; a batch may make it negative.
@@ -132,29 +132,28 @@ class InFlight:
         return entries if self._rules.by_entry else messages
 
     def hold(self, entries: int, messages: int, size: int) -> None:
-        """Count delivered entries that have not gone on yet; negative numbers once they have, or were dropped."""
+        """Count delivered entries that have not gone on yet; negative numbers if they have, or were dropped."""
         self._held_entries += entries
         self._held_messages += messages
         self._held_size += size
 
     def amount(self, unit: Unit) -> int:
-        """Return all that is under way: what the broker may send, and what is held."""
+        """Return the amount under way: that which the broker may send, and that which is held."""
         coming = max(0, self.at_broker) * self.least(unit)
         return coming + self.counted(self._held_entries, self._held_messages, self._held_size, unit)
 
     def least(self, unit: Unit) -> int:
-        """Return what the broker may send for one permit, as far as is known; at least 1."""
+        """Return the amount that the broker may send for one permit, as far as is known; at least 1."""
         return max(1, self._per_permit(unit))
 
     def coming_for(self, permits: int, unit: Unit) -> int:
-        """Return what the broker will send for so many permits; 0 as long as nothing is known."""
+        """Return the amount that the broker will send for `permits`; 0 before the first entry."""
         return permits * self._per_permit(unit)
 
     def permits_for(self, share: int, unit: Unit) -> int:
         """Return the permits for which the broker may send `share`, rounded up to a whole entry.
 
-        As long as nothing is known of the entries, the result is one permit at a time: the entry that comes for it will
-        tell.
+        Before the first entry, which shows the size of entries, the result is one permit at a time.
         """
         per_permit = self._per_permit(unit)
         if per_permit == 0:
@@ -162,46 +161,46 @@ class InFlight:
         return -(-share // per_permit)
 
     def _per_permit(self, unit: Unit) -> int:
-        """Return what the broker sends for a permit; 0 as long as nothing is known."""
+        """Return the amount that the broker sends for a permit; 0 before the first entry."""
         if unit == "bytes":
             return self._mean.size
         return self._mean.messages if self._rules.is_precise and not self._rules.by_entry else 1
 
 
-class CreditEntry:
+class CreditAccount:
     """The amount that one consumer has under way at one credit window.
 
     Attributes:
         permits: The consumer's permits.
-        meter: The credit window.
+        window: The credit window.
         amount: The amount under way, in the window's unit.
         beyond: The part of `amount` beyond one entry.
-        is_idle: Whether the consumer is idle: nothing has come for it lately.
-        is_present: Whether something is under way at all.
+        is_idle: Whether the consumer is idle: the broker has sent it nothing lately.
+        is_present: Whether anything is under way.
         since_came, since_trips: The window's amount delivered and its number of round trips, when the consumer began to
             wait for the broker.
         trip: The round trip that the consumer's next delivery ends; none if below 0.
-        waits: Whether this entry is in a `CreditRow`, between `before` and `behind`.
+        waits: Whether this account is in a `CreditRow`, between `before` and `after`.
     """
 
     __slots__ = (
+        "after",
         "amount",
         "before",
-        "behind",
         "beyond",
         "is_idle",
         "is_present",
-        "meter",
         "permits",
         "since_came",
         "since_trips",
         "trip",
         "waits",
+        "window",
     )
 
-    def __init__(self, permits: "Permits", meter: "CreditWindow") -> None:
+    def __init__(self, permits: "Permits", window: "CreditWindow") -> None:
         self.permits = permits
-        self.meter = meter
+        self.window = window
         self.amount = 0
         self.beyond = 0
         self.is_idle = False
@@ -210,60 +209,60 @@ class CreditEntry:
         self.since_trips = 0
         self.trip = -1
         self.waits = False
-        self.before: CreditEntry | None = None
-        self.behind: CreditEntry | None = None
+        self.before: CreditAccount | None = None
+        self.after: CreditAccount | None = None
 
 
 class CreditRow:
-    """A linked list of credit entries in the order in which they came; each step costs less than in a dictionary.
+    """A linked list of credit accounts in the order in which they came; each step costs less than in a dictionary.
 
     Attributes:
-        first: The entry that has been in the row longest.
+        first: The account that has been in the row longest.
     """
 
     def __init__(self) -> None:
-        self.first: CreditEntry | None = None
-        self._last: CreditEntry | None = None
+        self.first: CreditAccount | None = None
+        self._last: CreditAccount | None = None
 
-    def __iter__(self) -> Iterator[CreditEntry]:
-        """Yield all entries, the oldest first."""
+    def __iter__(self) -> Iterator[CreditAccount]:
+        """Yield all accounts, the oldest first."""
         account = self.first
         while account is not None:
             yield account
-            account = account.behind
+            account = account.after
 
-    def add(self, account: CreditEntry) -> None:
-        """Append an entry that is not in the row."""
+    def add(self, account: CreditAccount) -> None:
+        """Append an account that is not in the row."""
         account.waits = True
         account.before = self._last
         if self._last is None:
             self.first = account
         else:
-            self._last.behind = account
+            self._last.after = account
         self._last = account
 
-    def remove(self, account: CreditEntry) -> None:
-        """Remove an entry, if it is in the row."""
+    def remove(self, account: CreditAccount) -> None:
+        """Remove an account, if it is in the row."""
         if not account.waits:
             return
         account.waits = False
-        before, behind = account.before, account.behind
-        account.before = account.behind = None
+        before, after = account.before, account.after
+        account.before = account.after = None
         if before is None:
-            self.first = behind
+            self.first = after
         else:
-            before.behind = behind
-        if behind is None:
+            before.after = after
+        if after is None:
             self._last = before
         else:
-            behind.before = before
+            after.before = before
 
 
 HORIZON_NS = NANOS_PER_SECOND // 5
 IDLE_HORIZONS: Final = 4
-"""Horizons' worth that idle consumers may have under way, beyond an entry each, before it counts."""
+"""Horizons' worth that idle consumers may have under way, beyond an entry each, before it takes room of active ones."""
 LEAST_PART: Final = 32
-"""Even then the active consumers may have one part in this many of the horizon at the broker: 6 ms' worth."""
+"""Even then the active consumers may have one part in 32 of the horizon at the broker: 6 ms' worth."""
 _TRIPS: Final = 8
 
 
@@ -273,11 +272,10 @@ def horizon_of(rate: Rate) -> int:
 
 
 class CreditWindow:
-    """A credit window: bounds what all consumers of one limiter have under way, in messages or in bytes.
+    """A credit window: bounds the amount that all consumers of one limiter have under way, in messages or in bytes.
 
     For some consumers the broker has no messages: their permits stay unused. These must not keep credit from consumers
-    for which the broker has messages. So a consumer that waits for the broker becomes idle by what comes for the others
-    meanwhile:
+    for which the broker has messages. So deliveries to others make a consumer that waits for the broker idle:
 
                      nothing came while two horizons' worth came for others, or in eight round trips of others
            counted ─────────────────────────────────────────────────────────────────────────────────────────▶ idle
@@ -285,21 +283,21 @@ class CreditWindow:
               └────────────────────────────────────────────────────────────────────────────────────────────────┘
 
     While all have messages, each gets some of every horizon's worth: hence two. The permits of idle consumers at the
-    broker do not count, up to a bound. A round trip counts only if it certainly was one: of a consumer that had no
-    permits left at the broker. So there is no clock, and a step costs the same however many consumers there are.
+    broker do not count, up to a bound. A round trip counts only if it certainly was one: that of a consumer without
+    permits left at the broker. So the window needs no clock, and a step costs the same for any number of consumers.
 
     Args:
-        horizon: A consumer that asks gets permits while the sum under way is below this. A consumer with nothing under
-            way gets a share of it besides, and no consumer gets less than one entry. So with n consumers of entries of
-            at most `largest`, the sum may reach horizon · (2 + ln n) + (n + 1) · largest while none is idle; and ever
-            horizon · (1 + IDLE_HORIZONS + n / LEAST_PART) + (n + 1) · largest, if they have had their turns one after
-            the other. What a consumer has under way from before it was limited comes on top.
+        horizon: A consumer that asks gets permits while the sum under way is below the horizon. A consumer with nothing
+            under way also gets a share of the horizon, and no consumer gets less than one entry. So with n consumers of
+            entries of at most `largest`, the sum may reach horizon · (2 + ln n) + (n + 1) · largest while none is idle.
+            It never exceeds horizon · (1 + IDLE_HORIZONS + n / LEAST_PART) + (n + 1) · largest, which it may reach if
+            they have had their turns one after the other. Amounts under way from before the limit come on top.
         unit: The unit of amounts.
 
     Attributes:
         under_way: The amount under way of all consumers that are not idle.
-        asking: Consumers that could use more and found no room here, in the order of their turns.
-        unsure: Consumers that will ask when their first entry has shown how much an entry holds.
+        asking: Consumers that could use more than this window had room for, in the order of their turns.
+        unsure: Consumers that will ask when their first entry has shown the size of their entries.
     """
 
     def __init__(self, horizon: int, unit: Unit = "messages") -> None:
@@ -315,7 +313,7 @@ class CreditWindow:
         self._trips = 0
 
     def room(self) -> int:
-        """Return how much more may be under way; negative if it is too much."""
+        """Return the amount that may be added; negative if too much is under way."""
         room = self.horizon - self.under_way
         if self._beyond:
             room -= max(0, self._beyond - IDLE_HORIZONS * self.horizon)
@@ -324,8 +322,7 @@ class CreditWindow:
     def takes_at_once(self, amount: int) -> bool:
         """Return whether `amount` more may be under way, and no consumer waits for room.
 
-        Consumers stand here for want of room. While limits are being changed there may already be room, which is handed
-        out when all of them are changed.
+        While limits change, a window may have room and waiting consumers: they get it when all limits have changed.
         """
         room = self.room()
         return amount <= room and self._is_worth_a_frame(room) and not self.asking and not self.unsure
@@ -333,10 +330,9 @@ class CreditWindow:
     def fair_share(self) -> int:
         """Return the share of a consumer that has nothing under way, however little room there is.
 
-        The share is an even part of the horizon, as long as that keeps within the bound on all that is ever under way.
-        Where idle consumers have used that up, it is an even part of so little that it does no harm: else active
-        consumers would go on one entry at a time, and the limit would stay unused. The share is at least 1: nothing
-        else brings the consumer further.
+        The share is an even part of the horizon, within the bound on the amount that is ever under way. Where idle
+        consumers have used up that bound, it is an even part of the LEAST_PART: else active consumers would go on one
+        entry at a time, and the limit would stay unused. The share is at least 1, so that the consumer goes on at all.
         """
         sharing = self._present + 1
         left = (1 + IDLE_HORIZONS) * self.horizon - self.under_way - self._beyond
@@ -347,13 +343,13 @@ class CreditWindow:
         """Return an even share of the room for each consumer that asks here, or will, and for `others` more."""
         return max(1, self.room() // max(1, len(self.asking) + len(self.unsure) + others))
 
-    def join(self, permits: "Permits", of: InFlight) -> CreditEntry:
+    def join(self, permits: "Permits", of: InFlight) -> CreditAccount:
         """Add a consumer that is limited by this window from now on."""
-        account = CreditEntry(permits, self)
+        account = CreditAccount(permits, self)
         self.count(account, of)
         return account
 
-    def leave(self, account: CreditEntry) -> None:
+    def leave(self, account: CreditAccount) -> None:
         """Remove a consumer that is no longer limited by this window."""
         self._take_out(account)
         self._waiting.remove(account)
@@ -363,13 +359,13 @@ class CreditWindow:
         self.asking.pop(permits, None)
         self.unsure.discard(permits)
 
-    def granted(self, account: CreditEntry, of: InFlight, *, was_dry: bool) -> None:
+    def granted(self, account: CreditAccount, of: InFlight, *, was_dry: bool) -> None:
         """Record that a consumer was granted permits; `was_dry` if it had none left at the broker."""
         if was_dry:
             account.trip = self._trips
         self.count(account, of)
 
-    def delivered(self, account: CreditEntry, of: InFlight, amount: int) -> None:
+    def delivered(self, account: CreditAccount, of: InFlight, amount: int) -> None:
         """Record that the broker sent `amount` to a consumer."""
         self._came += amount
         if account.trip == self._trips:
@@ -381,8 +377,8 @@ class CreditWindow:
         self.count(account, of)
         self._find_idle()
 
-    def count(self, account: CreditEntry, of: InFlight) -> None:
-        """Count anew what a consumer has under way."""
+    def count(self, account: CreditAccount, of: InFlight) -> None:
+        """Replace the amount that counts as under way for a consumer."""
         self._take_out(account)
         account.amount = of.amount(self.unit)
         account.beyond = max(0, account.amount - of.least(self.unit))
@@ -413,11 +409,11 @@ class CreditWindow:
         return was_taken
 
     def _find_idle(self) -> None:
-        """Mark consumers that have waited too long for the broker as idle; the longest wait stands first.
+        """Mark consumers that have waited too long for the broker as idle; the longest wait comes first.
 
-        Each consumer that is found has come here by a delivery or grant of its own.
+        Each consumer is marked once per delivery or grant of its own, so the cost is shared by these.
         """
-        enough = self.horizon + self.horizon  # for a product of large numbers compiled code asks the interpreter
+        enough = self.horizon + self.horizon  # compiled code calls the interpreter for a product of large numbers
         while (account := self._waiting.first) is not None:
             if self._came - account.since_came < enough and self._trips - account.since_trips < _TRIPS:
                 return
@@ -428,19 +424,19 @@ class CreditWindow:
     def _is_worth_a_frame(self, room: int) -> bool:
         return room >= 1 and room >= self.horizon >> 2
 
-    def _turn(self, account: CreditEntry, *, is_idle: bool) -> None:
+    def _turn(self, account: CreditAccount, *, is_idle: bool) -> None:
         self._take_out(account)
         account.is_idle = is_idle
         self._put_in(account)
 
-    def _put_in(self, account: CreditEntry) -> None:
+    def _put_in(self, account: CreditAccount) -> None:
         if account.is_idle:
             self._beyond += account.beyond
         else:
             self.under_way += account.amount
             self._present += account.is_present
 
-    def _take_out(self, account: CreditEntry) -> None:
+    def _take_out(self, account: CreditAccount) -> None:
         if account.is_idle:
             self._beyond -= account.beyond
         else:
@@ -449,8 +445,8 @@ class CreditWindow:
 
 
 MOST_ASKED: Final = 2**31 - 1
-"""Most permits that are withheld: a broker counts them in 32 bits, and a consumer that asked for more would get all at
-once when its limit goes."""
+"""Most permits that are withheld: when the limit is removed, the consumer gets all at once, and a broker counts them in
+32 bits."""
 
 
 class BacklogSign(Protocol):
@@ -460,46 +456,46 @@ class BacklogSign(Protocol):
         """Note a delivery, after which the broker has `left` permits; it is not counted in the permits yet."""
 
     def found(self) -> None:
-        """Note that the broker is to deliver messages again that it had delivered."""
+        """Note that the broker will deliver messages again."""
 
     def turned(self, *, is_dry: bool) -> None:
         """Note that the consumer has used up all its permits at the broker, or has some again."""
 
 
 class Permits:
-    """One consumer's permits: asked for by the client, granted to the broker, used up by what arrives.
+    """One consumer's permits: asked for by the client, granted to the broker, used up by deliveries.
 
     As long as the consumer has no limits (see `rewire`), every permit passes at once.
 
     Attributes:
         asked: Permits withheld: asked for by the client and not granted yet.
-        backlog: If set, told of deliveries, and when all permits at the broker are used up.
+        backlog: If set, called for deliveries, and when all permits at the broker are used up.
 
     Args:
         usage: The counters of permits asked for and granted.
         grant: Called with a number, above 0, of permits to pass on to the broker.
-        noted: Called when permits were asked for, granted or given up: there is something to report.
-        rules: How permits and entries are counted.
-        clock: Monotonic nanoseconds; measures how long permits are withheld.
+        on_change: Called when permits were asked for, granted or given up.
+        rules: The rules by which permits and entries are counted.
+        clock: Monotonic nanoseconds; measures the time for which permits are withheld.
     """
 
     def __init__(
         self,
         usage: "StreamUsage",
         grant: Callable[[int], None],
-        noted: Callable[[], None],
+        on_change: Callable[[], None],
         rules: DispatchRules = RULES,
         clock: Callable[[], int] = lambda: 0,
     ) -> None:
         self.asked = 0
         self.backlog: BacklogSign | None = None
         self._under_way = InFlight(rules)
-        self._meters: tuple[CreditWindow, ...] = ()
-        self._accounts: tuple[CreditEntry, ...] = ()
-        self._stands_at: CreditWindow | None = None
+        self._windows: tuple[CreditWindow, ...] = ()
+        self._accounts: tuple[CreditAccount, ...] = ()
+        self._waits_at: CreditWindow | None = None
         self._usage = usage
         self._grant = grant
-        self._noted = noted
+        self._on_change = on_change
         self._clock = clock
 
     @property
@@ -510,20 +506,20 @@ class Permits:
     def may_pass(self, permits: int) -> bool:
         """Return whether a FLOW may pass whole: no limit applies, or each credit window has free room for it."""
         for account in self._accounts:
-            coming = self._under_way.coming_for(permits, account.meter.unit)
-            if coming == 0 or account.is_idle or not account.meter.takes_at_once(coming):
+            coming = self._under_way.coming_for(permits, account.window.unit)
+            if coming == 0 or account.is_idle or not account.window.takes_at_once(coming):
                 return False
         return True
 
     def ask(self, permits: int, *, as_it_came: bool = False) -> bool:
         """Record that the client asks for more permits.
 
-        `as_it_came` says that the client's FLOW could go on to the broker as it is. Returns whether it is to: then all
-        of it is granted. Otherwise `grant` is called with the permits that are granted, now or later.
+        `as_it_came` says that the client's FLOW could go on to the broker as it is. Returns whether it must: then it is
+        granted whole. Otherwise `grant` is called with the permits that are granted, now or later.
         """
         self._usage.permits_asked += permits
         if not self.may_pass(permits):
-            self._noted()
+            self._on_change()
             self._withhold(permits)
             return False
         self._count_granted(permits)
@@ -545,22 +541,22 @@ class Permits:
     def passed(self, messages: int, size: int) -> None:
         """Record that an entry that had arrived has gone on to the client."""
         self._under_way.hold(-1, -messages, -size)
-        if self._meters:
+        if self._windows:
             self._count()
             self._settle()
 
     def dropped(self, entries: int, messages: int, size: int, *, ask_again: bool) -> None:
-        """Record that held entries were dropped; `ask_again` if the client still counts their permits as given."""
+        """Record that held entries were dropped; `ask_again`: the client still counts on their permits."""
         self._under_way.hold(-entries, -messages, -size)
         self._count()
         self.ask_again(messages if ask_again else 0)
 
     def ask_again(self, permits: int) -> None:
-        """Withhold permits again on which the client still counts, having asked for them before."""
+        """Withhold permits again that were used up in vain; the client still counts on them."""
         self._withhold(permits)
 
     def overdraw(self, permits: int) -> None:
-        """Record that the broker took so many more permits for a delivery, by its metadata, than limits count of it.
+        """Record the permits that the broker took for a delivery beyond the messages that limits count for it.
 
         Otherwise a consumer would seem to have permits at the broker, and be granted none.
         """
@@ -568,11 +564,11 @@ class Permits:
         self._under_way.at_broker -= permits
         self._count()
         self._turned(was_dry=was_dry)
-        if self._meters:
+        if self._windows:
             self._settle()
 
     def rewound(self) -> None:
-        """Record that the broker was asked to deliver again what the client has got already."""
+        """Record that the broker was asked to deliver messages again."""
         if self.backlog is not None:
             self.backlog.found()
 
@@ -581,38 +577,38 @@ class Permits:
         self._give_up()
         self.stop_asking()
 
-    def rewire(self, meters: tuple[CreditWindow, ...]) -> None:
+    def rewire(self, windows: tuple[CreditWindow, ...]) -> None:
         """Put the consumer within these credit windows from now on."""
-        before = self._meters
-        if meters != before:
+        before = self._windows
+        if windows != before:
             self._leave()
-            self._join(meters)
+            self._join(windows)
         self._settle()
-        for meter in before:
-            meter.serve()
+        for window in before:
+            window.serve()
 
     def close(self) -> None:
-        """Remove the consumer, which ends; what it had under way is room for others."""
+        """Remove the consumer, which ends; the amount that it had under way is room for others."""
         self._give_up()
-        self._noted = lambda: None  # what there was knows the stream, which knows these permits
-        meters = self._meters
+        self._on_change = lambda: None  # the callback refers to the stream, which refers to these permits
+        windows = self._windows
         self._leave()
-        for meter in meters:
-            meter.serve()
+        for window in windows:
+            window.serve()
 
-    def take(self, share: int, meter: CreditWindow) -> bool:
-        """Take `share` of the room of `meter`, but at most a fair part of the others' room; or stand at another window.
+    def take(self, share: int, window: CreditWindow) -> bool:
+        """Take `share` of the room of `window`, but at most a fair part of the others' room; or wait at another window.
 
         Returns whether any permits could be granted.
         """
         refusing = self._refusing()
         if refusing is not None:
-            self._stand_at(refusing)
+            self._wait_at(refusing)
             return False
-        shares = [(share if one is meter else one.turn_share(others=1), one) for one in self._meters]
-        could = self._give(min(self._under_way.permits_for(each, one.unit) for each, one in shares))
-        self._stand_in_line()  # no longer, if what its entries hold is yet to be seen
-        return could
+        shares = [(share if other is window else other.turn_share(others=1), other) for other in self._windows]
+        was_granted = self._give(min(self._under_way.permits_for(part, other.unit) for part, other in shares))
+        self._wait_in_line()  # no longer, while the size of its entries is unknown
+        return was_granted
 
     def _withhold(self, permits: int) -> None:
         self.asked = min(self.asked + permits, MOST_ASKED)
@@ -622,42 +618,42 @@ class Permits:
         if self.asked:
             self.asked = 0
             self._usage.withheld.stop(self._clock())
-            self._noted()
+            self._on_change()
 
     def _settle(self) -> None:
-        """Grant what this consumer must have at once; hand out the room of its windows to all that ask, in turns."""
-        if self.asked and not self._meters:
+        """Grant the permits that this consumer must have; then hand out the room of its windows in turns."""
+        if self.asked and not self._windows:
             self._grant_some(self.asked)
         elif self.asked and self._under_way.is_nothing:
-            self._give(min(self._under_way.permits_for(each.fair_share(), each.unit) for each in self._meters))
-        self._stand_in_line()
-        for meter in self._meters:
-            meter.serve()
+            self._give(min(self._under_way.permits_for(window.fair_share(), window.unit) for window in self._windows))
+        self._wait_in_line()
+        for window in self._windows:
+            window.serve()
         if self.asked and not self._usage.withheld.is_running:
             self._usage.withheld.start(self._clock())
 
-    def _stand_in_line(self) -> None:
-        """Wait where there is no room, unless the consumer is idle: the broker leaves its permits unused."""
+    def _wait_in_line(self) -> None:
+        """Wait at a window without room, unless the consumer is idle: the broker leaves its permits unused."""
         if not self.asked or self._is_idle:
             return
         if self._is_unsure:
             self.stop_asking()
-            for meter in self._meters:
-                meter.unsure.add(self)
-        elif self._stands_at is None:
+            for window in self._windows:
+                window.unsure.add(self)
+        elif self._waits_at is None:
             self.stop_asking()
-            self._stand_at(self._refusing() or self._meters[0])
+            self._wait_at(self._refusing() or self._windows[0])
 
     def _refusing(self) -> CreditWindow | None:
         """Return the first credit window of this consumer that has no room, or None."""
-        return next((meter for meter in self._meters if meter.room() < 1), None)
+        return next((window for window in self._windows if window.room() < 1), None)
 
-    def _stand_at(self, meter: CreditWindow) -> None:
-        """Wait for room at `meter` and nowhere else: so a window with room passes by no consumer that cannot use it."""
-        if self._stands_at is not None:
-            self._stands_at.let_go(self)
-        self._stands_at = meter
-        meter.asking[self] = None
+    def _wait_at(self, window: CreditWindow) -> None:
+        """Wait for room at `window` and nowhere else: so a window with room meets no consumer that cannot use it."""
+        if self._waits_at is not None:
+            self._waits_at.let_go(self)
+        self._waits_at = window
+        window.asking[self] = None
 
     @property
     def _is_idle(self) -> bool:
@@ -665,17 +661,17 @@ class Permits:
 
     @property
     def _is_unsure(self) -> bool:
-        """True if the consumer has a permit at the broker, and it is not known what will come for another."""
-        return not all(self._under_way.permits_for(1, meter.unit) for meter in self._meters)
+        """True if the consumer has a permit at the broker, and the size of its entries is unknown."""
+        return not all(self._under_way.permits_for(1, window.unit) for window in self._windows)
 
     def stop_asking(self) -> None:
-        """Leave the line: more permits would be of no use, wherever there is room."""
-        for meter in self._meters:
-            meter.let_go(self)
-        self._stands_at = None
+        """Leave the line: more permits would be of no use, even with room."""
+        for window in self._windows:
+            window.let_go(self)
+        self._waits_at = None
 
     def _give(self, portion: int) -> bool:
-        """Grant permits for which the broker sends something; return whether there were any to grant."""
+        """Grant permits beyond those that the broker has overdrawn; return whether there were any to grant."""
         if portion < 1:
             return False
         self._grant_some(min(self._under_way.overdrawn + portion, self.asked))
@@ -692,11 +688,11 @@ class Permits:
 
     def _count_granted(self, permits: int) -> None:
         self._usage.permits_granted += permits
-        self._noted()
+        self._on_change()
         was_dry = self.at_broker <= 0
         self._under_way.at_broker += permits
         for account in self._accounts:
-            account.meter.granted(account, self._under_way, was_dry=was_dry)
+            account.window.granted(account, self._under_way, was_dry=was_dry)
         self._turned(was_dry=was_dry)
 
     def _sense_backlog(self, messages: int) -> None:
@@ -707,13 +703,13 @@ class Permits:
         under_way = self._under_way
         was_dry = under_way.at_broker <= 0
         under_way.at_broker -= messages
-        if self._meters:  # else nobody needs to know what entries hold: that is learnt when limits come
+        if self._windows:  # without limits the size of entries is not needed
             under_way.learn(entries, messages, size)
             for account in self._accounts:
-                meter = account.meter
-                meter.delivered(account, under_way, under_way.counted(entries, messages, size, meter.unit))
+                window = account.window
+                window.delivered(account, under_way, under_way.counted(entries, messages, size, window.unit))
         self._turned(was_dry=was_dry)
-        if self._meters:
+        if self._windows:
             self._settle()
 
     def _turned(self, *, was_dry: bool) -> None:
@@ -722,16 +718,16 @@ class Permits:
             self.backlog.turned(is_dry=is_dry)
 
     def _count(self) -> None:
-        """Tell the credit windows what is under way now."""
+        """Update the amount under way at the credit windows."""
         for account in self._accounts:
-            account.meter.count(account, self._under_way)
+            account.window.count(account, self._under_way)
 
-    def _join(self, meters: tuple[CreditWindow, ...]) -> None:
-        self._meters = meters
-        self._accounts = tuple(meter.join(self, self._under_way) for meter in meters)
+    def _join(self, windows: tuple[CreditWindow, ...]) -> None:
+        self._windows = windows
+        self._accounts = tuple(window.join(self, self._under_way) for window in windows)
 
     def _leave(self) -> None:
         self.stop_asking()
         for account in self._accounts:
-            account.meter.leave(account)
-        self._meters, self._accounts = (), ()
+            account.window.leave(account)
+        self._windows, self._accounts = (), ()

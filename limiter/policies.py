@@ -62,7 +62,7 @@ class Written(NamedTuple):
 
     Args:
         level: The level.
-        settings: The level's, as far as they hold a value: how to find one, its name there, and the source's name.
+        settings: The level's settings that hold a value: the look-up, a stream's name there, and the source's name.
     """
 
     level: Level
@@ -88,7 +88,7 @@ class LimitTally:
         self.total = total
 
     def replaced(self, about: About, setting: Setting, name: str, before: Value | None, after: Value | None) -> None:
-        """Count that the value of a target was replaced; None stands for no value. A subscribe rate does not count."""
+        """Count that the value of a target was replaced; None: no value. A subscribe rate does not count."""
         if about in DIRECTIONS and setting.level.word in self._levels:
             for value, times in ((before, -1), (after, 1)):
                 if value is not None and value.limit:
@@ -110,8 +110,8 @@ class LimitTally:
         return LimitTally(self._levels, self.digest, self.total)
 
     def _count(self, line: str, times: int) -> None:
-        one = int.from_bytes(hashlib.blake2b(line.encode(), digest_size=8).digest())
-        self.digest = (self.digest + times * one) % _DIGESTS
+        digest = int.from_bytes(hashlib.blake2b(line.encode(), digest_size=8).digest())
+        self.digest = (self.digest + times * digest) % _DIGESTS
         self.total += times
 
 
@@ -121,8 +121,8 @@ class Policies:
 
     Attributes:
         tally: Counts the values, from the first one on; None without a fleet.
-        tenants: Values that tenants set for themselves. At each level the stricter of both holds (`within`), so that
-            no tenant gets more than the operator's values alone would give. None: there are none.
+        tenants: Values that tenants set for themselves; None if no tenant did. At each level the stricter of both holds
+            (`within`), so that no tenant gets more than the operator's values alone would give.
     """
 
     groups_of_namespaces: dict[str, str] = field(default_factory=dict)
@@ -154,20 +154,20 @@ class Policies:
         Raises:
             ValueError: If an address or a network is not one.
         """
-        if setting.record.form == "network":  # what limits nothing must not hide the wider network's value
+        if setting.record.form == "network":  # a value that limits nothing must not hide the wider network's value
             networks = self._networks.setdefault((about, setting), Networks())
             networks.put(name, value if value and value.limit else None)
         values = self._values.setdefault(about, {})
         if self.tally is not None:
             self.tally.replaced(about, setting, name, values.get(setting, {}).get(name), value)
-        known = len(values)
+        settings = len(values)
         if value is not None:
             values.setdefault(setting, {})[name] = value
         elif setting in values:
             values[setting].pop(name, None)
             if not values[setting]:
                 del values[setting]
-        if len(values) != known:
+        if len(values) != settings:
             self._levels[about] = tuple(self._written(about))
 
     def get(self, about: About, setting: Setting, name: str) -> Value | None:
@@ -178,7 +178,7 @@ class Policies:
         return self.put_under(about, setting).get(name)
 
     def attach(self, of_tenants: dict[str, str], of_namespaces: dict[str, str]) -> None:
-        """Say which resource group each tenant and namespace is attached to that is."""
+        """Set the resource groups that tenants and namespaces are attached to, by name."""
         if self.tally is not None:
             self.tally.attached(Setting.TENANT, self.groups_of_tenants, of_tenants)
             self.tally.attached(Setting.NAMESPACE, self.groups_of_namespaces, of_namespaces)
@@ -197,8 +197,11 @@ class Policies:
             self.tenants.clear()
 
     def copy(self) -> "Policies":
-        """Return a copy, to be changed aside."""
-        values = {about: {setting: dict(named) for setting, named in of.items()} for about, of in self._values.items()}
+        """Return an independent copy."""
+        values = {
+            about: {setting: dict(named) for setting, named in settings.items()}
+            for about, settings in self._values.items()
+        }
         networks = {key: networks.copy() for key, networks in self._networks.items()}
         other = Policies(dict(self.groups_of_namespaces), dict(self.groups_of_tenants), values, networks)
         other._levels = {about: tuple(other._written(about)) for about in values}
@@ -209,42 +212,42 @@ class Policies:
     def exchange(self, other: "Policies") -> None:
         """Swap contents with another object in one step."""
         for name in self.__slots__:
-            mine, its = getattr(self, name), getattr(other, name)
-            setattr(self, name, its)
-            setattr(other, name, mine)
+            own, others = getattr(self, name), getattr(other, name)
+            setattr(self, name, others)
+            setattr(other, name, own)
 
     def put_under(self, about: About, setting: Setting) -> Mapping[str, Value]:
         """Return the values of one setting, by name."""
         return self._values.get(about, {}).get(setting, {})
 
     def in_force(self, direction: Direction, topic: Topic, client: Client = ANYBODY) -> tuple[InForce, ...]:
-        """The limits of one topic (one partition of a partitioned one) for one client's stream, outermost first."""
+        """Return the limits of one topic (or one partition) for one client's stream, outermost first."""
         if self.tenants is None and not self._levels.get(direction):
             return ()
-        whose = StreamIdentity(topic, client, self.group_of(topic))
-        in_force = self._at_levels(direction, whose)
+        identity = StreamIdentity(topic, client, self.group_of(topic))
+        in_force = self._at_levels(direction, identity)
         if self.tenants is not None:
-            in_force = _all_within(in_force, self.tenants._at_levels(direction, whose))  # noqa: SLF001 - of the same class
+            in_force = _all_within(in_force, self.tenants._at_levels(direction, identity))  # noqa: SLF001 - of the same class
         return tuple(in_force)
 
-    def _at_levels(self, direction: Direction, whose: StreamIdentity) -> list[InForce]:
-        is_system = whose.topic.is_system
-        levels = [one for one in self._levels.get(direction, ()) if one.level.is_of_system is is_system]
-        return [entry for one in levels if (entry := _at_level(one, direction, whose)) is not None]
+    def _at_levels(self, direction: Direction, identity: StreamIdentity) -> list[InForce]:
+        is_system = identity.topic.is_system
+        levels = [written for written in self._levels.get(direction, ()) if written.level.is_of_system is is_system]
+        return [entry for written in levels if (entry := _at_level(written, direction, identity)) is not None]
 
     def in_force_at(self, level: Level, direction: Direction, topic: Topic, client: Client) -> InForce | None:
-        """The one of these limits that is of `level`, if there is one."""
+        """Return the limit of `in_force` that is of `level`; None without one."""
         if level.is_of_system is not topic.is_system:
             return None
-        whose = StreamIdentity(topic, client, self.group_of(topic))
-        found = self._at(level, direction, whose)
+        identity = StreamIdentity(topic, client, self.group_of(topic))
+        entry = self._at(level, direction, identity)
         if self.tenants is not None:
-            found = within(found, self.tenants._at(level, direction, whose))  # noqa: SLF001 - of the same class
-        return found
+            entry = within(entry, self.tenants._at(level, direction, identity))  # noqa: SLF001 - of the same class
+        return entry
 
-    def _at(self, level: Level, direction: Direction, whose: StreamIdentity) -> InForce | None:
+    def _at(self, level: Level, direction: Direction, identity: StreamIdentity) -> InForce | None:
         levels = self._levels.get(direction, ())
-        return next((_at_level(written, direction, whose) for written in levels if written.level is level), None)
+        return next((_at_level(written, direction, identity) for written in levels if written.level is level), None)
 
     @property
     def limits_subscribes(self) -> bool:
@@ -252,23 +255,23 @@ class Policies:
         return any(self._values.get("subscribe", {}).values()) or bool(self.tenants and self.tenants.limits_subscribes)
 
     def subscribe_rate(self, topic: Topic) -> tuple[Rate, str] | None:
-        """Return the rate of subscribing of each consumer of a topic, and its source for people (`namespace rest`).
+        """Return the subscribe rate of each consumer of a topic, and its source for people (`namespace rest`).
 
-        The narrowest value that is there holds, as with Pulsar.
+        The narrowest setting with a value decides, as with Pulsar.
         """
         if topic.is_system or not self.limits_subscribes:
             return None
-        found = self._subscribe_rate(topic)
-        theirs = None if self.tenants is None else self.tenants._subscribe_rate(topic)  # noqa: SLF001 - of the same class
-        if found is None or theirs is None:
-            return found or theirs
-        rate = stricter_rate(found[0], theirs[0])
-        return rate, found[1] if rate == found[0] else theirs[1]
+        operators = self._subscribe_rate(topic)
+        tenants = None if self.tenants is None else self.tenants._subscribe_rate(topic)  # noqa: SLF001 - of the same class
+        if operators is None or tenants is None:
+            return operators or tenants
+        rate = stricter_rate(operators[0], tenants[0])
+        return rate, operators[1] if rate == operators[0] else tenants[1]
 
     def _subscribe_rate(self, topic: Topic) -> tuple[Rate, str] | None:
-        whose = StreamIdentity(topic, ANYBODY, "")
+        identity = StreamIdentity(topic, ANYBODY, "")
         for setting, naming, source in SUBSCRIBE_LOOKUPS:
-            value = self.get("subscribe", setting, naming(whose))
+            value = self.get("subscribe", setting, naming(identity))
             if value and value.limit.messages:
                 return value.limit.messages, f"{source} {value.origin}"
         return None
@@ -282,8 +285,8 @@ class Policies:
 
     def _written(self, about: About) -> Iterator[Written]:
         finds: dict[Setting, Find] = {setting: values.get for setting, values in self._values[about].items()}
-        networks = [(setting, found) for (of, setting), found in self._networks.items() if of == about]
-        finds |= {setting: found.find for setting, found in networks if setting in finds}
+        networks = [(setting, tables) for (subject, setting), tables in self._networks.items() if subject == about]
+        finds |= {setting: tables.find for setting, tables in networks if setting in finds}
         for level in LEVELS:
             settings = tuple(
                 (finds[setting], naming, source) for setting, naming, source in level.lookups if setting in finds
@@ -292,43 +295,43 @@ class Policies:
                 yield Written(level, settings)
 
 
-def _at_level(written: Written, direction: Direction, whose: StreamIdentity) -> InForce | None:
-    """The narrowest value that is there; one that limits nothing counts as not set, as with Pulsar."""
+def _at_level(written: Written, direction: Direction, identity: StreamIdentity) -> InForce | None:
+    """Return the narrowest value of a level; one that limits nothing counts as not set, as with Pulsar."""
     level = written.level
-    if not level.exists(whose):
+    if not level.exists(identity):
         return None
     for find, naming, source in written.settings:
-        value = find(naming(whose))
+        value = find(naming(identity))
         if value is not None and value.limit:
-            return InForce(_scope(level, direction, whose), value.limit, f"{source} {value.origin}")
+            return InForce(_scope(level, direction, identity), value.limit, f"{source} {value.origin}")
     return None
 
 
-def _all_within(found: list[InForce], theirs: list[InForce]) -> list[InForce]:
-    """Return what holds of each level's limit and a tenant's own at the same level, outermost first."""
-    by_level = {entry.scope.level: entry for entry in found}
-    for entry in theirs:
-        both = within(by_level.get(entry.scope.level), entry)
-        assert both is not None, "one of the two is there"
-        by_level[entry.scope.level] = both
+def _all_within(operators: list[InForce], tenants: list[InForce]) -> list[InForce]:
+    """Return the stricter of the operator's and the tenant's limits at each level, outermost first."""
+    by_level = {entry.scope.level: entry for entry in operators}
+    for entry in tenants:
+        stricter_entry = within(by_level.get(entry.scope.level), entry)
+        assert stricter_entry is not None, "`entry` is not None"
+        by_level[entry.scope.level] = stricter_entry
     return [by_level[level.word] for level in LEVELS if level.word in by_level]
 
 
-def within(found: InForce | None, own: InForce | None) -> InForce | None:
-    """Return what holds where a tenant has set a limit of its own at a level.
+def within(operators: InForce | None, tenants: InForce | None) -> InForce | None:
+    """Return the stricter of the operator's and the tenant's limit at one level.
 
     Args:
-        found: The limit that the operator's values give.
-        own: The tenant's.
+        operators: The limit by the operator's values.
+        tenants: The limit by the tenant's own values.
     """
-    if found is None or own is None:
-        return found or own
-    limit = stricter(found.limit, own.limit)
-    return found if limit == found.limit else own._replace(limit=limit)
+    if operators is None or tenants is None:
+        return operators or tenants
+    limit = stricter(operators.limit, tenants.limit)
+    return operators if limit == operators.limit else tenants._replace(limit=limit)
 
 
 def stricter(limit: Limit, own: Limit) -> Limit:
-    """Return the stricter of an operator's limit and a tenant's, figure by figure: no more passes than either lets.
+    """Return the stricter of an operator's limit and a tenant's own, figure by figure: no more passes than by either.
 
     A limit that holds messages or refuses them is stricter than one that observes. The mode is the operator's, unless
     that observes.
@@ -349,30 +352,31 @@ def stricter(limit: Limit, own: Limit) -> Limit:
 
 
 @overload
-def stricter_rate(one: Rate, other: Rate) -> Rate: ...
+def stricter_rate(rate: Rate, other: Rate) -> Rate: ...
 @overload
-def stricter_rate(one: Rate | None, other: Rate | None) -> Rate | None: ...
-def stricter_rate(one: Rate | None, other: Rate | None) -> Rate | None:
-    """Return the lower of two rates, with the smaller of both bursts; one that is not there limits nothing."""
-    if one is None or other is None:
-        return one or other
-    lower = other if other.tokens * one.period_ns < one.tokens * other.period_ns else one
-    return lower if lower.burst <= min(one.burst, other.burst) else replace(lower, burst=min(one.burst, other.burst))
+def stricter_rate(rate: Rate | None, other: Rate | None) -> Rate | None: ...
+def stricter_rate(rate: Rate | None, other: Rate | None) -> Rate | None:
+    """Return the lower of two rates, with the smaller of both bursts; None limits nothing."""
+    if rate is None or other is None:
+        return rate or other
+    lower = other if other.tokens * rate.period_ns < rate.tokens * other.period_ns else rate
+    burst = min(rate.burst, other.burst)
+    return lower if lower.burst <= burst else replace(lower, burst=burst)
 
 
-def _scope(level: Level, direction: Direction, whose: StreamIdentity) -> Scope:
+def _scope(level: Level, direction: Direction, identity: StreamIdentity) -> Scope:
     """Return the scope of a level's limit on one stream."""
-    tenant = whose.topic.tenant if level.within else ""
-    namespace = whose.topic.namespace if level.within == "namespace" else ""
-    return Scope(direction, level.word, level.name(whose), tenant, namespace)
+    tenant = identity.topic.tenant if level.within else ""
+    namespace = identity.topic.namespace if level.within == "namespace" else ""
+    return Scope(direction, level.word, level.name(identity), tenant, namespace)
 
 
 SUBSCRIBE_LOOKUPS = tuple(
     lookup for level in LEVELS for lookup in level.lookups if "subscribe" in lookup[0].record.abouts
 )
-"""Lookups of the places at which a subscribe rate may be, the narrowest first."""
+"""The settings that may have a subscribe rate, the narrowest first."""
 OF_TOPIC: frozenset[NameForm] = frozenset({"topic", "subscription"})
-"""Forms of names that say which topic they are of."""
+"""Forms of names that contain a topic's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,8 +387,8 @@ class Change:
         about: The subject of the value.
         setting: The setting of the value.
         name: The name that the setting has.
-        only_tunes: Whether it limited before, still does, and in the same way: holding, or only observing. Then no
-            limit appears or goes by it, as whoever it holds for was limited by it before, or by something narrower.
+        only_tunes: Whether the value limited before, still does, and in the same way: holding, or only observing. Then
+            no stream gets or loses a limit, as each stream of this value had it before, or a narrower one.
     """
 
     about: About
@@ -393,7 +397,7 @@ class Change:
     only_tunes: bool = False
 
     def may_tune(self, scope: Scope) -> bool:
-        """Return whether a limiter's value can come from here; its name is looked at as far as that is cheap."""
+        """Return whether a limiter's value can come from here; its name is compared where that is cheap."""
         if scope.level != self.setting.level.word or scope.direction != self.about:
             return False
         if self.setting.record.form == "namespace" and scope.namespace:
@@ -401,7 +405,7 @@ class Change:
         return True
 
     def topics(self) -> list[str]:
-        """Names one of which is the topic's, if it is set for one; both names around an @ may hold another."""
+        """Return candidates for the topic's name, if the setting is of one: an @ may also be part of a name."""
         form = self.setting.record.form
         if form != "subscription":
             return [self.name] if form == "topic" else []
@@ -420,9 +424,9 @@ def change_of(target: Target, before: Value | None, after: Value | None) -> Chan
 def _written(limit: Limit) -> str:
     """Return a limit as the value of a line."""
     parts = [
-        f"{word}={one.tokens}/{one.period_ns}/{one.burst}"
+        f"{word}={rate.tokens}/{rate.period_ns}/{rate.burst}"
         for word, name in _RATES.items()
-        if (one := getattr(limit, name)) is not None
+        if (rate := getattr(limit, name)) is not None
     ]
     parts += [f"mode={limit.mode}"] if limit.mode != "enforce" else []
     return " ".join(parts + (["relative"] if limit.published is not None else []))

@@ -1,4 +1,4 @@
-"""Streams and the limits that they are within: found by what is limited, never by connection."""
+"""Streams and the limits that they are within: a limiter is found by its scope, never by connection."""
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -21,47 +21,47 @@ from limiter.token_bucket import WHOLE, Limit, Rate
 
 
 class StreamIndex:
-    """The streams that are open, with what limits look at.
+    """The open streams, with the topic and the client of each.
 
-    Finds those of a topic, a namespace or a tenant without looking at all others.
+    Finds those of a topic, a namespace or a tenant without a search through all.
     """
 
     def __init__(self) -> None:
-        self._known: dict[Stream, tuple[Topic, Client]] = {}
+        self._streams: dict[Stream, tuple[Topic, Client]] = {}
         self._of_topics: dict[str, dict[Stream, None]] = {}
         self._of_namespaces: dict[str, dict[Stream, None]] = {}
         self._of_tenants: dict[str, dict[Stream, None]] = {}
 
     def __contains__(self, stream: Stream) -> bool:
-        return stream in self._known
+        return stream in self._streams
 
     def __iter__(self) -> Iterator[Stream]:
-        return iter(self._known)
+        return iter(self._streams)
 
     def __getitem__(self, stream: Stream) -> tuple[Topic, Client]:
-        return self._known[stream]
+        return self._streams[stream]
 
     def get(self, stream: Stream) -> tuple[Topic, Client] | None:
         """Return the topic and client of a stream; None if the stream is not open."""
-        return self._known.get(stream)
+        return self._streams.get(stream)
 
     def put(self, stream: Stream, topic: Topic, client: Client) -> None:
-        """Add a stream, or what is known of its client by now."""
-        self._known[stream] = topic, client
+        """Add a stream, or replace its topic and client."""
+        self._streams[stream] = topic, client
         self._of_topics.setdefault(topic.partitioned, {})[stream] = None
         self._of_namespaces.setdefault(topic.namespace_name, {})[stream] = None
         self._of_tenants.setdefault(topic.tenant, {})[stream] = None
 
     def remove(self, stream: Stream) -> None:
-        """Remove a stream that is over."""
-        known = self._known.pop(stream, None)
-        if known is not None:
-            _take_out(self._of_topics, known[0].partitioned, stream)
-            _take_out(self._of_namespaces, known[0].namespace_name, stream)
-            _take_out(self._of_tenants, known[0].tenant, stream)
+        """Remove a stream that has ended."""
+        if stream in self._streams:
+            topic, _ = self._streams.pop(stream)
+            _take_out(self._of_topics, topic.partitioned, stream)
+            _take_out(self._of_namespaces, topic.namespace_name, stream)
+            _take_out(self._of_tenants, topic.tenant, stream)
 
     def concerned(self, change: Change) -> list[Stream]:
-        """Return the streams that a change can concern; others may be among them, as those of the other direction."""
+        """Return the streams that a change can concern, and perhaps others, as those of the other direction."""
         form = change.setting.record.form
         if form in OF_TOPIC:
             streams = [stream for name in change.topics() for stream in self._of_topics.get(name, ())]
@@ -70,7 +70,7 @@ class StreamIndex:
         elif form == "tenant" and change.name != EACH:
             streams = list(self._of_tenants.get(change.name, ()))
         else:
-            streams = list(self._known)
+            streams = list(self._streams)
         return streams if change.about != "subscribe" else []
 
 
@@ -82,53 +82,53 @@ def _take_out(table: dict[str, dict[Stream, None]], name: str, stream: Stream) -
 
 
 KEPT = 1024
-"""Limiters without streams that stay although they are full, for those who come again."""
+"""Full limiters without streams that are kept for streams that come again."""
 LOOKED_AT = 16
-"""Limiters without streams that are looked at where somebody needs room: a refused PRODUCER costs no more than that."""
+"""Limiters without streams that are checked when a client needs room: a refused PRODUCER costs no more than that."""
 LIMITER_MEMORY = 3_584
-"""Bytes that a limiter takes beside its name."""
+"""Bytes that a limiter takes without its name."""
 FEW_DEBTS = 65_536
 """Bytes of debts that every address may have."""
 MOST_DEBTS = 256 * 1024 * 1024
 _COPIES = 4
-"""Times that its name is kept: in its scope, in what the access log is to tell of it, and in what finds both."""
+"""Copies of a limiter's name: in its scope, in its lines of the access log, and in the keys of both."""
 
 OnKept = Callable[[str, int], None]
-"""Told the address of a client (see `limiter.levels.counted_as`), and how many bytes more are kept for it."""
+"""Called with a client's address (see `limiter.levels.counted_as`), and the bytes that are kept for it from now on."""
 
 
 class LimiterCache:
-    """The limiters at work, by what they limit.
+    """The limiters at work, by scope.
 
     They are made when streams need them, get other values, and are forgotten when they are idle and full.
 
-    A limiter of which tokens are taken stays until it is full, whoever leaves: a client that connects again gains
-    nothing by it, and a batch of 100,000 messages under 1/s is owed for a day. So what limiters take is counted for the
-    address of the stream that each was made for, or was taken up by last: while it has streams as memory of that
-    client, afterwards as its debt. An address that owes more than is still free for debts may open no more streams; one
-    that owes little always may. So clients that make ever new debts stop themselves, and nobody else. Only if many
-    addresses together owe all that may be, a debt is forgotten for the next one: the oldest of an address that owes
-    much.
+    A limiter that is not full stays after its last stream has left: so a client that connects again gains nothing, and
+    a batch of 100,000 messages under 1/s is owed for a day. So the memory of each limiter is counted for the address of
+    the stream that it was made for, or that used it again: as memory of that client while the limiter has streams,
+    afterwards as the address' debt. An address that owes more than is still free for debts may open no more streams; an
+    address that owes little always may. So clients that make ever new debts stop themselves, and no others. Only if
+    many addresses together owe the whole bound, a debt is forgotten for the next one: the oldest of an address that
+    owes much.
 
     Args:
         relative: The limits that are relative to publish rates.
-        retuned: Called with each that is about to have another value, and the time.
-        kept: Told of each that streams take up or leave, and, with 0, when an address owes less.
+        on_retune: Called with each limiter that is about to have another value, and the time.
+        on_kept: Called for each limiter that streams begin to use or leave, and, with 0, when an address owes less.
         most_debts: Bytes that limiters without streams may take.
         shared: The limits that are shared with other processes; None: each is enforced whole here.
 
     Attributes:
-        by_scope: All of them.
-        tuned: Limiters that got another value while streams were within them: waiting streams are to be woken.
+        by_scope: The limiters.
+        tuned: Limiters that got another value while streams were within them: waiting streams must be woken.
         debts: Bytes that limiters without streams take.
-        forgiven: How many were forgotten although tokens were taken of them.
+        forgiven: The number of limiters that were forgotten before they were full.
     """
 
     def __init__(
         self,
         relative: RelativeLimits,
-        retuned: Callable[[Limiter, int], None],
-        kept: OnKept,
+        on_retune: Callable[[Limiter, int], None],
+        on_kept: OnKept,
         most_debts: int = MOST_DEBTS,
         shared: SharedLimits | None = None,
     ) -> None:
@@ -139,16 +139,16 @@ class LimiterCache:
         self._most_debts = most_debts
         self._debts_of: dict[str, int] = {}
         self._most_full = KEPT
-        self._kept = kept
+        self._on_kept = on_kept
         self._kept_for: dict[Scope, str] = {}
         self._relative = relative
-        self._retuned = retuned
+        self._on_retune = on_retune
         self._shared = shared
         self._resting: OrderedDict[Scope, None] = OrderedDict()
-        """Limiters without streams; the one that was not looked at for longest comes first."""
+        """Limiters without streams, in the order of their last check."""
 
     def put(self, entry: InForce, topic: str, address: str, now: int) -> Limiter:
-        """Return the limiter of what applies to a stream, with that value in force; it is made if need be."""
+        """Return the limiter of a limit that applies to a stream, with that value in force; it is made if needed."""
         limit = self._relative.in_force(entry.scope, entry.limit, topic, now)
         if entry.scope in self._resting:
             self._owe(entry.scope, -1)
@@ -158,35 +158,35 @@ class LimiterCache:
             limiter = self.by_scope[entry.scope] = self._made(entry.scope, limit, entry.source, now)
             self._use(entry.scope, address)
         elif limiter.is_observed != (limit.mode == "observe"):
-            self._retuned(limiter, now)
+            self._on_retune(limiter, now)
             in_force = limiter.rates()
-            limiter = self._in_place_of(limiter, limit, entry.source, now)
-            self._tell_shared(limiter, in_force, now)
+            limiter = self._replaced(limiter, limit, entry.source, now)
+            self._report_retuned(limiter, in_force, now)
         elif limiter.limit != limit or limiter.source != entry.source:
-            self._retuned(limiter, now)
+            self._on_retune(limiter, now)
             in_force = limiter.rates()
             limiter.retune(limit, entry.source, now)
-            self._tell_shared(limiter, in_force, now)
+            self._report_retuned(limiter, in_force, now)
             if limiter.streams:
                 self.tuned[limiter] = None
-        limiter.meters = _meters(limiter)
+        limiter.windows = _windows(limiter)
         return limiter
 
     def retune(self, limits: dict[Scope, Limit], now: int) -> list[Limiter]:
-        """Give limiters values that were measured anew."""
+        """Give limiters newly measured values."""
         changed = [self.by_scope[scope] for scope in limits]
         for limiter in changed:
-            self._retuned(limiter, now)
+            self._on_retune(limiter, now)
             limiter.retune(limits[limiter.scope], limiter.source, now)
-            limiter.meters = _meters(limiter)
+            limiter.windows = _windows(limiter)
         return changed
 
     def outdate(self, kinds: Collection[tuple[str, str]]) -> None:
-        """Let other processes not hear any more of limiters without streams whose values may be over.
+        """End the shares of limiters without streams whose values may be outdated.
 
         Args:
-            kinds: The directions and levels of values that have changed. Which names they are about is not looked at:
-                there may be many, and many such limiters.
+            kinds: The directions and levels of values that have changed. Names are not compared: there may be many, and
+                many such limiters.
         """
         if self._shared is not None and kinds:
             for scope in self._resting:
@@ -194,7 +194,7 @@ class LimiterCache:
                 if limiter.lease is not None and (scope.direction, scope.level) in kinds:
                     self._shared.outdated(limiter)
 
-    def _tell_shared(self, limiter: Limiter, in_force: LimitRates, now: int) -> None:
+    def _report_retuned(self, limiter: Limiter, in_force: LimitRates, now: int) -> None:
         if limiter.lease is not None and self._shared is not None:
             self._shared.retuned(limiter, in_force, now)
 
@@ -204,12 +204,12 @@ class LimiterCache:
         return tuned
 
     def rest(self, left: Iterable[Limiter], now: int) -> list[Limiter]:
-        """Note limiters that streams have left; forget those without any that are full, as many as may be.
+        """Note limiters that streams have left; forget full ones without streams.
 
-        Two looks for each that begins to rest keep ahead of clients that open and close streams of ever new names.
+        Two checks for each limiter that begins to rest are enough even for streams of ever new names.
 
         Returns:
-            Those that are forgotten now.
+            The limiters that are forgotten now.
         """
         resting, forgotten = self._resting, list[Limiter]()
         for limiter in left:
@@ -220,25 +220,26 @@ class LimiterCache:
                     forgotten += self._forgiven_for(limiter.scope)
                     self._owe(limiter.scope, 1)
                 resting[limiter.scope] = None
-                forgotten += [one for _ in range(2) if (one := self._look_at_oldest(now, self._most_full)) is not None]
+                checked = [self._check_oldest(now, self._most_full) for _ in range(2)]
+                forgotten += [oldest for oldest in checked if oldest is not None]
         return forgotten
 
     def make_room(self, now: int) -> list[Limiter]:
-        """Forget some limiters whose debts are paid, as a client is to be refused for debts; return them."""
-        looked_at = [self._look_at_oldest(now, 0) for _ in range(min(LOOKED_AT, len(self._resting)))]
-        return [limiter for limiter in looked_at if limiter is not None]
+        """Forget some limiters whose debts are paid, before a client is refused for debts; return them."""
+        checked = [self._check_oldest(now, 0) for _ in range(min(LOOKED_AT, len(self._resting)))]
+        return [limiter for limiter in checked if limiter is not None]
 
     def owes_too_much(self, address: str) -> bool:
         """Return whether clients at an address have left more debts than are still free for debts."""
         return self._debts_of.get(address, 0) > max(self._most_debts - self.debts, FEW_DEBTS)
 
     def _use(self, scope: Scope, address: str) -> None:
-        """A client at `address` has a stream within it, the first one."""
+        """Count a limiter as memory of `address`, whose client has the first stream within it."""
         self._kept_for[scope] = address
-        self._kept(address, memory_of(scope))
+        self._on_kept(address, memory_of(scope))
 
     def _owe(self, scope: Scope, times: int) -> None:
-        """Add the debts of a limiter without streams (1), or subtract those of one that has some again (-1)."""
+        """Add the debts of a limiter without streams (1), or subtract them if it has streams again (-1)."""
         size, address = memory_of(scope), self._kept_for[scope]
         self.debts += times * size
         owed = self._debts_of.get(address, 0) + times * size
@@ -247,18 +248,18 @@ class LimiterCache:
         else:
             del self._debts_of[address]
         if times > 0:
-            self._kept(address, -size)
+            self._on_kept(address, -size)
         else:
             del self._kept_for[scope], self._resting[scope]
-            self._kept(address, 0)
+            self._on_kept(address, 0)
 
     def _forgiven_for(self, scope: Scope) -> list[Limiter]:
-        """Make room for one more debt, if there is none. Returns what is forgotten."""
+        """Make room for one more debt, if there is none; return the forgotten limiters."""
         forgiven = list[Limiter]()
         while self._resting and self.debts + memory_of(scope) > self._most_debts:
             oldest = islice(self._resting, LOOKED_AT)
-            one = max(oldest, key=lambda resting: self._debts_of[self._kept_for[resting]])
-            forgiven.append(self._forget(one))
+            largest = max(oldest, key=lambda resting: self._debts_of[self._kept_for[resting]])
+            forgiven.append(self._forget(largest))
             self.forgiven += 1
         return forgiven
 
@@ -270,8 +271,8 @@ class LimiterCache:
             self._shared.forgotten(limiter)
         return limiter
 
-    def _look_at_oldest(self, now: int, most_full: int) -> Limiter | None:
-        """Look at the limiter at rest that was not looked at for longest; return it if it is forgotten now."""
+    def _check_oldest(self, now: int, most_full: int) -> Limiter | None:
+        """Check the limiter at rest whose last check is the oldest; return it if it is forgotten now."""
         if len(self._resting) <= most_full:
             return None
         scope = next(iter(self._resting))
@@ -280,8 +281,8 @@ class LimiterCache:
         self._resting.move_to_end(scope)
         return None
 
-    def _in_place_of(self, old: Limiter, limit: Limit, source: str, now: int) -> Limiter:
-        """A limit is only observed from now on, or no longer: who waits there must not meet who waits here."""
+    def _replaced(self, old: Limiter, limit: Limit, source: str, now: int) -> Limiter:
+        """Replace a limiter that is only observed from now on, or no longer: the waiting streams must not mix."""
         limiter = self.by_scope[old.scope] = self._made(old.scope, limit, source, now)
         limiter.inherit(old, now)
         return limiter
@@ -299,34 +300,34 @@ def memory_of(scope: Scope) -> int:
     return LIMITER_MEMORY + _COPIES * getsizeof(scope.name)
 
 
-def _meters(limiter: Limiter) -> tuple[CreditWindow, ...]:
-    """The permit meters that a limit of deliveries needs: one for messages, one for bytes.
+def _windows(limiter: Limiter) -> tuple[CreditWindow, ...]:
+    """Return the credit windows that a limit of deliveries needs: one for messages, one for bytes.
 
-    Of a shared limit only this process' share is asked for: the broker's messages are to go where they may pass.
+    For a shared limit they have this process' share: the broker should send messages to consumers that may have them.
     """
     if limiter.scope.direction != "dispatch" or limiter.is_observed:
         return ()
-    known = {meter.unit: meter for meter in limiter.meters}
+    by_unit = {window.unit: window for window in limiter.windows}
     rates: tuple[tuple[Unit, Rate | None], ...] = (("messages", limiter.rates()[0]), ("bytes", limiter.rates()[2]))
     for unit, rate in rates:
         if rate is None:
-            known.pop(unit, None)
+            by_unit.pop(unit, None)
         else:
             ppm = limiter.shares[unit == "bytes"]
-            known.setdefault(unit, CreditWindow(1, unit)).horizon = max(1, horizon_of(rate) * ppm // WHOLE)
-    return tuple(known.values())
+            by_unit.setdefault(unit, CreditWindow(1, unit)).horizon = max(1, horizon_of(rate) * ppm // WHOLE)
+    return tuple(by_unit.values())
 
 
 SLICE = 100
-"""Streams whose limits are found anew in one go: 1 to 3 ms."""
+"""Streams whose limits are found again at once: 1 to 3 ms."""
 _LOOKED_AT = 20
-"""Streams or limiters that are looked at, whether a change concerns them, in the time in which one follows it."""
+"""Streams or limiters that are checked, whether a change concerns them, in the time in which one follows it."""
 _SERVED = 10
 """Limiters whose waiting streams are served in the turn in which their value changes; others are woken."""
 _OVER: Final = object()
 
 
-def _nobody_counts(address: str, more: int) -> None:
+def _ignore(address: str, more: int) -> None:
     """Do nothing: memory is not bounded here."""
 
 
@@ -335,33 +336,33 @@ class Registry:
 
     Args:
         policies: The values in force; call `change` or `apply` after changing them.
-        scheduler: Where the streams pass.
-        shadow: Plays the limits that are only observed.
-        rules: How deliveries are counted and asked for.
-        clock: Monotonic nanoseconds, for how long permits are withheld and who has no backlog; needed if the rules
-            spare those.
-        kept: Told what limiters with streams take, and for which address each is kept.
+        scheduler: The scheduler of the streams.
+        shadow: Simulates the limits that are only observed.
+        rules: The rules by which deliveries and permits are counted.
+        clock: Monotonic nanoseconds, for withheld permits and for backlogs; needed if the rules spare subscriptions
+            without one.
+        on_kept: Called with the memory of limiters with streams, and the address that each is kept for.
         most_debts: Bytes that limiters without streams may take.
-        on_relative: Called when a limit is relative to a publish rate while there was none.
+        on_relative: Called when the first limit that is relative to a publish rate appears.
         shared: The limits that are shared with other processes; None: each is enforced whole here.
 
     Raises:
-        ValueError: If the rules spare them, and there is no clock.
+        ValueError: If the rules spare subscriptions without a backlog, and there is no clock.
 
     Attributes:
-        revision: Another one whenever `levels_of` may say something else of streams that are open.
-        relative: The limits that are relative to publish rates. While there are any, `measure` and `retune` are to be
-            called once a second if a stream does something, or if they are moving.
+        revision: Changes whenever the result of `levels_of` may change for open streams.
+        relative: The limits that are relative to publish rates. While there are any, the caller runs `measuring`
+            once a second if a stream passes entries, or if they are moving.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
+    def __init__(  # noqa: PLR0913, PLR0917 - see Args
         self,
         policies: Policies,
         scheduler: Scheduler,
         shadow: ShadowLimiter,
         rules: DispatchRules = RULES,
         clock: Callable[[], int] | None = None,
-        kept: OnKept = _nobody_counts,
+        on_kept: OnKept = _ignore,
         most_debts: int = MOST_DEBTS,
         on_relative: Callable[[], None] = lambda: None,
         shared: SharedLimits | None = None,
@@ -373,14 +374,14 @@ class Registry:
         self._shadow = shadow
         self._live = StreamIndex()
         self._looking: deque[Iterator[None]] = deque()
-        """For each change the search for what it concerns."""
+        """For each change, the search for the streams and limiters that it concerns."""
         self._to_tune: dict[Limiter, None] = {}
         self._to_rewire: dict[Stream, None] = {}
         self._changed: set[tuple[str, str]] = set()
         """Directions and levels of the values that have changed since all changes were in force."""
         self._rules = rules
         self.relative = RelativeLimits(by_entry=rules.by_entry, on_first=on_relative)
-        self._limiters = LimiterCache(self.relative, scheduler.journal.retuned, kept, most_debts, shared)
+        self._limiters = LimiterCache(self.relative, scheduler.journal.retuned, on_kept, most_debts, shared)
         if shared is not None:
             shared.attach(self._serve_shared, scheduler.journal.retuned)
         self._clock = clock or (lambda: 0)
@@ -403,16 +404,17 @@ class Registry:
         stream.permits = Permits(
             stream.usage, grant, partial(self._scheduler.journal.note, stream), self._rules, self._clock
         )
-        stream.permits.rewire(meters_of(stream.chain))
+        stream.permits.rewire(windows_of(stream.chain))
         if self._backlogs is not None:
             self._backlogs.join(stream)
 
     def name(self, stream: Stream, producer_name: str, now: int) -> None:
         """Name a producer as the broker accepted it: limits by producer name hold from now on."""
         stream.name = replace(stream.name, producer_name=producer_name)
-        known = self._live.get(stream)
-        if known is not None and known[1].producer_name != producer_name:
-            self._live.put(stream, known[0], replace(known[1], producer_name=producer_name))
+        topic_and_client = self._live.get(stream)
+        if topic_and_client is not None and topic_and_client[1].producer_name != producer_name:
+            topic, client = topic_and_client
+            self._live.put(stream, topic, replace(client, producer_name=producer_name))
             self._rewire(stream, now)
 
     def close(self, stream: Stream, now: int) -> list[Entry]:
@@ -424,7 +426,7 @@ class Registry:
         stream.is_open = False
         dropped = self._scheduler.leave(stream, now)
         if stream.observed is not None:
-            stream.observed.leave(now)  # it stays: its counts have not all been told yet
+            stream.observed.leave(now)  # the shadow stays, as the log has yet to take its counts
         if stream.permits is not None:
             if self._backlogs is not None:
                 self._backlogs.leave(stream)
@@ -445,7 +447,7 @@ class Registry:
 
     @property
     def forgiven(self) -> int:
-        """Limiters that were forgotten although tokens were taken of them; see `LimiterCache`."""
+        """The number of limiters that were forgotten before they were full; see `LimiterCache`."""
         return self._limiters.forgiven
 
     def owes_too_much(self, address: str, now: int) -> bool:
@@ -456,7 +458,7 @@ class Registry:
         return self._limiters.owes_too_much(address)
 
     def make_room(self, now: int) -> None:
-        """Forget some limiters that are full by now, as a client is to be refused for its address' debts."""
+        """Forget some limiters that are full by now, before a client is refused for its address' debts."""
         self._forget(self._limiters.make_room(now))
 
     @property
@@ -465,10 +467,10 @@ class Registry:
         return bool(self._looking or self._to_tune or self._to_rewire or self._limiters.tuned)
 
     def change(self, changes: Iterable[Change], now: int) -> None:
-        """Put values that changed in force on live streams, and wake the streams that may go.
+        """Put changed values in force on live streams, and wake the streams that may go.
 
-        Limiters whose value is another one get it first. Where limits appear or go, streams follow one by one, each
-        with what is in force when its turn comes. Not more than `SLICE` of both are done at once.
+        Limiters with another value get it first. Where limits are added or removed, streams follow one by one, each
+        with the values in force at its turn. At most `SLICE` of both are done at once.
         """
         self._begin_change()
         for change in changes:
@@ -477,7 +479,7 @@ class Registry:
         self.go_on(now)
 
     def go_on(self, now: int, most: int = SLICE) -> None:
-        """Put changes in force where they are not yet, on at most so many limiters and streams."""
+        """Put changes in force where they are not yet, on at most `most` limiters and streams."""
         for _ in range(most):
             if not self._looking:
                 break
@@ -495,7 +497,7 @@ class Registry:
             self._end_change()
 
     def apply(self, now: int) -> None:
-        """Put other policies in force on all live streams, in one go."""
+        """Put other policies in force on all live streams at once."""
         self._begin_change()
         self._changed.update((scope.direction, scope.level) for scope in self.limiters)
         self._to_rewire.update(dict.fromkeys(self._live))
@@ -504,7 +506,7 @@ class Registry:
         self._outdate()
 
     def published(self, active: Iterable[Stream], now: int) -> None:
-        """Measure these streams later: `measuring` will not get them any more; see `RelativeLimits.wake`."""
+        """Measure `active` streams later: the next `measuring` need not name them; see `RelativeLimits.wake`."""
         if not self.relative.is_empty:
             self.relative.wake(active, now)
 
@@ -517,14 +519,14 @@ class Registry:
             yield
 
     def levels_of(self, stream: Stream) -> list[str]:
-        """Levels of the limits that hold for a stream, outermost first: by the policies, whatever it is put within.
+        """Return the levels of the limits that hold for a stream by the policies, outermost first.
 
-        Of one that is over, and while changes are not in force everywhere, those that it is within.
+        For a stream that has ended, and while changes are not in force everywhere, the levels of its present limiters.
         """
-        known = self._live.get(stream)
-        if known is None or not self._is_settled or (self._backlogs is not None and self._backlogs.spares(stream)):
+        identity = self._live.get(stream)
+        if identity is None or not self._is_settled or (self._backlogs is not None and self._backlogs.spares(stream)):
             return [limiter.scope.level for limiter in stream.chain]
-        in_force = self.policies.in_force(stream.name.direction, *known)
+        in_force = self.policies.in_force(stream.name.direction, *identity)
         return [entry.scope.level for entry in in_force if entry.limit.mode != "observe"]
 
     def live(self) -> list[Stream]:
@@ -532,12 +534,11 @@ class Registry:
         return list(self._live)
 
     def _looks(self, change: Change) -> Iterator[None]:
-        """Note the limiters and streams that a change concerns; each step looks at some that it may concern."""
+        """Note the limiters and streams that a change concerns; each step checks some candidates."""
         form = change.setting.record.form
         is_of_names = form in {*OF_TOPIC, "namespace"} or (form == "tenant" and change.name != EACH)
-        of_all = change.only_tunes and not is_of_names
         candidates: Iterable[Limiter | Stream] = self._live.concerned(change)
-        if of_all:
+        if change.only_tunes and not is_of_names:
             candidates = list(self.limiters.values())
         for number, candidate in enumerate(candidates, 1):
             self._note_concerned(change, candidate)
@@ -556,23 +557,24 @@ class Registry:
                 self._to_rewire[candidate] = None
 
     def _tune(self, limiter: Limiter, now: int) -> None:
-        """Put its value in force anew; unless it is to go, as its streams will find when their turn comes."""
-        known = self._anybody_of(limiter)
-        if known is None:
+        """Put a limiter's value in force; if the limiter has none any more, its streams leave it at their turn."""
+        identity = self._identity_at(limiter)
+        if identity is None:
             return
+        topic, client = identity
         level, direction = LEVEL_OF_WORD[limiter.scope.level], limiter.scope.direction
-        entry = self.policies.in_force_at(level, direction, *known)
+        entry = self.policies.in_force_at(level, direction, topic, client)
         if entry is None or (entry.limit.mode == "observe") != limiter.is_observed:
             return
-        self._put(entry, known[0].full, counted_as(known[1].address), now)
+        self._put(entry, topic.full, counted_as(client.address), now)
 
-    def _anybody_of(self, limiter: Limiter) -> tuple[Topic, Client] | None:
-        """Return topic and client of one stream of a limiter. All serve: the value depends on what is limited alone."""
+    def _identity_at(self, limiter: Limiter) -> tuple[Topic, Client] | None:
+        """Return topic and client of any stream of a limiter: the value depends only on the limiter's scope."""
         stream = next(iter(limiter.streams), None)
         if stream is None:
             return None
-        of = stream.connection if limiter.is_observed else stream
-        return self._live.get(of) if isinstance(of, Stream) else None
+        enforced = stream.connection if limiter.is_observed else stream
+        return self._live.get(enforced) if isinstance(enforced, Stream) else None
 
     def _begin_change(self) -> None:
         self._is_settled = False
@@ -591,7 +593,7 @@ class Registry:
         self._changed.clear()
 
     def _rest(self, left: Iterable[Limiter], now: int) -> None:
-        """A stream has left these limiters."""
+        """Note that a stream has left these limiters."""
         self._forget(self._limiters.rest(left, now))
 
     def _forget(self, limiters: list[Limiter]) -> None:
@@ -602,14 +604,14 @@ class Registry:
         """Wake the streams of limiters that have another value: more may pass, and be asked of the broker."""
         limiters = list(limiters)
         self._wake(limiters, now)
-        for meter in [meter for limiter in limiters for meter in limiter.meters]:
-            meter.serve()
+        for window in [window for limiter in limiters for window in limiter.windows]:
+            window.serve()
 
     def _serve_shared(self, limiters: list[Limiter], now: int) -> None:
         """Wake the streams of limiters that have another share, or may use theirs again."""
         for limiter in limiters:
-            if limiter.meters:
-                limiter.meters = _meters(limiter)
+            if limiter.windows:
+                limiter.windows = _windows(limiter)
         self._serve(limiters, now)
 
     def _wake(self, limiters: Iterable[Limiter], now: int) -> None:
@@ -623,11 +625,11 @@ class Registry:
 
     def _rewire_all(self, streams: Iterable[Stream], now: int) -> None:
         for stream in streams:
-            if stream in self._live:  # what one lets pass may end another
+            if stream in self._live:  # entries that one stream passes may end another
                 self._rewire(stream, now)
 
     def _follow(self, stream: Stream, now: int) -> None:
-        """Policies changed for a stream: what it reports ends here, and that of limiters that nobody is left to."""
+        """Put changed policies in force for a stream: its report ends here, as do those of limiters it leaves empty."""
         if self._stays(stream):
             return
         self._scheduler.journal.rewired(stream, now)
@@ -644,49 +646,50 @@ class Registry:
         in_force, limiters = (self.policies.in_force(stream.name.direction, *self._live[stream]), _all_of(stream))
         if len(in_force) != len(limiters) or stream.permits is not None:
             return False
-        known = [self.limiters.get(entry.scope) for entry in in_force]
-        return {*known} == {*limiters} and all(
+        applicable = [self.limiters.get(entry.scope) for entry in in_force]
+        return {*applicable} == {*limiters} and all(
             limiter is not None and (limiter.limit, limiter.source) == (entry.limit, entry.source)
-            for limiter, entry in zip(known, in_force, strict=True)
+            for limiter, entry in zip(applicable, in_force, strict=True)
         )
 
     def _rewire(self, stream: Stream, now: int) -> None:
         self._rest(self._wire(stream, now), now)
 
     def _wire(self, stream: Stream, now: int) -> tuple[Limiter, ...]:
-        """Put a stream within the limits that apply to it; returns those that it was within."""
+        """Put a stream within the limits that apply to it; return its previous limiters."""
         before = _all_of(stream)
         chain, observed = self._chains(stream, now)
-        self._observe(stream, observed, now)  # first: what goes because its limit is only observed now counts there
+        self._observe(stream, observed, now)  # first, so that entries that now pass count at a newly observed limit
         if chain != stream.chain:
             self._scheduler.rewire(stream, chain, now)
         if stream.permits is not None:
-            stream.permits.rewire(meters_of(chain))
+            stream.permits.rewire(windows_of(chain))
         return before
 
     def _observe(self, stream: Stream, chain: tuple[Limiter, ...], now: int) -> None:
-        """Once observed a stream stays so, be it within no limit: its counts have not all been told yet."""
+        """Put a stream within observed limits. Its shadow stays even without limits: the log takes its counts later."""
         if stream.observed is None and chain:
             stream.observed = self._shadow.watch(stream)
         if stream.observed is not None and stream.observed.chain != chain:
             stream.observed.rewire(chain, now)
 
     def _chains(self, stream: Stream, now: int) -> tuple[tuple[Limiter, ...], tuple[Limiter, ...]]:
-        """The limiters that a stream passes, and those that only watch it."""
+        """Return the limiters that a stream must pass, and those that only observe it."""
         if self._backlogs is not None and self._backlogs.spares(stream):
             return (), ()
         topic, client = self._live[stream]
         in_force = self.policies.in_force(stream.name.direction, topic, client)
         address = counted_as(client.address)
-        found = [self._put(entry, topic.full, address, now) for entry in in_force]
-        return tuple([one for one in found if not one.is_observed]), tuple([one for one in found if one.is_observed])
+        limiters = [self._put(entry, topic.full, address, now) for entry in in_force]
+        enforced = tuple([limiter for limiter in limiters if not limiter.is_observed])
+        return enforced, tuple([limiter for limiter in limiters if limiter.is_observed])
 
     def _put(self, entry: InForce, topic: str, address: str, now: int) -> Limiter:
-        """Return the limiter of a place. If it counts something else from now on, all its consumers follow."""
-        known = self.limiters.get(entry.scope)
-        before = known.meters if known is not None else ()
+        """Return the limiter of a limit. If its credit windows change, all its consumers follow."""
+        present = self.limiters.get(entry.scope)
+        before = present.windows if present is not None else ()
         limiter = self._limiters.put(entry, topic, address, now)
-        if limiter is known and limiter.meters != before:
+        if limiter is present and limiter.windows != before:
             self._to_rewire.update(dict.fromkeys(limiter.streams))
         return limiter
 
@@ -695,6 +698,6 @@ def _all_of(stream: Stream) -> tuple[Limiter, ...]:
     return stream.chain if stream.observed is None else (*stream.chain, *stream.observed.chain)
 
 
-def meters_of(chain: tuple[Limiter, ...]) -> tuple[CreditWindow, ...]:
-    """The permit meters of a consumer's limiters."""
-    return tuple(meter for limiter in chain for meter in limiter.meters)
+def windows_of(chain: tuple[Limiter, ...]) -> tuple[CreditWindow, ...]:
+    """Return the credit windows of a consumer's limiters."""
+    return tuple(window for limiter in chain for window in limiter.windows)

@@ -1,9 +1,9 @@
 """Dispatch limits that are relative to their topic's publish rate, and the measurement of that rate.
 
-Rates are measured once a second, and only for topics that have such a limit and a consumer, while something is
-published there or was in the last ten seconds. When a topic's rate changed, its limits are to be put in force anew.
-A topic is forgotten with its last consumer: at once if its limits equal the configured ones, else at the next
-measurement, as a limit changes only then.
+Rates are measured once a second, and only for topics that have such a limit and a consumer, and were published to in
+the last ten seconds. When a topic's rate has changed, the caller puts the returned limits in force. A topic is
+forgotten with its last consumer: at once if its limits equal the configured ones, else at the next measurement, as a
+limit changes only then.
 """
 
 from collections import Counter, deque
@@ -63,7 +63,7 @@ class MeasuredPublishRate:
             self.sample(self.total, until)
 
     def mean(self) -> Published:
-        """Return the mean as of the last reading, over ten seconds, or fewer if the topic is not known for so long."""
+        """Return the mean up to the last reading, over ten seconds, or fewer for a topic that is known for less."""
         (since, (messages, size)), (now, (all_messages, all_size)) = self._samples[0], self._samples[-1]
         begin = max(since, now - PUBLISH_WINDOW_NS)
         if begin > since:
@@ -82,17 +82,17 @@ def _per_window(amount: int, time_ns: int) -> int:
     return -(-amount * PUBLISH_WINDOW_NS // time_ns)
 
 
-def kept(known: Published, mean: Published) -> Published:
-    """Return the publish rate to go on with: `known`, if it is at least the mean and at most 1 % more; else the mean.
+def kept(present: Published, mean: Published) -> Published:
+    """Return the publish rate to put in force: `present`, if it is the mean or up to 1 % more; else the mean.
 
     So a steady rate does not change a limit each second, and a consumer that is catching up is never held below the
     publish rate.
     """
-    return Published(_kept(known.messages, mean.messages), _kept(known.size, mean.size))
+    return Published(_kept(present.messages, mean.messages), _kept(present.size, mean.size))
 
 
-def _kept(known: int, mean: int) -> int:
-    return known if mean <= known and known * 100 <= mean * (100 + _KEPT_FOR_PERCENT) else mean
+def _kept(present: int, mean: int) -> int:
+    return present if mean <= present and present * 100 <= mean * (100 + _KEPT_FOR_PERCENT) else mean
 
 
 def relative_to(limit: Limit, published: Published) -> Limit:
@@ -142,8 +142,8 @@ class RelativeLimits:
     """Measures publish rates and returns the relative limits to put in force.
 
     Args:
-        by_entry: Limits of messages count an entry as one, so the publish rate does, too.
-        on_first: Called when a relative limit appears while there was none.
+        by_entry: Limits of messages count an entry as one message, so the publish rate counts entries.
+        on_first: Called when the first relative limit appears.
     """
 
     def __init__(self, *, by_entry: bool = False, on_first: Callable[[], None] = lambda: None) -> None:
@@ -181,7 +181,7 @@ class RelativeLimits:
             self._deserted.discard(name)
 
     def closed(self, stream: Stream) -> None:
-        """Note that a producer or consumer has ended; what a producer published still counts."""
+        """Note that a producer or consumer has ended; a producer's messages still count."""
         name = stream.name.topic
         if stream.name.direction == "publish":
             self._without_producer(name, stream)
@@ -213,18 +213,18 @@ class RelativeLimits:
         if configured.published is None:
             self.forget(scope)
             return configured
-        known = self._topics.get(topic)
-        if known is None:
-            known = self._topics[topic] = _Topic(MeasuredPublishRate(self._total(topic, (0, 0)), now))
+        measured = self._topics.get(topic)
+        if measured is None:
+            measured = self._topics[topic] = _Topic(MeasuredPublishRate(self._total(topic, (0, 0)), now))
         is_first = not self._topic_of
-        known.configured[scope] = configured
+        measured.configured[scope] = configured
         self._topic_of[scope] = topic
         if is_first:
             self._on_first()
-        return relative_to(configured, known.published)
+        return relative_to(configured, measured.published)
 
     def forget(self, scope: Scope) -> None:
-        """Forget a scope: its limit is gone, or no longer relative."""
+        """Forget a scope: its limit was removed, or is no longer relative."""
         name = self._topic_of.pop(scope, None)
         if name is None:
             return
@@ -271,7 +271,7 @@ class RelativeLimits:
         return configured
 
     def wake(self, active: Iterable[Stream], now: int) -> None:
-        """Have the topics of these producers measured next time, whether or not that call names them.
+        """Have the topics of `active` producers measured next time, whether or not that call names them.
 
         Args:
             active: As for `measuring`.

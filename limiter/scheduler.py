@@ -1,13 +1,12 @@
-"""The scheduler of both directions: passes what fits the limits at once, holds the rest and serves it in fair order.
+"""The scheduler of both directions: passes entries that fit the limits, holds the others and serves them in fair order.
 
-    offered ──fits, nobody waits──▶ passed                              (`admit`: a chunk's tallies, all or nothing)
+    offered ──fits, no stream waits──▶ passed                           (`admit`: a chunk's tallies, all or nothing)
        └─────else, entry by entry──▶ every limiter open? ──▶ passed     (`pass_entry`)
                                           └──no──▶ held, waits on the limiter that refused it   (`hold`)
                                                         └──tokens come──▶ passed                (`serve`)
 
-Waiting entries are never overtaken: where a stream waits, newcomers queue behind. Streams that wait on one limiter
-share its time equally, whatever the size of their entries (`FairQueue`). The scheduler has no timer: it asks to be
-woken.
+Waiting entries are never overtaken: newcomers queue after a waiting stream. Streams that wait on one limiter share its
+time equally, whatever the size of their entries (`FairQueue`). The scheduler has no timer: it asks to be woken.
 """
 
 from collections.abc import Callable
@@ -30,22 +29,22 @@ def obstacle_of(stream: Stream, now: int) -> Limiter | None:
 def refusing(stream: Stream, now: int) -> Limiter | None:
     """Return the limiter that a stream with tags must wait on, or None if its first entry may pass.
 
-    That is the first limiter where others go before it, else the one whose tokens come last.
+    That is the first limiter where other streams go before it, else the limiter whose tokens come last.
     """
     all_open = True
-    for place in stream.places:
-        if not place.limiter.waiters.is_before_all(place):
-            return place.limiter
-        all_open = all_open and place.limiter.is_open(now)
+    for tag in stream.tags:
+        if not tag.limiter.waiters.is_before_all(tag):
+            return tag.limiter
+        all_open = all_open and tag.limiter.is_open(now)
     return None if all_open else _last_to_open(stream, now)
 
 
 def meet(stream: Stream, waits_on: Limiter, now: int) -> None:
-    """Prepare a stream's wait on a limiter: where other streams wait on others of its chain, turns depend on both."""
+    """Prepare a stream's wait on a limiter: if streams also wait on others of its chain, its turn depends on both."""
     crossed = _others_waited_on(stream, waits_on)
     for limiter in crossed:
         limiter.crossed_at = waits_on.crossed_at = now
-    if crossed and waits_on.waiters.is_before_all(stream.place_at(waits_on)) and not waits_on.is_open(now):
+    if crossed and waits_on.waiters.is_before_all(stream.tag_at(waits_on)) and not waits_on.is_open(now):
         claim(stream, waits_on)
 
 
@@ -55,8 +54,8 @@ def claim(stream: Stream, waits_on: Limiter) -> None:
     A limiter keeps one reservation, the earliest: when that stream has gone, the next stream's turn comes.
     """
     for limiter in _others_waited_on(stream, waits_on):
-        known = limiter.claimant
-        if known is None or stream.place_at(limiter).precedes(known.place_at(limiter)):
+        claimant = limiter.claimant
+        if claimant is None or stream.tag_at(limiter).precedes(claimant.tag_at(limiter)):
             limiter.claimant = stream
 
 
@@ -68,7 +67,7 @@ def next_turn(limiter: Limiter, now: int) -> Stream | None:
     first, claimant = limiter.waiters.first(), limiter.claimant
     if claimant is None or claimant.waits_on is None:
         return first
-    if first.place_at(limiter).precedes(claimant.place_at(limiter)):
+    if first.tag_at(limiter).precedes(claimant.tag_at(limiter)):
         return first
     claimant.waits_on.crossed_at = limiter.crossed_at = now
     if claimant.waits_on.waiters.first() is not claimant:
@@ -76,7 +75,7 @@ def next_turn(limiter: Limiter, now: int) -> Stream | None:
     wait = claimant.waits_on.wait_ns(now)
     if wait == 0:
         return first if refusing(claimant, now) else claimant
-    leaves_room = limiter.wait_behind_ns(first.held[0], now) <= wait
+    leaves_room = limiter.wait_after_ns(first.held[0], now) <= wait
     return first if leaves_room or refusing(first, now) else None
 
 
@@ -84,8 +83,8 @@ def _last_to_open(stream: Stream, now: int) -> Limiter:
     return max(stream.chain, key=lambda limiter: limiter.wait_ns(now))
 
 
-def _others_waited_on(stream: Stream, but: Limiter) -> list[Limiter]:
-    return [limiter for limiter in stream.chain if limiter is not but and limiter.waiters]
+def _others_waited_on(stream: Stream, excluded: Limiter) -> list[Limiter]:
+    return [limiter for limiter in stream.chain if limiter is not excluded and limiter.waiters]
 
 
 LEAST_SLEEP_NS: Final = 1_000_000
@@ -99,20 +98,20 @@ class WaitLists:
                                  └─ go ─▶ in another list
                                  └─ follow ─▶ in the same list, with the next entry
 
-    As long as a stream waits on a limiter, a timer is set for it. This class does not know what becomes of an entry.
+    As long as a stream waits on a limiter, a timer is set for it. This class neither passes nor drops entries.
 
     A stream within several limiters waits in one queue at a time. From the moment that its next entry is in line, it
     has a tag at every limiter of its chain. So waiting on one limiter does not cost it its turn at another. As soon as
     only one limiter's tokens keep it from passing, it has a *reservation* (`claimant`) at the others. There, other
-    streams pass only as far as they leave room for it. Without reservations two busy limiters would never be open at
-    the same moment, and a stream within both would wait for ever; the same idea lets wide jobs run on busy clusters.
+    streams pass only if they leave room for it. Without reservations two busy limiters would never be open at the same
+    moment, and a stream within both would wait for ever; the same idea lets wide jobs run on busy clusters.
 
     Source: EASY backfilling, D. Lifka, The ANL/IBM SP scheduling system, 1995
 
     Args:
-        wake_at: Called with a limiter and the monotonic time at which it is to be served; each call replaces the one
-            before for the same limiter.
-        journal: Told of a stream that begins to wait on a limiter without waiters.
+        wake_at: Called with a limiter and the monotonic time at which to serve it; each call replaces the previous one
+            for the same limiter.
+        journal: Notes each stream that begins to wait.
     """
 
     def __init__(self, wake_at: Callable[[Limiter, int], None], journal: ActivityNotes) -> None:
@@ -122,30 +121,30 @@ class WaitLists:
 
     def join(self, stream: Stream, obstacle: Limiter, now: int) -> None:
         """Let a stream that `obstacle` refuses wait with its first entry, on the limiter that refuses that entry."""
-        self._take_places(stream)
+        self._assign_tags(stream)
         self._wait_on(stream, refusing(stream, now) or obstacle, now)
 
     def go(self, stream: Stream, elsewhere: Limiter, now: int) -> None:
-        """Move a stream whose turn it is to another limiter of its chain; it keeps its tags."""
+        """Move the stream that has the turn to another limiter of its chain; it keeps its tags."""
         self._step_out(stream, now)
         self._wait_on(stream, elsewhere, now)
 
     def went(self, stream: Stream) -> None:
         """Record that the first entry of a waiting stream is about to pass."""
-        for place in stream.places:
-            place.limiter.waiters.went(place)
+        for tag in stream.tags:
+            tag.limiter.waiters.went(tag)
 
     def follow(self, stream: Stream, limiter: Limiter) -> None:
-        """Let a stream's next entry wait where the one that went did: its turn there shows where else it must wait."""
-        place = stream.place_at(limiter)
-        limiter.waiters.remove(place)
-        self._take_places(stream)
-        limiter.waiters.add(place)
+        """Let a stream's next entry wait where the previous one did; at its turn it may have to move on."""
+        tag = stream.tag_at(limiter)
+        limiter.waiters.remove(tag)
+        self._assign_tags(stream)
+        limiter.waiters.add(tag)
 
     def leave(self, stream: Stream, now: int) -> None:
         """End a stream's wait, if it waits."""
         self._step_out(stream, now)
-        stream.places = ()
+        stream.tags = ()
 
     def rest(self, limiter: Limiter, now: int, *, is_due: bool, is_reserved: bool = False) -> None:
         """Finish serving a limiter: if streams still wait, wake it at once if more are due, else when it opens."""
@@ -158,14 +157,14 @@ class WaitLists:
         else:
             self._ask_for_wake_up(limiter, now)
 
-    def _take_places(self, stream: Stream) -> None:
+    def _assign_tags(self, stream: Stream) -> None:
         """Give the stream's next entry a tag at every limiter of its chain."""
         entry = stream.held[0]
         self._number += 1
-        if not stream.places:
-            stream.places = tuple([FinishTag(stream, limiter) for limiter in stream.chain])
-        for place in stream.places:
-            place.limiter.line_up(place, entry, self._number)
+        if not stream.tags:
+            stream.tags = tuple([FinishTag(stream, limiter) for limiter in stream.chain])
+        for tag in stream.tags:
+            tag.limiter.line_up(tag, entry, self._number)
 
     def _wait_on(self, stream: Stream, limiter: Limiter, now: int) -> None:
         if not stream.noted_in.is_open:
@@ -178,8 +177,8 @@ class WaitLists:
             limiter.usage.throttled.start(now)
             limiter.is_waited_on(now)
             if limiter.wakes_at is not None and limiter.wakes_at > now:
-                limiter.wakes_at = None  # set for those who have left; where there was a claim it may be far too late
-        limiter.waiters.add(stream.place_at(limiter))
+                limiter.wakes_at = None  # set for streams that have left; after a reservation it may be far too late
+        limiter.waiters.add(stream.tag_at(limiter))
         self._ask_for_wake_up(limiter, now)
 
     def _step_out(self, stream: Stream, now: int) -> None:
@@ -187,7 +186,7 @@ class WaitLists:
         if limiter is None:
             return
         stream.waits_on = None
-        limiter.waiters.remove(stream.place_at(limiter))
+        limiter.waiters.remove(stream.tag_at(limiter))
         if not limiter.waiters:
             self._journal.touched(limiter)
             limiter.usage.throttled.stop(now)
@@ -195,10 +194,10 @@ class WaitLists:
         self._give_up_claims(stream, now)
 
     def _give_up_claims(self, stream: Stream, now: int) -> None:
-        """Drop a stream's reservations; a limiter that is due or being served finds out by itself.
+        """Drop a stream's reservations. A limiter that is due or being served needs no new alarm.
 
-        The alarm of such a limiter may have been set for the end of the reservation. That is too late, also where the
-        limiter is not open yet.
+        The alarm of another may have been set for the end of the reservation. That is too late, even if the limiter is
+        not open yet.
         """
         for limiter in stream.chain:
             if limiter.claimant is not stream:
@@ -209,7 +208,7 @@ class WaitLists:
                 self._ask_for_wake_up(limiter, now)
 
     def _ask_for_wake_up(self, limiter: Limiter, now: int) -> None:
-        """Set an alarm, if none is set, for when the head may go: when its token comes, or the reservation ends."""
+        """Set an alarm, if none is set, for the time at which its token comes, or the reservation ends."""
         if limiter.wakes_at is not None:
             return
         wait = limiter.wait_ns(now) + limiter.gathering_ns(now)
@@ -234,9 +233,9 @@ class Scheduler:
     """Passes or holds entries, exactly within all limits of their streams.
 
     Args:
-        wake_at: Called with a limiter and the monotonic time at which `serve` is to be called for it; each call
-            replaces the one before for the same limiter.
-        journal: Told of every stream that does something.
+        wake_at: Called with a limiter and the monotonic time at which to call `serve` for it; each call replaces the
+            previous one for the same limiter.
+        journal: Notes every stream whose counts change.
     """
 
     def __init__(self, wake_at: Callable[[Limiter, int], None], journal: ActivityNotes) -> None:
@@ -251,7 +250,7 @@ class Scheduler:
             limiter.streams.add(stream)
 
     def rewire(self, stream: Stream, chain: tuple[Limiter, ...], now: int) -> None:
-        """Put a live stream within other limiters; its held entries are judged anew."""
+        """Put a live stream within other limiters, which decide on its held entries."""
         for limiter in stream.chain:
             limiter.streams.discard(stream)
         self._lines.leave(stream, now)
@@ -267,10 +266,10 @@ class Scheduler:
             limiter.streams.discard(stream)
         return dropped
 
-    # ---- what fits passes at once
+    # ---- entries that fit pass at once
 
     def admit(self, stream: Stream, messages: int, size: int, now: int) -> bool:
-        """Charge a chunk's worth of a stream if all of it fits and no stream waits, else nothing; return which.
+        """Charge a chunk's worth of a stream if it fits whole and no stream waits, else nothing; return which.
 
         Where a limit rejects, nothing is admitted: entries are judged one by one, as the client must learn which were
         refused.
@@ -307,7 +306,7 @@ class Scheduler:
     # ---- the rest is held
 
     def hold(self, stream: Stream, entry: Entry, now: int) -> None:
-        """Hold `entry` until its stream's turn comes; it may pass at once if nothing stands in its way any more."""
+        """Hold `entry` until its stream's turn comes; it passes at once if the limits have room by now."""
         self.note(stream)
         usage = stream.usage
         usage.held_messages += entry.messages
@@ -332,7 +331,7 @@ class Scheduler:
                     break
                 turns += 1 + stream.held[0].size // TURN_SIZE
                 self._take_turn(stream, now)
-        finally:  # whatever one stream's `release` raises, the others go on
+        finally:  # an error of one stream's `release` does not stop the others
             self._lines.rest(limiter, now, is_due=turns >= MOST_TURNS, is_reserved=is_reserved)
 
     def wake(self, limiter: Limiter, now: int) -> None:
@@ -392,7 +391,7 @@ class Scheduler:
         stream.usage.dropped_size += size
 
     def _settle(self, stream: Stream, now: int) -> None:
-        """Pass the entries that may pass of a stream that waits nowhere, then let it wait where it is refused."""
+        """Pass the entries that may pass of a stream that waits on no limiter, then let it wait where it is refused."""
         while stream.held and stream.waits_on is None:
             obstacle = obstacle_of(stream, now)
             if obstacle is None:
@@ -413,10 +412,7 @@ class Scheduler:
             self._line_up(stream, now)
 
     def _line_up(self, stream: Stream, now: int) -> None:
-        """Put a stream's next entry in line behind the one that has just passed.
-
-        Meanwhile the stream may have been taken out of its line.
-        """
+        """Put a stream's next entry in line after the one that has just passed, unless `release` ended its wait."""
         if stream.waits_on is None:
             self._settle(stream, now)
         elif stream.held:
@@ -425,7 +421,7 @@ class Scheduler:
             self._lines.leave(stream, now)
 
     def _release(self, stream: Stream, now: int) -> None:
-        """Pass the first held entry, which every limiter lets pass, and the commands that wait behind it."""
+        """Pass the first held entry, which every limiter lets pass, and the commands that wait after it."""
         self.note(stream)
         entry = stream.held.popleft()
         usage = stream.usage
@@ -462,6 +458,6 @@ class Scheduler:
         stream.usage.add_offered(entries, messages, size)
 
     def note(self, stream: Stream) -> None:
-        """Note in the journal that a stream, and with it its limiters, is about to do something."""
+        """Note in the journal that counts of a stream, and of its limiters, are about to change."""
         if not stream.noted_in.is_open:
             self.journal.note(stream)

@@ -1,10 +1,10 @@
-"""Limits in mode `observe`: a second scheduler plays what enforcing them would do, while everything passes.
+"""Limits in mode `observe`: a second scheduler simulates their enforcement, while everything passes.
 
     passed by the scheduler ─▶ client or broker
           └─ the same counts ─▶ a second scheduler, with the observed limits ─▶ nowhere
 
 The second scheduler is the same code with entries that hold no bytes. So its numbers are those that enforcing would
-give for the same arrivals. It holds at most as much as the connection might. Beyond that, enforcing would stop reading
+give for the same arrivals. It holds at most as much as the connection might. Beyond that, enforcing would pause reading
 and the arrivals would differ: such entries are counted as dropped.
 """
 
@@ -16,14 +16,14 @@ from limiter.scheduler import Scheduler
 from limiter.usage import StreamUsage
 
 MOST_ENTRIES = 200_000
-"""Most entries that all streams of a process together play at holding."""
+"""Most simulated entries that all streams of a process together hold."""
 
 
 class ShadowStream:
     """The observed limits of one stream at work.
 
     Args:
-        of: The stream that is observed.
+        of: The observed stream.
         shadow: The second scheduler, shared by all streams.
     """
 
@@ -41,7 +41,7 @@ class ShadowStream:
 
     @property
     def usage(self) -> StreamUsage:
-        """Entries that would have been passed, held and delayed; `dropped` are those that would not have been read."""
+        """Entries that would have been passed, held and delayed; `dropped` ones would not have been read."""
         return self._stream.usage
 
     @property
@@ -51,7 +51,7 @@ class ShadowStream:
 
     def rewire(self, chain: tuple[Limiter, ...], now: int) -> None:
         """Observe the limiters of `chain` from now on."""
-        self._of.noted_in = NOT_NOTED  # first: what may pass at once is noted with them
+        self._of.noted_in = NOT_NOTED  # first, as entries may pass at once and note the stream with them
         self._scheduler.rewire(self._stream, chain, now)
 
     def leave(self, now: int) -> None:
@@ -61,7 +61,7 @@ class ShadowStream:
             self._release(self._stream, entry)
 
     def admit(self, messages: int, size: int, now: int) -> bool:
-        """Charge a chunk's worth if none of it would have been held; else the caller offers each entry."""
+        """Charge a chunk's worth if no entry would have been held; else the caller offers each entry."""
         return self._scheduler.admit(self._stream, messages, size, now)
 
     def withdraw(self, messages: int, size: int) -> None:
@@ -73,7 +73,7 @@ class ShadowStream:
         self._scheduler.count_admitted(self._stream, counts, largest)
 
     def offer(self, messages: int, size: int, now: int) -> None:
-        """Play what the observed limits do with an entry that the enforced limits passed."""
+        """Simulate the observed limits for an entry that the enforced limits passed."""
         stream, scheduler = self._stream, self._scheduler
         scheduler.count_offered(stream, 1, messages, size)
         if scheduler.pass_entry(stream, messages, size, now):
@@ -89,14 +89,14 @@ class ShadowStream:
 
 
 class ShadowLimiter:
-    """The second scheduler of all observed limits, and the bounds on what it plays at holding.
+    """The second scheduler of all observed limits, and the bounds on its held entries.
 
     Args:
         wake_at: As for `Scheduler`; the caller wakes this object's `scheduler`.
-        journal: Told what the observed streams do.
-        budget: Bytes held at which one direction of a connection would no longer be read; and the bytes of memory that
-            a held entry takes besides its metered bytes.
-        room: Most entries that all streams together play at holding.
+        journal: Notes observed streams whose simulated counts change.
+        budget: Bytes held at which reading one direction of a connection would be paused; and the bytes of memory that
+            a held entry takes beyond its metered bytes.
+        room: Most simulated entries that all streams together hold.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class ShadowLimiter:
         self._held: dict[object, int] = {}
 
     def take(self, holder: object, memory: int) -> bool:
-        """Play at holding one more entry; return False if its connection would no longer have been read."""
+        """Count one more simulated entry as held; return False if reading its connection would have been paused."""
         held = self._held.get(holder, 0)
         if self.room == 0 or held >= self._most:
             return False
@@ -121,7 +121,7 @@ class ShadowLimiter:
         return True
 
     def give(self, holder: object, memory: int) -> None:
-        """Record that a played entry is no longer held."""
+        """Record that a simulated entry is no longer held."""
         self.room += 1
         self._held[holder] -= memory
         if self._held[holder] == 0:
@@ -133,29 +133,29 @@ class ShadowLimiter:
 
 
 class _Beside:
-    """Passes notes of played streams on as notes of the streams that they belong to."""
+    """Passes notes of simulated streams on as notes of the observed streams."""
 
     def __init__(self, journal: ActivityNotes) -> None:
         self._journal = journal
 
     def note(self, stream: Stream) -> None:
-        assert isinstance(stream.connection, Stream), "what is played belongs to a stream"
+        assert isinstance(stream.connection, Stream), "a simulated stream belongs to an observed one"
         self._journal.note(stream.connection)
 
     def touched(self, limiter: Limiter) -> None:
         self._journal.touched(limiter)
 
     def ended(self, stream: Stream) -> None:
-        """Do nothing: a played stream ends with the stream itself."""
+        """Do nothing: a simulated stream ends with the observed one."""
 
     def rewired(self, stream: Stream, now: int) -> None:
-        """Do nothing: the report of the stream itself ends then, too."""
+        """Do nothing: the report of the observed stream ends then."""
 
     def retuned(self, limiter: Limiter, now: int) -> None:
-        """Do nothing: the journal itself is told."""
+        """Do nothing: the registry calls the journal itself."""
 
     def left(self, limiter: Limiter, now: int) -> None:
-        """Do nothing: the journal itself is told."""
+        """Do nothing: the registry calls the journal itself."""
 
     def forgotten(self, limiter: Limiter) -> None:
-        """Do nothing: the journal itself is told."""
+        """Do nothing: the registry calls the journal itself."""

@@ -1,18 +1,18 @@
 """The limits that a process shares with others: its share of each limit, and its demand for each.
 
-Each process enforces its share of a limit by itself, in leased token buckets (`TokenBucket`). This module does not know
-the *decider*, which divides the limits: shares come in by `assign`, and demands go out by `demands`. In a fleet the
-decider is the coordinator, and `proxy/fleet/member_limits.py` calls both.
+Each process enforces its share of a limit by itself, in leased token buckets (`TokenBucket`). The *decider* divides the
+limits: it calls `assign` with shares, and gets demands from `demands`. In a fleet the decider is the coordinator, and
+`proxy/fleet/member_limits.py` calls both.
 
     streams ─use, wait─▶ Limiter ─on_activity─▶ SharedLimits ─demands─▶ decider
                             ▲────── share ──────────┘◀──────── assign, renew ──┘
 
-A limiter that no stream uses costs nothing here. It tells of its first use after each report (`Limiter.is_quiet`), and
-each `demands` looks at it until one has said that it is at rest:
+A limiter that no stream uses costs nothing here. Its first use after each report calls `on_activity` (`is_quiet`), and
+each `demands` measures it until it has reported that the limiter is at rest:
 
-    at rest ─first use─▶ active: looked at by each `demands` ─nothing used, nothing waits─▶ told of once more, at rest
+    at rest ─first use─▶ active: measured by each `demands` ─not used, not waited on─▶ reported once more, at rest
 
-One whose bucket is not full then is *filling*: it is told of once again when the bucket is full.
+A limiter at rest whose bucket is not full is *filling*: it is reported once again when the bucket is full.
 """
 
 from collections.abc import Callable
@@ -26,43 +26,42 @@ from limiter.permits import Unit
 from limiter.token_bucket import NANOS_PER_SECOND, WHOLE, Lease, Rate
 
 UNBOUNDED = -1
-"""Stands for what is wanted where demand cannot be measured, as streams wait nearly all the time."""
+"""The wanted rate if it cannot be measured, as streams wait nearly all the time."""
 UNITS: tuple[Unit, Unit] = ("messages", "bytes")
 _ALONE: dict[Unit, tuple[Unit, ...]] = {unit: (unit,) for unit in UNITS}
 _MARGIN = 1.01
-"""A process wants so many times what it uses. While others wait, it gets no more than it wants, and nobody can use the
-margin. So the margin is small. It may be small, as a process that outgrows its share waits, and its next report says
-so.
+"""The ratio of the wanted to the used rate. While others wait, a process gets no more than it wants, and its margin is
+lost to all: so it is small. It may be small, as a process that outgrows its share waits, which its next report shows.
 """
 _ALWAYS = 0.95
-"""Part of the span between two reports. If streams waited for longer, what they could use cannot be measured."""
+"""Part of the span between two reports. If streams waited for longer, the rate that they want cannot be measured."""
 _USED_UP = 0.8
-"""Part of a share. If so much of a share is used, it may hold back consumers that ask for more messages."""
+"""Part of a share. A share that is used beyond it may hold back consumers that ask for more messages."""
 _LEAST_SPAN_NS = 100_000_000
-"""Demand is measured over so long a span at least, but for a limiter's first report. Over shorter spans a few entries
-more or less would look like another demand, and shares would never come to rest."""
+"""The shortest span over which demand is measured, except for a limiter's first report. Over shorter spans a few more
+entries would look like another demand, and shares would never come to rest."""
 LOOK_AGAIN_NS = 105_000_000
-"""Nanoseconds after a report of a mixture (`SharedLimits.turned`) until one tells of the time after the turn alone."""
+"""Nanoseconds after a mixed report (`SharedLimits.is_mixed`) until the next one, which is of the new state alone."""
 _LEAST_FALL = 32
-"""Messages that pass in a span, at least, for a fall to less than half to count: of fewer ones it may be chance."""
+"""Messages that pass in a span, at least, for a fall to less than half to count: with fewer ones it may be chance."""
 _LEAST_TURN = 8
-"""Messages that pass or wait in a span, at least, for waiting to count as a turn: a few that wait for the tokens of a
-small share would look like a great demand."""
+"""Messages that pass or wait in a span, at least, for the begin or end of waiting to count: a few that wait for the
+tokens of a small share would look like a great demand."""
 _MILLI_NS = 10**12
 """Thousandths of a nanosecond in a second."""
 RAISE_NS = 5_000_000_000
-"""A raise that nobody waits for comes into force so much later; a lowering before that cancels it. Else shares would
-change several times a second where demand goes up and down far below the limit, and each change ends lines of the log.
+"""The delay of a raise that no stream waits for; a lowering before its end cancels the raise. Else shares would change
+several times a second where demand goes up and down far below the limit, and each change ends lines of the log.
 """
 _FILLING_LOOKED_AT = 200
 """Filling limiters that each `demands` looks at, at most, as there may be many."""
 
 UnitKey = tuple[str, str, Unit]
-"""A unit of a limiter, as all processes know it: the limiter's direction and level, as `publish topic`, its name, and
-the unit. `fleet.messages.ShareKey` has these three. No longer name is made of them: there may be many."""
+"""A unit of a limiter, the same in all processes: the limiter's direction and level, as `publish topic`, its name, and
+the unit. `fleet.messages.ShareKey` has these three. They are not joined to a longer name, as there may be many."""
 QuotaNumbers = tuple[int, int, int, tuple[int, int, int] | None]
-"""A limit of one unit, as other processes are told of it: tokens, nanoseconds of the period, burst; and the same three
-of its peak, if it has one. `fleet.messages.Quota` has these four fields, in this order."""
+"""A limit of one unit, as reports have it: tokens, nanoseconds of the period, burst; and the same three of its peak, if
+it has one. `fleet.messages.Quota` has these four fields, in this order."""
 
 
 class Demanded(NamedTuple):
@@ -70,8 +69,8 @@ class Demanded(NamedTuple):
 
     Attributes:
         used: Tokens that passed, in thousandths per second.
-        wanted: Tokens that would be used if there were enough, likewise; or `UNBOUNDED`.
-        streams: The number of streams that wait; at least 1 where anything is wanted.
+        wanted: Tokens that would pass if there were enough, in thousandths per second; or `UNBOUNDED`.
+        streams: The number of waiting streams; at least 1 if `wanted` is not 0.
         quota: The limit, as this process' own policies have it.
     """
 
@@ -82,11 +81,11 @@ class Demanded(NamedTuple):
 
 
 class _Counted:
-    """The counts of a limiter at a report, and its rates in the span between that report and the one before.
+    """The counts of a limiter at a report, and its rates in the span since the previous report.
 
     Attributes:
         at: When the counts were read.
-        is_first: No report has told of the limiter since it was at rest: the counts are those of its first use.
+        is_first: The limiter was at rest, and not reported since: the counts are those of its first use.
         passed: Messages and bytes that have passed, in all.
         refused: Messages and bytes that were refused, in all.
         throttled: Nanoseconds in which streams waited, in all.
@@ -108,13 +107,13 @@ class _Counted:
         self.used = 0, 0
         self.waited = 0.0
 
-    def turned_since(self, before: "_Counted", held: int) -> bool:
-        """Set the rates of the span since `before`, and return whether the span is a mixture.
+    def is_mixed_since(self, before: "_Counted", held: int) -> bool:
+        """Set the rates of the span since `before`, and return whether the span is mixed.
 
-        A span is one if use fell to less than half in it, or if waiting began or ended in it.
+        A span is mixed if use fell to less than half in it, or if waiting began or ended in it.
 
         Args:
-            before: The counts at the report before.
+            before: The counts at the previous report.
             held: Messages that streams hold now.
         """
         span = self.at - before.at
@@ -132,16 +131,16 @@ class SharedLimits:
     Args:
         lease: The lease of all shares: they earn tokens while it lasts.
         levels: Levels whose limits are shared.
-        clock: Monotonic nanoseconds. Limiters tell of their use without the time.
-        wants_now: Called when a report is worth sending at once: a limiter is used that was at rest, or a stream waits
+        clock: Monotonic nanoseconds, for the activity of limiters.
+        on_urgent: Called when a report is worth sending at once: a limiter is used that was at rest, or a stream waits
             on one for the first time since the last `demands`. It may be called for each limiter, and should return
             quickly.
-        on_raise: Called with the key of a limiter's unit, and the share before and now, where a raise comes into force
-            later than its `assign`.
+        on_raise: Called with the key of a limiter's unit, and the previous and the present share, when a raise comes
+            into force later than its `assign`.
 
     Attributes:
-        turned: The last `demands` told of some limiter a mixture of before and after: much less is used now, or waiting
-            began or ended. Shares are right sooner if `demands` is called again `LOOK_AGAIN_NS` later.
+        is_mixed: The last `demands` measured some limiter over two states: its use fell, or waiting began or ended.
+            Shares are right sooner if `demands` is called again `LOOK_AGAIN_NS` later.
     """
 
     def __init__(
@@ -150,40 +149,40 @@ class SharedLimits:
         levels: frozenset[str] = frozenset(SHAREABLE),
         *,
         clock: Callable[[], int],
-        wants_now: Callable[[], None] = lambda: None,
+        on_urgent: Callable[[], None] = lambda: None,
         on_raise: Callable[[UnitKey, int, int], None] = lambda _key, _before, _after: None,
     ) -> None:
         self.lease = lease
-        self.turned = False
+        self.is_mixed = False
         self._serve: Callable[[list[Limiter], int], None] = lambda _limiters, _now: None
-        self._changing: Callable[[Limiter, int], None] = lambda _limiter, _now: None
+        self._on_change: Callable[[Limiter, int], None] = lambda _limiter, _now: None
         self._on_raise = on_raise
         self._levels = levels
         self._clock = clock
-        self._wants_now = wants_now
+        self._on_urgent = on_urgent
         self._on_activity = self._used  # one object for all limiters
-        self._known: dict[str, dict[str, Limiter]] = {}
+        self._limiters: dict[str, dict[str, Limiter]] = {}
         """Limiters by direction and level, and by name."""
         self._active: dict[Limiter, _Counted] = {}
         self._filling: dict[Limiter, None] = {}
-        """Limiters at rest whose buckets are not full: the one that was not looked at for longest comes first."""
+        """Limiters at rest whose buckets are not full, in the order of their last check."""
         self._outdated: dict[Limiter, None] = {}
-        """Limiters that no stream was within when policies changed, see `outdated`."""
+        """Limiters without streams whose values may have changed; see `outdated`."""
         self._gone: dict[UnitKey, None] = {}
         self._left: dict[Limiter, None] = {}
         """Active limiters that have lost their last stream since the last report."""
         self._raises: dict[UnitKey, tuple[int, int]] = {}
-        """Raises that are put off: the share, and when it comes into force; the oldest first."""
+        """Delayed raises: the share, and when it comes into force; the oldest first."""
         self._waited_on: dict[Limiter, None] = {}
-        """Limiters whose raises are to come into force at the next report, as a stream waits for them."""
+        """Limiters whose raises come into force at the next report, as a stream waits for them."""
 
     # ---- called by the decider
 
     def assign(self, key: UnitKey, ppm: int, quota: QuotaNumbers | None, now: int) -> bool:
         """Put a share in force, and serve the streams that wait for the limiter.
 
-        A raise is put off (`RAISE_NS`) while no stream waits, if it at most doubles a share of which at most half is
-        used. Meanwhile the process passes less than it may.
+        A raise is delayed (`RAISE_NS`) while no stream waits, if it at most doubles the share and at most half of that
+        is used. Until then the process passes less than it may.
 
         Args:
             key: The limiter and the unit.
@@ -192,7 +191,7 @@ class SharedLimits:
             now: Monotonic nanoseconds.
 
         Returns:
-            Whether the limiter is known. The share of one that is not is void: a limiter that is made anew has none.
+            Whether the limiter exists. Else the share is void: a limiter of this name that is made later has none.
 
         Raises:
             ValueError: If `ppm` is no share, or the unit no unit.
@@ -200,70 +199,71 @@ class SharedLimits:
         unit = key[2]
         if not 0 <= ppm <= WHOLE or unit not in UNITS:
             raise ValueError(f"a share is 0 to {WHOLE} of messages or bytes, not {ppm} of {unit}")
-        known = self._limiter(key)
-        if known is None:
+        limiter = self._limiter(key)
+        if limiter is None:
             return False
         rates = _rates_of(quota)
-        quotas: LimitRates = (*rates, *known.quota[2:]) if unit == "messages" else (*known.quota[:2], *rates)
-        if quotas == known.quota and self._may_be_put_off(known, unit, ppm):
+        quotas: LimitRates = (*rates, *limiter.quota[2:]) if unit == "messages" else (*limiter.quota[:2], *rates)
+        if quotas == limiter.quota and self._may_be_delayed(limiter, unit, ppm):
             self._raises[key] = ppm, self._raises.get(key, (0, now + RAISE_NS))[1]
             return True
         self._raises.pop(key, None)
-        self._share(known, unit, ppm, quotas, now)
+        self._share(limiter, unit, ppm, quotas, now)
         return True
 
     def _share(self, limiter: Limiter, unit: Unit, ppm: int, quotas: LimitRates, now: int) -> None:
         messages, size = limiter.shares
         shares = (ppm, size) if unit == "messages" else (messages, ppm)
         if shares != limiter.shares or quotas != limiter.quota:
-            self._changing(limiter, now)
+            self._on_change(limiter, now)
             limiter.share(shares, quotas, now)
             self._serve([limiter], now)
 
-    def _may_be_put_off(self, limiter: Limiter, unit: Unit, ppm: int) -> bool:
+    def _may_be_delayed(self, limiter: Limiter, unit: Unit, ppm: int) -> bool:
         """Return whether a share is a raise that no stream needs now: half of the rate and burst in force is enough.
 
-        A limiter that streams wait for in each span between reports needs it, too: none of these waits would be told.
+        A limiter that streams wait for in each span between reports needs the raise: its waits call no `on_activity`.
         """
-        of = UNITS.index(unit)
-        share, counted, (rate, _) = limiter.shares[of], self._active.get(limiter), _own_rates(limiter)[of]
+        index = UNITS.index(unit)
+        share, counted, (rate, _) = limiter.shares[index], self._active.get(limiter), _own_rates(limiter)[index]
         if not share < ppm <= 2 * share or rate is None:
             return False
-        waits = limiter.waiters or not limiter.is_calm  # now, or since the report before
-        if waits or limiter.is_rejecting or any(meter.asking for meter in limiter.meters):
+        waits = limiter.waiters or not limiter.is_calm  # now, or since the previous report
+        if waits or limiter.is_rejecting or any(window.asking for window in limiter.windows):
             return False
-        return counted is None or 2 * counted.used[of] * WHOLE <= rate.per_second * 1000 * share
+        return counted is None or 2 * counted.used[index] * WHOLE <= rate.per_second * 1000 * share
 
     def _raise(self, now: int) -> None:
-        """Put the raises in force whose time has come, or for which a stream waits."""
+        """Put the raises in force that are due, or that a stream waits for."""
         waited_on, self._waited_on = self._waited_on, {}
-        due = [key for one in waited_on for unit in UNITS if (key := key_of(one.scope, unit)) in self._raises]
+        keys = [key_of(limiter.scope, unit) for limiter in waited_on for unit in UNITS]
+        due = [key for key in keys if key in self._raises]
         due += takewhile(lambda key: self._raises[key][1] <= now, self._raises)
         for key in dict.fromkeys(due):
             ppm, _ = self._raises.pop(key)
             kind, name, unit = key
-            limiter = self._known[kind][name]
+            limiter = self._limiters[kind][name]
             before = limiter.shares[UNITS.index(unit)]
             self._share(limiter, unit, ppm, limiter.quota, now)
             self._on_raise(key, before, ppm)
 
     def share_in_force(self, key: UnitKey) -> int | None:
-        """Return the share in force, in millionths; None if the limiter is not known."""
-        known = self._limiter(key)
-        return None if known is None else known.shares[UNITS.index(key[2])]
+        """Return the share in force, in millionths; None if there is no such limiter."""
+        limiter = self._limiter(key)
+        return None if limiter is None else limiter.shares[UNITS.index(key[2])]
 
     def find(self, direction: str, level: str, name: str) -> Limiter | None:
-        """Return the shared limiter of a name; None if none is at work there."""
-        return self._known.get(f"{direction} {level}", {}).get(name)
+        """Return the shared limiter of a name; None if there is none."""
+        return self._limiters.get(f"{direction} {level}", {}).get(name)
 
     def is_relative(self, key: UnitKey) -> bool:
-        """Return whether a limiter follows what is published through this process."""
-        known = self._limiter(key)
-        return known is not None and known.limit.published is not None
+        """Return whether a limit is relative to the publish rate through this process."""
+        limiter = self._limiter(key)
+        return limiter is not None and limiter.limit.published is not None
 
     def _limiter(self, key: UnitKey) -> Limiter | None:
         kind, name, _ = key
-        return self._known.get(kind, {}).get(name)
+        return self._limiters.get(kind, {}).get(name)
 
     def renew(self, until: int, now: int) -> None:
         """Let shares earn until `until`.
@@ -279,21 +279,21 @@ class SharedLimits:
     def demands(self, now: int) -> tuple[dict[UnitKey, Demanded], list[UnitKey]]:
         """Return the demands for limiters that were used or waited on since the last call, and the units that are gone.
 
-        The share of a unit that is gone is void: others may have it. A unit may be gone and have a demand, too, as its
-        limiter was forgotten and made anew since. That one has no share yet.
+        The share of a unit that is gone is void: others may have it. A unit may be gone and also have a demand, if its
+        limiter was forgotten and made again since. The new limiter has no share yet.
 
-        A limiter that comes to rest is told of once more, with nothing used. It wants nothing then. Where its bucket is
-        not full, it wants next to nothing instead: without any share the bucket would never fill, and the limiter could
-        never be forgotten. It is told of again when the bucket is full, and wants nothing: else it would keep a part of
-        the burst for ever, and of a very low limit much of the rate. A limiter whose last stream has left is at rest at
+        A limiter that comes to rest is reported once more: nothing used, nothing wanted. If its bucket is not full, it
+        wants next to nothing instead: without any share the bucket would never fill, and the limiter could never be
+        forgotten. When the bucket is full, it is reported again, and wants nothing: else it would keep a part of the
+        burst for ever, and much of the rate of a very low limit. A limiter whose last stream has left is at rest at
         once, whatever it used until then.
         """
         self._raise(now)
         demanded = dict[UnitKey, Demanded]()
-        self._look_at_outdated()
-        self._look_at_filling(now, demanded)
+        self._drop_outdated()
+        self._check_filling(now, demanded)
         left, self._left = self._left, {}
-        self.turned = False
+        self.is_mixed = False
         for limiter, before in list(self._active.items()):
             if limiter in left and not limiter.streams:
                 self._rest_of(limiter, now, demanded)
@@ -302,7 +302,7 @@ class SharedLimits:
             if after.at - before.at < (1 if before.is_first else _LEAST_SPAN_NS):
                 continue
             held = limiter.waiters.held() if limiter.waiters else (0, 0)
-            turned = after.turned_since(before, held[0])
+            is_mixed = after.is_mixed_since(before, held[0])
             waited = after.waited
             self._demand_of(limiter, before, after, held, demanded)
             limiter.is_quiet = limiter.is_calm = waited == 0
@@ -312,10 +312,10 @@ class SharedLimits:
                 del self._active[limiter]
             else:
                 limiter.is_quiet = False
-                self.turned = self.turned or turned
+                self.is_mixed = self.is_mixed or is_mixed
                 self._active[limiter] = after
         if not self._active:
-            self._active = {}  # a dict that was emptied keeps the room of all that it held
+            self._active = {}  # an emptied dict keeps its memory
         gone, self._gone = list(self._gone), {}
         for key in gone:
             self.assign(key, 0, None, now)
@@ -323,16 +323,16 @@ class SharedLimits:
 
     # ---- called by the registry
 
-    def attach(self, serve: Callable[[list[Limiter], int], None], changing: Callable[[Limiter, int], None]) -> None:
-        """Set what the registry does when shares change. It calls this before it makes the first limiter.
+    def attach(self, serve: Callable[[list[Limiter], int], None], on_change: Callable[[Limiter, int], None]) -> None:
+        """Set the registry's callbacks for changes of shares. The registry calls this before it makes a limiter.
 
         Registry and shared limits call each other, and the decider is made with the shared limits, before the registry.
 
         Args:
-            serve: Called with limiters whose streams are to be served, as their share has changed or may be used again.
-            changing: Called with a limiter that is about to have another share, and the time.
+            serve: Called with limiters whose share has changed or may be used again: serves their waiting streams.
+            on_change: Called with a limiter that is about to have another share, and the time.
         """
-        self._serve, self._changing = serve, changing
+        self._serve, self._on_change = serve, on_change
 
     def is_shared(self, scope: Scope) -> bool:
         """Return whether limits of this scope are shared."""
@@ -341,32 +341,32 @@ class SharedLimits:
     def made(self, limiter: Limiter, now: int) -> None:
         """Take a limiter that was made with the lease. It replaces the limiter of the same name, if there is one."""
         kind, name = _kind_of(limiter.scope), limiter.scope.name
-        known = self._known.setdefault(kind, {})
-        replaced = known.pop(name, None)
+        limiters = self._limiters.setdefault(kind, {})
+        replaced = limiters.pop(name, None)
         if replaced is not None:
             limiter.shared_units = replaced.shared_units
             self._forget(replaced)
-        known[name] = limiter
+        limiters[name] = limiter
         limiter.on_activity = self._on_activity
         limiter.is_quiet = limiter.is_calm = True
         if replaced is not None:
-            self._look_at(limiter, now)
+            self._activate(limiter, now)
 
     def left(self, limiter: Limiter) -> None:
         """Note that a limiter has no streams any more: other processes may have its share."""
         if limiter in self._active:
             self._left[limiter] = None
-            self._wants_now()
+            self._on_urgent()
 
     def outdated(self, limiter: Limiter) -> None:
-        """Note that a limiter without streams may have another value by the policies, which it gets with the next one.
+        """Note that a limiter without streams may have an outdated value, which its next stream will update.
 
-        Until then it has no part of the limit: of different values the lowest holds in all processes, so its own one,
-        though it is over, would hold in others for as long as no stream comes.
+        Until then it has no part of the limit: of different values the lowest holds in all processes, so an outdated
+        one would hold in others for as long as no stream comes.
         """
         if limiter.shared_units:
             self._outdated[limiter] = None
-            self._wants_now()
+            self._on_urgent()
 
     def retuned(self, limiter: Limiter, in_force: LimitRates, now: int) -> None:
         """Note that a limiter has another value. A higher one holds only when the decider has answered.
@@ -380,19 +380,19 @@ class SharedLimits:
         """
         if limiter.rates() != in_force:
             limiter.share(limiter.shares, in_force, now)
-        self._look_at(limiter, self._clock())
-        self._wants_now()
+        self._activate(limiter, self._clock())
+        self._on_urgent()
 
     def forgotten(self, limiter: Limiter) -> None:
         """Note that a limiter is not at work any more: other processes may have its share."""
-        known, name = self._known.get(_kind_of(limiter.scope), {}), limiter.scope.name
-        if known.get(name) is limiter:
-            del known[name]
+        limiters, name = self._limiters.get(_kind_of(limiter.scope), {}), limiter.scope.name
+        if limiters.get(name) is limiter:
+            del limiters[name]
             self._forget(limiter)
             self._waited_on.pop(limiter, None)
             for unit in UNITS:
                 self._raises.pop(key_of(limiter.scope, unit), None)
-            self._tell_units(limiter, set())
+            self._set_reported(limiter, set())
 
     def _forget(self, limiter: Limiter) -> None:
         limiter.is_quiet = limiter.is_calm = False
@@ -402,21 +402,21 @@ class SharedLimits:
         self._outdated.pop(limiter, None)
 
     def _used(self, limiter: Limiter) -> None:
-        if not limiter.is_quiet:  # it is in use already, and waited on only now
+        if not limiter.is_quiet:  # already in use; this is its first wait
             limiter.is_calm = False
         if self._raises:
             self._waited_on[limiter] = None
-        self._look_at(limiter, self._clock())
-        self._wants_now()
+        self._activate(limiter, self._clock())
+        self._on_urgent()
 
-    def _look_at(self, limiter: Limiter, now: int) -> None:
+    def _activate(self, limiter: Limiter, now: int) -> None:
         limiter.is_quiet = False
         if limiter not in self._active:
             self._filling.pop(limiter, None)
             self._active[limiter] = _Counted(limiter, now, is_first=True)
 
     def _rest_of(self, limiter: Limiter, now: int, demanded: dict[UnitKey, Demanded]) -> None:
-        self._tell_units(limiter, _want_nothing(limiter, demanded))
+        self._set_reported(limiter, _want_nothing(limiter, demanded))
         if not limiter.is_full(now):
             self._want_a_little(limiter, demanded)
         limiter.is_quiet = limiter.is_calm = True
@@ -426,23 +426,23 @@ class SharedLimits:
         self._filling[limiter] = None
         for unit in UNITS:
             key = key_of(limiter.scope, unit)
-            one = demanded.get(key)
-            if one is not None and one.wanted == 0:
-                demanded[key] = one._replace(wanted=1, streams=1)
+            demand = demanded.get(key)
+            if demand is not None and demand.wanted == 0:
+                demanded[key] = demand._replace(wanted=1, streams=1)
 
-    def _look_at_outdated(self) -> None:
+    def _drop_outdated(self) -> None:
         outdated, self._outdated = self._outdated, {}
         for limiter in outdated:
             if not limiter.streams:
                 self._forget(limiter)
                 limiter.is_quiet = limiter.is_calm = True
-                self._tell_units(limiter, set())
+                self._set_reported(limiter, set())
 
-    def _look_at_filling(self, now: int, demanded: dict[UnitKey, Demanded]) -> None:
+    def _check_filling(self, now: int, demanded: dict[UnitKey, Demanded]) -> None:
         for limiter in list(islice(self._filling, _FILLING_LOOKED_AT)):
             del self._filling[limiter]
             if limiter.is_full(now):
-                self._tell_units(limiter, _want_nothing(limiter, demanded))
+                self._set_reported(limiter, _want_nothing(limiter, demanded))
             else:
                 self._filling[limiter] = None
         if not self._filling:
@@ -467,31 +467,31 @@ class SharedLimits:
         """
         own = _own_rates(limiter)
         span, waited = after.at - before.at, after.waited
-        messages, size = (_per_second(after.passed[of] - before.passed[of], span) for of in range(2))
+        messages, size = (_per_second(after.passed[index] - before.passed[index], span) for index in range(2))
         used = after.used = messages, size
-        refused = [_per_second(after.refused[of] - before.refused[of], span) for of in range(2)]
+        refused = [_per_second(after.refused[index] - before.refused[index], span) for index in range(2)]
         waits_for = self._waits_for(limiter, used, after.at) if waited > 0 else (False, False)
-        asked = {meter.unit for meter in limiter.meters if meter.asking}
+        asked = {window.unit for window in limiter.windows if window.asking}
         units = set[Unit]()
-        for of, unit in enumerate(UNITS):
-            rate, peak = own[of]
+        for index, unit in enumerate(UNITS):
+            rate, peak = own[index]
             if rate is None:
                 continue
             units.add(unit)
-            part = waited if waits_for[of] else 0.0
-            is_used_up = used[of] >= _USED_UP * rate.per_second * 1000 * limiter.shares[of] / WHOLE
+            part = waited if waits_for[index] else 0.0
+            is_used_up = used[index] >= _USED_UP * rate.per_second * 1000 * limiter.shares[index] / WHOLE
             if part >= _ALWAYS or (unit in asked and is_used_up):
                 wanted = UNBOUNDED
             else:
-                backlog = _per_second(held[of], span) if waits_for[of] else 0
-                wanted = int(max(used[of] / (1 - part), used[of] + refused[of] + backlog) * _MARGIN)
-            streams = len(limiter.waiters) if waits_for[of] else 0
+                backlog = _per_second(held[index], span) if waits_for[index] else 0
+                wanted = int(max(used[index] / (1 - part), used[index] + refused[index] + backlog) * _MARGIN)
+            streams = len(limiter.waiters) if waits_for[index] else 0
             claim = max(streams, int(wanted != 0))
-            demanded[key_of(limiter.scope, unit)] = Demanded(used[of], wanted, claim, _told(rate, peak))
-        self._tell_units(limiter, units)
+            demanded[key_of(limiter.scope, unit)] = Demanded(used[index], wanted, claim, _numbers_of(rate, peak))
+        self._set_reported(limiter, units)
 
-    def _tell_units(self, limiter: Limiter, units: set[Unit]) -> None:
-        """Note the units whose demand is told now. The decider is to hear of those that were told before and are gone.
+    def _set_reported(self, limiter: Limiter, units: set[Unit]) -> None:
+        """Set the units whose demand is reported; earlier ones that are missing now are gone.
 
         The tuple is one of few objects, as there may be many limiters.
         """
@@ -528,21 +528,21 @@ def _own_rates(limiter: Limiter) -> tuple[tuple[Rate | None, Rate | None], tuple
 
 
 def _want_nothing(limiter: Limiter, demanded: dict[UnitKey, Demanded]) -> set[Unit]:
-    """Put into `demanded` that a limiter wants nothing of its units, and return them."""
+    """Put into `demanded` that a limiter wants nothing of its units, and return the units."""
     units = set[Unit]()
     for unit, (rate, peak) in zip(UNITS, _own_rates(limiter), strict=True):
         if rate is not None:
             units.add(unit)
-            demanded[key_of(limiter.scope, unit)] = Demanded(0, 0, 0, _told(rate, peak))
+            demanded[key_of(limiter.scope, unit)] = Demanded(0, 0, 0, _numbers_of(rate, peak))
     return units
 
 
 def _per_second(tokens: int, span_ns: int) -> int:
-    """Return a rate in thousandths of a token per second, rounded up: what is used is never told as nothing."""
+    """Return a rate in thousandths of a token per second, rounded up: a use is never reported as 0."""
     return -(-tokens * _MILLI_NS // span_ns)
 
 
-def _told(rate: Rate, peak: Rate | None) -> QuotaNumbers:
+def _numbers_of(rate: Rate, peak: Rate | None) -> QuotaNumbers:
     above = None if peak is None else (peak.tokens, peak.period_ns, peak.burst)
     return rate.tokens, rate.period_ns, rate.burst, above
 

@@ -66,7 +66,7 @@ NOTHING_PUBLISHED = Published()
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Limits on messages and bytes; None means that this one is not limited.
+    """Limits on messages and bytes; None: not limited.
 
     Args:
         messages: The sustained rate of messages.
@@ -91,10 +91,10 @@ class Limit:
 
 
 WHOLE: Final = 1_000_000
-"""A whole limit: shares are parts per million of it."""
+"""A whole limit, in the unit of shares: parts per million."""
 NEVER_NS: Final = 3_600 * 1_000_000_000
-"""The wait for a token that does not come as things stand: without a share, or after the lease has ended. Who waits is
-served when a share or a lease comes, so the alarm that this sets is only a precaution, and rings once an hour."""
+"""The wait for a token without a share, or after the lease has ended. A new share or lease serves the waiting streams,
+so the alarm that this sets is only a precaution, and rings once an hour."""
 _FINE: Final = 10_000
 _SMALL: Final = 1 << 31
 
@@ -102,8 +102,8 @@ _SMALL: Final = 1 << 31
 class Lease:
     """The time in which leased buckets earn tokens; one for all buckets that a process shares with other processes.
 
-    A process that is stopped, or cut off, gains nothing after the end, and no timer is needed for that: its buckets
-    look at the end whenever they look at the clock.
+    A process that is stopped, or cut off, earns nothing after the end. That takes no timer: its buckets compare the end
+    with the time of each call.
 
     Attributes:
         since: Nothing is earned before; monotonic nanoseconds, as everywhere.
@@ -117,10 +117,10 @@ class Lease:
         self.until = until
 
     def renew(self, until: int, now: int) -> bool:
-        """Let the lease last until `until`, which may be earlier than before; one that is not after `now` ends it.
+        """Let the lease last until `until`, which may be earlier than before; a time up to `now` ends it.
 
         Returns:
-            Whether it had ended, so that the time up to `now` earns nothing.
+            Whether the lease had ended, so that the time up to `now` earns nothing.
         """
         had_ended = now > self.until
         if had_ended:
@@ -134,7 +134,7 @@ class Lease:
 
 
 class TokenBucket:
-    """Counts tokens. A bucket never sleeps, schedules or refuses, and the caller tells it the time.
+    """Counts tokens. A bucket never sleeps, schedules or refuses, and the caller passes the time.
 
     The caller asks (`holds`) and then takes. Taking more than the balance leaves a debt that later refills pay.
 
@@ -145,19 +145,19 @@ class TokenBucket:
     token costs are kept in the bucket itself. They are read for each entry, and to read them from the rate, another
     object, would cost as much as the arithmetic.
 
-    A stream that waits for a token is woken late by some milliseconds. The tokens earned meanwhile are kept even where
+    A stream that waits for a token is woken late by some milliseconds. The tokens earned in this time are kept even if
     the burst has no room for them, up to 20 ms' worth and always less than a token. Else 19/s, whose burst is 1, would
     pass 95 % of its limit. A bucket starts without this surplus.
 
-    A *leased* bucket is one of several, each in another process, that together let pass what one would. It has a share
-    of the rate and of the burst, and earns only while its lease lasts. It starts with a single token and no share, so
-    that the first message of a newcomer need not wait. As it has room for at most a token more than its share of the
-    burst, all of them pass over any interval at most burst + rate * time + an entry each.
+    A *leased* bucket is one of several in different processes that together pass no more than one bucket would. It has
+    a share of the rate and of the burst, and earns only while its lease lasts. It starts with a single token and no
+    share, so that the first message of a newcomer need not wait. As each has room for at most a token more than its
+    share of the burst, all together pass over any interval at most burst + rate * time + an entry each.
 
     Args:
         rate: Tokens per period, and the capacity.
         now: Nanoseconds of a monotonic clock, as everywhere below. The bucket starts full, if it is not leased.
-        lease: The lease of a leased bucket; None: all of the rate belongs to this bucket, for ever.
+        lease: The lease of a leased bucket; None: the whole rate belongs to this bucket, for ever.
 
     Attributes:
         ppm: The share, in parts per million; see `share`.
@@ -226,12 +226,12 @@ class TokenBucket:
         self._balance += tokens * self._per_token
 
     def wait_ns(self, tokens: int, now: int) -> int:
-        """Return the wait in nanoseconds until `tokens` (at most the burst) are there, if none are taken.
+        """Return the wait in nanoseconds until the bucket holds `tokens` (at most the burst), if none are taken.
 
         The lease is expected to be renewed in time; once it has ended, or without a share, the wait is `NEVER_NS`.
         """
-        wanted = min(tokens * self._per_token, max(self._full, self._per_token))
-        return self._ns_for(wanted - self._earn(now), now)
+        cost = min(tokens * self._per_token, max(self._full, self._per_token))
+        return self._ns_for(cost - self._earn(now), now)
 
     def _ns_for(self, missing: int, now: int) -> int:
         if missing <= 0:
@@ -241,10 +241,10 @@ class TokenBucket:
         return -(-missing // self._per_ns)
 
     def _leased(self, now: int) -> int:
-        """Return the nanoseconds since the last look at the clock in which the lease held.
+        """Return the nanoseconds since the previous call in which the lease held.
 
-        Where it ended meanwhile, more than one token is lost: another process may have had that burst since. What is
-        lost, and what would have been earned otherwise, counts as overflow.
+        If the lease ended in that time, all but one token are lost: another process may have had that burst since.
+        Lost tokens, and those that a lease would have earned, count as overflow.
         """
         lease = self._lease
         assert lease is not None
@@ -266,8 +266,8 @@ class TokenBucket:
     def share(self, ppm: int, now: int) -> None:
         """Let a leased bucket have `ppm` parts per million of its rate and burst from now on.
 
-        A raise adds no tokens, as another process had those; it only makes room. A lowering takes what there is no room
-        for any more. A debt keeps its tokens: what a smaller share means for its seconds is the reason of the change.
+        A raise adds no tokens, as another process had those; it only makes room. A lowering takes the tokens that have
+        no room any more. A debt keeps its tokens, so with a smaller share it takes longer to pay.
         """
         if ppm == self.ppm:
             return
@@ -285,8 +285,8 @@ class TokenBucket:
         """Change the rate, with neither amnesty nor a free burst.
 
         The tokens at hand stay, up to the new capacity. A debt keeps its tokens at any rate above the one that it was
-        made at, and its seconds at any rate below. So it never takes longer to pay than it would have. To raise a rate
-        and lower it again, or the other way round, forgives nothing.
+        made at, and its seconds at any rate below. So it never takes longer to pay than without the change. To raise a
+        rate and lower it again, or the other way round, forgives nothing.
         """
         old, balance = self.rate, self._earn(now)
         if now >= self._paid_at:
@@ -301,7 +301,7 @@ class TokenBucket:
         self._go_on(rate, balance)
 
     def follow(self, rate: Rate, now: int) -> None:
-        """Change to a rate that was measured anew: a debt, too, keeps its tokens.
+        """Change to a newly measured rate: tokens at hand and debts keep their number of tokens.
 
         So in no interval, whatever changes within it, more passes than burst, rates over time and one taking.
         """
@@ -318,30 +318,30 @@ class TokenBucket:
         self._note_payday()
 
     def _note_payday(self) -> None:
-        """Note when a debt will have been paid; without a share, not before there is one."""
+        """Note when a debt will have been paid; without a share, an hour from now."""
         balance = self._balance
         wait = -(balance // self._per_ns) if self._per_ns else (NEVER_NS if balance < 0 else 0)
         self._paid_at = self._earned_at + max(0, wait)
 
-    def told(self, now: int) -> tuple[float, float]:
+    def report(self, now: int) -> tuple[float, float]:
         """Return the tokens at hand, negative in debt; and the overflow since the last call.
 
         The overflow is the earned tokens for which there was no room.
 
-        `now` may be before the last look at the clock, if nothing was taken since. What was earned since then belongs
-        to the next call, and so does that part of it for which there was no room.
+        `now` may be before the time of the last call, if nothing was taken since. The tokens earned since `now` belong
+        to the next report, also those without room.
         """
-        held, overflow, later = self._earn(now), self._overflow, 0
+        balance, overflow, later = self._earn(now), self._overflow, 0
         if now < self._earned_at:
             earned = (self._earned_at - now) * self._per_ns
             if self._lease is not None or self._balance >= self._capacity:
                 later = min(earned, overflow)
-            held += later - earned
+            balance += later - earned
         self._overflow = later
-        return held / self._per_token, (overflow - later) / self._per_token
+        return balance / self._per_token, (overflow - later) / self._per_token
 
     def is_full(self, now: int) -> bool:
-        """Return whether the balance is at least that of a new bucket; of a leased one, if its share is full, too."""
+        """Return whether the balance is at least that of a new bucket; for a leased one, whether its share is full."""
         return self._earn(now) >= self._full
 
     def _earn(self, now: int) -> int:
@@ -358,8 +358,8 @@ class TokenBucket:
         return self._balance
 
 
-def _slower(one: Rate, other: Rate) -> Rate:
-    return one if one.tokens * other.period_ns <= other.tokens * one.period_ns else other
+def _slower(rate: Rate, other: Rate) -> Rate:
+    return rate if rate.tokens * other.period_ns <= other.tokens * rate.period_ns else other
 
 
 def _parts(rate: Rate, ppm: int) -> tuple[int, int]:
@@ -384,10 +384,10 @@ def _parts(rate: Rate, ppm: int) -> tuple[int, int]:
 
 
 def _capacity(rate: Rate, ppm: int) -> tuple[int, int]:
-    """Return what is full, and the capacity, in parts of a token: the burst, and room for a late look at the clock.
+    """Return the full balance and the capacity, in parts of a token: the burst, without and with room for a late timer.
 
-    The capacity is at most one token more than the share of the burst. It is never below one token, and a bucket that
-    holds less is not full: else a small share could never pass anything.
+    The capacity is at most one token more than the share of the burst. Both are never below one token: else a small
+    share could never pass anything.
     """
     per_ns, per_token = _parts(rate, ppm)
     full = rate.burst * per_token if ppm == WHOLE else rate.burst * ppm * per_token // WHOLE

@@ -12,7 +12,7 @@ _LAST_BUCKET: Final = 65
 
 
 class Delays:
-    """Counts the delays of messages that passed after having been held; costs nothing for the others."""
+    """Counts the delays of messages that were held before they passed; costs nothing for other messages."""
 
     __slots__ = ("_bucket", "_counts", "_messages", "_sum_ns")
 
@@ -20,7 +20,7 @@ class Delays:
         self._sum_ns = 0
         self._bucket = 0
         self._messages = 0
-        """Messages of `_bucket` that are not in the counts yet: a delay is mostly in the bucket of the one before."""
+        """Messages of `_bucket` that are not in the counts yet: most delays are in the bucket of the previous one."""
         self._counts: list[int] = []
 
     def add(self, delay_ns: int, messages: int) -> None:
@@ -32,7 +32,7 @@ class Delays:
             self._enter()
             self._bucket = bucket
         self._messages += messages
-        self._sum_ns += delay_ns if messages == 1 else delay_ns * messages  # products of large numbers are dear
+        self._sum_ns += delay_ns if messages == 1 else delay_ns * messages  # products of large numbers are slow
 
     def __bool__(self) -> bool:
         """Return whether there are counts to take."""
@@ -44,7 +44,7 @@ class Delays:
         return tuple(self._counts), self._sum_ns
 
     def take(self) -> tuple[tuple[int, ...], int]:
-        """Return what `read` returns, and begin to count anew."""
+        """Return the result of `read`, and reset the counts."""
         taken = self.read()
         self._counts, self._sum_ns = [], 0
         return taken
@@ -60,7 +60,7 @@ def bucket_of(delay_ns: int) -> int:
     """Return the bucket of a delay: 0 below 1 ms, then four to each doubling, up to 65 from 65.536 s on."""
     quarters: i64 = i64(delay_ns) // _QUARTER_MS
     bucket: i64 = -3
-    while quarters >= 8:  # the number's length, without a call of Python for it
+    while quarters >= 8:  # the number's length, without a call of Python
         quarters >>= 1
         bucket += 4
     bucket += quarters
@@ -72,7 +72,7 @@ def bucket_of(delay_ns: int) -> int:
 
 
 class Stopwatch:
-    """Measures for how long in all a condition has held, in nanoseconds of the caller's clock."""
+    """Measures the total time for which a condition has held, in nanoseconds of the caller's clock."""
 
     __slots__ = ("_since", "_total")
 
@@ -110,7 +110,7 @@ Passed = tuple[int, int, int]
 
 
 class Spared:
-    """Counts what a stream passed while no limit held for it, since the last `take`.
+    """Counts the entries that a stream passed while no limit held for it, since the last `take`.
 
     The count is the difference of the stream's totals at the end and at the begin, so that entries cost nothing.
     """
@@ -132,7 +132,7 @@ class Spared:
         self._since = None
 
     def take(self, passed: Passed) -> Passed:
-        """Return what was spared since the last call."""
+        """Return the spared entries, messages and bytes since the last call."""
         self._count(passed)
         total, self._total = self._total, (0, 0, 0)
         return total
@@ -148,11 +148,11 @@ class Spared:
 
 
 class LimiterUsage:
-    """Counts what one limiter passed, and for how long streams waited on it.
+    """Counts the entries that one limiter passed, and the time for which streams waited on it.
 
     The two `largest_…` and `reported` belong to the access log, which sets them after each line. `idle_ns` and
     `reserved_ns` are parts of the time waited in which each bucket had a token: `idle_ns` beyond the lateness of a
-    timer, `reserved_ns` for the sake of a stream that waited elsewhere.
+    timer, `reserved_ns` for a stream that waited elsewhere.
     """
 
     __slots__ = (
@@ -200,7 +200,7 @@ class LimiterUsage:
 
 
 class StreamUsage:
-    """Counts what one stream offered, and how much of it was passed, held, dropped or rejected.
+    """Counts the entries that one stream offered, and those that were passed, held, dropped or rejected.
 
     `withheld` runs while permits that the client asked for have not been passed on to the broker. `spared` is set once
     entries of the stream may pass uncharged. `delay_max_ns` and `reported` belong to the access log, which sets them
@@ -240,7 +240,7 @@ class StreamUsage:
         self.held_messages = 0
         self.held_size = 0
         self.delay_max_ns = 0
-        self.delays = Delays()  # up to here what each held entry touches: two lines of memory, compiled
+        self.delays = Delays()  # each held entry reads the attributes up to here: two cache lines, compiled
         self.dropped_messages = 0
         self.dropped_size = 0
         self.rejected_messages = 0

@@ -62,7 +62,7 @@ class MemberLimits:
         on_change: Callable[[ShareKey, int, int, str], None],
     ) -> None:
         self.shared = SharedLimits(
-            Lease(), config.shared_levels, clock=clock, wants_now=wants_now, on_raise=self._raised
+            Lease(), config.shared_levels, clock=clock, on_urgent=wants_now, on_raise=self._raised
         )
         self._fleet = config.name
         self._member = member

@@ -150,7 +150,7 @@ class FleetService:
         self._cycle: asyncio.TimerHandle | None = None
         self._reports = SpacedCall(self._measuring(self._report), clock)
         self._again: asyncio.TimerHandle | None = None
-        """The timer of a report that corrects one with mixed demands (`SharedLimits.turned`)."""
+        """The timer of a report after a mixed one (`SharedLimits.is_mixed`)."""
         self._is_running = self._had_lease = self._is_cut_off = False
         self._differs_since: int | None = None
         """The time since which members have different limits; None while they have the same."""
@@ -360,7 +360,7 @@ class FleetService:
         if self._is_cut_off:  # new limits, and those with another value, get their part at once
             self._put_isolated(now)
         self._go_on()
-        if self.shared.turned and self._again is None and self._is_running:
+        if self.shared.is_mixed and self._again is None and self._is_running:
             self._again = asyncio.get_running_loop().call_later(LOOK_AGAIN_NS / NANOS_PER_SECOND, self._look_again)
 
     def _look_again(self) -> None:

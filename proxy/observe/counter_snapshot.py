@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter, sub
 from typing import Any, NamedTuple
 
-from limiter.activity import ActivitySet
+from limiter.activity import ActivityJournal
 from limiter.limiter import Limiter, Stream
 from limiter.usage import LimiterUsage, Passed, StreamUsage
 from proxy.counters import DirectionTotals, NamespaceTotals
@@ -132,7 +132,7 @@ class CounterSnapshot:
         self._totals = totals
         self._marks: dict[StreamUsage | LimiterUsage, Values] = {}
 
-    def settling(self, journal: ActivitySet, clock: Callable[[], int]) -> Iterator[None]:
+    def settling(self, journal: ActivityJournal, clock: Callable[[], int]) -> Iterator[None]:
         """Bring the totals up to now, a stream or limiter in each step; the lines to come do not change by it."""
         for stream in list(journal.streams):
             now = clock()

@@ -24,7 +24,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from limiter.activity import ActivityReader, ActivitySet
+from limiter.activity import ActivityJournal, ActivityReader
 from limiter.limiter import Limiter, Scope, Stream
 from limiter.registry import Registry
 from limiter.token_bucket import NANOS_PER_SECOND
@@ -67,7 +67,7 @@ class Intervals:
         self._counters = counters
         self._interval = round(interval_s * 1e9)
         self._clock, self._wall = clocks
-        self._journal: ActivitySet | None = None
+        self._journal: ActivityJournal | None = None
         self._registry: Registry | None = None
         self._refusals = Refusals()
         self._timer: asyncio.TimerHandle | None = None
@@ -91,7 +91,7 @@ class Intervals:
 
     def start(
         self,
-        journal: ActivitySet,
+        journal: ActivityJournal,
         registry: Registry,
         refusals: Refusals,
         slices: Slices,

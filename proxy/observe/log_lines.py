@@ -86,7 +86,9 @@ def withholding(stream: Stream) -> Limiter | None:
     if stream.permits is None or stream.permits.asked == 0:
         return None
     rooms = [
-        (meter.room() / meter.horizon, place) for place, limiter in enumerate(stream.chain) for meter in limiter.meters
+        (window.room() / window.horizon, number)
+        for number, limiter in enumerate(stream.chain)
+        for window in limiter.windows
     ]
     return stream.chain[min(rooms)[1]] if rooms else None
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from mypy_extensions import mypyc_attr
 
-from limiter.activity import ActivityReader, ActivitySet
+from limiter.activity import ActivityJournal, ActivityReader
 from limiter.limiter import Limiter
 from limiter.policies import Change, Policies
 from limiter.registry import Registry
@@ -156,7 +156,7 @@ class Engine:
         in_slices = partial(self.slices.run, Work.BLOCKS)
         rules = [block.rule() for block in config.blocks]
         self.blocklist = Blocklist(rules, counters, self.sessions, in_slices=in_slices)
-        self.journal = ActivitySet(reader.woken, reader.early, reader.cut, reader.take)
+        self.journal = ActivityJournal(reader.on_first, reader.on_early, reader.on_cut, reader.on_take)
         self.rate_limiter = Scheduler(LimiterTimers(clock, counters, self._serve, self.slices).wake_at, self.journal)
         budget = config.publish.hold_connection, ENTRY_OVERHEAD
         shadow_timers = LimiterTimers(clock, counters, self._serve_shadow, self.slices)
@@ -169,7 +169,7 @@ class Engine:
             clock,
             self.memory.add,
             config.client_memory.total // 2,
-            reader.follows,
+            reader.on_relative,
             shared,
         )
         self.admission = Admission(config, counters, clock, policies)

@@ -129,7 +129,7 @@ def found(*rates):
     return {"send": {"other, bare": [{"rate": 100.0, "late": 1.0}] * len(rates), "Sluice": mine}}
 
 
-def test_a_load_is_a_table_of_those_who_were_measured_and_how_sluice_stands_beside_them():
+def test_a_load_is_a_table_of_peers_and_of_sluice_beside_them():
     assert shown([ROW], found(95.0, 99.0, 1000.0)).splitlines() == [
         "**SEND of 100 B**",
         "",

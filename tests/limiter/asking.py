@@ -1,4 +1,4 @@
-"""A consumer on permit meters alone, without a scheduler: what arrives passes at once, unless it is said to be held."""
+"""A consumer with credit windows but no scheduler: deliveries pass at once, unless a test holds them."""
 
 from collections.abc import Iterable
 
@@ -10,9 +10,9 @@ PLAIN = DispatchRules(is_precise=False)
 
 
 class Asking:
-    """The broker's view of a consumer, next to the meter's."""
+    """The broker's view of a consumer, next to the window's."""
 
-    def __init__(self, *meters: CreditWindow, rules: DispatchRules = PLAIN) -> None:
+    def __init__(self, *windows: CreditWindow, rules: DispatchRules = PLAIN) -> None:
         self.granted = 0
         self.asked = 0
         self.again = 0
@@ -20,7 +20,7 @@ class Asking:
         self.held: list[tuple[int, int]] = []
         self.noted = 0
         self.permits = Permits(self.usage, self._grant, self._note, rules)
-        self.permits.rewire(meters)
+        self.permits.rewire(windows)
 
     def _note(self) -> None:
         self.noted += 1
@@ -62,7 +62,7 @@ class Asking:
         self.permits.dropped(entries, messages, size, ask_again=again)
 
 
-def idle_at(meter: CreditWindow, consumers: Iterable[Permits]) -> int:
+def idle_at(window: CreditWindow, consumers: Iterable[Permits]) -> int:
     """What those of them have under way there that are idle."""
-    wired = (pair for one in consumers for pair in zip(one._meters, one._accounts, strict=True))
-    return sum(account.amount for one, account in wired if one is meter and account.is_idle)
+    wired = (pair for one in consumers for pair in zip(one._windows, one._accounts, strict=True))
+    return sum(account.amount for one, account in wired if one is window and account.is_idle)

@@ -42,8 +42,8 @@ class Clockwork(Truths):
         self.numbers = count()
         self.active: set[Stream | Limiter] = set()
         self.told_early: list[Stream | Limiter] = []
-        self.world.journal.early = self.told_early.append
-        self.world.journal.cut = self.cut
+        self.world.journal.on_early = self.told_early.append
+        self.world.journal.on_cut = self.cut
 
     def limits_of(self, stream: Stream) -> Iterable[tuple[Any, Limit]]:
         """Which limits what passes counts for; machines that know better than the scheduler say it themselves."""
@@ -111,7 +111,7 @@ class Clockwork(Truths):
             assert stream.held or obstacles, "nobody waits for nothing"
             refuses = rejecting(stream, self.now)
             closed = (one for one in obstacles if one.limit.mode == "reject")
-            assert refuses is (None if stream.held else next(closed, None)), "what comes behind held entries is held"
+            assert refuses is (None if stream.held else next(closed, None)), "what comes after held entries is held"
             if refuses is None:
                 self.holds(stream, messages, size)
             else:

@@ -82,7 +82,7 @@ def within(rate: Rate, passed: list[tuple[int, int]]) -> None:
 
     That is stricter than burst + rate · time + one entry, even with the room for a late look at the clock, which is
     less than a token. One walk finds the worst interval: it starts where
-    what had passed before was furthest behind what the rate had given.
+    what had passed before was furthest below what the rate had given.
     """
     total, worst_start = 0, None
     for at, tokens in passed:

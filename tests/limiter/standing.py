@@ -3,18 +3,18 @@
 from limiter.limiter import FinishTag, Limiter, Stream
 
 
-def place_of(stream: Stream, limiter: Limiter, time: int, number: int) -> FinishTag:
-    """A place that the test chooses."""
-    place = FinishTag(stream, limiter)
-    place.time, place.number = time, number
-    return place
+def tag_of(stream: Stream, limiter: Limiter, time: int, number: int) -> FinishTag:
+    """A tag that the test chooses."""
+    tag = FinishTag(stream, limiter)
+    tag.time, tag.number = time, number
+    return tag
 
 
 def stated(stream: Stream) -> list[tuple[Limiter, int, int]]:
-    """The places of a stream, as they are now."""
-    return [(place.limiter, place.time, place.number) for place in stream.places]
+    """The tags of a stream, as they are now."""
+    return [(tag.limiter, tag.time, tag.number) for tag in stream.tags]
 
 
 def row_of(limiter: Limiter) -> list[FinishTag]:
-    """Who waits there, behind the gap."""
+    """Who waits there, after the gap."""
     return limiter.waiters._row[limiter.waiters._gone :]

@@ -183,9 +183,7 @@ SOURCES = st.sampled_from("xyz")
     steps=st.lists(st.tuples(st.sampled_from(("come", "accept", "go")), KEYS, SOURCES), max_size=300),
     most=st.integers(1, 6),
 )
-def test_a_source_has_no_more_provisional_places_than_are_free_and_all_together_are_exact(
-    steps: list[tuple[str, str, str]], most: int
-) -> None:
+def test_provisional_places_of_a_source_are_at_most_the_free_ones(steps: list[tuple[str, str, str]], most: int) -> None:
     places, has = ProvisionalLimit(most), dict[tuple[str, str], list[tuple[Slot, bool]]]()
     for step, key, source in steps:
         mine = has.setdefault((key, source), [])

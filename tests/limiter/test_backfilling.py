@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from limiter.limiter import Limiter, Stream, refusal_of
 from limiter.scheduler import claim, next_turn, obstacle_of, refusing
-from tests.limiter.standing import place_of
+from tests.limiter.standing import tag_of
 from tests.limiter.world import World, jain, limiter
 
 SIZE = 100
@@ -81,9 +81,7 @@ BATCHES = st.sampled_from([5, 20, 50, 100, 150, 300, 1000])
     rates=st.tuples(st.sampled_from([200, 500, 1000]), st.sampled_from([200, 317, 700, 1000])),
     burst=st.sampled_from([None, 1, 30, 300]),
 )
-def test_what_crossing_costs_is_at_most_an_entry_less_the_burst_each_time_that_one_crosses(
-    numbers, batches, rates, burst
-) -> None:
+def test_a_crossing_costs_at_most_an_entry_less_the_burst(numbers, batches, rates, burst) -> None:
     """And nothing if no entry is larger than the burst: so the burst should be as large as the largest batch.
 
     Before an entry that crosses, a limit may stand open: its next entry would not leave room in time. What comes in
@@ -152,7 +150,7 @@ def test_who_has_a_place_waits_behind_others_first_and_else_for_the_last_tokens(
     assert stream.waits_on is inner, "it opens last"
     world.offer(other, 1, 1)
     assert refusing(other, 0) is outer
-    outer.waiters.add(place_of(world.stream(outer), outer, 1, 1))
+    outer.waiters.add(tag_of(world.stream(outer), outer, 1, 1))
     assert refusing(stream, 0) is outer
 
 
@@ -176,7 +174,7 @@ def test_the_earliest_claim_stands() -> None:
     world.offer(waiting, 1, 1)
     early, late = world.stream(busy, slow), world.stream(busy, slow)
     for number, one in enumerate((early, late), start=1):
-        one.places = (place_of(one, busy, 1, number),)
+        one.tags = (tag_of(one, busy, 1, number),)
     claim(late, slow)
     assert busy.claimant is late
     claim(early, slow)
@@ -202,7 +200,7 @@ def test_others_pass_only_if_they_leave_room_for_a_claim() -> None:
     assert next_turn(busy, 3_000_000_000) is x
 
 
-def test_a_claim_counts_for_nothing_while_somebody_else_is_first_where_its_stream_waits() -> None:
+def test_a_claim_counts_only_while_its_stream_is_first() -> None:
     """Its tokens will not come next, so nobody need leave room."""
     world = World()
     busy, slow = limiter(10, name="busy", burst=1), limiter(1, name="slow", burst=1)
@@ -233,7 +231,7 @@ def test_a_claim_ends_with_its_stream_and_who_was_kept_waiting_is_woken() -> Non
     assert [passed.stream for passed in world.log] == [first]
 
 
-def test_an_alarm_for_the_end_of_a_claim_keeps_nobody_waiting_who_comes_when_all_have_left() -> None:
+def test_an_alarm_for_the_end_of_a_claim_delays_no_newcomer() -> None:
     world, slow, fast = World(), limiter(1, burst=1, name="slow"), limiter(10, burst=1, name="fast")
     large, crossing = world.stream(fast), world.stream(slow, fast)
     slow.charge(10, 0, 0)

@@ -56,7 +56,7 @@ def test_who_had_unused_permits_for_a_while_is_limited_no_longer(world: Dispatch
     assert consumer.granted == 1000, "and nothing of its permits is kept back"
 
 
-def test_without_a_backlog_no_limit_holds_whatever_is_configured_in_messages_and_bytes_and_levels() -> None:
+def test_no_limit_of_any_unit_or_level_holds_without_a_backlog() -> None:
     """Pulsar's page: throttling is off even if dispatchThrottlingRateInMsg and InByte are configured; then on again."""
     world = Dispatching(SPARING).limit_topics(Limit(rate(10), rate(1000)))
     world.put(Setting.PROXY, "", Limit(rate(20), rate(2000)))
@@ -141,9 +141,7 @@ def test_with_more_permits_than_a_receiver_queue_a_second_without_a_delivery_is_
 
 @pytest.mark.parametrize("queue", [6, 10, 1000, 2000])
 @pytest.mark.parametrize("burst", [1, 100])
-def test_a_consumer_at_the_end_of_its_topic_stays_spared_however_fast_and_long_messages_come(
-    world: Dispatching, queue: int, burst: int
-) -> None:
+def test_a_consumer_at_the_end_of_its_topic_stays_spared(world: Dispatching, queue: int, burst: int) -> None:
     """It asks for half of its queue again whenever that has come."""
     consumer, received, burst = spared(world, queue), 2, min(burst, queue // 2)
     for _ in range(10_000 // burst):
@@ -179,7 +177,7 @@ def test_while_more_than_a_receiver_queue_is_held_nobody_is_spared(world: Dispat
     assert consumer.passed - passed <= 10 * 10 * (CALM_S + 0.5) + 1
 
 
-def test_what_one_consumer_is_to_get_again_limits_the_others_of_its_subscription_and_no_other(
+def test_a_redelivery_limits_its_own_subscription_alone(
     world: Dispatching,
 ) -> None:
     first, second, other = world.consumer().ask(100), world.consumer().ask(100), world.consumer("y").ask(100)
@@ -207,7 +205,7 @@ def test_one_consumer_without_permits_limits_the_whole_subscription(world: Dispa
     assert busy.limiters == idle.limiters != ()
 
 
-def test_a_consumer_that_joins_is_limited_and_so_are_the_others_until_it_has_shown_calm(world: Dispatching) -> None:
+def test_a_new_consumer_limits_its_subscription_until_it_is_calm(world: Dispatching) -> None:
     first = world.consumer().ask(1000)
     calm(world, first)
     first.sent([(1, 100)])
@@ -262,9 +260,9 @@ def test_a_subscription_without_consumers_is_forgotten(world: Dispatching) -> No
     first, second = world.consumer().ask(1000), world.consumer().ask(1000)
     first.close()
     assert world.registry._backlogs is not None
-    assert len(world.registry._backlogs._known) == 1
+    assert len(world.registry._backlogs._backlogs) == 1
     second.close()
-    assert world.registry._backlogs._known == {}
+    assert world.registry._backlogs._backlogs == {}
 
 
 def test_without_the_rule_nobody_is_spared() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from limiter.levels import About, Client, Setting
 from limiter.limiter import Limiter, Stream, StreamName
 from limiter.policies import Change, Policies, Value, change_of
-from limiter.registry import Registry, meters_of
+from limiter.registry import Registry, windows_of
 from limiter.token_bucket import Direction, Limit, Mode, rate
 from protocol.topic_name import parse_topic
 from tests.limiter.long_run import examples
@@ -132,7 +132,7 @@ class Slices(World):
                 ]
                 assert all(self.registry.limiters[one.scope] is one for one in chain)
             if stream.permits is not None:
-                assert stream.permits._meters == meters_of(stream.chain)
+                assert stream.permits._windows == windows_of(stream.chain)
             assert stream.waits_on in stream.chain if stream.held else stream.waits_on is None
 
 

@@ -5,17 +5,17 @@ import weakref
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limiter.permits import CreditEntry, CreditRow, CreditWindow, Permits
+from limiter.permits import CreditAccount, CreditRow, CreditWindow, Permits
 from limiter.usage import StreamUsage
 from tests.limiter.asking import Asking
 
-METER = CreditWindow(1)
+WINDOW = CreditWindow(1)
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 7))))
 def test_it_keeps_the_order_in_which_they_came(steps: list[tuple[bool, int]]) -> None:
-    accounts = [CreditEntry(Asking().permits, METER) for _ in range(8)]
-    row, listed = CreditRow(), list[CreditEntry]()
+    accounts = [CreditAccount(Asking().permits, WINDOW) for _ in range(8)]
+    row, listed = CreditRow(), list[CreditAccount]()
     for comes, which in steps:
         account = accounts[which]
         if not comes:
@@ -31,12 +31,12 @@ def test_it_keeps_the_order_in_which_they_came(steps: list[tuple[bool, int]]) ->
 
 def test_who_has_left_holds_nobody() -> None:
     """No circle of references stays: what is over is gone at once."""
-    one, other, row = CreditEntry(Asking().permits, METER), CreditEntry(Asking().permits, METER), CreditRow()
+    one, other, row = CreditAccount(Asking().permits, WINDOW), CreditAccount(Asking().permits, WINDOW), CreditRow()
     row.add(one)
     row.add(other)
     row.remove(one)
     row.remove(other)
-    assert (one.before, one.behind, other.before, other.behind) == (None, None, None, None)
+    assert (one.before, one.after, other.before, other.after) == (None, None, None, None)
 
 
 def test_permits_that_are_over_keep_nobody_who_keeps_them() -> None:

@@ -5,7 +5,7 @@ from math import log
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from limiter.permits import IDLE_HORIZONS, LEAST_PART, RULES, CreditEntry, CreditWindow, InFlight, Permits, horizon_of
+from limiter.permits import IDLE_HORIZONS, LEAST_PART, RULES, CreditAccount, CreditWindow, InFlight, Permits, horizon_of
 from limiter.token_bucket import rate
 from tests.limiter.asking import Asking, idle_at
 
@@ -16,7 +16,7 @@ ACTS = st.lists(
 
 
 def most_ever(horizon: int, consumers: int) -> float:
-    """As the meter says; beside an entry of each and one more."""
+    """As the window says; beside an entry of each and one more."""
     return horizon * (1 + IDLE_HORIZONS + consumers / LEAST_PART)
 
 
@@ -24,12 +24,12 @@ def most_ever(horizon: int, consumers: int) -> float:
 @given(horizon=st.integers(1, 500), acts=ACTS, entry=st.integers(1, 100))
 def test_what_is_under_way_stays_within_its_bound(horizon: int, acts: list[tuple[str, int, int]], entry: int) -> None:
     """The broker sends entries of one size; how many come for the first permits, nobody knows before."""
-    meter = CreditWindow(horizon)
+    window = CreditWindow(horizon)
     consumers: list[Asking] = []
     was_idle = False
     for what, whose, number in acts:
         if what == "open":
-            consumers.append(Asking(meter, rules=RULES))
+            consumers.append(Asking(window, rules=RULES))
             consumers[-1].ask(number)
         elif consumers:
             chosen = consumers[whose % len(consumers)]
@@ -43,10 +43,10 @@ def test_what_is_under_way_stays_within_its_bound(horizon: int, acts: list[tuple
                 consumers.remove(chosen)
                 chosen.permits.close()
         n = len(consumers)
-        idle = idle_at(meter, (one.permits for one in consumers))
-        assert meter.under_way + idle <= most_ever(horizon, n) + (n + 1) * entry
+        idle = idle_at(window, (one.permits for one in consumers))
+        assert window.under_way + idle <= most_ever(horizon, n) + (n + 1) * entry
         was_idle |= idle > 0
-        assert was_idle or meter.under_way <= horizon * (2 + log(max(1, n))) + (n + 1) * entry
+        assert was_idle or window.under_way <= horizon * (2 + log(max(1, n))) + (n + 1) * entry
 
 
 @settings(max_examples=200, deadline=None)
@@ -55,8 +55,8 @@ def test_permits_at_the_broker_are_bounded_whatever_its_entries_hold(
     horizon: int, acts: list[tuple[str, int, int]]
 ) -> None:
     """Each of them lets it send one entry at most: so what may come is bounded as well."""
-    meter = CreditWindow(horizon)
-    consumers = [Asking(meter, rules=RULES) for _ in range(4)]
+    window = CreditWindow(horizon)
+    consumers = [Asking(window, rules=RULES) for _ in range(4)]
     was_idle = False
     for what, whose, number in acts:
         chosen = consumers[whose % 4]
@@ -66,7 +66,7 @@ def test_permits_at_the_broker_are_bounded_whatever_its_entries_hold(
             chosen.arrive(number)
         else:
             chosen.pass_one()
-        was_idle |= idle_at(meter, (one.permits for one in consumers)) > 0
+        was_idle |= idle_at(window, (one.permits for one in consumers)) > 0
         permits = sum(max(0, one.permits.at_broker) for one in consumers)
         assert permits <= most_ever(horizon, 4) + 5
         assert was_idle or permits <= horizon * (2 + log(4)) + 5
@@ -79,86 +79,86 @@ def test_the_horizon_is_a_fifth_of_a_second_and_at_least_one_message() -> None:
     assert horizon_of(rate(1000, 10**8)) == 1000
 
 
-def test_who_gets_nothing_while_others_get_two_horizons_is_idle_until_its_next_delivery() -> None:
-    meter = CreditWindow(20)
-    idle, active = Asking(meter), Asking(meter)
+def test_a_consumer_is_idle_after_two_horizons_for_others() -> None:
+    window = CreditWindow(20)
+    idle, active = Asking(window), Asking(window)
     idle.ask(20)
     active.ask(1000)
-    assert (meter.under_way, idle_at(meter, [idle.permits])) == (20 + 10, 0)
-    while meter.under_way > 20:
+    assert (window.under_way, idle_at(window, [idle.permits])) == (20 + 10, 0)
+    while window.under_way > 20:
         active.receive_all()
     assert active.granted <= 2 * 20 + 20
-    assert (idle_at(meter, [idle.permits]), meter.room()) == (20, 0), "the other has a whole horizon now"
+    assert (idle_at(window, [idle.permits]), window.room()) == (20, 0), "the other has a whole horizon now"
     idle.receive(1)
-    assert (meter.under_way, idle_at(meter, [idle.permits])) == (19 + 20, 0)
+    assert (window.under_way, idle_at(window, [idle.permits])) == (19 + 20, 0)
 
 
-def test_who_gets_nothing_in_eight_round_trips_of_others_is_idle_however_little_came_for_them() -> None:
+def test_a_consumer_is_idle_after_eight_round_trips_of_others() -> None:
     """What came does not add up with the trips."""
-    meter = CreditWindow(1000)
-    idle, active = Asking(meter), Asking(meter)
+    window = CreditWindow(1000)
+    idle, active = Asking(window), Asking(window)
     idle.ask(20)
     found = []
     for _ in range(8):
         active.ask(100)
         active.receive_all()
-        found.append(idle_at(meter, [idle.permits]))
+        found.append(idle_at(window, [idle.permits]))
     assert found == [0] * 7 + [20]
 
 
 def test_what_idle_consumers_have_counts_beyond_its_bound() -> None:
-    meter, consumers = CreditWindow(320), list[Permits]()
+    window, consumers = CreditWindow(320), list[Permits]()
     for _ in range(20):
-        each = Asking(meter)
+        each = Asking(window)
         consumers.append(each.permits)
         each.ask(10**6)
         for _ in range(20):
             each.receive_all()
-    beyond = idle_at(meter, consumers) + meter.under_way
+    beyond = idle_at(window, consumers) + window.under_way
     assert 5 * 320 <= beyond <= 320 * (5 + 20 / 32) + 21
-    late = Asking(meter)
+    late = Asking(window)
     late.ask(10**6)
     for _ in range(20):
         late.receive_all()
     assert late.permits.at_broker == 320 // 32, "6 ms of the limit, at least"
 
 
-def test_who_has_got_the_permit_that_shows_what_its_entries_hold_stands_in_line_no_longer() -> None:
+def test_a_consumer_with_a_first_permit_leaves_the_line() -> None:
     """What it holds came before it was limited, when nobody looked."""
-    meter, consumer = CreditWindow(200), Asking(rules=RULES)
+    window, consumer = CreditWindow(200), Asking(rules=RULES)
     consumer.ask(1)
     consumer.arrive(50)
-    consumer.permits.rewire((meter,))
+    consumer.permits.rewire((window,))
     consumer.ask(100)
     assert (consumer.permits.at_broker, consumer.permits.asked) == (1, 50)
-    assert (list(meter.asking), meter.unsure) == ([], {consumer.permits})
+    assert (list(window.asking), window.unsure) == ([], {consumer.permits})
     consumer.receive(50)
     assert consumer.permits.asked == 0
 
 
 def test_who_is_served_all_the_time_is_never_idle_however_long_it_has_been_here() -> None:
-    meter = CreditWindow(10)
-    served, other = Asking(meter), Asking(meter)
+    window = CreditWindow(10)
+    served, other = Asking(window), Asking(window)
     other.ask(1)
     served.ask(5)
     for _ in range(60):
         served.receive(1)
         served.ask(1)
-        assert idle_at(meter, [served.permits]) == 0
-    assert idle_at(meter, [other.permits]) == 1
+        assert idle_at(window, [served.permits]) == 0
+    assert idle_at(window, [other.permits]) == 1
 
 
-def test_where_idle_consumers_have_used_up_all_the_active_ones_share_a_small_part_of_the_horizon() -> None:
-    meter = CreditWindow(100 * LEAST_PART)
+def test_active_consumers_keep_a_part_when_idle_ones_used_all() -> None:
+    window = CreditWindow(100 * LEAST_PART)
 
-    def with_permits(permits: int) -> CreditEntry:
+    def with_permits(permits: int) -> CreditAccount:
         under_way = InFlight(RULES)
         under_way.learn(1, 1, 1)
         under_way.at_broker = permits
-        return meter.join(Asking().permits, under_way)
+        return window.join(Asking().permits, under_way)
 
-    idle = with_permits(2 * IDLE_HORIZONS * meter.horizon)
-    meter._turn(idle, is_idle=True)
+    idle = with_permits(2 * IDLE_HORIZONS * window.horizon)
+    window._turn(idle, is_idle=True)
     for _ in range(3):
         with_permits(1)
-    assert meter.fair_share() == 100 // 4
+    assert window.fair_share() == 100 // 4

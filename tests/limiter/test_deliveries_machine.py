@@ -1,4 +1,4 @@
-"""Consumers behind limits, at a broker with a backlog of any entries, in any order of events."""
+"""Consumers after limits, at a broker with a backlog of any entries, in any order of events."""
 
 from itertools import product, repeat
 from math import log
@@ -8,7 +8,7 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from limiter.levels import Setting
 from limiter.permits import IDLE_HORIZONS, LEAST_PART, CreditWindow, DispatchRules
-from limiter.registry import meters_of
+from limiter.registry import windows_of
 from limiter.scheduler import LEAST_SLEEP_NS
 from limiter.token_bucket import NANOS_PER_SECOND, Limit, rate
 from tests.limiter.asking import idle_at
@@ -180,24 +180,24 @@ class Deliveries(Counted):
     def room_never_lies_idle_while_somebody_could_take_it(self) -> None:
         """Portions are worth a quarter of the horizon; and one entry has to show first what entries hold."""
         for permits in (one.permits for one in self.consumers if one.permits.asked and not one.permits._is_idle):
-            meters = permits._meters
-            is_full = any(meter.room() < max(1, meter.horizon // 4) for meter in meters)
-            assert is_full or any(permits._under_way.permits_for(1, meter.unit) == 0 for meter in meters)
+            windows = permits._windows
+            is_full = any(window.room() < max(1, window.horizon // 4) for window in windows)
+            assert is_full or any(permits._under_way.permits_for(1, window.unit) == 0 for window in windows)
 
     @invariant()
     def who_asks_waits_at_one_limit_that_has_no_room_for_a_portion(self) -> None:
         for permits in (one.permits for one in self.consumers):
-            places = [meter for meter in permits._meters if permits in meter.asking]
+            places = [window for window in permits._windows if permits in window.asking]
             is_waiting = permits.asked > 0 and not permits._is_idle and not permits._is_unsure
             assert len(places) == is_waiting
-            assert all(meter.room() < max(1, meter.horizon // 4) for meter in places)
-            assert not places or not any(permits in meter.unsure for meter in permits._meters)
+            assert all(window.room() < max(1, window.horizon // 4) for window in places)
+            assert not places or not any(permits in window.unsure for window in permits._windows)
 
     @invariant()
     def who_is_limited_is_metered_and_others_wait_for_nothing(self) -> None:
         for consumer in self.consumers:
-            assert consumer.permits._meters == meters_of(consumer.limiters)
-            assert consumer.permits.asked == 0 or consumer.permits._meters
+            assert consumer.permits._windows == windows_of(consumer.limiters)
+            assert consumer.permits.asked == 0 or consumer.permits._windows
 
     @invariant()
     def only_who_has_no_backlog_is_spared(self) -> None:
@@ -222,21 +222,21 @@ class Deliveries(Counted):
     @invariant()
     def what_is_under_way_is_bounded(self) -> None:
         self.note_what_is_brought_along()
-        for meter in {meter for consumer in self.consumers for meter in consumer.permits._meters}:
-            members = [consumer for consumer in self.consumers if meter in consumer.permits._meters]
+        for window in {window for consumer in self.consumers for window in consumer.permits._windows}:
+            members = [consumer for consumer in self.consumers if window in consumer.permits._windows]
             brought = sum(self.brought_along[one][1] for one in members)
-            if idle_at(meter, (one.permits for one in members)):
-                self.had_idle.add(meter)
+            if idle_at(window, (one.permits for one in members)):
+                self.had_idle.add(window)
             horizons = 2 + log(MOST_CONSUMERS)
-            if meter in self.had_idle:
+            if window in self.had_idle:
                 horizons = max(horizons, 1 + IDLE_HORIZONS + MOST_CONSUMERS / LEAST_PART)
-            bound = meter.horizon * horizons + MOST_CONSUMERS + 1
+            bound = window.horizon * horizons + MOST_CONSUMERS + 1
             assert sum(map(entries_under_way, members)) <= bound + MOST_READ + brought
 
     def note_what_is_brought_along(self) -> None:
         """What was under way before a consumer's limits were what they are now: it is used up, and never grows."""
         for consumer in self.consumers:
-            limited = [(meter, meter.horizon) for meter in consumer.permits._meters], consumer.granted_unlimited
+            limited = [(window, window.horizon) for window in consumer.permits._windows], consumer.granted_unlimited
             known, brought = self.brought_along.get(consumer, (None, 0))
             entries = entries_under_way(consumer)
             self.brought_along[consumer] = limited, min(brought, entries) if limited == known else entries
@@ -253,7 +253,7 @@ class Deliveries(Counted):
             self.world.run(20)
         else:
             raise AssertionError("somebody who asked waits for ever")
-        assert all(meter.under_way == 0 for one in self.consumers for meter in one.permits._meters)
+        assert all(window.under_way == 0 for one in self.consumers for window in one.permits._windows)
         self.world.ledger.check()
 
 

@@ -2,7 +2,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from limiter.limiter import MOST_COUNTED, FairQueue, FinishTag, Stream, StreamName
-from tests.limiter.standing import place_of
+from tests.limiter.standing import tag_of
 from tests.limiter.world import limiter
 
 _LIMITER = limiter(1)
@@ -10,7 +10,7 @@ _LIMITER = limiter(1)
 
 def some_place(time: int, number: int) -> FinishTag:
     stream = Stream(StreamName("publish", "t", "n", "x", 1), (), lambda _stream, _entry: None)
-    return place_of(stream, _LIMITER, time, number)
+    return tag_of(stream, _LIMITER, time, number)
 
 
 def test_whose_entry_would_be_done_first_goes_first() -> None:
@@ -44,13 +44,13 @@ def test_before_all_means_before_every_waiter_or_being_the_first() -> None:
 
 
 def test_what_many_hold_is_estimated_by_what_the_first_of_them_do() -> None:
-    queue, first, behind = FairQueue(), some_place(0, 0).stream, some_place(0, 0).stream
+    queue, first, after = FairQueue(), some_place(0, 0).stream, some_place(0, 0).stream
     first.usage.held_messages, first.usage.held_size = 3, 50
     for number in range(MOST_COUNTED):
-        queue.add(place_of(first, _LIMITER, 0, number))
+        queue.add(tag_of(first, _LIMITER, 0, number))
     assert queue.held() == (3 * MOST_COUNTED, 50 * MOST_COUNTED)
     for number in range(500):
-        queue.add(place_of(behind, _LIMITER, 1, number))
+        queue.add(tag_of(after, _LIMITER, 1, number))
     assert queue.held() == (3 * (MOST_COUNTED + 500), 50 * (MOST_COUNTED + 500))
 
 

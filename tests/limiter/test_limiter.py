@@ -42,7 +42,7 @@ def test_where_one_bucket_refuses_nothing_is_taken_from_any(refusing: int) -> No
     assert [bucket._balance for bucket in one._buckets if bucket is not None] == before
 
 
-def test_it_is_open_while_one_message_and_one_byte_are_there_and_the_last_entry_may_leave_a_debt() -> None:
+def test_a_limiter_is_open_with_one_token_of_each_unit() -> None:
     one = limiter(10, 100)
     one.charge(1, 5000, 0)
     assert not one.is_open(0)
@@ -72,7 +72,7 @@ def test_a_refund_undoes_a_charge(limit: Limit, charges: list[tuple[int, int]]) 
 @given(limit=LIMITS, messages=st.integers(1, 1000), size=st.integers(1, 10**6), now=st.integers(0, SECOND))
 def test_asking_what_an_entry_would_cost_costs_nothing(limit: Limit, messages: int, size: int, now: int) -> None:
     asked, charged = of(limit), of(limit)
-    wait = asked.wait_behind_ns(entry(messages, size), now)
+    wait = asked.wait_after_ns(entry(messages, size), now)
     assert asked.is_idle(now)
     charged.charge(messages, size, now)
     assert charged.wait_ns(now) == wait
@@ -120,7 +120,7 @@ def test_a_retuned_limiter_is_not_left_with_an_alarm_of_the_old_value() -> None:
 
 @pytest.mark.parametrize("factor", [1000, 1_000_000])
 def test_places_are_counted_anew_when_the_value_changes(factor: int) -> None:
-    """A place of the slow limit's nanoseconds would mean waiting for ever behind those who came after."""
+    """A place of the slow limit's nanoseconds would mean waiting for ever after those who came after."""
     world, one = World(), limiter(1)
     old = world.greedy(one, entries=repeat((10, 10)))
     world.run(5)
@@ -139,8 +139,8 @@ def test_places_at_a_limiter_are_counted_anew_for_those_who_wait_elsewhere_too()
     world.offer(stream, 50, 50)
     assert stream.waits_on is own
     total.retune(Limit(rate(1000)), "raised", 0)
-    assert stream.place_at(total).time == 50_000_000
-    assert stream.place_at(own).time == 50 * SECOND
+    assert stream.tag_at(total).time == 50_000_000
+    assert stream.tag_at(own).time == 50 * SECOND
 
 
 def test_forgetting_it_changes_nothing_only_if_it_is_full_and_unused() -> None:

@@ -61,7 +61,7 @@ def test_nobody_is_woken_where_nobody_is_or_nothing_is_another(limiters: Limiter
     assert not limiters.tuned
 
 
-def test_a_limit_that_is_only_observed_from_now_on_is_another_limiter_with_the_same_tokens(
+def test_a_newly_observed_limit_keeps_its_tokens(
     limiters: LimiterCache,
 ) -> None:
     enforced = put(limiters, TEN)
@@ -72,22 +72,22 @@ def test_a_limit_that_is_only_observed_from_now_on_is_another_limiter_with_the_s
     assert not observed.is_open(0), "the burst of 10/s is one message, which was taken"
 
 
-def test_a_limit_of_deliveries_has_a_meter_for_each_unit_and_the_same_one_at_another_value(
+def test_a_dispatch_limit_keeps_one_credit_window_per_unit(
     limiters: LimiterCache,
 ) -> None:
-    (of_messages,) = put(limiters, TEN).meters
-    both = put(limiters, Limit(rate(100), rate(1000))).meters
-    assert [meter.unit for meter in both] == ["messages", "bytes"]
+    (of_messages,) = put(limiters, TEN).windows
+    both = put(limiters, Limit(rate(100), rate(1000))).windows
+    assert [window.unit for window in both] == ["messages", "bytes"]
     assert both[0] is of_messages
-    assert [meter.horizon for meter in both] == [20, 200]
-    assert put(limiters, Limit(rate(100), mode="observe")).meters == (), "what is only observed asks for nothing less"
+    assert [window.horizon for window in both] == [20, 200]
+    assert put(limiters, Limit(rate(100), mode="observe")).windows == (), "what is only observed asks for nothing less"
 
 
 def test_a_measured_value_is_put_in_force_with_its_meter(limiters: LimiterCache) -> None:
     relative = put(limiters, Limit(rate(10), published=Published()))
     assert limiters.retune({SCOPE: Limit(rate(1010), published=Published(10_000))}, NANOS_PER_SECOND) == [relative]
     assert relative.limit.messages == rate(1010)
-    assert relative.meters[0].horizon == 202
+    assert relative.windows[0].horizon == 202
 
 
 def test_of_those_without_streams_full_ones_are_forgotten_when_there_are_many(limiters: LimiterCache) -> None:
@@ -104,9 +104,7 @@ def test_some_without_streams_are_kept_for_those_who_come_again(limiters: Limite
     assert put(limiters, TEN) is limiter
 
 
-def test_a_limiter_is_kept_for_the_client_it_was_made_for_while_it_has_streams_and_is_its_debt_then(
-    limiters: LimiterCache, kept: Counter[str]
-) -> None:
+def test_a_limiter_counts_for_its_client_as_memory_then_as_debt(limiters: LimiterCache, kept: Counter[str]) -> None:
     limiters._most_full = 0
     limiter = put(limiters, TEN)
     put_named(limiters, SCOPE.name, "192.0.2.2")
@@ -146,7 +144,7 @@ def test_who_owes_more_than_is_free_for_debts_may_open_no_more_and_all_others_ma
     assert limiters.forgiven == 0
 
 
-def test_who_owes_little_may_always_open_more_and_then_only_debts_of_the_greedy_are_forgotten(
+def test_small_debtors_may_open_more_streams(
     limiters: LimiterCache,
 ) -> None:
     limiters._most_debts = 3 * FEW_DEBTS

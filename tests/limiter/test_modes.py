@@ -54,7 +54,7 @@ def test_what_is_over_a_rejecting_limit_is_refused_and_nothing_waits() -> None:
     assert not world.alarms.due
 
 
-def test_what_is_refused_costs_no_tokens_anywhere_and_is_counted_once_by_stream_and_limit() -> None:
+def test_a_refused_entry_costs_no_tokens_and_is_counted_once() -> None:
     world, total, one = World(), limiter(1000, name="total"), strict(10)
     stream = world.stream(total, one)
     assert [offer(world, stream, each) for each in (1, 70, 8)] == ["passed", "refused", "refused"]
@@ -99,11 +99,11 @@ def test_many_entries_held_before_the_limit_is_used_up_stay_within_it() -> None:
     world.run(1)
     assert world.messages_of(stream) == 11  # the burst of 1, and 10 in the second
     assert offer(world, stream, 1) == "held", (
-        "behind others of its stream it waits: its answer could not overtake theirs"
+        "after others of its stream it waits: its answer could not overtake theirs"
     )
 
 
-def test_what_was_held_goes_at_once_when_its_limit_is_only_observed_and_is_held_on_in_the_numbers() -> None:
+def test_held_entries_pass_when_their_limit_is_only_observed() -> None:
     world = governed()
     stream = world.open("x")
     assert [offer(world, stream, 1) for _ in range(6)] == ["passed"] + ["held"] * 5
@@ -146,7 +146,7 @@ def test_a_mode_there_and_back_gives_no_token(mode: Mode) -> None:
     assert stream.chain[0].wait_ns(world.clock.now) == 101 * SECOND // 10
 
 
-def test_who_waits_when_its_limit_begins_to_reject_still_gets_through_and_newcomers_are_refused() -> None:
+def test_waiting_entries_pass_when_their_limit_begins_to_reject() -> None:
     world = governed()
     first, other = world.open("x"), world.open("x")
     assert [offer(world, first, 1) for _ in range(3)] == ["passed", "held", "held"]

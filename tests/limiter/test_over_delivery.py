@@ -57,7 +57,7 @@ def test_as_many_entries_are_asked_for_as_bytes_to_read_hold_of_their_mean_size(
     assert consumer.permits.at_broker >= 10_000 // 500
 
 
-def test_when_the_mean_size_is_not_known_only_one_entry_is_asked_for_at_the_first_attempt() -> None:
+def test_one_entry_is_asked_for_while_the_mean_size_is_unknown() -> None:
     consumer = Asking(CreditWindow(10_000, "bytes"), rules=RULES)
     consumer.ask(1000)
     assert consumer.granted == 1

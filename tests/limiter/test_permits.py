@@ -69,10 +69,10 @@ def test_what_a_consumer_asks_for_is_bounded_as_its_broker_counts() -> None:
 
 
 def test_idle_consumers_sitting_on_permits_starve_nobody() -> None:
-    meter = CreditWindow(10)
+    window = CreditWindow(10)
     for _ in range(50):
-        Asking(meter).ask(1000)
-    late = Asking(meter)
+        Asking(window).ask(1000)
+    late = Asking(window)
     late.ask(5)
     assert late.granted == 1
     for _ in range(4):
@@ -82,8 +82,8 @@ def test_idle_consumers_sitting_on_permits_starve_nobody() -> None:
 
 def test_what_one_consumer_received_is_room_for_another_that_asks() -> None:
     """It waited for messages of its own, though it was the other who had asked for no more."""
-    meter = CreditWindow(100)
-    done, waiting = Asking(meter), Asking(meter)
+    window = CreditWindow(100)
+    done, waiting = Asking(window), Asking(window)
     done.ask(100)
     waiting.ask(1000)
     assert waiting.granted == 50
@@ -102,7 +102,7 @@ def test_of_two_limits_the_one_without_room_decides() -> None:
     assert (both.granted, narrow.under_way) == (5, 15)
 
 
-def test_who_finds_no_room_at_one_limit_does_not_stand_at_the_other_until_it_has_room_there() -> None:
+def test_a_consumer_waits_at_the_window_without_room_alone() -> None:
     wide, narrow = CreditWindow(100), CreditWindow(10)
     blocks, both = Asking(narrow), Asking(wide, narrow)
     blocks.ask(10)
@@ -120,15 +120,15 @@ def test_who_finds_no_room_at_one_limit_does_not_stand_at_the_other_until_it_has
 
 
 @pytest.mark.parametrize("consumers", [20, 200])
-def test_a_delivery_asks_few_who_stand_in_line_however_many_wait_at_limits_of_their_own(
+def test_a_delivery_asks_few_consumers_however_many_wait(
     consumers: int,
 ) -> None:
     """A wide limit for all, where there is always room, and a narrow one for each."""
     wide = CreditWindow(200_000)
     narrow = [CreditWindow(4) for _ in range(consumers)]
     turns: list[Permits] = []
-    for meter in (wide, *narrow):
-        meter.asking = Turns(turns)
+    for window in (wide, *narrow):
+        window.asking = Turns(turns)
     all_of_them = [Asking(wide, own, rules=RULES) for own in narrow]
     for one in all_of_them:
         one.ask(1000)
@@ -140,12 +140,12 @@ def test_a_delivery_asks_few_who_stand_in_line_however_many_wait_at_limits_of_th
 
 
 def test_what_a_consumer_takes_along_to_other_limits_is_room_for_those_who_stay() -> None:
-    meter, other = CreditWindow(100), CreditWindow(100)
-    leaves, stays = Asking(meter), Asking(meter)
+    window, other = CreditWindow(100), CreditWindow(100)
+    leaves, stays = Asking(window), Asking(window)
     leaves.ask(100)
     stays.ask(1000)
     leaves.permits.rewire((other,))
-    assert (stays.granted, meter.under_way, other.under_way) == (100, 100, 100)
+    assert (stays.granted, window.under_way, other.under_way) == (100, 100, 100)
 
 
 def test_an_overdrawn_consumer_is_granted_what_the_broker_counts_against_it() -> None:
@@ -158,7 +158,7 @@ def test_an_overdrawn_consumer_is_granted_what_the_broker_counts_against_it() ->
     assert consumer.permits.at_broker == 10
 
 
-def test_dropped_deliveries_are_asked_for_again_only_if_the_client_still_counts_on_them() -> None:
+def test_dropped_deliveries_are_asked_for_again_on_request_only() -> None:
     for again, expected in ((True, 30), (False, 20)):
         consumer = Asking(CreditWindow(20))
         consumer.ask(20)
@@ -168,13 +168,13 @@ def test_dropped_deliveries_are_asked_for_again_only_if_the_client_still_counts_
 
 
 def test_the_permits_of_a_consumer_that_ends_are_free_for_others() -> None:
-    meter = CreditWindow(100)
-    ends, stays = Asking(meter), Asking(meter)
+    window = CreditWindow(100)
+    ends, stays = Asking(window), Asking(window)
     ends.ask(100)
     stays.ask(1000)
     ends.permits.close()
     assert stays.granted == 100
-    assert meter.under_way == 100
+    assert window.under_way == 100
 
 
 def test_of_a_consumer_that_ends_nothing_is_withheld_any_more() -> None:
@@ -186,8 +186,8 @@ def test_of_a_consumer_that_ends_nothing_is_withheld_any_more() -> None:
 
 
 def test_equal_consumers_get_equal_permits() -> None:
-    meter = CreditWindow(40)
-    consumers = [Asking(meter) for _ in range(4)]
+    window = CreditWindow(40)
+    consumers = [Asking(window) for _ in range(4)]
     for consumer in consumers:
         consumer.ask(1000)
     for _, consumer in product(range(50), consumers):
@@ -198,12 +198,12 @@ def test_equal_consumers_get_equal_permits() -> None:
 
 
 def test_what_arrived_and_is_held_is_still_under_way() -> None:
-    meter = CreditWindow(20)
-    consumer = Asking(meter)
+    window = CreditWindow(20)
+    consumer = Asking(window)
     consumer.ask(1000)
     for _ in range(20):
         consumer.arrive(1)
-    assert (consumer.granted, meter.room(), consumer.permits.at_broker) == (20, 0, 0)
+    assert (consumer.granted, window.room(), consumer.permits.at_broker) == (20, 0, 0)
     consumer.pass_one()
     assert consumer.granted == 20, "a portion is worth a frame"
     for _ in range(4):
@@ -211,7 +211,7 @@ def test_what_arrived_and_is_held_is_still_under_way() -> None:
     assert consumer.granted == 25
 
 
-def test_the_first_permit_asks_what_entries_hold_and_then_they_are_asked_for_by_their_number() -> None:
+def test_the_first_permit_shows_the_size_of_entries() -> None:
     """A broker may send an entry for each permit: twenty of fifty each would be five times what the limit can pass."""
     consumer = Asking(CreditWindow(200), rules=RULES)
     consumer.ask(1000)
@@ -221,13 +221,13 @@ def test_the_first_permit_asks_what_entries_hold_and_then_they_are_asked_for_by_
 
 
 def test_who_is_held_back_is_brought_above_zero_only_as_room_comes() -> None:
-    meter = CreditWindow(20)
-    consumer = Asking(meter, rules=RULES)
+    window = CreditWindow(20)
+    consumer = Asking(window, rules=RULES)
     consumer.ask(1000)
     consumer.arrive(50)
-    assert (consumer.granted, consumer.permits.at_broker, meter.room()) == (1, -49, -30)
+    assert (consumer.granted, consumer.permits.at_broker, window.room()) == (1, -49, -30)
     consumer.pass_one()
-    assert (consumer.granted, consumer.permits.at_broker, meter.room()) == (51, 1, -30)
+    assert (consumer.granted, consumer.permits.at_broker, window.room()) == (51, 1, -30)
 
 
 def test_a_zero_receiver_queue_goes_permit_by_permit() -> None:
@@ -266,22 +266,22 @@ def test_the_narrower_of_messages_and_bytes_decides() -> None:
 
 
 def test_where_an_entry_counts_as_one_a_permit_is_one() -> None:
-    meter = CreditWindow(10)
-    consumer = Asking(meter, rules=BY_ENTRY)
+    window = CreditWindow(10)
+    consumer = Asking(window, rules=BY_ENTRY)
     consumer.ask(1000)
     assert consumer.granted == 10
     consumer.arrive(50)
-    assert (consumer.granted, consumer.permits.at_broker, meter.under_way) == (10 + 40 + 9, 9, 10)
+    assert (consumer.granted, consumer.permits.at_broker, window.under_way) == (10 + 40 + 9, 9, 10)
 
 
 def test_bytes_that_have_passed_are_room_again() -> None:
-    meter = CreditWindow(10_000, "bytes")
-    consumer = Asking(meter, rules=RULES)
+    window = CreditWindow(10_000, "bytes")
+    consumer = Asking(window, rules=RULES)
     consumer.ask(1000)
     consumer.arrive(1, 1000)
-    assert (consumer.permits.at_broker, meter.room()) == (9, 0)
+    assert (consumer.permits.at_broker, window.room()) == (9, 0)
     consumer.pass_one()
-    assert (consumer.permits.at_broker, meter.room()) == (9, 1000)
+    assert (consumer.permits.at_broker, window.room()) == (9, 1000)
 
 
 def test_how_long_permits_have_been_withheld_without_a_break_is_told() -> None:
@@ -301,7 +301,7 @@ def test_how_long_permits_have_been_withheld_without_a_break_is_told() -> None:
     assert (permits.asked, usage.withheld.is_running) == (0, False)
 
 
-def test_partly_acknowledged_batches_never_leave_more_at_the_broker_than_a_receiver_queue() -> None:
+def test_partly_acked_batches_leave_at_most_a_receiver_queue() -> None:
     """The broker takes permits for the rest of such a batch only, and the client asks anew for the rest only."""
     batch, rest, queue = 10, 4, 100
     consumer = Asking(CreditWindow(20), rules=RULES)

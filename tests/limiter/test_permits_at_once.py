@@ -18,8 +18,8 @@ def test_what_there_is_room_for_may_pass() -> None:
 
 def test_what_one_limit_has_room_for_may_not_pass_where_another_has_none() -> None:
     wide, narrow = CreditWindow(1000), CreditWindow(100)
-    for meters in ((wide, narrow), (narrow, wide)):
-        consumer = Asking(*meters)
+    for windows in ((wide, narrow), (narrow, wide)):
+        consumer = Asking(*windows)
         consumer.ask(2)
         assert consumer.permits.may_pass(narrow.room())
         assert not consumer.permits.may_pass(narrow.room() + 1)
@@ -27,37 +27,37 @@ def test_what_one_limit_has_room_for_may_not_pass_where_another_has_none() -> No
 
 
 def test_nothing_passes_by_who_waits_to_know_what_entries_hold() -> None:
-    meter = CreditWindow(100)
-    consumer, other = Asking(meter), Asking(meter, rules=RULES)
+    window = CreditWindow(100)
+    consumer, other = Asking(window), Asking(window, rules=RULES)
     consumer.ask(10)
     assert consumer.permits.may_pass(10)
     other.ask(2)
-    assert other.permits in meter.unsure
+    assert other.permits in window.unsure
     assert not consumer.permits.may_pass(10)
     other.receive(1)
     assert consumer.permits.may_pass(10)
 
 
 def test_nothing_passes_by_who_stands_in_line() -> None:
-    meter = CreditWindow(100)
-    consumer, other = Asking(meter), Asking(meter)
+    window = CreditWindow(100)
+    consumer, other = Asking(window), Asking(window)
     consumer.ask(80)
     other.ask(1000)
-    assert other.permits in meter.asking
+    assert other.permits in window.asking
     consumer.receive(10)
     other.receive(10)
-    assert other.permits in meter.asking
+    assert other.permits in window.asking
     assert not consumer.permits.may_pass(1)
 
 
 def test_nothing_passes_by_who_stands_in_line_while_limits_are_being_changed() -> None:
     """They are tuned one after the other, and only then is the room handed out."""
-    meter = CreditWindow(100)
-    consumer, other = Asking(meter), Asking(meter)
+    window = CreditWindow(100)
+    consumer, other = Asking(window), Asking(window)
     consumer.ask(10)
     other.ask(1000)
-    meter.horizon = 1000
-    assert meter.room() > 800
+    window.horizon = 1000
+    assert window.room() > 800
     assert not consumer.permits.may_pass(800)
     consumer.ask(800)
     assert (consumer.permits.at_broker < 800, other.permits.at_broker > 100) == (True, True)
@@ -84,12 +84,12 @@ def test_too_little_room_for_a_portion_is_none() -> None:
 
 
 def test_nothing_is_given_to_who_is_idle() -> None:
-    meter = CreditWindow(10)
-    idle, busy = Asking(meter), Asking(meter)
+    window = CreditWindow(10)
+    idle, busy = Asking(window), Asking(window)
     idle.ask(1)
     for _ in range(30):
         busy.ask(1)
         busy.receive(1)
     assert idle.permits._is_idle
-    assert meter.room() == meter.horizon
+    assert window.room() == window.horizon
     assert not idle.permits.may_pass(1)

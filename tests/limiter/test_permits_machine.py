@@ -1,17 +1,17 @@
-"""Consumers that ask, receive, hold, drop and go, on one or two meters."""
+"""Consumers that ask, receive, hold, drop and go, on one or two windows."""
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from limiter.permits import RULES, CreditEntry, CreditWindow, DispatchRules
+from limiter.permits import RULES, CreditAccount, CreditWindow, DispatchRules
 from tests.limiter.asking import PLAIN, Asking
 from tests.limiter.long_run import examples
 
 
-def accounts_at(consumer: Asking, meter: CreditWindow) -> list[CreditEntry]:
+def accounts_at(consumer: Asking, window: CreditWindow) -> list[CreditAccount]:
     """Its account there, if it is limited by it."""
-    return [account for account in consumer.permits._accounts if account.meter is meter]
+    return [account for account in consumer.permits._accounts if account.window is window]
 
 
 NUMBERS = st.integers(1, 5) | st.integers(1, 3000)
@@ -19,19 +19,19 @@ WHOSE = st.integers(0, 5)
 
 
 class ManyConsumers(RuleBasedStateMachine):
-    """Up to six consumers, precise and plain ones, on any of three meters; the broker delivers whatever it likes.
+    """Up to six consumers, precise and plain ones, on any of three windows; the broker delivers whatever it likes.
 
-    Proves: nobody is granted more than it asked for; who asks has something under way; the meters know what that is,
+    Proves: nobody is granted more than it asked for; who asks has something under way; the windows know what that is,
     and who is idle; room does not lie idle while somebody could take it; in the end all that was asked for is granted.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.meters = (CreditWindow(10), CreditWindow(200), CreditWindow(5000, "bytes"))
+        self.windows = (CreditWindow(10), CreditWindow(200), CreditWindow(5000, "bytes"))
         self.consumers: dict[int, Asking] = {}
 
     def wires(self, which: int) -> tuple[CreditWindow, ...]:
-        return tuple(meter for bit, meter in enumerate(self.meters) if which >> bit & 1)
+        return tuple(window for bit, window in enumerate(self.windows) if which >> bit & 1)
 
     @rule(whose=WHOSE, which=st.integers(1, 7), rules=st.sampled_from([RULES, PLAIN]))
     def open(self, whose: int, which: int, rules: DispatchRules) -> None:
@@ -82,10 +82,10 @@ class ManyConsumers(RuleBasedStateMachine):
 
     @rule(horizons=st.tuples(st.integers(1, 50), st.integers(1, 1000), st.integers(1, 10**5)))
     def change_the_limits(self, horizons: tuple[int, int, int]) -> None:
-        for meter, horizon in zip(self.meters, horizons, strict=True):
-            meter.horizon = horizon
+        for window, horizon in zip(self.windows, horizons, strict=True):
+            window.horizon = horizon
         for consumer in self.consumers.values():
-            consumer.permits.rewire(consumer.permits._meters)
+            consumer.permits.rewire(consumer.permits._windows)
 
     def one(self, whose: int) -> Asking:
         known = sorted(self.consumers)
@@ -106,25 +106,25 @@ class ManyConsumers(RuleBasedStateMachine):
     @invariant()
     def who_has_no_limit_waits_for_nothing(self) -> None:
         for consumer in self.consumers.values():
-            assert consumer.permits._meters or consumer.permits.asked == 0
+            assert consumer.permits._windows or consumer.permits.asked == 0
 
     @invariant()
     def meters_know_what_is_under_way_and_who_asks(self) -> None:
-        for meter in self.meters:
-            members = [one for one in self.consumers.values() if meter in one.permits._meters]
-            amounts = [one.permits._under_way.amount(meter.unit) for one in members]
-            is_idle = [account.is_idle for one in members for account in accounts_at(one, meter)]
-            assert meter.under_way == sum(amount for amount, idle in zip(amounts, is_idle, strict=True) if not idle)
-            accounts = [(account, one) for one in members for account in accounts_at(one, meter)]
+        for window in self.windows:
+            members = [one for one in self.consumers.values() if window in one.permits._windows]
+            amounts = [one.permits._under_way.amount(window.unit) for one in members]
+            is_idle = [account.is_idle for one in members for account in accounts_at(one, window)]
+            assert window.under_way == sum(amount for amount, idle in zip(amounts, is_idle, strict=True) if not idle)
+            accounts = [(account, one) for one in members for account in accounts_at(one, window)]
             assert [account.amount for account, _ in accounts] == amounts
-            assert meter._beyond == sum(account.beyond for account, _ in accounts if account.is_idle)
-            assert meter._present == sum(account.is_present for account, _ in accounts if not account.is_idle)
+            assert window._beyond == sum(account.beyond for account, _ in accounts if account.is_idle)
+            assert window._present == sum(account.is_present for account, _ in accounts if not account.is_idle)
             waiting = {at for at, one in accounts if one.permits._under_way.waits_for_broker and not at.is_idle}
-            assert set(meter._waiting) == waiting
-            assert meter.under_way >= sum(entry[meter.unit == "bytes"] for one in members for entry in one.held), (
+            assert set(window._waiting) == waiting
+            assert window.under_way >= sum(entry[window.unit == "bytes"] for one in members for entry in one.held), (
                 "what is held is all there"
             )
-            assert {*meter.asking, *meter.unsure} <= {one.permits for one in members if one.permits.asked}
+            assert {*window.asking, *window.unsure} <= {one.permits for one in members if one.permits.asked}
 
     @invariant()
     def who_is_idle_has_permits_at_the_broker_and_holds_nothing(self) -> None:
@@ -136,20 +136,20 @@ class ManyConsumers(RuleBasedStateMachine):
     @invariant()
     def room_never_lies_idle_while_somebody_could_take_it(self) -> None:
         for permits in (one.permits for one in self.consumers.values() if one.permits.asked):
-            meters = permits._meters
-            is_full = any(meter.room() < max(1, meter.horizon // 4) for meter in meters)
+            windows = permits._windows
+            is_full = any(window.room() < max(1, window.horizon // 4) for window in windows)
             is_idle = any(account.is_idle for account in permits._accounts)
-            is_asking_what_entries_hold = any(permits._under_way.permits_for(1, meter.unit) == 0 for meter in meters)
+            is_asking_what_entries_hold = any(permits._under_way.permits_for(1, window.unit) == 0 for window in windows)
             assert is_full or is_idle or is_asking_what_entries_hold
 
     @invariant()
     def who_asks_waits_at_one_limit_that_has_no_room_for_a_portion(self) -> None:
         for permits in (one.permits for one in self.consumers.values()):
-            places = [meter for meter in permits._meters if permits in meter.asking]
+            places = [window for window in permits._windows if permits in window.asking]
             is_waiting = permits.asked > 0 and not permits._is_idle and not permits._is_unsure
             assert len(places) == is_waiting
-            assert all(meter.room() < max(1, meter.horizon // 4) for meter in places)
-            assert all((permits in meter.unsure) <= permits._is_unsure for meter in permits._meters)
+            assert all(window.room() < max(1, window.horizon // 4) for window in places)
+            assert all((permits in window.unsure) <= permits._is_unsure for window in permits._windows)
 
     def teardown(self) -> None:
         """Once everything is consumed as it comes, all that was asked for is granted."""

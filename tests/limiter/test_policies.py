@@ -103,7 +103,7 @@ def test_a_star_is_for_all_that_have_no_value_of_their_own(setting: Setting, nam
     assert [messages for _, _, messages, _ in in_force(policies, client=client)] == [9]
 
 
-def test_producers_of_one_name_on_two_topics_have_limits_of_their_own_and_partitions_one_together() -> None:
+def test_a_producer_name_has_one_limit_per_partitioned_topic() -> None:
     policies = policies_of((Setting.PRODUCER, "meter", value(5)))
     topics = ("t/n/x", "t/n/y", "t/n/x-partition-0", "t/n/x-partition-1")
     names = [in_force(policies, topic, client=Client(producer_name="meter"))[0][1] for topic in topics]
@@ -119,7 +119,7 @@ def test_a_namespaces_own_resource_group_comes_before_its_tenants() -> None:
 
 
 @pytest.mark.parametrize("attached", ["t", "t/n"])
-def test_a_resource_group_limits_what_is_attached_whether_a_tenant_or_a_namespace_alone(attached: str) -> None:
+def test_a_resource_group_limits_attached_tenants_and_namespaces(attached: str) -> None:
     policies = policies_of((Setting.RESOURCE_GROUP, "gold", value(5)))
     (policies.groups_of_namespaces if "/" in attached else policies.groups_of_tenants)[attached] = "gold"
     assert [name for _, name, *_ in in_force(policies)] == ["gold"]
@@ -132,7 +132,7 @@ def test_a_network_that_limits_nothing_does_not_hide_the_wider_one() -> None:
     assert in_force(policies, client=Client(address="10.1.0.1")) == [("address", "10.1.0.1", 5, "address file")]
 
 
-def test_each_address_of_a_network_has_a_limit_of_its_own_and_the_narrowest_network_decides() -> None:
+def test_each_address_has_its_own_limit_of_the_narrowest_network() -> None:
     policies = policies_of((Setting.ADDRESS, "10.0.0.0/8", value(5)), (Setting.ADDRESS, "10.1.0.0/16", value(7)))
     clients = [Client(address=address) for address in ("10.2.0.1", "10.1.0.1", "10.1.0.2", "11.0.0.1")]
     found = [in_force(policies, client=client) for client in clients]

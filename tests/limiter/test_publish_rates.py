@@ -40,7 +40,7 @@ def test_the_mean_is_that_of_the_last_ten_seconds(per_second: list[tuple[int, in
 
 
 @given(samples=st.lists(st.tuples(st.integers(1, 3 * SECOND), st.integers(0, 500)), min_size=12, max_size=60))
-def test_whenever_it_is_sampled_no_more_and_no_less_is_counted_than_the_samples_around_the_window_say(
+def test_a_mean_is_within_the_samples_around_its_window(
     samples: list[tuple[int, int]],
 ) -> None:
     found, now, total, known = MeasuredPublishRate((0, 0), 0), 0, 0, [(0, 0)]

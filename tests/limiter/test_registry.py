@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from limiter.levels import Setting
 from limiter.limiter import Limiter, Stream, StreamName
 from limiter.policies import Change, Policies, Value
-from limiter.registry import SLICE, Registry, meters_of
+from limiter.registry import SLICE, Registry, windows_of
 from limiter.token_bucket import Direction, Limit, rate
 from protocol.topic_name import parse_topic
 from tests.limiter.standing import stated
@@ -173,7 +173,7 @@ def test_idle_limiters_are_forgotten_and_those_in_debt_or_in_use_are_not() -> No
 def test_a_limiter_that_is_forgotten_tells_the_journal_at_once() -> None:
     place, told = Place(value(100)), list[object]()
     place.registry._limiters._most_full = 0
-    place.journal.early = told.append
+    place.journal.on_early = told.append
     stream = place.open("x")
     own = limiter_of(stream)
     place.offer(stream, 1, 1)
@@ -229,21 +229,24 @@ def test_consumers_are_metered_while_messages_or_bytes_are_limited_and_only_then
     assert stream.permits.at_broker == 20
     place.set(value(500))
     place.apply()
-    assert limiter_of(stream).meters == stream.permits._meters
+    assert limiter_of(stream).windows == stream.permits._windows
     assert stream.permits.at_broker == 100, "the horizon follows the value"
     place.set(value(500, size=50_000))
     place.apply()
-    assert [(meter.unit, meter.horizon) for meter in meters_of(stream.chain)] == [("messages", 100), ("bytes", 10_000)]
+    assert [(window.unit, window.horizon) for window in windows_of(stream.chain)] == [
+        ("messages", 100),
+        ("bytes", 10_000),
+    ]
     place.set(value(size=1_000_000))
     place.apply()
-    assert [meter.unit for meter in stream.permits._meters] == ["bytes"]
+    assert [window.unit for window in stream.permits._windows] == ["bytes"]
     place.policies.clear()
     place.apply()
     assert sum(granted) == 1000
 
 
 def test_publishing_has_no_meter() -> None:
-    assert meters_of(Place().open().chain) == ()
+    assert windows_of(Place().open().chain) == ()
 
 
 def test_a_consumers_permits_are_free_when_it_closes() -> None:
@@ -260,7 +263,7 @@ def test_a_consumers_permits_are_free_when_it_closes() -> None:
     assert second.permits.at_broker == 20
 
 
-def test_a_limiter_that_another_took_the_place_of_while_it_was_still_to_be_tuned_stays_out() -> None:
+def test_a_limiter_that_was_replaced_before_its_tuning_stays_out() -> None:
     """A namespace of many topics gets another value, is only observed, and holds again, faster than they follow."""
     place = Place(value(5))
     streams = [place.open(f"x{number}") for number in range(250)]
@@ -308,5 +311,5 @@ def test_who_comes_while_a_limit_of_bytes_goes_leaves_no_other_with_its_meter() 
     place.registry._to_tune[limiter_of(before)] = None
     other, _ = place.consumer()
     place.registry.go_on(place.clock.now)
-    assert [meter.unit for meter in meters_of(before.chain)] == ["messages"]
-    assert [one.permits._meters for one in (before, other) if one.permits] == [meters_of(before.chain)] * 2
+    assert [window.unit for window in windows_of(before.chain)] == ["messages"]
+    assert [one.permits._windows for one in (before, other) if one.permits] == [windows_of(before.chain)] * 2

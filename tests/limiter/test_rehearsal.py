@@ -157,8 +157,8 @@ class Rehearsal(Counted):
             assert numbers(played.usage, now) == numbers(beside.usage, now)
             assert stream.observed.is_holding == bool(beside.held)
             assert (played.waits_since, played.last_reason) == (beside.waits_since, beside.last_reason)
-            places = [(place.limiter.scope, place.time) for place in played.places]
-            assert places == [(place.limiter.scope, place.time) for place in beside.places]
+            tags = [(tag.limiter.scope, tag.time) for tag in played.tags]
+            assert tags == [(tag.limiter.scope, tag.time) for tag in beside.tags]
             assert (played.waits_on and played.waits_on.scope) == (beside.waits_on and beside.waits_on.scope)
 
     @invariant()

@@ -118,7 +118,7 @@ def test_who_comes_back_before_it_is_measured_finds_what_it_left() -> None:
     assert in_force(consumer) == (110, None)
 
 
-def test_who_leaves_a_debt_behind_finds_it_again_and_has_paid_as_much_as_the_limit_gave() -> None:
+def test_a_debt_left_behind_is_paid_at_the_limits_rate() -> None:
     place = Place()
     producer, consumer = place.producer(), place.consumer()
     place.seconds(10, producer)
@@ -185,7 +185,7 @@ def test_permits_follow() -> None:
     producer, consumer = place.producer(), place.consumer()
     place.seconds(3, producer)
     (limiter,) = consumer.chain
-    assert [meter.horizon for meter in limiter.meters] == [22]
+    assert [window.horizon for window in limiter.windows] == [22]
 
 
 def test_a_limit_that_is_only_observed_follows_too() -> None:

@@ -25,7 +25,7 @@ def test_what_fits_passes_at_once_and_the_rest_when_tokens_come() -> None:
 
 
 def test_the_last_entry_may_leave_a_debt_that_the_next_ones_pay() -> None:
-    """Ten a second and thirty in a batch: two seconds of silence behind it, and the tenth of a token."""
+    """Ten a second and thirty in a batch: two seconds of silence after it, and the tenth of a token."""
     world, one = World(), limiter(10)
     stream = world.stream(one)
     assert world.offer(stream, 30, 30)
@@ -82,7 +82,7 @@ def test_commands_go_behind_what_their_stream_holds_and_cost_nothing() -> None:
 
 
 def test_frames_that_claim_no_messages_still_pay_for_their_bytes() -> None:
-    """They went behind a held entry as if they were commands, free of charge and uncounted."""
+    """They went after a held entry as if they were commands, free of charge and uncounted."""
     world, one = World(), limiter(size=1000)
     stream = world.stream(one)
     for _ in range(5):
@@ -161,9 +161,7 @@ def test_alarms_of_a_busy_limiter_are_at_least_a_millisecond_apart() -> None:
 
 
 @pytest.mark.parametrize(("size", "portion"), [(1, MOST_TURNS), (4 * TURN_SIZE, MOST_TURNS // 5)])
-def test_after_a_late_alarm_what_goes_goes_in_portions_and_others_have_their_turn_in_between(
-    size: int, portion: int
-) -> None:
+def test_a_late_alarm_releases_entries_in_portions(size: int, portion: int) -> None:
     """Of large entries fewer: each of them is more work for whoever sends it on."""
     world, one = World(), limiter(10**5)
     stream = world.stream(one)

@@ -46,7 +46,7 @@ def test_everything_passes_at_once_and_what_would_be_held_is_counted() -> None:
     assert not stream.holds
 
 
-def test_a_chunk_over_an_observed_limit_goes_entry_by_entry_and_is_charged_nowhere_until_then() -> None:
+def test_a_chunk_over_an_observed_limit_passes_entry_by_entry() -> None:
     world, enforced, one = World(), limiter(1000), observing(10)
     stream, beside = watched(world, one, enforced=(enforced,))
     assert not world.scheduler.admit(stream, 50, 50, 0)
@@ -149,7 +149,7 @@ def test_the_journal_tells_of_the_stream_itself_as_long_as_something_would_be_he
     assert emptied(world.journal) == ([], [])
 
 
-def test_the_journal_tells_of_other_limits_that_pass_at_once_what_those_before_would_have_held() -> None:
+def test_the_journal_notes_entries_that_new_limits_pass_at_once() -> None:
     world, one, other = World(), observing(10), observing(10, "other")
     stream, beside = watched(world, one)
     world.offer(stream, 1, 1)

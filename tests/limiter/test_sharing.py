@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from limiter.activity import ActivitySet
+from limiter.activity import ActivityJournal
 from limiter.limiter import Entry, Limiter, Scope, Stream, StreamName
 from limiter.policies import Policies
 from limiter.registry import Registry
@@ -69,7 +69,7 @@ def test_a_gap_between_leases_costs_the_burst_also_where_nobody_looked_at_the_bu
     assert bucket.tokens(21 * SECOND) == 11
 
 
-def test_a_renewal_may_end_earlier_than_the_one_before_and_ends_the_lease_at_once_if_it_is_over() -> None:
+def test_a_renewal_may_shorten_or_end_the_lease() -> None:
     bucket, lease = leased(Rate(10, SECOND, 100), WHOLE, until=2**63 - 1)
     assert bucket.tokens(SECOND) == 11
     assert not lease.renew(3 * SECOND, SECOND)
@@ -99,7 +99,7 @@ def test_a_limiter_at_rest_that_is_not_full_wants_next_to_nothing_and_is_told_on
     assert process.shared.demands(process.clock.now) == ({}, [])
 
 
-def test_a_limiter_that_is_used_or_forgotten_before_it_is_full_is_not_told_of_when_it_would_be() -> None:
+def test_a_limiter_used_while_filling_is_not_reported_as_full() -> None:
     used, forgotten = Process(Limit(messages=rate(1000))), Process(Limit(messages=rate(1000)))
     for process in used, forgotten:
         process.offer(process.stream())
@@ -118,7 +118,7 @@ def test_a_limiter_that_is_used_or_forgotten_before_it_is_full_is_not_told_of_wh
     assert forgotten.shared.demands(forgotten.clock.now) == ({}, [forgotten.messages])
 
 
-def test_a_limiter_without_streams_wants_nothing_at_once_and_what_it_used_when_one_comes_back() -> None:
+def test_a_limiter_without_streams_wants_nothing() -> None:
     process = Process(Limit(messages=rate(1000)))
     process.shared.assign(process.messages, WHOLE, None, 0)
     stream = process.stream()
@@ -247,10 +247,10 @@ class Process:
         self.shared = SharedLimits(
             Lease(0, 2 * SECOND),
             clock=self.clock,
-            wants_now=self._asked,
+            on_urgent=self._asked,
             on_raise=lambda *raised: self.raised.append(raised),
         )
-        journal = ActivitySet(lambda: None)
+        journal = ActivityJournal(lambda: None)
         self.scheduler = Scheduler(self.alarms.__setitem__, journal)
         shadow = ShadowLimiter(self.alarms.__setitem__, journal, (1 << 30, 0))
         self.policies = Policies()
@@ -274,7 +274,7 @@ class Process:
             self.scheduler.hold(stream, Entry(b"", 1, size, 0, self.clock.now), self.clock.now)
 
 
-def test_who_waits_without_a_share_sets_no_alarm_soon_and_is_served_when_a_share_and_a_lease_come() -> None:
+def test_a_stream_without_a_share_is_served_with_share_and_lease() -> None:
     process = Process(Limit(messages=rate(100)))
     stream = process.stream()
     for _ in range(3):
@@ -299,7 +299,7 @@ def test_who_waits_without_a_share_sets_no_alarm_soon_and_is_served_when_a_share
     assert process.limiter.usage.idle_ns == idle_ns
 
 
-def test_demands_tell_of_what_was_used_and_of_the_unit_that_refused_and_then_once_that_it_rests() -> None:
+def test_demands_report_use_and_the_refusing_unit_then_rest_once() -> None:
     process = Process(Limit(messages=rate(1000), size=rate(10_000)))
     assert process.shared.demands(0) == ({}, [])
     process.shared.assign(process.messages, WHOLE, None, 0)
@@ -334,7 +334,7 @@ def test_less_than_half_of_what_was_used_is_to_be_looked_at_again(before: int, t
             process.offer(stream)
             process.clock.advance(0.25 / messages)
         process.shared.demands(process.clock.now)
-        told.append(process.shared.turned)
+        told.append(process.shared.is_mixed)
     assert told == [False, falls == 1, False]
 
 
@@ -352,7 +352,7 @@ def test_streams_that_begin_or_cease_to_wait_are_looked_at_again_once() -> None:
             process.offer(stream)
         process.clock.advance(0.1)
         demanded, _ = process.shared.demands(process.clock.now)
-        told.append((process.shared.turned, demanded[process.messages].wanted == UNBOUNDED))
+        told.append((process.shared.is_mixed, demanded[process.messages].wanted == UNBOUNDED))
     assert told == [(False, False), (True, False), (False, True), (True, False), (False, False)]
 
 
@@ -409,7 +409,7 @@ def test_a_limiter_that_takes_the_place_of_another_goes_on_with_its_share() -> N
     assert observed.wait_ns(0) == 51 * 2_000_000
 
 
-def test_a_raise_that_nobody_waits_for_is_put_off_and_needless_if_the_share_falls_again() -> None:
+def test_a_raise_without_waiting_streams_is_delayed() -> None:
     process = Process(Limit(messages=rate(1000)))
     told = process.raised
 
@@ -442,7 +442,7 @@ def test_a_raise_that_nobody_waits_for_is_put_off_and_needless_if_the_share_fall
     assert len(told) == 1
 
 
-def test_a_raise_is_in_force_with_the_first_report_behind_somebody_who_waits_and_at_once_where_somebody_does() -> None:
+def test_a_raise_is_in_force_at_once_if_a_stream_waits() -> None:
     process = Process(Limit(messages=rate(1000, burst=10)))
     told = process.raised
     process.shared.renew(60 * SECOND, 0)

@@ -14,9 +14,9 @@ def test_what_is_told_late_adds_up(taken: int, looked_at_ms: int) -> None:
     bucket = TokenBucket(Rate(10, SECOND, 10), 0)
     bucket.take(taken, 0)
     bucket.holds(1, looked_at_ms * SECOND // 1000)
-    before, overflow = bucket.told(SECOND)
+    before, overflow = bucket.report(SECOND)
     assert before == pytest.approx(10 - taken + 10 - overflow)
-    after, more = bucket.told(5 * SECOND)
+    after, more = bucket.report(5 * SECOND)
     assert after == pytest.approx(before + 40 - more)
     assert (overflow >= 0, more >= 0) == (True, True)
 
@@ -25,4 +25,4 @@ def test_without_overflow_it_is_the_balance_of_that_moment() -> None:
     bucket = TokenBucket(Rate(10, SECOND, 10), 0)
     bucket.take(100, 0)
     bucket.holds(1, 3 * SECOND)
-    assert bucket.told(SECOND) == (-80, 0)
+    assert bucket.report(SECOND) == (-80, 0)

@@ -27,7 +27,7 @@ def test_everything_counts_from_zero() -> None:
         assert counts.pop("passed", (0, 0, 0)) == (0, 0, 0)
         assert counts.pop("throttled").read(5) == 0
         assert counts.pop("reported") == ()
-        assert counts.pop("behind", (0, 0)) == (0, 0)
+        assert counts.pop("after", (0, 0)) == (0, 0)
         assert (watch := counts.pop("withheld", None)) is None or watch.read(5) == 0
         assert not any(counts.values())
 

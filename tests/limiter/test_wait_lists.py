@@ -1,6 +1,6 @@
 """Lines without a scheduler: streams stand in them and alarms are set, and nothing passes."""
 
-from limiter.activity import ActivitySet
+from limiter.activity import ActivityJournal
 from limiter.limiter import Entry, Limiter, Stream
 from limiter.scheduler import LEAST_SLEEP_NS, WaitLists, claim
 from tests.limiter.standing import stated
@@ -14,7 +14,7 @@ class Standing:
 
     def __init__(self) -> None:
         self.asked: list[tuple[Limiter, int]] = []
-        self.journal = ActivitySet(lambda: None)
+        self.journal = ActivityJournal(lambda: None)
         self.lines = WaitLists(lambda limiter, at: self.asked.append((limiter, at)), self.journal)
         self._world = World()
 
@@ -93,7 +93,7 @@ def test_who_leaves_frees_the_room_that_it_claimed_at_once() -> None:
     standing.lines.rest(wide, later, is_due=False)
     assert standing.asked[-1] == (wide, SECOND), "while it has a claim, its tokens are waited for"
     standing.lines.leave(claims, later)
-    assert [claims.waits_on, claims.places, wide.claimant] == [None, (), None]
+    assert [claims.waits_on, claims.tags, wide.claimant] == [None, (), None]
     assert standing.asked[-1] == (wide, later + LEAST_SLEEP_NS)
 
 

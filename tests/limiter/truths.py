@@ -96,14 +96,14 @@ class Truths(Counted):
     def who_holds_waits_in_one_queue_and_others_in_none(self) -> None:
         for stream in self.everyone():
             assert (stream.waits_on is not None) == bool(stream.held)
-            assert [place.limiter for place in stream.places] == (list(stream.chain) if stream.held else [])
+            assert [tag.limiter for tag in stream.tags] == (list(stream.chain) if stream.held else [])
             assert stream.waits_on is None or stream.waits_on in stream.chain
         waiting = self.rows()
         for limiter in self.limiters():
             row = row_of(limiter)
             assert {place.stream for place in row} == waiting.get(limiter, set())
             assert row == sorted(row, key=lambda place: (place.time, place.number))
-            assert all(place is place.stream.place_at(limiter) for place in row)
+            assert all(place is place.stream.tag_at(limiter) for place in row)
             assert limiter.claimant is None or limiter.claimant.waits_on not in (None, limiter)
 
     @invariant()

@@ -6,7 +6,7 @@ from heapq import heappop, heappush
 from itertools import count
 from math import inf
 
-from limiter.activity import ActivityNotes, ActivitySet
+from limiter.activity import ActivityJournal, ActivityNotes
 from limiter.levels import Setting
 from limiter.limiter import Entry, Limiter, Scope, Stream, StreamName
 from limiter.policies import Policies, Value
@@ -89,7 +89,7 @@ class World:
     def __init__(self, most_size: int = 1 << 30, room: int = MOST_ENTRIES) -> None:
         self.clock = ManualClock()
         self.alarms = Alarms()
-        self.journal = ActivitySet(lambda: None)
+        self.journal = ActivityJournal(lambda: None)
         self.scheduler = Scheduler(self.alarms.wake_at, self.journal)
         self.rehearsals = Alarms()
         self.observer = ShadowLimiter(self.rehearsals.wake_at, self.journal, (most_size, 0), room)

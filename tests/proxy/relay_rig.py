@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from limiter.activity import ActivitySet
+from limiter.activity import ActivityJournal
 from limiter.limiter import Limiter, Scope, Stream, StreamName
 from limiter.scheduler import Scheduler
 from limiter.token_bucket import Limit, rate
@@ -103,7 +103,7 @@ class RelayRig:
         """Bytes that the other peer takes before it must be asked to (`drain`)."""
         self.clock = ManualClock()
         self.wakes: dict[Limiter, int] = {}
-        self.scheduler = Scheduler(self.wakes.__setitem__, ActivitySet(lambda: None))
+        self.scheduler = Scheduler(self.wakes.__setitem__, ActivityJournal(lambda: None))
         self.written = bytearray()
         self.writes = 0
         self.sender = _Taken(self._take)

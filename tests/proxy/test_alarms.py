@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from limiter.activity import ActivitySet
+from limiter.activity import ActivityJournal
 from limiter.limiter import Entry, Limiter, Scope, Stream, StreamName
 from limiter.scheduler import Scheduler
 from limiter.token_bucket import Limit, rate
@@ -23,7 +23,7 @@ class Alarmed:
         self.loop = ManualLoop(self.clock)
         self.counters = Counters()
         self.alarms = LimiterTimers(self.clock, self.counters, self._serve, Slices(self.counters, self.clock))
-        self.scheduler = Scheduler(self.alarms.wake_at, ActivitySet(lambda: None))
+        self.scheduler = Scheduler(self.alarms.wake_at, ActivityJournal(lambda: None))
         self.limiter = Limiter(Scope("publish", "topic", "t", "a", "b"), Limit(rate(1)), "test", 0)
         self.passed: list[float] = []
         name = StreamName("publish", "a", "b", "t", 1)

@@ -21,7 +21,7 @@ class GovernedLog(SchedulerLog):
         super().__init__(chance)
         self.world: Any = self.make_world()
         self.journal, self.scheduler = self.world.journal, self.world.scheduler
-        self.journal.cut = self.cut
+        self.journal.on_cut = self.cut
         self.live: list[tuple[Any, Stream]] = []
 
     def make_world(self) -> Any:

@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from compliance.judging.lines import BUCKETS, Line, StreamsLine
-from limiter.activity import ActivitySet
+from limiter.activity import ActivityJournal
 from limiter.limiter import Entry, Limiter, Scope, Stream, StreamName
 from limiter.scheduler import Scheduler
 from limiter.token_bucket import NANOS_PER_SECOND, Limit, Rate, rate
@@ -46,7 +46,7 @@ class SchedulerLog:
 
     def __post_init__(self) -> None:
         self.alarms = Alarms()
-        self.journal = ActivitySet(lambda: None)
+        self.journal = ActivityJournal(lambda: None)
         self.scheduler = self.make(self.alarms.wake_at, self.journal)
         self.tally = CounterSnapshot(NamespaceTotals())
         self.limiters: dict[tuple[str, str], Limiter] = {}

@@ -198,10 +198,10 @@ class Starving(Scheduler):
         victim = min(limiter.streams, key=lambda stream: stream.name.stream_id)
         is_waiting = victim.waits_on is limiter
         if is_waiting and len(limiter.waiters) > 1:
-            limiter.waiters.remove(victim.place_at(limiter))
+            limiter.waiters.remove(victim.tag_at(limiter))
         super().serve(limiter, now)
         if is_waiting and victim.waits_on is limiter and len(limiter.waiters):
-            limiter.waiters.add(victim.place_at(limiter))
+            limiter.waiters.add(victim.tag_at(limiter))
 
 
 def greedy(make: Callable[..., Scheduler], *, seconds: int = 30) -> SchedulerLog:

@@ -6,7 +6,7 @@ from itertools import accumulate, count
 from random import Random
 
 from fleet.messages import NO_LIMITS, WrittenLimits
-from limiter.activity import ActivitySet
+from limiter.activity import ActivityJournal
 from limiter.levels import SHAREABLE, Setting
 from limiter.limiter import Entry, Limiter, Stream, StreamName, rejecting
 from limiter.policies import Change, LimitTally, Policies, Value
@@ -45,7 +45,7 @@ class LimitedProxy:
         self.fleet = FleetService(
             config, name, self.clock, lambda: 10**18 + ahead_ns + self.clock(), self.told.append, self.written
         )
-        self.journal = ActivitySet(lambda: None)
+        self.journal = ActivityJournal(lambda: None)
         self.scheduler = Scheduler(self._waking(lambda: self.scheduler), self.journal)
         self.shadow = ShadowLimiter(self._waking(lambda: self.shadow.scheduler), self.journal, (1 << 20, 0))
         self.registry = Registry(policies, self.scheduler, self.shadow, clock=self.clock, shared=self.fleet.shared)

@@ -148,7 +148,7 @@ def test_levels_are_those_that_should_hold_whatever_a_stream_is_within(make_worl
     both = {"namespaces": {"acme/shop": {"publish": {"messages": 2}, "publish_total": {"messages": 9}}}}
     world: World = make_world(limits=both)
     registry = world.engine.registry
-    registry._limiters._kept = lambda _address, _more: None  # one is made here for a stream that is not within it
+    registry._limiters._on_kept = lambda _address, _more: None  # one is made here for a stream that is not within it
     chains = registry._chains
     monkeypatch.setattr(registry, "_chains", lambda *which: tuple(some[1:] for some in chains(*which)))
     client, _ = publisher(world)

@@ -2,7 +2,7 @@
 
 from limiter.limiter import Limiter, Scope, Stream, StreamName
 from limiter.permits import CreditWindow, Permits, horizon_of
-from limiter.registry import meters_of
+from limiter.registry import windows_of
 from limiter.token_bucket import Limit, Published, rate
 from proxy.observe.log_lines import narrowest, per_second, published_per_second, reason, resource_group, withholding
 
@@ -74,11 +74,11 @@ def test_what_of_a_limit_is_the_publish_rate_is_told_per_second() -> None:
 def test_permits_are_withheld_by_the_limit_with_the_least_room() -> None:
     chain = (limiter("proxy", 1000), limiter("topic", 10))
     for one in chain:
-        one.meters = (CreditWindow(horizon_of(one.limit.messages or rate(1))),)
+        one.windows = (CreditWindow(horizon_of(one.limit.messages or rate(1))),)
     consumer = stream(*chain)
     assert withholding(consumer) is None, "a producer"
     consumer.permits = Permits(consumer.usage, lambda _permits: None, lambda: None)
-    consumer.permits.rewire(meters_of(chain))
+    consumer.permits.rewire(windows_of(chain))
     assert withholding(consumer) is None, "nothing is asked for"
     consumer.permits.ask(5)
     assert withholding(consumer) is chain[1]

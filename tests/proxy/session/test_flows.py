@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from limiter.activity import ActivitySet
+from limiter.activity import ActivityJournal
 from limiter.limiter import Stream, StreamName
 from limiter.permits import CreditWindow, Permits
 from limiter.scheduler import Scheduler
@@ -37,7 +37,7 @@ class Client:
             Throttled(),
             FrameWriter(self.broker),
             HeldMemory(budget, share, Claim(Pool(10**9, 10**9), "")),
-            Scheduler(lambda *_wake: None, ActivitySet(lambda: None)),
+            Scheduler(lambda *_wake: None, ActivityJournal(lambda: None)),
             lambda _kind, _command, frame: frame,
             Counters(),
             lambda: 0,
