@@ -51,7 +51,7 @@ def test_a_figure_shows_its_median_and_the_spread_that_can_be_seen(values, text)
     assert FACTOR.shown([*samples(*values), None]) == text, "what failed is no value"
 
 
-def test_numbers_are_rounded_for_people_and_values_are_those_that_were_measured():
+def test_shown_numbers_are_rounded_and_values_are_exact():
     assert [number(-0.04, 1), number(1234.5678, 2), number(math.inf, 0)] == ["0.0", "1,234.57", "never"]
     assert values_of("rate", [{"rate": 1.0}, None, {"cpu": 2.0}]) == [1.0]
 
@@ -104,7 +104,7 @@ def test_who_fails_in_a_round_has_met_no_goal():
     assert RATE.is_met(Goal("≤", None, "b"), rounds, "a"), "what has no bound cannot be missed"
 
 
-def test_without_its_figure_every_goal_is_missed_but_where_somebody_was_not_wanted():
+def test_a_goal_without_a_figure_is_missed_unless_a_peer_is_out():
     goal, beside = Goal("≥", 1), Goal("≥", 1, "b")
     measured = {"b": [{"rate": 1.0}]}
     nothing: list[list[Sample | None]] = [[None], [{}]]
@@ -199,7 +199,7 @@ def test_prose_is_wrapped_to_the_page_and_tables_are_not():
     assert max(map(len, paragraph.splitlines())) <= WIDTH < min(len(heading), len(table))
 
 
-def test_the_machine_is_told_with_its_congestion_control_where_there_is_one(tmp_path, monkeypatch):
+def test_the_machine_is_shown_with_its_congestion_control(tmp_path, monkeypatch):
     monkeypatch.setattr(harness, "_CONGESTION", tmp_path / "tcp_congestion_control")
     assert harness.congestion() == ""
     (tmp_path / "tcp_congestion_control").write_text("reno\n")

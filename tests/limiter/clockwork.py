@@ -1,4 +1,4 @@
-"""A machine that does anything to a scheduler, in any order, and judges what passes by a ledger of its own."""
+"""A machine that calls a scheduler in any order, and checks the passed entries by a ledger of its own."""
 
 from collections.abc import Iterable
 from itertools import count, product
@@ -219,7 +219,7 @@ class Clockwork(Truths):
         self.active = {stream for stream in self.streams if stream.holds} | set(self.rows())
 
     def teardown(self) -> None:
-        """When nothing more comes, all that is held passes, and then nobody asks to be woken."""
+        """When no more entries come, all held ones pass, and then no limiter asks to be woken."""
         rings = 0
         while (alarm := self.world.next_before(1 << 80)) is not None:
             self.ring(*alarm)

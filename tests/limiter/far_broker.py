@@ -1,4 +1,4 @@
-"""A broker that is a round trip away: what it sends for a permit arrives some milliseconds after the FLOW left."""
+"""A broker that is a round trip away: entries for a permit arrive some milliseconds after the FLOW left."""
 
 from collections.abc import Iterator
 from heapq import heappop, heappush
@@ -11,7 +11,7 @@ from tests.limiter.standing import row_of
 from tests.limiter.subscriptions import Consumer, Dispatching, Size
 
 QUEUE = 1000
-"""Permits that a client has in all; it asks anew when it has taken half of them from its queue."""
+"""Permits that a client has in all; it asks again when it has taken half from its queue."""
 
 
 class FarBroker(Dispatching):
@@ -39,7 +39,7 @@ class FarBroker(Dispatching):
         heappush(self._flows, (self.clock.now + self.round_trip, next(self._order), consumer, permits))
 
     def go_on(self, seconds: float) -> None:
-        """Let time pass: the broker sends, what waits for tokens passes, and clients ask again for what they took."""
+        """Let time pass: the broker sends, waiting entries pass, and clients ask again for those that they took."""
         end = self.clock.now + round(seconds * 1e9)
         while True:
             flow_at = self._flows[0][0] if self._flows else end + 1
@@ -67,7 +67,7 @@ class FarBroker(Dispatching):
 
 
 class FarConsumer(Consumer):
-    """A consumer, and what the broker has for it."""
+    """A consumer, and the broker's entries for it."""
 
     def __init__(self, world: FarBroker, topic: str) -> None:
         self.backlog: Iterator[Size] = iter(())
@@ -86,7 +86,7 @@ class FarConsumer(Consumer):
         self.sent(self.backlog)
 
     def take_from_queue(self) -> None:
-        """The application takes what comes; the client asks for it anew by halves of its queue."""
+        """The application takes all messages; the client asks again by halves of its queue."""
         if self.passed - self._taken >= QUEUE // 2:
             self.ask(self.passed - self._taken)
             self._taken = self.passed

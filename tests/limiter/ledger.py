@@ -1,4 +1,4 @@
-"""What passed and what waited, written down apart from the scheduler, and what must be true of it."""
+"""Records of passed and waiting entries, apart from the scheduler, and the properties that they must have."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable
@@ -73,7 +73,7 @@ def capacity(rate: Rate) -> Fraction:
 
 
 def grain(rate: Rate) -> Fraction:
-    """The part of a token in which a bucket reckons: at most what it earns in a nanosecond."""
+    """The part of a token in which a bucket counts: at most the part that it earns in a nanosecond."""
     return Fraction(1, Fraction(rate.tokens, rate.period_ns).denominator)
 
 

@@ -1,4 +1,4 @@
-"""Who stands where: what the tests of lines and queues look at."""
+"""The tags of queues and streams, for the tests of wait lists."""
 
 from limiter.limiter import FinishTag, Limiter, Stream
 
@@ -16,5 +16,5 @@ def stated(stream: Stream) -> list[tuple[Limiter, int, int]]:
 
 
 def row_of(limiter: Limiter) -> list[FinishTag]:
-    """Who waits there, after the gap."""
+    """The tags in the queue, without removed ones."""
     return limiter.waiters._row[limiter.waiters._gone :]

@@ -19,7 +19,7 @@ Size = tuple[int, int]
 
 
 class Dispatching(World):
-    """A world whose consumers are limited by policies, and a ledger of what passed."""
+    """A world whose consumers are limited by policies, and a ledger of the passed entries."""
 
     def __init__(self, rules: DispatchRules = RULES) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Dispatching(World):
         return self
 
     def change(self) -> None:
-        """Put changed values in force; a limit that changes is judged by what held until now."""
+        """Put changed values in force; until now a changed limit is checked by its earlier value."""
         known = [
             self.policies.in_force("dispatch", *of) for of in map(self.registry._live.__getitem__, self.registry.live())
         ]
@@ -62,7 +62,7 @@ class Dispatching(World):
         return Consumer(self, topic, subscription)
 
     def drain(self, consumers: list["Consumer"], entries: Iterator[Size], seconds: float) -> None:
-        """The broker sends whatever it has permits for; each client asks again for what it received."""
+        """The broker sends entries for all its permits; each client asks again for those that it received."""
         end = self.clock.now + round(seconds * 1e9)
         while self.clock.now < end:
             for consumer in consumers:
@@ -173,7 +173,7 @@ class Consumer:
         return messages
 
     def ask_to_close(self) -> None:
-        """The client's CLOSE_CONSUMER: it wants nothing any more; what the broker has sent before may still arrive."""
+        """The client's CLOSE_CONSUMER: it asks for no more; entries that the broker has sent may still arrive."""
         self.is_closing = True
         self.forgone += self.permits.asked
         self.permits.forgo()

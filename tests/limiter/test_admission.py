@@ -112,7 +112,7 @@ def test_a_lowered_rate_gives_nothing() -> None:
     assert come_in(known, per_30_s(2), 16 * NANOS_PER_SECOND) == 1
 
 
-def test_a_raised_rate_counts_from_when_it_came_into_force_though_nobody_asked() -> None:
+def test_a_raised_rate_counts_from_its_change_without_requests() -> None:
     known, day = Buckets(), Rate(1, 86_400 * NANOS_PER_SECOND, 1)
     assert come_in(known, day, 0) == 1
     assert come_in(known, per_30_s(1), 40 * NANOS_PER_SECOND, since=5 * NANOS_PER_SECOND) == 1
@@ -127,7 +127,7 @@ def test_a_lowered_rate_leaves_no_more_than_its_own_burst() -> None:
 @given(
     steps=st.lists(st.tuples(st.integers(1, 7), st.integers(0, 20 * NANOS_PER_SECOND)), min_size=2, max_size=60),
 )
-def test_whatever_changes_no_more_come_in_than_the_highest_rate_and_what_was_raised(
+def test_changes_of_rates_admit_at_most_the_highest_rate(
     steps: list[tuple[int, int]],
 ) -> None:
     known, now, came = Buckets(), 0, 0
@@ -183,7 +183,7 @@ SOURCES = st.sampled_from("xyz")
     steps=st.lists(st.tuples(st.sampled_from(("come", "accept", "go")), KEYS, SOURCES), max_size=300),
     most=st.integers(1, 6),
 )
-def test_provisional_places_of_a_source_are_at_most_the_free_ones(steps: list[tuple[str, str, str]], most: int) -> None:
+def test_provisional_places_of_a_source_are_at_most_free_ones(steps: list[tuple[str, str, str]], most: int) -> None:
     places, has = ProvisionalLimit(most), dict[tuple[str, str], list[tuple[Slot, bool]]]()
     for step, key, source in steps:
         mine = has.setdefault((key, source), [])
@@ -208,7 +208,7 @@ def test_provisional_places_of_a_source_are_at_most_the_free_ones(steps: list[tu
     assert (len(places), places.sources) == (0, 0)
 
 
-def test_who_is_never_accepted_leaves_a_part_of_the_places_to_each_other_one() -> None:
+def test_an_unaccepted_source_leaves_places_to_each_other_one() -> None:
     places = ProvisionalLimit(20)
     assert [_come(places, source, 200) for source in ("a", "b", "c")] == [10, 5, 3]
 
@@ -235,7 +235,7 @@ def test_one_key_cannot_take_all_shared_places_and_no_key_more_than_there_are() 
     assert _taken(places, "c", 5) == 1
 
 
-def test_who_has_few_places_gets_the_last_one_and_few_places_are_kept_back_of_few() -> None:
+def test_a_key_with_few_places_gets_one_of_the_last_places() -> None:
     places = SharedPlaces(9)
     assert _taken(places, "a", 20) == 9
 

@@ -105,7 +105,7 @@ def test_a_crossing_costs_at_most_an_entry_less_the_burst(numbers, batches, rate
 
 @pytest.mark.parametrize("batch", [1, 50, 300])
 def test_three_limits_in_a_ring_leave_nobody_waiting_for_ever(batch: int) -> None:
-    """X within A and B, Y within B and C, Z within C and A: each has a claim on what the next one waits for."""
+    """X within A and B, Y within B and C, Z within C and A: each claims the limiter that the next one waits for."""
     world = World()
     ring = [limiter(1000, name=name) for name in "abc"]
     entries = repeat((batch, batch * SIZE))
@@ -140,7 +140,7 @@ def test_a_newcomer_is_refused_by_the_outermost_limit_that_is_closed_or_waited_o
     assert obstacle_of(stream, 0) is outer
 
 
-def test_who_has_a_place_waits_behind_others_first_and_else_for_the_last_tokens() -> None:
+def test_a_stream_waits_for_its_turn_first_then_for_tokens() -> None:
     world = World()
     outer, inner = limiter(10, name="outer"), limiter(10, name="inner")
     outer.charge(1, 1, 0)
@@ -154,7 +154,7 @@ def test_who_has_a_place_waits_behind_others_first_and_else_for_the_last_tokens(
     assert refusing(stream, 0) is outer
 
 
-def test_a_first_that_must_wait_elsewhere_anyway_does_not_keep_the_others_waiting() -> None:
+def test_a_head_that_must_wait_elsewhere_delays_no_stream() -> None:
     """Five at a time were kept from a limit open for seconds, by one of 300 that could not go itself."""
     world, limits = World(), [limiter(per_s, name=name, burst=30) for per_s, name in ((200, "a"), (317, "b"))]
     for _ in range(3):
@@ -201,7 +201,7 @@ def test_others_pass_only_if_they_leave_room_for_a_claim() -> None:
 
 
 def test_a_claim_counts_only_while_its_stream_is_first() -> None:
-    """Its tokens will not come next, so nobody need leave room."""
+    """The stream's tokens do not come next, so no other stream need leave room."""
     world = World()
     busy, slow = limiter(10, name="busy", burst=1), limiter(1, name="slow", burst=1)
     busy.charge(20, 0, 0)
@@ -214,7 +214,7 @@ def test_a_claim_counts_only_while_its_stream_is_first() -> None:
     assert next_turn(busy, 2_000_000_000) is first
 
 
-def test_a_claim_ends_with_its_stream_and_who_was_kept_waiting_is_woken() -> None:
+def test_a_claim_ends_with_its_stream_and_wakes_waiting_ones() -> None:
     world = World()
     busy, slow = limiter(10, name="busy", burst=1), limiter(1, name="slow", burst=1)
     busy.charge(1, 0, 0)

@@ -106,7 +106,7 @@ def spared(world: Dispatching, permits: int) -> Consumer:
     return consumer
 
 
-def test_what_is_to_be_delivered_again_is_limited_from_the_first_message_on(world: Dispatching) -> None:
+def test_redelivered_messages_are_limited_from_the_first_on(world: Dispatching) -> None:
     consumer = spared(world, MANY)
     passed, begin = consumer.passed, world.clock.now
     for _ in range(30):
@@ -153,7 +153,7 @@ def test_a_consumer_at_the_end_of_its_topic_stays_spared(world: Dispatching, que
         world.run(0.001)
 
 
-def test_a_subscription_that_is_to_get_something_again_is_spared_after_a_calm_second(world: Dispatching) -> None:
+def test_a_subscription_with_redeliveries_is_spared_after_calm(world: Dispatching) -> None:
     consumer = spared(world, 1000)
     consumer.permits.rewound()
     assert consumer.limiters
@@ -282,7 +282,7 @@ def test_without_the_rule_nobody_is_spared() -> None:
 )
 @example(steps=[(0, 0, 1, 1.2), (1, 5, 8, 0), (0, 2, 5, 1.2), (0, 1, 1, 0)])  # what is held passes as it is spared
 def test_from_the_moment_on_at_which_it_is_limited_each_limit_holds(steps: list[tuple[int, int, int, float]]) -> None:
-    """What passes while the subscription is spared is charged to nobody, gives no tokens either, and is known."""
+    """Messages that pass while a subscription is spared are charged to no limit, earn no tokens, and are counted."""
     world = Dispatching(SPARING).limit_topics(TEN)
     consumers = [world.consumer().ask(40) for _ in range(3)]
     for whose, entries, messages, seconds in steps:

@@ -1,4 +1,4 @@
-"""Values change, streams come and go, changes come into force in slices: in the end each stream has what holds."""
+"""Values change in slices while streams open and close: in the end each stream has the limits in force."""
 
 from dataclasses import replace
 from typing import get_args
@@ -67,7 +67,7 @@ STEPS = st.lists(
 
 
 class Slices(World):
-    """A registry that does what is to be done in slices as small as one."""
+    """A registry that puts changes in force in slices as small as one."""
 
     def __init__(self, places: list[tuple[Setting, str]]) -> None:
         super().__init__()

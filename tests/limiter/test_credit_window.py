@@ -23,7 +23,7 @@ def most_ever(horizon: int, consumers: int) -> float:
 @settings(max_examples=200, deadline=None)
 @given(horizon=st.integers(1, 500), acts=ACTS, entry=st.integers(1, 100))
 def test_what_is_under_way_stays_within_its_bound(horizon: int, acts: list[tuple[str, int, int]], entry: int) -> None:
-    """The broker sends entries of one size; how many come for the first permits, nobody knows before."""
+    """The broker sends entries of one size; the number that comes for the first permits is unknown before."""
     window = CreditWindow(horizon)
     consumers: list[Asking] = []
     was_idle = False
@@ -124,7 +124,7 @@ def test_what_idle_consumers_have_counts_beyond_its_bound() -> None:
 
 
 def test_a_consumer_with_a_first_permit_leaves_the_line() -> None:
-    """What it holds came before it was limited, when nobody looked."""
+    """The held entries came before the consumer was limited, when their sizes were not counted."""
     window, consumer = CreditWindow(200), Asking(rules=RULES)
     consumer.ask(1)
     consumer.arrive(50)
@@ -136,7 +136,7 @@ def test_a_consumer_with_a_first_permit_leaves_the_line() -> None:
     assert consumer.permits.asked == 0
 
 
-def test_who_is_served_all_the_time_is_never_idle_however_long_it_has_been_here() -> None:
+def test_a_consumer_that_is_served_is_never_idle() -> None:
     window = CreditWindow(10)
     served, other = Asking(window), Asking(window)
     other.ask(1)

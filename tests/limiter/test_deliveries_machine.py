@@ -106,7 +106,7 @@ class Deliveries(Counted):
     @precondition(lambda self: self.consumers)
     @rule(whose=WHOSE, ask_again=st.booleans())
     def drop(self, whose: int, *, ask_again: bool) -> None:
-        """REDELIVER, where the client still counts on what is dropped, or SEEK."""
+        """REDELIVER, where the client still counts on dropped entries, or SEEK."""
         consumer = self.one(whose)
         consumer.drop(ask_again=ask_again and not consumer.is_closing)
 
@@ -152,7 +152,7 @@ class Deliveries(Counted):
 
     @rule(span=st.integers(0, 200_000_000))
     def be_late(self, span: int) -> None:
-        """The loop was busy: what was due meanwhile comes now."""
+        """The loop was busy: all that was due comes now."""
         self.world.clock.now += span
         self.world.run_until(self.world.clock.now)
 
@@ -178,7 +178,7 @@ class Deliveries(Counted):
 
     @invariant()
     def room_never_lies_idle_while_somebody_could_take_it(self) -> None:
-        """Portions are worth a quarter of the horizon; and one entry has to show first what entries hold."""
+        """Portions are worth a quarter of the horizon; and one entry has to show the size of entries first."""
         for permits in (one.permits for one in self.consumers if one.permits.asked and not one.permits._is_idle):
             windows = permits._windows
             is_full = any(window.room() < max(1, window.horizon // 4) for window in windows)
@@ -234,7 +234,7 @@ class Deliveries(Counted):
             assert sum(map(entries_under_way, members)) <= bound + MOST_READ + brought
 
     def note_what_is_brought_along(self) -> None:
-        """What was under way before a consumer's limits were what they are now: it is used up, and never grows."""
+        """The amount under way from before a consumer got its present limits: it is used up, and never grows."""
         for consumer in self.consumers:
             limited = [(window, window.horizon) for window in consumer.permits._windows], consumer.granted_unlimited
             known, brought = self.brought_along.get(consumer, (None, 0))

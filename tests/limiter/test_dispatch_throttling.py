@@ -145,7 +145,7 @@ def test_of_limits_at_several_levels_all_hold() -> None:
     ],
     ids=["topic", "subscription"],
 )
-def test_of_topic_namespace_and_broker_only_the_narrowest_takes_effect(settings: list[tuple[Setting, str]]) -> None:
+def test_only_the_narrowest_of_topic_namespace_and_broker_holds(settings: list[tuple[Setting, str]]) -> None:
     """Topic policies, namespace policies, broker configuration; the narrowest need not be the lowest."""
     world = Dispatching()
     values = (30, 10, 20)
@@ -244,7 +244,7 @@ def test_limits_in_messages_and_bytes_hold_both() -> None:
 
 @pytest.mark.parametrize("ask_again", [True, False], ids=["redelivered", "sought"])
 def test_redelivered_and_sought_messages_count_as_different_ones(*, ask_again: bool) -> None:
-    """The client asks anew itself after a seek; what it has not got before a redelivery, it still counts on."""
+    """After a seek the client asks again by itself; before a redelivery it still counts on the missing messages."""
     world = Dispatching().limit_topics(TEN)
     consumer = world.consumer().ask(1000)
     world.drain([consumer], repeat((1, 100)), 2)

@@ -55,7 +55,7 @@ def test_what_many_hold_is_estimated_by_what_the_first_of_them_do() -> None:
 
 
 @given(times=st.lists(st.integers(0, 20), max_size=30), order=st.randoms(use_true_random=False))
-def test_the_first_is_always_the_least_place_whatever_comes_and_goes(times, order) -> None:
+def test_the_first_tag_is_always_the_least(times, order) -> None:
     queue = FairQueue()
     places = [some_place(time, number) for number, time in enumerate(times)]
     for place in places:

@@ -1,4 +1,4 @@
-"""P4: who shares a limit gets an equal share of it, whatever the entries, and whoever comes and goes."""
+"""P4: streams of one limit get equal shares, whatever their entries, and whichever streams open and close."""
 
 from collections.abc import Iterator
 from itertools import cycle, repeat
@@ -71,7 +71,7 @@ def test_random_entries_of_unequal_spread_get_equal_messages(seed: int) -> None:
     assert jain([world.messages_of(stream) for stream in streams]) >= 0.99
 
 
-def test_one_huge_entry_does_not_make_everybody_wait_for_turns_of_its_size() -> None:
+def test_one_huge_entry_does_not_lengthen_the_turns_of_others() -> None:
     """Fifty seconds' worth in one entry: with turns as long as that, the others waited for minutes."""
     world, one = World(), limiter(100)
     streams = [world.greedy(one, entries=repeat((1, 1))) for _ in range(4)]
@@ -84,7 +84,7 @@ def test_one_huge_entry_does_not_make_everybody_wait_for_turns_of_its_size() -> 
     assert world.messages_of(huge) == 5000
 
 
-def test_who_offers_less_than_its_share_gets_all_of_it_and_the_others_share_the_rest() -> None:
+def test_a_small_load_passes_whole_and_others_share_the_rest() -> None:
     """Max-min fairness: 50 of 1000 a second are offered by one; three greedy ones share 950."""
     world, one = World(), limiter(1000)
     greedy = [world.greedy(one, entries=repeat((batch, 1))) for batch in (1, 30, 200)]
@@ -110,7 +110,7 @@ def test_a_stream_that_runs_empty_after_each_entry_loses_and_gains_nothing(own: 
 
 
 def test_coming_and_going_does_not_jump_the_queue() -> None:
-    """One closes and opens anew after each entry; the steady ones of the same batch size still get their share."""
+    """One stream closes and opens again after each entry; steady ones of the same batch size still get their share."""
     world, one = World(), limiter(1000)
     steady = [world.greedy(one, entries=repeat((10, 1))) for _ in range(3)]
     jumping = 0
@@ -173,7 +173,7 @@ def test_streams_of_all_batch_sizes_at_a_total_share_it_equally() -> None:
         [Limit(rate(1000)), Limit(rate(1000, burst=3000), peak_messages=rate(1500)), Limit(rate(999, burst=1))]
     ),
 )
-def test_whoever_comes_first_and_whatever_the_batches_all_get_the_same_from_then_on(batches, arrivals, limit) -> None:
+def test_shares_are_equal_for_any_order_of_arrival_and_batches(batches, arrivals, limit) -> None:
     world, one = World(), Limiter(limiter(1).scope, limit, "test", 0)
     streams = []
     for at, batch in sorted(zip(arrivals, batches, strict=False)):
@@ -189,7 +189,7 @@ def test_whoever_comes_first_and_whatever_the_batches_all_get_the_same_from_then
 
 
 def test_streams_alike_at_every_level_share_equally_whatever_their_batches() -> None:
-    """Each of six topics has a limit, a namespace has three of them, and the proxy's total is what is scarce."""
+    """Each of six topics has a limit, a namespace has three topics, and the proxy's total is scarce."""
     world = Governed()
     world.put((Setting.PROXY, ""), Limit(rate(1200), rate(10**6), rate(2400)))
     world.put((Setting.TENANT, "t"), Limit(rate(1500)))

@@ -38,7 +38,7 @@ def test_permits_for_a_share_reach_to_the_next_whole_entry(rules: DispatchRules,
     assert under_way.permits_for(501, "bytes") == 2
 
 
-def test_as_long_as_nothing_is_known_one_entry_is_asked_for_and_no_second_one() -> None:
+def test_one_entry_is_asked_for_before_the_first_comes() -> None:
     under_way = InFlight(PRECISE)
     assert under_way.permits_for(1000, "messages") == under_way.permits_for(10**6, "bytes") == 1
     under_way.at_broker = 1
@@ -50,7 +50,7 @@ def test_where_a_permit_is_one_message_nothing_needs_to_be_known() -> None:
     assert InFlight(BY_ENTRY).permits_for(1000, "messages") == 1000
 
 
-def test_who_is_overdrawn_has_nothing_under_way_once_all_has_passed() -> None:
+def test_an_overdrawn_consumer_may_have_nothing_under_way() -> None:
     under_way = InFlight(PRECISE)
     under_way.at_broker = 1 - 50
     under_way.hold(1, 50, 5000)
@@ -62,7 +62,7 @@ def test_who_is_overdrawn_has_nothing_under_way_once_all_has_passed() -> None:
     assert under_way.amount("messages") == under_way.amount("bytes") == 0
 
 
-def test_who_waits_for_the_broker_has_permits_there_and_holds_nothing() -> None:
+def test_a_consumer_waiting_for_the_broker_has_permits_there() -> None:
     under_way = InFlight(PLAIN)
     assert not under_way.waits_for_broker
     under_way.at_broker = 2

@@ -92,7 +92,7 @@ WHO = st.sampled_from(
 
 
 class Levels(Clockwork):
-    """Streams of many kinds within limits at every level, opened, named by the broker, closed and opened anew.
+    """Streams of many kinds within limits at every level, opened, named by the broker, closed and opened again.
 
     Proves beyond `Clockwork`: which limits a stream is under is worked out here, from the meaning of the levels, not
     asked of the code. So P2 in the ledger holds for each limit over exactly the streams that it should cover, together:

@@ -132,7 +132,7 @@ def test_places_are_counted_anew_when_the_value_changes(factor: int) -> None:
     assert world.messages_of(new) >= 0.9 * factor
 
 
-def test_places_at_a_limiter_are_counted_anew_for_those_who_wait_elsewhere_too() -> None:
+def test_a_new_value_resets_tags_of_streams_waiting_elsewhere() -> None:
     world, total, own = World(), limiter(1, name="total"), limiter(1, name="own")
     own.charge(100, 1, 0)
     stream = world.stream(total, own)
@@ -180,7 +180,7 @@ def test_of_many_who_wait_several_go_at_one_time(
     assert set(alarms.values()) == {max(gathered, least)}
 
 
-def test_nobody_is_gathered_where_nobody_waits_or_somebody_waits_elsewhere_too() -> None:
+def test_no_entries_are_gathered_if_streams_wait_elsewhere() -> None:
     world, busy, slow = World(), limiter(1000, name="busy"), limiter(1, name="slow")
     assert busy.gathering_ns(0) == 0
     busy.charge(100, 1, 0)

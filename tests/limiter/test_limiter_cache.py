@@ -43,7 +43,7 @@ def test_what_applies_to_two_streams_is_one_limiter(limiters: LimiterCache) -> N
     assert list(limiters.by_scope) == [SCOPE]
 
 
-def test_another_value_goes_to_the_same_limiter_and_who_waits_is_to_be_woken(limiters: LimiterCache) -> None:
+def test_a_new_value_keeps_the_limiter_and_wakes_its_streams(limiters: LimiterCache) -> None:
     limiter = put(limiters, TEN)
     limiter.streams.add(Stream(StreamName("dispatch", "t", "n", TOPIC, 1), (limiter,), lambda _stream, _entry: None))
     assert put(limiters, Limit(rate(20)), "topic rest") is limiter
@@ -90,7 +90,7 @@ def test_a_measured_value_is_put_in_force_with_its_meter(limiters: LimiterCache)
     assert relative.windows[0].horizon == 202
 
 
-def test_of_those_without_streams_full_ones_are_forgotten_when_there_are_many(limiters: LimiterCache) -> None:
+def test_full_limiters_without_streams_are_forgotten_if_many(limiters: LimiterCache) -> None:
     limiters._most_full = 0
     made = [put_named(limiters, name) for name in "abc"]
     made[1].charge(1, 0, 0)
@@ -131,7 +131,7 @@ def owe(limiters: LimiterCache, number: int, address: str) -> None:
     limiters.rest([limiter], 0)
 
 
-def test_who_owes_more_than_is_free_for_debts_may_open_no_more_and_all_others_may(limiters: LimiterCache) -> None:
+def test_an_address_with_too_many_debts_may_open_no_more_streams(limiters: LimiterCache) -> None:
     limiters._most_debts = 20 * FEW_DEBTS
     number = 0
     for address in "abc":

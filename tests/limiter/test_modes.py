@@ -1,4 +1,4 @@
-"""The modes of a limit: what `reject` refuses, and what becomes of waiters, tokens and debts when a mode changes."""
+"""The modes of a limit: entries that `reject` refuses, and waiting streams, tokens and debts when a mode changes."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def strict(per_s: int, name: str = "r") -> Limiter:
 
 
 def offer(world: World, stream: Stream, messages: int) -> str:
-    """As the relay does: what became of it."""
+    """Offer an entry as the relay does, and return its fate."""
     now = world.clock.now
     world.scheduler.count_offered(stream, 1, messages, 1)
     if world.scheduler.pass_entry(stream, messages, 1, now):
@@ -45,7 +45,7 @@ def to(world: Governed, mode: Mode, per_s: int = 10) -> None:
     world.apply()
 
 
-def test_what_is_over_a_rejecting_limit_is_refused_and_nothing_waits() -> None:
+def test_entries_over_a_rejecting_limit_are_refused_not_held() -> None:
     world, one = World(), strict(10)
     stream = world.stream(one)
     assert [offer(world, stream, each) for each in (5, 1, 1)] == ["passed", "refused", "refused"]
@@ -76,7 +76,7 @@ def test_an_entry_within_the_rejecting_limit_that_another_limit_stops_waits() ->
     assert offer(world, stream, 1) == "held"
 
 
-def test_what_waited_elsewhere_is_not_refused_later_but_newcomers_are() -> None:
+def test_held_entries_are_not_refused_later_but_newcomers_are() -> None:
     """Within the rejecting limit when it came, it waits there like anywhere; so P2 holds."""
     world, slow, one = World(), limiter(10, name="slow"), strict(10)
     holding, quick = world.stream(slow, one), world.stream(one)
@@ -199,7 +199,7 @@ def test_a_raised_limit_that_is_only_observed_lets_play_go_on_at_once() -> None:
     assert stream.observed.usage.passed_messages == 301
 
 
-def test_a_limit_that_is_only_observed_stops_nobody_whatever_another_mode_does() -> None:
+def test_an_observed_limit_stops_no_stream_beside_other_modes() -> None:
     world = Governed()
     world.put(EACH_TOPIC, Limit(rate(1), mode="observe"))
     world.put(TOTAL, Limit(rate(10), mode="reject"))

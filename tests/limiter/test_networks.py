@@ -56,7 +56,7 @@ def test_what_is_no_network_cannot_be_put(network: str) -> None:
     ("address", "name"),
     [("10.1.2.3", "10.1.2.3"), ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"), ("somewhere", "somewhere"), ("", "")],
 )
-def test_ipv4_clients_are_told_apart_by_address_and_ipv6_clients_by_their_64_bits(address: str, name: str) -> None:
+def test_clients_are_counted_by_ipv4_address_or_ipv6_64(address: str, name: str) -> None:
     assert counted_as(address) == name
 
 

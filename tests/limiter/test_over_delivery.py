@@ -1,4 +1,4 @@
-"""Pulsar's page on message dispatch throttling, "Limitations": what over-delivers there, by the page's numbers.
+"""Pulsar's page on message dispatch throttling, "Limitations": its cases of over-delivery, by the page's numbers.
 
 Its reasons: the broker decides how much to read before it knows what the entries hold (a: in bytes, b: in messages),
 and two processes see the same quota before either has reduced it. Here an entry is charged when it is to pass, by what

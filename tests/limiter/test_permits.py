@@ -33,7 +33,7 @@ def test_a_consumer_without_limits_gets_all_it_asks_for() -> None:
 
 
 def test_what_entries_hold_is_learnt_once_a_consumer_is_limited() -> None:
-    """Who is not limited pays for a count of its permits, and for nothing else."""
+    """A consumer without limits costs a count of its permits, and nothing else."""
     consumer = Asking(rules=RULES)
     consumer.ask(1000)
     consumer.receive(50, 5000)
@@ -139,7 +139,7 @@ def test_a_delivery_asks_few_consumers_however_many_wait(
     assert deliveries <= len(turns) <= 3 * deliveries
 
 
-def test_what_a_consumer_takes_along_to_other_limits_is_room_for_those_who_stay() -> None:
+def test_a_consumer_that_leaves_a_window_frees_its_room() -> None:
     window, other = CreditWindow(100), CreditWindow(100)
     leaves, stays = Asking(window), Asking(window)
     leaves.ask(100)
@@ -148,8 +148,8 @@ def test_what_a_consumer_takes_along_to_other_limits_is_room_for_those_who_stay(
     assert (stays.granted, window.under_way, other.under_way) == (100, 100, 100)
 
 
-def test_an_overdrawn_consumer_is_granted_what_the_broker_counts_against_it() -> None:
-    """Ten permits, a batch of thirty: the broker stands at -20 and delivers again only above 0."""
+def test_an_overdrawn_consumer_is_granted_its_overdraft() -> None:
+    """Ten permits, a batch of thirty: the broker's counter is -20, and it delivers again only above 0."""
     consumer = Asking(CreditWindow(10))
     consumer.ask(10)
     consumer.receive(30)
@@ -284,7 +284,7 @@ def test_bytes_that_have_passed_are_room_again() -> None:
     assert (consumer.permits.at_broker, window.room()) == (9, 1000)
 
 
-def test_how_long_permits_have_been_withheld_without_a_break_is_told() -> None:
+def test_the_time_of_withheld_permits_is_measured() -> None:
     clock = ManualClock()
     usage = StreamUsage()
     permits = Permits(usage, lambda permits: None, lambda: None, PLAIN, clock)
@@ -302,7 +302,7 @@ def test_how_long_permits_have_been_withheld_without_a_break_is_told() -> None:
 
 
 def test_partly_acked_batches_leave_at_most_a_receiver_queue() -> None:
-    """The broker takes permits for the rest of such a batch only, and the client asks anew for the rest only."""
+    """The broker takes permits for the rest of such a batch only, and the client asks again for the rest only."""
     batch, rest, queue = 10, 4, 100
     consumer = Asking(CreditWindow(20), rules=RULES)
     consumer.ask(queue)

@@ -16,7 +16,7 @@ def test_what_there_is_room_for_may_pass() -> None:
     assert not consumer.permits.may_pass(rest + 1)
 
 
-def test_what_one_limit_has_room_for_may_not_pass_where_another_has_none() -> None:
+def test_a_flow_passes_only_with_room_at_every_limit() -> None:
     wide, narrow = CreditWindow(1000), CreditWindow(100)
     for windows in ((wide, narrow), (narrow, wide)):
         consumer = Asking(*windows)
@@ -50,7 +50,7 @@ def test_nothing_passes_by_who_stands_in_line() -> None:
     assert not consumer.permits.may_pass(1)
 
 
-def test_nothing_passes_by_who_stands_in_line_while_limits_are_being_changed() -> None:
+def test_a_flow_overtakes_no_waiting_consumer_during_changes() -> None:
     """They are tuned one after the other, and only then is the room handed out."""
     window = CreditWindow(100)
     consumer, other = Asking(window), Asking(window)

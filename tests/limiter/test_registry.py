@@ -303,7 +303,7 @@ def test_levels_of_a_stream_whose_turn_has_not_come_are_those_that_it_is_within(
     assert {tuple(place.registry.levels_of(stream)) for stream in streams} == {("namespace", "topic")}
 
 
-def test_who_comes_while_a_limit_of_bytes_goes_leaves_no_other_with_its_meter() -> None:
+def test_a_newcomer_during_a_removal_leaves_no_stale_window() -> None:
     place = Place(own=value(10, 1000), direction="dispatch")
     before, _ = place.consumer()
     place.set(value(10))

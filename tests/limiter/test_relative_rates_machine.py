@@ -1,4 +1,4 @@
-"""Publish rates under any order of comings and goings, against counting by hand; and what is delivered by them."""
+"""Publish rates while streams open and close in any order, beside a plain count; and deliveries by these rates."""
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -73,7 +73,7 @@ class Following(RuleBasedStateMachine):
 
     @rule(seconds=st.integers(1, 25))
     def pass_time(self, seconds: int) -> None:
-        """At rest nobody measures, as in the product."""
+        """At rest no rate is measured, as in the product."""
         relative, journal = self.place.registry.relative, self.place.journal
         for _ in range(seconds):
             if relative.is_moving or journal.streams:

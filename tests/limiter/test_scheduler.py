@@ -68,7 +68,7 @@ def test_a_stream_without_limits_waits_for_nothing() -> None:
     assert not world.alarms.due
 
 
-def test_commands_go_behind_what_their_stream_holds_and_cost_nothing() -> None:
+def test_commands_follow_held_entries_and_cost_nothing() -> None:
     world, one, released = World(), limiter(10), list[int]()
     stream = world.stream(one, release=lambda _stream, entry: released.append(entry.messages))
     world.offer(stream, 1, 1)
@@ -103,7 +103,7 @@ def test_a_stream_waits_no_longer_than_until_its_held_entries_are_dropped() -> N
     assert stream.usage.throttled.read(world.clock.now) == SECOND // 20
 
 
-def test_what_is_dropped_is_given_back_and_neither_passed_nor_charged() -> None:
+def test_dropped_entries_are_returned_and_not_charged() -> None:
     world, one = World(), limiter(10)
     stream = world.stream(one)
     for _ in range(4):
@@ -176,7 +176,7 @@ def test_a_late_alarm_releases_entries_in_portions(size: int, portion: int) -> N
         assert one.wakes_at == (world.clock.now if number < 3 else None)
 
 
-def test_entries_that_arrive_while_their_stream_is_passing_go_behind() -> None:
+def test_entries_that_arrive_during_a_release_go_last() -> None:
     """Bytes given back make room for reading on, and that offers more before `release` returns."""
     world, one, came = World(), limiter(10), list[int]()
     stream = world.stream(one)
@@ -194,7 +194,7 @@ def test_entries_that_arrive_while_their_stream_is_passing_go_behind() -> None:
     assert stream.waits_on is None
 
 
-def test_a_long_row_of_such_entries_passes_without_going_deeper_and_deeper() -> None:
+def test_a_long_row_of_such_entries_needs_no_recursion() -> None:
     world, slow, fast = World(), limiter(1, name="slow"), limiter(50_000, name="fast")
     stream = world.greedy(slow, entries=repeat((1, 1)))
     world.scheduler.rewire(stream, (fast,), 0)

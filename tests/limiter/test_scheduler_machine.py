@@ -1,4 +1,4 @@
-"""Anything may happen to a scheduler, in any order: rules are in `clockwork.py`, what must be true in `truths.py`."""
+"""A scheduler under calls in any order: the rules are in `clockwork.py`, the invariants in `truths.py`."""
 
 from dataclasses import replace
 

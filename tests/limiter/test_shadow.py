@@ -1,4 +1,4 @@
-"""Mode `observe`: everything passes, what would have been held is counted. `test_rehearsal.py` proves the numbers."""
+"""Mode `observe`: all entries pass, those over the limit are counted. `test_rehearsal.py` proves the numbers."""
 
 from dataclasses import replace
 from itertools import repeat
@@ -71,7 +71,7 @@ def test_a_chunk_within_it_is_counted_for_both_and_can_be_withdrawn() -> None:
     assert beside.usage.offered_entries == beside.usage.passed_entries == stream.usage.passed_entries == 3
 
 
-def test_what_an_enforced_limit_holds_comes_to_an_observed_one_only_when_it_passes() -> None:
+def test_a_held_entry_reaches_observed_limits_when_it_passes() -> None:
     world, narrow, narrower = World(), limiter(10), observing(5)
     stream, beside = watched(world, narrower, enforced=(narrow,))
     for _ in range(11):
@@ -81,7 +81,7 @@ def test_what_an_enforced_limit_holds_comes_to_an_observed_one_only_when_it_pass
     assert (stream.usage.passed_messages, beside.usage.offered_messages, beside.usage.passed_messages) == (11, 11, 6)
 
 
-def test_what_it_plays_at_holding_is_bounded_by_entries_for_all_and_by_bytes_for_each() -> None:
+def test_simulated_holding_is_bounded_in_entries_and_in_bytes() -> None:
     world, one = World(most_size=100, room=5), observing(10)
     first, beside_first = watched(world, one)
     second, beside_second = watched(world, one)
@@ -120,7 +120,7 @@ def test_room_is_given_back_when_a_stream_ends_or_its_limits_go(end: str) -> Non
     steps=st.lists(st.tuples(st.integers(0, 3), st.sampled_from([1, 10, 60, 200]), st.integers(0, SECOND // 4))),
     room=st.integers(0, 6),
 )
-def test_the_bounds_hold_at_every_moment_and_what_is_dropped_had_no_room(steps, room) -> None:
+def test_entries_are_dropped_only_at_the_bounds_of_a_shadow(steps, room) -> None:
     world, one = World(most_size=100, room=room), observing(10)
     pairs = [watched(world, one) for _ in range(4)]
     for whose, size, span in steps:
@@ -137,7 +137,7 @@ def test_the_bounds_hold_at_every_moment_and_what_is_dropped_had_no_room(steps, 
     assert world.observer.room == room
 
 
-def test_the_journal_tells_of_the_stream_itself_as_long_as_something_would_be_held() -> None:
+def test_the_journal_notes_a_stream_while_its_shadow_holds() -> None:
     world, one = World(), observing(10)
     stream, _ = watched(world, one)
     world.offer(stream, 1, 1)
@@ -160,7 +160,7 @@ def test_the_journal_notes_entries_that_new_limits_pass_at_once() -> None:
 
 
 def test_observed_limits_would_be_shared_equally_too() -> None:
-    """With all batch sizes, and nobody is slowed."""
+    """With all batch sizes, and no stream is slowed."""
     world, one = World(), observing(1000)
     pairs = [watched(world, one) for _ in range(3)]
     for _ in range(300):

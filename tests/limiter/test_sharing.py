@@ -1,4 +1,4 @@
-"""One limit over several processes: leased buckets, shares, and what each process says that it wants."""
+"""One limit over several processes: leased buckets, shares, and the demands of each process."""
 
 import pytest
 from hypothesis import example, given
@@ -41,7 +41,7 @@ def test_a_new_leased_bucket_holds_one_token_and_earns_nothing_without_a_share()
 
 
 @pytest.mark.parametrize("look", ["take", "tokens"])
-def test_nothing_is_earned_outside_of_the_lease_whichever_way_the_clock_is_looked_at(look: str) -> None:
+def test_nothing_is_earned_outside_the_lease(look: str) -> None:
     bucket, lease = leased(Rate(10, SECOND, 100), WHOLE, until=2 * SECOND)
     bucket.take(1, 0)
 
@@ -61,7 +61,7 @@ def test_nothing_is_earned_outside_of_the_lease_whichever_way_the_clock_is_looke
     assert looked(92 * SECOND) == 10
 
 
-def test_a_gap_between_leases_costs_the_burst_also_where_nobody_looked_at_the_bucket() -> None:
+def test_a_gap_between_leases_costs_the_burst() -> None:
     bucket, lease = leased(Rate(10, SECOND, 100), WHOLE, until=9 * SECOND)
     assert bucket.tokens(8 * SECOND) == 81
     assert lease.renew(30 * SECOND, 20 * SECOND)
@@ -79,7 +79,7 @@ def test_a_renewal_may_shorten_or_end_the_lease() -> None:
     assert bucket.tokens(4 * SECOND) == 1
 
 
-def test_a_limiter_at_rest_that_is_not_full_wants_next_to_nothing_and_is_told_once() -> None:
+def test_a_filling_limiter_wants_next_to_nothing_once() -> None:
     process = Process(Limit(messages=rate(1000)))
     process.offer(process.stream())
     process.clock.advance(0.25)
@@ -367,7 +367,7 @@ def test_who_has_a_token_for_each_message_wants_a_hundredth_more() -> None:
     assert (told.used, told.wanted) == (400_000, 404_000)
 
 
-def test_a_raised_limit_holds_when_who_decides_has_answered_and_a_lowered_one_at_once() -> None:
+def test_a_raised_limit_holds_after_the_deciders_answer() -> None:
     process = Process(Limit(messages=rate(100)))
     process.shared.assign(process.messages, WHOLE, None, 0)
     for own, holds in ((5000, 100), (50, 50)):

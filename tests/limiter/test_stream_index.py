@@ -37,7 +37,7 @@ def live(*topics: str) -> StreamIndex:
         (Setting.ROLE, "r", list(TOPICS)),
     ],
 )
-def test_streams_of_other_topics_and_of_the_other_direction_are_not_concerned(
+def test_streams_of_other_topics_or_directions_are_not_concerned(
     setting: Setting, name: str, concerned: list[str]
 ) -> None:
     found = live(*TOPICS).concerned(Change("dispatch", setting, name))

@@ -233,7 +233,7 @@ class TestPulsarsOwnNumbers:
         bucket = drained(rate(1))
         assert [bucket.tokens(ms * SECOND // 1000) for ms in (999, 1000, 1999)] == [0, 1, 1]
 
-    def test_taking_what_comes_in_ten_thousand_times_leaves_nothing_behind(self) -> None:
+    def test_taking_earned_tokens_ten_thousand_times_loses_none(self) -> None:
         bucket, now = drained(self.VALUE), 0
         for _ in range(10_000):
             bucket.take(500, now)

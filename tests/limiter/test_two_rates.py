@@ -1,4 +1,4 @@
-"""One limit with messages and bytes: an entry passes when both have a token, so what one is owed costs the other."""
+"""One limit with messages and bytes: an entry passes when both have a token, so a debt of one delays the other."""
 
 from itertools import repeat
 

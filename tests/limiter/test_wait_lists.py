@@ -10,7 +10,7 @@ SECOND = 1_000_000_000
 
 
 class Standing:
-    """Lines, what they asked to be woken for, and streams that hold something."""
+    """Wait lists, their wake-ups, and streams that hold entries."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[Limiter, int]] = []
@@ -31,7 +31,7 @@ def used_up(rate: int, name: str = "x") -> Limiter:
     return one
 
 
-def test_who_waits_is_in_line_and_noted_and_an_alarm_is_set_for_the_next_token() -> None:
+def test_a_waiting_stream_is_noted_and_sets_an_alarm() -> None:
     standing, one = Standing(), used_up(10)
     stream = standing.stream(one)
     standing.lines.join(stream, one, 0)
@@ -49,7 +49,7 @@ def test_one_alarm_of_a_limiter_serves_all_who_wait_there() -> None:
     assert len(standing.asked) == 1
 
 
-def test_who_is_refused_elsewhere_waits_there_and_not_at_what_was_found_first() -> None:
+def test_a_stream_waits_on_the_limiter_that_refuses_its_entry() -> None:
     standing, fast, slow = Standing(), used_up(100, "fast"), used_up(1, "slow")
     stream = standing.stream(fast, slow)
     standing.lines.join(stream, fast, 0)
@@ -68,7 +68,7 @@ def test_who_goes_elsewhere_keeps_its_places() -> None:
     assert [at.usage.throttled.is_running for at in (one, other)] == [False, True]
 
 
-def test_the_entry_behind_a_large_one_lines_up_behind_another_stream() -> None:
+def test_the_entry_after_a_large_one_goes_after_another_stream() -> None:
     standing, one = Standing(), used_up(10)
     first, second = standing.stream(one, sizes=(1, 5)), standing.stream(one, sizes=(2,))
     for stream in (first, second):
@@ -83,7 +83,7 @@ def test_the_entry_behind_a_large_one_lines_up_behind_another_stream() -> None:
 
 
 def test_who_leaves_frees_the_room_that_it_claimed_at_once() -> None:
-    """Somebody waits at an open limiter only because another has a claim there: its alarm is set anew."""
+    """A stream waits at an open limiter only because another has a claim there: the alarm is set again."""
     standing, wide, narrow = Standing(), used_up(1000, "wide"), used_up(1, "narrow")
     waits, claims = standing.stream(wide), standing.stream(wide, narrow)
     standing.lines.join(claims, wide, 0)
@@ -97,7 +97,7 @@ def test_who_leaves_frees_the_room_that_it_claimed_at_once() -> None:
     assert standing.asked[-1] == (wide, later + LEAST_SLEEP_NS)
 
 
-def test_who_leaves_frees_its_room_also_where_the_tokens_are_used_up_just_then() -> None:
+def test_a_leaving_stream_frees_its_room_even_without_tokens() -> None:
     """The alarm is set for the end of a claim, a second ahead; the claim ends while no token is there."""
     standing, wide, narrow = Standing(), used_up(1000, "wide"), used_up(1, "narrow")
     waits, claims = standing.stream(wide), standing.stream(wide, narrow)

@@ -47,7 +47,7 @@ class Truths(Counted):
         so_far[1] += size
 
     def everyone(self) -> Iterator[Stream]:
-        """Every stream, and what is played beside it."""
+        """Every stream, and its shadow."""
         for stream in self.streams:
             yield stream
             if stream.observed is not None:
@@ -57,7 +57,7 @@ class Truths(Counted):
         return set(chain.from_iterable(stream.chain for stream in self.everyone()))
 
     def rows(self) -> dict[Limiter, set[Stream]]:
-        """Who waits where, as the streams have it."""
+        """The streams that wait on each limiter, by the streams' own attributes."""
         waiting: dict[Limiter, set[Stream]] = defaultdict(set)
         for stream in self.everyone():
             if stream.waits_on is not None:

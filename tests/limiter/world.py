@@ -1,4 +1,4 @@
-"""A scheduler with hand-made time, alarms and a log of its own: what the tests of the scheduler stand on."""
+"""A scheduler with simulated time, alarms and a journal: the base of the scheduler's tests."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

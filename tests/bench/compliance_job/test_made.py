@@ -4,7 +4,7 @@ from accesslog.record import AnyLine
 from bench.compliance_job import TOPICS, write_log
 
 
-def test_a_log_has_as_many_lines_as_asked_for_and_they_are_what_a_proxy_writes(tmp_path):
+def test_a_log_has_the_given_number_of_a_proxys_lines(tmp_path):
     wanted = 5 * TOPICS + 3
     size = write_log(tmp_path / "log", wanted)
     (file,) = (tmp_path / "log").iterdir()

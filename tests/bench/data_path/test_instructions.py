@@ -21,7 +21,7 @@ Ir                  file:function
 """
 
 
-def test_instructions_are_summed_up_by_layer_and_inlined_ones_follow_their_function():
+def test_instructions_are_summed_by_layer_with_inlined_ones():
     assert instructions.layers(ANNOTATED.splitlines()) == {
         "the interpreter": 1050,
         "Sluice, compiled": 200,

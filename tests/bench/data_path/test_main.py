@@ -34,14 +34,14 @@ def test_a_page_gets_full_runs_only(capsys, tmp_path):
     assert "full runs only" in capsys.readouterr().err
 
 
-def test_a_page_that_has_lost_a_mark_is_told_before_anything_is_measured(capsys, tmp_path):
+def test_a_page_without_a_mark_is_reported_before_measuring(capsys, tmp_path):
     page = tmp_path / "page.md"
     page.write_text(MARKS[0])
     assert called("--write", str(page)) == BAD_INPUT
     assert "only one of the lines" in capsys.readouterr().err
 
 
-def test_a_page_that_cannot_be_written_is_told_before_anything_is_measured(capsys, tmp_path):
+def test_an_unwritable_page_is_reported_before_measuring(capsys, tmp_path):
     assert called("--write", str(tmp_path / "nowhere" / "page.md")) == BAD_INPUT
     assert "nowhere: make it, or name another page" in capsys.readouterr().err
 

@@ -229,7 +229,7 @@ def test_the_goal_is_beside_the_bare_forwarder(is_batched, most):
     assert row.is_real
 
 
-def test_every_peer_of_a_row_has_a_plan_and_sluice_is_held_against_them():
+def test_every_peer_of_a_row_has_a_plan_and_a_comparison():
     plans = {plan.name for plan in PLANS}
     assert {SLUICE, BARE} < set(EVERYBODY) <= plans
     assert {name for row in [*rows(), *tls_rows()] for name in row.peers} == plans

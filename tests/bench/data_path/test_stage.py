@@ -45,7 +45,7 @@ def test_a_peer_can_be_started_for_one_measurement(stage):
 _WORKS = "import time; sum(range(10_000_000)); print('done', flush=True); time.sleep(60)"
 
 
-def test_a_measurement_begins_when_the_one_before_has_settled_or_its_peer_is_gone():
+def test_a_measurement_begins_when_the_previous_has_settled():
     with tempfile.TemporaryFile() as said, subprocess.Popen([sys.executable, "-c", _WORKS], stdout=said) as working:
         settle(working.pid)
         said.seek(0)

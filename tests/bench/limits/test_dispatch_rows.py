@@ -208,7 +208,7 @@ def test_every_figure_of_group_has_its_samples():
     assert group_row(quick=True).figures is GROUP_FIGURES
 
 
-def test_shares_are_counted_once_all_are_there_and_the_mean_behind_the_first_second():
+def test_shares_count_once_all_consumers_are_connected():
     early = [10.0, *[11 + number / 10 for number in range(50)]]
     late = [11.05 + number / 10 for number in range(50)]
     found = twenty([early, late], 10.5, 6)

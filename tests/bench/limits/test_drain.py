@@ -72,7 +72,7 @@ class Sleeper:
         self.now += seconds + next(self._too_long)
 
 
-def test_looks_that_came_more_than_a_tick_too_late_are_told_and_no_others(monkeypatch):
+def test_only_rounds_later_than_a_tick_are_reported(monkeypatch):
     monkeypatch.setattr(dispatch_rows, "time", Sleeper(0.001, 0.2, 0.9 * TICK_S, 0.1, 0.0))
     looks: list[float] = []
 

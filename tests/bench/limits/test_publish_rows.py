@@ -45,7 +45,7 @@ def test_five_that_keep_the_limit_from_the_first_message_on():
     assert found["jain"] == 1.0
 
 
-def test_a_first_second_of_twice_the_limit_is_seen_in_every_figure_that_it_touches():
+def test_a_first_second_of_twice_the_limit_is_in_every_figure():
     steady = [evenly(100, 0, 12) for _ in range(4)]
     found = sustained([*steady, sorted([0.5] * 500 + evenly(100, 0, 12))], 12)
     assert found["first"] == 2.0
@@ -76,7 +76,7 @@ def results(alone: list[float], beside: LaneResult) -> dict[int, LaneResult]:
     return {ALONE: LaneResult(ALONE, alone, 0, {}), BESIDE: beside}
 
 
-def test_latencies_of_neighbour_are_compared_and_the_rate_is_what_arrived_in_time():
+def test_neighbours_latencies_and_rates_are_compared():
     beside = LaneResult(BESIDE, [0.003] * 99 + [0.1], 0, {})
     arrivals = [2.9, *[3 + number / 100 for number in range(100)], 4.0]
     found = neighbour(TIMES, results([0.002] * 100, beside), arrivals)

@@ -1,4 +1,4 @@
-"""What a bucket tells of an earlier moment: its books are in order, though it was looked at since."""
+"""A bucket's report of an earlier moment is exact, though later calls have earned tokens since."""
 
 import pytest
 
@@ -9,7 +9,7 @@ SECOND = NANOS_PER_SECOND
 
 @pytest.mark.parametrize("taken", [0, 3, 10, 14])
 @pytest.mark.parametrize("looked_at_ms", [1000, 1050, 1900, 4000])
-def test_what_is_told_late_adds_up(taken: int, looked_at_ms: int) -> None:
+def test_late_reports_add_up(taken: int, looked_at_ms: int) -> None:
     """Balance before + earned - overflow - taken is the balance, in both spans."""
     bucket = TokenBucket(Rate(10, SECOND, 10), 0)
     bucket.take(taken, 0)
@@ -21,7 +21,7 @@ def test_what_is_told_late_adds_up(taken: int, looked_at_ms: int) -> None:
     assert (overflow >= 0, more >= 0) == (True, True)
 
 
-def test_without_overflow_it_is_the_balance_of_that_moment() -> None:
+def test_a_late_report_without_overflow_is_the_earlier_balance() -> None:
     bucket = TokenBucket(Rate(10, SECOND, 10), 0)
     bucket.take(100, 0)
     bucket.holds(1, 3 * SECOND)
