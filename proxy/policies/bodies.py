@@ -153,12 +153,15 @@ class PublishRate(msgspec.Struct, frozen=True):
 
 
 class DispatchRate(msgspec.Struct, frozen=True):
-    """Pulsar's DispatchRate; numbers of 0 and below mean no limit. A missing number is 0, as with a broker."""
+    """Pulsar's DispatchRate; numbers of 0 and below mean no limit. A missing number is 0, as with a broker.
+
+    A missing period is 1 s, which a broker shows as 0: what is read here can be set again.
+    """
 
     dispatchThrottlingRateInMsg: Int32 = 0  # noqa: N815
     dispatchThrottlingRateInByte: Int64 = 0  # noqa: N815
     relativeToPublishRate: bool = False  # noqa: N815
-    ratePeriodInSecond: Int32 = 0  # noqa: N815
+    ratePeriodInSecond: Int32 = 1  # noqa: N815
 
     def limit(self) -> Limit:
         """Return the limit that the limiter takes."""
@@ -306,13 +309,18 @@ NO_RATE = -1
 configuration file's limit out of force."""
 
 
+PERIOD = "ratePeriodInSecond"
+
+
 def check_numbers(body: msgspec.Struct) -> None:
     """Check the numbers of a body in Pulsar's form before it is set.
 
     Raises:
-        BodyError: If a number is below -1.
+        BodyError: If a number is below -1, or a period is not above 0: a broker makes a second of such a period.
     """
     for name, value in msgspec.structs.asdict(body).items():
+        if name == PERIOD and value < 1:
+            raise BodyError(f"{name}: {value} is no period: write seconds from 1, or leave it out")
         if isinstance(value, int) and value < NO_RATE:
             raise BodyError(f"{name}: {value} is no rate: write -1 for no limit, or delete the rate that is set here")
 

@@ -9,6 +9,7 @@ Source: org.apache.pulsar.common.naming.NamedEntity, NamespaceName, TopicName
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 from urllib.parse import unquote_plus
 
 import msgspec
@@ -33,9 +34,11 @@ from proxy.admin.handlers import (
     tagged,
 )
 from proxy.block_rules import MOST_NAME
+from proxy.config.limits import RELATIVE
 from proxy.config.values import LONGEST_PART
 from proxy.policies.bodies import (
     NO_RATE,
+    PERIOD,
     DispatchRate,
     PublishRate,
     ResourceGroup,
@@ -260,9 +263,8 @@ class RateRest:
         post = described(
             {204: NOTHING},
             query=(_GLOBAL,),
-            body=body | None,
+            body=body,
             refuses=(*_REFUSES, 415),
-            needs_body=False,
             is_conditional=True,
         )
         delete = described({204: NOTHING}, query=(_GLOBAL,), refuses=_REFUSES, is_conditional=True)
@@ -285,12 +287,9 @@ class RateRest:
         return tagged(self._answer(own or self._body(Layer.FILE, candidates[0])), kept)
 
     async def post(self, request: web.Request) -> web.Response:
-        """Set the rate, live; an empty body removes it, as with Pulsar."""
+        """Set the rate, live. A body without a rate is refused: DELETE removes one."""
         place, text = self._resource.candidates(request)[0], await json_text(request)
-        if not text:
-            return await self._change(request, place, None)
-        body = requested_body(text, _BODIES[self._resource.about])
-        check_numbers(body)
+        body = _rates_in(text or b"{}", _BODIES[self._resource.about])
         return await self._change(request, place, kept_as_pulsar_s(body))
 
     async def delete(self, request: web.Request) -> web.Response:
@@ -367,6 +366,32 @@ def _flag(request: web.Request, key: Either) -> bool:
     return request.query.get(key.name, "").lower() == "true"
 
 
+_Rates = TypeVar("_Rates", bound=msgspec.Struct)
+_BESIDE_RATES = frozenset({PERIOD, RELATIVE})
+
+
+def _rates_in(text: bytes, form: type[_Rates], *, may_be_empty: bool = False) -> _Rates:
+    """Return the rates in a body of Pulsar's form; unknown keys beside them are ignored, as with a broker.
+
+    Args:
+        text: The body.
+        form: The form.
+        may_be_empty: A body without any key is one, too: pulsar-admin makes a resource group without rates so.
+
+    Raises:
+        BodyError: If it has another form, or a number in it is no rate.
+        RequestRefusedError: If no rate is in it: a misspelt key alone would put the file's limit out of force.
+    """
+    body = requested_body(text, form)
+    check_numbers(body)
+    written = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    rates = [key for key in form.__struct_fields__ if key not in _BESIDE_RATES]
+    if written.keys().isdisjoint(rates) and (written or not may_be_empty):
+        remedy = f"write {' or '.join(rates)}"
+        raise RequestRefusedError(412, f"the body sets no rate: {remedy}; DELETE removes what is set here")
+    return body
+
+
 _GROUPS = "/admin/v2/resourcegroups"
 _OF_NAMESPACE = "/admin/v2/namespaces/{tenant}/{namespace}/resourcegroup"
 _OF_TENANT = "/sluice/tenants/{tenant}/resourcegroup"
@@ -421,8 +446,7 @@ class ResourceGroupRest:
     async def put(self, request: web.Request) -> web.Response:
         """Make a group or change it; rates that the body leaves out stay as they are."""
         name = group_in(request)
-        body = requested_body(await json_text(request) or b"{}", ResourceGroup)
-        check_numbers(body)
+        body = _rates_in(await json_text(request) or b"{}", ResourceGroup, may_be_empty=True)
         expected = expected_by(request, _group(name))
         await self._service.rework(lambda: to_set_numbers(self._service, name, body), caller_of(request), expected)
         return tagged(web.Response(status=204), self._service.read(_group(name)))

@@ -55,15 +55,46 @@ async def test_a_rate_is_given_back_as_it_was_set_until_it_is_taken_back(
         assert await pulsar.ask("GET", path) == unset
 
 
-@pytest.mark.parametrize("text", ["", "null"])
-async def test_no_body_takes_it_back(text: str) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "null",
+        "{}",
+        '{"publishThrotlingRateInMsg": 60}',
+        '{"ratePeriodInSecond": 60, "relativeToPublishRate": true}',
+    ],
+)
+@pytest.mark.parametrize(("path", "body", "_unset"), _PATHS)
+async def test_a_body_without_a_rate_is_refused(
+    path: str, body: dict[str, Any], _unset: tuple[int, str], text: str
+) -> None:
+    """A broker takes each of them for no limit; here it would take the configuration file's limit out of force."""
     async with serving() as pulsar:
-        path = f"{_NAMESPACE}/publishRate"
-        await pulsar.ask("POST", path, _PUBLISH)
+        await pulsar.ask("POST", path, body)
 
         headers = {"Content-Type": "application/json"}
-        assert await pulsar.ask("POST", path, data=text, headers=headers) == (204, "")
+        status, answer = await pulsar.ask("POST", path, data=text, headers=headers)
 
+        assert (status, next(iter(body)) in answer["reason"], "DELETE" in answer["reason"]) == (412, True, True)
+        assert await pulsar.ask("GET", path) == (200, body)
+
+
+async def test_unknown_keys_beside_a_rate_are_ignored() -> None:
+    async with serving() as pulsar:
+        path = f"{_NAMESPACE}/publishRate"
+        assert await pulsar.ask("POST", path, _PUBLISH | {"ofTheNextRelease": 1}) == (204, "")
+        assert await pulsar.ask("GET", path) == (200, _PUBLISH)
+
+
+@pytest.mark.parametrize("period", [0, -1, -2])
+@pytest.mark.parametrize(("name", "body"), [("dispatchRate", _DISPATCH), ("subscribeRate", _SUBSCRIBE)])
+async def test_a_period_of_no_seconds_is_refused(name: str, body: dict[str, Any], period: int) -> None:
+    """A broker makes a second of it."""
+    async with serving() as pulsar:
+        path = f"{_NAMESPACE}/{name}"
+        status, answer = await pulsar.ask("POST", path, body | {"ratePeriodInSecond": period})
+        assert (status, f"ratePeriodInSecond: {period} is no period" in answer["reason"]) == (400, True)
         assert await pulsar.ask("GET", path) == (200, "")
 
 
@@ -100,17 +131,18 @@ async def test_a_name_that_is_read_in_two_ways_is_refused(path: str, written: st
 async def test_a_number_below_minus_1_is_refused(path: str, body: dict[str, Any], _unset: tuple[int, str]) -> None:
     """A broker takes it for no limit; here it would take the configuration file's limit out of force."""
     async with serving() as pulsar:
-        for field in [name for name, value in body.items() if value is not False]:
+        for field in [name for name in body if "Throttling" in name]:
             status, answer = await pulsar.ask("POST", path, {field: -2})
             assert (status, f"{field}: -2 is no rate: write -1" in answer["reason"]) == (400, True)
         assert await pulsar.ask("GET", path) == _unset
 
 
-async def test_what_a_dispatch_rate_leaves_out_is_0() -> None:
+async def test_what_a_dispatch_rate_leaves_out_is_0_and_1_s() -> None:
+    """A broker shows a period of 0, and counts it as 1 s."""
     async with serving() as pulsar:
         await pulsar.ask("POST", f"{_TOPIC}/s1/dispatchRate", {"dispatchThrottlingRateInMsg": 5})
 
-        said = _NO_DISPATCH | {"dispatchThrottlingRateInMsg": 5, "ratePeriodInSecond": 0}
+        said = _NO_DISPATCH | {"dispatchThrottlingRateInMsg": 5}
         assert await pulsar.ask("GET", f"{_TOPIC}/s1/dispatchRate") == (200, said)
         name = f"s1@{_ORDERS}"
         assert pulsar.messages("dispatch", Setting.SUBSCRIPTION, name) == 5
@@ -253,7 +285,6 @@ async def applied(pulsar: Serving, path: str) -> int:
 @pytest.mark.parametrize(
     ("body", "limit"),
     [
-        ({}, Limit()),
         ({"dispatchThrottlingRateInMsg": -1, "dispatchThrottlingRateInByte": -1}, Limit()),
         ({"dispatchThrottlingRateInMsg": -1, "dispatchThrottlingRateInByte": 700}, Limit(size=rate(700))),
         ({"dispatchThrottlingRateInMsg": 7, "dispatchThrottlingRateInByte": 700}, Limit(rate(7), rate(700))),

@@ -80,6 +80,22 @@ async def test_a_number_below_minus_1_is_refused(field: str) -> None:
         assert await pulsar.ask("PUT", "/resourcegroups/g1", {field: -1}) == (204, "")
 
 
+async def test_a_group_of_unknown_keys_alone_is_refused() -> None:
+    async with serving(_FILE) as pulsar:
+        for name in ("old", "new"):
+            status, answer = await pulsar.ask("PUT", f"/resourcegroups/{name}", {"publishRateInMsg": 60})
+            assert (status, "publishRateInMsgs" in answer["reason"]) == (412, True)
+        assert await pulsar.ask("GET", "/resourcegroups") == (200, ["old"])
+        assert await pulsar.ask("PUT", "/resourcegroups/old", {"publishRateInMsgs": 60, "next": 1}) == (204, "")
+
+
+async def test_an_empty_body_leaves_a_group_of_the_file_as_it_is() -> None:
+    """pulsar-admin sends one to make or update a group without options."""
+    async with serving(_FILE) as pulsar:
+        assert await pulsar.ask("PUT", "/resourcegroups/old", {}) == (204, "")
+        assert pulsar.messages("publish", Setting.RESOURCE_GROUP, "old") == 3
+
+
 async def test_a_tenant_is_attached_and_detached_by_a_path_of_sluices_own() -> None:
     of_tenant, file = "/sluice/tenants/{}/resourcegroup", FilePolicies({}, {"late": "old"}, {}, frozenset({"old"}))
     async with serving(file) as pulsar:
