@@ -85,7 +85,7 @@ def read_token(path: Path) -> str:
 
 
 def _endpoint(options: AdminOptions) -> Endpoint:
-    """The admin address; its scheme is `https` if files for TLS are given, too."""
+    """Return the admin address; its scheme is also `https` if files for TLS are given."""
     try:
         endpoint = _ADMIN.parse(options.admin)
     except EndpointError as error:

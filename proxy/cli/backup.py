@@ -1,4 +1,4 @@
-"""`sluice backup` and `sluice restore`; what they need is imported when they run."""
+"""`sluice backup` and `sluice restore`; their imports happen when they run."""
 
 from pathlib import Path
 from typing import Annotated, NoReturn

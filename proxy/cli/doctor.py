@@ -1,4 +1,4 @@
-"""`sluice doctor`, which asks a running proxy and its broker; what it needs is imported when it runs."""
+"""`sluice doctor`, which asks a running proxy and its broker; its imports happen when it runs."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -84,7 +84,7 @@ def doctor(  # noqa: PLR0913 - one for each option
 
 
 def _tell(looked: "Looked", *, everywhere: bool) -> None:
-    """Print the differences, and the limits of what was compared."""
+    """Print the differences, and the limits of the comparison."""
     for one in looked.differences:
         typer.echo(printable(one))
     where = "all topics of the proxy's namespaces" if everywhere else "the topics that the proxy knows of"

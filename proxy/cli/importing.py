@@ -1,4 +1,4 @@
-"""`sluice import`; what it needs is imported when it runs."""
+"""`sluice import`; its imports happen when it runs."""
 
 from collections.abc import Callable
 from pathlib import Path

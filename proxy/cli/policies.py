@@ -1,4 +1,4 @@
-"""The commands about limits and blocks, which ask a running proxy; what they need is imported when they run."""
+"""The commands about limits and blocks, which ask a running proxy; their imports happen when they run."""
 
 from functools import partial
 from pathlib import Path
@@ -67,8 +67,8 @@ def export(*, admin: AdminOptions, output: Output = None) -> None:
 def apply(file: File, *, admin: AdminOptions, dry_run: DryRun = False) -> None:
     """Make the limits of a file hold in a running proxy, and no others: all or nothing, live.
 
-    Its blocks hold likewise, if it has the key `blocks`. A limit of the proxy's own file that is not in this one is
-    hidden by a value that limits nothing.
+    If the file has the key `blocks`, its blocks and no others hold as well. A limit of the proxy's own file that is not
+    in this file is hidden by a value that limits nothing.
     """
     from proxy.cli.policy_tables import applied
     from proxy.policies.policy_set import as_tree

@@ -120,7 +120,7 @@ def difference_lines(found: Iterable[Difference]) -> Iterator[str]:
 
 
 def applied(answer: dict[str, Any]) -> Iterator[str]:
-    """Write the answer of `/sluice/policies` to a set that is to hold, a line for each change."""
+    """Yield a line for each change in the answer of `/sluice/policies` to a set."""
     changes = [Difference(**change) for change in answer["changes"]]
     if not changes:
         yield "nothing to change: these limits are in force"
@@ -148,7 +148,7 @@ def audit_table(changes: list[dict[str, Any]]) -> Table:
 
 
 def _body(kept: str | None) -> str:
-    """A kept body as people write it: of those in a form of Sluice's, what is within."""
+    """Return a kept body as people write it: of Sluice's own form, the section alone."""
     if kept is None:
         return "-"
     if not kept:

@@ -1,4 +1,4 @@
-"""`sluice serve` and `sluice check`; what they need is imported when they run."""
+"""`sluice serve` and `sluice check`; their imports happen when they run."""
 
 import functools
 import os
@@ -133,7 +133,7 @@ def check(  # noqa: PLR0913 - one for each option
 
 
 def _one_or_more(given: list[str] | None) -> str | list[str] | None:
-    """Return the values of an option as they would stand in the file: one value, or a list."""
+    """Return the values of an option as the file would have them: one value, or a list."""
     return given[0] if given and len(given) == 1 else given or None
 
 

@@ -1,4 +1,4 @@
-"""`sluice top` and `sluice fleet`, which look at a running proxy; what they need is imported when they run."""
+"""`sluice top` and `sluice fleet`, which look at a running proxy; their imports happen when they run."""
 
 from typing import Annotated, Literal
 
@@ -24,7 +24,7 @@ def top(
     sort: Sort = "held",
     rows: Rows = 20,
 ) -> None:
-    """Show which streams are held, by which limit and since when, and what passes; live, until Ctrl-C.
+    """Show which streams are held, by which limit and since when, and the passed rates; live, until Ctrl-C.
 
     Output into a pipe or a file is plain text.
     """

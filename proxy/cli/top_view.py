@@ -52,7 +52,7 @@ class DegradedAnswer(Struct, frozen=True):
 
 
 class Waiting(Struct, frozen=True):
-    """The limit that a stream or its permits wait on, per second; `published_…`: what of it the topic publishes."""
+    """The limit that a stream or its permits wait on, per second; `published_…`: the topic's part of that rate."""
 
     level: str
     name: str
@@ -220,7 +220,7 @@ def _size_limit(per_s: float) -> str:
 
 
 def _with_parts(word: Callable[[float], str], per_s: float, published: float | None) -> str:
-    """A limit that is relative to the publish rate, with what is configured and what is published."""
+    """Return a limit relative to the publish rate, with its configured and its published part."""
     return word(per_s) if published is None else f"{word(per_s)} ({word(per_s - published)} + published)"
 
 
@@ -255,7 +255,7 @@ def ordered(rows: list[StreamRow], sort: Sort) -> list[StreamRow]:
 
 
 def total(rates: list[float | None]) -> float:
-    """Return the sum of what is known."""
+    """Return the sum of the known values."""
     return sum(rate for rate in rates if rate is not None)
 
 
@@ -612,7 +612,7 @@ def show_fleet(link: AdminLink, rows: int, *, as_json: bool) -> None:
 
 
 def fleet_head(state: FleetAnswer) -> list[str]:
-    """Return what is said above the tables."""
+    """Return the lines above the tables."""
     lease = f"lease for {state.lease_left_s:.1f} s more" if state.lease_left_s else "no lease"
     lease = "cut off: isolated shares hold" if state.isolated else lease
     why = f" ({printable(state.problem)})" if state.problem else ""

@@ -1,11 +1,11 @@
-"""YAML as operators write it: every scalar is the text that stands there, and the schema decides what it means.
+"""YAML as operators write it: every scalar is its text, and the schema decides what it means.
 
-YAML 1.1 reads `007` as 7, `no` as false, `12:30` as 750 and `1_000` as 1000, so that a limit would be of another name
-or of another size. Here a name is what is written; numbers and truth values have the one form that
-`proxy/config/values.py` reads.
+YAML 1.1 reads `007` as 7, `no` as false, `12:30` as 750 and `1_000` as 1000, so that a limit would have another name
+or another size. Here a name is its text; numbers and truth values have the one form that `proxy/config/values.py`
+reads.
 
-Each key stands once, and holds something: an empty value, `null` and `~` are mistakes. All mistakes of a text are found
-at once, each with its line, but for one of the syntax, which ends the reading. Values are built from the parser's
+Each key occurs once, and has a value: an empty value, `null` and `~` are mistakes. All mistakes of a text are found at
+once, each with its line, except that a mistake of the syntax ends the reading. Values are built from the parser's
 events, as PyYAML's own trees of nodes take ten times as long, and more memory than their content.
 """
 

@@ -45,7 +45,7 @@ class MalformedEscape(ValueError):
 
 
 def read_properties(content: bytes) -> list[Property]:
-    r"""Read every key of a file, in its order, keys that stand twice included.
+    r"""Read every key of a file, in its order, repeated keys included.
 
     Raises:
         MalformedEscape: If a `\u` is not followed by four hexadecimal digits.

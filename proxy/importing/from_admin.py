@@ -1,9 +1,9 @@
 """Take over the limits of a running broker, by its admin REST; nothing is changed there.
 
-A walk over tenants, namespaces, topics and subscriptions asks for what is set, and loads no topic of clients': policies
-and the names of subscriptions come from metadata (a topic that is not persistent is asked itself, as it is in memory or
-nowhere). What is set becomes values of the configuration. With it come the commands of Pulsar's own tool that end the
-limits at the broker once Sluice has them; none of them is run here.
+A walk over tenants, namespaces, topics and subscriptions reads the policies that are set, and loads no client's topic:
+policies and the names of subscriptions come from metadata (a topic that is not persistent is asked itself, as it exists
+in memory only). The policies become values of the configuration. The result lists the commands of Pulsar's own tool
+that end the limits at the broker once Sluice has them; none is run here.
 """
 
 import asyncio
@@ -131,7 +131,7 @@ _DOMAINS = ("persistent", "non-persistent")
 
 T = TypeVar("T")
 OnProgress = Callable[[str, int, int], None]
-"""Called with what is looked at, how many of them were, and how many there are."""
+"""Called with the kind of object, the number of objects read, and their total number."""
 
 
 class _Ledger(Struct):

@@ -26,7 +26,7 @@ class NumberKey:
         most: The largest number that Pulsar's field holds.
         unset: Pulsar's default; None: that depends on the broker's machine.
         has_off: Whether 0 and -1 mean "no limit"; else the value must be above 0.
-        unit: The unit, written behind the number.
+        unit: The unit, written after the number.
         when_off: The note if the key is off at the broker and cannot be off here.
     """
 

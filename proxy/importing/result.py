@@ -1,4 +1,4 @@
-"""The result of an import: values taken over and what has no place here, the file it goes to, and what people are told.
+"""The result of an import: the values taken over, the limits that have no place here, the file, and notes for people.
 
 The result is checked as `sluice check` checks it, and never written over an existing file (unless forced).
 """
@@ -35,7 +35,7 @@ class ImportResult:
     """Values taken over that mean something slightly different here, or deserve a look."""
     left: list[LeftOut] = field(default_factory=list)
     off: list[str] = field(default_factory=list)
-    """Keys about limits that are off at the broker, too."""
+    """Keys about limits that are off at the broker as well."""
     others: list[str] = field(default_factory=list)
     """Keys that are not about limits."""
     switch_off: list[str] = field(default_factory=list)
@@ -86,7 +86,7 @@ def write_output(path: Path, text: str, *, force: bool) -> None:
     """Write the result, whole or not at all.
 
     Raises:
-        ImportFailed: If the file cannot be written, or has been made meanwhile.
+        ImportFailed: If the file cannot be written, or was made by another process.
     """
     check_output(path, force=force)
     whole = path.resolve()
