@@ -6,11 +6,12 @@ change of its value.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain, islice
-from typing import TypeVar
+from itertools import chain
+from typing import NamedTuple, TypeVar
 
 from limiter.policies import Value
 from proxy.block_rules import Block
+from proxy.config.sources import cut
 from proxy.observe.access_log import MOST_CHANGE_TEXT, AccessLog
 from proxy.observe.log_lines import LineSpan
 from proxy.policies.bodies import section_of, section_text
@@ -21,8 +22,26 @@ from proxy.policies.store import StoredChange
 _MOST_SHOWN = MOST_CHANGE_TEXT // 10
 """Most differences of a file that are made into text; more would not fit."""
 
-FileDifference = tuple[str | None, str | None]
-"""The differing values of one file, and those of the other."""
+_MOST_REMOVED = 5
+"""Most removed limits that are named."""
+
+
+class FileDifference(NamedTuple):
+    """The difference of two files.
+
+    Attributes:
+        before: The differing values of the one file; None if there are none.
+        after: Those of the other.
+        removed: The number of limits, groups and blocks that the other file does not have.
+        removed_names: The first of them.
+    """
+
+    before: str | None
+    after: str | None
+    removed: int = 0
+    removed_names: tuple[str, ...] = ()
+
+
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -67,8 +86,7 @@ class ChangeLog:
             who: The principal that asked for the reload, or its cause, without an address.
             at_ns: The time of the change, nanoseconds since 1970.
         """
-        before, after = changed
-        if before is None and after is None:
+        if changed.before is None and changed.after is None:
             return
         self._access.change(
             LineSpan(at_ns, at_ns, 0),
@@ -77,8 +95,8 @@ class ChangeLog:
             what="file",
             setting="",
             name="",
-            before=before,
-            after=after,
+            before=changed.before,
+            after=changed.after,
         )
 
 
@@ -88,9 +106,17 @@ def difference(before: FileContent, after: FileContent) -> FileDifference:
 
 
 def _as_texts(changed: Iterator[tuple[str, str, str]]) -> FileDifference:
-    shown = list(islice(changed, _MOST_SHOWN))
-    more = sum(1 for _ in changed)
-    return _text([(name, old) for name, old, _ in shown], more), _text([(name, new) for name, _, new in shown], more)
+    shown: list[tuple[str, str, str]] = []
+    more = removed = 0
+    names: list[str] = []
+    for each in changed:
+        name, _, new = each
+        more += len(shown) == _MOST_SHOWN
+        shown += [each] * (len(shown) < _MOST_SHOWN)
+        removed += not new
+        names += [cut(name)] * (not new and len(names) < _MOST_REMOVED)
+    before = _text([(name, old) for name, old, _ in shown], more)
+    return FileDifference(before, _text([(name, new) for name, _, new in shown], more), removed, tuple(names))
 
 
 def differing(before: FileContent, after: FileContent) -> Iterator[tuple[str, str, str]]:

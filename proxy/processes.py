@@ -25,7 +25,7 @@ import structlog
 
 from limiter.levels import SHARED_BY_PROCESSES
 from protocol.endpoint import Endpoint
-from proxy.config.model import Config, ConfigError, load_config
+from proxy.config.model import Config, ConfigError, load_config, reload_config
 from proxy.config.sections import Fleet
 from proxy.observe.operator_log import set_up_operator_log
 from proxy.serve import ConfigSource, StartError, run
@@ -346,11 +346,11 @@ def main() -> None:
     link = ParentLink(int(sys.argv[2]), spec.index)
     file = None if spec.file is None else Path(spec.file)
 
-    def read() -> Config:
-        return as_process(load_config(file, spec.flags, dict(os.environ)), spec.index, spec.ports)
+    def read(load: Callable[..., Config] = load_config) -> Config:
+        return as_process(load(file, spec.flags, dict(os.environ)), spec.index, spec.ports)
 
     try:
-        run(ConfigSource(file, read, spec.members), link)
+        run(ConfigSource(file, read, spec.members, lambda: read(reload_config)), link)
     except ConfigError as error:
         sys.exit("\n".join(f"sluice: {problem}" for problem in error.problems))
     except StartError as error:

@@ -71,11 +71,13 @@ class ConfigSource:
         file: The file in it, if there is one.
         read: Reads it. Raises ConfigError.
         members: The number of members of the fleet, if its members are the processes of one parent; else 0.
+        reread: Reads it while it is in force, see `reload_config`; None: as `read` does.
     """
 
     file: Path | None
     read: Callable[[], Config]
     members: int = 0
+    reread: Callable[[], Config] | None = None
 
 
 class CredentialFiles:
@@ -188,7 +190,7 @@ class Proxy:
             )
             self.reloader = Reloader(
                 self.config,
-                source.read,
+                source.reread or source.read,
                 self._files.readers(),
                 self._prepare,
                 counters,
@@ -312,6 +314,11 @@ class Proxy:
             def take_blocks(changed: FileDifference, at_ns: int) -> None:
                 nonlocal blocks_changed
                 self._changes.reloaded(changed, who, at_ns)
+                if changed.removed:
+                    named = ", ".join((*changed.removed_names, "…")[: changed.removed])
+                    structlog.get_logger().warning(
+                        f"limits removed from {self._source.file}: {changed.removed}: {named}"
+                    )
                 blocks_changed = self.engine.blocklist.reload(rules)
                 self._tasks.start(self._forget_needless(), "forget lifted blocks that the file does not have")
 

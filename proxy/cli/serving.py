@@ -70,7 +70,7 @@ def serve(  # noqa: PLR0913, PLR0917 - one for each option
 
     /metrics, /healthz, /readyz and /sluice/streams are on the admin address.
     """
-    from proxy.config.model import ConfigError, load_config
+    from proxy.config.model import ConfigError, load_config, reload_config
     from proxy.processes import run_processes
     from proxy.serve import ConfigSource, StartError, run
 
@@ -82,13 +82,14 @@ def serve(  # noqa: PLR0913, PLR0917 - one for each option
         "processes": processes,
         "workers": workers,
     }
-    read = functools.partial(load_config, config, flags, dict(os.environ))
+    given = config, flags, dict(os.environ)
+    read = functools.partial(load_config, *given)
     try:
         loaded = read()
         if loaded.processes > 1:
             run_processes(config, flags, loaded)
         else:
-            run(ConfigSource(config, read))
+            run(ConfigSource(config, read, reread=functools.partial(reload_config, *given)))
     except ConfigError as error:
         _fail(error.problems)
     except StartError as error:
@@ -119,6 +120,8 @@ def check(  # noqa: PLR0913 - one for each option
         loaded = load(config, flags, os.environ)
         taken: Config | None = loaded.config
         problems: list[str] = []
+        if loaded.has_empty_file:
+            typer.echo(f"sluice: warning: {config}: is empty: it has no keys, and limits nothing", err=True)
     except ConfigError as error:
         taken, problems = usable_part(config, flags, os.environ), error.problems
     found = StartCheck() if values_only or taken is None else StartCheck.of(taken)

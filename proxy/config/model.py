@@ -350,11 +350,13 @@ class Loaded:
         config: The configuration.
         values: Every value that was given, as it was written.
         sources: The source of each value.
+        has_empty_file: Whether there is a file, and no key in it.
     """
 
     config: Config
     values: Mapping[str, Any]
     sources: Sources
+    has_empty_file: bool = False
 
 
 def load_config(path: Path | None, flags: dict[str, Any], environment: Mapping[str, str] = _NO_VARIABLES) -> Config:
@@ -364,6 +366,20 @@ def load_config(path: Path | None, flags: dict[str, Any], environment: Mapping[s
         ConfigError: With every problem, each naming file, variable or flag, key, value and remedy.
     """
     return load(path, flags, environment).config
+
+
+def reload_config(path: Path | None, flags: dict[str, Any], environment: Mapping[str, str] = _NO_VARIABLES) -> Config:
+    """Read the configuration again while it is in force.
+
+    Raises:
+        ConfigError: As `load_config`, and if the file has no key: an emptied file would remove all limits.
+    """
+    loaded = load(path, flags, environment)
+    if loaded.has_empty_file:
+        raise ConfigError(
+            [f"{path}: has no keys, so all stays as before; if nothing is to be limited, write limits: {{}}"]
+        )
+    return loaded.config
 
 
 def load(path: Path | None, flags: dict[str, Any], environment: Mapping[str, str]) -> Loaded:
@@ -390,7 +406,7 @@ def load(path: Path | None, flags: dict[str, Any], environment: Mapping[str, str
         problems.append(f"{sources.place(('admin',))}: {problem}")
     if problems:
         raise ConfigError(problems)
-    return Loaded(config, given, sources)
+    return Loaded(config, given, sources, path is not None and not file.values)
 
 
 def usable_part(path: Path | None, flags: dict[str, Any], environment: Mapping[str, str]) -> Config | None:

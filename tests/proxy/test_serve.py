@@ -20,7 +20,7 @@ from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.token_bucket import Limit, rate
 from protocol.pulsar_pb2 import NotAllowedError
-from proxy.config.model import Config, load_config
+from proxy.config.model import Config, load_config, reload_config
 from proxy.identity.authenticator import ClientAuthenticator
 from proxy.identity.evidence import Identity
 from proxy.observe.operator_log import set_up_operator_log
@@ -217,6 +217,48 @@ async def test_a_block_lifted_by_rest_blocks_again_once_it_left_the_file_and_cam
             await proxy.service.change({}, Principal("", ""))  # has its turn after what the reload wants to change
     await proxy.stop()
     assert counts == [(0, 1), (0, 0), (1, 0)]
+
+
+@pytest.mark.parametrize("content", ["", "# limits:\n", "{}", "---\n"])
+async def test_an_emptied_file_is_refused_at_reload(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "sluice.yaml"
+    file.write_text("limits: {tenants: {acme: {publish: {messages: 5}}}}\n")
+    flags = {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0"}
+    proxy = Proxy(ConfigSource(file, lambda: load_config(file, flags), reread=lambda: reload_config(file, flags)))
+    await proxy.start()
+    file.write_text(content)
+    outcome = await proxy.reloader.reload("file changed")
+    states = [state.cause for state in proxy.reloader.degraded()]
+    held = [value.limit.messages for value in proxy.service.file.values.values()]
+    file.write_text("limits: {}\n")
+    wanted = await proxy.reloader.reload("file changed")
+    await proxy.stop()
+    assert [problem.startswith(f"{file}: has no keys") for problem in outcome.problems] == [True]
+    assert (states, [rate.tokens for rate in held if rate]) == (["reload_refused"], [5])
+    assert (wanted.problems, dict(proxy.service.file.values)) == ((), {})
+
+
+async def test_removed_limits_of_the_file_are_a_warning(tmp_path: Path) -> None:
+    file = tmp_path / "sluice.yaml"
+    addresses = "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\n"
+    tenants = "".join(f"    t{number}: {{publish: {{messages: 5}}}}\n" for number in range(12))
+    file.write_text(f"{addresses}limits:\n  tenants:\n{tenants}blocks: [{{role: r}}]\n")
+    proxy = Proxy(ConfigSource(file, lambda: load_config(file, {})))
+    await proxy.start()
+    with capture_logs() as lines:
+        file.write_text(
+            f"{addresses}limits:\n  tenants:\n    t0: {{publish: {{messages: 6}}}}\nblocks: [{{role: r}}]\n"
+        )
+        await proxy.reloader.reload("file changed")
+        file.write_text(addresses)
+        await proxy.reloader.reload("file changed")
+        await proxy.reloader.reload("file changed")
+    await proxy.stop()
+    first, last = [line for line in lines if "removed" in line["event"]]
+    assert first["log_level"] == "warning"
+    named = ", ".join(f"publish tenant t{number}" for number in range(1, 6))
+    assert first["event"] == f"limits removed from {file}: 11: {named}, …"
+    assert last["event"] == f"limits removed from {file}: 2: publish tenant t0, block role 'r'"
 
 
 async def test_each_change_is_a_line_of_the_access_log(tmp_path: Path) -> None:

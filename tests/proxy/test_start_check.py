@@ -143,3 +143,12 @@ def test_warnings_leave_the_exit_code_0(tmp_path: Path) -> None:
     assert (result.exit_code, result.stdout) == (0, f"{path}: fine\n")
     assert result.stderr.startswith("sluice: warning: broker: ")
     assert load_config(path, {}).broker
+
+
+@pytest.mark.parametrize("content", ["", "# nothing\n"])
+def test_an_empty_file_is_a_warning(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "sluice.yaml"
+    path.write_text(content)
+    result = CliRunner().invoke(app, ["check", "--values-only", "--config", str(path)])
+    assert result.exit_code == 0
+    assert result.stderr == f"sluice: warning: {path}: is empty: it has no keys, and limits nothing\n"
