@@ -9,6 +9,7 @@ BENCHMARKS: Mapping[str, tuple[str, str]] = {
     "data-path": ("bench.data_path.command", "the data path beside HAProxy, the official proxy and a bare forwarder"),
     "limits": ("bench.limits.command", "a real broker's own limits beside Sluice's"),
     "fleets": ("bench.fleets", "what happens to fleets before a real cluster"),
+    "processes": ("bench.processes", "what a message costs in two processes that share a limit, beside one"),
     "compliance": ("bench.compliance_job", "the Spark job beside Spark's own reading of the same files"),
     "hostile": ("bench.hostile.command", "what each kind of hostile connection costs"),
     "neighbour": ("bench.hostile.neighbour", "the delay of one client beside a busy crowd"),
