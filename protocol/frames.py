@@ -39,6 +39,17 @@ class FrameTooLarge(ProtocolError):
         self.limit = limit
 
 
+class CommandTooLarge(ProtocolError):
+    """A command announces `size` bytes where `limit` are allowed: it is decoded in one step."""
+
+    cause = "too_large"
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(f"a command announces {size} bytes, at most {limit} are taken")
+        self.size = size
+        self.limit = limit
+
+
 class TooManyMessages(ProtocolError):
     """A SEND declares `messages` where `limit` are allowed: its limits would be in debt for as many."""
 

@@ -25,6 +25,7 @@ from protocol.frames import (
     MESSAGE,
     SEND,
     SEND_RECEIPT,
+    CommandTooLarge,
     FrameTooLarge,
     MalformedFrame,
     TooManyMessages,
@@ -284,6 +285,11 @@ FREE_COMMAND: Final = 128
 set has about 100. Bytes beyond are unknown fields, in which a client could send as much as in payloads."""
 
 
+MOST_COMMAND: Final = 384 * 1024
+"""Bytes of a client's command, at most, without payload. As small fields they take 10 ms to decode. A broker takes
+as many as of a frame; clients send fewer: a list of acknowledgements has 27,000 ids in so many bytes."""
+
+
 class Heads:
     """Reads one frame head after the other: command type, owner, messages and bytes of the frame.
 
@@ -314,6 +320,7 @@ class Heads:
         self.size: i64 = 0
         self.command_end: i64 = 0
         self._payload: i64 = payload_kind
+        self._max_command: i64 = MOST_COMMAND if payload_kind == SEND else 1 << 32
         self._excess: list[tuple[int, int]] = []
         self._layout = SendLayout()
         self._may_learn: bool = False
@@ -332,6 +339,7 @@ class Heads:
 
         Raises:
             FrameTooLarge: If the frame announces more than `max_size` bytes.
+            CommandTooLarge: If a client's command announces more than `MOST_COMMAND` bytes.
             TooManyMessages: If the frame is a SEND of more than `max_messages`.
             MalformedFrame: If sizes or fields of the frame contradict each other.
         """
@@ -345,6 +353,8 @@ class Heads:
         command_size: i64 = head & 0xFFFFFFFF
         if command_size + HEAD > length:
             raise MalformedFrame(f"a command of {command_size} bytes in a frame of {length}")
+        if command_size > self._max_command:
+            raise CommandTooLarge(command_size, self._max_command)
         if have < HEAD + command_size:
             return -(HEAD + command_size)
         command: i64 = at + HEAD
