@@ -14,11 +14,12 @@ from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_core.core_schema import ValidationInfo
 
 from limiter.levels import Networks
 from protocol.topic_name import TopicName, is_entity, parse_topic
+from proxy.mistakes import ConfigSection
 
 MOST_RULES = 10_000
 MOST_REASON = 200
@@ -263,10 +264,8 @@ def _read_place(topic: str, namespace: str) -> str:
 _KINDS = tuple(kind.value for kind in Kind if kind is not Kind.TOPIC)
 
 
-class Block(BaseModel):
+class Block(ConfigSection):
     """An entry of the list `blocks`: the subject of a block, and its reason."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     address: str | None = Field(None, description="client address or range: 192.0.2.7, 2001:db8::/32")
     role: str | None = Field(None, description="what clients authenticate as")

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     ValidationError,
     ValidatorFunctionWrapHandler,
@@ -34,16 +33,13 @@ from proxy.config.values import (
     WholeTopic,
     network_name,
 )
+from proxy.mistakes import BOUNDED, ConfigSection, twice
 
 _TENTH = "default: a tenth of a period's worth"
 RELATIVE = "relativeToPublishRate"
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class RateLimit(_Section):
+class RateLimit(ConfigSection):
     """Messages and bytes per second (or `/min`, `/h`), with room for bursts."""
 
     messages: CountPerPeriod | None = Field(None, description="messages per second, or 30/min")
@@ -169,10 +165,10 @@ def _kind_of(record: SettingRecord, about: About) -> Any:
 _RECORDS = [setting.record for setting in Setting]
 
 
-def _within(section: str) -> type[_Section]:
+def _within(section: str) -> type[ConfigSection]:
     """Return the rates of all settings whose values are directly in this section."""
     records = [record for record in _RECORDS if record.file[0] == section and NAME not in record.file[2:]]
-    return create_model(section, __base__=_Section, __module__=__name__, **_rates(records))
+    return create_model(section, __base__=ConfigSection, __module__=__name__, **_rates(records))
 
 
 class Both(_within("proxy")):  # type: ignore[misc]  # its fields are those of records
@@ -214,7 +210,7 @@ class TopicLimits(_within("topics")):  # type: ignore[misc]
     subscribe: CountPerPeriod | None = Field(
         None, description="how often one consumer may subscribe to it, in place of the namespace's value"
     )
-    subscriptions: dict[Name, SubscriptionLimits] = Field(
+    subscriptions: dict[Annotated[Name, BOUNDED], Annotated[SubscriptionLimits, BOUNDED]] = Field(
         default_factory=dict, description="NAME is a subscription's; in place of subscription_dispatch"
     )
 
@@ -236,7 +232,8 @@ def _section(record: SettingRecord) -> tuple[Any, Any]:
     meaning = meaning or record.section_meaning
     if is_named:
         by_name: Any = dict
-        return by_name[_NAMES[record.form], model], Field(default_factory=dict, description=meaning)
+        name, section = Annotated[_NAMES[record.form], BOUNDED], Annotated[model, BOUNDED]
+        return by_name[name, section], Field(default_factory=dict, description=meaning)
     return model | None, Field(None, description=meaning)
 
 
@@ -254,7 +251,7 @@ def _sections() -> dict[str, Any]:
     return fields
 
 
-class Limits(create_model("_Limits", __base__=_Section, **_sections())):  # type: ignore[misc]
+class Limits(create_model("_Limits", __base__=ConfigSection, **_sections())):  # type: ignore[misc]
     """All limits; they apply at once. Only a topic's own value, its namespace's and `each_topic` replace each other.
 
     Topics of Pulsar's own are under `exempt` alone.
@@ -267,7 +264,7 @@ class Limits(create_model("_Limits", __base__=_Section, **_sections())):  # type
         for name, limits in value.items():
             topic = name if "://" in name else parse_topic(name).full
             if topic in named:
-                raise ValueError(f"{name!r} names {topic!r}, which occurs here twice")
+                raise twice(f"{name!r} names {topic!r}, which occurs here twice", name)
             named[topic] = limits
         return named
 
@@ -279,7 +276,7 @@ class Limits(create_model("_Limits", __base__=_Section, **_sections())):  # type
         for name in value:
             network = network_name(name)
             if network in seen:
-                raise ValueError(f"{name!r} names {network!r}, which occurs here twice")
+                raise twice(f"{name!r} names {network!r}, which occurs here twice", name)
             seen.add(network)
         return limits
 

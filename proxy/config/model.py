@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
 from protocol.endpoint import PLAIN, TLS, Endpoint
 from proxy.block_rules import Block, each_once
@@ -49,13 +49,10 @@ from proxy.config.values import (
 )
 from proxy.config.yaml_reader import KeyPath, YamlError, YamlProblem, parse_yaml
 from proxy.files import MOST_CONFIG, FileReader, read_file
+from proxy.mistakes import BOUNDED, ConfigSection, ProblemCount
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Publish(_Section):
+class Publish(ConfigSection):
     """Publishers over their limit: how they are slowed, and how many bytes of theirs may be held."""
 
     mode: Literal["hold", "pause"] = Field(
@@ -84,7 +81,7 @@ class Publish(_Section):
     )
 
 
-class ClientMemory(_Section):
+class ClientMemory(ConfigSection):
     """Memory for clients beside held entries: streams, names, requests without an answer, CONNECTs."""
 
     connection: Size = Field(
@@ -99,7 +96,7 @@ class ClientMemory(_Section):
     )
 
 
-class Config(_Section):
+class Config(ConfigSection):
     """The configuration of `sluice serve`."""
 
     listen: ListenAddresses = Field(
@@ -179,7 +176,7 @@ class Config(_Section):
     authentication: Authentication = Authentication()
     admin_access: AdminAccess = AdminAccess()
     admin_forward: AdminForward = AdminForward()
-    blocks: tuple[Block, ...] = Field(
+    blocks: tuple[Annotated[Block, BOUNDED], ...] = Field(
         (), description="a list of blocked clients, roles, topics …, see [Blocking](operating.md#blocking)"
     )
 
@@ -339,6 +336,8 @@ def take_all(readers: Iterable[FileReader]) -> None:
         raise ConfigError(problems)
 
 
+_MOST_SHOWN = 50
+"""Problems of values that are shown; the others are counted."""
 _NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
 
@@ -395,11 +394,13 @@ def load(path: Path | None, flags: dict[str, Any], environment: Mapping[str, str
     sources = Sources(str(path) if path else "defaults", file.values, over, file.text)
     try:
         given = laid_over(file.values, over)
-        config = Config.model_validate(given)
+        config = Config.model_validate(given, context=ProblemCount())
     except ValidationError as error:
         found = [each for each in error.errors() if sources.is_given_over(each["loc"]) or file.is_read_at(key_of(each))]
-        sources.find_lines(key_of(each) for each in found)
-        raise ConfigError([explain(sources, each, Config) for each in found] + problems) from None
+        shown, more = found[:_MOST_SHOWN], len(found) - _MOST_SHOWN
+        sources.find_lines(key_of(each) for each in shown)
+        others = [f"{sources.of(())}: {more} more problems at least"] if more > 0 else []
+        raise ConfigError([*(explain(sources, each, Config) for each in shown), *others, *problems]) from None
     problem = open_to_all(config.admin, config.admin_access) if file.is_read_at(("admin",)) else None
     if problem is not None:
         sources.find_lines([("admin",)])
@@ -415,7 +416,7 @@ def usable_part(path: Path | None, flags: dict[str, Any], environment: Mapping[s
     given = laid_over(_File(path).values, [*over, *given_by_flags(flags)])
     for _ in range(2):
         try:
-            return Config.model_validate(given)
+            return Config.model_validate(given, context=ProblemCount())
         except ValidationError as error:
             wrong = {str(each["loc"][0]) for each in error.errors() if each["loc"]}
             given = {key: value for key, value in given.items() if key not in wrong}
@@ -449,7 +450,7 @@ class _File:
     def is_read_at(self, key: Sequence[object]) -> bool:
         """Return whether everything at a key, and around it, was read: else an error there may be untrue."""
         path = tuple(map(str, key))
-        return self._is_read and not any(_is_within(path, each.key) for each in self._mistakes)
+        return self._is_read and not any(_is_within(path, each.key) for each in self._mistakes if not each.is_twice)
 
     def _take(self, path: Path, values: Any) -> None:
         if isinstance(values, dict):

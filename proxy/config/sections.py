@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import unquote
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model, field_validator, model_validator
+from pydantic import AfterValidator, Field, create_model, field_validator, model_validator
 
 from limiter.levels import SHAREABLE
 from limiter.permits import DispatchRules
@@ -28,15 +28,14 @@ from proxy.config.values import (
     WebServiceUrl,
     Whole,
 )
+from proxy.mistakes import ConfigSection
 
 _LEAST_FILES = 4
 """Log files that are kept, at least: so no file is deleted as soon as it is closed."""
 
 
-class AccessLogSettings(BaseModel):
+class AccessLogSettings(ConfigSection):
     """The access log: its folder, its intervals and its files."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     dir: Path | None = Field(None, description="folder for closed log files; none: no access log")
     interval: Seconds = Field(1.0, ge=0.1, le=60, description="time between the lines of an active stream")
@@ -86,10 +85,8 @@ class AccessLogSettings(BaseModel):
         return self
 
 
-class ListenerTls(BaseModel):
+class ListenerTls(ConfigSection):
     """TLS with clients, on the addresses of `listen` that are `pulsar+ssl://`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     certificate: Path = Field(description="PEM file: the certificate that clients see, and those that lead to its root")
     key: Path = Field(description="PEM file: its private key, without a password")
@@ -125,10 +122,8 @@ class ListenerTls(BaseModel):
         return self.client_auth or ("none" if self.client_ca is None else "required")
 
 
-class BrokerTls(BaseModel):
+class BrokerTls(ConfigSection):
     """TLS with brokers, where `broker` is `pulsar+ssl://`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     ca: Path | None = Field(
         None, description="PEM file: the authorities that sign brokers' certificates; none: the system's authorities"
@@ -151,10 +146,8 @@ class BrokerTls(BaseModel):
         return self
 
 
-class AdminTls(BaseModel):
+class AdminTls(ConfigSection):
     """TLS of the admin address."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     certificate: Path = Field(description="PEM file: the certificate that callers see, and those that lead to its root")
     key: Path = Field(description="PEM file: its private key, without a password")
@@ -199,10 +192,8 @@ DegradedCause = Literal[
 """States in which a proxy serves, and not all that is configured holds: see `proxy.degraded`."""
 
 
-class AdminAccess(BaseModel):
+class AdminAccess(ConfigSection):
     """The locks and bounds of the admin REST."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     tokens: Path | None = Field(
         None,
@@ -260,10 +251,8 @@ def is_loopback(host: str) -> bool:
     return all(ipaddress.ip_address(str(each).partition("%")[0]).is_loopback for each in found)
 
 
-class AdminForward(BaseModel):
+class AdminForward(ConfigSection):
     """The broker that gets admin requests which Sluice does not serve, and the bounds of forwarding."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     url: WebServiceUrl | None = Field(
         None,
@@ -322,13 +311,11 @@ class AdminForward(BaseModel):
 _OFF = "0: any number"
 
 
-class AdmissionBounds(BaseModel):
+class AdmissionBounds(ConfigSection):
     """Bounds of connections, lookups and streams; a request beyond a bound is refused.
 
     Each key is one of `proxy.admission_control.BoundName`.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     connection_rate: CountPerPeriod | None = Field(None, description="new client connections, as 200/s or 50/10s")
     connection_rate_per_address: CountPerPeriod | None = Field(
@@ -362,9 +349,7 @@ class AdmissionBounds(BaseModel):
     )
 
 
-class _ProxyProtocolMode(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class _ProxyProtocolMode(ConfigSection):
     mode: Literal["off", "optional", "required"] = Field(
         "off",
         description="required: each connection begins with a header, of version 1 or 2; optional: it may, which only a "
@@ -410,10 +395,8 @@ _PRECISE = "preciseDispatcherFlowControl"
 _BY_ENTRY = "dispatchThrottlingOnBatchMessageEnabled"
 
 
-class Dispatch(BaseModel):
+class Dispatch(ConfigSection):
     """Rules for all limits of deliveries."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     preciseDispatcherFlowControl: Flag | None = Field(  # noqa: N815 - Pulsar's name
         None,
@@ -445,10 +428,8 @@ class Dispatch(BaseModel):
         )
 
 
-class PolicyStore(BaseModel):
+class PolicyStore(ConfigSection):
     """The store of policies, which outlives the process."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     store: Path | None = Field(
         None,
@@ -480,10 +461,8 @@ class PolicyStore(BaseModel):
         return topic.full
 
 
-class Fleet(BaseModel):
+class Fleet(ConfigSection):
     """A fleet: proxies that hold one limit together, see [Fleets](fleet.md)."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: ProxyId = Field(description="name of the fleet, the same in all its members")
     namespace: NamespaceName = Field(
@@ -575,10 +554,8 @@ def path_in(source: str) -> Path | None:
 _CLAIM = r"[!-~]{1,100}"
 
 
-class TokenAuthentication(BaseModel):
+class TokenAuthentication(ConfigSection):
     """Clients' tokens (auth method `token`): JSON Web Tokens."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     secret_key: KeySource | None = Field(
         None,
@@ -610,18 +587,14 @@ class TokenAuthentication(BaseModel):
         return self
 
 
-class BasicAuthentication(BaseModel):
+class BasicAuthentication(ConfigSection):
     """Clients' users and passwords (auth method `basic`)."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     htpasswd: Path = Field(description="file of users as Apache's htpasswd writes it: bcrypt, apr1 or SHA")
 
 
-class BrokerCredentials(BaseModel):
+class BrokerCredentials(ConfigSection):
     """The credentials that Sluice shows brokers, as one of their `proxyRoles`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     token_file: Path | None = Field(
         None,
@@ -629,10 +602,8 @@ class BrokerCredentials(BaseModel):
     )
 
 
-class Authentication(BaseModel):
+class Authentication(ConfigSection):
     """The authentication of clients: the broker proves a client's role, or Sluice does."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     mode: Literal["terminate", "passthrough"] | None = Field(
         None,

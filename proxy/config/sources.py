@@ -17,6 +17,7 @@ from pydantic_core import ErrorDetails
 
 from protocol.endpoint import Endpoint
 from proxy.config.yaml_reader import KeyPath, YamlError, YamlProblem, lines_of, parse_yaml
+from proxy.mistakes import MOST_PROBLEMS
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +170,8 @@ def _keys(model: type[BaseModel], above: KeyPath) -> Iterator[tuple[KeyPath, Any
 
 def section_of(annotation: Any) -> type[BaseModel] | None:
     """Return the section that a key holds, be it there or not; None where a key holds a value, a list or names."""
+    if typing.get_origin(annotation) is typing.Annotated:
+        annotation = typing.get_args(annotation)[0]
     if isinstance(annotation, types.UnionType):
         annotation = typing.get_args(annotation)[0]
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
@@ -238,6 +241,7 @@ _OF_KEYS: Mapping[str, str] = {
     "extra_forbidden": "this key is not known here",
     "missing": "this key must be given here",
 }
+_WITHOUT_VALUE = frozenset({*_OF_KEYS, "twice"})
 _SUCCESSORS: Mapping[str, str] = {"workers": "write processes: N in its place, see docs/processes.md"}
 """The remedy for keys of earlier versions."""
 _STEP = re.compile(r"\[key\]|function-(before|after|wrap|plain)(\[.*\])?")
@@ -258,9 +262,9 @@ def told(problem: ErrorDetails, model: type[BaseModel] | None = None) -> str:
         problem: Pydantic's error.
         model: The model whose keys an unknown one is compared with; None: no key can be unknown.
     """
-    key = key_of(problem)
+    key, is_judged = key_of(problem), problem["type"] == "value_error" and isinstance(problem["input"], dict)
     parts = [_shown_key(key)]
-    if problem["type"] not in _OF_KEYS:
+    if problem["type"] not in _WITHOUT_VALUE and not (is_judged and len(problem["input"]) > _MOST_NAMED):
         parts.append(cut(without_secrets(repr(problem["input"]))))
     remedy = _known_keys(model, key) if model is not None and problem["type"] == "extra_forbidden" else ""
     return ": ".join(part for part in (*parts, _message(problem) + remedy) if part)
@@ -279,6 +283,8 @@ def _shown_key(key: Sequence[object]) -> str:
     return shown if shown.isprintable() else repr(shown)
 
 
+_MOST_MEANT = 3
+"""Keys that have an unknown one as a word, and are suggested."""
 _MOST_NAMED = 12
 """Keys of a section that an error lists."""
 
@@ -293,7 +299,10 @@ def _known_keys(model: type[BaseModel], key: Sequence[object]) -> str:
     near = get_close_matches(word, {each.casefold(): each for each in known}, 1, 0.7)
     if near:
         return f"; did you mean {next(each for each in known if each.casefold() == near[0])}?"
-    elsewhere = [".".join(path) for path, _ in _keys(model, ()) if path[-1] == word]
+    parts = [each for each in known if word in each.casefold().split("_")]
+    if 0 < len(parts) <= _MOST_MEANT:
+        return f"; did you mean {' or '.join(parts)}?"
+    elsewhere = [".".join(path) for path, _ in _keys(model, ()) if path[-1] == word and len(key) == 1]
     elsewhere += [each for each in model.model_fields if each == word]
     if len(set(elsewhere)) == 1:
         return f"; did you mean {elsewhere[0]}?"
@@ -327,9 +336,10 @@ def without_secrets(text: str) -> str:
 
 def all_told(error: ValidationError, model: type[BaseModel]) -> str:
     """Return every problem of a request in one line."""
-    problems = [told(problem, model) for problem in error.errors()]
-    more = len(problems) - _MOST_TOLD
-    return "; ".join([*problems[:_MOST_TOLD], *([f"and {more} more"] if more > 0 else [])])
+    problems = [told(problem, model) for problem in error.errors(include_url=False)[:_MOST_TOLD]]
+    more = error.error_count() - len(problems)
+    words = "and at least" if error.error_count() >= MOST_PROBLEMS else "and"
+    return "; ".join([*problems, *([f"{words} {more} more"] if more > 0 else [])])
 
 
 def kind_of(value: object) -> str:

@@ -30,6 +30,7 @@ class YamlProblem:
         key: The keys that lead to it; empty for a mistake of the syntax.
         value: The scalar at the mistake, if there is one.
         is_of_syntax: Whether the reading ended here.
+        is_twice: Whether it is a key that is there already. The first one is read, and has its own mistakes.
     """
 
     line: int
@@ -38,6 +39,7 @@ class YamlProblem:
     key: KeyPath = ()
     value: str | None = None
     is_of_syntax: bool = False
+    is_twice: bool = False
 
 
 class YamlError(Exception):
@@ -267,7 +269,9 @@ class _Reader:
     def _note(self, text: str, event: Any, value: str | None = None) -> None:
         mark = event.start_mark
         if len(self.problems) < _MOST_PROBLEMS:
-            self.problems.append(YamlProblem(mark.line + 1, mark.column + 1, text, tuple(self._path), value))
+            self.problems.append(
+                YamlProblem(mark.line + 1, mark.column + 1, text, tuple(self._path), value, is_twice=text is _TWICE)
+            )
 
 
 def _is_empty(event: Any) -> bool:

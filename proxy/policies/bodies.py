@@ -23,13 +23,14 @@ from functools import lru_cache
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import ValidationError, model_validator
 
 from limiter.levels import About, Setting
 from limiter.token_bucket import DIRECTIONS, NANOS_PER_SECOND, NOTHING_PUBLISHED, Direction, Limit, Mode, Rate, rate
 from proxy.config.limits import DispatchLimit, RateLimit, TopicDispatchLimit
 from proxy.config.sources import all_told, cut
 from proxy.config.values import SPANS_NS, CountPerPeriod
+from proxy.mistakes import ConfigSection
 from proxy.policies.keys import PolicyKey, PolicyKind, rate_key, setting_of
 
 Section = dict[str, str | int | bool]
@@ -40,10 +41,8 @@ _NS_PER_MS = SPANS_NS["ms"]
 _LONGEST_FIRST = sorted(SPANS_NS.items(), key=lambda span: -span[1])
 
 
-class SubscribeLimit(BaseModel):
+class SubscribeLimit(ConfigSection):
     """A rate of subscribing of one consumer: `messages: 5/30s`, all at once if need be, as with Pulsar."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     messages: CountPerPeriod
 

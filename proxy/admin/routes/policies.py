@@ -10,17 +10,18 @@ import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import msgspec
 from aiohttp import web
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import ValidationError, field_validator
 
 from proxy.admin.handlers import JSON, Either, Number, asked, caller_of, described, explaining, json_text, sent
 from proxy.block_rules import Block, each_once
 from proxy.config.limits import Limits
 from proxy.config.sections import AdmissionBounds
 from proxy.config.sources import all_told
+from proxy.mistakes import BOUNDED, ConfigSection, ProblemCount
 from proxy.policies.bodies import BodyError, requested_body
 from proxy.policies.kept_blocks import BlockDesk
 from proxy.policies.keys import PolicyKey
@@ -52,17 +53,15 @@ MOST_SHOWN = 1000
 """Most differences in an answer; the others are counted."""
 
 
-class WantedPolicies(BaseModel):
+class WantedPolicies(ConfigSection):
     """The limits of a configuration; `limits` is required, so that nothing is taken away by mistake.
 
     Without `blocks`, these stay as they are.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     limits: Limits
     admission: AdmissionBounds = AdmissionBounds()
-    blocks: tuple[Block, ...] | None = None
+    blocks: tuple[Annotated[Block, BOUNDED], ...] | None = None
 
     @field_validator("blocks")
     @classmethod
@@ -157,7 +156,7 @@ def read_set(text: bytes) -> PolicySet:
     """
     written = requested_body(text, Any, "set of limits", 'send JSON as {"limits": {"namespaces": …}}')
     try:
-        body = WantedPolicies.model_validate(written)
+        body = WantedPolicies.model_validate(written, context=ProblemCount())
     except ValidationError as error:
         raise BodyError(all_told(error, WantedPolicies)) from None
     except ValueError:

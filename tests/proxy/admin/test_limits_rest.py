@@ -121,7 +121,10 @@ async def _tagged(admin: Admin, method: str, path: str, body: object = None, **h
         (_SHOP, ({"messages": 5}, {"messages": 6})),
         ("/sluice/limits?direction=publish&setting=resource_group&name=g", ({"messages": 5}, {"messages": 6})),
         ("/admin/v2/resourcegroups/g", ({"publishRateInMsgs": 5}, {"publishRateInMsgs": 6})),
-        ("/admin/v2/namespaces/acme/shop/dispatchRate", ({"dispatchThrottlingRateInMsg": 5}, {})),
+        (
+            "/admin/v2/namespaces/acme/shop/dispatchRate",
+            ({"dispatchThrottlingRateInMsg": 5}, {"dispatchThrottlingRateInMsg": 6}),
+        ),
     ],
 )
 async def test_a_change_may_say_what_it_is_to_replace(

@@ -162,7 +162,7 @@ def test_a_broken_section_is_told_though_a_flag_touches_it(path: Path) -> None:
         ),
         (
             {"limits": {"topics": {"x": {}, "persistent://public/default/x": {}}}},
-            "limits.topics",
+            "limits.topics.x",
             "persistent://public/default/x",
             "twice",
         ),

@@ -5,11 +5,13 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
+from pydantic import ValidationError
 
 from limiter.levels import Setting
-from proxy.admin.routes.policies import read_set
+from proxy.admin.routes.policies import WantedPolicies, read_set
 from proxy.config.model import Config, ConfigError, load_config
 from proxy.config.sources import kind_of, variables
+from proxy.mistakes import MOST_PROBLEMS, ProblemCount
 from proxy.policies.bodies import BodyError, kept_as_own, limit_of
 from proxy.policies.keys import rate_key
 from tests.proxy.config.lines import without_line
@@ -57,6 +59,11 @@ def test_what_stands_in_the_wrong_place_is_told_with_its_key_and_without_jargon(
         ("max_connections: 1,000", "max_connections: '1,000': an integer belongs here; write numbers in decimal"),
         ("max_connections: null", "max_connections: 'null': this is nothing to YAML; leave the key out"),
         ("broker_tls: {verify_hostname: no}", "broker_tls.verify_hostname: 'no': this is text; true or false belongs"),
+        ("dispatch: {burst: 5}", "dispatch.burst: this key is not known here; known are preciseDispatcherFlowControl"),
+        (
+            "limits: {topics: {a: {dispatch: {burst: 5}}}}",
+            "limits.topics.a.dispatch.burst: this key is not known here; did you mean burst_messages or burst_bytes?",
+        ),
         ("max_connection: 5", "max_connection: this key is not known here; did you mean max_connections?"),
         ("access_log: {Retain-Age: 5d}", "access_log.Retain-Age: this key is not known here; did you mean retain_age?"),
         ("rotate_age: 5s", "rotate_age: this key is not known here; did you mean access_log.rotate_age?"),
@@ -111,6 +118,78 @@ def test_of_many_problems_in_a_request_the_first_are_told() -> None:
         read_set(msgspec.json.encode({"limits": {"roles": {f"r{number}": 5 for number in range(30)}}}))
     assert str(refused.value).count("; a section of keys belongs here") == 20
     assert str(refused.value).endswith("; and 10 more")
+
+
+_MANY = 2_000
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"limits": {f"k{number}": 1 for number in range(_MANY)}},
+        {"limits": {}} | {f"k{number}": 1 for number in range(_MANY)},
+        {"limits": {"tenants": {"a": {"publish": {f"k{number}": 1 for number in range(_MANY)}}}}},
+        {"limits": {"tenants": {f"k{number}": 1 for number in range(_MANY)}}},
+        {"limits": {"tenants": {f"k {number}": {} for number in range(_MANY)}}},
+        {"limits": {"tenants": {f"k{number}": {"publsh": {}} for number in range(_MANY)}}},
+        {"limits": {"tenants": {f"k{number}": {"publish": {"messages": "x"}} for number in range(_MANY)}}},
+        {"limits": {"topics": {"a": {"subscriptions": {f"k{number}": 5 for number in range(_MANY)}}}}},
+        {"limits": {}, "blocks": [5] * _MANY},
+        {"limits": {}, "blocks": [{f"k{number}": 1 for number in range(_MANY)}]},
+    ],
+    ids=["limits", "top", "limit", "sections", "names", "keys", "numbers", "subscriptions", "blocks", "block"],
+)
+def test_many_mistakes_make_few_problems(tmp_path: Any, wanted: Any) -> None:
+    """An object for each of a million mistakes would take the memory of the process."""
+    with pytest.raises(ValidationError) as refused:
+        WantedPolicies.model_validate(wanted, context=ProblemCount())
+    assert refused.value.error_count() <= 2 * MOST_PROBLEMS
+    with pytest.raises(BodyError) as of_request:
+        read_set(msgspec.json.encode(wanted))
+    assert len(str(of_request.value)) < 5_000
+    path = tmp_path / "sluice.yaml"
+    path.write_text(yaml.safe_dump(wanted))
+    with pytest.raises(ConfigError) as of_file:
+        load_config(path, {})
+    assert len(of_file.value.problems) <= 51
+
+
+def test_suggestions_are_made_for_the_shown_problems_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def match(word: str, *_: object) -> list[str]:
+        asked.append(word)
+        return []
+
+    monkeypatch.setattr("proxy.config.sources.get_close_matches", match)
+    with pytest.raises(BodyError):
+        read_set(msgspec.json.encode({"limits": {f"k{number}": 1 for number in range(40)}}))
+    assert len(asked) == 20
+
+
+def test_first_of_two_equal_keys_shows_its_own_mistakes(tmp_path: Any) -> None:
+    path = tmp_path / "sluice.yaml"
+    path.write_text("dispatch:\n  burst: 5\ndispatch:\n  burst_messages: 5\n")
+    with pytest.raises(ConfigError) as refused:
+        load_config(path, {})
+    first = f"{path}:2: dispatch.burst: this key is not known here"
+    assert [problem.startswith(first) for problem in refused.value.problems] == [True, False]
+    assert "dispatch: this key stands in line 1, too" in refused.value.problems[1]
+
+
+@pytest.mark.parametrize(
+    ("section", "one", "other"), [("topics", "t", "public/default/t"), ("addresses", "192.0.3.1", "192.0.3.1/32")]
+)
+def test_a_name_of_two_spellings_is_shown_at_its_line(tmp_path: Any, section: str, one: str, other: str) -> None:
+    path = tmp_path / "sluice.yaml"
+    names = [one, *(f"n{number}" if section == "topics" else f"192.0.2.{number}" for number in range(50)), other]
+    limits = "".join(f"    '{name}': {{publish: {{messages: 5}}}}\n" for name in names)
+    path.write_text(f"limits:\n  {section}:\n{limits}")
+    with pytest.raises(ConfigError) as refused:
+        load_config(path, {})
+    (problem,) = refused.value.problems
+    assert problem.startswith(f"{path}:54: limits.{section}.{other}: {other!r} names ")
+    assert problem.endswith("occurs here twice")
 
 
 @pytest.mark.parametrize(
