@@ -102,18 +102,29 @@ class Admission:
         counters: Count refusals.
         clock: Monotonic nanoseconds.
         policies: The policies with the subscribe rates; call `subscribe_rates_changed` after changing them.
+        bound_of_clients: The name of the bound on client connections: its key, or a shortage of descriptors.
 
     Attributes:
         of_connections: The bounds of connections that are in force.
     """
 
-    def __init__(self, config: Config, counters: Counters, clock: Callable[[], int], policies: Policies) -> None:
+    def __init__(
+        self,
+        config: Config,
+        counters: Counters,
+        clock: Callable[[], int],
+        policies: Policies,
+        bound_of_clients: str = "max_connections",
+    ) -> None:
         values: dict[BoundName, BoundValue] = {BoundName.CONNECTIONS: config.max_connections}
         values |= {
             BoundName(name): value for name, value in config.admission if value and name != BoundName.SUBSCRIBE_RATE
         }
+        keys = dict.fromkeys(values, "") | {BoundName.CONNECTIONS: bound_of_clients}
         self._in_force = {
-            name: _InForce(name, _bound(name, value), _text(name, value), _text(name, value, passing=_PASSING))
+            name: _InForce(
+                name, _bound(name, value), _text(name, value, keys[name]), _text(name, value, keys[name], _PASSING)
+            )
             for name, value in values.items()
         }
         self.of_connections = tuple(name for name in OF_CONNECTIONS if name in values)
@@ -205,8 +216,8 @@ _PASSING = ", and one address may have no more waiting for the broker than are f
 
 def _text(name: BoundName, value: BoundValue, source: str = "", passing: str = "") -> str:
     """Return the text for a refused client: the bound, its value, and its key or the place where it was set."""
-    key = str(name) if name is BoundName.CONNECTIONS else f"admission.{name}"
+    key = "" if name is BoundName.CONNECTIONS else f"admission.{name}"
     kept_back = SharedPlaces(value).kept_back if name is BoundName.CONNECTIONS and isinstance(value, int) else 0
     for_others = f", {kept_back} of them for addresses with fewer than {FEW}" if kept_back else ""
     most = str(value) if isinstance(value, int) else f"{value[0]} per {value[1] / NANOS_PER_SECOND:g} s"
-    return f"{_BOUNDED[name]}: at most {most}{for_others}{passing} ({f'{key}, {source}' if source else key})"
+    return f"{_BOUNDED[name]}: at most {most}{for_others}{passing} ({', '.join(filter(None, (key, source)))})"

@@ -80,6 +80,12 @@ class DescriptorShares:
         """Return the configuration with as many client connections as may be served."""
         return config.model_copy(update={"max_connections": self.admitted})
 
+    def bound_of_clients(self, config: Config) -> str:
+        """Return the name of the bound on client connections for those that it refuses: the key, or the shortage."""
+        if self.admitted >= config.max_connections:
+            return "max_connections"
+        return f"file descriptors: ulimit -n is {self.limit}, too low for max_connections {config.max_connections}"
+
     def shortage(self) -> str | None:
         """Return the text of a shortage with its remedy; None if the limit suffices."""
         if self.limit >= self.needed:

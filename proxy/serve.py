@@ -175,6 +175,7 @@ class Proxy:
                 self.intervals.reader,
                 shared=None if self.fleet is None else self.fleet.shared,
                 siblings=None if self.fleet is None else self.fleet.brokers,
+                bound_of_clients=self.descriptors.bound_of_clients(self.config),
             )
             self._link = None if self.fleet is None else link_of(self.config, self.engine)
             self._store = _open_store(config)

@@ -92,6 +92,7 @@ class Engine:
         clock: Monotonic nanoseconds.
         shared: The limits that are shared with a fleet; None: each is this proxy's alone.
         siblings: The brokers that other members of the fleet name; None without a fleet.
+        bound_of_clients: The name of the bound on client connections, for those that it refuses.
 
     Raises:
         ConfigError: If a certificate, key or authority of the configuration cannot be used.
@@ -118,6 +119,7 @@ class Engine:
         clock: Callable[[], int] = time.monotonic_ns,
         shared: SharedLimits | None = None,
         siblings: SiblingBrokers | None = None,
+        bound_of_clients: str = "max_connections",
     ) -> None:
         self.config = config
         self.clock = clock
@@ -172,7 +174,7 @@ class Engine:
             reader.on_relative,
             shared,
         )
-        self.admission = Admission(config, counters, clock, policies)
+        self.admission = Admission(config, counters, clock, policies, bound_of_clients)
         self._goes_on = False
 
     def lookup_slots_of(self, connection: Connection) -> Claim:

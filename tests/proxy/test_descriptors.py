@@ -1,13 +1,18 @@
 """File descriptors are shared out so that clients leave enough for brokers, the admin address and log files."""
 
 import resource
+from itertools import starmap
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
+from limiter.policies import Policies
 from proxy import descriptors
+from proxy.admission_control import Admission, BoundName, NotAdmittedError
 from proxy.config.model import Config
+from proxy.counters import Counters
 from proxy.descriptors import DescriptorShares, raise_limit
 
 
@@ -48,6 +53,23 @@ def test_a_shortage_names_the_number_and_the_remedies() -> None:
 
 def test_no_more_connections_are_admitted_than_a_low_limit_allows() -> None:
     assert DescriptorShares.of(config(), 1024).within(config()).max_connections == 340
+
+
+@pytest.mark.parametrize(
+    ("limit", "text"),
+    [
+        (1024, "at most 340, 34 of them for addresses with fewer than 10 (file descriptors: ulimit -n is 1024, "),
+        (30_000, "at most 10000, 1000 of them for addresses with fewer than 10 (max_connections)"),
+    ],
+)
+def test_a_refused_client_gets_the_shortage_as_the_cause(limit: int, text: str) -> None:
+    shares = DescriptorShares.of(config(), limit)
+    bound = shares.bound_of_clients(config())
+    admission = Admission(shares.within(config()), Counters(), lambda: 0, Policies(), bound)
+    with capture_logs() as lines, pytest.raises(NotAdmittedError) as refused:
+        list(starmap(admission.admit, [([(BoundName.CONNECTIONS, "a")], "a", "a")] * (shares.admitted + 1)))
+    assert text in str(refused.value)
+    assert [text in line["detail"] for line in lines] == [True]
 
 
 @pytest.mark.parametrize(("limits", "wanted"), [((256, 4096), [(4096, 4096)]), ((4096, 4096), [])])
