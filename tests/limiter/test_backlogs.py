@@ -129,7 +129,7 @@ def test_permits_beyond_a_receiver_queue_are_no_sign_for_more_messages_than_one(
     assert consumer.limiters
 
 
-def test_with_more_permits_than_a_receiver_queue_a_second_without_a_delivery_is_a_sign(world: Dispatching) -> None:
+def test_a_second_without_delivery_is_a_sign_despite_permits(world: Dispatching) -> None:
     consumer = spared(world, MANY)
     for _ in range(10):
         world.run(CALM_S)

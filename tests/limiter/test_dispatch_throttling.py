@@ -94,7 +94,7 @@ def test_subscriptions_of_one_partition_share_its_quota() -> None:
     assert abs(consumers[0].passed - consumers[1].passed) <= 1
 
 
-def test_a_subscription_without_messages_leaves_its_part_to_the_other_of_the_partition() -> None:
+def test_an_idle_subscription_leaves_its_part_to_the_other() -> None:
     world = Dispatching().limit_topics(TEN)
     busy, idle = (world.consumer("t0-partition-0", name).ask(1000) for name in "ab")
     world.drain([busy], repeat((1, 100)), 10)

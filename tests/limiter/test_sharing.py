@@ -464,7 +464,7 @@ def test_a_raise_is_in_force_at_once_if_a_stream_waits() -> None:
     assert process.limiter.shares[0] == WHOLE
 
 
-def test_a_raise_is_in_force_at_once_where_somebody_has_waited_since_the_report_before() -> None:
+def test_a_raise_is_in_force_at_once_where_a_stream_has_waited() -> None:
     process = Process(Limit(messages=rate(1000, burst=10)))
     process.shared.renew(60 * SECOND, 0)
     process.shared.assign(process.messages, WHOLE // 5, None, 0)

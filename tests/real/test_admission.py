@@ -109,9 +109,7 @@ def test_of_hundred_subscribes_of_one_consumer_five_are_let_in(sluice_proxy: Slu
     assert outcomes == {"in": outcomes["in"], "NotAllowedError": 100 - outcomes["in"]}
 
 
-def test_a_subscribe_rate_set_by_rest_holds_for_that_topic_and_each_consumer_and_ends_when_taken_back(
-    sluice_proxy: SluiceProcess, topic: str
-) -> None:
+def test_a_subscribe_rate_set_by_rest_holds_until_it_is_removed(sluice_proxy: SluiceProcess, topic: str) -> None:
     path = f"/admin/v2/{topic.replace('://', '/', 1)}/subscribeRate"
     sluice_proxy.send("POST", path, {"subscribeThrottlingRatePerConsumer": 2, "ratePeriodInSecond": 600})
     came = [subscribed_anew(sluice_proxy, topic, "c") for _ in range(5)]

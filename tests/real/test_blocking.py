@@ -107,7 +107,7 @@ def test_a_producer_blocked_while_it_sends_is_fenced_off_and_its_neighbour_goes_
     assert arrived[-1] == digest(b"back")
 
 
-def test_a_consumer_of_a_blocked_subscription_gets_nothing_and_its_neighbour_everything(
+def test_a_blocked_subscription_gets_nothing_its_neighbour_all(
     client: pulsar.Client,
     direct_client: pulsar.Client,
     rest: PulsarRest,

@@ -127,7 +127,7 @@ def test_one_that_starts_anew_reads_the_compacted_topic(
         third.stop()
 
 
-def test_one_starts_with_what_it_has_while_brokers_are_away_and_follows_when_they_are_there(
+def test_a_member_starts_from_its_store_while_brokers_are_away(
     real_broker: StandaloneBroker, members: list[SluiceProcess], tmp_path: Path
 ) -> None:
     _in_step(*members)
