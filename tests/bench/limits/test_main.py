@@ -71,5 +71,6 @@ def test_publishing_and_deliveries_are_measured_against_a_real_broker(tmp_path):
     measured = [float(cell) for cell in jain.split("|")[2:4]]
     assert all(0.5 <= index <= 1 for index in measured)
     assert "shares, 1 of 1: broker's own: " in done.stderr
-    assert [line.split(",")[0] for line in done.stderr.splitlines() if " 1 of 1: " in line] == ["shares", "group"]
+    rows = [line.split(",")[0] for line in done.stderr.splitlines() if " 1 of 1: " in line]
+    assert rows == ["shares", "shares", "group", "group"], "a line for each peer"
     assert list(tmp_path.iterdir()) == []
