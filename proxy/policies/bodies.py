@@ -315,10 +315,10 @@ def check_numbers(body: msgspec.Struct) -> None:
     """Check the numbers of a body in Pulsar's form before it is set.
 
     Raises:
-        BodyError: If a number is below -1, or a period is not above 0: a broker makes a second of such a period.
+        BodyError: If a number is below -1, or a period below 0. Of a period of 0 a broker makes a second.
     """
     for name, value in msgspec.structs.asdict(body).items():
-        if name == PERIOD and value < 1:
+        if name == PERIOD and value < 0:
             raise BodyError(f"{name}: {value} is no period: write seconds from 1, or leave it out")
         if isinstance(value, int) and value < NO_RATE:
             raise BodyError(f"{name}: {value} is no rate: write -1 for no limit, or delete the rate that is set here")

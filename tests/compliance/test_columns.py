@@ -73,7 +73,9 @@ def test_what_msgspec_writes_is_read_back_unchanged():
     assert malformed == []
     for place, line in enumerate(log.lines):
         written = msgspec.json.decode(msgspec.json.encode(line))
-        times = {name: datetime.fromisoformat(written[name]) for name in ("start", "end")}
+        times = {
+            name: datetime.fromisoformat(written[name]) for name in ("start", "end", "held_since") if written.get(name)
+        }
         assert {name: value for name, value in rows[place].items() if value is not None} == {
             name: value for name, value in (written | times).items() if value is not None
         }

@@ -87,10 +87,9 @@ async def test_unknown_keys_beside_a_rate_are_ignored() -> None:
         assert await pulsar.ask("GET", path) == (200, _PUBLISH)
 
 
-@pytest.mark.parametrize("period", [0, -1, -2])
+@pytest.mark.parametrize("period", [-1, -2])
 @pytest.mark.parametrize(("name", "body"), [("dispatchRate", _DISPATCH), ("subscribeRate", _SUBSCRIBE)])
-async def test_a_period_of_no_seconds_is_refused(name: str, body: dict[str, Any], period: int) -> None:
-    """A broker makes a second of it."""
+async def test_a_negative_period_is_refused(name: str, body: dict[str, Any], period: int) -> None:
     async with serving() as pulsar:
         path = f"{_NAMESPACE}/{name}"
         status, answer = await pulsar.ask("POST", path, body | {"ratePeriodInSecond": period})
