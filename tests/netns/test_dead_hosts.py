@@ -1,6 +1,7 @@
 """Hosts that die without a FIN or RST, while Sluice vouches for them: real kernels, with a keep-alive of 5 s."""
 
 import json
+import select
 import ssl
 import sys
 import threading
@@ -67,14 +68,28 @@ class RawPeer:
         assert wait_until(lambda: name in map(name_of, self.heard), PATIENCE_S), list(map(name_of, self.heard))
         return next(frame for frame in self.heard if name_of(frame) == name)
 
+    def _received(self) -> bytes:
+        """Return the next bytes. A TLS connection must not be read and written by two threads at once."""
+        while True:
+            if not (isinstance(self.connection, ssl.SSLSocket) and self.connection.pending()):
+                select.select([self.connection], [], [])
+            with self._sends:
+                self.connection.settimeout(0.01)
+                try:
+                    return bytes(self.connection.recv(65536))
+                except (TimeoutError, ssl.SSLWantReadError):
+                    continue
+                finally:
+                    self.connection.settimeout(None)
+
     def _read(self) -> None:
         try:
-            while self._goes_on.wait() and (data := self.connection.recv(65536)):
+            while self._goes_on.wait() and (data := self._received()):
                 for frame in self._cutter.feed(data):
                     self.heard.append(frame)
                     if frame == PING:
                         self.say(PONG)
-        except OSError:
+        except (OSError, ValueError):  # the latter for a socket that is closed
             pass
         self.has_ended = True
 
