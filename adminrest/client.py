@@ -309,7 +309,7 @@ class _Connection(HTTPConnection):
 
 
 class _TlsConnection(_Connection, HTTPSConnection):
-    """The same by TLS."""
+    """A connection by TLS that its client looks at before anything is sent."""
 
 
 class _Pool(HTTPConnectionPool):

@@ -21,13 +21,11 @@ from typing import Any, cast
 from google.protobuf.message import DecodeError, Message
 
 from protocol.flow import add_varint
-from protocol.frames import FrameTooLarge, MalformedFrame
+from protocol.frames import MOST_COMMAND, FrameTooLarge, MalformedFrame
 from protocol.pulsar_pb2 import BaseCommand
 from protocol.walk import varint
 
 SIZES = Struct(">II")
-MOST_READ = 1024 * 1024
-"""Most bytes of a command that is decoded, such as a PRODUCER with a large schema. As small fields they take 25 ms."""
 
 # In BaseCommand the number of a command's field is the number of its type.
 _FIELD_OF: dict[str, tuple[int, str]] = {
@@ -90,7 +88,7 @@ def read(command: bytes) -> Any:
     """Decode a BaseCommand (a frame without its two sizes) and return the one command inside.
 
     Raises:
-        FrameTooLarge: If the BaseCommand has more than MOST_READ bytes.
+        FrameTooLarge: If the BaseCommand has more than MOST_COMMAND bytes.
         MalformedFrame: If there is no command, or it lacks a required field. Brokers end the connection for that.
     """
     return whole_body(_decode_some(command))
@@ -123,8 +121,8 @@ def whole_body(envelope: BaseCommand) -> Any:
 
 
 def _decode_some(command: bytes) -> BaseCommand:
-    if len(command) > MOST_READ:
-        raise FrameTooLarge(len(command), MOST_READ)
+    if len(command) > MOST_COMMAND:
+        raise FrameTooLarge(len(command), MOST_COMMAND)
     return decode(command)
 
 

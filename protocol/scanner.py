@@ -23,6 +23,7 @@ from protocol.frames import (
     ACK_RESPONSE,
     HEAD,
     MESSAGE,
+    MOST_COMMAND,
     SEND,
     SEND_RECEIPT,
     CommandTooLarge,
@@ -283,11 +284,6 @@ _MOST_MESSAGES: Final = 2**31 - 1
 FREE_COMMAND: Final = 128
 """Bytes of a SEND command that no limit is charged, as a broker charges none. A command with all fields that clients
 set has about 100. Bytes beyond are unknown fields, in which a client could send as much as in payloads."""
-
-
-MOST_COMMAND: Final = 1 << 20
-"""Bytes of a client's command, at most, without payload, as `commands.MOST_READ`. To gather and read a list of ids of
-this size takes 7 ms. A broker takes as many bytes as of a frame. Clients send fewer: 70,000 ids take so many."""
 
 
 class Heads:

@@ -88,7 +88,7 @@ class Selection(Protocol):
 
 
 class _Stateless:
-    """What the rules have in common that do not remember where entries are."""
+    """The common part of rules that do not remember where entries are."""
 
     may_skip = False
 

@@ -447,6 +447,7 @@ class FleetService:
 
 def described_set(limits: LimitSet) -> str:
     """Return a set of limits for people: `12 limits (digest 0f3a92c1) in a, b and 3 more`."""
-    more = f" and {limits.members - MOST_NAMED} more" if limits.members > MOST_NAMED else ""
+    unnamed = limits.members - len(limits.names)
+    more = f" and {unnamed} more" if unnamed else ""
     written = limits.written
     return f"{written.total} limits (digest {written.digest >> 32:08x}) in {', '.join(limits.names)}{more}"

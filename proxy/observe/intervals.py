@@ -201,7 +201,8 @@ class Intervals:
         self._timer = None
         now = self._clock()
         self._counters.timer_fired(now - self._wakes_at)
-        active = [] if self._registry.relative.is_empty else list(self._journal.streams)
+        relative = self._registry.relative
+        active = [] if relative.is_empty else list(self._journal.streams)
         if now < self._due - self._interval // 10:
             self._sleep()
         else:
@@ -211,7 +212,9 @@ class Intervals:
                 else:
                     self._report()
             self._go_on()
-        if not self._registry.relative.is_empty and not self._is_measuring:
+        if self._is_measuring:  # for longer than a second: the next round measures these
+            self._registry.published(active, now)
+        elif not relative.is_empty:
             assert self._slices is not None, "start() comes first"
             self._is_measuring = True
             self._slices.run(Work.POLICIES, self._measuring(active))

@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 
 from limiter.limiter import Stream
 from protocol.commands import LONG_ANSWERS, LongAnswer, encode, read, read_known
-from protocol.commands import MOST_READ as LARGEST_READ
+from protocol.frames import MOST_COMMAND as LARGEST_READ
 from protocol.frames import FrameTooLarge, ProtocolError
 from protocol.pulsar_pb2 import (
     BaseCommand,
@@ -77,7 +77,7 @@ _SCHEMAS: dict[int, tuple[int, int]] = {
         CommandGetOrCreateSchema.SCHEMA_FIELD_NUMBER << 3 | 2,
     ),
 }
-"""Commands with a schema, whose own data may be longer (`protocol.commands.MOST_READ`): tags of both."""
+"""Commands with a schema, whose own data may be longer (`protocol.frames.MOST_COMMAND`): tags of both."""
 BETWEEN_BROKERS = frozenset({BaseCommand.END_TXN_ON_PARTITION, BaseCommand.END_TXN_ON_SUBSCRIPTION})
 """Types of the commands that a transaction's coordinator sends to other brokers. A broker without authorization takes
 them from any client, and for each writes a marker into the topic: an entry that no limit was charged and no block has

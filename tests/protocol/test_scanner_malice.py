@@ -13,6 +13,7 @@ from protocol.commands import encode_with_payload
 from protocol.frames import (
     DEFAULT_MAX_MESSAGE_SIZE,
     MESSAGE,
+    MOST_COMMAND,
     SEND,
     CommandTooLarge,
     FrameCutter,
@@ -22,7 +23,7 @@ from protocol.frames import (
     max_frame_size,
 )
 from protocol.pulsar_pb2 import CommandSend, MessageIdData
-from protocol.scanner import FREE_COMMAND, MOST_COMMAND, MOST_OWNERS, TAIL, FrameScanner
+from protocol.scanner import FREE_COMMAND, MOST_OWNERS, TAIL, FrameScanner
 from tests.protocol import fields as wire
 from tests.protocol import ill_commands as ill
 from tests.protocol.choices import Choices, choices, in_bulk

@@ -6,8 +6,8 @@ from functools import partial
 import pytest
 from google.protobuf.message import Message
 
-from protocol import commands
 from protocol.commands import SIZES, body_of, command_in, encode, framed, wrap
+from protocol.frames import MOST_COMMAND
 from protocol.pulsar_pb2 import (
     CommandCloseProducer,
     CommandConnected,
@@ -231,7 +231,7 @@ def test_a_schema_may_be_large_and_what_is_beside_it_may_not(
 
 def test_what_is_read_has_a_bound_with_a_schema_too(world: World) -> None:
     client, _ = world.pair()
-    schema = Schema(name="s", schema_data=bytes(commands.MOST_READ), type=Schema.Json)
+    schema = Schema(name="s", schema_data=bytes(MOST_COMMAND), type=Schema.Json)
     client >> encode(CommandProducer(topic=TOPIC, producer_id=1, request_id=1, schema=schema))
     assert client.is_gone
     assert +world.counters.frame_errors == {"client too_large": 1}
