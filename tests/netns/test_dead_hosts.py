@@ -1,5 +1,6 @@
 """Hosts that die without a FIN or RST, while Sluice vouches for them: real kernels, with a keep-alive of 5 s."""
 
+import contextlib
 import json
 import select
 import ssl
@@ -39,6 +40,8 @@ KEEP_ALIVE_S = 5.0
 PATIENCE_S = 60.0
 """Without probes it takes two minutes and more; how soon it is, `test_silent_peers.py` tells by a clock of its own."""
 _PORT = 6650
+_TURN_S = 0.01
+"""How long one thread of a peer may hold its connection: TLS must not be read and written by two threads at once."""
 
 
 class RawPeer:
@@ -46,19 +49,21 @@ class RawPeer:
 
     def __init__(self, connection: Any, *, reads: bool = True) -> None:
         self.connection = connection
-        connection.settimeout(None)
         self.heard: list[bytes] = []
         self.has_ended = False
         self._cutter = FrameCutter(2**31)
         self._goes_on = threading.Event()
-        self._sends = threading.Lock()
+        self._has_turn = threading.Lock()
         if reads:
             self._goes_on.set()
         threading.Thread(target=self._read, daemon=True).start()
 
     def say(self, *frames: bytes) -> None:
-        with self._sends:
-            self.connection.sendall(b"".join(frames))
+        rest = memoryview(b"".join(frames))
+        while rest:
+            with self._has_turn, contextlib.suppress(TimeoutError, ssl.SSLWantWriteError):
+                self.connection.settimeout(_TURN_S)
+                rest = rest[self.connection.send(rest) :]
 
     def stops(self) -> None:
         """As by SIGSTOP: its kernel goes on, and it does not."""
@@ -69,18 +74,13 @@ class RawPeer:
         return next(frame for frame in self.heard if name_of(frame) == name)
 
     def _received(self) -> bytes:
-        """Return the next bytes. A TLS connection must not be read and written by two threads at once."""
+        """Return the next bytes."""
         while True:
             if not (isinstance(self.connection, ssl.SSLSocket) and self.connection.pending()):
                 select.select([self.connection], [], [])
-            with self._sends:
-                self.connection.settimeout(0.01)
-                try:
-                    return bytes(self.connection.recv(65536))
-                except (TimeoutError, ssl.SSLWantReadError):
-                    continue
-                finally:
-                    self.connection.settimeout(None)
+            with self._has_turn, contextlib.suppress(TimeoutError, ssl.SSLWantReadError):
+                self.connection.settimeout(_TURN_S)
+                return bytes(self.connection.recv(65536))
 
     def _read(self) -> None:
         try:
