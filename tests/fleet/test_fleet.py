@@ -240,6 +240,15 @@ def test_an_isolated_member_keeps_a_part_of_its_share(isolated, refused, kept) -
     del other
 
 
+@pytest.mark.parametrize(("expected", "kept"), [(0, WHOLE // 20), (4, WHOLE // 4)])
+def test_a_member_without_a_coordinator_divides_by_the_expected(expected: int, kept: int) -> None:
+    """Without a known or expected number of members a fair part is unknown, and the floor holds."""
+    world = World(1, FleetSettings("f", isolated="fair", expected=expected))
+    members = [world.join({KEY: 1e6}) for _ in range(4)]
+    world.run(3 * SECOND)
+    assert [process.can_earn(KEY, world.now) for process in members] == [kept] * 4
+
+
 def test_an_isolated_member_that_is_back_brings_its_share() -> None:
     world = World(1, FleetSettings("f", isolated="fair"))
     world.allowed = 1 + 1 / 2  # one of two is cut off
