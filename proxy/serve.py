@@ -29,7 +29,7 @@ from proxy.admin.refusals import RefusalLog
 from proxy.admin.routes.status import Run
 from proxy.change_log import ChangeLog, FileContent, FileDifference, difference
 from proxy.config.limits import Limits
-from proxy.config.model import Config
+from proxy.config.model import NO_LIMITS, Config
 from proxy.counters import Counters, NamespaceTotals
 from proxy.degraded import DegradedStates
 from proxy.descriptors import DescriptorShares, limit_in_force, raise_limit
@@ -149,6 +149,7 @@ class Proxy:
         config = source.read()
         self.read_files |= fingerprints(_files_of(config))
         self.config = config.model_copy(update={"limits": Limits()})
+        self._names_limits = "limits" in config.model_fields_set
         self.metrics_address: str | None = None
         self._source = source
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -234,6 +235,11 @@ class Proxy:
             return PolicyService(engine.registry.policies, file, store, around)
         except (StoreError, BodyError) as error:
             raise StartError(str(error)) from None
+
+    @property
+    def is_unlimited(self) -> bool:
+        """Whether no limit is in force, and the configuration does not say that this is meant."""
+        return not self._names_limits and self.engine.registry.policies.is_empty
 
     async def start(self) -> tuple[str, str]:
         """Listen on all addresses; returns those for clients and for the admin REST.
@@ -499,6 +505,8 @@ async def _serve_until_signal(proxy: Proxy, parent: Parent | None = None) -> Non
         shortage = proxy.descriptors.shortage()
         if shortage is not None:
             log.warning(shortage, max_connections=config.max_connections)
+        if proxy.is_unlimited and (parent is None or parent.index == 0):
+            log.warning(NO_LIMITS)
         problem = be_scheduled(config.scheduling)
         if problem is not None:
             log.warning("not scheduled as configured", scheduling=config.scheduling, error=problem)

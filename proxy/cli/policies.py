@@ -82,7 +82,10 @@ def apply(file: File, *, admin: AdminOptions, dry_run: DryRun = False) -> None:
 
 @asks_proxy
 def diff(file: File, *, admin: AdminOptions) -> None:
-    """Compare the limits of a file with those in force: exit code 0 if they are the same, 1 if not, 2 on an error."""
+    """Compare the limits of a file with those in force: exit code 0 if they are the same, 1 if not, 2 on an error.
+
+    If the file has the key `blocks`, blocks are compared as well.
+    """
     from proxy.cli.policy_tables import difference_lines
     from proxy.policies.policy_set import differences
 

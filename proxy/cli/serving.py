@@ -111,7 +111,7 @@ def check(  # noqa: PLR0913 - one for each option
 
     Exit code 0: it would start, perhaps with the warnings on standard error. 1: it would not. 2: a wrong option.
     """
-    from proxy.config.model import ConfigError, load, usable_part
+    from proxy.config.model import NO_LIMITS, ConfigError, load, usable_part
     from proxy.config.showing import shown
     from proxy.start_check import StartCheck
 
@@ -120,8 +120,9 @@ def check(  # noqa: PLR0913 - one for each option
         loaded = load(config, flags, os.environ)
         taken: Config | None = loaded.config
         problems: list[str] = []
-        if loaded.has_empty_file:
-            typer.echo(f"sluice: warning: {config}: is empty: it has no keys, and limits nothing", err=True)
+        if "limits" not in loaded.config.model_fields_set:
+            empty = f"{config}: is empty: it has no keys, and " if loaded.has_empty_file else ""
+            typer.echo(f"sluice: warning: {empty}{NO_LIMITS}", err=True)
     except ConfigError as error:
         taken, problems = usable_part(config, flags, os.environ), error.problems
     found = StartCheck() if values_only or taken is None else StartCheck.of(taken)

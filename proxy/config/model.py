@@ -341,6 +341,13 @@ _MOST_SHOWN = 50
 _NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
 
+NO_LIMITS = (
+    "no limits are configured: nothing is limited but by values set at run time (REST, pulsar-admin, sluice apply); "
+    "write limits: {} if that is meant"
+)
+"""The warning about a configuration without the key `limits`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """A configuration with its values and their sources.

@@ -203,7 +203,7 @@ _YAML_HEAD = """\
 ## A key without a default shows an example. Sections `tls` and `broker_tls` need addresses with pulsar+ssl:// in
 ## `listen` and `broker`. `sluice check --config FILE` names every mistake.
 ##
-## size in bytes   4096, 64KB, 10MB, 64KiB, 1GiB
+## size in bytes   4096, 64KB, 10MB, 64KiB, 1GiB (B, kB or KB, MB, GB: 1000; KiB, MiB, GiB: 1024)
 ## duration        500ms, 1s, 5min, 2h, 1d (plain numbers are seconds)
 ## rate            500 (a second), 500/s, 30/min, 5/30s; of bytes 10MB/s, 64KiB/s
 ##
@@ -320,6 +320,9 @@ Names and values are the text that is written, with or without quotes: YAML turn
 - YAML's syntax needs quotes for `"*"`, and for text that holds a colon and a blank, or a blank and `#`.
 - Numbers are decimal digits alone: `010`, `0x1F`, `1_000`, `1,000`, `5:30` and `+5` are refused.
 - Truth values are `true` and `false`; `yes`, `no`, `on` and `off` are refused where one belongs.
+- Units of bytes are `B`, `kB` or `KB`, `MB`, `GB` (powers of 1000), `KiB`, `MiB` and `GiB` (of 1024). `10Mb/s`,
+  `10mb/s`, `10Mbit/s` and `10m/s` are refused: a small b may mean bits, and no rate of Sluice is in bits. The same
+  holds in variables, flags and over REST. Bodies of Pulsar's own paths have numbers of bytes alone.
 - A key has a value: an empty value, `null` and `~` are refused. Leave the key out for its default.
 - A key occurs once. `&name`, `*name` and `<<` work as in YAML; tags as `!!int` are refused.
 

@@ -38,7 +38,19 @@ _MOST_SHOWN = 40
 """Characters of a value that is too long in its error."""
 LONGEST_PERIOD_S = 2**31 - 1
 """Pulsar's ratePeriodInSecond is a signed 32-bit integer: 68 years at most."""
-_SIZES = {"": 1, "B": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "KIB": 1024, "MIB": 1024**2, "GIB": 1024**3}
+_SIZES = {
+    "": 1,
+    "B": 1,
+    "kB": 1000,
+    "KB": 1000,
+    "MB": 1000**2,
+    "GB": 1000**3,
+    "KiB": 1024,
+    "MiB": 1024**2,
+    "GiB": 1024**3,
+}
+"""Units of bytes. A small b is a unit of bits elsewhere: `10Mb/s` would be an eighth of `10MB/s`, and is refused."""
+_LIKE_SIZE = re.compile(r"([kmg])i?(?:b|bit|bits|bps|byte|bytes)?", re.IGNORECASE)
 _SPANS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 SPANS_NS = {
     "ms": NANOS_PER_SECOND // 1000,
@@ -131,6 +143,12 @@ def _line(value: Any, remedy: str) -> str:
 
 def _wanted(value: Any, remedy: str) -> str:
     """The remedy for a value that is no size, duration or rate."""
+    amount, slash, span = str(value).strip().partition("/")
+    match = _NUMBER_AND_WORD.fullmatch(amount.rstrip())
+    like = match and match[2] not in _SIZES and _LIKE_SIZE.fullmatch(match[2])
+    if match and like and remedy in {_AS_SIZE, _AS_RATE}:
+        forms = " or ".join(f"{match[1]}{like[1].upper()}{unit}{slash}{span}" for unit in ("B", "iB"))
+        return f"{match[2]!r} is no unit of bytes, and a small b may be bits: write {forms}"
     is_odd = isinstance(value, str) and _ODD.match(value) and not _PLAIN_NUMBER.match(value)
     return f"{remedy}; {_PLAINLY}" if is_odd else remedy
 
@@ -147,9 +165,9 @@ def read_size(value: Any) -> int:
 
 def _number_of_bytes(text: str) -> Fraction | None:
     match = _NUMBER_AND_WORD.fullmatch(text)
-    if not match or match[2].upper() not in _SIZES:
+    if not match or match[2] not in _SIZES:
         return None
-    return Fraction(match[1]) * _SIZES[match[2].upper()]
+    return Fraction(match[1]) * _SIZES[match[2]]
 
 
 def read_span(value: Any) -> float:
@@ -270,7 +288,7 @@ def _or_text(least: int, pattern: str) -> WithJsonSchema:
 
 
 _NUMBER_TEXT = r"(0|[1-9][0-9]{0,29})(\.[0-9]{1,30})?"
-_SIZE_TEXT = rf"{_NUMBER_TEXT} ?([kKmMgG]?[iI]?[bB])?"
+_SIZE_TEXT = rf"{_NUMBER_TEXT} ?({'|'.join(filter(None, _SIZES))})?"
 _SPAN_TEXT = "|".join(_SPANS)
 _PER_TEXT = rf"(/({_NUMBER_TEXT})?({_SPAN_TEXT}))?"
 

@@ -318,6 +318,19 @@ def test_late_doubled_and_forged_grants_are_dropped_and_counted() -> None:
     assert [*member.shares()] == before
 
 
+def test_shares_are_read_while_limits_come_and_go() -> None:
+    keys = [KEY._replace(name=name) for name in ("one", "other", "later")]
+    demand = Demand(1000, 1000, 1, RATE)
+    member = World(1).join({}).member
+    member.report(dict.fromkeys(keys[:2], demand), (), 1)
+    shares = member.shares()
+    assert next(shares).key == keys[0]
+    member.report({}, keys[1:2], 2)
+    member.report({keys[2]: demand}, (), 3)
+    assert [*shares] == []
+    assert [share.key for share in member.shares()] == [keys[0], keys[2]]
+
+
 def test_dropped_reports_are_counted_by_cause() -> None:
     coordinator = Coordinator(FleetSettings("f"), "c", 5, 0)
     coordinator.hear(MemberReport("g", "m", 1, 1, 1, 5), 0)

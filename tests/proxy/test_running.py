@@ -16,7 +16,7 @@ import pytest
 import structlog
 
 from proxy import serve
-from proxy.config.model import Config, load_config
+from proxy.config.model import NO_LIMITS, Config, load_config
 from proxy.policies.store import StoreError
 from proxy.reload import Outcome, Reloader
 from proxy.serve import ConfigSource, _serve
@@ -196,6 +196,7 @@ def test_a_process_whose_configuration_becomes_a_fifo_ends_by_sigterm(tmp_path: 
         patience.start()
         try:
             assert process.stderr is not None
+            wait_for(NO_LIMITS, process.stderr)
             wait_for("serving", process.stderr)
             file.unlink()
             fifo(file)

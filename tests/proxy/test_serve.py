@@ -436,3 +436,19 @@ async def test_broker_admin_authority_is_read_again_and_its_end_logged(
 def test_a_check_reads_what_has_nothing_to_do_with_clients(key: str, section: dict[str, Any]) -> None:
     found = StartCheck.of(given("127.0.0.1:1", more=section).read())
     assert f"{key}: none: cannot be read: No such file or directory" in found.problems
+
+
+async def test_a_start_without_limits_is_one_unless_that_is_meant(tmp_path: Path) -> None:
+    stored = {"policies": {"store": tmp_path / "policies.db"}}
+    proxy = Proxy(given("127.0.0.1:1", more=stored))
+    assert proxy.is_unlimited
+    key = rate_key("publish", Setting.TENANT, "acme")
+    await proxy.service.change({key: '{"form":"sluice","body":{"messages":5}}'}, Principal("ann", ""))
+    await proxy.stop()
+    unlimited, limits = [], {"tenants": {"acme": {"publish": {"messages": 5}}}}
+    sections: list[dict[str, Any]] = [stored, {"limits": {}}, {"limits": limits}, {}]
+    for more in sections:
+        proxy = Proxy(given("127.0.0.1:1", more=more))
+        unlimited.append(proxy.is_unlimited)
+        await proxy.stop()
+    assert unlimited == [False, False, False, True]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from proxy.config.model import Config, load_config
+from proxy.config.model import NO_LIMITS, Config, load_config
 from proxy.policies.store import Store
 from proxy.serve import ConfigSource, Proxy, StartError
 from proxy.start_check import StartCheck
@@ -138,7 +138,7 @@ def test_keys_that_are_passed_over_are_warnings(tmp_path: Path) -> None:
 
 def test_warnings_leave_the_exit_code_0(tmp_path: Path) -> None:
     path = tmp_path / "sluice.yaml"
-    path.write_text("broker: pulsar://no-such-host.invalid:6650\nlisten: 127.0.0.1:0\nadmin: 127.0.0.1:0\n")
+    path.write_text("broker: pulsar://no-such-host.invalid:6650\nlisten: 127.0.0.1:0\nadmin: 127.0.0.1:0\nlimits: {}\n")
     result = CliRunner().invoke(app, ["check", "--config", str(path)])
     assert (result.exit_code, result.stdout) == (0, f"{path}: fine\n")
     assert result.stderr.startswith("sluice: warning: broker: ")
@@ -151,4 +151,12 @@ def test_an_empty_file_is_a_warning(tmp_path: Path, content: str) -> None:
     path.write_text(content)
     result = CliRunner().invoke(app, ["check", "--values-only", "--config", str(path)])
     assert result.exit_code == 0
-    assert result.stderr == f"sluice: warning: {path}: is empty: it has no keys, and limits nothing\n"
+    assert result.stderr == f"sluice: warning: {path}: is empty: it has no keys, and {NO_LIMITS}\n"
+
+
+@pytest.mark.parametrize(("content", "warning"), [("max_connections: 5\n", NO_LIMITS), ("limits: {}\n", "")])
+def test_a_file_without_limits_is_a_warning(tmp_path: Path, content: str, warning: str) -> None:
+    path = tmp_path / "sluice.yaml"
+    path.write_text(content)
+    result = CliRunner().invoke(app, ["check", "--values-only", "--config", str(path)])
+    assert (result.exit_code, result.stderr) == (0, warning and f"sluice: warning: {warning}\n")

@@ -285,7 +285,15 @@ def test_a_file_that_is_not_there_gives_one_line(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("4096", 4096), (10, 10), ("64KB", 64_000), ("64 KiB", 65_536), ("1.5MB", 1_500_000), ("2gib", 2 * 1024**3)],
+    [
+        ("4096", 4096),
+        (10, 10),
+        ("64KB", 64_000),
+        ("64 KiB", 65_536),
+        ("1.5MB", 1_500_000),
+        ("2GiB", 2 * 1024**3),
+        ("1kB", 1000),
+    ],
 )
 def test_sizes_are_read(text: Any, size: int) -> None:
     assert read_size(text) == size

@@ -1,3 +1,4 @@
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from proxy.config.values import (
     NamespaceName,
     NetworkName,
     ProxyId,
+    Size,
     TenantName,
     WholeTopic,
     read_count_rate,
@@ -145,3 +147,35 @@ def test_files_of_a_proxy_that_may_have_its_id_are_seen_by_who_reads_the_log() -
     for passed_over in ("_a", ".a", "._", "a/b", "a:b", "a\n", "é", "", "a" * 101):
         with pytest.raises(ValueError, match="no dot or underscore first"):
             adapter.validate_python(passed_over)
+
+
+@pytest.mark.parametrize(
+    ("written", "forms"),
+    [
+        ("10Mb/s", "10MB/s or 10MiB/s"),
+        ("10mb/s", "10MB/s or 10MiB/s"),
+        ("10m/s", "10MB/s or 10MiB/s"),
+        ("10M", "10MB or 10MiB"),
+        ("1.5 Mbit/min", "1.5MB/min or 1.5MiB/min"),
+        ("64kb", "64KB or 64KiB"),
+        ("64kib/30s", "64KB/30s or 64KiB/30s"),
+        ("1Gbps", "1GB or 1GiB"),
+    ],
+)
+def test_units_that_may_be_bits_are_refused(written: str, forms: str) -> None:
+    with pytest.raises(ValueError, match=f"is no unit of bytes, and a small b may be bits: write {forms}$"):
+        read_rate(written)
+
+
+@pytest.mark.parametrize("written", ["64b", "10TB", "10 miles"])
+def test_a_size_of_another_unit_gets_examples(written: str) -> None:
+    with pytest.raises(ValueError, match="write bytes as 4096, 64KB, 10MB, 1GiB"):
+        read_size(written)
+
+
+@pytest.mark.parametrize("unit", ["", "B", "kB", "KB", "MB", "GB", "KiB", "MiB", "GiB"])
+def test_each_unit_of_bytes_fits_the_schema(unit: str) -> None:
+    (_, texts) = TypeAdapter(Size).json_schema()["anyOf"]
+    assert read_size(f"3{unit}") >= 3
+    assert re.search(texts["pattern"], f"3{unit}")
+    assert not re.search(texts["pattern"], "3Mb")

@@ -203,7 +203,7 @@ async def test_blocks_are_exported_and_block_the_same_elsewhere(make_admin, tmp_
     assert (await sluice(other, "apply", file)).stdout == "nothing to change: these limits are in force\n"
 
 
-async def test_a_file_without_blocks_leaves_them_as_they_are(make_admin, tmp_path) -> None:
+async def test_blocks_hold_as_in_a_file_that_has_the_key_blocks(make_admin, tmp_path) -> None:
     admin: Admin = await make_admin(blocks=[{"role": "billing"}])
     file = tmp_path / "limits.yaml"
     file.write_text("limits: {}\n")
@@ -211,12 +211,18 @@ async def test_a_file_without_blocks_leaves_them_as_they_are(make_admin, tmp_pat
     assert (await sluice(admin, "apply", file)).exit_code == 0
     assert len(admin.engine.blocklist.rules) == 1
     file.write_text("limits: {}\nblocks: []\n")
+    result = await sluice(admin, "diff", file)
+    assert (result.exit_code, result.stdout) == (
+        1,
+        "block of role 'billing'\n  file:     -\n  in force: blocked (file)\n",
+    )
     assert (
         await sluice(admin, "apply", "--dry-run", file)
     ).stdout == "would change: block of role 'billing': blocked -> -\n"
     assert len(admin.engine.blocklist.rules) == 1
     assert (await sluice(admin, "apply", file)).exit_code == 0
     assert len(admin.engine.blocklist.rules) == 0
+    assert (await sluice(admin, "diff", file)).exit_code == 0
 
 
 async def test_as_many_blocks_as_can_be_are_exchanged_for_as_many_others(make_admin, tmp_path, monkeypatch) -> None:
