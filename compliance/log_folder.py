@@ -38,14 +38,14 @@ def is_within(place: str, folder: str) -> bool:
 HIDDEN = "names that begin with . or _"
 ODD = "names that Hadoop cannot take"
 LINK = "symbolic links"
-SPECIAL = "no regular files"
+SPECIAL = "devices, pipes and sockets"
 PACKED = "packed files"
 FOLDER = "subfolders with *.jsonl"
 REMEDIES: Mapping[str, str] = {
     HIDDEN: "rename them",
     ODD: "rename them, without any of : * ? [ ] { } \\ and without line ends, in UTF-8",
     LINK: "put the files themselves there",
-    SPECIAL: "delete them",
+    SPECIAL: "move them out of the folder",
     PACKED: "unpack them",
     FOLDER: "read each with an --out of its own",
 }

@@ -125,10 +125,7 @@ class Quota(NamedTuple):
     peak: tuple[int, int, int] | None = None
 
     def order(self) -> tuple[float, float, float, float]:
-        """Return a key that sorts the lowest quota first: by rate, burst, and those of the peak. No peak comes last.
-
-        `limiter.policies.lowest` orders the limits of one process in the same way.
-        """
+        """Return a key that sorts the lowest quota first: by rate, burst, and those of the peak. No peak comes last."""
         tokens, period_ns, burst = self.peak or (inf, 1, inf)
         return self.tokens / self.period_ns, self.burst, tokens / period_ns, burst
 

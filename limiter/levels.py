@@ -258,7 +258,7 @@ class SettingRecord:
 
     Args:
         word: The word of REST and the access log for it.
-        source: The word of limits whose value is from here; see `accesslog.limit.LimitLine.source`.
+        source: The word of limits whose value is from here; see `accesslog.record.LimitLine.source`.
         form: The form of its names.
         named: The parts of a stream that are looked up among these names.
         file: The keys in the configuration, below `limits`; `{}` in the last key is the direction. Two names are those

@@ -28,8 +28,6 @@ from limiter.levels import (
 from limiter.limiter import Scope
 from limiter.token_bucket import DIRECTIONS, Direction, Limit, Rate
 
-TENANT_ORIGIN: Final = "tenant"
-"""The origin of a value that a tenant set for itself."""
 _RATES: Final = {"messages": "messages", "peak_messages": "peak_messages", "bytes": "size", "peak_bytes": "peak_size"}
 """The word of each rate in a line, and its name in a `Limit`."""
 _DIGESTS: Final = 1 << 64

@@ -196,7 +196,7 @@ def _problems(error: Exception) -> tuple[str, ...]:
     if isinstance(error, StoreError):
         return (str(error),)
     structlog.get_logger().error("reload ended by an unexpected error", exc_info=error)
-    return (f"a mistake of Sluice; its log has the details: {type(error).__name__}: {error}",)
+    return (f"an internal error; Sluice's log has the details: {type(error).__name__}: {error}",)
 
 
 def _without_live(config: Config) -> Config:

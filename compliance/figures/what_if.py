@@ -71,7 +71,7 @@ class Proposals(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 def _content(file: Path) -> bytes:
     status = file.stat()  # before it is opened: a FIFO would be waited for, and a device may have no end
     if not stat.S_ISREG(status.st_mode):
-        raise ProposalError(f"--what-if {file}: is no regular file")
+        raise ProposalError(f"--what-if {file}: is a device, pipe or folder; write the proposals into a file")
     if status.st_size > _MOST_BYTES:
         raise ProposalError(f"--what-if {file}: has {status.st_size} bytes, at most {_MOST_BYTES} are read")
     return file.read_bytes()

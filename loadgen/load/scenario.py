@@ -154,7 +154,7 @@ _MOST_BYTES = 1024 * 1024
 def _text(path: Path) -> str:
     found = path.stat()  # before it is opened: a FIFO would be waited for, and a device may have no end
     if not stat.S_ISREG(found.st_mode) or found.st_size > _MOST_BYTES:
-        raise ScenarioError([f"{path}: is no regular file of at most {_MOST_BYTES} bytes"])
+        raise ScenarioError([f"{path}: is not a file of at most {_MOST_BYTES} bytes"])
     return path.read_text(encoding="utf-8")
 
 

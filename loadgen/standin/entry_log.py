@@ -88,9 +88,8 @@ def _key_of(metadata: MessageMetadata) -> bytes:
     return f"{metadata.producer_name}-{metadata.sequence_id}".encode()
 
 
-# Clients write "the first" and "after the last" as (-1, -1) and (2^63-1, 2^63-1).
+# Clients write "the first" as (-1, -1), and "after the last" as (2^63-1, 2^63-1), which is after each ledger.
 EARLIEST_LEDGER = 2**64 - 1
-LATEST_LEDGER = 2**63 - 1
 ENTRY_OVERHEAD = 256
 
 

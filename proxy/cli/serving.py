@@ -45,8 +45,6 @@ Processes = Annotated[
     int | None,
     typer.Option(metavar="N", help="Processes that serve clients, all on that port. Default: 1."),
 ]
-Workers = Annotated[int | None, typer.Option(hidden=True)]
-"""The flag before `--processes`: its error names that one."""
 Show = Annotated[
     bool, typer.Option("--show", help="Print every value that is given, and its source: file, variable or flag.")
 ]
@@ -64,7 +62,6 @@ def serve(  # noqa: PLR0913, PLR0917 - one for each option
     admin: Admin = None,
     access_log: LogDir = None,
     processes: Processes = None,
-    workers: Workers = None,
 ) -> None:
     """Run the proxy until SIGTERM.
 
@@ -80,7 +77,6 @@ def serve(  # noqa: PLR0913, PLR0917 - one for each option
         "admin": admin,
         "access_log": None if access_log is None else str(access_log),
         "processes": processes,
-        "workers": workers,
     }
     given = config, flags, dict(os.environ)
     read = functools.partial(load_config, *given)

@@ -90,7 +90,6 @@ _OF_KEYS: Mapping[str, Any] = {
     "audience": "sluice",
     "htpasswd": "/etc/sluice/htpasswd",
     "token_file": "/run/secrets/sluice-token",
-    "advertised": "sluice-1:6655",
     "shared": ["tenant", "topic"],
     "brokers": ["broker-*.example:8443"],
     "read_only": ["grafana"],

@@ -4,7 +4,7 @@ import ipaddress
 import socket
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 from urllib.parse import unquote
 
 from pydantic import AfterValidator, Field, create_model, field_validator, model_validator
@@ -504,16 +504,6 @@ class Fleet(ConfigSection):
         for word in value or ():
             if word not in SHAREABLE:
                 raise ValueError(f"{word!r} is not a level that can be shared: write some of {', '.join(SHAREABLE)}")
-        return value
-
-    @model_validator(mode="before")
-    @classmethod
-    def _has_no_peers(cls, value: Any) -> Any:
-        for key in ("peers", "listen", "advertised", "tls"):
-            if isinstance(value, dict) and key in value:
-                raise ValueError(
-                    f"{key}: members reach each other by topics in fleet.namespace, without addresses; leave {key} out"
-                )
         return value
 
     @model_validator(mode="after")

@@ -203,9 +203,6 @@ def _is_url_of_commands(given: Given) -> bool:
 
 
 def _nearest(variable: str, known: Mapping[str, object]) -> str:
-    successor = _SUCCESSORS.get(variable.removeprefix(PREFIX).lower())
-    if successor is not None:
-        return successor
     sections = [name for name in known if name.startswith(variable + "__")]
     if sections:
         return f"name a key of this section, as {sections[0]}"
@@ -242,8 +239,6 @@ _OF_KEYS: Mapping[str, str] = {
     "missing": "this key must be given here",
 }
 _WITHOUT_VALUE = frozenset({*_OF_KEYS, "twice"})
-_SUCCESSORS: Mapping[str, str] = {"workers": "write processes: N in its place, see docs/processes.md"}
-"""The remedy for keys of earlier versions."""
 _STEP = re.compile(r"\[key\]|function-(before|after|wrap|plain)(\[.*\])?")
 _QUOTES = "; put it in quotes"
 _MOST_TOLD = 20
@@ -292,8 +287,6 @@ _MOST_NAMED = 12
 def _known_keys(model: type[BaseModel], key: Sequence[object]) -> str:
     """Name the key that an unknown one may be meant to be."""
     section, name = _section_at(model, key[:-1]), str(key[-1])
-    if len(key) == 1 and name in _SUCCESSORS:
-        return f"; {_SUCCESSORS[name]}"
     known = list(section.model_fields) if section else []
     word = name.casefold().replace("-", "_")
     near = get_close_matches(word, {each.casefold(): each for each in known}, 1, 0.7)

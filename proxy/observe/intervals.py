@@ -295,10 +295,6 @@ class Intervals:
         else:
             self._take_pending(next(iter(self._untaken_limiters)))
 
-    def _take_all(self) -> None:
-        while self._untaken:
-            self._take_next()
-
     def _telling(self, most: int | None = None) -> Iterator[None]:
         """Take all pending counts, then make lines, one in each step: all that wait, or at most `most`."""
         while self._untaken:

@@ -174,7 +174,7 @@ async def test_files_beside_it_are_read_by_a_thread_and_count_with_it() -> None:
         (StoreError("policies.store: p.db: disk I/O error"), "policies.store: p.db: disk I/O error", []),
         (
             KeyError("x"),
-            "a mistake of Sluice; its log has the details: KeyError: 'x'",
+            "an internal error; Sluice's log has the details: KeyError: 'x'",
             ["reload ended by an unexpected error"],
         ),
     ],

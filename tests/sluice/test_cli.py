@@ -105,12 +105,6 @@ def test_the_proxys_options_name_their_defaults() -> None:
             assert "Default: " in option.help
 
 
-def test_the_flag_before_processes_names_that_one() -> None:
-    result = runner.invoke(app, ["serve", "--workers", "2"])
-    assert result.exit_code == 1
-    assert "--workers: workers: this key is not known here; write processes: N" in result.output
-
-
 def test_without_a_command_there_is_help() -> None:
     assert "Usage:" in runner.invoke(app, []).output
 

@@ -29,7 +29,11 @@ def test_what_is_no_file_is_neither_waited_for_nor_read_without_end(tmp_path):
     os.mkfifo(fifo)
     with large.open("wb") as file:
         file.truncate(2 * 1024**2)
-    for path, said in ((fifo, "no regular file"), (Path("/dev/zero"), "no regular file"), (large, "at most 1048576")):
+    for path, said in (
+        (fifo, "is a device, pipe or folder"),
+        (Path("/dev/zero"), "is a device, pipe or folder"),
+        (large, "at most 1048576"),
+    ):
         with pytest.raises(ProposalError, match=said):
             read_proposals(path)
 

@@ -73,7 +73,7 @@ def test_what_is_no_file_is_neither_waited_for_nor_read_without_end(tmp_path: Pa
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     for path in (fifo, Path("/dev/zero")):
-        with pytest.raises(ScenarioError, match="no regular file"):
+        with pytest.raises(ScenarioError, match="is not a file"):
             load_scenario(path)
 
 

@@ -383,14 +383,6 @@ def test_credentials_for_brokers_go_to_no_stranger(more: dict[str, object], is_f
     assert Config.model_validate(more).dials_brokers_of_members
 
 
-@pytest.mark.parametrize("key", ["peers", "listen", "advertised", "tls"])
-def test_a_fleet_has_no_peers(path: Path, key: str) -> None:
-    (problem,) = problems(path, {"fleet": {"name": "f", key: ["a:1"]}})
-    assert problem.endswith(
-        f": {key}: members reach each other by topics in fleet.namespace, without addresses; leave {key} out"
-    )
-
-
 def test_a_fleet_shares_something(path: Path) -> None:
     (problem,) = problems(path, {"fleet": {"name": "f", "shared": []}})
     assert without_line(problem, path).startswith(

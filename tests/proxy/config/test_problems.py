@@ -73,7 +73,6 @@ def test_what_stands_in_the_wrong_place_is_told_with_its_key_and_without_jargon(
         ("blocks: [{rle: x}]", "blocks.0.rle: this key is not known here; did you mean role?"),
         ("max_connections: many", "max_connections: 'many': this is text; an integer belongs here"),
         ("processes: true", "processes: 'true': this is text; an integer belongs here"),
-        ("workers: 2", "workers: this key is not known here; write processes: N in its place, see docs/processes.md"),
         ("admission: {max_consumers_per_topic: on}", "admission.max_consumers_per_topic: 'on': this is text;"),
         ("publish: {mode: fast}", "publish.mode: 'fast': it must be 'hold' or 'pause'"),
         ("admin_access: {tls: {key: k}}", "admin_access.tls.certificate: this key must be given here"),
