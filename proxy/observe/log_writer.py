@@ -90,9 +90,7 @@ class OwnFiles:
                 if match and entry.is_file(follow_symlinks=False):
                     yield match, Path(entry.path)
                 elif match:
-                    structlog.get_logger().warning(
-                        "access log: ignored, it is a link, folder or device", file=entry.path
-                    )
+                    structlog.get_logger().warning("access log: passed over, a link, folder or device", file=entry.path)
 
 
 LossCause = Literal["disk", "queue", "killed"]
