@@ -21,7 +21,7 @@ RUN PATH=/opt/build/bin:$PATH hatchling build --target wheel && /opt/sluice/bin/
 FROM python:3.11-slim
 RUN useradd --uid 10001 --create-home sluice && install -d -o sluice /var/log/sluice
 COPY --from=build /opt/sluice /opt/sluice
-USER sluice
+USER 10001
 EXPOSE 6650 8080 9100
 ENTRYPOINT ["/opt/sluice/bin/sluice"]
 CMD ["serve", "--config", "/etc/sluice/sluice.yaml"]

@@ -9,7 +9,7 @@ BIN     := .venv/bin
 export PYTHON
 
 .PHONY: help env demo check test static quick unit format fuzz bench bench-short bench-limits bench-fleets \
-        bench-compliance proto references locks clean
+        bench-compliance proto references helm manifests locks clean
 
 help: ## List what can be made
 	@grep -E '^[a-z-]+:.*## ' Makefile | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -62,6 +62,12 @@ proto: env ## Make protocol/pulsar_pb2.py and fleet/fleet_pb2.py from their .pro
 
 references: env ## Make the pages of docs/ that are generated from the code
 	@tools/references
+
+helm: env ## Get Helm, the schemas of Kubernetes and the SBOM's tool into .venv (Go; ten minutes)
+	@tools/helm
+
+manifests: env ## Make deploy/kubernetes from the chart (after make helm)
+	$(BIN)/python -m tools.chart manifests
 
 locks: env ## Resolve the pinned versions in requirements/ (names, versions and hashes; no addresses)
 	@tools/locks

@@ -22,6 +22,6 @@ RUN useradd --uid 10001 --create-home sluice && install -d -o sluice /var/lib/sl
 COPY --from=build /opt/sluice /opt/sluice
 COPY deploy/compliance_job.py /opt/sluice/compliance_job.py
 ENV PATH=/opt/sluice/bin:$PATH
-USER sluice
+USER 10001
 ENTRYPOINT ["/opt/sluice/bin/sluice"]
 CMD ["compliance", "run", "--help"]

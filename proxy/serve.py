@@ -367,7 +367,7 @@ class Proxy:
         places = Places(self.descriptors.admin, config.admin_access.request_timeout, self._refused)
         app = admin_app(self.engine, metrics, self.readiness, parts, Guards(bounds, self.authenticator, places))
         if config.metrics is not None:
-            pages = metrics_app(metrics, slices, bounds)
+            pages = metrics_app(self.engine, metrics, self.readiness, parts, bounds)
             listener = Listener(pages, self._connections(), keep_alive=config.keep_alive)
             self.metrics_address = await self._listen("metrics", listener, config.metrics)
         listener = Listener(app, self._connections(), self.authenticator.context, config.keep_alive)

@@ -1,6 +1,7 @@
 """What all tests share: tests that need what this machine has not are left out, loudly."""
 
 import gc
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ import tests.examples  # noqa: F401 - sets how many examples are tried, and whic
 from bench.data_path.proxies import haproxy_missing
 from loadgen.real.jars import OLDEST_JAVA, available, find_java
 from tests.netns.hosts import missing as namespaces_missing
+from tools.chart import find_helm
 
 
 def _prometheus() -> str | None:
@@ -29,9 +31,15 @@ def _compiler() -> str | None:
     return f"install a JDK {OLDEST_JAVA} or newer (Debian: apt-get install default-jdk-headless)"
 
 
+def _helm() -> str | None:
+    is_there = find_helm() and importlib.util.find_spec("kubernetes_validate")
+    return None if is_there else "run make helm (Go; ten minutes)"
+
+
 HERE = Path(__file__).parent
 NEEDS: dict[str, tuple[str, Callable[[], str | None]]] = {
     "haproxy": ("a real HAProxy", haproxy_missing),
+    "helm": ("a real Helm", _helm),
     "real": ("a real Pulsar broker", available),
     "jdk": ("a Java client of its own", _compiler),
     "netns": ("a network namespace", namespaces_missing),

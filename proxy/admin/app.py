@@ -174,24 +174,6 @@ def admin_app(
 ) -> web.Application:
     """Return the application of the admin address; the caller gives it an address."""
     in_force = LimitsInForce(parts.fleet, parts.states)
-    contents = {**TEXT, JSON: ShownReadiness}
-
-    @described({200: contents, 503: contents}, query=(_VERBOSE,))
-    async def show_readiness(request: web.Request) -> web.Response:
-        """Return 200 if the proxy accepts clients and its broker answers; else 503 with the reason.
-
-        `?verbose` adds the degraded states. Each state that admin_access.not_ready_when names is a 503.
-        """
-        query = asked(request, (_VERBOSE,))
-        _VERBOSE.read(query)
-        degraded = in_force.degraded()
-        problem = await readiness.problem() or _not_ready(engine, degraded)
-        status = 200 if problem is None else 503
-        if _VERBOSE.name in query:
-            answer: ShownReadiness = {"ready": problem is None, "problem": problem, "degraded": degraded}
-            return web.json_response(answer, status=status)
-        return web.Response(text="ready\n" if problem is None else problem + "\n", status=status)
-
     bounds, authenticator, forwarder = guards.bounds, guards.authenticator, parts.forwarder
     passing_on = [forwarder.unless_served] if forwarder else []
     app = web.Application(
@@ -211,7 +193,7 @@ def admin_app(
     app.add_routes(
         [
             *_watching(metrics),
-            web.get("/readyz", explaining(show_readiness)),
+            _readyz(engine, readiness, in_force),
             *StreamRest(engine, in_force).routes(),
             *pulsar_routes(parts.service),
             *own_routes(parts.service, parts.blocks, in_force),
@@ -222,6 +204,28 @@ def admin_app(
         ]
     )
     return app
+
+
+def _readyz(engine: Engine, readiness: Readiness, in_force: LimitsInForce) -> web.RouteDef:
+    contents = {**TEXT, JSON: ShownReadiness}
+
+    @described({200: contents, 503: contents}, query=(_VERBOSE,))
+    async def show_readiness(request: web.Request) -> web.Response:
+        """Return 200 if the proxy accepts clients and its broker answers; else 503 with the reason.
+
+        `?verbose` adds the degraded states. Each state that admin_access.not_ready_when names is a 503.
+        """
+        query = asked(request, (_VERBOSE,))
+        _VERBOSE.read(query)
+        degraded = in_force.degraded()
+        problem = await readiness.problem() or _not_ready(engine, degraded)
+        status = 200 if problem is None else 503
+        if _VERBOSE.name in query:
+            answer: ShownReadiness = {"ready": problem is None, "problem": problem, "degraded": degraded}
+            return web.json_response(answer, status=status)
+        return web.Response(text="ready\n" if problem is None else problem + "\n", status=status)
+
+    return web.get("/readyz", explaining(show_readiness))
 
 
 def _not_ready(engine: Engine, degraded: list[ShownDegraded]) -> str | None:
@@ -236,11 +240,14 @@ def _counts(engine: Engine) -> Counts:
     return {"connections": sum(engine.counters.connections_open.values()), "limiters": len(engine.registry.limiters)}
 
 
-def metrics_app(metrics: MetricsPage, slices: Slices, bounds: RequestLimits) -> web.Application:
-    """Return the application of the address for metrics alone: open to all callers, and read-only."""
-    middlewares = [_errors_as_reasons, _in_turn(slices), bounds.rate, bounds.body]
+def metrics_app(
+    engine: Engine, metrics: MetricsPage, readiness: Readiness, parts: Parts, bounds: RequestLimits
+) -> web.Application:
+    """Return the application of the address for metrics and probes alone: open to all callers, and read-only."""
+    middlewares = [_errors_as_reasons, _in_turn(engine.slices), bounds.rate, bounds.body]
     app = web.Application(middlewares=middlewares, client_max_size=bounds.most_bytes)
-    app.add_routes(_watching(metrics))
+    in_force = LimitsInForce(parts.fleet, parts.states)
+    app.add_routes([*_watching(metrics), _readyz(engine, readiness, in_force)])
     return app
 
 

@@ -125,7 +125,8 @@ class Config(ConfigSection):
     broker_tls: BrokerTls = BrokerTls()
     admin: AdminAddress = Field(Endpoint("http", "127.0.0.1", 8080), description="metrics, health and admin REST")
     metrics: AdminAddress | None = Field(
-        None, description="a further address for /metrics and /healthz alone, which needs no token and has no TLS"
+        None,
+        description="a further address for /metrics, /healthz and /readyz alone, which needs no token and has no TLS",
     )
     proxy_id: ProxyId = Field(
         "sluice",

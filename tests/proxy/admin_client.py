@@ -65,8 +65,8 @@ class Admin:
         self.reloader = Reloader(config, lambda: config, files, lambda _: _take, self.engine.counters)
         run = Run("p", "boot", 0, "0", None, None)
         self.forwarder = Forwarder.of(config, self.engine.counters, self.refused)
-        parts = Parts(self.service, BlockDesk(self.service, kept), run, self.reloader, self.forwarder)
-        self.app = admin_app(self.engine, self.metrics, self.readiness, parts, guards)
+        self.parts = Parts(self.service, BlockDesk(self.service, kept), run, self.reloader, self.forwarder)
+        self.app = admin_app(self.engine, self.metrics, self.readiness, self.parts, guards)
         self.client = TestClient(TestServer(self.app))
 
     @property

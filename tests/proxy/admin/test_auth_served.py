@@ -62,7 +62,7 @@ async def test_metrics_have_an_address_of_their_own_where_nothing_else_is(tmp_pa
     tokens = written(tmp_path / "tokens.yaml", TOKENS)
     paths = ("/metrics", "/healthz", "/readyz", "/sluice/blocks", "/sluice/streams", "/")
     async with serving(config(tmp_path, tokens=str(tokens))) as at:
-        assert await statuses(at["metrics"], *paths) == [200, 200, 404, 404, 404, 404]
+        assert await statuses(at["metrics"], *paths) == [200, 200, 503, 404, 404, 404]
         assert (await statuses(at["admin"], *paths))[:2] == [401, 200]
         assert (await statuses(at["admin"], *paths, headers=WRITE))[3:] == [200, 200, 404]
         async with aiohttp.ClientSession(f"http://{at['metrics']}") as session:

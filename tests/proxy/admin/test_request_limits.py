@@ -116,7 +116,8 @@ async def test_encoded_body_is_refused_and_never_decoded(
     packed = gzip.compress(bytes(1_000_000))
     sent = f"{len(packed):x}\r\n".encode() + packed + b"\r\n0\r\n\r\n" if is_chunked else packed
     how = "Transfer-Encoding: chunked" if is_chunked else f"Content-Length: {len(packed)}"
-    for app in (admin.app, metrics_app(admin.metrics, admin.engine.slices, bounds)):
+    metrics = metrics_app(admin.engine, admin.metrics, admin.readiness, admin.parts, bounds)
+    for app in (admin.app, metrics):
         listener = Listener(app, Connections(50, 30, refused, admin.engine.slices))
         host, _, port = (await listener.start(web_at("127.0.0.1:0"))).rpartition(":")
         for method, path in itertools.product(("GET", "POST", "PUT"), _STRANGERS):

@@ -1,0 +1,135 @@
+{{/* The name of all objects: the release's, with the chart's unless it has that. */}}
+{{- define "sluice.name" -}}
+{{- $name := ternary .Release.Name (printf "%s-sluice" .Release.Name) (contains "sluice" .Release.Name) -}}
+{{- trunc 40 $name | trimSuffix "-" -}}
+{{- end }}
+
+{{- define "sluice.selector" -}}
+app.kubernetes.io/name: sluice
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end }}
+
+{{- define "sluice.labels" -}}
+{{ include "sluice.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end }}
+
+{{- define "sluice.image" -}}
+{{- with .image -}}
+{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{/* "true" if there may be several replicas. */}}
+{{- define "sluice.isSeveral" -}}
+{{- if or .Values.autoscaling.enabled (gt (int .Values.replicas) 1) }}true{{ end }}
+{{- end }}
+
+{{/* "true" if pods keep something, and so need names that stay. */}}
+{{- define "sluice.isStateful" -}}
+{{- if or .Values.store.size (and .Values.accessLog.enabled .Values.accessLog.persistent) }}true{{ end }}
+{{- end }}
+
+{{- define "sluice.port" -}}
+{{ ternary 6651 6650 (not (empty .Values.tls.secret)) }}
+{{- end }}
+
+{{- define "sluice.logClaim" -}}
+{{ .Values.accessLog.existingClaim | default (printf "%s-access-log" (include "sluice.name" .)) }}
+{{- end }}
+
+{{- define "sluice.tablesClaim" -}}
+{{ .Values.compliance.existingClaim | default (printf "%s-compliance" (include "sluice.name" .)) }}
+{{- end }}
+
+{{/* A size as 4Gi in MiB. */}}
+{{- define "sluice.mebibytes" -}}
+{{- $number := regexFind "^[0-9]+" . | int64 -}}
+{{- mul $number (get (dict "Mi" 1 "Gi" 1024 "Ti" 1048576) (trimPrefix (toString $number) .)) -}}
+{{- end }}
+
+{{/* What each replica's closed files may have: four fifths of its part, as the open file and the queue come on top. */}}
+{{- define "sluice.retainSize" -}}
+{{- $most := ternary .Values.autoscaling.maxReplicas .Values.replicas .Values.autoscaling.enabled | int -}}
+{{- $each := div (mul 4 (include "sluice.mebibytes" .Values.accessLog.size | int64)) (mul 5 $most) -}}
+{{- if lt $each 256 -}}
+{{- fail (printf "accessLog.size: %s is too little for %d replicas: each keeps 256 MiB of closed files at least; write %dGi" .Values.accessLog.size $most (add1 (div (mul $most 320) 1024))) -}}
+{{- end -}}
+{{ $each }}MiB
+{{- end }}
+
+{{/* sluice.yaml: what the chart decides, under `config`. */}}
+{{- define "sluice.config" -}}
+{{- $admin := ternary "127.0.0.1:8080" "0.0.0.0:8080" (empty .Values.admin.tokensSecret) -}}
+{{- $own := dict "listen" "0.0.0.0:6650" "broker" .Values.broker "admin" $admin "metrics" "0.0.0.0:9100" "limits" .Values.limits -}}
+{{- with .Values.tls.secret -}}
+{{- $folder := printf "/run/secrets/%s" . -}}
+{{- $_ := set $own "listen" "pulsar+ssl://0.0.0.0:6651" -}}
+{{- $_ := set $own "tls" (dict "certificate" (printf "%s/tls.crt" $folder) "key" (printf "%s/tls.key" $folder)) -}}
+{{- end -}}
+{{- $access := dict -}}
+{{- with .Values.admin.tokensSecret -}}
+{{- $_ := set $access "tokens" (printf "/run/secrets/%s/tokens.yaml" .) -}}
+{{- end -}}
+{{- with .Values.admin.tlsSecret -}}
+{{- $folder := printf "/run/secrets/%s" . -}}
+{{- $_ := set $access "tls" (dict "certificate" (printf "%s/tls.crt" $folder) "key" (printf "%s/tls.key" $folder)) -}}
+{{- end -}}
+{{- if $access -}}
+{{- $_ := set $own "admin_access" $access -}}
+{{- end -}}
+{{- if .Values.accessLog.enabled -}}
+{{- $_ := set $own "access_log" (dict "dir" "/var/log/sluice" "retain_size" (include "sluice.retainSize" .)) -}}
+{{- end -}}
+{{- if .Values.store.size -}}
+{{- $_ := set $own "policies" (dict "store" "/var/lib/sluice/policies.db") -}}
+{{- end -}}
+{{- if and .Values.fleet (include "sluice.isSeveral" .) -}}
+{{- $_ := set $own "fleet" (dict "name" (include "sluice.name" .)) -}}
+{{- end -}}
+{{- toYaml (mustMergeOverwrite $own (deepCopy .Values.config)) -}}
+{{- end }}
+
+{{/* All Secrets that are mounted, each once, as JSON. */}}
+{{- define "sluice.secrets" -}}
+{{- concat .Values.secrets (list .Values.tls.secret .Values.admin.tokensSecret .Values.admin.tlsSecret) | compact | uniq | toJson -}}
+{{- end }}
+
+{{/* The "restricted" pod security standard. */}}
+{{- define "sluice.podSecurity" -}}
+runAsNonRoot: true
+seccompProfile: {type: RuntimeDefault}
+{{- with .Values.fsGroup }}
+fsGroup: {{ . }}
+fsGroupChangePolicy: OnRootMismatch
+{{- end }}
+{{- end }}
+
+{{- define "sluice.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}
+
+{{/* Where pods go; the same for all. */}}
+{{- define "sluice.placement" -}}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets: {{ range . }}
+  - name: {{ . }}{{ end }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector: {{ toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations: {{ toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.affinity }}
+affinity: {{ toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- end }}

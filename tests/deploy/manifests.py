@@ -1,0 +1,49 @@
+"""The files of deploy/kubernetes, which are made from the chart."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+VALUES = sorted((ROOT / "deploy/helm/ci").glob("*.yaml"))
+NAMES = [path.stem for path in VALUES]
+Manifest = Mapping[str, Any]
+
+
+@cache
+def objects_of(name: str) -> list[Manifest]:
+    """The objects of a file."""
+    return parsed((ROOT / "deploy/kubernetes" / f"{name}.yaml").read_text())
+
+
+def parsed(text: str) -> list[Manifest]:
+    """The objects of a text."""
+    return [each for each in yaml.safe_load_all(text) if each]
+
+
+def manifest(objects: Iterable[Manifest], kinds: Sequence[str], name: str) -> Manifest:
+    """The object of one of these kinds with this name."""
+    (found,) = (each for each in objects if each["kind"] in kinds and each["metadata"]["name"] == name)
+    return found
+
+
+def pod_spec(owner: Manifest) -> Manifest:
+    """The spec of the pods of an object."""
+    spec = owner["spec"]
+    spec = spec["jobTemplate"]["spec"] if owner["kind"] == "CronJob" else spec
+    found: Manifest = spec["template"]["spec"]
+    return found
+
+
+def pods(objects: Iterable[Manifest]) -> Iterator[tuple[str, Manifest, Manifest]]:
+    """Name, labels and spec of all pods, those that Spark makes among them."""
+    for each in objects:
+        name = each["metadata"]["name"]
+        if each["kind"] in {"Deployment", "StatefulSet", "CronJob"}:
+            template = each["spec"].get("template") or each["spec"]["jobTemplate"]["spec"]["template"]
+            yield f"{each['kind']} {name}", template["metadata"]["labels"], template["spec"]
+        elif each["kind"] == "ConfigMap" and "executor.yaml" in each["data"]:
+            yield f"executor {name}", {}, yaml.safe_load(each["data"]["executor.yaml"])["spec"]

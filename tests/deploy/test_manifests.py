@@ -1,0 +1,149 @@
+"""Without a cluster or Helm: in deploy/kubernetes every name leads somewhere, every command exists, no pod is root."""
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+import yaml
+
+from compliance.commands import app as compliance_app
+from proxy.config.model import load_config
+from sluice.cli import app
+from tests.deploy.manifests import NAMES, ROOT, Manifest, manifest, objects_of, pod_spec, pods
+from tools import chart
+
+IMAGE = (ROOT / "deploy/compliance.Dockerfile").read_text()
+_VOLUMES = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"}
+"""The kinds that the restricted standard allows."""
+
+all_files = pytest.mark.parametrize("name", NAMES)
+all_pods = pytest.mark.parametrize(
+    ("name", "spec"),
+    [pytest.param(name, spec, id=f"{name} {owner}") for name in NAMES for owner, _, spec in pods(objects_of(name))],
+)
+
+
+def values_of(name: str) -> dict[str, Any]:
+    values: dict[str, Any] = yaml.safe_load((ROOT / "deploy/helm/ci" / f"{name}.yaml").read_text())
+    return values
+
+
+@all_pods
+def test_pod_keeps_to_the_restricted_standard(name: str, spec: Manifest) -> None:
+    """Source: Pod Security Standards, policy Restricted."""
+    assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers"} & spec.keys()
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert "runAsUser" not in spec["securityContext"], "the image has one, and OpenShift chooses another"
+    assert all(volume.keys() - {"name"} <= _VOLUMES for volume in spec["volumes"])
+    for container in spec["containers"]:
+        security = container["securityContext"]
+        assert security["allowPrivilegeEscalation"] is False
+        assert security["capabilities"] == {"drop": ["ALL"]}
+        assert security["readOnlyRootFilesystem"] is True
+        assert not any("hostPort" in port for port in container.get("ports", ()))
+
+
+@all_pods
+def test_pod_names_what_is_there(name: str, spec: Manifest) -> None:
+    objects = objects_of(name)
+    made = {(each["kind"], each["metadata"]["name"]) for each in objects}
+    given = str(values_of(name))
+    kinds = {"configMap": "name", "secret": "secretName", "persistentVolumeClaim": "claimName"}
+    for volume in spec["volumes"]:
+        for key, name_key in kinds.items():
+            if key in volume:
+                assert (f"{key[0].upper()}{key[1:]}", volume[key][name_key]) in made or volume[key][name_key] in given
+    if "serviceAccountName" in spec:
+        assert ("ServiceAccount", spec["serviceAccountName"]) in made
+    (container,) = spec["containers"]
+    probed = {container[key]["httpGet"]["port"] for key in container if key.endswith("Probe")}
+    assert probed <= {port["name"] for port in container.get("ports", ())}
+    per_replica = {"store"} if "store" in values_of(name) else set()
+    mounted = {mount["name"] for mount in container["volumeMounts"]}
+    assert mounted - per_replica == {volume["name"] for volume in spec["volumes"]}
+
+
+@all_files
+def test_selectors_and_ports_lead_to_the_proxy(name: str) -> None:
+    objects = objects_of(name)
+    ((labels, spec),) = [
+        (labels, spec) for _, labels, spec in pods(objects) if labels.get("app.kubernetes.io/component") == "proxy"
+    ]
+    ports = {port["name"] for port in spec["containers"][0]["ports"]}
+    services = [each for each in objects if each["kind"] == "Service"]
+    services = [each for each in services if each["metadata"]["name"] != "sluice-compliance"]
+    assert services
+    for service in services:
+        assert service["spec"]["selector"].items() <= labels.items()
+        assert {port["targetPort"] for port in service["spec"]["ports"]} <= ports
+    for each in objects:
+        if each["kind"] in {"PodDisruptionBudget", "PodMonitor", "Deployment", "StatefulSet"}:
+            selected = each["spec"]["selector"]["matchLabels"]
+            assert (selected.items() <= labels.items()) == (each["metadata"]["name"] == "sluice")
+        if each["kind"] == "NetworkPolicy":
+            allowed = {port["port"] for rule in each["spec"]["ingress"] for port in rule["ports"]}
+            assert allowed == ports
+
+
+@all_files
+def test_rendered_configuration_has_the_limits_of_the_values(name: str, tmp_path: Path) -> None:
+    rendered, written = tmp_path / "sluice.yaml", tmp_path / "limits.yaml"
+    rendered.write_text(manifest(objects_of(name), ["ConfigMap"], "sluice")["data"]["sluice.yaml"])
+    written.write_text(yaml.safe_dump({"limits": values_of(name)["limits"]}))
+    config = load_config(rendered, {})
+    assert config.limits == load_config(written, {}).limits
+    has_several = values_of(name).get("replicas", 1) > 1 or "autoscaling" in values_of(name)
+    assert (config.fleet is not None) == has_several
+
+
+@all_pods
+def test_command_of_a_pod_takes_its_arguments(name: str, spec: Manifest) -> None:
+    (container,) = spec["containers"]
+    words = container.get("args", ())
+    if "command" in container:
+        assert container["command"] == ["/opt/sluice/bin/spark-submit"]
+        script = words.index("/opt/sluice/compliance_job.py")
+        assert "deploy/compliance_job.py /opt/sluice/compliance_job.py" in IMAGE
+        command: Any = typer.main.get_group(compliance_app)
+        words = words[script + 1 :]
+    else:
+        command = typer.main.get_group(app)
+    while words and hasattr(command, "commands"):
+        command, words = command.commands[words[0]], words[1:]
+    if words:
+        command.make_context("", [*words])
+
+
+@pytest.mark.parametrize("name", ["compliance", "executors"])
+def test_no_two_runs_of_the_job_share_a_folder(name: str) -> None:
+    job = manifest(objects_of(name), ["CronJob", "Deployment"], "sluice-compliance")
+    if job["kind"] == "CronJob":
+        assert job["spec"]["concurrencyPolicy"] == "Forbid"
+    else:
+        assert (job["spec"]["replicas"], job["spec"]["strategy"]["type"]) == (1, "Recreate")
+
+
+def test_executors_have_the_folders_of_the_driver() -> None:
+    objects = objects_of("executors")
+    driver = pod_spec(manifest(objects, ["Deployment"], "sluice-compliance"))
+    ((_, _, executor),) = [pod for pod in pods(objects) if pod[0].startswith("executor")]
+    own = {"config"}
+    for key in ("volumes", "volumeMounts"):
+        of_driver, of_executor = (
+            spec[key] if key in spec else spec["containers"][0][key] for spec in (driver, executor)
+        )
+        assert [each for each in of_driver if each["name"] not in own] == of_executor
+
+
+def test_image_of_the_job_has_what_it_copies() -> None:
+    copies = [line for line in IMAGE.splitlines() if line.startswith("COPY ") and "--from" not in line]
+    sources = [source for line in copies for source in shlex.split(line)[1:-1]]
+    assert sources
+    assert [source for source in sources if not (ROOT / source).exists()] == []
+
+
+def test_schema_of_the_values_is_that_of_the_configuration() -> None:
+    assert chart.values_schema() == chart.SCHEMA.read_text(), "make references"

@@ -1,0 +1,79 @@
+"""What the chart renders is run here: the container's command with its ConfigMap, volumes and user, and its probes."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+import pytest
+import yaml
+
+from loadgen.real.process import TetheredProcess
+from tests.deploy.manifests import manifest, objects_of, pod_spec
+from tests.deploy.pod import SLUICE, Pod
+from tests.netns.hosts import BROKER, Hosts
+from tests.proxy.certificates import Authority
+from tests.waiting import wait_for
+
+pytestmark = pytest.mark.netns
+
+
+@pytest.fixture
+def hosts() -> Iterator[Hosts]:
+    hosts = Hosts()
+    try:
+        hosts.set_up()
+        yield hosts
+    finally:
+        hosts.tear_down()
+
+
+@contextlib.contextmanager
+def running(
+    name: str, folder: Path, hosts: Hosts, files: Mapping[str, Mapping[str, str]] | None = None
+) -> Iterator[Pod]:
+    """The proxy of one of the rendered files, in front of a stand-in broker; its probes pass."""
+    objects = objects_of(name)
+    spec = pod_spec(manifest(objects, ("Deployment", "StatefulSet"), "sluice"))
+    broker = TetheredProcess(
+        hosts.command("broker", *SLUICE, "broker", "--listen", f"{BROKER}:6650"), folder / "broker"
+    )
+    try:
+        with Pod(spec, objects, files or {}, folder / "pod", hosts) as pod:
+            for kind in ("startup", "liveness", "readiness"):
+                wait_for(partial(pod.passes, kind), told=pod.says)
+            yield pod
+    finally:
+        broker.kill()
+
+
+def test_proxy_of_two_values_serves_and_reloads_its_limits(tmp_path: Path, hosts: Hosts) -> None:
+    with running("minimal", tmp_path, hosts) as pod:
+        config = yaml.safe_load((pod.volume("config") / "sluice.yaml").read_text())
+        config["limits"]["tenants"]["acme"]["publish"]["messages"] = 7
+        pod.write(pod.volume("config"), {"sluice.yaml": yaml.safe_dump(config)})
+        taken = 'sluice_config_reloads_total{outcome="taken"} 1.0'
+        wait_for(lambda: taken in pod.get("metrics", "/metrics")[1], told=pod.says)
+        assert pod.stop() == 0
+
+
+def test_member_of_a_fleet_serves(tmp_path: Path, hosts: Hosts) -> None:
+    with running("fleet", tmp_path, hosts) as pod:
+        wait_for(lambda: "sluice_fleet_members 1.0" in pod.get("metrics", "/metrics")[1], told=pod.says)
+        assert pod.stop() == 0
+
+
+def test_secrets_are_read_by_a_user_without_an_entry(tmp_path: Path, hosts: Hosts) -> None:
+    certificate, key = (Path(file).read_text() for file in Authority(tmp_path / "ca").server().values())
+    of_tls = {"tls.crt": certificate, "tls.key": key}
+    token = "0123456789abcdef"
+    files = {
+        "sluice-tls": of_tls,
+        "sluice-admin-tls": of_tls,
+        "sluice-tokens": {"tokens.yaml": f"ops: {{access: write, token: {token}}}\n"},
+        "token-keys": {"secret.key": "0" * 64},
+    }
+    with running("tls", tmp_path, hosts, files) as pod:
+        assert pod.get("admin", "/sluice/streams", by_tls=True)[0] == 401
+        assert pod.get("admin", "/sluice/streams", by_tls=True, token=token)[0] == 200
+        assert pod.stop() == 0
