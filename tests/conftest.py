@@ -101,21 +101,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _share_out(items: list[pytest.Item]) -> None:
-    """For several processes: what shares something stays in one of them, and so does each module.
+    """For several processes: tests that share something stay in one of them, and so do those of a module.
 
-    What takes long comes first, the real broker's before all: it waits for most of its time. In each group what is
-    slow comes last: it may have gone on beside the rest.
+    Groups that take long come first: else one process would run the last of them while the others are idle. In each
+    group slow tests come last: they may have gone on beside the rest.
     """
     items.sort(key=lambda item: item.path.parts)  # one order, wherever a process began
     modules: dict[Path, list[pytest.Item]] = {}
     for item in items:
         modules.setdefault(item.path, []).append(item)
     groups = {path: _group_of(module) for path, module in modules.items()}
-    order = {group: place for place, group in enumerate(("real", "spark", "bench", "slow", ""))}
+    order = {group: place for place, group in enumerate((*_REAL, "spark", "bench", "slow", "whole", ""))}
 
     def place(item: pytest.Item) -> tuple[int, bool]:
-        is_slow = item.get_closest_marker("slow") is not None
-        return order[groups[item.path] or ("slow" if is_slow else "")], is_slow
+        markers = {marker.name for marker in item.iter_markers()}
+        alone = next((marker for marker in ("slow", "whole") if marker in markers), "")
+        return order[groups[item.path] or alone], "slow" in markers
 
     items.sort(key=place)
     for item in items:
@@ -123,15 +124,20 @@ def _share_out(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.xdist_group(group))
 
 
+_REAL = ("real", "brokers")
+"""Groups of tests with real brokers, which wait for most of their time: one has the session's broker and the Sluice of
+the slow scenarios; modules of the other one start Sluices of their own, most of them brokers, too."""
+_BESIDE = ("test_fleet_link.py", "test_import.py", "test_policy_topic.py", "test_report.py")
+"""Modules of the second group that need a plain broker: so both groups take about as long."""
 _SHARED = {"spark": "spark", "native": "bench"}
 """Groups of those that share something, by the fixture that makes it; the first that is found decides."""
 
 
 def _group_of(module: list[pytest.Item]) -> str:
     """Of a module; empty if it is one of its own."""
-    if any(item.get_closest_marker("real") for item in module):
-        return "real"
     fixtures = {name for item in module for name in getattr(item, "fixturenames", ())}
+    if any(item.get_closest_marker("real") for item in module):
+        return "real" if "real_broker" in fixtures and module[0].path.name not in _BESIDE else "brokers"
     return next((group for fixture, group in _SHARED.items() if fixture in fixtures), "")
 
 
@@ -141,10 +147,10 @@ _NICENESS = 10
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """One process waits for the real broker and measures; the others give way to it."""
+    """Two processes wait for real brokers and measure; the others give way to them."""
     if hasattr(item.config, "workerinput") and not item.config.stash.get(_BEGUN, False):
         item.config.stash[_BEGUN] = True
-        if not item.nodeid.endswith("@real"):
+        if not item.nodeid.endswith(tuple(f"@{group}" for group in _REAL)):
             os.nice(_NICENESS)
 
 
