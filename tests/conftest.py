@@ -55,11 +55,11 @@ WHOLE_ONLY = (
     "haproxy", "netns", "loadgen/load/test_clients.py", "loadgen/real",
     "loadgen/standin/official", "loadgen/standin/test_server.py",
     "proxy/policies/test_kept_blocks.py", "proxy/observe/test_real_disks.py", "proxy/test_running.py",
-    "proxy/test_runtime.py",
+    "proxy/test_runtime.py", "proxy/test_new_level.py",
     "proxy/fleet/test_before_standin.py", "proxy/fleet/test_processes.py", "proxy/test_several_processes.py",
     "proxy/fleet/test_not_formed.py",
     "real", "sluice/test_cli.py",
-    "test_left_out.py", "test_processes.py", "test_wheel.py",
+    "test_left_out.py", "test_processes.py", "test_same_examples.py", "test_wheel.py",
     # thousands of examples, of models and of requests
     "compliance/judging/test_exactly.py", "proxy/admin/fuzz", "proxy/identity", "proxy/policies/test_applying.py",
     "proxy/policies/test_change_notifier.py", "proxy/policies/test_many_topics.py",
@@ -74,11 +74,13 @@ ON_REQUEST = "on_request"
 def pytest_make_collect_report(
     collector: pytest.Collector,
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """In a fresh clone most of collecting is compiling: a second process begins at the end, so each compiles half."""
+    """In a fresh clone most of collecting is compiling: each process begins elsewhere, and compiles its part of all."""
     report = yield
     workerinput: dict[str, Any] = getattr(collector.config, "workerinput", {})
-    if isinstance(collector, pytest.Directory) and workerinput.get("workerid") == "gw1":
-        report.result = list(report.result or ())[::-1]
+    if workerinput and isinstance(collector, pytest.Directory):
+        found = list(report.result or ())
+        first = len(found) * int(workerinput["workerid"].removeprefix("gw")) // workerinput["workercount"]
+        report.result = found[first:] + found[:first]
     return report
 
 

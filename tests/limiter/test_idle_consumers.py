@@ -37,7 +37,7 @@ def gets_all(world: FarBroker, active: FarConsumer, a_second: int, messages: int
 @pytest.mark.parametrize("rules", [RULES, PLAIN])
 @pytest.mark.parametrize("unit", ["messages", "bytes"])
 @pytest.mark.parametrize("a_second", [1000, 100_000])
-@pytest.mark.parametrize("idle", [10, 200, 1000])
+@pytest.mark.parametrize("idle", [10, 1000])
 def test_a_consumer_with_a_backlog_gets_all_beside_idle_ones(
     idle: int, a_second: int, unit: str, rules: DispatchRules
 ) -> None:
@@ -50,7 +50,7 @@ def test_a_consumer_with_a_backlog_gets_all_beside_idle_ones(
 
 @pytest.mark.parametrize("unit", ["messages", "bytes"])
 @pytest.mark.parametrize("a_second", [1000, 100_000])
-@pytest.mark.parametrize("idle", [10, 200, 1000])
+@pytest.mark.parametrize("idle", [10, 1000])
 def test_the_last_consumer_with_a_backlog_gets_all(idle: int, a_second: int, unit: str) -> None:
     """Each of them in its turn had messages, and asked for more than came: far more than may go uncounted."""
     world = limited(a_second, unit, RULES)

@@ -217,4 +217,4 @@ class Levels(Clockwork):
         assert all(self.registry.limiters[limiter.scope] is limiter for limiter in found.values())
 
 
-TestLevels = long_run(Levels, at_least=15_000)
+TestLevels = long_run(Levels, at_least=12_000)

@@ -121,15 +121,15 @@ def test_a_retuned_limiter_is_not_left_with_an_alarm_of_the_old_value() -> None:
 @pytest.mark.parametrize("factor", [1000, 1_000_000])
 def test_places_are_counted_anew_when_the_value_changes(factor: int) -> None:
     """A place of the slow limit's nanoseconds would mean waiting for ever after those who came after."""
-    world, one = World(), limiter(1)
-    old = world.greedy(one, entries=repeat((10, 10)))
+    world, limit = World(), limiter(1)
+    old = world.greedy(limit, entries=repeat((10, 10)))
     world.run(5)
-    one.retune(Limit(rate(factor)), "raised", world.clock.now)
-    world.scheduler.serve(one, world.clock.now)
-    new = world.greedy(one, entries=repeat((factor // 1000, 10)))
-    world.run(2)
-    assert world.messages_of(old) >= 0.9 * factor
-    assert world.messages_of(new) >= 0.9 * factor
+    limit.retune(Limit(rate(factor)), "raised", world.clock.now)
+    world.scheduler.serve(limit, world.clock.now)
+    new = world.greedy(limit, entries=repeat((factor // 1000, 10)))
+    world.run(0.4)
+    assert world.messages_of(old) >= 0.18 * factor
+    assert world.messages_of(new) >= 0.18 * factor
 
 
 def test_a_new_value_resets_tags_of_streams_waiting_elsewhere() -> None:
@@ -170,12 +170,13 @@ def test_forgetting_it_changes_nothing_only_if_it_is_full_and_unused() -> None:
 def test_of_many_who_wait_several_go_at_one_time(
     per_second: int, burst: int | None, waiting: int, gathered: int
 ) -> None:
-    world, one = World(), limiter(per_second, burst=burst)
+    world, limit = World(), limiter(per_second, burst=burst)
     for _ in range(waiting):
-        world.greedy(one, entries=repeat((1, 1)))
-    assert one.gathering_ns(0) == (gathered - 1) * SECOND // per_second <= MOST_GATHERING_NS
-    world.run(1)
-    alarms = Counter(passed.at for passed in world.log if passed.at > SECOND // 2)
+        world.greedy(limit, entries=repeat((1, 1)))
+    assert limit.gathering_ns(0) == (gathered - 1) * SECOND // per_second <= MOST_GATHERING_NS
+    seconds = 0.1 if per_second > 10_000 else 1
+    world.run(seconds)
+    alarms = Counter(passed.at for passed in world.log if passed.at > seconds * SECOND / 2)
     least = -(-per_second // 1000)  # of a limiter's wake-ups there are at most 1000 a second
     assert set(alarms.values()) == {max(gathered, least)}
 

@@ -10,7 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -46,11 +46,11 @@ class Processes:
         self.admin_port = int(sluice.admin_url.rpartition(":")[2])
 
     def lines(self, event: str) -> list[dict[str, Any]]:
-        said = []
-        for line in self.parent.log_path.read_text().splitlines():
+        lines = []
+        for text in self.parent.log_path.read_text().splitlines():
             with suppress(json.JSONDecodeError):
-                said.append(json.loads(line))
-        return [line for line in said if line.get("event") == event]
+                lines.append(json.loads(text))
+        return [line for line in lines if line.get("event") == event]
 
     def wait_for(self, event: str, times: int = 1) -> None:
         wait_for(lambda: len(self.lines(event)) >= times or self.parent.exit_code is not None, told=self._log)
@@ -79,18 +79,33 @@ class Processes:
 Start = Callable[..., Processes]
 
 
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
+@contextmanager
+def starting(folder: Path) -> Iterator[Start]:
     running: list[Processes] = []
     with running_broker() as (_, broker):
 
         def launch(**config: Any) -> Processes:
-            running.append(Processes(tmp_path, broker, **config))
+            running.append(Processes(folder, broker, **config))
             return running[-1]
 
         yield launch
-        for one in running:
-            one.parent.kill()
+        for processes in running:
+            processes.parent.kill()
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    with starting(tmp_path) as launch:
+        yield launch
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
+    """Two that serve; whatever a test does to them, two serve after it."""
+    with starting(tmp_path_factory.mktemp("both")) as launch:
+        both = launch(limits=LIMIT)
+        both.wait_for("all processes serve")
+        yield both
 
 
 def holds(admin: AdminClient, place: str, messages: int) -> bool:
@@ -109,9 +124,7 @@ def is_alive(pid: int) -> bool:
     return True
 
 
-def test_processes_are_one_fleet_on_one_port(start: Start) -> None:
-    both = start(limits=LIMIT)
-    both.wait_for("all processes serve")
+def test_processes_are_one_fleet_on_one_port(both: Processes) -> None:
     serving = both.lines("process serves")
     assert {line["listen"] for line in serving} == {both.address}
     assert [line["admin"] for line in serving] == [f"127.0.0.1:{both.admin_port + index}" for index in range(2)]
@@ -125,28 +138,37 @@ def test_processes_are_one_fleet_on_one_port(start: Start) -> None:
         for index in range(2):
             admin = both.admin(index)
             wait_for(partial(holds, admin, place, messages), PATIENCE_S, partial(admin.get_json, place))
-    pids = [both.pid(0), both.pid(1)]
-    assert both.parent.stop(30) == 0
-    assert not any(map(is_alive, pids))
-    assert len(both.lines("ended")) == 3, "each process and the parent ends in order"
 
 
-def test_a_process_that_is_killed_is_replaced(start: Start) -> None:
-    both = start(limits=LIMIT)
-    both.wait_for("all processes serve")
+def test_a_reload_reaches_all_processes(both: Processes) -> None:
+    file = both.parent.log_path.parent / "sluice.yaml"
+    file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | {"limits": {}}))
+    both.wait_for("configuration reloaded", 2)
+
+
+def test_a_port_that_is_taken_is_refused(both: Processes, tmp_path: Path) -> None:
+    (other_admin,) = free_ports(0)
+    command = [*(sys.executable, "-m", "sluice", "serve", "--processes", "2"), "--listen", both.sluice.service_url[9:]]
+    other = TetheredProcess([*command, "--admin", f"127.0.0.1:{other_admin}"], tmp_path / "other.log")
+    wait_for(lambda: other.exit_code is not None, told=other.last_lines)
+    assert other.exit_code == 1
+    assert "cannot listen on" in other.last_lines()
+
+
+def test_a_process_that_is_killed_is_replaced(both: Processes) -> None:
     before = both.pid(1)
     os.kill(before, signal.SIGKILL)
     both.wait_for("process serves", 3)
     assert both.pid(1) != before
-    (line) = both.lines("process ended")[0]
+    line = both.lines("process ended")[0]
     assert (line["process"], line["code"]) == (1, -signal.SIGKILL)
     both.wait_members(1)
 
 
 def test_processes_end_with_a_parent_that_is_killed(start: Start) -> None:
-    both = start()
-    both.wait_for("all processes serve")
-    pids = [both.pid(0), both.pid(1)]
+    processes = start()
+    processes.wait_for("all processes serve")
+    pids = [processes.pid(0), processes.pid(1)]
     (parent,) = {parent_of(pid) for pid in pids}
     os.kill(parent, signal.SIGKILL)
     wait_for(lambda: not any(map(is_alive, pids)), told=lambda: list(map(is_alive, pids)))
@@ -169,31 +191,12 @@ async def test_a_start_is_cancelled_where_the_parent_ends() -> None:
 
 
 def test_a_mistake_is_reported_once_and_ends_all(start: Start) -> None:
-    both = start(policies={"store": "/nowhere/p.db"})
-    wait_for(lambda: both.parent.exit_code is not None, told=both.parent.last_lines)
-    assert both.parent.exit_code == 1
-    log = both.parent.log_path.read_text()
+    processes = start(policies={"store": "/nowhere/p.db"})
+    wait_for(lambda: processes.parent.exit_code is not None, told=processes.parent.last_lines)
+    assert processes.parent.exit_code == 1
+    log = processes.parent.log_path.read_text()
     assert log.count("/nowhere/p-0.db") == 1
     assert "Traceback" not in log
-
-
-def test_a_reload_reaches_all(start: Start) -> None:
-    both = start(limits=LIMIT)
-    both.wait_for("all processes serve")
-    file = both.parent.log_path.parent / "sluice.yaml"
-    file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | {"limits": {}}))
-    both.wait_for("configuration reloaded", 2)
-
-
-def test_a_port_that_is_taken_is_refused(start: Start, tmp_path: Path) -> None:
-    both = start()
-    both.wait_for("all processes serve")
-    (other_admin,) = free_ports(0)
-    command = [*(sys.executable, "-m", "sluice", "serve", "--processes", "2"), "--listen", both.sluice.service_url[9:]]
-    other = TetheredProcess([*command, "--admin", f"127.0.0.1:{other_admin}"], tmp_path / "other.log")
-    wait_for(lambda: other.exit_code is not None, told=other.last_lines)
-    assert other.exit_code == 1
-    assert "cannot listen on" in other.last_lines()
 
 
 def test_each_process_has_names_and_addresses_of_its_own() -> None:
@@ -305,3 +308,7 @@ def test_one_limit_holds_over_processes_and_one_that_is_killed(start: Start) -> 
         wait_for(lambda: len(watch.arrivals) > passed + 200)
         line = Line(100, burst=10, entry=3 + 1)  # the one that was killed is a member once more
         assert line.excess_since(begun, list(watch.arrivals)) <= 0
+    pids = [several.pid(index) for index in range(3)]
+    assert several.parent.stop(30) == 0
+    assert not any(map(is_alive, pids))
+    assert len(several.lines("ended")) == 4, "each process and the parent ends in order"

@@ -16,7 +16,7 @@ from tests.proxy.identity.adversary import FREE, HELD, Said
 from tests.proxy.identity.driver import run, steps_of
 from tests.proxy.identity.duel import Step
 
-MOST_SEEDS = 1000
+MOST_SEEDS = 600
 """As many as the product itself has to pass."""
 
 Numbers = tuple[int, int, int]

@@ -9,7 +9,7 @@ from tests.proxy.identity import compiled_holes
 from tests.proxy.identity.driver import run, steps_of
 from tests.proxy.identity.holes import FOUND_BY, HOLES, RARE, Hole
 
-MOST_SEEDS = 1000
+MOST_SEEDS = 600
 """As many as the product itself has to pass."""
 
 
