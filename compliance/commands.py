@@ -35,7 +35,7 @@ def report(  # noqa: PLR0913 - one for each option
         typer.Option(
             parser=_folder,
             metavar="<path>",
-            help="Folder of the closed access-log files (*.jsonl); of several proxies, one folder with those of all.",
+            help="Folder of the closed access-log files (*.jsonl.zst, *.jsonl), of several proxies together.",
             show_default=False,
         ),
     ] = None,
@@ -82,7 +82,8 @@ def run(  # noqa: PLR0913 - each is an option of the command
     out: Annotated[str, typer.Option(help="Folder (or URI) for the tables, summary.json and the checkpoint.")],
     *,
     access_log: Annotated[
-        str, typer.Option(help="Folder (or URI) of the proxy's closed files (*.jsonl); for --source files.")
+        str,
+        typer.Option(help="Folder (or URI) of the proxy's closed files (*.jsonl.zst, *.jsonl); for --source files."),
     ] = "",
     follow: Annotated[
         bool, typer.Option("--follow/--once", help="Go on for ever, or end with what is there now.")

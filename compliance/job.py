@@ -105,7 +105,7 @@ class Origin:
     """The source of a report: either an access log, or the tables of a job.
 
     Args:
-        access_log: Folder of closed `*.jsonl` files.
+        access_log: Folder of closed `*.jsonl.zst` and `*.jsonl` files.
         tables: `--out` of `sluice compliance run`: a folder, or a URI.
     """
 
@@ -209,7 +209,7 @@ def closed_files(access_log: Path) -> list[Path]:
         raise ReportError(f"--access-log {access_log}: cannot be read: {error.strerror}") from error
     if not content.closed:
         why = f"passed over: {words}" if (words := content.words()) else "the proxy closes them by age or size"
-        raise ReportError(f"--access-log {access_log}: no closed *.jsonl file in it; {why}")
+        raise ReportError(f"--access-log {access_log}: no closed *.jsonl.zst or *.jsonl file in it; {why}")
     return content.closed
 
 

@@ -40,7 +40,7 @@ ODD = "names that Hadoop cannot take"
 LINK = "symbolic links"
 SPECIAL = "devices, pipes and sockets"
 PACKED = "packed files"
-FOLDER = "subfolders with *.jsonl"
+FOLDER = "subfolders with log files"
 REMEDIES: Mapping[str, str] = {
     HIDDEN: "rename them",
     ODD: "rename them, without any of : * ? [ ] { } \\ and without line ends, in UTF-8",
@@ -57,9 +57,11 @@ MOST_FOLDERS = 100
 """The number of subfolders that are looked into."""
 TOLD = "passed-over.json"
 """The file beside the folder of links that names the files passed over, for later readers of the tables."""
-_CLOSED = ".jsonl"
+_CLOSED = (".jsonl", ".jsonl.zst")
+CLOSED_PATTERN = "{*.jsonl,*.jsonl.zst}"
+"""The names of closed files, as a pattern of Hadoop."""
 _PATTERN = set(":*?[]{}\\")
-_PACKED = tuple(f"{_CLOSED}.{packing}" for packing in ("gz", "bz2", "xz", "zst", "lz4", "snappy", "zip"))
+_PACKED = tuple(f".jsonl.{packing}" for packing in ("gz", "bz2", "xz", "lz4", "snappy", "zip"))
 
 
 @dataclass(frozen=True, slots=True)

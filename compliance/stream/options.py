@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
-from compliance.log_folder import on_this_machine, show
+from compliance.log_folder import CLOSED_PATTERN, on_this_machine, show
 from compliance.session import cause
 from compliance.stream.windows import TABLES, WindowTable
 
@@ -32,7 +32,7 @@ class Source:
 
     Args:
         kind: One of `SOURCES`.
-        folder: The folder of closed `*.jsonl` files; only for `files`.
+        folder: The folder of closed `*.jsonl.zst` and `*.jsonl` files; only for `files`.
         options: Options that go to the connector unchanged; only for the other kinds.
     """
 
@@ -210,7 +210,7 @@ def no_connector(option: str, kind: str, error: Exception) -> str:
 def _of_files(reader: DataStreamReader, job: Job) -> DataFrame:
     text = (
         reader.format("text")
-        .option("pathGlobFilter", "*.jsonl")
+        .option("pathGlobFilter", CLOSED_PATTERN)
         .option("lineSep", "\n")
         .option("maxBytesPerTrigger", job.batch_bytes)
         # By default files a week older than the newest are passed over in silence.

@@ -39,7 +39,12 @@ class AccessLogSettings(ConfigSection):
 
     dir: Path | None = Field(None, description="folder for closed log files; none: no access log")
     interval: Seconds = Field(1.0, ge=0.1, le=60, description="time between the lines of an active stream")
-    rotate_size: Size = Field(64 * 1024**2, gt=0, description="bytes after which a file is closed")
+    compression: Literal["zstd", "none"] = Field(
+        "zstd", description="form of the files: `zstd` (`.jsonl.zst`, a thirtieth of the size), or `none` (`.jsonl`)"
+    )
+    rotate_size: Size = Field(
+        64 * 1024**2, gt=0, description="bytes of lines, before compression, after which a file is closed"
+    )
     rotate_age: Seconds = Field(10.0, gt=0, description="time after which a file is closed")
     queue: Size = Field(
         32 * 1024**2, gt=0, description="bytes that may wait for the disk; more are dropped, counted and declared"

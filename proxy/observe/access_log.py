@@ -239,7 +239,7 @@ def open_access_log(
         return AccessLog(writer, None)
     section.dir.mkdir(parents=True, exist_ok=True)
     keep = Keep(section.retain_age, section.kept_size(shutil.disk_usage(section.dir).total))
-    rotation = Rotation(section.rotate_size, section.rotate_age, section.fsync, keep)
+    rotation = Rotation(section.rotate_size, section.rotate_age, section.fsync, keep, section.compression)
     losses = Losses(writer.boot_id, recover(section.dir, proxy_id))
     notices = Notices(on_trouble, DeletedLog(time.monotonic_ns).deleted)
     disk = LogWriter(section.dir, (proxy_id, writer.boot_id), rotation, losses, notices)

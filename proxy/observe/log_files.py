@@ -9,8 +9,8 @@ written again.
 
 `recover` closes the files that killed runs left unfinished, and finds out what these runs lost. A file that is being
 written is locked by its process, and so is the file that marks a living run: files of a second proxy with the same
-`proxy_id` are left alone. A torn last line stays as it is, the last of its file. Readers quarantine it, and no line is
-joined to it.
+`proxy_id` are left alone. A torn last line of a plain file stays as it is, the last of its file. Readers quarantine it,
+and no line is joined to it. A compressed file that is torn, as after a power cut, is written again: its whole lines.
 
 `DeletedLog` puts into the operator's log which files are deleted.
 """
@@ -21,17 +21,28 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, Final
 
 import msgspec
 import structlog
+from backports.zstd import ZstdError
 
 from proxy.degraded import Degraded
 from proxy.files import open_regular
-from proxy.observe.log_writer import LineBatch, LineRun, LogTrouble, LogWriter, Loss, OwnFiles
+from proxy.observe.log_writer import (
+    Compression,
+    LineBatch,
+    LineRun,
+    LogFile,
+    LogTrouble,
+    LogWriter,
+    Loss,
+    OwnFiles,
+    lines_of,
+)
 
 _LOSING: Final[tuple[LogTrouble, ...]] = ("disk", "queue")
 """Troubles by which lines are lost."""
@@ -208,7 +219,7 @@ def recover(folder: Path, proxy_id: str) -> list[Loss]:
     for name, unfinished in own.unfinished():
         closed = folder / name.closed(proxy_id)
         try:
-            size = _close(unfinished, closed)
+            size = _close(unfinished, closed, name.compression)
         except OSError as error:
             structlog.get_logger().warning(
                 "access log: unfinished file left as it is", file=str(unfinished), error=str(error)
@@ -220,12 +231,14 @@ def recover(folder: Path, proxy_id: str) -> list[Loss]:
     return [loss for loss in losses if loss is not None]
 
 
-def _close(unfinished: Path, closed: Path) -> int | None:
+def _close(unfinished: Path, closed: Path, compression: Compression) -> int | None:
     """Close an unfinished file and return its size; None where there was nothing to close."""
     with _locked(unfinished) as file:
         if file is None:
             return None
         size = os.fstat(file.fileno()).st_size
+        if compression == "zstd" and size:
+            size = _mended(file, unfinished)
         if size == 0:
             unfinished.unlink()
             return None
@@ -233,6 +246,32 @@ def _close(unfinished: Path, closed: Path) -> int | None:
             raise FileExistsError(f"{closed} is there already")
         unfinished.rename(closed)
         return size
+
+
+def _mended(file: BinaryIO, unfinished: Path) -> int:
+    """Write a compressed file again if its frame has no end; return its size, 0 without a whole line."""
+    pieces: list[bytes] = []
+    try:
+        deque(lines_of(file, "zstd"), 0)
+    except (EOFError, ZstdError):
+        file.seek(0)
+    else:
+        return os.fstat(file.fileno()).st_size
+    with suppress(EOFError, ZstdError):
+        pieces.extend(lines_of(file, "zstd", together=1))
+    lines, _, _ = b"".join(pieces).rpartition(b"\n")
+    if not lines:
+        return 0
+    mended = LogFile(unfinished.with_suffix(".mended"), unfinished, "close", "zstd")
+    try:
+        _, error = mended.append(lines + b"\n", LineRun(1, 0, 0, 0, 0), ())
+        mended.close()
+        if error is not None:
+            raise error
+        mended.name()
+    finally:
+        mended.discard()
+    return unfinished.stat().st_size
 
 
 def _loss_of(own: OwnFiles, boot_id: str, sign: Path) -> Loss | None:
@@ -265,20 +304,25 @@ def _opened(path: Path) -> BinaryIO:
 def _loss(own: OwnFiles, boot_id: str) -> Loss:
     """Return the loss of a run that was killed, as far as it is known."""
     now = time.time_ns()
-    tails = (_tail(path) for name, path in reversed(own.closed()) if name.boot_id == boot_id)
+    closed = reversed(own.closed())
+    tails = (_tail(path, name.compression) for name, path in closed if name.boot_id == boot_id)
     last = next((tail for tail in tails if tail is not None), None)
     since = now if last is None else round(last.end.timestamp() * 1e9)
     structlog.get_logger().warning("access log: an earlier run was killed", boot_id=boot_id)
     return Loss(boot_id, "killed", "", None, 0 if last is None else last.seq + 1, None, since, now)
 
 
-def _tail(path: Path) -> _Tail | None:
+def _tail(path: Path, compression: Compression) -> _Tail | None:
     """Return the last whole line of a file."""
-    with _opened(path) as file:
-        file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
-        for line in reversed(file.read().splitlines()):
-            try:
-                return _DECODER.decode(line)
-            except (msgspec.MsgspecError, UnicodeDecodeError):
-                continue
+    tail = b""
+    with _opened(path) as file, suppress(EOFError, ZstdError):
+        if compression == "none":
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
+        for piece in lines_of(file, compression):
+            tail = (tail + piece)[-_TAIL:]
+    for line in reversed(tail.splitlines()):
+        try:
+            return _DECODER.decode(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            continue
     return None

@@ -1,11 +1,11 @@
 """Write the access log's files one after the other: the part that waits for the disk, and has no thread of its own.
 
-Files are named `PROXY-BOOT-NUMBER.jsonl`, and with a dot before it while they are written. Readers (Spark among them)
-pass over names that begin with a dot. A run has one more file there, empty and locked, as long as it lives:
-`.PROXY-BOOT.alive`. By that file the next run sees that it was killed. Old files are deleted, so that they do not fill
-the disk: only closed ones of the same `proxy_id`, the oldest first. Whether a file has been read is not known: readers
-must be quicker than the configured age and size. The writing thread and the event loop both add to the losses that are
-not declared yet.
+Files are named `PROXY-BOOT-NUMBER.jsonl.zst`, or `.jsonl` without compression, and with a dot before it while they are
+written. Readers (Spark among them) pass over names that begin with a dot. A run has one more file there, empty and
+locked, as long as it lives: `.PROXY-BOOT.alive`. By that file the next run sees that it was killed. Old files are
+deleted, so that they do not fill the disk: only closed ones of the same `proxy_id`, the oldest first. Whether a file
+has been read is not known: readers must be quicker than the configured age and size. The writing thread and the event
+loop both add to the losses that are not declared yet.
 """
 
 import errno
@@ -20,13 +20,16 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from io import FileIO
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import BinaryIO, Literal, NamedTuple
 
 import structlog
+from backports.zstd import CompressionParameter, ZstdCompressor, ZstdDecompressor, ZstdError
 
 from proxy.files import check_regular, open_regular
 
 _BOOT = r"\d{8}T\d{6}-[0-9a-f]{8}"
+Compression = Literal["zstd", "none"]
+_SUFFIXES: dict[Compression, str] = {"zstd": ".jsonl.zst", "none": ".jsonl"}
 
 
 class LogName(NamedTuple):
@@ -34,10 +37,11 @@ class LogName(NamedTuple):
 
     boot_id: str
     number: int
+    compression: Compression = "none"
 
     def closed(self, proxy_id: str) -> str:
         """Return the file's name when it is whole."""
-        return f"{proxy_id}-{self.boot_id}-{self.number:06d}.jsonl"
+        return f"{proxy_id}-{self.boot_id}-{self.number:06d}{_SUFFIXES[self.compression]}"
 
     def unfinished(self, proxy_id: str) -> str:
         """Return the file's name while it is written."""
@@ -63,8 +67,8 @@ class OwnFiles:
     def __init__(self, folder: Path, proxy_id: str) -> None:
         self._folder = folder
         own = re.escape(proxy_id)
-        self._closed = re.compile(rf"{own}-({_BOOT})-(\d{{6,}})\.jsonl")
-        self._unfinished = re.compile(rf"\.{own}-({_BOOT})-(\d{{6,}})\.jsonl\.open")
+        self._closed = re.compile(rf"{own}-({_BOOT})-(\d{{6,}})\.jsonl(\.zst)?")
+        self._unfinished = re.compile(rf"\.{own}-({_BOOT})-(\d{{6,}})\.jsonl(\.zst)?\.open")
         self._alive = re.compile(rf"\.{own}-({_BOOT})\.alive")
 
     def closed(self) -> list[tuple[LogName, Path]]:
@@ -80,7 +84,10 @@ class OwnFiles:
         return sorted((match[1], path) for match, path in self._matching(self._alive))
 
     def _found(self, pattern: re.Pattern[str]) -> list[tuple[LogName, Path]]:
-        return sorted((LogName(match[1], int(match[2])), path) for match, path in self._matching(pattern))
+        return sorted(
+            (LogName(match[1], int(match[2]), "zstd" if match[3] else "none"), path)
+            for match, path in self._matching(pattern)
+        )
 
     def _matching(self, pattern: re.Pattern[str]) -> Iterator[tuple[re.Match[str], Path]]:
         """Yield regular files with such names; a link or folder of such a name was not made by a proxy."""
@@ -206,16 +213,25 @@ NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
 """Flags by which files are made in the log's folder: links are not followed."""
 
 
+_PARAMETERS: dict[int, int] = {CompressionParameter.compression_level: 3, CompressionParameter.window_log: 22}
+_LAST_BLOCK = b"\x01\x00\x00"
+"""The empty block that ends a frame: the last one, raw, of no bytes. Source: RFC 8878, 3.1.1.2."""
+
+
 class LogFile:
     """A file that is being written; readers pass over it.
+
+    A compressed file is one frame of zstd that is whole after each write: the next write replaces its last block. So a
+    process that is killed leaves a file that any decompressor reads.
 
     Args:
         unfinished: The file's name while it is written.
         closed: The file's name when it is whole.
         sync: When the file is forced onto the disk.
+        compression: The form in which the file has the lines.
 
     Attributes:
-        size: Bytes of the whole lines in the file.
+        size: Bytes of the lines in the file, before compression.
         lines: The lines in the file; None while there are none.
         declared: The losses that these lines declare.
 
@@ -223,13 +239,17 @@ class LogFile:
         OSError: If the file cannot be made.
     """
 
-    def __init__(self, unfinished: Path, closed: Path, sync: Sync) -> None:
+    def __init__(self, unfinished: Path, closed: Path, sync: Sync, compression: Compression = "none") -> None:
         self.path = closed
         self.size = 0
         self.lines: LineRun | None = None
         self.declared: list[Loss] = []
         self._unfinished = unfinished
         self._sync = sync
+        self._compressor = ZstdCompressor(options=_PARAMETERS) if compression == "zstd" else None
+        self._next_at = 0
+        """Where the next write begins: at the end, or at the last block of the frame."""
+        self._is_torn = False
         self._file = FileIO(open_regular(unfinished, NEW), "w")
         fcntl.flock(self._file, fcntl.LOCK_EX)  # so that `recover` knows it from one that was left
 
@@ -244,9 +264,7 @@ class LogFile:
         Returns:
             How many of the lines are in the file, and the error that kept out the others.
         """
-        done, error = self._write(data)
-        if done < len(data):
-            done = self._cut_back(data, done)
+        done, error = self._write_compressed(data) if self._compressor else self._write_plain(data)
         kept = data.count(b"\n", 0, done)
         if kept:
             before, more = self.lines, LineRun(kept, lines.first, lines.first + kept - 1, lines.since, lines.until)
@@ -274,6 +292,8 @@ class LogFile:
             OSError: If that is not possible now; it may be later.
         """
         try:
+            if self._is_torn:
+                self._end_frame()
             self._unfinished.rename(self.path)
         except FileNotFoundError:
             return self.path.exists()
@@ -286,10 +306,43 @@ class LogFile:
         with suppress(OSError):
             self._unfinished.unlink(missing_ok=True)
 
+    def _end_frame(self) -> None:
+        """End the frame where it ended before the write that failed: it has had that room."""
+        with os.fdopen(open_regular(self._unfinished, os.O_WRONLY | os.O_NOFOLLOW), "wb", buffering=0) as file:
+            file.seek(self._next_at)
+            file.write(_LAST_BLOCK)
+            file.truncate()
+        self._is_torn = False
+
+    def _write_plain(self, data: bytes) -> tuple[int, OSError | None]:
+        """Write whole lines, and return the bytes of those that the disk took.
+
+        A torn line is cut off the end; if that fails, readers quarantine it.
+        """
+        done, error = self._write(data)
+        whole = done if done == len(data) else data.rfind(b"\n", 0, done) + 1
+        self._next_at += whole
+        if whole < done:
+            with suppress(OSError):
+                self._file.truncate(self._next_at)
+        return whole, error
+
+    def _write_compressed(self, data: bytes) -> tuple[int, OSError | None]:
+        """Write whole lines and the end of the frame, and return their bytes; 0 if the disk did not take all."""
+        assert self._compressor is not None
+        blocks = self._compressor.compress(data, ZstdCompressor.FLUSH_BLOCK)
+        done, error = self._write(blocks + _LAST_BLOCK)
+        if done < len(blocks) + len(_LAST_BLOCK):
+            self._is_torn = True
+            return 0, error
+        self._next_at += len(blocks)
+        return len(data), error
+
     def _write(self, data: bytes) -> tuple[int, OSError | None]:
         """Return how many bytes the disk took, and the error if it did not take all."""
         done, rest = 0, memoryview(data)
         try:
+            self._file.seek(self._next_at)
             while rest and (taken := self._file.write(rest)):
                 done, rest = done + taken, rest[taken:]
             if self._sync == "batch":
@@ -298,13 +351,29 @@ class LogFile:
             return done, error
         return done, OSError(errno.ENOSPC, "the disk takes no more") if rest else None
 
-    def _cut_back(self, data: bytes, done: int) -> int:
-        """Cut a torn line off the end and return the bytes of whole lines; if that fails, readers quarantine it."""
-        whole = data.rfind(b"\n", 0, done) + 1
-        if whole < done:
-            with suppress(OSError):
-                self._file.truncate(self.size + whole)
-        return whole
+
+def lines_of(file: BinaryIO, compression: Compression, together: int = 1 << 16) -> Iterator[bytes]:
+    """Yield pieces of the lines in a file of the log, as far as they can be read.
+
+    Args:
+        file: The file.
+        compression: Its form.
+        together: Bytes that are decompressed together: damage hides the lines in them.
+
+    Raises:
+        OSError: If the file cannot be read.
+        EOFError: If the frame has no end.
+        ZstdError: If a part is no frame.
+    """
+    decompressor = ZstdDecompressor() if compression == "zstd" else None
+    while chunk := file.read(together):
+        yield chunk if decompressor is None else decompressor.decompress(chunk)
+        if decompressor is not None and decompressor.eof:
+            if decompressor.unused_data:
+                raise ZstdError("bytes after the end of the frame")
+            return
+    if decompressor is not None:
+        raise EOFError("the frame has no end")
 
 
 def _sync_folder(folder: Path) -> None:
@@ -488,12 +557,13 @@ class Notices:
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """The bytes and seconds after which a file is closed, when it is synced, and which closed files are kept."""
+    """The bytes of lines and the seconds after which a file is closed, its form, and which closed files are kept."""
 
     size: int
     age_s: float
     sync: Sync = "never"
     keep: Keep = KEEP_ALL
+    compression: Compression = "none"
 
 
 class LineBatch(NamedTuple):
@@ -578,9 +648,10 @@ class LogWriter:
     def _open_file(self) -> LogFile:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._alive.be_there()
-        name = LogName(self._boot_id, self._files_made)
+        rotation, folder = self._rotation, self._folder
+        name = LogName(self._boot_id, self._files_made, rotation.compression)
         unfinished, closed = name.unfinished(self._proxy_id), name.closed(self._proxy_id)
-        file = LogFile(self._folder / unfinished, self._folder / closed, self._rotation.sync)
+        file = LogFile(folder / unfinished, folder / closed, rotation.sync, rotation.compression)
         self._files_made += 1
         self._file_since = time.monotonic()
         return file

@@ -175,5 +175,5 @@ def write_in_three(folder, log, *, without=()):
     parts = (lines[:third], lines[third : 2 * third], lines[2 * third :])
     for number, part in enumerate(parts):
         if number not in without:
-            write_file(folder, f"{log.proxy_id}-{log.boot_id}-{number}.jsonl", part)
+            write_file(folder, f"{log.proxy_id}-{log.boot_id}-{number}.jsonl{'.zst' if number == 1 else ''}", part)
     return [len(part) for part in parts]

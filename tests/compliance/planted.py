@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from backports import zstd
 from pyspark.sql import functions as F
 
 from accesslog.record import ChangeLine, HeartbeatLine, IntervalLine, LimitLine, LossLine, RejectLine, ShareLine
@@ -154,8 +155,10 @@ class PlantedLog:
 
 
 def write_file(folder: Path, name: str, lines):
+    """Write a file of the log; it is compressed if its name says so."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / name).write_bytes(b"".join(line + b"\n" for line in lines))
+    content = b"".join(line + b"\n" for line in lines)
+    (folder / name).write_bytes(zstd.compress(content) if name.endswith(".zst") else content)
 
 
 def exact_log(seconds=30, rate=100, **names):

@@ -13,6 +13,7 @@ from accesslog.record import HeartbeatLine, Kinds
 from compliance.judging.facts import Judged
 from compliance.judging.lines import UNEXPLAINED_S, UNSEEN_S
 from compliance.schema import decoder
+from tests.access_log_files import closed_files, content_so_far
 from tests.compliance.judging.pure import denied_waits, doubts, excess, verdicts
 
 _RECORDS: msgspec.json.Decoder[Any] = msgspec.json.Decoder(reduce(or_, Kinds.BY_NAME.values()))
@@ -40,8 +41,8 @@ def judged_compliant(folder: Path, *, killed: int = 0) -> set[str]:
 
 def lines_so_far(folder: Path) -> list[Any]:
     """The lines of the only run in the log, up to now: the proxy may still run."""
-    being_written = [_lines(file) for file in folder.glob(".*.jsonl.open")]  # first: one may be closed by now
-    lines = [line for file in folder.glob("*.jsonl") for line in _lines(file)]
+    being_written = [_lines(file) for file in folder.glob(".*.open")]  # first: one may be closed by now
+    lines = [line for file in closed_files(folder) for line in _lines(file)]
     return sorted({line.seq: line for line in [*chain(*being_written), *lines]}.values(), key=lambda line: line.seq)
 
 
@@ -61,7 +62,7 @@ def _is_short_only_of_time(found: Judged) -> bool:
 
 def _runs(folder: Path) -> dict[tuple[str, str], list[Any]]:
     runs: defaultdict[tuple[str, str], list[Any]] = defaultdict(list)
-    for file in folder.glob("*.jsonl"):
+    for file in closed_files(folder):
         for line in _lines(file):
             runs[line.proxy_id, line.boot_id].append(line)
     assert runs, f"no line in {folder}"
@@ -71,7 +72,7 @@ def _runs(folder: Path) -> dict[tuple[str, str], list[Any]]:
 def _lines(file: Path) -> list[Any]:
     """Read as strictly as by the job. The last one may be cut off, and a file that is being written be gone."""
     try:
-        *whole, _cut_off = file.read_bytes().split(b"\n")
+        *whole, _cut_off = content_so_far(file).split(b"\n")
     except FileNotFoundError:
         return []
     strict = decoder()

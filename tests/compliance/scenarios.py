@@ -43,7 +43,7 @@ def write_scenarios(folder):
     ):
         write_file(folder, f"{log.proxy_id}.jsonl", ended(log).encoded())
     for log in in_a_fleet():
-        write_file(folder, f"{log.proxy_id}.jsonl", ended(log).encoded())
+        write_file(folder, f"{log.proxy_id}.jsonl.zst", ended(log).encoded())
     for log in (without_heartbeats(), planted("silent", 30)):
         write_file(folder, f"{log.proxy_id}.jsonl", log.encoded())
     write_lost_file(folder, planted("lost", 30))

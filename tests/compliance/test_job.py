@@ -32,7 +32,8 @@ def test_a_missing_folder_is_named(tmp_path):
 def test_a_folder_with_open_files_only_is_empty(tmp_path):
     for name in (".a.jsonl", "_b.jsonl", "c.jsonl.tmp", "notes.txt"):
         (tmp_path / name).touch()
-    told = r"no closed \*.jsonl file in it; passed over: names that begin with . or _: 2 \(.a.jsonl, _b.jsonl\): rename"
+    none = r"no closed \*.jsonl.zst or \*.jsonl file in it"
+    told = none + r"; passed over: names that begin with . or _: 2 \(.a.jsonl, _b.jsonl\): rename"
     with pytest.raises(ReportError, match=told):
         closed_files(tmp_path)
     for name in (".a.jsonl", "_b.jsonl"):

@@ -18,7 +18,15 @@ from compliance.log_folder import (
 
 
 def test_what_spark_passes_over_is_told_with_the_remedy(tmp_path):
-    for name in ("b.jsonl", "a.jsonl", "_p-1.jsonl", ".q-1.jsonl", "c.jsonl.gz", "notes.txt", ".p-b-000001.jsonl.open"):
+    for name in (
+        "b.jsonl.zst",
+        "a.jsonl",
+        "_p-1.jsonl",
+        ".q-1.jsonl",
+        "c.jsonl.gz",
+        "notes.txt",
+        ".p-b-000001.jsonl.zst.open",
+    ):
         (tmp_path / name).touch()
     for name in ("old", ".snapshot", "empty", "d.jsonl"):
         (tmp_path / name).mkdir()
@@ -27,7 +35,7 @@ def test_what_spark_passes_over_is_told_with_the_remedy(tmp_path):
     (tmp_path / "link.jsonl").symlink_to("nowhere")
     (tmp_path / "good-link.jsonl").symlink_to("a.jsonl")
     found = look_into(tmp_path)
-    assert [file.name for file in found.closed] == ["a.jsonl", "b.jsonl"]
+    assert [file.name for file in found.closed] == ["a.jsonl", "b.jsonl.zst"]
     assert found.passed_over == {
         HIDDEN: [".q-1.jsonl", "_p-1.jsonl"],
         PACKED: ["c.jsonl.gz"],
@@ -38,7 +46,7 @@ def test_what_spark_passes_over_is_told_with_the_remedy(tmp_path):
         "names that begin with . or _: 2 (.q-1.jsonl, _p-1.jsonl): rename them; "
         "symbolic links: 2 (good-link.jsonl, link.jsonl): put the files themselves there; "
         "packed files: 1 (c.jsonl.gz): unpack them; "
-        "subfolders with *.jsonl: 2 (d.jsonl, old): read each with an --out of its own"
+        "subfolders with log files: 2 (d.jsonl, old): read each with an --out of its own"
     )
 
 

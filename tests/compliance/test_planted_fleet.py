@@ -20,7 +20,7 @@ def test_shares_above_the_whole_are_found(planted_report):
     assert (one.passed, one.entries, one.slack) == (5 * 160, 2, pytest.approx(10.5001))
     assert one.excess == pytest.approx(5 * 60 - 10 - 2 - 10.5001)
     assert (one.judged_s, one.demand_s, one.beside) == (15, 15, 0)
-    assert (one.first_line.file, one.last_line.file) == ("fleet-a.jsonl", "fleet-b.jsonl")
+    assert (one.first_line.file, one.last_line.file) == ("fleet-a.jsonl.zst", "fleet-b.jsonl.zst")
     members = [one for one in planted_report.limiters if one.proxy_id in {"fleet-a", "fleet-b"}]
     assert [(one.containment, one.values) for one in members] == [("compliant", 1)] * 2
     assert [(one.limit_messages, one.shared_messages, one.is_shared) for one in members] == [(80, 100, True)] * 2

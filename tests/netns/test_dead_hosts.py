@@ -18,6 +18,7 @@ import yaml
 
 from loadgen.real.process import TetheredProcess, wait_until
 from protocol.frames import FrameCutter
+from tests.access_log_files import closed_files, content_of
 from tests.netns.hosts import BROKER, SLUICE_FOR_CLIENTS, Hosts
 from tests.proxy.wire import (
     PING,
@@ -146,7 +147,7 @@ class Stage:
         """Why connections ended, by the access log."""
         self.process.stop()
         lines = [
-            json.loads(line) for file in self._folder.glob("log/*.jsonl") for line in file.read_text().splitlines()
+            json.loads(line) for file in closed_files(self._folder / "log") for line in content_of(file).splitlines()
         ]
         ends = [line for line in lines if line["kind"] == "connection" and line["role"] != "handshake"]
         return Counter(line["end_cause"] for line in ends)

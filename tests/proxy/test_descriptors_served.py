@@ -15,6 +15,7 @@ import pytest
 from loadgen.real.process import TetheredProcess, free_ports, wait_until
 from protocol.commands import encode
 from protocol.pulsar_pb2 import CommandConnect
+from tests.access_log_files import closed_files, content_of
 from tests.waiting import PATIENCE_S
 
 CLIENTS, LIMIT = 500, 256
@@ -82,7 +83,7 @@ def many_descriptors() -> Iterator[None]:
 
 
 def lines_of(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for file in folder.glob("*.jsonl") for line in file.read_text().splitlines()]
+    return [json.loads(line) for file in closed_files(folder) for line in content_of(file).splitlines()]
 
 
 @pytest.mark.usefixtures("many_descriptors")

@@ -27,6 +27,7 @@ from proxy.observe.operator_log import set_up_operator_log
 from proxy.policies.keys import Principal, rate_key
 from proxy.serve import ConfigSource, Proxy, StartError
 from proxy.start_check import StartCheck
+from tests.access_log_files import content_of
 from tests.proxy.authentication.keys import RSA, signed
 from tests.proxy.certificates import Authority
 from tests.proxy.tcp import broker_on_loopback, connect_to
@@ -67,7 +68,7 @@ async def test_a_proxy_serves_clients_admin_and_log_and_ends_in_order(tmp_path: 
         assert await client.hear() is None
         client.writer.close()
     (log,) = (tmp_path / "log").iterdir()
-    lines: list[AnyLine] = [msgspec.json.decode(line, type=AnyLine) for line in log.read_bytes().splitlines()]
+    lines: list[AnyLine] = [msgspec.json.decode(line, type=AnyLine) for line in content_of(log).splitlines()]
     assert [line.seq for line in lines] == list(range(len(lines)))
     assert sum(line.dropped_messages for line in lines if isinstance(line, IntervalLine)) == 2
     assert [line.end_cause for line in lines if isinstance(line, ConnectionLine)] == ["shutdown"]
@@ -279,7 +280,7 @@ async def test_each_change_is_a_line_of_the_access_log(tmp_path: Path) -> None:
         assert (await session.post("/sluice/reload")).status == 200
     await proxy.stop()
     (written,) = log.iterdir()
-    lines = [msgspec.json.decode(line, type=AnyLine) for line in written.read_bytes().splitlines()]
+    lines = [msgspec.json.decode(line, type=AnyLine) for line in content_of(written).splitlines()]
     changes = [line for line in lines if isinstance(line, ChangeLine)]
     assert [(line.who, line.address, line.what, line.name) for line in changes] == [
         ("anonymous", "127.0.0.1", "publish", "acme/shop"),

@@ -88,7 +88,7 @@ def judge(folder: Path, fleets: Collection[str]) -> dict[str, float]:
     """Return how many limits each fleet has violated, as `sluice report` says of all members' logs below a folder."""
     logs = folder / "logs"
     logs.mkdir()
-    for log in folder.glob("**/access-log/*.jsonl"):
+    for log in folder.glob("**/access-log/*.jsonl*"):
         shutil.copy(log, logs)
     command = [sys.executable, "-m", "sluice", "report", "--access-log", str(logs), "--out", str(folder / "report")]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)

@@ -12,6 +12,7 @@ import yaml
 from adminrest.client import AdminClient
 from compliance.schema import REFUSALS, decoder, fault
 from loadgen.real.process import TetheredProcess, free_ports, wait_until
+from tests.access_log_files import closed_files, content_of
 
 _READY_TIMEOUT_S = 60
 
@@ -74,8 +75,8 @@ class SluiceProcess:
 def refused_lines(access_log: Path) -> Iterator[tuple[str, bytes, str]]:
     """Yield the lines that the report would quarantine, but those that a kill cut off: file, line and reason."""
     reader = decoder()
-    for file in sorted(access_log.glob("*.jsonl")):
-        *lines, _cut_off = file.read_bytes().split(b"\n")
+    for file in closed_files(access_log):
+        *lines, _cut_off = content_of(file).split(b"\n")
         for line in lines:
             try:
                 reader.decode(line)

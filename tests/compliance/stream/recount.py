@@ -6,6 +6,8 @@ from collections import defaultdict
 from datetime import datetime
 from typing import Any
 
+from tests.access_log_files import closed_files, content_of
+
 WIDTHS_S = (1, 10, 60, 300, 3600)
 TOPIC = ("tenant", "namespace", "topic", "direction")
 LIMITER = ("proxy_id", "direction", "level", "name", "tenant", "namespace")
@@ -21,8 +23,8 @@ class Recount:
         self.malformed = set()
         self.doubled = 0
         self.windows: Any = defaultdict(lambda: [0, 0, 0.0])
-        for file in sorted(folder.glob("*.jsonl")):
-            for number, line in enumerate(file.read_bytes().splitlines(), 1):
+        for file in closed_files(folder):
+            for number, line in enumerate(content_of(file).splitlines(), 1):
                 self._count(file.name, number, line)
 
     def _count(self, name, number, line):

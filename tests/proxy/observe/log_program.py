@@ -15,6 +15,7 @@ from accesslog.record import AnyLine, LossLine
 from proxy.config.sections import AccessLogSettings as Section
 from proxy.observe.access_log import AccessLog, open_access_log
 from proxy.observe.log_lines import LineSpan
+from tests.access_log_files import closed_files, content_of
 
 SPAN = LineSpan(1_700_000_000_000_000_000, 1_700_000_001_000_000_000, 1_000_000_000)
 PATIENCE_S = 60.0
@@ -66,8 +67,8 @@ def forever(log: AccessLog, _folder: Path) -> None:
 
 
 def read(folder: Path) -> list[AnyLine]:
-    files = sorted(folder.glob("[!.]*.jsonl"))
-    return [msgspec.json.decode(line, type=AnyLine) for file in files for line in file.read_bytes().splitlines()]
+    files = closed_files(folder)
+    return [msgspec.json.decode(line, type=AnyLine) for file in files for line in content_of(file).splitlines()]
 
 
 def tell(trouble: str, error: str | None) -> None:

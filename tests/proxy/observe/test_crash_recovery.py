@@ -9,10 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from backports import zstd
 from structlog.testing import capture_logs
 
 from proxy.observe.log_files import recover
-from proxy.observe.log_writer import LogFile, alive_name
+from proxy.observe.log_writer import LineRun, LogFile, LogName, alive_name
+from tests.access_log_files import closed_files, content_of, content_so_far
 from tests.proxy.observe.log_disk import BOOT, LONG, PROXY, Disk, closed_name, open_name
 from tests.proxy.odd_files import broken_link, fifo, folder, link_to_fifo
 from tests.waiting import wait_for
@@ -52,6 +54,54 @@ def test_what_a_killed_run_wrote_gets_its_name_a_torn_line_last(tmp_path: Path, 
 
     (closed,) = tmp_path.iterdir()
     assert (closed.name, closed.read_bytes()) == (closed_name(2), left)
+
+
+PACKED = LogName(BOOT, 2, "zstd")
+
+
+def compressed(folder: Path, *writes: bytes) -> tuple[Path, list[int]]:
+    """Make an unfinished file as a killed run leaves it; returns its size after each write, too."""
+    left, sizes = folder / PACKED.unfinished(PROXY), []
+    file = LogFile(left, folder / PACKED.closed(PROXY), "never", "zstd")
+    for lines in writes:
+        assert file.append(lines, LineRun(lines.count(b"\n"), 0, 0, 1, 1), ())[1] is None
+        assert content_so_far(left) == zstd.decompress(left.read_bytes()), "the frame is whole"
+        sizes.append(left.stat().st_size)
+    file.close()
+    return left, sizes
+
+
+def test_compressed_file_of_a_killed_run_is_closed_as_it_is(tmp_path: Path) -> None:
+    left, _ = compressed(tmp_path, line(0), line(1) + line(2))
+    whole = left.read_bytes()
+    recover(tmp_path, PROXY)
+    (closed,) = tmp_path.iterdir()
+    assert (closed.name, closed.read_bytes()) == (PACKED.closed(PROXY), whole)
+    assert content_of(closed) == line(0) + line(1) + line(2)
+
+
+def test_torn_compressed_file_keeps_the_lines_of_whole_writes(tmp_path: Path) -> None:
+    left, sizes = compressed(tmp_path, line(0), line(1) + line(2), line(3))
+    whole, after = left.read_bytes(), [b"", line(0), line(0) + line(1) + line(2)]
+    for length in range(1, sizes[-1]):
+        left.write_bytes(whole[:length])
+        (tmp_path / alive_name(PROXY, BOOT)).touch()
+        (loss,) = recover(tmp_path, PROXY)
+        kept = b"".join(map(content_of, closed_files(tmp_path)))
+        # The last block of each write takes 3 bytes, which the next write replaces.
+        assert kept == after[sum(length >= size - 3 for size in sizes[:-1])] or length >= sizes[-1] - 3, length
+        assert loss.first_seq == kept.count(b"\n")
+        for path in tmp_path.iterdir():
+            path.unlink()
+
+
+def test_damaged_compressed_file_keeps_the_lines_before_the_damage(tmp_path: Path) -> None:
+    left, sizes = compressed(tmp_path, line(0), line(1))
+    whole = left.read_bytes()
+    left.write_bytes(whole[: sizes[0] - 3] + bytes([0xFF]) * 40_000)
+    recover(tmp_path, PROXY)
+    (closed,) = tmp_path.iterdir()
+    assert content_of(closed) == line(0)
 
 
 @pytest.mark.parametrize("make", [fifo, folder, link_to_fifo, link_to_secret, broken_link])

@@ -2,7 +2,10 @@ import os
 
 import pytest
 
+from proxy.observe import log_writer
 from proxy.observe.log_writer import LineRun, LogFile
+from tests.access_log_files import content_of
+from tests.proxy.observe.log_disk import FussyFile
 
 LINES = LineRun(1, 0, 0, 1, 1)
 
@@ -51,3 +54,16 @@ def test_a_file_that_somebody_else_named_is_there(tmp_path):
     (tmp_path / ".a").rename(tmp_path / "a")
     file.close()
     assert file.name()
+
+
+def test_refused_write_leaves_a_compressed_file_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(log_writer, "FileIO", FussyFile)
+    file = LogFile(tmp_path / ".a", tmp_path / "a.zst", "never", "zstd")
+    assert file.append(b"one\n", LINES, ()) == (1, None)
+    monkeypatch.setattr(FussyFile, "takes_at_most", 7)
+    kept, error = file.append(b"two\n", LINES, ())
+    assert (kept, error is None) == (0, False)
+    file.close()
+    assert file.name()
+    assert content_of(tmp_path / "a.zst") == b"one\n"
+    assert (file.size, file.lines) == (len(b"one\n"), LINES)

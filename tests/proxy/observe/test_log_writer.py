@@ -3,6 +3,7 @@
 import errno
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,11 +17,23 @@ from accesslog.record import AnyLine, HeartbeatLine, LossLine
 from proxy.observe import log_writer
 from proxy.observe.log_files import LogFiles, recover
 from proxy.observe.log_lines import LineSpan, LogLines, Writer
-from proxy.observe.log_writer import LineBatch, LineRun, LogName, LogWriter, Loss, Losses, Notices, Rotation
+from proxy.observe.log_writer import (
+    Compression,
+    LineBatch,
+    LineRun,
+    LogName,
+    LogWriter,
+    Loss,
+    Losses,
+    Notices,
+    Rotation,
+)
+from tests.access_log_files import content_of
 from tests.proxy.observe.log_disk import PROXY, FussyFile
 
 SPAN = LineSpan(1_700_000_000_000_000_000, 1_700_000_001_000_000_000, 1_000_000_000)
 ROTATION = Rotation(size=600, age_s=3600)
+COMPRESSIONS: tuple[Compression, ...] = ("zstd", "none")
 QUEUE = 1000
 
 
@@ -68,7 +81,8 @@ class Run:
         self.boot_id = f"20261121T112900-{number:08x}"
         losses = Losses(self.boot_id, recover(folder, PROXY) if folder.exists() else [])
         notices = Notices(lambda _trouble, _error: None, lambda _files, _size: None)
-        self.files = Direct(LogWriter(folder, (PROXY, self.boot_id), ROTATION, losses, notices))
+        rotation = replace(ROTATION, compression=COMPRESSIONS[number % 2])
+        self.files = Direct(LogWriter(folder, (PROXY, self.boot_id), rotation, losses, notices))
         self.lines = LogLines(Writer(PROXY, self.boot_id), cast("LogFiles", self.files))
         self.was_killed = False
 
@@ -186,7 +200,7 @@ class LogMachine(RuleBasedStateMachine):
             if path.name in self._names:
                 continue
             self._names.add(path.name)
-            *lines, rest = path.read_bytes().split(b"\n")
+            *lines, rest = content_of(path).split(b"\n")
             self.read += [msgspec.json.decode(line, type=AnyLine) for line in lines]
             assert rest == b"" or any(run.was_killed and run.boot_id in path.name for run in self.runs)
 
@@ -225,7 +239,7 @@ def test_loss_is_declared_until_its_declaration_is_written(tmp_path: Path) -> No
     third = Run(tmp_path, 2)
     third.beat()
     third.lines.close(10)
-    closed = (tmp_path / LogName(third.boot_id, 0).closed(PROXY)).read_bytes().splitlines()
+    closed = content_of(tmp_path / LogName(third.boot_id, 0, "zstd").closed(PROXY)).splitlines()
     lines = [msgspec.json.decode(line, type=AnyLine) for line in closed]
     assert [line.of_boot for line in lines if isinstance(line, LossLine)] == [first.boot_id, second.boot_id]
     assert list(tmp_path.glob(".*")) == []

@@ -6,6 +6,7 @@ from proxy.config.sections import AccessLogSettings as Section
 from proxy.observe.access_log import open_access_log
 from proxy.observe.log_lines import AddressKeyError, LineSpan
 from proxy.observe.log_writer import alive_name
+from tests.access_log_files import closed_files, content_of
 from tests.proxy.observe.log_disk import BOOT
 
 SPAN = LineSpan(1_700_000_000_000_000_000, 1_700_000_001_000_000_000, 1_000_000_000)
@@ -14,8 +15,8 @@ SPAN = LineSpan(1_700_000_000_000_000_000, 1_700_000_001_000_000_000, 1_000_000_
 def lines(folder):
     return [
         msgspec.json.decode(line, type=AnyLine)
-        for file in sorted(folder.glob("[!.]*"))
-        for line in file.read_bytes().splitlines()
+        for file in closed_files(folder)
+        for line in content_of(file).splitlines()
     ]
 
 

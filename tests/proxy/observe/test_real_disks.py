@@ -13,6 +13,7 @@ import pytest
 
 from accesslog.record import AnyLine
 from proxy.observe.log_files import recover
+from tests.access_log_files import closed_files, content_of
 from tests.proxy.observe.log_disk import Disk
 from tests.waiting import wait_for
 
@@ -73,7 +74,7 @@ def test_killed_in_the_middle_of_writing_it_leaves_whole_lines_and_one_torn_at_m
 
     (loss,) = recover(tmp_path, "east")
 
-    *lines, rest = b"".join(file.read_bytes() for file in sorted(tmp_path.glob("[!.]*.jsonl"))).split(b"\n")
+    *lines, rest = b"".join(map(content_of, closed_files(tmp_path))).split(b"\n")
     seqs = [msgspec.json.decode(line, type=AnyLine).seq for line in lines]
     assert seqs == list(range(len(seqs)))
     assert (loss.cause, loss.first_seq) == ("killed", len(seqs))
