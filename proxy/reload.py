@@ -22,6 +22,7 @@ from typing import Self
 
 import structlog
 
+from proxy.bulk import let_go
 from proxy.config.limits import Limits
 from proxy.config.model import Config, ConfigError
 from proxy.counters import Counters
@@ -29,7 +30,7 @@ from proxy.degraded import Degraded
 from proxy.files import FileReader
 from proxy.policies.keys import Principal
 from proxy.policies.store import StoreError
-from proxy.runtime import let_go, paused_collector
+from proxy.runtime import paused_collector
 
 LIVE = frozenset({"limits", "blocks"})
 """Keys whose values change without a restart."""

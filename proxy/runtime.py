@@ -225,12 +225,6 @@ class Searches:
         self._is_coming = False
 
 
-def let_go(tree: Any) -> None:
-    """Empty nested dicts piece by piece, so that other threads run in between; they must not be used any more."""
-    while isinstance(tree, dict) and tree:
-        let_go(tree.popitem()[1])
-
-
 class Tasks:
     """Runs coroutines in the background until they end or the owner does."""
 

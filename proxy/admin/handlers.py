@@ -6,7 +6,7 @@ know are refused.
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ClassVar, TypeVar
@@ -96,7 +96,12 @@ async def json_text(request: web.Request) -> bytes:
     text = await request.read()
     if request.content_type != _JSON and text:
         raise RequestRefusedError(415, f"send the body with the header Content-Type: {_JSON}")
-    return b"" if text.strip() == b"null" else text
+    return b"" if is_null(text) else text
+
+
+def is_null(text: bytes) -> bool:
+    """Return whether a body is JSON's `null`."""
+    return len(text) < 100 and text.strip() == b"null"
 
 
 def shown(body: msgspec.Struct | dict[str, str] | list[str] | str) -> web.Response:
@@ -109,21 +114,30 @@ _PIECE = 64 * 1024
 """Bytes of an answer that are written in one go."""
 
 
-async def sent(request: web.Request, body: bytes, headers: Mapping[str, str]) -> web.StreamResponse:
+async def sent(request: web.Request, body: bytes | Sequence[bytes], headers: Mapping[str, str]) -> web.StreamResponse:
     """Send an answer that may be large, piece by piece, as fast as the client takes it.
 
     The client has the time of a request to take it; until then its connection counts as waiting for the client.
+
+    Args:
+        request: The request.
+        body: The answer, whole or in pieces.
+        headers: Its headers.
     """
-    if len(body) <= _PIECE or request.method == "HEAD":
-        return web.Response(body=body, headers=headers)
+    parts = [body] if isinstance(body, bytes) else body
+    size = sum(map(len, parts))
+    if size <= _PIECE:
+        return web.Response(body=b"".join(parts), headers=headers)
     answer = web.StreamResponse(headers=headers)
-    answer.content_length = len(body)
+    answer.content_length = size
     await answer.prepare(request)
     if connection := connection_of(request):
         connection.request_is_answered()
-    for begin in range(0, len(body), _PIECE):
-        await answer.write(body[begin : begin + _PIECE])
-        await asyncio.sleep(0)
+    if request.method != "HEAD":
+        for part in parts:
+            for begin in range(0, len(part), _PIECE):
+                await answer.write(part[begin : begin + _PIECE])
+                await asyncio.sleep(0)
     await answer.write_eof()
     return answer
 

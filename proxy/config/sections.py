@@ -215,7 +215,7 @@ class AdminAccess(ConfigSection):
     max_policies_body: Size = Field(
         16 * 1024**2,
         gt=0,
-        le=64 * 1024**2,
+        le=32 * 1024**2,
         description="the same for a whole policy set (`sluice apply`), one at a time; 16 MiB hold some 150,000 topics",
     )
     request_timeout: Seconds = Field(

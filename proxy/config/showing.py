@@ -10,6 +10,7 @@ limits:
 
 import json
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,6 +20,7 @@ import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from proxy.bulk import let_go
 from proxy.config.limits import RateLimit
 from proxy.config.model import Config, Loaded
 from proxy.config.reference import default_of
@@ -59,7 +61,12 @@ _Tree = dict[str, "_Tree | TakenValue"]
 
 
 def yaml_text(heading: str, values: Iterable[TakenValue]) -> str:
-    """Return a YAML document of the values, under a comment.
+    """Return the document of `yaml_lines`."""
+    return "".join(yaml_lines(heading, values))
+
+
+def yaml_lines(heading: str, values: Iterable[TakenValue]) -> Iterator[str]:
+    """Yield a YAML document of the values, under a comment, in lines.
 
     Args:
         heading: For people, in lines.
@@ -71,8 +78,9 @@ def yaml_text(heading: str, values: Iterable[TakenValue]) -> str:
         for key in taken.path[:-1]:
             section = cast("_Tree", section.setdefault(key, {}))
         section[taken.path[-1]] = taken
-    comment = "".join(f"# {line}\n" for line in heading.splitlines())
-    return comment + "".join(_lines(tree, 0))
+    yield from (f"# {line}\n" for line in heading.splitlines())
+    yield from _lines(tree, 0)
+    let_go(tree)
 
 
 def _lines(tree: _Tree, depth: int) -> Iterator[str]:
@@ -82,10 +90,11 @@ def _lines(tree: _Tree, depth: int) -> Iterator[str]:
             is_none = below.value is None
             yield f"{_NONE * is_none}{begun} {'none' if is_none else _value(below.value)}  # {below.origin}\n"
         else:
-            inner = list(_lines(below, depth + 1))
+            inner = deque(_lines(below, depth + 1))
             has_keys = not all(line.startswith(_NONE) for line in inner)
             yield f"{begun}{'' if has_keys else ' {}'}\n"
-            yield from inner
+            while inner:
+                yield inner.popleft()
 
 
 def _key(key: str, indent: str) -> str:

@@ -14,8 +14,6 @@ Pulsar's numbers have no mode: the file's mode holds for them.
 Source: https://pulsar.apache.org/admin-rest-api/ (publishRate, dispatchRate, subscribeRate, resourcegroups)
 """
 
-import json
-from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -31,6 +29,7 @@ from proxy.config.limits import DispatchLimit, RateLimit, TopicDispatchLimit
 from proxy.config.sources import all_told, cut
 from proxy.config.values import SPANS_NS, CountPerPeriod
 from proxy.mistakes import ConfigSection
+from proxy.policies import large_json
 from proxy.policies.keys import PolicyKey, PolicyKind, rate_key, setting_of
 
 Section = dict[str, str | int | bool]
@@ -218,19 +217,22 @@ class BodyError(Exception):
     """A body cannot be read; the text names the mistake."""
 
 
-def read_json(text: bytes) -> Any:
-    """Return the value of a JSON text.
+MOST_REQUESTED = 64 * 1024
+"""Most bytes of a body that is read in the loop."""
 
-    A thread that reads 16 MiB lets the loop go on after each object in it, as these are made in Python.
+
+def read_json(text: bytes) -> Any:
+    """Return the value of a JSON text of any size, in steps.
 
     Raises:
         ValueError: If it is no JSON.
         BodyError: If a key occurs twice in one object, with its name: readers take the last one, and drop the others.
     """
     try:
-        return json.loads(text.decode(), object_pairs_hook=_object, parse_constant=_no_number)
-    except RecursionError:
-        raise ValueError("too deep") from None
+        return large_json.read(text)
+    except large_json.TwiceError as error:
+        key = cut(repr(error.key))
+        raise BodyError(f"{key}: this key occurs twice in one object; leave one out") from None
 
 
 def requested_body(text: bytes, kind: type[T], name: str = "", form: str = "") -> T:
@@ -245,25 +247,17 @@ def requested_body(text: bytes, kind: type[T], name: str = "", form: str = "") -
     Raises:
         BodyError: If it is none, or a key occurs twice in one object.
     """
+    what = name or kind.__name__
+    if kind is not Any and len(text) > MOST_REQUESTED:
+        raise BodyError(f"the body has {len(text)} bytes; a {what} has at most {MOST_REQUESTED // 1024} KiB")
     try:
         body: T = read_json(text) if kind is Any else msgspec.json.decode(text, type=kind)
     except (msgspec.DecodeError, ValueError) as error:
-        raise BodyError(f"the body is not a {name or kind.__name__}: {form or error}") from None
-    with suppress(ValueError):  # msgspec has read it: only numbers that json refuses are left
-        read_json(text)
+        raise BodyError(f"the body is not a {what}: {form or error}") from None
+    if kind is not Any:
+        with suppress(ValueError):  # msgspec has read it: only numbers that json refuses are left
+            read_json(text)
     return body
-
-
-def _no_number(constant: str) -> None:
-    raise ValueError(f"{constant} is no number of JSON")
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
-        raise BodyError(f"{cut(repr(twice))}: this key occurs twice in one object; leave one out")
-    return made
 
 
 class KeptRate(msgspec.Struct, frozen=True):

@@ -15,8 +15,9 @@ from limiter.levels import ABOUTS, NAME, About, Setting
 from limiter.policies import Value
 from limiter.token_bucket import DIRECTIONS, Direction, Limit
 from proxy.block_rules import Block, Key, Kind, Rule
+from proxy.bulk import in_order, in_pieces, keys_of
 from proxy.config.limits import Limits
-from proxy.config.showing import TakenValue, yaml_text
+from proxy.config.showing import TakenValue, yaml_lines
 from proxy.policies.bodies import (
     NO_LIMIT,
     OwnGroup,
@@ -55,8 +56,8 @@ class PolicySet:
         blocks: The blocks by key; None: the set is not about blocks.
     """
 
-    values: Mapping[PolicyTarget, Value] = field(default_factory=dict)
-    attached: Mapping[tuple[MemberKind, str], Attached] = field(default_factory=dict)
+    values: dict[PolicyTarget, Value] = field(default_factory=dict)
+    attached: dict[tuple[MemberKind, str], Attached] = field(default_factory=dict)
     groups: frozenset[str] = frozenset()
     lasting: frozenset[str] = frozenset()
     blocks: Mapping[Key, Rule] | None = None
@@ -76,12 +77,12 @@ def in_force(state: PolicyState) -> PolicySet:
         for name, group in of_members[member].items():
             layer = Layer.REST if name in at_run_time else Layer.FILE
             attached[member, name] = Attached(group, layer.origin)
-    values = {
-        (about, setting, name): value
+    values = (
+        ((about, setting, name), value)
         for about in ABOUTS
         for setting in Setting
         for name, value in policies.put_under(about, setting).items()
-    }
+    )
     return replace(_limiting(values, attached, state.groups()), lasting=state.groups_of_file())
 
 
@@ -94,7 +95,7 @@ def of_file(limits: Limits, subscribe: tuple[int, int] | None, blocks: tuple[Blo
         blocks: Its `blocks`; None if it has no such key.
     """
     file = file_policies(limits, subscribe)
-    policies = _limiting(file.values, attached_by(file), {*limits.resource_groups})
+    policies = _limiting(file.values.items(), attached_by(file), {*limits.resource_groups})
     return policies if blocks is None else replace(policies, blocks=rules_by_key(block.rule() for block in blocks))
 
 
@@ -114,9 +115,11 @@ def attached_by(file: FilePolicies) -> dict[tuple[MemberKind, str], Attached]:
 
 
 def _limiting(
-    values: Mapping[PolicyTarget, Value], attached: Mapping[tuple[MemberKind, str], Attached], groups: set[str]
+    values: Iterable[tuple[PolicyTarget, Value]],
+    attached: Mapping[tuple[MemberKind, str], Attached],
+    groups: set[str],
 ) -> PolicySet:
-    limiting = {place: value for place, value in values.items() if value.limit}
+    limiting = {place: value for place, value in values if value.limit}
     to_some = {name: attachment for name, attachment in attached.items() if attachment.group}
     used = PolicySet(limiting, to_some).used_groups()
     return PolicySet(limiting, to_some, frozenset(groups | used))
@@ -132,7 +135,7 @@ def path_of(place: PolicyTarget) -> tuple[str, ...]:
 
 def written(policies: PolicySet) -> Iterator[TakenValue]:
     """Yield each value of the configuration that has this set, with its origin."""
-    for place in sorted(policies.values):
+    for place in in_order(policies.values):
         value = policies.values[place]
         path = path_of(place)
         if place[0] == "subscribe":
@@ -157,7 +160,7 @@ def _block(rule: Rule) -> dict[str, str]:
 def _groups(policies: PolicySet) -> Iterator[TakenValue]:
     members: dict[tuple[str, MemberKind], list[str]] = {(group, "namespace"): [] for group in sorted(policies.groups)}
     origins: dict[tuple[str, MemberKind], set[str]] = {}
-    for (member, name), attached in sorted(policies.attached.items()):
+    for (member, name), attached in in_order(policies.attached.items()):
         members.setdefault((attached.group, member), []).append(name)
         origins.setdefault((attached.group, member), set()).add(attached.origin)
     limited = {name for _, setting, name in policies.values if setting is Setting.RESOURCE_GROUP}
@@ -204,7 +207,7 @@ class Difference:
 
 def differences(wanted: PolicySet, held: PolicySet) -> Iterator[Difference]:
     """Yield the differences of two sets: limits by their keys, attachments, resource groups without either."""
-    for place in sorted(wanted.values.keys() | held.values.keys()):
+    for place in in_order(keys_of(wanted.values, held.values)):
         if limit_at(wanted, place) != limit_at(held, place):
             value = held.values.get(place)
             yield Difference(
@@ -213,7 +216,7 @@ def differences(wanted: PolicySet, held: PolicySet) -> Iterator[Difference]:
                 _text(place, value),
                 value.origin if value else "",
             )
-    for member, name in sorted(wanted.attached.keys() | held.attached.keys()):
+    for member, name in in_order(keys_of(wanted.attached, held.attached)):
         own, there = wanted.attached.get((member, name)), held.attached.get((member, name))
         groups = own.group if own else "", there.group if there else ""
         if groups[0] != groups[1]:
@@ -285,19 +288,31 @@ class Exchanged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     blocks: tuple[SetBlock, ...] | None = None
 
 
-def encoded(policies: PolicySet) -> bytes:
-    """Return the set as JSON."""
-    limits = tuple(
+def encoded(policies: PolicySet) -> Iterator[bytes]:
+    """Yield the set as JSON, in pieces."""
+    limits = (
         SetLimit(*place, limit=dict(section_of(place[0], value.limit)), origin=value.origin)
         for place, value in policies.values.items()
     )
-    attached = tuple(
+    attached = (
         SetAttachment(*name, attachment.group, attachment.origin) for name, attachment in policies.attached.items()
     )
     blocks = None
     if policies.blocks is not None:
-        blocks = tuple(SetBlock(*rule.key, rule.reason, rule.origin) for rule in policies.blocks.values())
-    return msgspec.json.encode(Exchanged(limits, attached, (*policies.groups,), (*policies.lasting,), blocks))
+        blocks = (SetBlock(*rule.key, rule.reason, rule.origin) for rule in policies.blocks.values())
+    lists = {"limits": limits, "attached": attached, "groups": policies.groups, "lasting": policies.lasting}
+    for number, (name, values) in enumerate({**lists, "blocks": blocks}.items()):
+        yield f'{"," if number else "{"}"{name}":'.encode()
+        yield from (b"null",) if values is None else _encoded_list(values)
+    yield b"}"
+
+
+def _encoded_list(values: Iterable[object]) -> Iterator[bytes]:
+    before = b"["
+    for piece in in_pieces(values):
+        yield before + msgspec.json.encode(piece)[1:-1]
+        before = b","
+    yield b"]" if before == b"," else b"[]"
 
 
 def decoded(text: bytes) -> PolicySet:
@@ -328,11 +343,12 @@ Made by `sluice export`: the limits and blocks that were in force, with the laye
 Nothing else is in it: no listen, broker and admin."""
 
 
-def as_yaml(policies: PolicySet) -> str:
-    """Return the set as a configuration file that `sluice check` accepts."""
-    values = list(written(policies))
-    nothing = "" if any(taken.path[0] == "limits" for taken in values) else "limits: {}\n"
-    return yaml_text(_HEADING, values) + nothing
+def as_yaml(policies: PolicySet) -> Iterator[bytes]:
+    """Yield, in pieces, a configuration file that `sluice check` accepts."""
+    for piece in in_pieces(yaml_lines(_HEADING, written(policies))):
+        yield "".join(piece).encode()
+    if not policies.values and not policies.groups:
+        yield b"limits: {}\n"
 
 
 @dataclass(slots=True)
@@ -357,7 +373,7 @@ def plan(state: PolicyState, wanted: PolicySet, held: PolicySet) -> ApplyPlan:
         held: The set in force.
     """
     made = ApplyPlan()
-    for place in sorted(wanted.values.keys() | held.values.keys()):
+    for place in in_order(keys_of(wanted.values, held.values)):
         is_other = limit_at(wanted, place) != limit_at(held, place)
         if is_other and place[1] is not Setting.RESOURCE_GROUP:
             _plan_value(state, made, place, limit_at(wanted, place))
@@ -398,7 +414,7 @@ def _file_limit(state: PolicyState, place: PolicyTarget) -> Limit | None:
 def _plan_groups(state: PolicyState, made: ApplyPlan, wanted: PolicySet, held: PolicySet) -> None:
     names = {place[2] for place in (*wanted.values, *held.values) if place[1] is Setting.RESOURCE_GROUP}
     groups = state.groups()
-    for name in sorted(names | wanted.groups | groups):
+    for name in in_order(names | wanted.groups | groups):
         is_there = name in wanted.groups or name in held.lasting
         if _limits_of(wanted, name) == _limits_of(held, name) and is_there == (name in groups):
             continue
@@ -432,7 +448,7 @@ def _plan_attached(state: PolicyState, made: ApplyPlan, member: MemberKind, want
     file = {name: attached.group for (kind, name), attached in attached_by(state.file).items() if kind == member}
     at_run_time = state.attached(member)
     held = {**file, **at_run_time}
-    for name in sorted(held.keys() | wanted.keys()):
+    for name in in_order(keys_of(held, wanted)):
         group = wanted.get(name, "")
         if group == held.get(name, ""):
             continue

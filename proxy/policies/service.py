@@ -20,6 +20,7 @@ import structlog
 from limiter.levels import Setting
 from limiter.policies import Change as PolicyChange
 from limiter.policies import Policies
+from proxy.bulk import PIECE, let_go
 from proxy.degraded import Degraded
 from proxy.policies.bodies import BodyError
 from proxy.policies.keys import BLOCKS, OPERATOR, Layer, PolicyKey, PolicyKind, Principal
@@ -61,12 +62,16 @@ class ChangeNotifier:
 
     def __init__(self, changed: Callable[[StoredChange, Principal, int], None]) -> None:
         self._changed = changed
-        self._waiting: deque[tuple[StoredChange, Principal, int]] = deque()
+        self._waiting: deque[tuple[deque[StoredChange], Principal, int]] = deque()
+        self._left = 0
+        """Changes that wait."""
         self._notifying: asyncio.Task[None] | None = None
 
     def notify(self, changes: Sequence[StoredChange], author: Principal, at_ns: int) -> None:
         """Call back for changes that came into force: for a few at once, unless earlier ones wait."""
-        self._waiting.extend((change, author, at_ns) for change in changes)
+        if changes:
+            self._waiting.append((deque(changes), author, at_ns))
+        self._left += len(changes)
         if self._notifying is None:
             self._notify_some()
             if self._waiting:
@@ -74,7 +79,7 @@ class ChangeNotifier:
 
     async def room(self) -> None:
         """Wait until fewer than `MOST_WAITING` changes wait."""
-        if len(self._waiting) >= MOST_WAITING:
+        if self._left >= MOST_WAITING:
             await self.done()
 
     async def done(self) -> None:
@@ -91,8 +96,14 @@ class ChangeNotifier:
             self._notifying = None
 
     def _notify_some(self) -> None:
-        for _ in range(min(NOTIFIED_AT_ONCE, len(self._waiting))):
-            change, author, at_ns = self._waiting.popleft()
+        for _ in range(NOTIFIED_AT_ONCE):
+            if not self._waiting:
+                break
+            changes, author, at_ns = self._waiting[0]
+            change = changes.popleft()
+            self._left -= 1
+            if not changes:
+                self._waiting.popleft()
             self._changed(change, author, at_ns)
             _log_change(change, author)
 
@@ -186,6 +197,8 @@ MOST_BODY = 16 * 1024
 """Characters of a body, at most: a block with the longest names has 12,000."""
 LAID_AT_ONCE = 100
 """Values that are laid in one turn of the loop: 1 ms."""
+TAKEN_AT_ONCE = 20
+"""Bodies that handlers take in one turn of the loop: 1 ms."""
 Planner = Callable[[], Awaitable[Mapping[PolicyKey, str | None]]]
 """Plans a change: returns the new bodies."""
 T = TypeVar("T")
@@ -253,11 +266,13 @@ class _Draft:
         kept: Changes of policies that handlers keep.
         limits: Changes of limits.
         laying: How the changes of limits come into force.
+        needless: The meanings of the changes, which are let go once they are in force.
     """
 
     kept: list[StoredChange]
     limits: list[StoredChange]
     laying: _Laying
+    needless: list[Meaning]
 
 
 class PolicyService(PolicyState):
@@ -525,12 +540,18 @@ class PolicyService(PolicyState):
             if draft.kept or draft.limits:
                 self._note_stored(None)
             if not draft.limits:
-                self._hand_over(draft.kept, author, self._wall())
+                self._notifier.notify(draft.kept, author, self._wall())
+                await self._hand_over(draft.kept)
             else:
-                at_ns = await self._come_into_force(
-                    draft.laying, lambda at_ns: self._hand_over(draft.kept, author, at_ns)
-                )
+                try:
+                    at_ns = await self._come_into_force(
+                        draft.laying, lambda at_ns: self._notifier.notify(draft.kept, author, at_ns)
+                    )
+                finally:
+                    await self._hand_over(draft.kept)
                 self._notifier.notify(draft.limits, author, at_ns)
+            if len(draft.needless) > PIECE:
+                await asyncio.to_thread(let_go, draft.needless)
         return len(draft.limits) + len(draft.kept)
 
     def _note_stored(self, error: StoreError | None) -> None:
@@ -554,12 +575,14 @@ class PolicyService(PolicyState):
                 self._check_room(changes)
             changed = {change.key for change in changes}
             new = [meaning for meaning in meanings if meaning.key in changed]
+            if len(new) < len(meanings):
+                let_go(meanings)
             laying = self._laying(len(new), lambda contents: contents.lay(new))
             if changes:
                 self.store.write(changes, self._wall(), author.name, author.address)
             kept_by_handlers = [change for change in changes if change.key.kind in handlers]
             limits = [change for change in changes if change.key.kind not in handlers]
-            return _Draft(kept_by_handlers, limits, laying)
+            return _Draft(kept_by_handlers, limits, laying, new)
 
     def _file_drafted(self, file: FilePolicies, compare: Callable[[FilePolicies], T]) -> tuple[T, _Laying | None]:
         """Compare another file's policies with those in force, and prepare the change."""
@@ -581,10 +604,11 @@ class PolicyService(PolicyState):
         abouts = {change.about for change in contents.layers.changes()}
         return _Laying(lay, _Aside(contents, [PolicyChange(about, Setting.PROXY, "") for about in sorted(abouts)]))
 
-    def _hand_over(self, changes: list[StoredChange], author: Principal, at_ns: int) -> None:
-        self._notifier.notify(changes, author, at_ns)
-        for change in changes:
+    async def _hand_over(self, changes: list[StoredChange]) -> None:
+        for number, change in enumerate(changes, 1):
             self._around.handlers[change.key.kind].take(change.key, change.after)
+            if number % TAKEN_AT_ONCE == 0:
+                await asyncio.sleep(0)
 
     async def _come_into_force(self, laying: _Laying, beside: Callable[[int], None]) -> int:
         """Lay a change here, or replace the contents by the copy into which it was laid.

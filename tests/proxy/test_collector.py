@@ -7,7 +7,8 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from proxy.runtime import MANY, NEWCOMERS, Searches, keep_for_ever, let_go, paused_collector
+from proxy.bulk import let_go
+from proxy.runtime import MANY, NEWCOMERS, Searches, keep_for_ever, paused_collector
 
 
 def test_it_is_paused_inside_and_goes_on_after_whatever_happens() -> None:

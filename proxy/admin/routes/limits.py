@@ -27,6 +27,7 @@ from proxy.admin.handlers import (
     described,
     expected_by,
     explaining,
+    is_null,
     json_text,
     layer_of,
     sent,
@@ -34,6 +35,7 @@ from proxy.admin.handlers import (
 )
 from proxy.admin.in_force import LimitInForce, LimitsInForce, ShownDegraded, ShownInForce, ShownShares
 from proxy.admin.refusals import refusal
+from proxy.bulk import let_go
 from proxy.config.limits import DispatchLimit, RateLimit, TopicDispatchLimit
 from proxy.config.sources import cut
 from proxy.policies.bodies import Section, SubscribeLimit, requested_body, section_of
@@ -193,15 +195,15 @@ class LimitsRest:
         after, most, shares = _after(_AFTER.read(query)), _LIMIT.read(query), self._in_force.shares()
 
         def page(contents: PolicyState) -> bytes:
-            values = dict(in_force(contents).values)
+            values = in_force(contents).values
             own = ((place, contents.layers.at(place)) for place in contents.layers.of_layer(Layer.TENANT))
             values.update((place, value) for place, value in own if value and value.limit)
-            chosen = [
-                (place, value)
-                for place, value in values.items()
-                if about in {None, place[0]} and setting in {None, place[1]}
+            rest = [
+                place for place in values if place > after and about in {None, place[0]} and setting in {None, place[1]}
             ]
-            return _page(contents, chosen, after, most, shares, self._in_force.limit)
+            shown = [(place, values[place]) for place in heapq.nsmallest(most, rest)]
+            let_go(values)
+            return _page(contents, shown, len(rest) - len(shown), shares, self._in_force.limit)
 
         body = await self._service.look(page)
         return await sent(request, body, {"Content-Type": JSON})
@@ -219,22 +221,19 @@ def author_of(state: PolicyState, place: PolicyTarget, origin: str) -> str:
     return state.store.author(key_of(place, layer)) if layer in {Layer.REST, Layer.GLOBAL, Layer.TENANT} else ""
 
 
-def _page(  # noqa: PLR0913, PLR0917 - one for each part of the answer
+def _page(
     contents: PolicyState,
-    limits: list[tuple[PolicyTarget, Value]],
-    after: tuple[str, ...],
-    most: int,
+    shown: list[tuple[PolicyTarget, Value]],
+    left_out: int,
     shares: ShownShares | None,
     in_force: LimitInForce,
 ) -> bytes:
-    """Return a page of limits in the order of their places; for 100,000 this takes a while, so it runs in a thread."""
-    rest = [(place, value) for place, value in limits if place > after]
-    shown = heapq.nsmallest(most, rest, key=lambda limit: limit[0])
+    """Return a page of limits."""
     answer: LimitsPage = {
         "limits": [_shown(place, value, author_of(contents, place, value.origin), in_force) for place, value in shown],
         "shares": shares,
-        "left_out": len(rest) - len(shown),
-        "next": " ".join(shown[-1][0]) if len(rest) > len(shown) else None,
+        "left_out": left_out,
+        "next": " ".join(shown[-1][0]) if left_out else None,
     }
     return msgspec.json.encode(answer)
 
@@ -252,7 +251,7 @@ def _place(query: Query) -> PolicyTarget:
 
 def _section(text: bytes) -> dict[str, Any] | None:
     form = 'send JSON as {"messages": "500/s", "bytes": "10MB/s"}'
-    return None if text.strip() == b"null" else requested_body(text, dict[str, Any], "limit", form)
+    return None if is_null(text) else requested_body(text, dict[str, Any], "limit", form)
 
 
 def _nothing(_direction: str, _level: str, _name: str) -> None:

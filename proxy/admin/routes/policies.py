@@ -7,6 +7,7 @@ first.
 """
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -18,9 +19,10 @@ from pydantic import ValidationError, field_validator
 
 from proxy.admin.handlers import JSON, Either, Number, asked, caller_of, described, explaining, json_text, sent
 from proxy.block_rules import Block, each_once
+from proxy.bulk import PIECE, in_pieces, let_go
 from proxy.config.limits import Limits
 from proxy.config.sections import AdmissionBounds
-from proxy.config.sources import all_told
+from proxy.config.sources import all_told, cut
 from proxy.mistakes import BOUNDED, ConfigSection, ProblemCount
 from proxy.policies.bodies import BodyError, requested_body
 from proxy.policies.kept_blocks import BlockDesk
@@ -35,13 +37,14 @@ from proxy.policies.policy_set import (
     encoded,
     in_force,
     of_file,
+    path_of,
     plan,
     rules_by_key,
 )
 from proxy.policies.service import PolicyService
 from proxy.policies.state import PolicyState
 from proxy.policies.store import Audited, Store
-from proxy.runtime import let_go, paused_collector
+from proxy.runtime import paused_collector
 
 _PATH = "/sluice/policies"
 _FORMAT = Either(
@@ -49,6 +52,8 @@ _FORMAT = Either(
 )
 _DRY_RUN = Either(name="dry_run", meaning="1 shows what would change, and changes nothing", words=("0", "1"))
 _YAML = "application/yaml"
+MOST_INNER = 10_000
+"""Most entries of a list, and of a table within the entry of a name, in a body: as many as there can be blocks."""
 MOST_SHOWN = 1000
 """Most differences in an answer; the others are counted."""
 
@@ -103,11 +108,15 @@ class PoliciesRest:
     async def get(self, request: web.Request) -> web.StreamResponse:
         """Show all in force: YAML that `sluice check` accepts, or (format=json) `proxy.policies.policy_set`'s form."""
         form = _FORMAT.read(asked(request, (_FORMAT,)))
+        write, content = (encoded, JSON) if form == "json" else (as_yaml, f"{_YAML}; charset=utf-8")
+
+        def pieces(held: PolicySet) -> list[bytes]:
+            written = list(write(held))
+            let_go(held.values)
+            return written
+
         held = await self._service.look(self._held)
-        if form == "json":
-            return await sent(request, await asyncio.to_thread(encoded, held), {"Content-Type": JSON})
-        text = await asyncio.to_thread(as_yaml, held)
-        return await sent(request, text.encode(), {"Content-Type": f"{_YAML}; charset=utf-8"})
+        return await sent(request, await asyncio.to_thread(pieces, held), {"Content-Type": content})
 
     @described({200: Applied}, query=(_DRY_RUN,), body=WantedPolicies, refuses=(415, 503))
     async def put(self, request: web.Request) -> web.Response:
@@ -139,7 +148,9 @@ class PoliciesRest:
         made = plan(self._service, wanted, held)
         if wanted.blocks is not None:
             made.wanted.update(self._desk.plan(wanted.blocks))
-        return made, _shown_differences(wanted, held)
+        shown = _shown_differences(wanted, held)
+        let_go(held.values)
+        return made, shown
 
 
 def _shown_differences(wanted: PolicySet, held: PolicySet) -> ShownDifferences:
@@ -151,20 +162,80 @@ def _shown_differences(wanted: PolicySet, held: PolicySet) -> ShownDifferences:
 def read_set(text: bytes) -> PolicySet:
     """Return the set of limits that a body wants in force.
 
+    A section of many names is checked in pieces, and the first piece with errors is the last one that is read.
+
     Raises:
-        BodyError: If the body is no such set, with every error.
+        BodyError: If the body is no such set, with its errors.
     """
     written = requested_body(text, Any, "set of limits", 'send JSON as {"limits": {"namespaces": …}}')
+    count, wanted = ProblemCount(), PolicySet()
     try:
-        body = WantedPolicies.model_validate(written, context=ProblemCount())
+        for piece in _pieces(written):
+            wanted = _joined(wanted, _read_piece(piece, count))
+    finally:
+        let_go(written)
+    return wanted
+
+
+def _pieces(written: Any) -> Iterator[Any]:
+    """Yield parts of a body, each of which is a body with at most `PIECE` names in a section of its limits."""
+    limits = written.get("limits") if isinstance(written, dict) else None
+    if not isinstance(limits, dict):
+        yield written
+        return
+    large = {name: section for name, section in limits.items() if isinstance(section, dict) and len(section) > PIECE}
+    yield {**written, "limits": {name: section for name, section in limits.items() if name not in large}}
+    for name, section in large.items():
+        for items in in_pieces(section.items()):
+            yield {"limits": {name: dict(items)}}
+
+
+def _read_piece(written: Any, count: ProblemCount) -> PolicySet:
+    _check_sizes(written)
+    try:
+        body = WantedPolicies.model_validate(written, context=count)
     except ValidationError as error:
         raise BodyError(all_told(error, WantedPolicies)) from None
     except ValueError:
         raise BodyError('the body is not JSON as {"limits": {"namespaces": …}}') from None
-    wanted = of_file(body.limits, body.admission.subscribe_rate_per_consumer, body.blocks)
-    for section in (written, *vars(body.limits).values()):
-        let_go(section)
-    return wanted
+    return of_file(body.limits, body.admission.subscribe_rate_per_consumer, body.blocks)
+
+
+def _check_sizes(written: Any) -> None:
+    """Check lists and tables other than the sections of limits, each of which is checked in one go."""
+    if not isinstance(written, dict):
+        return
+    limits = written.get("limits")
+    sections = [("limits", section) for section in limits.values()] if isinstance(limits, dict) else []
+    inner = [
+        (name, part)
+        for _, section in sections
+        if isinstance(section, dict)
+        for name, entry in section.items()
+        for part in (entry.values() if isinstance(entry, dict) else (entry,))
+    ]
+    for name, part in (*written.items(), *inner):
+        if name != "limits" and isinstance(part, dict | list) and len(part) > MOST_INNER:
+            raise BodyError(f"{cut(name)}: {len(part)} entries are here, and at most {MOST_INNER} can be")
+
+
+def _joined(one: PolicySet, other: PolicySet) -> PolicySet:
+    """Return both parts of a body as one set; the first one is not used any more.
+
+    Raises:
+        BodyError: If a place or an attachment is in both.
+    """
+    for place, value in other.values.items():
+        if place in one.values:
+            raise BodyError(f"{cut('.'.join(path_of(place)))}: occurs twice, in two spellings; leave one out")
+        one.values[place] = value
+    for member, attached in other.attached.items():
+        before = one.attached.get(member)
+        if before is not None:
+            names = f"{cut(member[1])!r} is attached to {before.group!r} and to {attached.group!r}"
+            raise BodyError(f"limits.resource_groups: {names}: leave one out")
+        one.attached[member] = attached
+    return replace(one, groups=one.groups | other.groups, blocks=one.blocks if other.blocks is None else other.blocks)
 
 
 BACKUP = "application/vnd.sqlite3"

@@ -34,6 +34,7 @@ from proxy.admin.handlers import (
     tagged,
 )
 from proxy.block_rules import MOST_NAME
+from proxy.bulk import in_order
 from proxy.config.limits import RELATIVE
 from proxy.config.values import LONGEST_PART
 from proxy.policies.bodies import (
@@ -433,8 +434,8 @@ class ResourceGroupRest:
 
     @described({200: tuple[str, ...]})
     async def list(self, _request: web.Request) -> web.Response:
-        """Return the names of all resource groups, in no order: to sort 100,000 takes 0.1 s."""
-        return shown([*self._service.groups()])
+        """Return the names of all resource groups, in order."""
+        return shown(await self._service.look(lambda state: [*in_order(state.groups())]))
 
     @described({200: ResourceGroup}, refuses=(404, 412))
     async def get(self, request: web.Request) -> web.Response:

@@ -72,7 +72,7 @@ def test_the_most_of_all_keys_can_be_exported_and_read_back() -> None:
     values = {place: value for place in places if (value := dynamic_value(place, keys, None))}
 
     assert len(values) == len(places)
-    assert decoded(encoded(PolicySet(values))).values == values
+    assert decoded(b"".join(encoded(PolicySet(values)))).values == values
 
 
 def test_a_count_of_subscribes_keeps_the_file_s_period() -> None:

@@ -12,7 +12,7 @@ from tests.proxy.policies.layered import a_service, changes, files
 def test_any_set_comes_over_as_it_is(file, said) -> None:
     service = a_service(file, said)
     held = in_force(service)
-    assert decoded(encoded(held)) == held
+    assert decoded(b"".join(encoded(held))) == held
     service.store.close()
 
 
