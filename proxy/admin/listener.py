@@ -21,12 +21,13 @@ from limiter.admission import Buckets, KeyedBuckets
 from limiter.levels import counted_as
 from limiter.token_bucket import NANOS_PER_SECOND, Rate
 from protocol.endpoint import Endpoint
+from proxy.admin.handshakes import secured
 from proxy.admin.refusals import RefusalCause, RefusalLog, refusal
 from proxy.config.sections import AdminAccess
 from proxy.observe.operator_log import admin_logger
 from proxy.runtime import Tasks
 from proxy.session.keep_alive import set_options
-from proxy.slices import Slices, Work
+from proxy.slices import CallsInSlices, Slices, Work
 
 _PIECE, _BYTES = 512, 128
 """Bytes that aiohttp gets at once, and in one unit of work: 128 bytes hold at most 21 chunks of a body."""
@@ -51,6 +52,7 @@ class Connections:
     def __init__(self, most: int, patience_s: float, refused: RefusalLog, slices: Slices) -> None:
         self.patience_s = patience_s
         self.slices = slices
+        self.handshakes = CallsInSlices(slices, Work.HANDSHAKES)
         self._most = most
         self._refused = refused
         self._working: set[AdminConnection] = set()
@@ -139,9 +141,11 @@ class AdminConnection(asyncio.Protocol):
         """Give the socket to the loop, and do the TLS handshake, if any; then the client may speak."""
         self._arm()
         loop = asyncio.get_running_loop()
-        patience = self._all.patience_s if context else None
         try:
-            await loop.connect_accepted_socket(lambda: self, self._socket, ssl=context, ssl_handshake_timeout=patience)
+            if context is None:
+                await loop.connect_accepted_socket(lambda: self, self._socket)
+            else:
+                await secured(self, self._socket, context, self._all.patience_s, self._all.handshakes)
         except ssl.SSLError as error:
             self._end(RefusalCause.TLS, str(error))
         except ConnectionAbortedError:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from proxy.admin import listener
 from proxy.admin.listener import AdminConnection, Connections
 from proxy.admin.refusals import RefusalLog
 from proxy.counters import Counters
@@ -94,14 +95,16 @@ class Room:
         )
         self.loop.connect_accepted_socket = self._connect  # type: ignore[assignment]
 
-    async def _connect(self, factory: Any, sock: Any, *, ssl: Any, ssl_handshake_timeout: float | None) -> None:
+    async def _connect(self, factory: Any, sock: Any) -> None:
+        assert self.accepted.socket is sock
+        self.accepted.transport.connect(factory())
+
+    async def secured(self, protocol: Any, sock: Any, _context: Any, patience_s: float, _handshakes: Any) -> None:
         client = self.accepted
-        assert client.socket is sock
-        assert ssl_handshake_timeout == (PATIENCE_S if ssl else None)
-        if ssl:
-            client.outcome = self.loop.create_future()
-            await client.outcome
-        client.transport.connect(factory())
+        assert (client.socket, patience_s) == (sock, PATIENCE_S)
+        client.outcome = self.loop.create_future()
+        await client.outcome
+        client.transport.connect(protocol)
 
     def handshake(self, client: Client, error: Exception | None = None) -> None:
         assert client.outcome is not None
@@ -109,11 +112,12 @@ class Room:
 
 
 @pytest.fixture
-def make_room() -> Iterator[Any]:
+def make_room(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     rooms: list[Room] = []
 
     def make(most: int = 3) -> Room:
         rooms.append(Room(most))
+        monkeypatch.setattr(listener, "secured", rooms[-1].secured)
         return rooms[-1]
 
     yield make

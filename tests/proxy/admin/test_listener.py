@@ -14,7 +14,7 @@ from aiohttp import web
 from proxy.admin.listener import Connections, Listener
 from proxy.admin.refusals import RefusalLog
 from proxy.counters import Counters
-from proxy.slices import Slices
+from proxy.slices import AT_ONCE, Slices, Work
 from tests.manual_clock import ManualClock
 from tests.proxy.certificates import Authority
 from tests.proxy.conftest import ClosingLoop
@@ -229,3 +229,60 @@ def test_headers_are_few_and_short(make_loop, headers: bytes) -> None:
             await _close(writer)
 
     run(make_loop, test())
+
+
+class Turns:
+    """Counts the steps of TLS handshakes in each turn of the loop."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self.steps = [0]
+        turns = self
+
+        class Counted(ssl.SSLObject):
+            def do_handshake(self) -> None:
+                turns.steps[-1] += 1
+                super().do_handshake()
+
+        context.sslobject_class = Counted
+
+    async def done(self, steps: int) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while sum(self.steps) < steps:  # noqa: ASYNC110 - the loop has other work in each turn
+                await asyncio.sleep(0)
+
+    def begin(self) -> None:
+        self.steps.append(0)
+        asyncio.get_running_loop().call_soon(self.begin)
+
+
+def hello_of(context: ssl.SSLContext) -> bytes:
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with suppress(ssl.SSLWantReadError):
+        context.wrap_bio(incoming, outgoing, server_hostname="localhost").do_handshake()
+    return outgoing.read()
+
+
+@LOOPS
+@pytest.mark.parametrize("first", [0, 7], ids=["whole", "in two parts"])
+def test_hellos_at_once_are_answered_a_few_in_each_turn(
+    authority: Authority, make_loop: Callable[[], asyncio.AbstractEventLoop], first: int
+) -> None:
+    clients, context = 60, server_context(authority)
+    turns, hello = Turns(context), hello_of(client_context(authority))
+
+    async def test() -> None:
+        turns.begin()
+        async with serving(Served(context, most=clients)) as served:
+            opened = [await served.open() for _ in range(clients)]
+            await turns.done(clients)  # of each the step that finds no hello
+            turns.steps[:] = [0]
+            for number, part in enumerate(filter(None, (hello[:first], hello[first:])), 1):
+                for _, writer in opened:
+                    writer.write(part)
+                await turns.done(number * clients)
+            for reader, writer in opened:
+                assert (await reader.readexactly(1))[0] == 22
+                await _close(writer)
+
+    run(make_loop, test())
+    assert max(turns.steps) <= AT_ONCE[Work.HANDSHAKES]
