@@ -28,8 +28,10 @@ from protocol.endpoint import Endpoint
 from proxy.config.model import Config, ConfigError, load_config, reload_config
 from proxy.config.sections import Fleet
 from proxy.observe.operator_log import set_up_operator_log
+from proxy.runtime import Tasks
 from proxy.serve import ConfigSource, StartError, run
 from proxy.server import serves_both
+from proxy.service_manager import ServiceManager
 
 BEAT_S: Final = 1.0
 """Seconds between two signs of life of a process."""
@@ -244,6 +246,7 @@ async def _keep(children: Sequence[ChildProcess]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ending.set)
     ends = loop.create_task(ending.wait())
+    manager, tasks = ServiceManager(os.environ), Tasks()
     keepers: list[asyncio.Task[None]] = []
     try:
         for begun in (children[:1], children[1:]):
@@ -255,9 +258,12 @@ async def _keep(children: Sequence[ChildProcess]) -> None:
                 raise StartError("a process did not come up; its lines above say why")
         if not ending.is_set():
             log.info("all processes serve", processes=len(children))
+            tasks.start(manager.serving(), "report to the service manager")
         await ends
+        manager.ending()
         log.info("ending", processes=len(children))
     finally:
+        tasks.cancel()
         await asyncio.gather(*(child.stop() for child in children))
         await asyncio.gather(*keepers)
     log.info("ended")

@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib.metadata
+import os
 import signal
 import time
 from collections.abc import Awaitable, Callable
@@ -53,6 +54,7 @@ from proxy.policies.store import Store, StoreError
 from proxy.reload import Reloader, changes_of, fingerprints
 from proxy.runtime import Searches, Tasks, be_scheduled, keep_for_ever, paused_collector, set_up_runtime
 from proxy.server import Server
+from proxy.service_manager import ServiceManager
 from proxy.session.engine import Engine
 from proxy.session.events import SessionLog
 from proxy.slices import Work
@@ -519,10 +521,13 @@ async def _serve_until_signal(proxy: Proxy, parent: Parent | None = None) -> Non
         files = {"access_log": config.access_log.dir, "policies": config.policies.store}
         named = addresses | {key: None if file is None else str(file) for key, file in files.items()}
         log.info("serving", **named, broker=", ".join(map(str, config.broker)))
+        manager = ServiceManager(os.environ if parent is None else {})
         if parent is not None:
             parent.serving(named, ending.set)
+        tasks.start(manager.serving(), "report to the service manager")
         tasks.start(_watch(proxy), "watch the configuration")
         await ending.wait()
+        manager.ending()
         log.info("ending", connections=sum(proxy.engine.counters.connections_open.values()))
     finally:
         tasks.cancel()

@@ -31,6 +31,10 @@ def _compiler() -> str | None:
     return f"install a JDK {OLDEST_JAVA} or newer (Debian: apt-get install default-jdk-headless)"
 
 
+def _systemd() -> str | None:
+    return None if shutil.which("systemd-analyze") else "install systemd (Debian: apt-get install systemd)"
+
+
 def _helm() -> str | None:
     is_there = find_helm() and importlib.util.find_spec("kubernetes_validate")
     return None if is_there else "run make helm (Go; ten minutes)"
@@ -44,6 +48,7 @@ NEEDS: dict[str, tuple[str, Callable[[], str | None]]] = {
     "jdk": ("a Java client of its own", _compiler),
     "netns": ("a network namespace", namespaces_missing),
     "prometheus": ("a real Prometheus", _prometheus),
+    "systemd": ("a real systemd-analyze", _systemd),
 }
 """By marker: what such tests need, and who says what to do to have it (None: it is there)."""
 
