@@ -17,87 +17,12 @@ Source: https://pulsar.apache.org/docs/admin-api-namespaces/ (publish and dispat
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property, lru_cache
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, Protocol, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
-T = TypeVar("T")
-
-IPV6_HOST = 64
-"""Bits that distinguish IPv6 clients: a client has a whole /64."""
-MOST_PARSED = 10_000
-"""Parsed addresses in the cache: streams of one client have the same address."""
-
-
-class Networks(Generic[T]):
-    """Values by network: the narrowest network that holds an address decides.
-
-    A look-up takes as many steps as there are different prefix lengths.
-    """
-
-    def __init__(self) -> None:
-        self._tables: dict[tuple[int, int], dict[int, T]] = {}
-        self._lengths: list[tuple[int, int]] = []
-
-    def put(self, network: str, value: T | None) -> None:
-        """Set the value of `10.0.0.0/8`, `10.1.2.3`, `2001:db8::/32` …; None takes it back.
-
-        Raises:
-            ValueError: If it is neither a network nor an address.
-        """
-        parsed = ip_network(network)
-        key, bits = (parsed.version, parsed.prefixlen), int(parsed.network_address)
-        if value is not None:
-            self._tables.setdefault(key, {})[bits] = value
-        elif key in self._tables:
-            self._tables[key].pop(bits, None)
-            if not self._tables[key]:
-                del self._tables[key]
-        self._lengths = sorted(self._tables, reverse=True)
-
-    def find(self, address: str) -> T | None:
-        """Return the value of the narrowest network around `address`; None without one, or if it is no address."""
-        parsed = _parsed(address)
-        if parsed is None:
-            return None
-        bits, most = int(parsed), parsed.max_prefixlen
-        for version, length in self._lengths:
-            if version != parsed.version:
-                continue
-            value = self._tables[version, length].get(bits >> (most - length) << (most - length))
-            if value is not None:
-                return value
-        return None
-
-    def copy(self) -> "Networks[T]":
-        """Return an independent copy."""
-        other = Networks[T]()
-        other._tables = {key: dict(table) for key, table in self._tables.items()}
-        other._lengths = list(self._lengths)
-        return other
-
-    def __bool__(self) -> bool:
-        return bool(self._tables)
-
-
-@lru_cache(MOST_PARSED)
-def counted_as(address: str) -> str:
-    """Return the name under which a client is counted: an IPv4 address itself, or the /64 of an IPv6 address."""
-    parsed = _parsed(address)
-    if isinstance(parsed, IPv6Address):
-        return str(ip_network((int(parsed), IPV6_HOST), strict=False))
-    return str(parsed) if parsed else address
-
-
-@lru_cache(MOST_PARSED)
-def _parsed(address: str) -> IPv4Address | IPv6Address | None:
-    try:
-        parsed = ip_address(address)
-    except ValueError:
-        return None
-    return parsed.ipv4_mapped or parsed if isinstance(parsed, IPv6Address) else parsed
+from limiter.names import EACH, NamedValues, NetworkValues, counted_as
 
 
 class Topic(Protocol):
@@ -153,11 +78,13 @@ class StreamIdentity(NamedTuple):
         topic: The topic, or one partition.
         client: The client.
         group: The resource group that the topic's namespace or tenant is attached to; empty for none.
+        matched: The name of the setting whose value holds, for levels whose limiters are named by it.
     """
 
     topic: Topic
     client: Client
     group: str
+    matched: str = ""
 
 
 Naming = Callable[[StreamIdentity], str]
@@ -169,12 +96,40 @@ class Part:
 
     Args:
         of: Returns the property of a stream.
+        columns: The fields of a stream's line in the access log that give it, together.
+        names: The form of the names that settings have for it, and the look-up among them.
         missing: The text of `sluice explain` for a stream without the property, which levels by it do not limit; empty
             for a property that each stream has.
+        by: The property by which settings are looked up, if that is another one: limits by topic have values by
+            partitioned topic.
+        is_from_limit: Whether `columns` have the name of the stream's limit; else the stream has them by itself.
     """
 
     of: Naming
+    columns: tuple[str, ...]
+    names: type[NamedValues[Any]] = NamedValues
     missing: str = ""
+    by: "Part | None" = None
+    is_from_limit: bool = False
+
+    @property
+    def needed(self) -> Naming:
+        """The property that a stream must have, for levels by this part to limit it."""
+        return self.of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchedPart(Part):
+    """The name of the setting whose value holds for a stream's `by`: all streams that it matches share a limiter."""
+
+    by: Part
+    of: Naming = field(default=lambda identity: identity.matched)
+    is_from_limit: bool = True
+
+    @property
+    def needed(self) -> Naming:
+        """The property that is matched."""
+        return self.by.of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,13 +149,19 @@ class ClientPart(Part):
     directions: "tuple[About, ...]" = ("publish", "dispatch")
 
 
-TENANT = Part(of=lambda identity: identity.topic.tenant)
-NAMESPACE = Part(of=lambda identity: identity.topic.namespace_name)
-PARTITIONED_TOPIC = Part(of=lambda identity: identity.topic.partitioned)
-TOPIC = Part(of=lambda identity: identity.topic.full)
-GROUP = Part(of=lambda identity: identity.group, missing="not attached to any")
+TENANT = Part(of=lambda identity: identity.topic.tenant, columns=("tenant",))
+NAMESPACE = Part(of=lambda identity: identity.topic.namespace_name, columns=("tenant", "namespace"))
+PARTITIONED_TOPIC = Part(of=lambda identity: identity.topic.partitioned, columns=("topic",))
+TOPIC = Part(of=lambda identity: identity.topic.full, columns=("topic",), by=PARTITIONED_TOPIC)
+GROUP = Part(
+    of=lambda identity: identity.group,
+    columns=("resource_group",),
+    missing="not attached to any",
+    is_from_limit=True,
+)
 SUBSCRIPTION = ClientPart(
     of=lambda identity: identity.client.subscription,
+    columns=("subscription",),
     missing="asked only for a --subscription",
     word="subscription",
     field="subscription",
@@ -209,6 +170,7 @@ SUBSCRIPTION = ClientPart(
 )
 PRODUCER = ClientPart(
     of=lambda identity: identity.client.producer_name,
+    columns=("producer_name",),
     missing="asked only for a --producer",
     word="producer",
     field="producer_name",
@@ -217,6 +179,7 @@ PRODUCER = ClientPart(
 )
 ROLE = ClientPart(
     of=lambda identity: identity.client.role,
+    columns=("client_role",),
     missing="asked only for a --role",
     word="role",
     field="role",
@@ -224,23 +187,26 @@ ROLE = ClientPart(
 )
 ADDRESS = ClientPart(
     of=lambda identity: identity.client.address,
+    columns=("client_address",),
+    names=NetworkValues,
     missing="asked only for an --address",
     word="address",
     field="address",
     meaning="Address that the client connects from, as 10.1.2.3",
 )
-COUNTED_ADDRESS = Part(of=lambda identity: counted_as(identity.client.address), missing=ADDRESS.missing)
+COUNTED_ADDRESS = Part(
+    of=lambda identity: counted_as(identity.client.address),
+    columns=("client_network", "client_address"),
+    missing=ADDRESS.missing,
+    by=ADDRESS,
+)
 CLIENT_PARTS = (SUBSCRIPTION, PRODUCER, ROLE, ADDRESS)
+INDEXED = (PARTITIONED_TOPIC, NAMESPACE, TENANT)
+"""Parts by which open streams are found without a search through all."""
 
 About = Literal["publish", "dispatch", "subscribe"]
 """The subject of a value: messages in one direction, or how often one consumer may subscribe."""
 ABOUTS: tuple[About, ...] = ("publish", "dispatch", "subscribe")
-NameForm = Literal["", "tenant", "namespace", "topic", "subscription", "name", "role", "network"]
-"""The form of a setting's name: no name, a tenant (or `*`), `tenant/namespace`, a full topic name without partition,
-`subscription@topic`, any name (or `*`), a role (or `*`), an address or network."""
-
-EACH = "*"
-"""The name of a setting that is for all names without a value of their own."""
 NAME = "NAME"
 """In `SettingRecord.file`: any name, as the file's author chooses it."""
 
@@ -259,8 +225,8 @@ class SettingRecord:
     Args:
         word: The word of REST and the access log for it.
         source: The word of limits whose value is from here; see `accesslog.record.LimitLine.source`.
-        form: The form of its names.
-        named: The parts of a stream that are looked up among these names.
+        named: The parts of a stream that are looked up among its names; of two, a name is `one@other`. None: the
+            setting has one value, without a name.
         file: The keys in the configuration, below `limits`; `{}` in the last key is the direction. Two names are those
             of `inner@outer`.
         meaning: The meaning of the rate in the configuration's reference; by default that of its direction.
@@ -272,7 +238,6 @@ class SettingRecord:
 
     word: str
     source: str
-    form: NameForm
     named: tuple[Part, ...]
     file: tuple[str, ...]
     meaning: str = ""
@@ -286,6 +251,35 @@ class SettingRecord:
         keys = self.subscribe if about == "subscribe" and self.subscribe else ("limits", *self.file)
         left = iter(names)
         return tuple(next(left) if key == NAME else key.format(about) for key in keys)
+
+    @property
+    def names(self) -> type[NamedValues[Any]]:
+        """The form of its names, and the look-up among them."""
+        return self.named[0].names if len(self.named) == 1 else NamedValues
+
+    @property
+    def has_patterns(self) -> bool:
+        """True if one name may be for several names of streams, and several names for one stream."""
+        return self.names is not NamedValues
+
+    def is_each(self, name: str) -> bool:
+        """Return whether a name is for all names without a value of their own."""
+        return self.has_each and name == EACH
+
+    def streams_of(self, name: str) -> tuple[Part, tuple[str, ...]] | None:
+        """Return the part of `INDEXED` and its values by which the streams that a name concerns are found.
+
+        Several are candidates, as an @ may also be part of a name. None: any stream may be concerned.
+        """
+        if not self.named or self.named[-1] not in INDEXED or self.is_each(name):
+            return None
+        if len(self.named) == 1:
+            return self.named[0], (name,)
+        return self.named[-1], tuple([name[at + 1 :] for at, letter in enumerate(name) if letter == "@"])
+
+
+Lookup = tuple["Setting", Naming, str]
+"""A setting to look up, a stream's own name there, and the source of its values."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -322,13 +316,18 @@ class Level:
 
     @cached_property
     def name(self) -> Naming:
-        """The name of a stream's limiter at this level."""
+        """The name of a stream's limiter at this level; see `is_by_match`."""
         return joined(self.limited)
 
     @cached_property
-    def lookups(self) -> "tuple[tuple[Setting, Naming, str], ...]":
-        """The settings to look up, narrowest first: each with a stream's name there, and the source."""
-        lookups = list[tuple[Setting, Naming, str]]()
+    def is_by_match(self) -> bool:
+        """True if the setting whose value holds gives limiters their names: naming needs `StreamIdentity.matched`."""
+        return any(isinstance(part, MatchedPart) for part in self.limited)
+
+    @cached_property
+    def lookups(self) -> "tuple[Lookup, ...]":
+        """The settings to look up, narrowest first."""
+        lookups = list[Lookup]()
         for record in self.settings:
             setting = Setting(record.word)
             lookups.append((setting, joined(record.named), record.source))
@@ -348,7 +347,7 @@ class Level:
 
     @cached_property
     def _needed(self) -> tuple[Naming, ...]:
-        return tuple(part.of for part in self.limited if part.missing)
+        return tuple([part.needed for part in self.limited if part.missing])
 
 
 LEVELS = (
@@ -359,7 +358,6 @@ LEVELS = (
             SettingRecord(
                 word="proxy",
                 source="proxy",
-                form="",
                 named=(),
                 file=("proxy", "{}"),
                 section_meaning="of all that this proxy passes",
@@ -375,7 +373,6 @@ LEVELS = (
             SettingRecord(
                 word="tenant",
                 source="total",
-                form="tenant",
                 named=(TENANT,),
                 file=("tenants", NAME, "{}"),
                 section_meaning="NAME is a tenant, or * for each other; of all its topics together",
@@ -392,7 +389,6 @@ LEVELS = (
             SettingRecord(
                 word="namespace",
                 source="total",
-                form="namespace",
                 named=(NAMESPACE,),
                 file=("namespaces", NAME, "{}_total"),
                 meaning="of all its topics together",
@@ -405,9 +401,7 @@ LEVELS = (
         word="resource_group",
         limited=(GROUP,),
         settings=(
-            SettingRecord(
-                word="resource_group", source="group", form="name", named=(GROUP,), file=("resource_groups", NAME, "{}")
-            ),
+            SettingRecord(word="resource_group", source="group", named=(GROUP,), file=("resource_groups", NAME, "{}")),
         ),
         members="namespace",
     ),
@@ -418,7 +412,6 @@ LEVELS = (
             SettingRecord(
                 word="partitioned_topic",
                 source="total",
-                form="topic",
                 named=(PARTITIONED_TOPIC,),
                 file=("topics", NAME, "{}_total"),
                 meaning="of all partitions together",
@@ -434,7 +427,6 @@ LEVELS = (
             SettingRecord(
                 word="topic",
                 source="topic",
-                form="topic",
                 named=(PARTITIONED_TOPIC,),
                 file=("topics", NAME, "{}"),
                 meaning="in place of the namespace's value",
@@ -444,7 +436,6 @@ LEVELS = (
             SettingRecord(
                 word="topic_of_namespace",
                 source="namespace",
-                form="namespace",
                 named=(NAMESPACE,),
                 file=("namespaces", NAME, "{}"),
                 meaning="of each of its topics",
@@ -454,7 +445,6 @@ LEVELS = (
             SettingRecord(
                 word="topic_of_broker",
                 source="broker",
-                form="",
                 named=(),
                 file=("each_topic", "{}"),
                 section_meaning="of each topic that neither it nor its namespace has a value for",
@@ -472,7 +462,6 @@ LEVELS = (
             SettingRecord(
                 word="subscription",
                 source="subscription",
-                form="subscription",
                 named=(SUBSCRIPTION, PARTITIONED_TOPIC),
                 file=("topics", NAME, "subscriptions", NAME, "{}"),
                 abouts=("dispatch",),
@@ -480,7 +469,6 @@ LEVELS = (
             SettingRecord(
                 word="subscription_of_topic",
                 source="topic",
-                form="topic",
                 named=(PARTITIONED_TOPIC,),
                 file=("topics", NAME, "subscription_{}"),
                 meaning="of each of its subscriptions",
@@ -489,7 +477,6 @@ LEVELS = (
             SettingRecord(
                 word="subscription_of_namespace",
                 source="namespace",
-                form="namespace",
                 named=(NAMESPACE,),
                 file=("namespaces", NAME, "subscription_{}"),
                 meaning="of each subscription of its topics",
@@ -498,7 +485,6 @@ LEVELS = (
             SettingRecord(
                 word="subscription_of_broker",
                 source="broker",
-                form="",
                 named=(),
                 file=("each_subscription", "{}"),
                 meaning="of the subscription, on each partition",
@@ -516,7 +502,6 @@ LEVELS = (
             SettingRecord(
                 word="producer",
                 source="producer",
-                form="name",
                 named=(PRODUCER,),
                 file=("producers", NAME, "{}"),
                 meaning="of that producer on each topic, partitions together",
@@ -535,7 +520,6 @@ LEVELS = (
             SettingRecord(
                 word="role",
                 source="role",
-                form="role",
                 named=(ROLE,),
                 file=("roles", NAME, "{}"),
                 section_meaning="NAME is what clients authenticated as, or * for each other",
@@ -551,7 +535,6 @@ LEVELS = (
             SettingRecord(
                 word="address",
                 source="address",
-                form="network",
                 named=(ADDRESS,),
                 file=("addresses", NAME, "{}"),
                 section_meaning="NAME is an address or network; of each client address in it",
@@ -567,7 +550,6 @@ LEVELS = (
             SettingRecord(
                 word="exempt",
                 source="exempt",
-                form="",
                 named=(),
                 file=("exempt", "{}"),
                 section_meaning="of each topic of Pulsar's own, its partitions together; no other limit is of these",

@@ -8,30 +8,30 @@ levels that members share as a line of text: its target, NUL, and its value:
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, overload
 
 from limiter.levels import (
     ANYBODY,
     LEVELS,
+    NAMESPACE,
     About,
     Client,
     Level,
-    NameForm,
     Naming,
-    Networks,
     Setting,
     StreamIdentity,
     Topic,
 )
 from limiter.limiter import Scope
+from limiter.names import NamedValues
 from limiter.token_bucket import DIRECTIONS, Direction, Limit, Rate
 
 _RATES: Final = {"messages": "messages", "peak_messages": "peak_messages", "bytes": "size", "peak_bytes": "peak_size"}
 """The word of each rate in a line, and its name in a `Limit`."""
 _DIGESTS: Final = 1 << 64
-Target = tuple[About, Setting, str]
+PolicyTarget = tuple[About, Setting, str]
 """The target of a value: its subject, its setting, and the setting's name."""
 
 
@@ -51,8 +51,8 @@ class InForce(NamedTuple):
     source: str
 
 
-Find = Callable[[str], Value | None]
-"""Finds the value that is written for a name."""
+Matches = Callable[[str], Iterable[tuple[str, Value]]]
+"""Returns the names that are for a stream's own name, with their values; see `NamedValues.matches`."""
 
 
 class Written(NamedTuple):
@@ -64,7 +64,7 @@ class Written(NamedTuple):
     """
 
     level: Level
-    settings: tuple[tuple[Find, Naming, str], ...]
+    settings: tuple[tuple[Matches, Naming, str], ...]
 
 
 class LimitTally:
@@ -127,9 +127,7 @@ class Policies:
     """Resource group by `tenant/namespace`."""
     groups_of_tenants: dict[str, str] = field(default_factory=dict)
     """Resource group by tenant, for namespaces without one of their own."""
-    _values: dict[About, dict[Setting, dict[str, Value]]] = field(default_factory=dict)
-    _networks: dict[tuple[About, Setting], Networks[Value]] = field(default_factory=dict)
-    """The values that limit something, of settings whose names are networks."""
+    _values: dict[About, dict[Setting, NamedValues[Value]]] = field(default_factory=dict)
     _levels: dict[About, tuple[Written, ...]] = field(default_factory=dict)
     """All levels at which something is written, outermost first."""
     tally: LimitTally | None = None
@@ -150,30 +148,26 @@ class Policies:
         """Set a value; None takes it back.
 
         Raises:
-            ValueError: If an address or a network is not one.
+            ValueError: If the name has not the setting's form, as an address or a network that is not one.
         """
-        if setting.record.form == "network":  # a value that limits nothing must not hide the wider network's value
-            networks = self._networks.setdefault((about, setting), Networks())
-            networks.put(name, value if value and value.limit else None)
         values = self._values.setdefault(about, {})
         if self.tally is not None:
-            self.tally.replaced(about, setting, name, values.get(setting, {}).get(name), value)
+            self.tally.replaced(about, setting, name, self.get(about, setting, name), value)
         settings = len(values)
         if value is not None:
-            values.setdefault(setting, {})[name] = value
+            named = values.get(setting) or setting.record.names()
+            named.put(name, value)
+            values[setting] = named
         elif setting in values:
-            values[setting].pop(name, None)
-            if not values[setting]:
+            values[setting].take_back(name)
+            if not values[setting].by_name:
                 del values[setting]
         if len(values) != settings:
             self._levels[about] = tuple(self._written(about))
 
     def get(self, about: About, setting: Setting, name: str) -> Value | None:
-        """Return the value of a name; of an address, the value of its narrowest network."""
-        if setting.record.form == "network":
-            networks = self._networks.get((about, setting))
-            return networks.find(name) if networks else None
-        return self.put_under(about, setting).get(name)
+        """Return the value that is set for this very name."""
+        return self.by_name(about, setting).get(name)
 
     def attach(self, of_tenants: dict[str, str], of_namespaces: dict[str, str]) -> None:
         """Set the resource groups that tenants and namespaces are attached to, by name."""
@@ -189,7 +183,6 @@ class Policies:
         self.groups_of_namespaces.clear()
         self.groups_of_tenants.clear()
         self._values.clear()
-        self._networks.clear()
         self._levels.clear()
         if self.tenants is not None:
             self.tenants.clear()
@@ -197,11 +190,10 @@ class Policies:
     def copy(self) -> "Policies":
         """Return an independent copy."""
         values = {
-            about: {setting: dict(named) for setting, named in settings.items()}
+            about: {setting: named.copy() for setting, named in settings.items()}
             for about, settings in self._values.items()
         }
-        networks = {key: networks.copy() for key, networks in self._networks.items()}
-        other = Policies(dict(self.groups_of_namespaces), dict(self.groups_of_tenants), values, networks)
+        other = Policies(dict(self.groups_of_namespaces), dict(self.groups_of_tenants), values)
         other._levels = {about: tuple(other._written(about)) for about in values}
         other.tally = None if self.tally is None else self.tally.copy()
         other.tenants = None if self.tenants is None else self.tenants.copy()
@@ -214,9 +206,16 @@ class Policies:
             setattr(self, name, others)
             setattr(other, name, own)
 
-    def put_under(self, about: About, setting: Setting) -> Mapping[str, Value]:
+    def by_name(self, about: About, setting: Setting) -> Mapping[str, Value]:
         """Return the values of one setting, by name."""
-        return self._values.get(about, {}).get(setting, {})
+        named = self._values.get(about, {}).get(setting)
+        return {} if named is None else named.by_name
+
+    def names_for(self, about: About, setting: Setting, own: str) -> Iterator[str]:
+        """Yield the names of a setting with a value that are for a stream's own name there, the narrowest first."""
+        named = self._values.get(about, {}).get(setting)
+        if named is not None:
+            yield from (name for name, _ in named.matches(own))
 
     def in_force(self, direction: Direction, topic: Topic, client: Client = ANYBODY) -> tuple[InForce, ...]:
         """Return the limits of one topic (or one partition) for one client's stream, outermost first."""
@@ -250,7 +249,7 @@ class Policies:
     @property
     def limits_subscribes(self) -> bool:
         """True if there is any subscribe rate."""
-        return any(self._values.get("subscribe", {}).values()) or bool(self.tenants and self.tenants.limits_subscribes)
+        return bool(self._values.get("subscribe") or (self.tenants and self.tenants.limits_subscribes))
 
     def subscribe_rate(self, topic: Topic) -> tuple[Rate, str] | None:
         """Return the subscribe rate of each consumer of a topic, and its source for people (`namespace rest`).
@@ -282,12 +281,12 @@ class Policies:
         return group
 
     def _written(self, about: About) -> Iterator[Written]:
-        finds: dict[Setting, Find] = {setting: values.get for setting, values in self._values[about].items()}
-        networks = [(setting, tables) for (subject, setting), tables in self._networks.items() if subject == about]
-        finds |= {setting: tables.find for setting, tables in networks if setting in finds}
+        values = self._values[about]
         for level in LEVELS:
             settings = tuple(
-                (finds[setting], naming, source) for setting, naming, source in level.lookups if setting in finds
+                (values[setting].matches, naming, source)
+                for setting, naming, source in level.lookups
+                if setting in values
             )
             if settings:
                 yield Written(level, settings)
@@ -298,10 +297,11 @@ def _at_level(written: Written, direction: Direction, identity: StreamIdentity) 
     level = written.level
     if not level.exists(identity):
         return None
-    for find, naming, source in written.settings:
-        value = find(naming(identity))
-        if value is not None and value.limit:
-            return InForce(_scope(level, direction, identity), value.limit, f"{source} {value.origin}")
+    for matches, naming, source in written.settings:
+        for name, value in matches(naming(identity)):
+            if value.limit:
+                of_stream = identity._replace(matched=name) if level.is_by_match else identity
+                return InForce(_scope(level, direction, of_stream), value.limit, f"{source} {value.origin}")
     return None
 
 
@@ -373,8 +373,6 @@ SUBSCRIBE_LOOKUPS = tuple(
     lookup for level in LEVELS for lookup in level.lookups if "subscribe" in lookup[0].record.abouts
 )
 """The settings that may have a subscribe rate, the narrowest first."""
-OF_TOPIC: frozenset[NameForm] = frozenset({"topic", "subscription"})
-"""Forms of names that contain a topic's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,19 +396,12 @@ class Change:
         """Return whether a limiter's value can come from here; its name is compared where that is cheap."""
         if scope.level != self.setting.level.word or scope.direction != self.about:
             return False
-        if self.setting.record.form == "namespace" and scope.namespace:
+        if self.setting.record.named == (NAMESPACE,) and scope.namespace:
             return f"{scope.tenant}/{scope.namespace}" == self.name
         return True
 
-    def topics(self) -> list[str]:
-        """Return candidates for the topic's name, if the setting is of one: an @ may also be part of a name."""
-        form = self.setting.record.form
-        if form != "subscription":
-            return [self.name] if form == "topic" else []
-        return [self.name[at + 1 :] for at, letter in enumerate(self.name) if letter == "@"]
 
-
-def change_of(target: Target, before: Value | None, after: Value | None) -> Change | None:
+def change_of(target: PolicyTarget, before: Value | None, after: Value | None) -> Change | None:
     """Return the change of the value for a target, or None if the value is the same."""
     if before == after:
         return None

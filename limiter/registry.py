@@ -9,10 +9,11 @@ from sys import getsizeof
 from typing import Final
 
 from limiter.backlogs import Backlogs
-from limiter.levels import ANYBODY, EACH, LEVEL_OF_WORD, Client, Topic, counted_as
+from limiter.levels import ANYBODY, INDEXED, LEVEL_OF_WORD, Client, Part, StreamIdentity, Topic
 from limiter.limiter import Entry, Limiter, LimitRates, Scope, Stream
+from limiter.names import counted_as
 from limiter.permits import RULES, CreditWindow, DispatchRules, Permits, Unit, horizon_of
-from limiter.policies import OF_TOPIC, Change, InForce, Policies
+from limiter.policies import Change, InForce, Policies
 from limiter.relative_rates import RelativeLimits
 from limiter.scheduler import Scheduler
 from limiter.shadow import ShadowLimiter
@@ -28,9 +29,7 @@ class StreamIndex:
 
     def __init__(self) -> None:
         self._streams: dict[Stream, tuple[Topic, Client]] = {}
-        self._of_topics: dict[str, dict[Stream, None]] = {}
-        self._of_namespaces: dict[str, dict[Stream, None]] = {}
-        self._of_tenants: dict[str, dict[Stream, None]] = {}
+        self._by_part: dict[Part, dict[str, dict[Stream, None]]] = {part: {} for part in INDEXED}
 
     def __contains__(self, stream: Stream) -> bool:
         return stream in self._streams
@@ -48,37 +47,29 @@ class StreamIndex:
     def put(self, stream: Stream, topic: Topic, client: Client) -> None:
         """Add a stream, or replace its topic and client."""
         self._streams[stream] = topic, client
-        self._of_topics.setdefault(topic.partitioned, {})[stream] = None
-        self._of_namespaces.setdefault(topic.namespace_name, {})[stream] = None
-        self._of_tenants.setdefault(topic.tenant, {})[stream] = None
+        identity = StreamIdentity(topic, client, "")
+        for part, table in self._by_part.items():
+            table.setdefault(part.of(identity), {})[stream] = None
 
     def remove(self, stream: Stream) -> None:
         """Remove a stream that has ended."""
         if stream in self._streams:
-            topic, _ = self._streams.pop(stream)
-            _take_out(self._of_topics, topic.partitioned, stream)
-            _take_out(self._of_namespaces, topic.namespace_name, stream)
-            _take_out(self._of_tenants, topic.tenant, stream)
+            identity = StreamIdentity(*self._streams.pop(stream), "")
+            for part, table in self._by_part.items():
+                name = part.of(identity)
+                del table[name][stream]
+                if not table[name]:
+                    del table[name]
 
     def concerned(self, change: Change) -> list[Stream]:
         """Return the streams that a change can concern, and perhaps others, as those of the other direction."""
-        form = change.setting.record.form
-        if form in OF_TOPIC:
-            streams = [stream for name in change.topics() for stream in self._of_topics.get(name, ())]
-        elif form == "namespace":
-            streams = list(self._of_namespaces.get(change.name, ()))
-        elif form == "tenant" and change.name != EACH:
-            streams = list(self._of_tenants.get(change.name, ()))
-        else:
-            streams = list(self._streams)
-        return streams if change.about != "subscribe" else []
-
-
-def _take_out(table: dict[str, dict[Stream, None]], name: str, stream: Stream) -> None:
-    streams = table[name]
-    del streams[stream]
-    if not streams:
-        del table[name]
+        if change.about == "subscribe":
+            return []
+        indexed = change.setting.record.streams_of(change.name)
+        if indexed is None:
+            return list(self._streams)
+        part, names = indexed
+        return [stream for name in names for stream in self._by_part[part].get(name, ())]
 
 
 KEPT = 1024
@@ -94,7 +85,7 @@ _COPIES = 4
 """Copies of a limiter's name: in its scope, in its lines of the access log, and in the keys of both."""
 
 OnKept = Callable[[str, int], None]
-"""Called with a client's address (see `limiter.levels.counted_as`), and the bytes that are kept for it from now on."""
+"""Called with a client's address (see `limiter.names.counted_as`), and the bytes that are kept for it from now on."""
 
 
 class LimiterCache:
@@ -535,10 +526,8 @@ class Registry:
 
     def _looks(self, change: Change) -> Iterator[None]:
         """Note the limiters and streams that a change concerns; each step checks some candidates."""
-        form = change.setting.record.form
-        is_of_names = form in {*OF_TOPIC, "namespace"} or (form == "tenant" and change.name != EACH)
         candidates: Iterable[Limiter | Stream] = self._live.concerned(change)
-        if change.only_tunes and not is_of_names:
+        if change.only_tunes and change.setting.record.streams_of(change.name) is None:
             candidates = list(self.limiters.values())
         for number, candidate in enumerate(candidates, 1):
             self._note_concerned(change, candidate)
@@ -564,7 +553,7 @@ class Registry:
         topic, client = identity
         level, direction = LEVEL_OF_WORD[limiter.scope.level], limiter.scope.direction
         entry = self.policies.in_force_at(level, direction, topic, client)
-        if entry is None or (entry.limit.mode == "observe") != limiter.is_observed:
+        if entry is None or entry.scope != limiter.scope or (entry.limit.mode == "observe") != limiter.is_observed:
             return
         self._put(entry, topic.full, counted_as(client.address), now)
 

@@ -143,7 +143,7 @@ class Admission:
         Args:
             asked: The bounds, each with the key by which it counts. The first bound without room refuses.
             client: The client's address, for the log.
-            source: The address or network that the client is counted as (`limiter.levels.counted_as`).
+            source: The address or network that the client is counted as (`limiter.names.counted_as`).
             topic: The topic of a subscribe rate, if that is among `asked`.
 
         Raises:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from pydantic import Field, field_validator, model_validator
 from pydantic_core.core_schema import ValidationInfo
 
-from limiter.levels import Networks
+from limiter.names import Networks
 from protocol.topic_name import TopicName, is_entity, parse_topic
 from proxy.mistakes import ConfigSection
 

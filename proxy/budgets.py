@@ -90,7 +90,7 @@ class Claim:
 
     Args:
         pool: The pool.
-        address: The address or network that the client is counted as (`limiter.levels.counted_as`).
+        address: The address or network that the client is counted as (`limiter.names.counted_as`).
     """
 
     __slots__ = ("_address", "_is_over", "_pool", "held")

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple, TypeVar
 
-from limiter.policies import Value
+from limiter.policies import PolicyTarget, Value
 from proxy.block_rules import Block
 from proxy.config.sources import cut
 from proxy.observe.access_log import MOST_CHANGE_TEXT, AccessLog
 from proxy.observe.log_lines import LineSpan
 from proxy.policies.bodies import section_of, section_text
-from proxy.policies.keys import PolicyTarget, Principal
+from proxy.policies.keys import Principal
 from proxy.policies.layers import FilePolicies
 from proxy.policies.store import StoredChange
 

@@ -47,7 +47,7 @@ class AddressGroup:
 
     Args:
         scheduler: The scheduler of all addresses.
-        address: The address or network that clients are counted as (`limiter.levels.counted_as`).
+        address: The address or network that clients are counted as (`limiter.names.counted_as`).
 
     Attributes:
         is_crowded: Whether reading time is measured, with `begin` before and `end` after each read.

@@ -15,21 +15,13 @@ SHARED = tuple(level.word for level in limiting.LEVELS if not _OF_ONE.intersecti
 LEVEL_WORDS = (*SHARED, *(level.word for level in limiting.LEVELS if level.word not in SHARED))
 
 
-SCOPED_BY = (
-    "tenant",
-    "namespace",
-    "topic",
-    "resource_group",
-    "subscription",
-    "producer_name",
-    "client_role",
-    "client_network",
-    "client_address",
-    "exempt",
-    "connection_id",
-    "stream_id",
+_LIMITED = tuple(dict.fromkeys(part for level in limiting.LEVELS for part in level.limited))
+SCOPED_BY = tuple(
+    dict.fromkeys((*(column for part in _LIMITED for column in part.columns), "exempt", "connection_id", "stream_id"))
 )
 """Columns of streams' lines that give, with the direction, the names of the limits that a stream is under."""
+PARTITION = r"-partition-(0|[1-9]\d{0,9})$"
+"""The end of a partition's name."""
 _HASHED = r"^k[0-9a-f]{4}:[0-9a-f]{16}$"
 """The form of a name that `proxy.observe.log_lines` has hashed."""
 
@@ -70,15 +62,9 @@ def _name(level: limiting.Level, parts: Mapping[limiting.Part, Column]) -> Colum
 
 def _parts() -> dict[limiting.Part, Column]:
     """Map the parts that limits look at to the columns of streams' lines."""
-    return {
-        limiting.TENANT: F.col("tenant"),
+    return {part: F.col(part.columns[0]) for part in _LIMITED} | {
         limiting.NAMESPACE: F.concat_ws("/", "tenant", "namespace"),
-        limiting.PARTITIONED_TOPIC: F.regexp_replace("topic", r"-partition-(0|[1-9]\d{0,9})$", ""),
-        limiting.TOPIC: F.col("topic"),
-        limiting.GROUP: F.col("resource_group"),
-        limiting.SUBSCRIPTION: F.col("subscription"),
-        limiting.PRODUCER: F.col("producer_name"),
-        limiting.ROLE: F.col("client_role"),
+        limiting.PARTITIONED_TOPIC: F.regexp_replace("topic", PARTITION, ""),
         limiting.COUNTED_ADDRESS: F.coalesce(F.nullif(F.col("client_network"), F.lit("")), _address()),
     }
 

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window as Over
 from pyspark.sql.window import WindowSpec
 
-from compliance.figures.rates import scoped
+from compliance.figures.rates import PARTITION, scoped
 from compliance.judging.judge import held_ms, is_exempt, under_limits
 from compliance.judging.lines import BUCKETS, SAME_WAIT_S
 from compliance.schema import BOOT, LIMITER, rfc3339
@@ -82,9 +82,17 @@ def _least_wait_ms(own: WindowSpec) -> Column:
     return F.greatest(held_ms(), through, F.col("delay_max_ms") - before)
 
 
-_SETTINGS = tuple((level, record) for level in limiting.LEVELS if not level.is_of_system for record in level.settings)
-_SETTING = ("own_setting", "own_level", "own_source")
-"""Columns of a setting in a change line: the setting, the level of its limiters, and their source in their lines."""
+_SETTINGS = tuple(
+    (level, record)
+    for level in limiting.LEVELS
+    for record in level.settings
+    if not level.is_of_system and (not record.has_patterns or level.is_by_match)
+)
+"""The settings with a name that gives the names of its limiters. Names that are patterns, as networks, do not: several
+may be for one limiter, whose line does not tell which holds."""
+_SETTING = ("own_setting", "own_level", "own_source", "own_has_each")
+"""Columns of a setting in a change line: the setting, the level of its limiters, their source in their lines, and
+whether `*` is for all names without a value of their own."""
 _KEYS = {
     "brokerPublisherThrottlingMax": ("publish", "proxy"),
     "maxPublishRatePerTopic": ("publish", "topic_of_broker"),
@@ -93,7 +101,8 @@ _KEYS = {
     "dispatchThrottlingRatePerSubscription": ("dispatch", "subscription_of_broker"),
 }
 """Direction and setting of each key of the broker's dynamic configuration, by the key's beginning."""
-_PARTITION = r"-partition-(0|[1-9]\d{0,9})$"
+_TWO_PARTS = r"^(.*)@((?:non-)?persistent://.*|[^@]*)$"
+"""A limiter's name of two parts; a topic as the second one may have an @."""
 _NO_RATE = r'"(ratePeriodInSecond|[a-zA-Z]*[pP]eriod[a-zA-Z]*)"\s*:\s*"?\d+'
 _SOME_RATE = r"(^|[^\w.-])[1-9]\d*"
 
@@ -149,18 +158,26 @@ def _changed_settings(changes: DataFrame) -> DataFrame:
 
 def _named_in_setting() -> Column:
     """Return the name under which a setting has a limiter's tenant, namespace, topic or other owner."""
-    whole = F.regexp_replace("name", _PARTITION, "")
-    named = F.when(F.col("of") == "*", F.lit("*"))
+    named = F.when(_is_each(), F.col("of"))
     for level, record in _SETTINGS:
-        own = whole if level.is_of_one_topic else F.col("name")
-        if record.form == "":
-            own = F.lit("")
-        elif record.form == "namespace":
-            own = F.concat_ws("/", "tenant", "namespace")
-        elif len(record.named) < len(level.limited):
-            own = F.regexp_extract(own, r"^(.*)@([^@]*)$", 2 if record.form == "topic" else 1)
+        own = F.concat_ws("@", *(_of_limiter(level, part) for part in record.named))
         named = named.when(F.col("of_setting") == record.word, own)
-    return named.otherwise(F.col("name"))
+    return named
+
+
+def _is_each() -> Column:
+    return F.col("own_has_each") & (F.col("of") == "*")
+
+
+def _of_limiter(level: limiting.Level, part: limiting.Part) -> Column:
+    """Return a part of the streams of a level's limiter, as its line has it: in the name, or as tenant or namespace."""
+    parts = [limited.by or limited for limited in level.limited]
+    if part not in parts:
+        return F.col("tenant") if part is limiting.TENANT else F.concat_ws("/", "tenant", "namespace")
+    name = F.col("name")
+    if len(parts) > 1:
+        name = F.regexp_extract(name, _TWO_PARTS, parts.index(part) + 1)
+    return F.regexp_replace(name, PARTITION, "") if part is not level.limited[parts.index(part)] else name
 
 
 def _hidden_by(own: Column, level: Column) -> Column:
@@ -191,7 +208,7 @@ def without_effect(changes: DataFrame, limits: DataFrame) -> DataFrame:
     settings = F.array(
         *(
             F.struct(*(F.lit(value_).alias(name) for name, value_ in zip(_SETTING, row, strict=True)))
-            for row in ((record.word, level.word, record.source) for level, record in _SETTINGS)
+            for row in ((record.word, level.word, record.source, record.has_each) for level, record in _SETTINGS)
         )
     )
     of_setting = Over.partitionBy(*BOOT, "what", "setting", "name").orderBy("seq")
@@ -236,14 +253,22 @@ def without_effect(changes: DataFrame, limits: DataFrame) -> DataFrame:
     times = (rfc3339(F.col(name)).alias(name) for name in ("start", "end"))
     behind = F.struct("value", *times, place.alias("place"))
     pairs = both.groupBy(
-        *LIMITER, "at", "before", "after", "own_source", "of", "origin", *(f"limits_{when}" for when in _WHEN)
+        *LIMITER,
+        "at",
+        "before",
+        "after",
+        "own_source",
+        "own_has_each",
+        "of",
+        "origin",
+        *(f"limits_{when}" for when in _WHEN),
     ).agg(
         F.max_by("value", F.when(is_before, F.col("seq"))).alias("was"),
         F.min_by(behind, F.when(is_behind, F.col("seq"))).alias("now"),
     )
     numbers = F.coalesce("was.limit_messages", "was.limit_bytes").cast("long").cast("string")
     stood = F.concat(F.lit(r"(^|\D)"), numbers, F.lit(r"($|\D)"))
-    own = F.concat(F.when(F.col("of") == "*", F.lit("each ")).otherwise(F.lit("")), F.col("own_source"))
+    own = F.concat(F.when(_is_each(), F.lit("each ")).otherwise(F.lit("")), F.col("own_source"))
     is_named = F.col("was.source") == F.concat(own, F.lit(" "), F.col("origin"))
     matters = F.col("limits_before") | F.col("limits_after")
     is_hidden = F.col("limits_after") & F.array_contains(_hidden_by(own, F.col("level")), F.col("was.source"))

@@ -18,7 +18,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from limiter.admission import Buckets, KeyedBuckets
-from limiter.levels import counted_as
+from limiter.names import counted_as
 from limiter.token_bucket import NANOS_PER_SECOND, Rate
 from protocol.endpoint import Endpoint
 from proxy.admin.handshakes import secured

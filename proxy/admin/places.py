@@ -16,7 +16,7 @@ from typing import Final
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from limiter.levels import counted_as
+from limiter.names import counted_as
 from proxy.admin.auth import ALWAYS_OPEN, CALLER, Caller
 from proxy.admin.handlers import description_of
 from proxy.admin.refusals import RefusalCause, RefusalLog, refusal

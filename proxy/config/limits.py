@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     Field,
@@ -16,7 +17,21 @@ from pydantic import (
     model_validator,
 )
 
-from limiter.levels import NAME, About, NameForm, Setting, SettingRecord
+from limiter.levels import (
+    ADDRESS,
+    GROUP,
+    NAME,
+    NAMESPACE,
+    PARTITIONED_TOPIC,
+    PRODUCER,
+    ROLE,
+    SUBSCRIPTION,
+    TENANT,
+    About,
+    Part,
+    Setting,
+    SettingRecord,
+)
 from limiter.token_bucket import DIRECTIONS, NOTHING_PUBLISHED, Limit, Mode, Rate, rate
 from protocol.topic_name import parse_topic
 from proxy.config.values import (
@@ -136,14 +151,21 @@ _DIRECTIONS: Mapping[About, str] = {
     "publish": "from producers to the broker",
     "dispatch": "from the broker to consumers",
 }
-_NAMES: Mapping[NameForm, Any] = {
-    "tenant": TenantName,
-    "namespace": NamespaceName,
-    "topic": WholeTopic,
-    "name": Name,
-    "role": RoleName,
-    "network": NetworkName,
+_NAMES: Mapping[Part, Any] = {
+    TENANT: TenantName,
+    NAMESPACE: NamespaceName,
+    PARTITIONED_TOPIC: WholeTopic,
+    SUBSCRIPTION: Name,
+    GROUP: Name,
+    PRODUCER: Name,
+    ROLE: RoleName,
+    ADDRESS: NetworkName,
 }
+
+
+def name_type(part: Part) -> Any:
+    """Return the type of the names that settings have for a property of streams."""
+    return _NAMES.get(part) or Annotated[str, AfterValidator(part.names.parse)]
 
 
 def _rates(records: Iterable[SettingRecord]) -> dict[str, Any]:
@@ -232,7 +254,7 @@ def _section(record: SettingRecord) -> tuple[Any, Any]:
     meaning = meaning or record.section_meaning
     if is_named:
         by_name: Any = dict
-        name, section = Annotated[_NAMES[record.form], BOUNDED], Annotated[model, BOUNDED]
+        name, section = Annotated[name_type(record.named[-1]), BOUNDED], Annotated[model, BOUNDED]
         return by_name[name, section], Field(default_factory=dict, description=meaning)
     return model | None, Field(None, description=meaning)
 

@@ -11,7 +11,7 @@ from annotated_types import Le
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticKnownError
 
-from limiter.levels import IPV6_HOST
+from limiter.names import IPV6_HOST
 from limiter.token_bucket import NANOS_PER_SECOND
 from protocol.endpoint import (
     BROKERS,

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 from mypy_extensions import mypyc_attr
 
-from limiter.levels import Client, counted_as
+from limiter.levels import Client
 from limiter.limiter import StreamName
+from limiter.names import counted_as
 from protocol.endpoint import host_in
 
 

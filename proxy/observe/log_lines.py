@@ -93,11 +93,15 @@ def withholding(stream: Stream) -> Limiter | None:
     return stream.chain[min(rooms)[1]] if rooms else None
 
 
-def resource_group(stream: Stream) -> str:
-    """Return the resource group whose limit a stream is under, be it only observed; empty for none."""
+_FROM_LIMITS = {level.word: part.columns[0] for level in LEVELS for part in level.limited if part.is_from_limit}
+"""The fields with the names of a stream's limits, by level: the stream itself does not have these names."""
+
+
+def names_of_limits(stream: Stream) -> dict[str, str]:
+    """Return the names of a stream's limits, be they only observed, in their fields: its resource group, for one."""
     observed = stream.observed.chain if stream.observed else ()
-    scopes = (limiter.scope for limiter in (*stream.chain, *observed))
-    return next((scope.name for scope in scopes if scope.level == "resource_group"), "")
+    scopes = [limiter.scope for limiter in (*stream.chain, *observed) if limiter.scope.level in _FROM_LIMITS]
+    return {_FROM_LIMITS[scope.level]: in_log(scope.name) for scope in scopes}
 
 
 def in_force(limiter: Limiter) -> "Rates":
@@ -428,6 +432,11 @@ class ByChain:
         return [limiter.scope.level for limiter in stream.chain]
 
 
+def _of_client(connection: Connection) -> tuple[str, str, str, bool]:
+    """Return what lines of streams have of a connection, for the look-up of lines that are as before."""
+    return connection.client_address, connection.client_version, connection.client_role, connection.role_is_proved
+
+
 class PeriodicLines:
     """Makes the lines of streams and limiters.
 
@@ -459,7 +468,7 @@ class PeriodicLines:
         limiter = narrow[0]
         chains = stream.chain, stream.observed and stream.observed.chain
         value = limiter and (limiter.limit, limiter.source, limiter.shares, limiter.quota)
-        state = (stream.name, connection.client_role, chains, value, *narrow, self.levels.revision)
+        state = (stream.name, *_of_client(connection), chains, value, *narrow, self.levels.revision)
         if stream.is_open:
             encoded = self._streams.get(stream, state, lambda: self._identity(stream, connection, narrow))
         else:
@@ -510,7 +519,7 @@ class PeriodicLines:
             "client_version": in_log(connection.client_version),
             "client_role": in_log(connection.client_role),
             "role_is_proved": connection.role_is_proved,
-            "resource_group": resource_group(stream),
+            **names_of_limits(stream),
             "exempt": parse_topic(name.topic).is_system,
             "limit_levels": " ".join(self.levels.levels_of(stream)),
             "stream_id": name.stream_id,

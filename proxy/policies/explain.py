@@ -1,15 +1,14 @@
 """The explanation of a stream's limits: every level, every value that was written for it, and which one holds."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from ipaddress import ip_address, ip_network
 from typing import Literal
 
-from limiter.levels import ANYBODY, EACH, LEVELS, Client, Level, Setting, StreamIdentity, Topic
-from limiter.policies import SUBSCRIBE_LOOKUPS, stricter
+from limiter.levels import ANYBODY, LEVELS, About, Client, Level, Lookup, Setting, StreamIdentity, Topic
+from limiter.policies import SUBSCRIBE_LOOKUPS, Policies, PolicyTarget, stricter
 from limiter.token_bucket import Direction
 from proxy.policies.bodies import Section, section_of
-from proxy.policies.keys import OF_OPERATOR, Layer, PolicyTarget
+from proxy.policies.keys import OF_OPERATOR, Layer
 from proxy.policies.layers import Layers
 from proxy.policies.state import PolicyState
 
@@ -92,9 +91,9 @@ def explain(state: PolicyState, direction: Direction, topic: Topic, client: Clie
 def explain_subscribes(state: PolicyState, topic: Topic) -> LevelLines:
     """Return the rate of subscribing that holds for one consumer, and why."""
     identity = StreamIdentity(topic, ANYBODY, "")
-    places: list[PolicyTarget] = [("subscribe", setting, naming(identity)) for setting, naming, _ in SUBSCRIBE_LOOKUPS]
     if topic.is_system:
         return LevelLines("subscribe", asked=False, lines=())
+    places = list(_places(state.layers.policies, "subscribe", SUBSCRIBE_LOOKUPS, identity))
     return LevelLines(
         "subscribe", asked=True, lines=_with_tenants(state.layers, places, list(_lines(state.layers, places)))
     )
@@ -121,14 +120,23 @@ def group_of(state: PolicyState, topic: Topic) -> ExplainedGroup | None:
 def _level(state: PolicyState, direction: Direction, level: Level, identity: StreamIdentity) -> LevelLines:
     if not level.exists(identity):
         return LevelLines(level.word, asked=False, lines=())
-    places: list[PolicyTarget] = []
-    for setting, naming, _ in level.lookups:
-        place: PolicyTarget = (direction, setting, naming(identity))
-        places += _networks_around(state.layers, place) if setting.record.form == "network" else (place,)
-    lines = list(_lines(state.layers, places))
-    return LevelLines(
-        level.word, asked=True, lines=_with_tenants(state.layers, places, lines), name=level.name(identity)
-    )
+    policies = state.layers.policies
+    places = list(_places(policies, direction, level.lookups, identity))
+    lines = _with_tenants(state.layers, places, list(_lines(state.layers, places)))
+    in_force = policies.in_force_at(level, direction, identity.topic, identity.client)
+    name = in_force.scope.name if in_force else level.name(identity)
+    return LevelLines(level.word, asked=True, lines=lines, name=name)
+
+
+def _places(
+    policies: Policies, about: About, lookups: Iterable[Lookup], identity: StreamIdentity
+) -> Iterator[PolicyTarget]:
+    """Yield the places with a value that is for a stream, in the order in which they are looked up."""
+    for setting, naming, _ in lookups:
+        own = naming(identity)
+        of_tenants = policies.tenants.names_for(about, setting, own) if policies.tenants else ()
+        for name in dict.fromkeys((*policies.names_for(about, setting, own), *of_tenants)):
+            yield about, setting, name
 
 
 def _with_tenants(
@@ -164,7 +172,7 @@ def _lines(layers: Layers, places: list[PolicyTarget]) -> Iterator[ExplainedValu
     holds = ""
     for place in places:
         about, setting, name = place
-        shown = layers.policies.put_under(about, setting).get(name)
+        shown = layers.policies.by_name(about, setting).get(name)
         if shown is None:
             continue
         yield from _at_place(layers, place, shown.origin, holds)
@@ -189,20 +197,6 @@ def _at_place(layers: Layers, place: PolicyTarget, top: str, hidden_by: str) -> 
             yield ExplainedValue(setting, name, layer.origin, section, "holds")
 
 
-def _networks_around(layers: Layers, place: PolicyTarget) -> Iterator[PolicyTarget]:
-    """Networks with a value that hold an address, the narrowest first."""
-    about, setting, address = place
-    try:
-        parsed = ip_address(address)
-    except ValueError:
-        return
-    parsed = getattr(parsed, "ipv4_mapped", None) or parsed
-    written = layers.policies.put_under(about, setting)
-    for length in range(parsed.max_prefixlen, -1, -1):
-        network = str(ip_network(f"{parsed}/{length}", strict=False))
-        if network in written:
-            yield about, setting, network
-
-
 def _label(setting: Setting, name: str, origin: str) -> str:
-    return " ".join(part for part in (setting.value, "each" if name == EACH else name, f"({origin})") if part)
+    shown = "each" if setting.record.is_each(name) else name
+    return " ".join(part for part in (setting.value, shown, f"({origin})") if part)

@@ -6,14 +6,14 @@ A target is what a value is for, in three parts: what the value is about (publis
 
 from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
-from typing import Annotated, Any
 
-from pydantic import AfterValidator, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
-from limiter.levels import ABOUTS, EACH, About, NameForm, Setting
+from limiter.levels import ABOUTS, NAMESPACE, PARTITIONED_TOPIC, TENANT, About, Part, Setting
+from limiter.policies import PolicyTarget
 from protocol.topic_name import parse_topic
+from proxy.config.limits import name_type
 from proxy.config.sources import cut, told
-from proxy.config.values import Name, NamespaceName, NetworkName, RoleName, TenantName, WholeTopic
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,24 +131,33 @@ def owner_of(key: PolicyKey) -> str:
     return tenant_of(setting_of(key)[0], key.name) or OPERATOR
 
 
+def parts_of(setting: Setting, name: str) -> dict[Part, str]:
+    """Return the properties that all streams of a setting's name have; none for `*`.
+
+    Raises:
+        ValueError: If a topic in the name is none.
+    """
+    record = setting.record
+    if record.is_each(name):
+        return {}
+    names = (name,) if len(record.named) == 1 else split_subscription(name) if record.named else ()
+    parts = dict(zip(record.named, names, strict=True))
+    if PARTITIONED_TOPIC in parts:
+        topic = parse_topic(parts[PARTITIONED_TOPIC])
+        parts |= {NAMESPACE: topic.namespace_name, TENANT: topic.tenant}
+    elif NAMESPACE in parts:
+        parts[TENANT] = parts[NAMESPACE].partition("/")[0]
+    return parts
+
+
 def tenant_of(setting: Setting, name: str) -> str | None:
     """Return the tenant that a setting's name belongs to; None for what tenants share (`*`, roles, groups …)."""
     try:
-        if setting.record.form == "tenant":
-            return None if name == EACH else name
-        if setting.record.form == "namespace":
-            return name.partition("/")[0]
-        if setting.record.form == "topic":
-            return parse_topic(name).tenant
-        if setting.record.form == "subscription":
-            return parse_topic(split_subscription(name)[1]).tenant
+        return parts_of(setting, name).get(TENANT)
     except ValueError:
         return None
-    return None
 
 
-PolicyTarget = tuple[About, Setting, str]
-"""The target of a value: its subject, its setting, and the setting's name."""
 LONGEST = 4200
 """Characters: a subscription's name and a topic's three, each as long as Pulsar's paths have it."""
 SETTINGS: dict[About, frozenset[Setting]] = {
@@ -157,35 +166,22 @@ SETTINGS: dict[About, frozenset[Setting]] = {
 """The settings of values, by the subject of the value."""
 
 
-_NAME = TypeAdapter[str](Name)
-_WHOLE_TOPIC = TypeAdapter[str](WholeTopic)
+_NAMES = {part: TypeAdapter[str](name_type(part)) for setting in Setting for part in setting.record.named}
 
 
-def _none(name: str) -> str:
-    if name:
-        raise ValueError("leave the name out: this setting has no name")
-    return name
+def _read_name(setting: Setting, name: str) -> str:
+    named = setting.record.named
+    if not named:
+        if name:
+            raise ValueError("leave the name out: this setting has no name")
+        return name
+    names = (name,) if len(named) == 1 else split_subscription(name)
+    return "@".join([_read_part(part, part_name) for part, part_name in zip(named, names, strict=True)])
 
 
-def _subscription(name: str) -> str:
-    subscription, topic = split_subscription(name)
-    return f"{_NAME.validate_python(subscription)}@{_topic(topic)}"
-
-
-def _topic(name: Any) -> str:
-    return parse_topic(_WHOLE_TOPIC.validate_python(name)).full
-
-
-_FORMS: dict[NameForm, TypeAdapter[str]] = {
-    "": TypeAdapter(Annotated[str, AfterValidator(_none)]),
-    "tenant": TypeAdapter(TenantName),
-    "namespace": TypeAdapter(NamespaceName),
-    "topic": TypeAdapter(Annotated[str, AfterValidator(_topic)]),
-    "subscription": TypeAdapter(Annotated[str, AfterValidator(_subscription)]),
-    "name": TypeAdapter(Name),
-    "role": TypeAdapter(RoleName),
-    "network": TypeAdapter(NetworkName),
-}
+def _read_part(part: Part, name: str) -> str:
+    read = _NAMES[part].validate_python(name)
+    return parse_topic(read).full if part is PARTITIONED_TOPIC else read
 
 
 def read_target(direction: str, setting: str, name: str) -> PolicyTarget:
@@ -202,9 +198,11 @@ def read_target(direction: str, setting: str, name: str) -> PolicyTarget:
     if len(name) > LONGEST or not name.isprintable():
         raise ValueError(f"name: {name[:200]!r}: write it in one line of at most {LONGEST} characters")
     try:
-        return about, parsed, _FORMS[parsed.record.form].validate_python(name)
+        return about, parsed, _read_name(parsed, name)
     except ValidationError as error:
         raise ValueError(f"name: {told(error.errors()[0])}") from None
+    except ValueError as error:
+        raise ValueError(f"name: {cut(repr(name))}: {error}") from None
 
 
 def read_about(word: str) -> About:

@@ -27,11 +27,11 @@ from typing import cast
 from pydantic import BaseModel
 
 from limiter.levels import Setting
-from limiter.policies import Change, Policies, Value, change_of, stricter
+from limiter.policies import Change, Policies, PolicyTarget, Value, change_of, stricter
 from limiter.token_bucket import DIRECTIONS, NANOS_PER_SECOND, Limit, Rate, rate
 from proxy.config.limits import Limits, RateLimit
 from proxy.policies.bodies import MOST_BYTES, MOST_MESSAGES, BodyError
-from proxy.policies.keys import OF_OPERATOR, Layer, PolicyTarget
+from proxy.policies.keys import OF_OPERATOR, Layer
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +146,13 @@ class Layers:
     def of_operator(self, place: PolicyTarget) -> Value | None:
         """Return the operator's value at a place, without regard to a tenant's."""
         about, setting, name = place
-        return self.policies.put_under(about, setting).get(name)
+        return self.policies.by_name(about, setting).get(name)
 
     def of_tenant(self, place: PolicyTarget) -> Value | None:
         """Return the value that a tenant set for itself at a place."""
         about, setting, name = place
         tenants = self.policies.tenants
-        return None if tenants is None else tenants.put_under(about, setting).get(name)
+        return None if tenants is None else tenants.by_name(about, setting).get(name)
 
     def at(self, place: PolicyTarget) -> Value | None:
         """Return the stricter of the operator's value and the tenant's; its origin is the one that made it strict."""

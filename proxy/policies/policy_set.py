@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from limiter.levels import ABOUTS, NAME, About, Setting
-from limiter.policies import Value
+from limiter.policies import PolicyTarget, Value
 from limiter.token_bucket import DIRECTIONS, Direction, Limit
 from proxy.block_rules import Block, Key, Kind, Rule
 from proxy.bulk import in_order, in_pieces, keys_of
@@ -28,7 +28,7 @@ from proxy.policies.bodies import (
     section_of,
     section_text,
 )
-from proxy.policies.keys import Layer, PolicyKey, PolicyKind, PolicyTarget, rate_key, split_subscription
+from proxy.policies.keys import Layer, PolicyKey, PolicyKind, rate_key, split_subscription
 from proxy.policies.layers import FilePolicies, file_policies, place_of
 from proxy.policies.state import PolicyState
 
@@ -81,7 +81,7 @@ def in_force(state: PolicyState) -> PolicySet:
         ((about, setting, name), value)
         for about in ABOUTS
         for setting in Setting
-        for name, value in policies.put_under(about, setting).items()
+        for name, value in policies.by_name(about, setting).items()
     )
     return replace(_limiting(values, attached, state.groups()), lasting=state.groups_of_file())
 

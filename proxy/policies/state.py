@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from limiter.levels import EACH, About, NameForm, Setting
-from limiter.policies import Value
+from limiter.levels import About, Setting
+from limiter.names import EACH
+from limiter.policies import PolicyTarget, Value
 from limiter.token_bucket import DIRECTIONS, Direction, Limit, Rate, rate
-from protocol.topic_name import parse_topic
 from proxy.config.sources import cut
 from proxy.policies.bodies import (
     NO_LIMIT,
@@ -33,16 +33,7 @@ from proxy.policies.bodies import (
     section_of,
     section_text,
 )
-from proxy.policies.keys import (
-    Layer,
-    PolicyKey,
-    PolicyKind,
-    PolicyTarget,
-    rate_key,
-    setting_of,
-    split_subscription,
-    tenant_of,
-)
+from proxy.policies.keys import Layer, PolicyKey, PolicyKind, parts_of, rate_key, setting_of, tenant_of
 from proxy.policies.layers import FilePolicies, Layers, check_dynamic, dynamic_value, place_of
 from proxy.policies.store import Store
 
@@ -337,13 +328,10 @@ def _exceeds(one: Rate, other: Rate) -> bool:
 def places_from(place: PolicyTarget) -> Iterator[PolicyTarget]:
     """Yield the place of a tenant's limit, and the wider places whose values would hold there, the narrowest first."""
     about, setting, name = place
-    records = setting.level.settings
-    topic = split_subscription(name)[1] if setting.record.form == "subscription" else name
-    namespace = parse_topic(topic).namespace_name if "://" in topic else topic
-    names: dict[NameForm, str] = {"": "", "namespace": namespace, "topic": topic, "subscription": name, "tenant": name}
+    records, parts = setting.level.settings, parts_of(setting, name)
     for record in records[records.index(setting.record) :]:
         if about in record.abouts:
-            yield about, Setting(record.word), names[record.form]
+            yield about, Setting(record.word), "@".join([parts[part] for part in record.named])
             if record.has_each:
                 yield about, Setting(record.word), EACH
 

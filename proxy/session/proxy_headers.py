@@ -4,7 +4,7 @@ from collections import OrderedDict
 from enum import StrEnum
 from typing import Protocol
 
-from limiter.levels import Networks
+from limiter.names import Networks
 from protocol.frames import ProxyHeaderError
 from protocol.proxy_protocol import Header, read_header
 from proxy.config.sections import ProxyProtocol

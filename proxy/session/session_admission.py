@@ -9,8 +9,8 @@ connections over a bound that would not do: to keep them would not bound them.
 from collections.abc import Callable, Iterable, Iterator
 
 from limiter.admission import Slot
-from limiter.levels import counted_as
 from limiter.limiter import Stream
+from limiter.names import counted_as
 from protocol.pulsar_pb2 import (
     ConsumerBusy,
     NotAllowedError,

@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from limiter.levels import LEVEL_OF_SETTING, About, Setting
+from limiter.levels import LEVEL_OF_SETTING, NAMESPACE, PARTITIONED_TOPIC, TENANT, About, Setting
 from limiter.limiter import Scope
 from limiter.policies import Change, Value, change_of
 from limiter.token_bucket import Limit, Mode, rate
@@ -62,13 +62,17 @@ def test_a_value_is_for_limiters_of_its_level_direction_and_namespace(change: Ch
 
 
 @pytest.mark.parametrize(
-    ("setting", "name", "topics"),
+    ("setting", "name", "found_by"),
     [
-        (Setting.TOPIC, f"{X}@y", [f"{X}@y"]),
-        (Setting.SUBSCRIPTION, f"s@{X}", [X]),
-        (Setting.SUBSCRIPTION, f"a@b@{X}@y", [f"b@{X}@y", f"{X}@y", "y"]),
-        (Setting.TOPIC_OF_NAMESPACE, "t/n", []),
+        (Setting.TOPIC, f"{X}@y", (PARTITIONED_TOPIC, (f"{X}@y",))),
+        (Setting.SUBSCRIPTION, f"s@{X}", (PARTITIONED_TOPIC, (X,))),
+        (Setting.SUBSCRIPTION, f"a@b@{X}@y", (PARTITIONED_TOPIC, (f"b@{X}@y", f"{X}@y", "y"))),
+        (Setting.TOPIC_OF_NAMESPACE, "t/n", (NAMESPACE, ("t/n",))),
+        (Setting.TENANT, "t", (TENANT, ("t",))),
+        (Setting.TENANT, "*", None),
+        (Setting.ROLE, "t", None),
+        (Setting.PROXY, "", None),
     ],
 )
-def test_the_topic_is_among_the_names(setting: Setting, name: str, topics: list[str]) -> None:
-    assert Change("dispatch", setting, name).topics() == topics
+def test_a_setting_names_the_streams_that_it_concerns(setting: Setting, name: str, found_by: object) -> None:
+    assert setting.record.streams_of(name) == found_by

@@ -81,7 +81,7 @@ class Slices(World):
 
     def put(self, about: About, which: int, limit: Limit | None) -> None:
         place = self.places[which % len(self.places)]
-        before = self.policies.put_under(about, place[0]).get(place[1])
+        before = self.policies.by_name(about, place[0]).get(place[1])
         after = Value(limit, "rest") if limit is not None else None
         self.policies.put(about, *place, after)
         self.changed(change_of((about, *place), before, after))

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limiter.levels import Networks, counted_as
+from limiter.names import Networks, counted_as
 
 NETWORKS = st.builds(
     lambda address, length: str(ip_network((int(address), length), strict=False)),

@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limiter.levels import ANYBODY, EACH, LEVELS, Client, Setting
+from limiter.levels import ANYBODY, LEVELS, Client, Setting
+from limiter.names import EACH
 from limiter.policies import Policies, Value
 from limiter.token_bucket import Direction, Limit, rate
 from protocol.topic_name import parse_topic

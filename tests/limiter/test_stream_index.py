@@ -57,4 +57,4 @@ def test_nothing_is_left_of_streams_that_are_over() -> None:
     streams.remove(stream)
     streams.remove(stream)
     assert (list(streams), streams.get(stream)) == ([], None)
-    assert (streams._of_topics, streams._of_namespaces, streams._of_tenants) == ({}, {}, {})
+    assert [*streams._by_part.values()] == [{}, {}, {}]

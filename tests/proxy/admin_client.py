@@ -76,7 +76,7 @@ class Admin:
         return {
             (direction, name): value
             for direction in DIRECTIONS
-            for name, value in policies.put_under(direction, setting).items()
+            for name, value in policies.by_name(direction, setting).items()
         }
 
     async def ask(self, method: str, path: str, **more: Any) -> tuple[int, Any]:

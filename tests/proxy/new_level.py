@@ -26,11 +26,11 @@ admin: 127.0.0.1:0
 broker: pulsar://{broker}
 access_log: {{dir: {folder}/log}}
 limits:
-  producers_in_tenants:
-    "*": {{publish: {{messages: 1/h, burst_messages: 2}}}}
+  client_versions:
+    test-*: {{publish: {{messages: 1/h, burst_messages: 2}}}}
 """
-PLACE = "/sluice/limits?direction=publish&setting=producer_in_tenant&name=named-by-broker"
-EXPLAIN = f"/sluice/explain?topic={TOPIC}&producer=named-by-broker"
+PLACE = "/sluice/limits?direction=publish&setting=client_version&name=test-client*"
+EXPLAIN = f"/sluice/explain?topic={TOPIC}&version=test-client"
 
 
 async def said(folder: Path) -> dict[str, Any]:
@@ -44,16 +44,21 @@ async def said(folder: Path) -> dict[str, Any]:
         client = await connect_to(listen)
         client.send(connect(), producer())
         assert [name_of(await client.hear() or b"") for _ in range(2)] == ["CONNECTED", "PRODUCER_SUCCESS"]
-        client.send(*sends(5))
+        client.send(*sends(6))
         assert [name_of(await client.hear() or b"") for _ in range(2)] == ["SEND"] * 2  # the burst
+        other = await connect_to(listen)
+        other.send(connect(client_version="test-other"), producer())
+        assert [name_of(await other.hear() or b"") for _ in range(2)] == ["CONNECTED", "PRODUCER_SUCCESS"]
+        other.send(*sends(1))  # held: both versions share the limit
         async with aiohttp.ClientSession(f"http://{admin}") as session:
 
             async def ask(method: str, path: str, **more: Any) -> Any:
                 async with session.request(method, path, **more) as answer:
                     return await (answer.json() if answer.content_type == "application/json" else answer.text())
 
-            told["get"] = await ask("GET", PLACE.replace("named-by-broker", "*"))
+            told["get"] = await ask("GET", PLACE.replace("test-client*", "test-*"))
             told["put"] = await ask("PUT", PLACE, json={"messages": "2/h", "burst_messages": 3})
+            assert [name_of(await client.hear() or b"") for _ in range(3)] == ["SEND"] * 3  # the burst of the new limit
             told["explain"] = await ask("GET", EXPLAIN)
             told["policies"] = await ask("GET", "/sluice/policies")
             told["delete"] = await ask("DELETE", PLACE)
@@ -61,6 +66,7 @@ async def said(folder: Path) -> dict[str, Any]:
             told["metrics"] = await ask("GET", "/metrics")
             told["openapi"] = await ask("GET", "/sluice/openapi.json")
         client.writer.close()
+        other.writer.close()
         await proxy.stop()
     console = Console(file=io.StringIO(), record=True, width=200)
     for part in explanation(told["nameless"]):

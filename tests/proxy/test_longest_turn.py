@@ -101,7 +101,7 @@ def change(world: World, setting: Setting, name: str, messages: int | None) -> N
 
     def come() -> None:
         policies = world.engine.registry.policies
-        before = policies.put_under("publish", setting).get(name)
+        before = policies.by_name("publish", setting).get(name)
         after = Value(Limit(rate(messages)), "rest") if messages else None
         _, now = world.intervals.change()
         policies.put("publish", setting, name, after)

@@ -26,7 +26,7 @@ def test_changed_policies_reach_the_streams_that_are_open(make_world: Make) -> N
 def changed(world: World, setting: Setting, name: str, messages: int | None) -> list[Change]:
     """What a change of a publish limit is."""
     policies = world.engine.registry.policies
-    before = policies.put_under("publish", setting).get(name)
+    before = policies.by_name("publish", setting).get(name)
     after = Value(Limit(rate(messages)), "rest") if messages else None
     policies.put("publish", setting, name, after)
     change = change_of(("publish", setting, name), before, after)

@@ -1,4 +1,4 @@
-"""A level is one record: one more in `limiter.levels.LEVELS`, and all that speaks of levels speaks of it."""
+"""A level by a new property of clients, whose names are prefixes, is a record of `limiter.levels` and few lines."""
 
 import os
 import subprocess
@@ -10,44 +10,98 @@ from typing import Any
 import msgspec
 import pytest
 
-from limiter import levels
 from tests.compliance.planted import QUICK_JAVA
 
-RECORD = """
+WORD = "client_version"
+WIDE, NARROW = "test-*", "test-client*"
+ROOT = Path(__file__).resolve().parents[2]
+PLANTED = {
+    "limiter.levels": {
+        """
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:""": """
+class Prefixes(NamedValues[Any]):
+    def matches(self, own):
+        names = [name for name in self.by_name if own.startswith(name.removesuffix("*"))]
+        return [(name, self.by_name[name]) for name in sorted(names, key=len, reverse=True)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:""",
+        """
+    subscription: str = ""
+""": """
+    subscription: str = ""
+    version: str = ""
+""",
+        """
+CLIENT_PARTS = (""": """
+VERSION = ClientPart(
+    of=lambda identity: identity.client.version,
+    columns=("client_version",),
+    names=Prefixes,
+    missing="asked only for a --version",
+    word="version",
+    field="version",
+    meaning="Version of the client",
+)
+VERSIONS = MatchedPart(by=VERSION, columns=("version_limit",), missing=VERSION.missing)
+CLIENT_PARTS = (VERSION, """,
+        """
     Level(
-        word="producer_in_tenant",
-        limited=(PRODUCER, TENANT),
+        word="exempt",""": """
+    Level(
+        word="client_version",
+        limited=(VERSIONS,),
         settings=(
             SettingRecord(
-                word="producer_in_tenant",
-                source="producer",
-                form="name",
-                named=(PRODUCER,),
-                file=("producers_in_tenants", NAME, "{}"),
-                section_meaning="NAME is a producer's name, or * for each other; of all that it publishes in a tenant",
+                word="client_version",
+                source="version",
+                named=(VERSION,),
+                file=("client_versions", NAME, "{}"),
+                section_meaning="NAME is the beginning of a version and *; of all clients with such versions together",
                 abouts=("publish",),
-                has_each=True,
             ),
         ),
         members="topic",
-        within="tenant",
     ),
+    Level(
+        word="exempt",""",
+    },
+    "proxy.observe.connection": {
+        """
+        role=connection.client_role,
+""": """
+        role=connection.client_role,
+        version=connection.client_version,
 """
-WORD = "producer_in_tenant"
-NAME = "named-by-broker"
-_LAST = '    Level(\n        word="exempt",'
+    },
+    "accesslog.record": {
+        """
+    resource_group: str = ""
+""": """
+    resource_group: str = ""
+    version_limit: str = ""
+"""
+    },
+}
+"""The changed places of each module. CONTRIBUTING.md lists these modules."""
 _FINDER = """
-import importlib.util, sys
+import importlib.util, pathlib, sys
 
 class Planted:
     @staticmethod
     def find_spec(name, path=None, target=None):
-        if name == "limiter.levels":
-            return importlib.util.spec_from_file_location(name, {path!r})
+        planted = pathlib.Path({folder!r}, name + ".py")
+        source = pathlib.Path({root!r}, *name.split(".")).with_suffix(".py")
+        if planted.exists():
+            return importlib.util.spec_from_file_location(name, planted)
+        if name.partition(".")[0] in ("limiter", "protocol", "proxy") and source.exists():
+            return importlib.util.spec_from_file_location(name, source)
 
-sys.meta_path.insert(0, Planted)
+sys.meta_path.insert(0, Planted())
 """
-"""Every Python that is started finds the other `limiter.levels`, Spark's workers too."""
+"""Every Python that is started finds the changed modules, Spark's workers too, and no compiled ones."""
 Run = Callable[..., str]
 
 
@@ -55,12 +109,14 @@ Run = Callable[..., str]
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Runs a module where the limiter has the new level; gives what it printed. It is silent besides, Spark too."""
     folder = tmp_path_factory.mktemp("planted")
-    source = Path(levels.__file__).read_text()
-    assert source.count(_LAST) == 1
-    planted = folder / "levels.py"
-    planted.write_text(source.replace(_LAST, RECORD + _LAST))
-    (folder / "sitecustomize.py").write_text(_FINDER.format(path=str(planted)))
-    paths = [str(folder), str(Path(levels.__file__).parent.parent)]
+    for module, changes in PLANTED.items():
+        source = ROOT.joinpath(*module.split(".")).with_suffix(".py").read_text()
+        for before, after in changes.items():
+            assert source.count(before) == 1
+            source = source.replace(before, after)
+        (folder / f"{module}.py").write_text(source)
+    (folder / "sitecustomize.py").write_text(_FINDER.format(folder=str(folder), root=str(ROOT)))
+    paths = [str(folder), str(ROOT)]
 
     def run(module: str, *arguments: object) -> str:
         command = [sys.executable, "-m", module, *map(str, arguments)]
@@ -97,8 +153,8 @@ def of(said: dict[str, Any], kind: str) -> list[dict[str, Any]]:
 
 
 def test_the_configuration_and_its_reference_have_it(said: dict[str, Any]) -> None:
-    assert "| `limits.producers_in_tenants.NAME.publish` | *rate* |" in said["reference"]
-    assert "producers_in_tenants.NAME.dispatch" not in said["reference"]
+    assert "| `limits.client_versions.NAME.publish` | *rate* |" in said["reference"]
+    assert "client_versions.NAME.dispatch" not in said["reference"]
     assert said["get"]["limit"] == {"messages": "1/h", "burst_messages": 2}
     assert said["get"]["origin"] == "file"
 
@@ -106,7 +162,7 @@ def test_the_configuration_and_its_reference_have_it(said: dict[str, Any]) -> No
 def test_rest_sets_shows_exports_and_takes_it_back(said: dict[str, Any]) -> None:
     assert (said["put"]["limit"], said["put"]["origin"]) == ({"messages": "2/h", "burst_messages": 3}, "rest")
     assert said["delete"] == {"taken_back": True, "in_force": None}
-    assert "producers_in_tenants:" in said["policies"]
+    assert "client_versions:" in said["policies"]
     (setting,) = [
         one for one in said["openapi"]["paths"]["/sluice/limits"]["put"]["parameters"] if one["name"] == "setting"
     ]
@@ -117,10 +173,10 @@ def test_explain_says_which_value_holds_and_which_it_hides(said: dict[str, Any])
     lines = [
         (one["name"], one["origin"], one["state"], one["by"]) for one in explained(said, "explain", "publish")["values"]
     ]
-    assert lines == [(NAME, "rest", "holds", ""), ("*", "file", "hidden", f"{WORD} {NAME} (rest)")]
+    assert lines == [(NARROW, "rest", "holds", ""), (WIDE, "file", "hidden", f"{WORD} {NARROW} (rest)")]
     assert explained(said, "nameless", "publish") == {"level": WORD, "asked": False, "values": [], "in_force": None}
     assert said["table"].count(f"│ {WORD}") == 2
-    assert said["table"].count("asked only for a --producer") == 2  # of a producer, and of it in a tenant
+    assert said["table"].count("asked only for a --version") == 1
     assert said["table"].count("consumers have none") == 2
 
 
@@ -130,18 +186,23 @@ def test_metrics_count_it(said: dict[str, Any]) -> None:
     assert [float(line.split()[1]) > 0 for line in throttled if labels in line] == [True]
 
 
+def test_streams_that_match_a_name_share_its_limit(said: dict[str, Any]) -> None:
+    of_wide = [line for line in of(said, "interval") if line["version_limit"] == WIDE]
+    assert {line["client_version"] for line in of_wide} == {"test-client", "test-other"}
+    assert sum(line["passed_messages"] for line in of_wide) == 2  # its burst
+
+
 def test_the_access_log_has_its_lines_and_names_it(said: dict[str, Any]) -> None:
-    limits = of(said, "limit")
-    assert {(line["level"], line["name"], line["tenant"], line["namespace"]) for line in limits} == {
-        (WORD, f"{NAME}@acme", "acme", "")
+    limits, intervals = of(said, "limit"), of(said, "interval")
+    assert {(line["level"], line["name"], line["source"]) for line in limits} == {
+        (WORD, WIDE, "version file"),
+        (WORD, NARROW, "version rest"),
     }
-    assert {line["source"] for line in limits} == {"each producer file", "producer rest"}
-    passed = [sum(line["passed_messages"] for line in lines) for lines in (limits, of(said, "interval"))]
-    assert passed[0] == passed[1] >= 2
-    assert {(line["limit_levels"], line["limit_level"], line["reason"]) for line in of(said, "interval")} == {
-        (WORD, WORD, WORD)
-    }
-    assert [(line["setting"], line["name"]) for line in of(said, "change")] == [(WORD, NAME)] * 2
+    for name in (WIDE, NARROW):
+        streams = [line["passed_messages"] for line in intervals if line["version_limit"] == name]
+        assert sum(streams) == sum(line["passed_messages"] for line in limits if line["name"] == name) >= 2
+    assert {(line["limit_levels"], line["limit_level"], line["reason"]) for line in intervals} == {(WORD, WORD, WORD)}
+    assert [(line["setting"], line["name"]) for line in of(said, "change")] == [(WORD, NARROW)] * 2
 
 
 @pytest.mark.whole
@@ -152,7 +213,6 @@ def test_the_report_judges_it(run: Run, said: dict[str, Any], folder: Path) -> N
     assert printed.splitlines()[-1] == f"{folder}/report/report.html"
     report = msgspec.json.decode((folder / "report" / "report.json").read_bytes())
     found = [one for one in report["rollups"] if (one["scope"], one["name"]) == ("level", WORD)]
-    assert [(one["containment"], one["entitlement"], one["worst"]) for one in found] == [
-        ("compliant", "compliant", f"publish {WORD} {NAME}@acme")
-    ]
+    assert [(one["containment"], one["entitlement"]) for one in found] == [("compliant", "compliant")]
+    assert {limiter["name"] for limiter in report["limiters"] if limiter["level"] == WORD} == {WIDE, NARROW}
     assert WORD in (folder / "report" / "report.html").read_text()

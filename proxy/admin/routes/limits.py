@@ -13,7 +13,7 @@ import msgspec
 from aiohttp import web
 
 from limiter.levels import ABOUTS, ADDRESS, CLIENT_PARTS, About, Client, Setting
-from limiter.policies import Value
+from limiter.policies import PolicyTarget, Value
 from protocol.topic_name import parse_topic
 from proxy.admin.handlers import (
     JSON,
@@ -48,7 +48,7 @@ from proxy.policies.explain import (
     explain_subscribes,
     hidden_at,
 )
-from proxy.policies.keys import LONGEST, OF_OPERATOR, Layer, PolicyTarget, read_about, read_setting, read_target
+from proxy.policies.keys import LONGEST, OF_OPERATOR, Layer, read_about, read_setting, read_target
 from proxy.policies.policy_set import in_force
 from proxy.policies.service import PolicyService
 from proxy.policies.state import PolicyState, key_of, to_set, to_take_back

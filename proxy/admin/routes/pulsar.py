@@ -16,7 +16,7 @@ import msgspec
 from aiohttp import web
 
 from limiter.levels import About, Setting
-from limiter.policies import Value, stricter
+from limiter.policies import PolicyTarget, Value, stricter
 from limiter.token_bucket import DIRECTIONS, Direction, Limit
 from protocol.topic_name import TopicName, is_entity, parse_topic
 from proxy.admin.handlers import (
@@ -52,7 +52,7 @@ from proxy.policies.bodies import (
     read_body,
     requested_body,
 )
-from proxy.policies.keys import Layer, PolicyKey, PolicyKind, PolicyTarget, rate_key
+from proxy.policies.keys import Layer, PolicyKey, PolicyKind, rate_key
 from proxy.policies.layers import DYNAMIC_KEYS, read_dynamic
 from proxy.policies.service import PolicyService
 from proxy.policies.state import to_set_numbers

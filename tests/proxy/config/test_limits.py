@@ -50,10 +50,8 @@ def problems(limits: dict[str, Any]) -> str:
 )
 def test_each_section_is_a_setting_of_both_directions(section: dict[str, Any], setting: Setting, name: str) -> None:
     policies = policies_of(Limits.model_validate(section))
-    assert {name: value.limit for name, value in policies.put_under("publish", setting).items()} == {
-        name: Limit(rate(1))
-    }
-    assert {name: value.limit for name, value in policies.put_under("dispatch", setting).items()} == {
+    assert {name: value.limit for name, value in policies.by_name("publish", setting).items()} == {name: Limit(rate(1))}
+    assert {name: value.limit for name, value in policies.by_name("dispatch", setting).items()} == {
         name: Limit(rate(2))
     }
 
@@ -73,10 +71,10 @@ def test_each_section_is_a_setting_of_both_directions(section: dict[str, Any], s
 )
 def test_subscriptions_have_a_dispatch_limit_only(section: dict[str, Any], setting: Setting, name: str) -> None:
     policies = policies_of(Limits.model_validate(section))
-    assert {name: value.limit for name, value in policies.put_under("dispatch", setting).items()} == {
+    assert {name: value.limit for name, value in policies.by_name("dispatch", setting).items()} == {
         name: Limit(rate(2))
     }
-    assert policies.put_under("publish", setting) == {}
+    assert policies.by_name("publish", setting) == {}
 
 
 @pytest.mark.parametrize(
@@ -185,7 +183,7 @@ def test_10_000_messages_a_minute_are_written_as_a_minutes_period() -> None:
 )
 def test_a_subscribe_rate_lets_a_whole_period_in_at_once(section: dict[str, Any], setting: Setting, name: str) -> None:
     policies = policies_of(Limits.model_validate(section))
-    assert policies.put_under("subscribe", setting) == {name: Value(Limit(Rate(5, 30 * SECOND, 5)), "file")}
+    assert policies.by_name("subscribe", setting) == {name: Value(Limit(Rate(5, 30 * SECOND, 5)), "file")}
     assert policies.subscribe_rate(parse_topic("shop/b/x")) is None
 
 
@@ -200,7 +198,7 @@ def test_a_subscribe_rate_of_bytes_is_none() -> None:
 
 def test_producers_have_a_publish_limit_only() -> None:
     policies = policies_of(Limits.model_validate({"producers": {"meter": {"publish": {"messages": 3}}}}))
-    assert [value.limit for value in policies.put_under("publish", Setting.PRODUCER).values()] == [Limit(rate(3))]
+    assert [value.limit for value in policies.by_name("publish", Setting.PRODUCER).values()] == [Limit(rate(3))]
     with pytest.raises(ValidationError, match="dispatch"):
         Limits.model_validate({"producers": {"meter": ONE}})
 

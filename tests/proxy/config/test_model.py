@@ -324,11 +324,11 @@ def test_limits_become_policies_with_their_origin() -> None:
         }
     )
     policies = policies_of(config.limits)
-    assert policies.put_under("publish", Setting.TOPIC_OF_NAMESPACE) == {"t/n": Value(Limit(rate(500)), "file")}
-    assert policies.put_under("dispatch", Setting.NAMESPACE) == {
+    assert policies.by_name("publish", Setting.TOPIC_OF_NAMESPACE) == {"t/n": Value(Limit(rate(500)), "file")}
+    assert policies.by_name("dispatch", Setting.NAMESPACE) == {
         "t/n": Value(Limit(None, Rate(1_000_000, 10**9, 5000)), "file")
     }
-    assert policies.put_under("publish", Setting.TOPIC) == {
+    assert policies.by_name("publish", Setting.TOPIC) == {
         "persistent://public/default/x": Value(Limit(rate(30, 60 * 10**9)), "file")
     }
 

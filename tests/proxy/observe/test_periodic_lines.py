@@ -17,6 +17,7 @@ from proxy.observe.log_lines import MOST_NAME, KnownLines, as_they_are, hashed, 
 from tests.proxy.conversation import World, publisher
 from tests.proxy.wire import TOPIC, producer, send, sends
 
+FIELDS = ("client_address", "client_version", "client_role", "role_is_proved", "is_tls", "broker", "certificate_name")
 LIMITED = {"namespaces": {"acme/shop": {"publish": {"messages": 2, "burst_messages": 1}}}}
 
 
@@ -53,6 +54,27 @@ def test_a_stream_whose_limit_changes_is_encoded_anew(make_world):
     limits = [(line.limit_messages, line.limit_source, line.limit_mode) for line in world.lines(IntervalLine)]
     assert limits == [(2, "namespace file", "enforce"), (50, "namespace rest", "reject")]
     assert [line.limit_messages for line in world.lines(LimitLine)] == [2, 50]
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_line_follows_each_change_of_its_connection(make_world, field):
+    """What lines say of a connection, and a look-up of earlier lines forgets, would never change."""
+    world: World = make_world(limits=LIMITED)
+    client, _ = publisher(world)
+    client >> [send(0)]
+    world.advance(1)
+    (stream,) = world.engine.registry.live()
+    was = getattr(stream.connection, field)
+    setattr(stream.connection, field, not was if isinstance(was, bool) else "192.0.2.9:7")
+    client >> [send(1)]
+    world.advance(1)
+    stream.is_open = False  # then nothing is looked up
+    client >> [send(2)]
+    world.advance(1)
+    stream.is_open = True
+    _, kept, fresh = [msgspec.to_builtins(line) for line in world.lines(IntervalLine)]
+    texts = [name for name, value in fresh.items() if isinstance(value, str | bool) and name not in {"start", "end"}]
+    assert {name: kept.get(name) for name in texts} == {name: fresh[name] for name in texts}
 
 
 def test_delays_are_counted_by_message_and_add_up(make_world):

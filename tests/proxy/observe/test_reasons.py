@@ -4,7 +4,7 @@ from limiter.limiter import Limiter, Scope, Stream, StreamName
 from limiter.permits import CreditWindow, Permits, horizon_of
 from limiter.registry import windows_of
 from limiter.token_bucket import Limit, Published, rate
-from proxy.observe.log_lines import narrowest, per_second, published_per_second, reason, resource_group, withholding
+from proxy.observe.log_lines import names_of_limits, narrowest, per_second, published_per_second, reason, withholding
 
 
 def limiter(level: str, messages: int | None = None, size: int | None = None) -> Limiter:
@@ -22,8 +22,9 @@ def narrowest_level(chain):
 
 
 def test_the_resource_group_is_that_of_its_limit() -> None:
-    assert resource_group(stream(limiter("proxy", 1), limiter("resource_group", 1), limiter("topic", 1))) == "n"
-    assert resource_group(stream(limiter("topic", 1))) == ""
+    limiters = (limiter("proxy", 1), limiter("resource_group", 1), limiter("topic", 1))
+    assert names_of_limits(stream(*limiters)) == {"resource_group": "n"}
+    assert names_of_limits(stream(limiter("topic", 1))) == {}
 
 
 def test_without_limits_nothing_is_narrowest() -> None:

@@ -6,12 +6,12 @@ from typing import Any
 from hypothesis import strategies as st
 
 from limiter.levels import Client, Setting
-from limiter.policies import Policies
+from limiter.policies import Policies, PolicyTarget
 from limiter.token_bucket import DIRECTIONS
 from protocol.topic_name import parse_topic
 from proxy.config.model import Config
 from proxy.policies.bodies import DispatchRate, PublishRate, SubscribeRate, kept_as_own, kept_as_pulsar_s
-from proxy.policies.keys import Layer, PolicyKey, PolicyKind, PolicyTarget, Principal, rate_key
+from proxy.policies.keys import Layer, PolicyKey, PolicyKind, Principal, rate_key
 from proxy.policies.layers import FilePolicies, file_policies
 from proxy.policies.service import Around, PolicyService
 from proxy.policies.store import Store

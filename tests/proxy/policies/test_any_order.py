@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from limiter.levels import Setting
-from limiter.policies import Policies, Value
+from limiter.policies import Policies, PolicyTarget, Value
 from limiter.token_bucket import Direction, Limit, Mode, rate
 from proxy.policies import service as module
 from proxy.policies.bodies import DispatchRate, PublishRate, ResourceGroup, kept_as_own, kept_as_pulsar_s
-from proxy.policies.keys import Layer, PolicyKey, PolicyKind, PolicyTarget, rate_key
+from proxy.policies.keys import Layer, PolicyKey, PolicyKind, rate_key
 from proxy.policies.layers import FilePolicies
 from proxy.policies.service import Around, PolicyService
 from proxy.policies.state import to_set_direction, to_set_numbers, to_take_back_direction

@@ -8,11 +8,11 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, settings
 
 from limiter.levels import Setting
-from limiter.policies import Value
+from limiter.policies import PolicyTarget, Value
 from limiter.token_bucket import Limit, rate
 from proxy.config.model import load_config
 from proxy.policies.bodies import OwnGroup, PublishRate, kept_as_own_group, kept_as_pulsar_s
-from proxy.policies.keys import PolicyKey, PolicyKind, PolicyTarget, rate_key, read_target
+from proxy.policies.keys import PolicyKey, PolicyKind, rate_key, read_target
 from proxy.policies.layers import FilePolicies
 from proxy.policies.policy_set import ApplyPlan, PolicySet, as_yaml, differences, in_force, of_file, plan
 from proxy.policies.service import PolicyService

@@ -161,7 +161,7 @@ async def test_100_000_topics_are_applied_with_the_bounds_that_hold_by_default(m
     file.write_text("limits:\n  topics:\n" + "".join(f"    {name}: {{publish: {{messages: 5}}}}\n" for name in names))
     done = await sluice(admin, "apply", file)
     assert (done.exit_code, done.stderr) == (0, "")
-    assert len(admin.engine.registry.policies.put_under("publish", Setting.TOPIC)) == 100_000
+    assert len(admin.engine.registry.policies.by_name("publish", Setting.TOPIC)) == 100_000
 
 
 async def test_a_set_over_the_bound_is_refused_with_the_key_that_widens_it(make_admin, tmp_path) -> None:
@@ -173,7 +173,7 @@ async def test_a_set_over_the_bound_is_refused_with_the_key_that_widens_it(make_
     refused = await sluice(admin, "apply", file)
     reason = "PUT /sluice/policies: a body of more than 100 bytes (admin_access.max_policies_body)"
     assert (refused.exit_code, refused.stderr) == (1, f"sluice: {reason}\n")
-    assert admin.engine.registry.policies.put_under("publish", Setting.ROLE) == {}
+    assert admin.engine.registry.policies.by_name("publish", Setting.ROLE) == {}
 
 
 async def test_blocks_are_exported_and_block_the_same_elsewhere(make_admin, tmp_path) -> None:

@@ -1,7 +1,6 @@
 from limiter.levels import Setting
-from limiter.policies import Value
+from limiter.policies import PolicyTarget, Value
 from limiter.token_bucket import Limit, rate
-from proxy.policies.keys import PolicyTarget
 from proxy.policies.policy_set import Attached, Difference, PolicySet, differences
 
 _SHOP: PolicyTarget = ("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop")

@@ -1,9 +1,8 @@
 import pytest
 
 from limiter.levels import Setting
-from limiter.policies import Value
+from limiter.policies import PolicyTarget, Value
 from limiter.token_bucket import Limit, rate
-from proxy.policies.keys import PolicyTarget
 from proxy.policies.layers import DYNAMIC_KEYS, dynamic_value, place_of, read_dynamic
 from proxy.policies.policy_set import PolicySet, decoded, encoded
 

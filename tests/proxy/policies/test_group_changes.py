@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from limiter.levels import Setting
-from limiter.policies import Value
+from limiter.policies import PolicyTarget, Value
 from limiter.token_bucket import Limit, Mode, rate
 from proxy.policies.bodies import MOST_BYTES, MOST_MESSAGES, ResourceGroup
-from proxy.policies.keys import PolicyKey, PolicyKind, PolicyTarget
+from proxy.policies.keys import PolicyKey, PolicyKind
 from proxy.policies.layers import FilePolicies
 from proxy.policies.service import PolicyService
 from proxy.policies.state import to_set_direction, to_set_numbers, to_take_back_direction

@@ -2,9 +2,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from limiter.levels import Setting
-from limiter.policies import Change, Policies, Value
+from limiter.policies import Change, Policies, PolicyTarget, Value
 from limiter.token_bucket import Limit, rate
-from proxy.policies.keys import Layer, PolicyTarget
+from proxy.policies.keys import Layer
 from proxy.policies.layers import Layers
 
 _TOPICS: PolicyTarget = ("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop")

@@ -11,11 +11,11 @@ from typing import Any
 
 from limiter.levels import Setting
 from limiter.policies import Change as PolicyChange
-from limiter.policies import Policies, Value
+from limiter.policies import Policies, PolicyTarget, Value
 from limiter.token_bucket import Limit, rate
 from protocol.topic_name import parse_topic
 from proxy.policies.bodies import PublishRate, kept_as_pulsar_s
-from proxy.policies.keys import PolicyKey, PolicyTarget, Principal, rate_key
+from proxy.policies.keys import PolicyKey, Principal, rate_key
 from proxy.policies.layers import FilePolicies
 from proxy.policies.service import LAID_AT_ONCE, NOTIFIED_AT_ONCE, Around, PolicyService
 from proxy.policies.store import Store, StoredChange
@@ -71,7 +71,7 @@ def test_a_policy_takes_less_than_a_kibibyte() -> None:
             taken = tracemalloc.get_traced_memory()[0]
         finally:
             tracemalloc.stop()
-    assert len(service.layers.policies.put_under("publish", Setting.TOPIC)) == _MANY
+    assert len(service.layers.policies.by_name("publish", Setting.TOPIC)) == _MANY
     assert taken / _MANY < 1024
 
 
@@ -138,7 +138,7 @@ class Watched:
 
     async def _turn(self) -> None:
         await asyncio.sleep(0)
-        self.seen.add(len(self.policies.put_under("publish", Setting.TOPIC)))
+        self.seen.add(len(self.policies.by_name("publish", Setting.TOPIC)))
         self.told.append([])
 
 
@@ -188,7 +188,7 @@ def test_who_looks_at_all_there_is_waits_for_a_change_that_is_under_way() -> Non
         changing = asyncio.ensure_future(service.change(_wanted(_MANY), Principal("ann", "")))
         for _ in range(3):
             await asyncio.sleep(0)  # until it has its turn
-        found = await service.look(lambda contents: len(contents.layers.policies.put_under("publish", Setting.TOPIC)))
+        found = await service.look(lambda contents: len(contents.layers.policies.by_name("publish", Setting.TOPIC)))
         return [found, await changing]
 
     with closing(Store(None)) as store:

@@ -1,9 +1,9 @@
 import asyncio
 
 from limiter.levels import Setting
-from limiter.policies import Value
+from limiter.policies import PolicyTarget, Value
 from limiter.token_bucket import Limit, rate
-from proxy.policies.keys import PolicyKey, PolicyKind, PolicyTarget
+from proxy.policies.keys import PolicyKey, PolicyKind
 from proxy.policies.layers import FilePolicies
 from proxy.policies.service import PolicyService
 from proxy.policies.state import to_set, to_take_back

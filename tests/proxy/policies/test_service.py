@@ -7,10 +7,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from limiter.levels import Setting
-from limiter.policies import Change, Policies, Value
+from limiter.policies import Change, Policies, PolicyTarget, Value
 from limiter.token_bucket import Limit, rate
 from proxy.policies.bodies import BodyError, PublishRate, kept_as_own, kept_as_pulsar_s
-from proxy.policies.keys import Layer, PolicyKey, PolicyKind, PolicyTarget, Principal, rate_key
+from proxy.policies.keys import Layer, PolicyKey, PolicyKind, Principal, rate_key
 from proxy.policies.layers import FilePolicies
 from proxy.policies.service import LAID_AT_ONCE, Around, PolicyService
 from proxy.policies.store import Store, StoredChange, StoreError
@@ -268,7 +268,7 @@ def test_what_cannot_be_got_ready_is_not_written_so_it_can_be_asked_for_again(mo
                 asyncio.run(kept.service.change(_MANY, _ANN))
         assert not list(kept.store.policies())
         assert asyncio.run(kept.service.change(_MANY, _ANN)) == LAID_AT_ONCE + 1
-        assert len(kept.policies.put_under("publish", Setting.TOPIC)) == LAID_AT_ONCE + 1
+        assert len(kept.policies.by_name("publish", Setting.TOPIC)) == LAID_AT_ONCE + 1
 
 
 def test_a_file_is_compared_when_it_is_its_turn() -> None:
@@ -302,6 +302,6 @@ def test_it_is_closed_when_what_is_under_way_is_in_force_and_told() -> None:
         await asyncio.sleep(0)
         await service.close()
         assert change.done()
-        assert len(policies.put_under("publish", Setting.TOPIC)) == len(told) == len(_MANY)
+        assert len(policies.by_name("publish", Setting.TOPIC)) == len(told) == len(_MANY)
 
     asyncio.run(close_within())

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import pytest
 
 from limiter.levels import Setting
-from limiter.policies import Policies, Value
+from limiter.policies import Policies, PolicyTarget, Value
 from limiter.token_bucket import Limit, Mode, rate
 from proxy.policies.bodies import BodyError, PublishRate, kept_as_pulsar_s
-from proxy.policies.keys import Layer, PolicyKey, PolicyKind, PolicyTarget, rate_key
+from proxy.policies.keys import Layer, PolicyKey, PolicyKind, rate_key
 from proxy.policies.layers import FilePolicies, Layers
 from proxy.policies.state import PolicyState
 from proxy.policies.store import Store, StoredChange

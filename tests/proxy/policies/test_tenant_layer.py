@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from limiter.levels import ABOUTS, Setting
-from limiter.policies import InForce, Policies, stricter
+from limiter.policies import InForce, Policies, PolicyTarget, stricter
 from limiter.token_bucket import DIRECTIONS, NOTHING_PUBLISHED, Limit, Mode, Rate, rate
 from protocol.topic_name import parse_topic
 from proxy.config.model import Config
 from proxy.policies.bodies import BodyError, DispatchRate, PublishRate, SubscribeRate, kept_as_own, kept_as_pulsar_s
 from proxy.policies.explain import explain
-from proxy.policies.keys import Layer, PolicyKey, PolicyKind, PolicyTarget, Principal, rate_key
+from proxy.policies.keys import Layer, PolicyKey, PolicyKind, Principal, rate_key
 from proxy.policies.layers import FilePolicies, file_policies
 from proxy.policies.room import TenantShare
 from proxy.policies.service import Around, PolicyService

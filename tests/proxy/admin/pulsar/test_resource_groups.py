@@ -6,10 +6,9 @@ import pytest
 from yarl import URL
 
 from limiter.levels import Client, Setting
-from limiter.policies import Value
+from limiter.policies import PolicyTarget, Value
 from limiter.token_bucket import Limit, rate
 from protocol.topic_name import parse_topic
-from proxy.policies.keys import PolicyTarget
 from proxy.policies.layers import FilePolicies
 from tests.proxy.admin.pulsar.serving import serving
 

@@ -1,0 +1,164 @@
+"""The names that settings have values for: the forms of names, and the look-up of a stream's name among them.
+
+Most names are those of streams themselves. Names of networks are patterns: `10.0.0.0/8` is for each address in it, and
+the narrowest network with a value decides. Another form of names is one more subclass of `NamedValues`, which a
+property of streams names (`limiter.levels.Part`).
+"""
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import Generic, Self, TypeVar
+
+T = TypeVar("T")
+
+EACH = "*"
+"""The name of a setting that is for all names without a value of their own; see `SettingRecord.has_each`."""
+IPV6_HOST = 64
+"""Bits that distinguish IPv6 clients: a client has a whole /64."""
+MOST_PARSED = 10_000
+"""Parsed addresses in the cache: streams of one client have the same address."""
+
+
+class NamedValues(Generic[T]):
+    """Values by name, each for the streams of this very name.
+
+    Attributes:
+        by_name: The values.
+    """
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, T] = {}
+
+    @classmethod
+    def parse(cls, text: str) -> str:
+        """Return a name as it is kept.
+
+        Raises:
+            ValueError: If the text is no name of this form, with the remedy.
+        """
+        return text
+
+    def put(self, name: str, value: T) -> None:
+        """Set the value of a name."""
+        self.by_name[name] = value
+
+    def take_back(self, name: str) -> None:
+        """Take the value of a name back, if it has one."""
+        self.by_name.pop(name, None)
+
+    def matches(self, own: str) -> Iterable[tuple[str, T]]:
+        """Return the names that are for a stream's own name, and their values; the narrowest first."""
+        value = self.by_name.get(own)
+        return () if value is None else ((own, value),)
+
+    def copy(self) -> Self:
+        """Return an independent copy."""
+        other = type(self)()
+        other.by_name = dict(self.by_name)
+        return other
+
+
+class Networks(Generic[T]):
+    """Values by network: the narrowest network that holds an address decides.
+
+    A look-up takes as many steps as there are different prefix lengths.
+    """
+
+    def __init__(self) -> None:
+        self._tables: dict[tuple[int, int], dict[int, T]] = {}
+        self._lengths: list[tuple[int, int]] = []
+
+    def put(self, network: str, value: T | None) -> None:
+        """Set the value of `10.0.0.0/8`, `10.1.2.3`, `2001:db8::/32` …; None takes it back.
+
+        Raises:
+            ValueError: If it is neither a network nor an address.
+        """
+        parsed = ip_network(network)
+        key, bits = (parsed.version, parsed.prefixlen), int(parsed.network_address)
+        if value is not None:
+            self._tables.setdefault(key, {})[bits] = value
+        elif key in self._tables:
+            self._tables[key].pop(bits, None)
+            if not self._tables[key]:
+                del self._tables[key]
+        self._lengths = sorted(self._tables, reverse=True)
+
+    def find(self, address: str) -> T | None:
+        """Return the value of the narrowest network around `address`; None without one, or if it is no address."""
+        return next(self.around(address), None)
+
+    def around(self, address: str) -> Iterator[T]:
+        """Yield the values of all networks around `address`, the narrowest first; none if it is no address."""
+        parsed = _parsed(address)
+        if parsed is None:
+            return
+        bits, most = int(parsed), parsed.max_prefixlen
+        for version, length in self._lengths:
+            if version == parsed.version:
+                value = self._tables[version, length].get(bits >> (most - length) << (most - length))
+                if value is not None:
+                    yield value
+
+    def copy(self) -> "Networks[T]":
+        """Return an independent copy."""
+        other = Networks[T]()
+        other._tables = {key: dict(table) for key, table in self._tables.items()}
+        other._lengths = list(self._lengths)
+        return other
+
+    def __bool__(self) -> bool:
+        return bool(self._tables)
+
+
+class NetworkValues(NamedValues[T]):
+    """Values by address or network, each for the addresses in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._networks = Networks[str]()
+        """The names, by the network of each."""
+
+    def put(self, name: str, value: T) -> None:
+        """Set the value of a network.
+
+        Raises:
+            ValueError: If it is neither a network nor an address.
+        """
+        self._networks.put(name, name)
+        super().put(name, value)
+
+    def take_back(self, name: str) -> None:
+        """Take the value of a network back, if it has one."""
+        self._networks.put(name, None)
+        super().take_back(name)
+
+    def matches(self, own: str) -> Iterable[tuple[str, T]]:
+        """Yield the networks around an address, and their values; the narrowest first."""
+        for name in self._networks.around(own):
+            yield name, self.by_name[name]
+
+    def copy(self) -> Self:
+        """Return an independent copy."""
+        other = super().copy()
+        other._networks = self._networks.copy()  # noqa: SLF001 - of the same class
+        return other
+
+
+@lru_cache(MOST_PARSED)
+def counted_as(address: str) -> str:
+    """Return the name under which a client is counted: an IPv4 address itself, or the /64 of an IPv6 address."""
+    parsed = _parsed(address)
+    if isinstance(parsed, IPv6Address):
+        return str(ip_network((int(parsed), IPV6_HOST), strict=False))
+    return str(parsed) if parsed else address
+
+
+@lru_cache(MOST_PARSED)
+def _parsed(address: str) -> IPv4Address | IPv6Address | None:
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return None
+    return parsed.ipv4_mapped or parsed if isinstance(parsed, IPv6Address) else parsed
