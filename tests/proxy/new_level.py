@@ -24,7 +24,7 @@ FILE = """
 listen: 127.0.0.1:0
 admin: 127.0.0.1:0
 broker: pulsar://{broker}
-access_log: {{dir: {folder}/log}}
+access_log: {{dir: {folder}/log, compression: none}}
 limits:
   client_versions:
     test-*: {{publish: {{messages: 1/h, burst_messages: 2}}}}
