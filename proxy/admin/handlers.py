@@ -19,6 +19,7 @@ from aiohttp.typedefs import Handler
 from proxy.admin.auth import CALLER
 from proxy.admin.listener import connection_of
 from proxy.admin.refusals import refusal
+from proxy.bulk import AbandonedError
 from proxy.policies.bodies import BodyError
 from proxy.policies.keys import Layer, PolicyKey, Principal
 from proxy.policies.service import Expected, NotAsExpectedError, NotCarriedError, tag_of
@@ -57,18 +58,18 @@ def answering(handler: Handler) -> Handler:
             return refusal(400, str(error))
         except RecursionError:
             return refusal(400, "the body is nested too deeply")
-        except (StoreError, NotAsExpectedError, NotCarriedError) as error:
+        except (StoreError, NotAsExpectedError, NotCarriedError, AbandonedError) as error:
             return refusal(*_not_changed(error))
 
     return answer
 
 
-def _not_changed(error: StoreError | NotAsExpectedError | NotCarriedError) -> tuple[int, str]:
+def _not_changed(error: Exception) -> tuple[int, str]:
     if isinstance(error, StoreError):
         return 500, f"nothing has changed: {error}"
     if isinstance(error, NotAsExpectedError):
         return 412, str(error)
-    return (504 if error.was_sent else 503), str(error)
+    return (504 if isinstance(error, NotCarriedError) and error.was_sent else 503), str(error)
 
 
 def caller_of(request: web.Request) -> Principal:

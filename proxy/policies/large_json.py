@@ -14,7 +14,7 @@ import re
 from collections import Counter
 from typing import Any
 
-from proxy.bulk import let_go
+from proxy.bulk import AbandonedError, check_wanted, let_go
 
 WINDOW = 64 * 1024
 """Characters that one call reads, and at most as many more."""
@@ -50,7 +50,7 @@ def read(text: bytes) -> Any:
     except RecursionError:
         reader.discard()
         raise ValueError("too deep") from None
-    except ValueError:
+    except (ValueError, AbandonedError):
         reader.discard()
         raise
 
@@ -87,6 +87,8 @@ class _Reader:
 
     def _fill(self) -> None:
         """Decode on until a window is there, or the end."""
+        if self._decoded:
+            check_wanted()
         while len(self._text) - self._at < WINDOW and self._decoded < len(self._data):
             end = min(self._decoded + WINDOW, len(self._data))
             piece = self._decode(self._data[self._decoded : end], end == len(self._data))

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from threading import Event
 from typing import Protocol, TypeVar
 
 import structlog
@@ -20,7 +21,7 @@ import structlog
 from limiter.levels import Setting
 from limiter.policies import Change as PolicyChange
 from limiter.policies import Policies
-from proxy.bulk import PIECE, let_go
+from proxy.bulk import PIECE, in_pieces, in_thread, let_go
 from proxy.degraded import Degraded
 from proxy.policies.bodies import BodyError
 from proxy.policies.keys import BLOCKS, OPERATOR, Layer, PolicyKey, PolicyKind, Principal
@@ -287,6 +288,9 @@ class PolicyService(PolicyState):
 
     Raises:
         StoreError: If the store cannot be read.
+
+    Attributes:
+        ending: Set once the service closes: large work in threads ends, unless it is on disk.
     """
 
     def __init__(
@@ -303,6 +307,7 @@ class PolicyService(PolicyState):
         self._carrier: Carrier | None = None
         self._turn = asyncio.Lock()
         self._carrying = asyncio.Lock()
+        self.ending = Event()
         self._changing: set[asyncio.Task[int]] = set()
         self._is_stored = True
         self.lay_file(file, file.values)
@@ -430,7 +435,8 @@ class PolicyService(PolicyState):
             return True
 
     async def close(self) -> None:
-        """Finish the changes under way, and close the store."""
+        """Finish the changes that are on disk, abandon large ones that are not, and close the store."""
+        self.ending.set()
         while self._changing:
             await asyncio.wait(self._changing)
         async with self._turn:
@@ -533,7 +539,7 @@ class PolicyService(PolicyState):
             if expected is not None:
                 expected.check(self.store.read(expected.key))
             try:
-                draft = await asyncio.to_thread(self._drafted, await plan(), author)
+                draft = await in_thread(self.ending, self._drafted, await plan(), author)
             except StoreError as error:
                 self._note_stored(error)
                 raise
@@ -566,10 +572,11 @@ class PolicyService(PolicyState):
         """Check and prepare all changes, and write them last: a change on disk comes into force."""
         handlers, meanings = self._around.handlers, list[Meaning]()
         with paused_collector():
-            for key, kept in bodies.items():
-                meaning = self._check_of(author, key, kept)
-                if meaning is not None:
-                    meanings.append(meaning)
+            for items in in_pieces(bodies.items()):
+                for key, kept in items:
+                    meaning = self._check_of(author, key, kept)
+                    if meaning is not None:
+                        meanings.append(meaning)
             changes = self._differences(bodies)
             if self._carrier is None:  # else the carrier has checked the room
                 self._check_room(changes)

@@ -19,7 +19,7 @@ from pydantic import ValidationError, field_validator
 
 from proxy.admin.handlers import JSON, Either, Number, asked, caller_of, described, explaining, json_text, sent
 from proxy.block_rules import Block, each_once
-from proxy.bulk import PIECE, in_pieces, let_go
+from proxy.bulk import PIECE, in_pieces, in_thread, let_go
 from proxy.config.limits import Limits
 from proxy.config.sections import AdmissionBounds
 from proxy.config.sources import all_told, cut
@@ -126,11 +126,11 @@ class PoliciesRest:
 
         async def planner() -> dict[PolicyKey, str | None]:
             nonlocal made, shown
-            made, shown = await asyncio.to_thread(self._planned, wanted)
+            made, shown = await in_thread(self._service.ending, self._planned, wanted)
             return made.wanted
 
         with paused_collector():
-            wanted = await asyncio.to_thread(read_set, text)
+            wanted = await in_thread(self._service.ending, read_set, text)
             if dry_run:
                 made, shown = await self._service.look(lambda _: self._planned(wanted))
             else:

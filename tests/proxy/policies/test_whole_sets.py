@@ -11,6 +11,7 @@ from limiter.policies import Policies
 from proxy import bulk
 from proxy.admin.routes import policies as routes
 from proxy.admin.routes.policies import read_set
+from proxy.bulk import AbandonedError, in_thread
 from proxy.policies.bodies import BodyError
 from proxy.policies.keys import PolicyKey, PolicyKind, Principal
 from proxy.policies.layers import FilePolicies
@@ -89,6 +90,29 @@ def test_tables_within_an_entry_are_bounded(topic: dict[str, Any], monkeypatch: 
     monkeypatch.setattr(routes, "MOST_INNER", 3)
     with pytest.raises(BodyError, match="acme/shop/a: 4 entries are here, and at most 3 can be"):
         read_set(body(topics={"acme/shop/a": topic}))
+
+
+@pytest.mark.usefixtures("pieces")
+def test_large_changes_are_abandoned_when_the_service_closes() -> None:
+    def wanted(count: int) -> dict[PolicyKey, str | None]:
+        return {PolicyKey(PolicyKind.ATTACHMENT, "tenant", f"t{number}"): "gold" for number in range(count)}
+
+    async def changed(store: Store) -> None:
+        service = PolicyService(
+            Policies(), FilePolicies({}, {}, {}), store, Around(lambda: (0, 0), lambda _changes, _now: None)
+        )
+        small, large = (asyncio.ensure_future(service.change(wanted(count), Principal("ann", ""))) for count in (2, 20))
+        await asyncio.sleep(0)  # both begin, and the first one has its turn
+        service.ending.set()
+        assert await small == 2
+        with pytest.raises(AbandonedError):
+            await large
+        with pytest.raises(AbandonedError):
+            await in_thread(service.ending, read_set, body(**LIMITS))
+        assert len(list(store.policies())) == 2
+
+    with closing(Store(None)) as store:
+        asyncio.run(changed(store))
 
 
 class Taking:
