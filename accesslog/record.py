@@ -293,6 +293,16 @@ class LimitLine(LineHead, kw_only=True, tag="limit"):
     """`overflow_messages` for the bucket of `peak_messages`."""
     overflow_peak_bytes: float = 0.0
     """`overflow_messages` for the bucket of `peak_bytes`."""
+    began_messages: float | None = None
+    """The message bucket's balance when this limiter was made, in the limiter's first line, if the bucket was not full:
+    after a restart it goes on with the balance of the run before, or fills from empty (`drain.state`). Null: it was
+    full, or the line is not the first."""
+    began_bytes: float | None = None
+    """`began_messages` for the byte bucket."""
+    began_peak_messages: float | None = None
+    """`began_messages` for the bucket of `peak_messages`."""
+    began_peak_bytes: float | None = None
+    """`began_messages` for the bucket of `peak_bytes`."""
 
 
 class ChangeLine(LineHead, kw_only=True, tag="change"):

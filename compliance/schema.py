@@ -38,8 +38,10 @@ _LIMITS = frozenset(
 )
 """Fields of limits. They are above 0; null means no limit."""
 _SIGNED = frozenset(
-    {"coordinator_ahead_ms", *(f"tokens_{bucket}" for bucket in ("messages", "bytes", "peak_messages", "peak_bytes"))}
-)
+    f"{what}_{bucket}"
+    for what in ("tokens", "began")
+    for bucket in ("messages", "bytes", "peak_messages", "peak_bytes")
+) | {"coordinator_ahead_ms"}
 """Fields that may be below 0: balances, which are a debt then, and a clock that may be ahead or behind."""
 _RULES: dict[Any, Any] = {
     bool: bool,

@@ -9,7 +9,16 @@ from typing import Final, NamedTuple, Protocol
 from mypy_extensions import mypyc_attr
 
 from limiter.permits import CreditWindow, Permits, Unit
-from limiter.token_bucket import SMALLEST_BURST_NS, WHOLE, Direction, Lease, Limit, Rate, TokenBucket
+from limiter.token_bucket import (
+    SMALLEST_BURST_NS,
+    WHOLE,
+    Direction,
+    Lease,
+    LeftBalance,
+    Limit,
+    Rate,
+    TokenBucket,
+)
 from limiter.usage import LimiterUsage, StreamUsage
 
 
@@ -360,6 +369,8 @@ class Limiter:
         is_rejecting: Whether entries over the limit are refused instead of held.
         is_observed: Whether entries over the limit are only counted, and pass.
         made_at: When this limiter was made.
+        began: The balances of messages, peak messages, bytes and peak bytes with which this limiter began, for its
+            first line in the log; None for a full one, and None in place of all once the line has them.
         crossed_at: When the turn of a stream within this limiter last depended on another limiter as well.
     """
 
@@ -374,6 +385,7 @@ class Limiter:
         self.quota: LimitRates = (None,) * 4
         self.source = source
         self.made_at = now
+        self.began: tuple[float | None, ...] | None = None
         self.waiters = FairQueue()
         self.claimant: Stream | None = None
         self.streams: set[Stream] = set()
@@ -566,6 +578,38 @@ class Limiter:
         self.shares, self.quota = other.shares, other.quota
         self._put_in_force(self.limit, now)
 
+    def left(self, now: int) -> "LeftBalances | None":
+        """Return the balances for the limiter of the next process; None if all are those of a new limiter."""
+        balances = tuple([None if bucket is None else bucket.left(now) for bucket in self._buckets])
+        return balances if balances != (None,) * len(balances) else None
+
+    def begin(self, balances: "LeftBalances", since: int, now: int) -> None:
+        """Go on, as a new limiter, from the balances that the limiter of the process before had at `since`."""
+        for bucket, balance in zip(self._buckets, balances, strict=True):
+            if bucket is not None and balance is not None:
+                bucket.begin(balance, since, now)
+        self._note_began(now)
+        if (
+            self.is_quiet and self.began is not None
+        ):  # other processes leave it a share, or its debt would never be paid
+            self.on_activity(self)
+
+    def begin_empty(self, since: int, now: int) -> None:
+        """Have no more, as a new limiter, than the rates have given since a moment at which all buckets were empty.
+
+        A shared limiter keeps the one token with which it begins: shares follow from that.
+        """
+        if self.lease is None:
+            for bucket in (*self._counting, *self._weighing):
+                bucket.begin(LeftBalance(bucket.rate, 0, bucket.rate), since, now)
+            self._note_began(now)
+
+    def _note_began(self, now: int) -> None:
+        if not self.is_full(now):
+            self.began = tuple(
+                [None if bucket is None or bucket.is_full(now) else bucket.report(now)[0] for bucket in self._buckets]
+            )
+
     def share(self, shares: tuple[int, int], quota: "LimitRates", now: int) -> None:
         """Put shares in force: parts per million of the messages and of the bytes, of at most `quota`.
 
@@ -621,6 +665,8 @@ class Limiter:
         self._gathers_ns = min([MOST_GATHERING_NS, *(burst // 4 for burst in bursts)])
 
 
+LeftBalances = tuple[LeftBalance | None, ...]
+"""Balances of messages, peak messages, bytes and peak bytes; None where a new bucket has as much."""
 LimitRates = tuple[Rate | None, Rate | None, Rate | None, Rate | None]
 """Lower rates that hold because another process has these for the shared limit: of messages, their peak, bytes and
 their peak; None where this process' own holds."""

@@ -15,6 +15,7 @@ from limiter.names import counted_as
 from limiter.permits import RULES, CreditWindow, DispatchRules, Permits, Unit, horizon_of
 from limiter.policies import Change, InForce, Policies
 from limiter.relative_rates import RelativeLimits
+from limiter.restart import FirstBalances
 from limiter.scheduler import Scheduler
 from limiter.shadow import ShadowLimiter
 from limiter.sharing import SharedLimits
@@ -107,6 +108,7 @@ class LimiterCache:
         on_kept: Called for each limiter that streams begin to use or leave, and, with 0, when an address owes less.
         most_debts: Bytes that limiters without streams may take.
         shared: The limits that are shared with other processes; None: each is enforced whole here.
+        first: The balances with which limiters begin; None: they begin full.
 
     Attributes:
         by_scope: The limiters.
@@ -115,13 +117,14 @@ class LimiterCache:
         forgiven: The number of limiters that were forgotten before they were full.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - see Args
         self,
         relative: RelativeLimits,
         on_retune: Callable[[Limiter, int], None],
         on_kept: OnKept,
         most_debts: int = MOST_DEBTS,
         shared: SharedLimits | None = None,
+        first: FirstBalances | None = None,
     ) -> None:
         self.by_scope: dict[Scope, Limiter] = {}
         self.tuned: dict[Limiter, None] = {}
@@ -135,6 +138,7 @@ class LimiterCache:
         self._relative = relative
         self._on_retune = on_retune
         self._shared = shared
+        self._first = FirstBalances() if first is None else first
         self._resting: OrderedDict[Scope, None] = OrderedDict()
         """Limiters without streams, in the order of their last check."""
 
@@ -147,6 +151,7 @@ class LimiterCache:
         limiter = self.by_scope.get(entry.scope)
         if limiter is None:
             limiter = self.by_scope[entry.scope] = self._made(entry.scope, limit, entry.source, now)
+            self._first.begin(limiter, now)
             self._use(entry.scope, address)
         elif limiter.is_observed != (limit.mode == "observe"):
             self._on_retune(limiter, now)
@@ -336,6 +341,7 @@ class Registry:
         most_debts: Bytes that limiters without streams may take.
         on_relative: Called when the first limit that is relative to a publish rate appears.
         shared: The limits that are shared with other processes; None: each is enforced whole here.
+        first: The balances with which limiters begin, after a restart; None: they begin full.
 
     Raises:
         ValueError: If the rules spare subscriptions without a backlog, and there is no clock.
@@ -357,6 +363,7 @@ class Registry:
         most_debts: int = MOST_DEBTS,
         on_relative: Callable[[], None] = lambda: None,
         shared: SharedLimits | None = None,
+        first: FirstBalances | None = None,
     ) -> None:
         self.policies = policies
         self.revision = 0
@@ -372,7 +379,7 @@ class Registry:
         """Directions and levels of the values that have changed since all changes were in force."""
         self._rules = rules
         self.relative = RelativeLimits(by_entry=rules.by_entry, on_first=on_relative)
-        self._limiters = LimiterCache(self.relative, scheduler.journal.retuned, on_kept, most_debts, shared)
+        self._limiters = LimiterCache(self.relative, scheduler.journal.retuned, on_kept, most_debts, shared, first)
         if shared is not None:
             shared.attach(self._serve_shared, scheduler.journal.retuned)
         self._clock = clock or (lambda: 0)

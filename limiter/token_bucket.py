@@ -5,7 +5,7 @@ Source of the bucket: Pulsar's AsyncTokenBucket (PIP-322)
 
 from dataclasses import dataclass
 from math import gcd
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 NANOS_PER_SECOND = 1_000_000_000
 SMALLEST_BURST_NS = 20_000_000
@@ -88,6 +88,20 @@ class Limit:
 
     def __bool__(self) -> bool:
         return self.messages is not None or self.size is not None
+
+
+class LeftBalance(NamedTuple):
+    """The balance that a bucket had at the end of a process, for a bucket of the next one.
+
+    Args:
+        rate: The bucket's rate.
+        parts: The balance, in the parts of a token in which a bucket with the whole rate counts; negative: a debt.
+        made_at: The rate at which the debt was made; see `TokenBucket.change`.
+    """
+
+    rate: Rate
+    parts: int
+    made_at: Rate
 
 
 WHOLE: Final = 1_000_000
@@ -339,6 +353,36 @@ class TokenBucket:
             balance += later - earned
         self._overflow = later
         return balance / self._per_token, (overflow - later) / self._per_token
+
+    def left(self, now: int) -> LeftBalance | None:
+        """Return the balance at the end of the process; None if a new bucket has as much.
+
+        Of a leased bucket no more than the token remains with which a new one begins: others have its share by then.
+        """
+        balance = self._earn(now)
+        if balance >= (self._full if self._lease is None else self._per_token):
+            return None
+        whole = _parts(self.rate, WHOLE)[1]
+        made_at = self._made_at if now < self._paid_at else self.rate
+        return LeftBalance(self.rate, balance * whole // self._per_token, made_at)
+
+    def begin(self, left: LeftBalance, since: int, now: int) -> None:
+        """Go on, as a new bucket, from the balance that another bucket had at `since`.
+
+        If the rate has changed, the balance changes as in `change`. A leased bucket has earned nothing since.
+        """
+        rate = self.rate
+        self.rate = left.rate
+        self._per_ns, self._per_token = _parts(left.rate, self.ppm)
+        self._full, self._capacity = _capacity(left.rate, self.ppm)
+        self._balance = min(left.parts * self._per_token // _parts(left.rate, WHOLE)[1], self._full)
+        self._earned_at = min(since, now)
+        self._made_at = left.made_at
+        self._note_payday()
+        if rate != left.rate:
+            self.change(rate, self._earned_at)
+        self._earn(now)
+        self._overflow = 0
 
     def is_full(self, now: int) -> bool:
         """Return whether the balance is at least that of a new bucket; for a leased one, whether its share is full."""

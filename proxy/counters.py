@@ -53,6 +53,8 @@ class Counters(_Callbacks):
     """File descriptors: the process's limit, the number that the configuration needs, and the clients' part."""
     descriptors_refused: int = 0
     """Client connections that were closed at once: the last descriptors are kept for brokers, admin and log files."""
+    limit_state: Words = field(default_factory=Words)
+    """1 for the state of limits that the start has found; see `proxy.limit_state`."""
     connections_open: Words = field(default_factory=Words)
     """Open connections by role: handshake, lookup, data."""
     connections_ended: Words = field(default_factory=Words)

@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib.metadata
+import logging
 import os
 import signal
 import time
@@ -16,6 +17,7 @@ import structlog
 import uvloop
 
 from fleet.messages import WrittenLimits
+from limiter.limiter import Limiter
 from limiter.policies import LimitTally, Policies
 from protocol.endpoint import Endpoint
 from proxy.admin.app import Guards, Parts, Readiness, admin_app, metrics_app
@@ -39,6 +41,7 @@ from proxy.fleet.configured_link import link_of, own_auth
 from proxy.fleet.policy_topic import PolicyTopic
 from proxy.fleet.service import FleetService
 from proxy.identity.evidence import Verifier
+from proxy.limit_state import LimitState, StateError
 from proxy.observe.access_log import AccessLog, open_access_log
 from proxy.observe.intervals import Intervals
 from proxy.observe.log_lines import AddressKeyError
@@ -137,7 +140,7 @@ class Proxy:
         source: The source of the configuration, which is read at once.
 
     Raises:
-        StartError: If the access log's folder cannot be made, or the policy store not be used.
+        StartError: If the access log's folder cannot be made, or the policy store or `drain.state` not be used.
         ConfigError: If a file of tokens, certificates or keys cannot be used.
 
     Attributes:
@@ -171,6 +174,8 @@ class Proxy:
             self.intervals = Intervals(self.access, self.totals, counters, config.access_log.interval)
             policies = Policies(tally=None if config.fleet is None else LimitTally(config.fleet.shared_levels))
             self.fleet = self._make_fleet(policies)
+            self.limit_state = _take_limit_state(config, self.access.boot_id, counters)
+            unless_made.callback(self._leave_limits, [])
             self.engine = Engine(
                 self.descriptors.within(self.config),
                 policies,
@@ -179,6 +184,7 @@ class Proxy:
                 shared=None if self.fleet is None else self.fleet.shared,
                 siblings=None if self.fleet is None else self.fleet.brokers,
                 bound_of_clients=self.descriptors.bound_of_clients(self.config),
+                first=None if self.limit_state is None else self.limit_state.first,
             )
             self._link = None if self.fleet is None else link_of(self.config, self.engine)
             self._store = _open_store(config)
@@ -263,6 +269,8 @@ class Proxy:
         except OSError as error:
             where = ", ".join(each.address for each in self.config.listen)
             raise StartError(f"listen: cannot listen on {where}: {error.strerror or error}") from None
+        if self.limit_state is not None:
+            self.limit_state.serve()
         self.readiness.is_accepting = True
         self.engine.slices.heartbeat.start()
         self._files.log.start()
@@ -283,6 +291,7 @@ class Proxy:
         if self.policy_topic is not None:
             await self.policy_topic.stop()
         self.intervals.stop()
+        await asyncio.to_thread(self._leave_limits, list(self.engine.registry.limiters.values()))
         is_whole = await asyncio.to_thread(self.access.close)
         troubles = [str(state.reason) for state in self.access.degraded()]
         if troubles or not is_whole:
@@ -301,6 +310,29 @@ class Proxy:
                 fleet.config.namespace, self._forwarder.broker, lambda: link is not None and link.finds_nothing
             )
             self._tasks.start(keeper.keep(), "make the fleet's namespace")
+
+    def _leave_limits(self, limiters: list[Limiter]) -> None:
+        if self.limit_state is None:
+            return
+        try:
+            count = self.limit_state.end(limiters)
+        except (OSError, StateError) as error:
+            structlog.get_logger().error(
+                "balances of limits are not kept: the next run begins with empty buckets",
+                state=str(self.config.drain.state),
+                error=getattr(error, "strerror", None) or str(error),
+            )
+            return
+        if count is not None:
+            structlog.get_logger().info("balances of limits are kept for the next run", limiters=count)
+
+    def lost_at_end(self) -> list[str]:
+        """Return the losses at the end of this process, each with the key that avoids it."""
+        config = self.config
+        lost = ["balances of limits: the next start fills all buckets (drain.state)"] if not config.drain.state else []
+        if config.policies.store is None and config.policy_topic is None:
+            lost.append("limits and blocks set at run time (policies.store)")
+        return lost
 
     def _look_at_states(self) -> None:
         self.states.look()
@@ -438,6 +470,32 @@ def _open_store(config: Config) -> Store:
     return store
 
 
+def _take_limit_state(config: Config, run: str, counters: Counters) -> LimitState | None:
+    folder = config.drain.state
+    if folder is None:
+        return None
+    shared = () if config.fleet is None else config.fleet.shared_levels
+    try:
+        state = LimitState(folder, config.proxy_id, run, shared, time.monotonic_ns)
+    except OSError as error:
+        raise StartError(
+            f"drain.state: {folder}: cannot be read and written by this user ({error.strerror}): chown or chmod it, or "
+            "mount it writable"
+        ) from None
+    counters.limit_state[state.found] = 1
+    log = structlog.get_logger()
+    if state.found == "loaded":
+        log.info("limits go on with the balances of the run before", balances=state.detail)
+    else:
+        log.log(
+            logging.INFO if state.found == "missing" else logging.WARNING,
+            "limits begin with empty buckets, which fill from now on",
+            state=str(folder),
+            reason=state.detail,
+        )
+    return state
+
+
 def _written_limits(policies: Policies) -> WrittenLimits:
     tally = policies.tally
     assert tally is not None, "policies of a fleet's member have a tally"
@@ -522,6 +580,9 @@ async def _serve_until_signal(proxy: Proxy, parent: Parent | None = None) -> Non
         named = addresses | {key: None if file is None else str(file) for key, file in files.items()}
         log.info("serving", **named, broker=", ".join(map(str, config.broker)))
         manager = ServiceManager(os.environ if parent is None else {})
+        lost = proxy.lost_at_end()
+        if lost:
+            log.info("not kept beyond the end of this process", lost="; ".join(lost))
         if parent is not None:
             parent.serving(named, ending.set)
         tasks.start(manager.serving(), "report to the service manager")

@@ -53,7 +53,9 @@ class StartCheck:
             check._read_files(config)
         is_running = check._addresses_are_taken(config)
         check._look_at_store(config.policies.store, is_running=is_running)
-        check._look_at_log(config)
+        check._look_at_address_key(config.access_log.address_key)
+        check._look_at_folder("access_log.dir", config.access_log.dir)
+        check._look_at_folder("drain.state", config.drain.state)
         check._look_for_brokers(config)
         shortage = DescriptorShares.of(config, highest_limit()).shortage()
         check.warnings += [f"max_connections: {config.max_connections}: {shortage}"] if shortage else []
@@ -130,22 +132,23 @@ class StartCheck:
             findings = self.warnings if is_running else self.problems
             findings.append(f"policies.store: {store}: another process uses it; give each proxy a file of its own")
 
-    def _look_at_log(self, config: Config) -> None:
-        section = config.access_log
-        if section.address_key is not None:
+    def _look_at_address_key(self, key: Path | None) -> None:
+        if key is not None:
             try:
-                read_key(section.address_key)
+                read_key(key)
             except AddressKeyError as error:
                 self.problems.append(f"access_log.address_key: {error}")
-        if section.dir is None:
+
+    def _look_at_folder(self, key: str, folder: Path | None) -> None:
+        if folder is None:
             return
-        there = next(path for path in (section.dir, *section.dir.absolute().parents) if os.path.lexists(path))
+        there = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
         if not there.is_dir():
-            self.problems.append(f"access_log.dir: {section.dir}: {there} is not a folder")
+            self.problems.append(f"{key}: {folder}: {there} is not a folder")
         elif not os.access(there, _TAKES_READING):
             self.problems.append(
-                f"access_log.dir: {section.dir}: {there} cannot be read and written by this user: chown or chmod it, "
-                "or mount it writable"
+                f"{key}: {folder}: {there} cannot be read and written by this user: chown or chmod it, or mount it "
+                "writable"
             )
 
     def _look_for_brokers(self, config: Config) -> None:

@@ -60,7 +60,7 @@ WHOLE_ONLY = (
     "haproxy", "netns", "loadgen/load/test_clients.py", "loadgen/real",
     "loadgen/standin/official", "loadgen/standin/test_server.py",
     "proxy/policies/test_kept_blocks.py", "proxy/observe/test_real_disks.py", "proxy/test_running.py",
-    "proxy/test_runtime.py", "proxy/test_new_level.py",
+    "proxy/test_runtime.py", "proxy/test_new_level.py", "proxy/test_limits_over_restarts.py",
     "proxy/fleet/test_before_standin.py", "proxy/fleet/test_processes.py", "proxy/test_several_processes.py",
     "proxy/fleet/test_not_formed.py",
     "real", "sluice/test_cli.py",

@@ -334,7 +334,7 @@ class LimiterAccount:
         """Replay a line; None if no stream waited, else the seconds waited in a window of ten with a shortfall."""
         on: list[tuple[int, BalanceBounds]] = []
         for bucket, held in enumerate(self._held):
-            held.tune(*in_force(line, bucket), step)
+            held.tune(*in_force(line, bucket), step, line.began[bucket])
             if held.is_on:
                 on.append((bucket, held))
         if not on:

@@ -41,8 +41,15 @@ class BalanceBounds:
     made_at: float = 0.0
     goes_on: bool = False
 
-    def tune(self, rate: float | None, burst: float | None, step: Step) -> None:
-        """Set rate and burst of the next line, and carry the balance to its begin."""
+    def tune(self, rate: float | None, burst: float | None, step: Step, began: float | None = None) -> None:
+        """Set rate and burst of the next line, and carry the balance to its begin.
+
+        Args:
+            rate: The rate; None for none.
+            burst: The burst.
+            step: The step from the line before.
+            began: The balance of a bucket that was made after a restart, and was not full.
+        """
         self.gap_s = step.gap_s
         is_same = (rate, burst) == (self.rate, self.burst)
         self.goes_on = self.is_on and is_same and not (step.is_unknown or step.is_unsettled)
@@ -58,6 +65,9 @@ class BalanceBounds:
             self.made_at = inf if step.is_unknown or step.is_unsettled else 0.0
         else:
             self._go_on(rate, burst, step)
+        if began is not None:
+            # It was made at some time before the line's end, and may have earned since.
+            self.least, self.logged, self.made_at = min(self.least, began), None, inf
         self.is_on, self.rate, self.burst = True, rate, burst
 
     def _go_on(self, rate: float, burst: float, step: Step) -> None:

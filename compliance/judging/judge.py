@@ -51,6 +51,7 @@ _LINE = (
     "rejected_messages",
     *(f"tokens_{bucket}" for bucket in BUCKETS),
     *(f"overflow_{bucket}" for bucket in BUCKETS),
+    *(f"began_{bucket}" for bucket in BUCKETS),
 )
 _HEAD = ("tenant", "namespace", "seq", "file", "line", "start_us", "end_us", "wall_start", "wall_end", "duration_ms")
 _OUT = "tenant string, score double, waits double, facts binary, minute long, " + ", ".join(
@@ -287,6 +288,7 @@ def line_of(row: Mapping[str, Any]) -> Line:
         rejected=row["rejected_messages"] or 0,
         beyond_s=row["beyond_ms"] / 1e3,
         shares=_both(row, "share"),
+        began=tuple(row[f"began_{bucket}"] for bucket in BUCKETS),
     )
 
 

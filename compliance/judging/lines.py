@@ -69,6 +69,9 @@ class Line(Struct, array_like=True):
     shares: tuple[float | None, float | None] = (None, None)
     """The parts of a limit that a fleet shares; None: the limit is this proxy's alone."""
 
+    began: tuple[float | None, ...] = (None,) * len(BUCKETS)
+    """The balances when the limiter was made, before the line or in it; None: full, or the line is not the first."""
+
     @property
     def lacks_share(self) -> bool:
         """True if this proxy had no share of a limit, so it owed nothing: its rates are placeholders."""

@@ -20,6 +20,7 @@ from proxy.degraded import CAUSES, DegradedStates
 from proxy.fleet.link import LinkCounts, LinkState
 from proxy.fleet.policy_topic import PolicyTopic, TopicState
 from proxy.fleet.service import FleetService
+from proxy.limit_state import Found
 from proxy.observe.access_log import AccessLog
 from proxy.policies.keys import BLOCKS, OPERATOR
 from proxy.policies.room import Room, TenantShare
@@ -96,6 +97,14 @@ OF_COUNTERS = (
     _OfCounters(
         "sluice_descriptors_refused",
         "Client connections closed at once: the descriptors that are left are kept for brokers, admin and log files",
+    ),
+    _OfCounters(
+        "sluice_limit_state",
+        "1 for the state that the start has found in `drain.state`: balances of the run before, no file, the mark of "
+        "a run that was killed, or a file that was refused; except with `loaded`, limits begin with empty buckets",
+        ("found",),
+        get_args(Found),
+        kind=GaugeMetricFamily,
     ),
     _OfCounters(
         "sluice_authentications",

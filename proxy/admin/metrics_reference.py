@@ -37,7 +37,7 @@ admin address serves them, and so does the address of `metrics:`, without token 
   ([processes.md](processes.md)).
 """
 _SECTIONS = (
-    ("Messages and limits", ("messages_", "bytes_", "permits_", "throttled_", "would_", "limiter", "batches_")),
+    ("Messages and limits", ("messages_", "bytes_", "permits_", "throttled_", "would_", "limit", "batches_")),
     ("Held messages and memory", ("held_", "hold_budget", "unsent_", "client_memory")),
     ("Connections", ("connections", "frame_errors", "proxy_headers", "tls_failures", "brokers_")),
     ("Connections", ("throttle_count", "pauses", "resumes", "keep_alives")),

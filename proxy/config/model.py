@@ -19,6 +19,7 @@ from proxy.config.sections import (
     Authentication,
     BrokerTls,
     Dispatch,
+    Drain,
     Fleet,
     ListenerTls,
     PolicyStore,
@@ -173,6 +174,7 @@ class Config(ConfigSection):
     limits: Limits = Limits()
     admission: AdmissionBounds = AdmissionBounds()
     policies: PolicyStore = PolicyStore()
+    drain: Drain = Drain()
     fleet: Fleet | None = None
     authentication: Authentication = Authentication()
     admin_access: AdminAccess = AdminAccess()

@@ -70,6 +70,7 @@ _OF_KEYS: Mapping[str, Any] = {
     "dir": "/var/log/sluice",
     "listen": "0.0.0.0:6655",
     "store": "/var/lib/sluice/policies.db",
+    "state": "/var/lib/sluice/state",
     "retain_age": "7d",
     "topic": "persistent://public/sluice/front-policies",
     "retain_size": "10GB",

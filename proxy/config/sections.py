@@ -90,6 +90,16 @@ class AccessLogSettings(ConfigSection):
         return self
 
 
+class Drain(ConfigSection):
+    """The orderly end of a run, and the state that it leaves for the next one."""
+
+    state: Path | None = Field(
+        None,
+        description="folder in which a run leaves the balances of its limits for the next run of the same proxy_id, "
+        "see [Limits over a restart](operating.md#limits-over-a-restart); none: each start fills all buckets",
+    )
+
+
 class ListenerTls(ConfigSection):
     """TLS with clients, on the addresses of `listen` that are `pulsar+ssl://`."""
 

@@ -113,12 +113,21 @@ class TakenStream(NamedTuple):
 
 
 class TakenLimiter(NamedTuple):
-    """The counts of a limiter in an interval, its largest entry's messages and bytes, and its `Limiter.balances`."""
+    """The counts of a limiter in an interval.
+
+    Args:
+        limiter: The limiter.
+        counts: The counts of its usage.
+        largest: Messages and bytes of its largest entry.
+        balances: Its `Limiter.balances`.
+        began: Its `Limiter.began`, for its first line alone.
+    """
 
     limiter: Limiter
     counts: Taken
     largest: tuple[int, int]
     balances: tuple[tuple[float, float] | None, ...]
+    began: tuple[float | None, ...] | None
 
 
 class CounterSnapshot:
@@ -172,7 +181,8 @@ class CounterSnapshot:
         largest = usage.largest_messages, usage.largest_size
         usage.largest_messages = usage.largest_size = 0
         limiter.count_idle(now)
-        return TakenLimiter(limiter, self._take(LIMITER, usage, now), largest, limiter.balances(now))
+        began, limiter.began = limiter.began, None
+        return TakenLimiter(limiter, self._take(LIMITER, usage, now), largest, limiter.balances(now), began)
 
     def of_stream(self, taken: TakenStream) -> dict[str, Any]:
         """Return the counted fields of a stream's line, and add them to the totals."""
@@ -214,6 +224,8 @@ class CounterSnapshot:
                 fields[f"tokens_{name}"], overflow = balance
                 if overflow:
                     fields[f"overflow_{name}"] = overflow
+        if taken.began is not None:
+            fields |= {f"began_{name}": balance for name, balance in zip(_BUCKETS, taken.began, strict=True)}
         return fields
 
     def end(self) -> dict[Any, Any]:

@@ -11,6 +11,7 @@ from limiter.activity import ActivityJournal, ActivityReader
 from limiter.limiter import Limiter
 from limiter.policies import Change, Policies
 from limiter.registry import Registry
+from limiter.restart import FirstBalances
 from limiter.scheduler import Scheduler
 from limiter.shadow import ShadowLimiter
 from limiter.sharing import SharedLimits
@@ -93,6 +94,7 @@ class Engine:
         shared: The limits that are shared with a fleet; None: each is this proxy's alone.
         siblings: The brokers that other members of the fleet name; None without a fleet.
         bound_of_clients: The name of the bound on client connections, for those that it refuses.
+        first: The balances with which limiters begin, after a restart; None: they begin full.
 
     Raises:
         ConfigError: If a certificate, key or authority of the configuration cannot be used.
@@ -120,6 +122,7 @@ class Engine:
         shared: SharedLimits | None = None,
         siblings: SiblingBrokers | None = None,
         bound_of_clients: str = "max_connections",
+        first: FirstBalances | None = None,
     ) -> None:
         self.config = config
         self.clock = clock
@@ -173,6 +176,7 @@ class Engine:
             config.client_memory.total // 2,
             reader.on_relative,
             shared,
+            first,
         )
         self.admission = Admission(config, counters, clock, policies, bound_of_clients)
         self._goes_on = False

@@ -11,6 +11,7 @@ from limiter.levels import Setting
 from limiter.limiter import Entry, Limiter, Scope, Stream, StreamName
 from limiter.policies import Policies, Value
 from limiter.registry import Registry
+from limiter.restart import FirstBalances
 from limiter.scheduler import Scheduler
 from limiter.shadow import MOST_ENTRIES, ShadowLimiter
 from limiter.token_bucket import Limit, rate
@@ -170,11 +171,13 @@ class World:
 class Governed(World):
     """A world whose limits come from policies, as in the product."""
 
-    def __init__(self, told: Callable[[Stream, int, int], None] = lambda *passed: None) -> None:
+    def __init__(
+        self, told: Callable[[Stream, int, int], None] = lambda *passed: None, first: FirstBalances | None = None
+    ) -> None:
         super().__init__()
         self.scheduler = Telling(told, self.alarms.wake_at, self.journal)
         self.policies = Policies()
-        self.registry = Registry(self.policies, self.scheduler, self.observer)
+        self.registry = Registry(self.policies, self.scheduler, self.observer, first=first)
 
     def put(self, setting: tuple[Setting, str], limit: Limit) -> None:
         self.policies.put("publish", *setting, Value(limit, "file"))

@@ -23,6 +23,7 @@ def config(folder: Path, **more: Any) -> ConfigSource:
         "admin": "127.0.0.1:0",
         "access_log": {"dir": folder / "log"},
         "policies": {"store": folder / "policies.db"},
+        "drain": {"state": folder / "state"},
     }
     read = Config.model_validate(values | more)
     return ConfigSource(None, lambda: read)
@@ -45,6 +46,7 @@ async def fails(source: ConfigSource) -> str:
 def nothing_is_left(tmp_path: Path) -> Iterator[None]:
     yield
     assert [path.name for path in (tmp_path / "log").iterdir() if path.name.endswith(".alive")] == []
+    assert list((tmp_path / "state").glob("*.limits")) == []
 
 
 @pytest.mark.parametrize("key", ["listen", "admin", "metrics"])

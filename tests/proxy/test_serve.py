@@ -3,7 +3,9 @@
 import asyncio
 import json
 import shutil
+import time
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +17,17 @@ import structlog
 import trustme
 from structlog.testing import capture_logs
 
-from accesslog.record import AnyLine, ChangeLine, ConnectionLine, HeartbeatLine, IntervalLine
+from accesslog.record import AnyLine, ChangeLine, ConnectionLine, HeartbeatLine, IntervalLine, LimitLine
 from limiter.levels import Setting
+from limiter.limiter import Stream
 from limiter.policies import Value
+from limiter.restart import FirstBalances
 from limiter.token_bucket import Limit, rate
 from protocol.pulsar_pb2 import NotAllowedError
 from proxy.config.model import Config, load_config, reload_config
 from proxy.identity.authenticator import ClientAuthenticator
 from proxy.identity.evidence import Identity
+from proxy.limit_state import LimitState
 from proxy.observe.operator_log import set_up_operator_log
 from proxy.policies.keys import Principal, rate_key
 from proxy.serve import ConfigSource, Proxy, StartError
@@ -74,6 +79,73 @@ async def test_a_proxy_serves_clients_admin_and_log_and_ends_in_order(tmp_path: 
     assert [line.end_cause for line in lines if isinstance(line, ConnectionLine)] == ["shutdown"]
     assert isinstance(lines[-1], HeartbeatLine)
     assert lines[-1].last
+
+
+def _has_offered(stream: Stream, messages: int) -> bool:
+    return stream.usage.offered_messages == messages
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+async def test_balances_go_on_in_the_next_run_if_kept(tmp_path: Path, is_kept: bool) -> None:  # noqa: FBT001
+    folder = tmp_path / "state"
+    before = LimitState(folder, "sluice", "before", (), time.monotonic_ns)
+    before.first = FirstBalances()  # all limits were full
+    before.serve()
+    before.end([])
+    limits = {"topics": {TOPIC: {"publish": {"messages": "3/h", "burst_messages": 3}}}}
+    more = {"limits": limits, "drain": {"state": folder}} if is_kept else {"limits": limits}
+    passed = []
+    async with broker_on_loopback() as broker:
+        for _ in range(2):
+            proxy = Proxy(given(broker, tmp_path / "log", more=more))
+            listen, _ = await proxy.start()
+            client = await connect_to(listen)
+            client.send(connect(), producer())
+            assert [await client.hear() for _ in range(2)] == [connected(), producer_success()]
+            client.send(*sends(5))
+            (stream,) = proxy.engine.registry.live()
+            await until(partial(_has_offered, stream, 5))
+            passed.append(stream.usage.passed_messages)
+            await proxy.stop()
+            client.writer.close()
+    assert passed == [3, 0 if is_kept else 3]
+    written = b"".join(content_of(file) for file in sorted((tmp_path / "log").glob("*.jsonl*")))
+    lines: list[AnyLine] = [msgspec.json.decode(line, type=AnyLine) for line in written.splitlines()]
+    began = [line.began_messages for line in lines if isinstance(line, LimitLine)]
+    assert began == [None, pytest.approx(0, abs=0.1) if is_kept else None]
+
+
+async def test_start_that_knows_no_run_before_is_shown_in_metrics(tmp_path: Path) -> None:
+    proxy = Proxy(given("127.0.0.1:1", more={"drain": {"state": tmp_path}}))
+    _, admin = await proxy.start()
+    async with aiohttp.ClientSession(f"http://{admin}") as session, session.get("/metrics") as answer:
+        shown = await answer.text()
+    await proxy.stop()
+    found = {"loaded": 0.0, "missing": 1.0, "killed": 0.0, "refused": 0.0}
+    for word, value in found.items():
+        assert f'sluice_limit_state{{found="{word}"}} {value}\n' in shown
+
+
+async def test_state_that_cannot_be_left_is_an_error_of_the_log(tmp_path: Path) -> None:
+    proxy = Proxy(given("127.0.0.1:1", more={"drain": {"state": tmp_path / "state"}}))
+    await proxy.start()
+    shutil.rmtree(tmp_path / "state")
+    with capture_logs() as lines:
+        await proxy.stop()
+    (line,) = [line for line in lines if line["log_level"] == "error"]
+    assert line["event"] == "balances of limits are not kept: the next run begins with empty buckets"
+    assert line["error"] == "No such file or directory"
+
+
+def test_start_names_what_its_end_loses(tmp_path: Path) -> None:
+    lost = [
+        "balances of limits: the next start fills all buckets (drain.state)",
+        "limits and blocks set at run time (policies.store)",
+    ]
+    kept = {"drain": {"state": tmp_path}, "policies": {"store": tmp_path / "p.db"}}
+    for more, expected in (({}, lost), (kept, []), ({"fleet": {"name": "front"}}, lost[:1])):
+        proxy = Proxy(given("127.0.0.1:1", more=more))
+        assert proxy.lost_at_end() == expected
 
 
 async def test_without_a_folder_lines_are_counted_and_kept_nowhere() -> None:

@@ -22,7 +22,12 @@ def check(**values: Any) -> StartCheck:
 
 
 def test_nothing_is_found_about_a_good_configuration(tmp_path: Path) -> None:
-    found = check(access_log={"dir": tmp_path / "log"}, policies={"store": tmp_path / "p.db"}, max_connections=10)
+    found = check(
+        access_log={"dir": tmp_path / "log"},
+        policies={"store": tmp_path / "p.db"},
+        drain={"state": tmp_path / "state"},
+        max_connections=10,
+    )
     assert (found.problems, found.warnings) == ([], [])
     assert list(tmp_path.iterdir()) == []
 
@@ -41,6 +46,16 @@ def test_all_that_is_wrong_is_found_at_once(tmp_path: Path) -> None:
     keys = [problem.split(":")[0] for problem in found.problems]
     expected = ("admin_access.tokens", "tls.certificate", "fleet.token_file", "policies.store", "access_log.dir")
     assert {*expected, "access_log.address_key"} <= {*keys}
+
+
+def test_state_folder_that_is_no_folder_is_found(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file", tmp_path / "file" / "state"):
+        found = check(drain={"state": folder})
+        assert found.problems == [f"drain.state: {folder}: {tmp_path / 'file'} is not a folder"]
+        config = Config.model_validate({"drain": {"state": folder}})
+        with pytest.raises(StartError, match=rf"^drain\.state: {folder}: cannot be read and written by this user \("):
+            Proxy(ConfigSource(None, config.model_copy))
 
 
 def test_what_is_wrong_in_the_file_hides_nothing_else(tmp_path: Path) -> None:

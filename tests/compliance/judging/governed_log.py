@@ -5,10 +5,11 @@ from random import Random
 from typing import Any
 
 from limiter.levels import Setting
-from limiter.limiter import Entry, Limiter, Stream, StreamName, rejecting
+from limiter.limiter import Entry, Limiter, Scope, Stream, StreamName, rejecting
 from limiter.policies import Value
-from limiter.token_bucket import NANOS_PER_SECOND, Limit, Mode
-from tests.compliance.judging.scheduler_log import SchedulerLog, some_limit
+from limiter.restart import FirstBalances
+from limiter.token_bucket import NANOS_PER_SECOND, LeftBalance, Limit, Mode, TokenBucket
+from tests.compliance.judging.scheduler_log import SchedulerLog, some_limit, some_rate
 from tests.limiter.world import Governed
 
 MODES: tuple[Mode, ...] = ("enforce", "enforce", "observe", "reject")
@@ -84,6 +85,27 @@ class GovernedLog(SchedulerLog):
     def write(self) -> None:
         self.now = self.world.clock.now
         super().write()
+
+
+class RestartedLog(GovernedLog):
+    """The log of a process that begins with debts of the one before, or with empty buckets."""
+
+    def make_world(self) -> Any:
+        return Governed(first=self.chance.choice((FirstBalances(empty_since=0), self._debts())))
+
+    def _debts(self) -> FirstBalances:
+        scopes = [Scope("publish", "topic", f"persistent://t/n/{topic}", "t", "n") for topic in "ab"]
+        scopes.append(Scope("publish", "namespace", "t/n", "t", "n"))
+        return FirstBalances({scope: tuple(self._debt() for _ in range(4)) for scope in scopes})
+
+    def _debt(self) -> LeftBalance:
+        now, then = some_rate(self.chance), some_rate(self.chance)
+        bucket = TokenBucket(then, 0)
+        bucket.take(then.burst + self.chance.choice((0, 1, 5 * then.tokens)), 0)
+        bucket.change(now, 0)
+        left = bucket.left(0)
+        assert left is not None
+        return left
 
 
 class Player:

@@ -238,6 +238,7 @@ class SchedulerLog:
             reserved_s=fields.get("reserved_ms", 0.0) / 1e3,
             tokens=tuple(fields.get(f"tokens_{name}") for name in BUCKETS),
             overflow=tuple(fields.get(f"overflow_{name}", 0.0) for name in BUCKETS),
+            began=tuple(fields.get(f"began_{name}") for name in BUCKETS),
         )
 
 

@@ -87,6 +87,21 @@ def test_what_is_only_observed_is_neither_kept_nor_broken():
     assert (found.windows, found.entitlement, found.minutes) == ([], None, {})
 
 
+@pytest.mark.parametrize("began", [0.0, -30.0, None])
+def test_balance_at_the_begin_is_owed_no_burst(began):
+    """After a restart a bucket is not full: its first line says so, and its stream waits without being owed more."""
+    first = {"burst_messages": 500.0, "began_messages": began, "tokens_messages": 0.0, "idle_ms": 0.0}
+    found = judged(lines((100 + int(began or 0), first), *[(100, first | {"began_messages": None})] * 20))
+    assert (deficit_s(found) > 0) == (began is None)
+    assert doubts(found) == (set() if began is not None else {"books"})
+
+
+def test_balance_at_the_begin_does_not_hide_what_is_kept_back():
+    first = {"burst_messages": 500.0, "began_messages": 0.0, "tokens_messages": 0.0}
+    found = judged(lines((100, first), *[(50, {"burst_messages": 500.0, "tokens_messages": 0.0})] * 20))
+    assert deficit_s(found) > 0
+
+
 # ---- what streams say themselves
 
 

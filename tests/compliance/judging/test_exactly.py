@@ -15,7 +15,7 @@ from limiter.scheduler import Scheduler
 from limiter.token_bucket import NANOS_PER_SECOND, Limit, rate
 from tests.compliance.judging import exact_model
 from tests.compliance.judging.exact_model import Second
-from tests.compliance.judging.governed_log import GovernedLog, play_governed
+from tests.compliance.judging.governed_log import GovernedLog, RestartedLog, play_governed
 from tests.compliance.judging.pure import deficit_s, doubts, excess
 from tests.compliance.judging.scheduler_log import SchedulerLog, play
 from tests.compliance.judging.test_account import judged as judged_log
@@ -129,6 +129,16 @@ def test_an_exact_limiter_whose_limits_come_go_observe_and_refuse_is_never_accus
     """Streams leave a limit and come under it again, or close and open anew."""
     log = GovernedLog(Random(seed))
     play_governed(log, 25)
+    for key, found in found_of(log).items():
+        assert troubles(found) == [], key
+        assert found.entitlement is None or found.entitlement.unseen_s < UNSEEN_S
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=SEEDS)
+def test_limiter_that_goes_on_after_a_restart_is_not_accused(seed: int) -> None:
+    log = RestartedLog(Random(seed))
+    play_governed(log, 15)
     for key, found in found_of(log).items():
         assert troubles(found) == [], key
         assert found.entitlement is None or found.entitlement.unseen_s < UNSEEN_S

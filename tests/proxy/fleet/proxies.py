@@ -11,6 +11,7 @@ from limiter.levels import SHAREABLE, Setting
 from limiter.limiter import Entry, Limiter, Stream, StreamName, rejecting
 from limiter.policies import Change, LimitTally, Policies, Value
 from limiter.registry import Registry
+from limiter.restart import FirstBalances
 from limiter.scheduler import Scheduler
 from limiter.shadow import ShadowLimiter
 from limiter.token_bucket import Limit, rate
@@ -38,6 +39,8 @@ class LimitedProxy:
         loop: ManualLoop,
         policies: Policies,
         ahead_ns: int = 0,
+        *,
+        first: FirstBalances | None = None,
     ) -> None:
         self.loop, self.clock = loop, loop.clock
         self.told: list[ShareChange] = []
@@ -48,7 +51,9 @@ class LimitedProxy:
         self.journal = ActivityJournal(lambda: None)
         self.scheduler = Scheduler(self._waking(lambda: self.scheduler), self.journal)
         self.shadow = ShadowLimiter(self._waking(lambda: self.shadow.scheduler), self.journal, (1 << 20, 0))
-        self.registry = Registry(policies, self.scheduler, self.shadow, clock=self.clock, shared=self.fleet.shared)
+        self.registry = Registry(
+            policies, self.scheduler, self.shadow, clock=self.clock, shared=self.fleet.shared, first=first
+        )
 
     def written(self) -> WrittenLimits:
         tally = self.policies.tally

@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 from limiter.levels import Client, Setting
 from limiter.limiter import Limiter, Stream, StreamName
 from limiter.policies import Policies, Value
+from limiter.restart import FirstBalances
 from limiter.token_bucket import NOTHING_PUBLISHED, Direction, Limit, Mode, Rate, rate
 from proxy.config.sections import Fleet
 from tests.limiter.emptied import emptied
@@ -39,9 +40,12 @@ TENANT, NAMESPACE, DELIVERIES = ("publish", "tenant"), ("publish", "namespace"),
 class Member(LimitedProxy):
     """A proxy with some producers and a consumer."""
 
-    def __init__(self, number: int, loop: ManualLoop, hub: Hub, weight: Weight) -> None:
+    def __init__(
+        self, number: int, loop: ManualLoop, hub: Hub, weight: Weight, first: FirstBalances | None = None
+    ) -> None:
+        self.number, self.first = number, FirstBalances() if first is None else first
         config = Fleet(name="front", cycle=0.05, lease=0.4, weight=weight)
-        super().__init__(config, f"sluice-{number}", loop, Policies())
+        super().__init__(config, f"sluice-{number}", loop, Policies(), first=self.first)
         self.offers = self.delivers = 0
         """Entries in each tick."""
         self.seen: dict[Limiter, None] = {}
@@ -53,7 +57,8 @@ class Member(LimitedProxy):
         self.consumer = self.open("dispatch")
         self.turn = 0
         self.start(hub)
-        hub.links[-1].delay_s = DELAYS_S[number % len(DELAYS_S)]
+        self.link = hub.links[-1]
+        self.link.delay_s = DELAYS_S[number % len(DELAYS_S)]
 
     def put(self, limit: Limit) -> None:
         """Put another limit of the tenant in force."""
@@ -118,6 +123,11 @@ class Member(LimitedProxy):
         self.registry.close(self.consumer, self.clock())
         self.leaving = asyncio.get_running_loop().create_task(self.fleet.stop())
 
+    def die(self) -> None:
+        """End without a word: others hear nothing of this member any more, and it hears nothing of them."""
+        self.link.hub.links.remove(self.link)
+        self.link.hub = Hub(self.clock)
+
 
 class Excess:
     """What passed beyond a rate, over the interval for which that is most; rate and burst may change.
@@ -175,6 +185,20 @@ class World:
     def leave(self, index: int) -> None:
         self.loop.run(self.members.pop(index).leave)
 
+    def restart(self, index: int, *, is_killed: bool) -> None:
+        """A member, which is not the coordinator, ends or is killed; the next one of its name begins with its balances.
+
+        The next one counts as one member more: that is the entry for each restart.
+        """
+        member, now = self.members.pop(index), self.loop.clock()
+        member.look()
+        self.loop.run(member.die if is_killed else member.leave)
+        left = dict(member.first.left(member.registry.limiters.values(), now))
+        first = FirstBalances(empty_since=now) if is_killed else FirstBalances(left, now)
+        self.members.append(Member(member.number, self.loop, self.hub, self.weight, first))
+        self.all.append(self.members[-1])
+        self.members[-1].offers, self.members[-1].delivers = member.offers, member.delivers
+
     def run(self, seconds: float) -> None:
         for _ in range(round(seconds / TICK_S)):
             for member in self.members:
@@ -225,10 +249,12 @@ class World:
                 self.join()
             case "leave" if len(self.members) > 1:
                 self.leave(index % len(self.members))
+            case "end" | "kill" if len(self.members) > 1:
+                self.restart(1 + index % (len(self.members) - 1), is_killed=kind == "kill")
         self.run((0.02, 0.3, 0.7)[amount % 3])
 
 
-KINDS = ("offer", "offer", "deliver", "producers", "mode", "value", "both", "join", "leave")
+KINDS = ("offer", "offer", "deliver", "producers", "mode", "value", "both", "join", "leave", "end", "kill")
 STEPS = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 3), st.sampled_from([0, 1, 2, 5, 20])), max_size=25)
 GREEDY = [*[("offer", 1, amount) for amount in (1, 1, 20)], ("offer", 0, 20), ("offer", 2, 20)]
 """The one that hears last has its burst when it becomes greedy, and then shares it."""
@@ -238,6 +264,7 @@ GREEDY = [*[("offer", 1, amount) for amount in (1, 1, 20)], ("offer", 0, 20), ("
 @settings(max_examples=8, phases=[Phase.explicit, Phase.generate])
 @example(3, "streams", [*GREEDY, *[("mode", index, mode) for mode in (1, 2, 0) for index in (0, 1, 2, 3)]])
 @example(2, "proxy", [*GREEDY, ("value", 3, 0), ("wait", 0, 2), ("both", 1, 1), ("wait", 0, 2), ("both", 0, 1)])
+@example(3, "streams", [*GREEDY, *[(how, index, 1) for how in ("kill", "end") * 4 for index in (0, 1)]])
 @example(2, "streams", [*[("deliver", index, 20) for index in (0, 1)], ("offer", 0, 5), *[("wait", 0, 2)] * 5])
 def test_all_members_together_pass_at_most_burst_and_rate_and_an_entry_each(
     members: int, weight: Weight, steps: list[tuple[str, int, int]]

@@ -1,0 +1,309 @@
+"""The file with balances is taken once, by the run after the one that left it; all else begins empty."""
+
+import errno
+import os
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from limiter.limiter import LeftBalances, Limiter, Scope
+from limiter.restart import FirstBalances, at
+from limiter.token_bucket import LeftBalance
+from proxy import limit_state
+from proxy.limit_state import LimitState, StateError
+from tests.limiter.test_token_bucket import RATES
+from tests.limiter.world import limiter
+from tests.manual_clock import ManualClock
+
+SECOND = 1_000_000_000
+NAME = "front.limits"
+
+
+class Runs:
+    """Runs of one proxy, one after the other."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.file = folder / NAME
+        self.clock = ManualClock(1000 * SECOND)
+        self.count = 0
+
+    def start(self, proxy_id: str = "front", shared: tuple[str, ...] = ()) -> LimitState:
+        self.count += 1
+        return LimitState(self.folder, proxy_id, f"run-{self.count}", shared, self.clock)
+
+    def serve(self) -> LimitState:
+        state = self.start()
+        state.serve()
+        return state
+
+    def left(self, balance: int = -5) -> LimitState:
+        """A run that has ended in order, with one limiter of 10/s that has this balance, and one that is full."""
+        state = self.serve()
+        self.clock.advance(100)
+        state.end([self.limiter(balance), limiter(10, name="full", now=self.clock.now)])
+        return state
+
+    def limiter(self, balance: int, name: str = "x") -> Limiter:
+        made = limiter(10, name=name, burst=20, now=self.clock.now)
+        made.charge(20 - balance, 0, self.clock.now)
+        return made
+
+    def began_with(self, state: LimitState, name: str = "x") -> float:
+        """The balance with which a limiter of 10/s and a burst of 20 begins."""
+        made = limiter(10, name=name, burst=20, now=self.clock.now)
+        state.first.begin(made, self.clock.now)
+        balance = made.balances(self.clock.now)[0]
+        assert balance is not None
+        return balance[0]
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Runs:
+    return Runs(tmp_path / "state")
+
+
+def test_first_start_begins_empty(runs: Runs) -> None:
+    state = runs.start()
+    assert state.found == "missing"
+    runs.clock.advance(0.5)
+    assert runs.began_with(state) == 5
+
+
+def test_balances_are_loaded_once(runs: Runs) -> None:
+    runs.left()
+    runs.clock.advance(0.2)
+    second = runs.start()
+    assert second.found == "loaded"
+    assert (runs.began_with(second), runs.began_with(second, "full")) == (-3, 20)
+    third = runs.start()
+    assert third.found == "killed"
+    assert (runs.began_with(third), runs.began_with(third, "full")) == (0, 0)
+
+
+def test_killed_run_makes_the_next_one_begin_empty(runs: Runs) -> None:
+    runs.left()
+    runs.serve()
+    after = runs.serve()
+    assert after.found == "killed"
+    assert "run-2 was killed" in after.detail
+    assert runs.began_with(after) == 0
+
+
+def test_limiters_stay_empty_through_an_orderly_end_after_a_kill(runs: Runs) -> None:
+    runs.serve()
+    runs.clock.advance(0.3)
+    second = runs.serve()
+    runs.clock.advance(0.4)
+    second.end([])
+    runs.clock.advance(0.2)
+    third = runs.start()
+    assert third.found == "loaded"
+    assert runs.began_with(third) == 6
+
+
+def test_run_leaves_nothing_after_another_has_begun(runs: Runs) -> None:
+    first = runs.serve()
+    second = runs.serve()
+    with pytest.raises(StateError, match="another run of the same proxy_id"):
+        first.end([runs.limiter(20)])
+    second.end([runs.limiter(7)])
+    third = runs.start()
+    assert (third.found, runs.began_with(third)) == ("loaded", 7)
+
+
+def test_run_leaves_nothing_after_its_file_was_removed(runs: Runs) -> None:
+    state = runs.serve()
+    runs.file.unlink()
+    with pytest.raises(StateError, match="its file was removed"):
+        state.end([])
+    assert not runs.file.exists()
+
+
+def test_run_that_never_serves_leaves_what_it_found(runs: Runs) -> None:
+    runs.left()
+    before = runs.file.read_bytes()
+    state = runs.start()
+    assert runs.file.read_bytes() != before
+    assert state.end([runs.limiter(20)]) is None
+    assert runs.file.read_bytes() == before
+
+
+def test_run_that_never_serves_leaves_no_file_of_its_own(runs: Runs) -> None:
+    runs.start().end([])
+    assert not runs.file.exists()
+
+
+def test_two_starts_at_once_take_one_state_once(runs: Runs) -> None:
+    runs.left()
+    states: list[LimitState] = []
+    threads = [Thread(target=lambda: states.append(runs.start())) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(state.found for state in states) == ["killed"] * 7 + ["loaded"]
+
+
+def test_file_is_for_its_user_alone(runs: Runs) -> None:
+    runs.left()
+    assert runs.folder.stat().st_mode & 0o777 == 0o700
+    assert runs.file.stat().st_mode & 0o777 == 0o600
+    assert {path.name for path in runs.folder.iterdir()} == {NAME, f".{NAME}.lock"}
+
+
+def test_torn_or_changed_file_is_refused(runs: Runs) -> None:
+    runs.left()
+    whole = runs.file.read_bytes()
+    places = range(0, len(whole), 13)
+    torn = [whole[:size] for size in (*places, len(whole) - 1)]
+    changed = [whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :] for at in places]
+    for content in (*torn, *changed, whole + b"x"):
+        runs.file.write_bytes(content)
+        state = runs.start()
+        assert state.found == "refused", content
+        assert runs.began_with(state) == 0
+
+
+def test_whole_file_that_does_not_fit_is_refused(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs.left()
+    whole = runs.file.read_bytes()
+    assert runs.start(shared=("topic",)).detail == "other levels of limits were shared in a fleet then"
+    runs.file.with_name("back.limits").write_bytes(whole)
+    assert runs.start("back").detail == "it is of another proxy: front"
+    runs.file.write_bytes(whole)
+    monkeypatch.setattr(limit_state, "VERSION", 2)
+    assert runs.start().detail == "it is of version 1, and this Sluice reads version 2"
+    runs.file.unlink()
+    runs.file.mkdir()
+    with pytest.raises(OSError, match="directory"):
+        runs.start()
+    runs.file.rmdir()
+    os.mkfifo(runs.file)
+    fifo = runs.start()
+    assert (fifo.found, fifo.detail) == ("refused", "it is a FIFO; only regular files are read")
+
+
+def test_lines_of_a_sealed_file_are_checked(runs: Runs) -> None:
+    runs.left()
+    lines = runs.file.read_bytes().splitlines(keepends=True)[:-1]
+    for bad in (b"{}\n", b"\n", lines[1].replace(b"[10,", b"[0,"), lines[1].replace(b"[10,", b'["10",')):
+        runs.file.write_bytes(b"".join(limit_state._sealed([lines[0], bad])))
+        assert runs.start().detail.startswith("a line of it cannot be read: ")
+
+
+def test_time_of_another_machine_earns_nothing(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs.left()
+    monkeypatch.setattr(limit_state, "_machine", lambda: "another")
+    runs.clock.advance(0.4)
+    state = runs.start()
+    assert (state.found, runs.began_with(state)) == ("loaded", -5)
+
+
+def test_time_of_an_unknown_machine_earns_nothing(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limit_state, "_machine", lambda: "")
+    runs.left()
+    runs.clock.advance(0.4)
+    assert runs.began_with(runs.start()) == -5
+
+
+def test_balances_of_a_later_time_are_as_of_now(runs: Runs) -> None:
+    runs.left()
+    runs.clock.advance(-500)
+    state = runs.start()
+    assert (state.found, runs.began_with(state)) == ("loaded", -5)
+
+
+def _raising(error: BaseException, calls: int):
+    """Fails at the call with this number, counted from 0."""
+    left = iter(range(calls, -1, -1))
+
+    def fails(*_args: object, **_named: object) -> None:
+        if next(left, -1) == 0:
+            raise error
+
+    return fails
+
+
+class Killed(BaseException):
+    """The process is killed here."""
+
+
+@pytest.mark.parametrize("call", [0, 1])
+def test_kill_while_the_file_is_written_leaves_no_older_one(
+    runs: Runs, call: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs.left(balance=15)
+    state = runs.serve()
+    assert runs.began_with(state) == 15
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", _raising(Killed(), call))
+        with pytest.raises(Killed):
+            state.end([runs.limiter(-3)])
+    after = runs.start()
+    expected = [("killed", 0), ("loaded", -3)][call]
+    assert (after.found, runs.began_with(after)) == expected
+    assert not [path for path in runs.folder.iterdir() if path.name.endswith(".new")]
+
+
+def test_full_disk_at_the_end_makes_the_next_run_begin_empty(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = runs.serve()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", _raising(OSError(errno.ENOSPC, "full"), 0))
+        with pytest.raises(OSError, match="full"):
+            state.end([runs.limiter(3)])
+    assert {path.name for path in runs.folder.iterdir()} == {NAME, f".{NAME}.lock"}
+    assert runs.start().found == "killed"
+
+
+def test_full_disk_at_the_start_takes_no_balances(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run cannot mark the file as its own; a later run would take the same balances once more."""
+    runs.left(balance=15)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", _raising(OSError(errno.ENOSPC, "no space left"), 0))
+        state = runs.serve()
+    assert state.found == "refused"
+    assert state.detail.startswith("it cannot be written: no space left; make room")
+    assert runs.began_with(state) == 0
+    with pytest.raises(StateError):
+        state.end([runs.limiter(3)])
+    assert runs.start().found == "missing"
+
+
+def test_folder_that_cannot_be_written_is_an_error(runs: Runs) -> None:
+    runs.folder.parent.joinpath("file").touch()
+    with pytest.raises(OSError, match=r"Not a directory|exists"):
+        LimitState(runs.folder.parent / "file" / "state", "front", "run", (), runs.clock)
+
+
+def test_limiters_without_room_begin_empty(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limit_state, "MOST_STATE", 5000)
+    state = runs.serve()
+    names = [f"topic-{number}" for number in range(100)]
+    count = state.end([runs.limiter(7, name) for name in names]) or 0
+    assert runs.file.stat().st_size <= 5000
+    runs.clock.advance(0.1)
+    after = runs.start()
+    assert [runs.began_with(after, name) for name in names] == [8] * count + [1] * (100 - count)
+    assert 0 < count < 100
+
+
+BALANCES = st.builds(LeftBalance, RATES, st.integers(-(10**30), -1), RATES)
+
+
+@settings(max_examples=40)
+@given(
+    name=st.text(st.characters(exclude_categories=["Cs"])),
+    balances=st.tuples(*[st.none() | BALANCES] * 4).filter(any),
+)
+def test_any_balance_is_read_as_it_was_written(tmp_path_factory, name: str, balances: LeftBalances) -> None:
+    runs = Runs(tmp_path_factory.mktemp("state"))
+    scope = Scope("dispatch", "subscription", name, "t", "n")
+    now = runs.clock.now
+    state = runs.serve()
+    state.first = FirstBalances({scope: balances}, now)
+    state.end([])
+    assert runs.start().first._left == {scope: at(balances, now, now)}
