@@ -67,10 +67,10 @@ def _levels(direction: str, title: str, levels: list[dict[str, Any]], *, has_sha
             why = "" if level["asked"] else _why_not_asked(direction, level["level"])
             table.add_row(level["level"], *_plain("", why, "", ""), style="dim")
         for number, value in enumerate(level["values"]):
-            cells = _value(value)
+            cells, holds = _value(value), value["state"] == "holds"
             if has_shares:
-                cells += _plain(in_force(level.get("in_force")) if value["state"] == "holds" else "")
-            table.add_row(level["level"] if number == 0 else "", *cells, style=_style(value["state"]))
+                cells += _plain(in_force(level.get("in_force")) if holds else "")
+            table.add_row(level["level"] if number == 0 else "", *cells, style="bold green" if holds else "dim")
     return table
 
 
@@ -100,10 +100,6 @@ def in_force(rates: dict[str, Any] | None) -> str:
     if here.share_bytes is not None and here.bytes_per_s is not None:
         parts.append(f"{size(here.bytes_per_s)}/s ({percent(here.share_bytes)})")
     return ", ".join(parts)
-
-
-def _style(state: str) -> str:
-    return "bold green" if state == "holds" else "dim"
 
 
 def _plain(*cells: str) -> tuple[Text, ...]:

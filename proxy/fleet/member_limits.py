@@ -15,7 +15,7 @@ import structlog
 
 from fleet.member import FleetMember
 from fleet.messages import Demand, LimitShare, Quota, ShareKey
-from limiter.sharing import Demanded, SharedLimits, UnitKey
+from limiter.sharing import SharedLimits, UnitKey
 from limiter.token_bucket import NANOS_PER_SECOND, Lease
 from proxy.config.sections import Fleet
 from proxy.observe.operator_log import ThrottledLog
@@ -77,7 +77,10 @@ class MemberLimits:
     def measure(self, now: int) -> tuple[dict[ShareKey, Demand], list[ShareKey]]:
         """Return the demands since the last call, and the limits that are gone, for a report."""
         demanded, gone = self.shared.demands(now)
-        changed = {ShareKey(*key): _demand(demand) for key, demand in demanded.items()}
+        changed = {
+            ShareKey(*key): Demand(demand.used, demand.wanted, demand.streams, Quota(*demand.quota))
+            for key, demand in demanded.items()
+        }
         return changed, [ShareKey(*key) for key in gone]
 
     def put_in_force(self, shares: list[LimitShare], now: int, cause: str, *, is_turn: bool) -> None:
@@ -134,7 +137,3 @@ class MemberLimits:
 def worded(quota: Quota) -> str:
     """Return a limit as text for people."""
     return f"{quota.tokens * NANOS_PER_SECOND / quota.period_ns:g}/s, burst {quota.burst}"
-
-
-def _demand(demanded: Demanded) -> Demand:
-    return Demand(demanded.used, demanded.wanted, demanded.streams, Quota(*demanded.quota))

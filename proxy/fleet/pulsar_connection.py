@@ -399,7 +399,7 @@ class BrokerStream:
                 async with asyncio.timeout(OPEN_S):
                     await self._connect()
                 self.client.opened()
-                await self._stay()
+                await self._ended.wait()
             except _FAILURES as error:
                 self.client.failed(error)
             finally:
@@ -421,9 +421,6 @@ class BrokerStream:
     async def open(self, connection: BrokerConnection) -> None:
         """Ask the broker to open it."""
         await connection.request(CommandProducer(topic=self.topic, producer_id=self.id), CommandProducerSuccess)
-
-    async def _stay(self) -> None:
-        await self._ended.wait()
 
     def _leave(self) -> None:
         connection, self.connection = self.connection, None

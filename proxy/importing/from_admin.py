@@ -198,11 +198,8 @@ async def each(names: Iterable[str], look: Callable[[str], Awaitable[None]], pro
         failed = failures
     else:
         return
-    raise ImportFailed(list(dict.fromkeys(problem for one in _flat(failed) for problem in one.problems))) from None
-
-
-def _flat(group: BaseExceptionGroup[ImportFailed]) -> list[ImportFailed]:
-    return [error for error in group.exceptions if isinstance(error, ImportFailed)]
+    errors = [error for error in failed.exceptions if isinstance(error, ImportFailed)]
+    raise ImportFailed(list(dict.fromkeys(problem for error in errors for problem in error.problems))) from None
 
 
 class _Walk:

@@ -174,12 +174,12 @@ class Layers:
     def _first(self, place: PolicyTarget) -> Value | None:
         for layer in OF_OPERATOR:
             value = self._written[layer].get(place)
-            if value is not None and not (layer is Layer.REST and self._yields(place, value)):
-                return value
+            if value is None:
+                continue
+            if layer is Layer.REST and not value.limit and place in self._written[Layer.GLOBAL]:
+                continue
+            return value
         return None
-
-    def _yields(self, place: PolicyTarget, rest: Value) -> bool:
-        return not rest.limit and place in self._written[Layer.GLOBAL]
 
 
 def _differing(setting: Setting, before: Mapping[str, str], after: Mapping[str, str]) -> set[tuple[Setting, str]]:

@@ -86,7 +86,7 @@ def test_the_cost_is_the_time_of_the_scarcer_kind(messages: int, size: int, cost
     assert limiter(100, 10_000).cost(entry(messages, size)) == cost
 
 
-def test_a_new_kind_of_limit_starts_full_and_an_old_one_keeps_its_debt() -> None:
+def test_new_rates_start_full_and_old_ones_keep_their_debt() -> None:
     one = limiter(100)
     one.charge(110, 10, 0)
     one.retune(Limit(rate(100), rate(1000)), "new", 0)
@@ -96,7 +96,7 @@ def test_a_new_kind_of_limit_starts_full_and_an_old_one_keeps_its_debt() -> None
     assert one.is_open(0)
 
 
-def test_a_changed_value_gives_no_free_burst_and_forgives_no_debt() -> None:
+def test_a_changed_value_gives_no_burst_and_forgives_no_debt() -> None:
     one = limiter(100, 1000)
     one.charge(10, 300, 0)
     one.retune(Limit(rate(200), rate(3000)), "raised", 0)
@@ -105,7 +105,7 @@ def test_a_changed_value_gives_no_free_burst_and_forgives_no_debt() -> None:
     assert one.wait_ns(0) == SECOND // 200
 
 
-def test_a_retuned_limiter_is_not_left_with_an_alarm_of_the_old_value() -> None:
+def test_a_retuned_limiter_has_no_alarm_of_its_old_value() -> None:
     """Nobody waited when it was raised: who came next waited for the old, late alarm."""
     world, one = World(), limiter(1)
     first, second = world.stream(one), world.stream(one)
@@ -143,7 +143,7 @@ def test_a_new_value_resets_tags_of_streams_waiting_elsewhere() -> None:
     assert stream.tag_at(own).time == 50 * SECOND
 
 
-def test_forgetting_it_changes_nothing_only_if_it_is_full_and_unused() -> None:
+def test_a_limiter_is_forgotten_only_if_full_and_unused() -> None:
     world, one = World(), limiter(10, 100)
     assert one.is_idle(0)
     stream = world.stream(one)

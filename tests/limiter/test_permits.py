@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from limiter.permits import MOST_ASKED, RULES, CreditWindow, DispatchRules, Permits
+from limiter.permits import MOST_ASKED, RULES, CreditWindow, DispatchRules, InFlight, Permits
 from limiter.usage import StreamUsage
 from tests.limiter.asking import PLAIN, Asking
 from tests.manual_clock import ManualClock
@@ -323,3 +323,12 @@ def test_no_more_is_withheld_than_a_broker_can_count() -> None:
     assert consumer.permits.asked == MOST_ASKED
     consumer.permits.rewire(())
     assert consumer.granted == 20 + MOST_ASKED
+
+
+def test_a_consumer_waiting_for_the_broker_has_permits_there() -> None:
+    under_way = InFlight(PLAIN)
+    assert not under_way.waits_for_broker
+    under_way.at_broker = 2
+    assert under_way.waits_for_broker
+    under_way.hold(1, 1, 100)
+    assert not under_way.waits_for_broker

@@ -230,7 +230,7 @@ def test_the_other_side_hears_of_a_dead_host(stage: Stage, side: str) -> None:
     assert stage.end_causes() == {f"{side}_gone": len(pairs)}
 
 
-def test_a_stopped_process_is_found_and_a_throttling_broker_stays(stage: Stage) -> None:
+def test_a_stopped_process_ends_and_a_throttling_broker_stays(stage: Stage) -> None:
     """The latter reads nothing for long, so there is no room on the way to it, but sends its own PINGs."""
     (stopped, its_broker), (its_client, stopped_broker) = (stage.publisher(topic) for topic in LIMITED)
     client, broker = stage.pair()

@@ -115,16 +115,14 @@ def test_check_says_that_a_good_file_is_fine(tmp_path: Path) -> None:
         ("access_log: {dir: FILE/log}", "access_log.dir"),
     ],
 )
-def test_check_refuses_files_that_serve_would_refuse_unless_they_are_elsewhere(
-    tmp_path: Path, section: str, key: str
-) -> None:
+def test_check_refuses_files_that_a_start_would_refuse(tmp_path: Path, section: str, key: str) -> None:
     os.mkfifo(tmp_path / "FIFO")
     (tmp_path / "FOLDER").mkdir()
     (tmp_path / "FILE").touch()
     for name in ("FIFO", "FOLDER", "FILE", "NONE"):
         section = section.replace(name, str(tmp_path / name))
     path = tmp_path / "sluice.yaml"
-    path.write_text(section + "\n")
+    path.write_text(f"{section}\nlimits: {{proxy: {{publish: {{messages: 1}}}}}}\n")
     result = runner.invoke(app, ["check", "--config", str(path)])
     assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1)
     assert key in result.stderr

@@ -32,7 +32,7 @@ def limited_namespaces(rest: PulsarRest) -> None:
         rest.ensure_namespace(name)
 
 
-def test_a_namespace_total_holds_the_greedy_and_spares_their_neighbour(
+def test_a_namespace_total_holds_the_greedy_and_spares_others(
     client: pulsar.Client,
     direct_client: pulsar.Client,
     sluice_proxy: SluiceProcess,

@@ -17,7 +17,6 @@ from proxy.block_rules import (
     read_key,
     read_reason,
 )
-from proxy.blocking.blocklist import EndedByRule
 from proxy.policies.bodies import requested_body
 from proxy.policies.kept_blocks import BlockDesk
 from proxy.slices import Slices
@@ -125,7 +124,8 @@ class BlockRest:
         except TooManyRulesError as error:
             raise ValueError(str(error)) from None
         assert outcome.rule is not None, "it is in force"
-        answer: Blocked = {"block": self._one(outcome.rule), "ended": _counts(outcome.ended)}
+        ended: EndedCounts = {"connections": outcome.ended.connections, "streams": outcome.ended.streams}
+        answer: Blocked = {"block": self._one(outcome.rule), "ended": ended}
         return web.json_response(answer)
 
     @described({200: Unblocked}, query=_KEY)
@@ -140,10 +140,6 @@ class BlockRest:
 
     def _one(self, rule: Rule) -> ShownBlock:
         return _shown(rule, self._blocklist.hits[rule.key])
-
-
-def _counts(ended: EndedByRule) -> EndedCounts:
-    return {"connections": ended.connections, "streams": ended.streams}
 
 
 def _shown(rule: Rule, hits: int) -> ShownBlock:

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from limiter.levels import About, Setting
 from limiter.policies import PolicyTarget, Value, stricter
-from limiter.token_bucket import DIRECTIONS, Direction, Limit
+from limiter.token_bucket import DIRECTIONS, Limit
 from protocol.topic_name import TopicName, is_entity, parse_topic
 from proxy.admin.handlers import (
     NOTHING,
@@ -506,7 +506,7 @@ class ResourceGroupRest:
             return read_body(kept, ResourceGroup)
         if name not in self._service.groups():
             raise RequestRefusedError(404, "ResourceGroup does not exist")
-        return pulsar_group({place[0]: self._limit(place) for place in _places(name)})
+        return pulsar_group({about: self._limit((about, Setting.RESOURCE_GROUP, name)) for about in DIRECTIONS})
 
     def _limit(self, place: PolicyTarget) -> Limit | None:
         value = self._service.layers.policies.get(*place)
@@ -519,10 +519,6 @@ def _group(name: str) -> PolicyKey:
 
 def _attachment(request: web.Request) -> PolicyKey:
     return PolicyKey(PolicyKind.ATTACHMENT, *member_in(request))
-
-
-def _places(name: str) -> list[tuple[Direction, Setting, str]]:
-    return [(direction, Setting.RESOURCE_GROUP, name) for direction in DIRECTIONS]
 
 
 def _filled(group: ResourceGroup) -> ResourceGroup:

@@ -7,24 +7,6 @@ from proxy.refusals import TooMuchUnfinishedError
 from proxy.session.data_path import HeldMemory
 
 
-def test_each_held_byte_counts_for_its_connection_and_for_its_tenant() -> None:
-    own = Budget(100, lambda _is_full: None)
-    told: list[tuple[str, bool, int]] = []
-    shared = SharedBudget(100, lambda *turn: told.append(turn), lambda: None)
-    holdings = HeldMemory(own, Share(shared, lambda _is_over: None), Claim(Pool(10**9, 10**9), ""))
-    assert not holdings.is_any
-    holdings.take("acme", 30)
-    holdings.take("umbrella", 40)
-    assert holdings.is_any
-    assert (own.used, shared.used) == (70, 70)
-    assert told == [("umbrella", True, 40)], "30 are free: less than it holds"
-    holdings.give("acme", 30)
-    holdings.give("umbrella", 40)
-    assert not holdings.is_any
-    assert (own.used, shared.used) == (0, 0)
-    assert told[1:] == [("umbrella", False, 0)]
-
-
 def test_what_was_sent_and_is_not_taken_is_its_tenants_until_it_is() -> None:
     own = Budget(100, lambda _is_full: None)
     shared = SharedBudget(300, lambda *_turn: None, lambda: None)

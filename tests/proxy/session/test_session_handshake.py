@@ -132,7 +132,7 @@ def test_frames_cut_in_the_middle_wait_as_well(world: World) -> None:
 def test_of_what_a_client_says_behind_its_greeting_nothing_is_kept(make_world, blocks: list[object]) -> None:
     """Else each of ten thousand could have a quarter of a megabyte kept for as long as it stays."""
     world = make_world(blocks=blocks)
-    said = connect(auth_method_name="basic", auth_data=b"blocked:x") + PING * 15_000
+    said = connect(auth_method_name="basic", auth_data=b"blocked:x") + PING * 8_000
     tracemalloc.start()
     try:
         clients = [world.client() for _ in range(2)]
