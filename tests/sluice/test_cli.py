@@ -17,6 +17,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from sluice.cli import app
+from tests.access_log_files import content_of
 from tests.waiting import PATIENCE_S
 
 COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
@@ -157,4 +158,4 @@ def test_it_serves_until_it_is_told_to_end_and_then_ends_cleanly(tmp_path: Path,
         assert out == ""
         assert [json.loads(line)["event"] for line in err.splitlines()][-2:] == ["ending", "ended"]
     (log,) = folder.iterdir()
-    assert json.loads(log.read_text().splitlines()[-1])["last"] is True
+    assert json.loads(content_of(log).splitlines()[-1])["last"] is True
