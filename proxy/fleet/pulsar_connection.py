@@ -5,7 +5,6 @@ here, unbatched and uncompressed, and of bounded size.
 """
 
 import asyncio
-import contextlib
 import secrets
 import time
 from collections.abc import Callable
@@ -250,10 +249,13 @@ class BrokerConnection:
 
     async def ended(self) -> None:
         """Wait until the connection has ended. Bytes that a broker does not take within `FAREWELL_S` are lost."""
-        with contextlib.suppress(OSError):
+        try:
             async with asyncio.timeout(FAREWELL_S):
                 await self._writer.wait_closed()
-        self._writer.transport.abort()
+        except TimeoutError:
+            self._writer.transport.abort()
+        except OSError:  # the error by which it ended
+            pass
         await asyncio.gather(self._task, return_exceptions=True)
 
     async def _read(self) -> None:
@@ -399,7 +401,7 @@ class BrokerStream:
                 async with asyncio.timeout(OPEN_S):
                     await self._connect()
                 self.client.opened()
-                await self._ended.wait()
+                await self._stay()
             except _FAILURES as error:
                 self.client.failed(error)
             finally:
@@ -421,6 +423,10 @@ class BrokerStream:
     async def open(self, connection: BrokerConnection) -> None:
         """Ask the broker to open it."""
         await connection.request(CommandProducer(topic=self.topic, producer_id=self.id), CommandProducerSuccess)
+
+    async def _stay(self) -> None:
+        """Wait until it is closed. A subclass may return earlier, to open it anew."""
+        await self._ended.wait()
 
     def _leave(self) -> None:
         connection, self.connection = self.connection, None

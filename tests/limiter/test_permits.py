@@ -46,7 +46,7 @@ def test_what_entries_hold_is_learnt_once_a_consumer_is_limited() -> None:
     assert (learnt.messages, learnt.size, consumer.permits.at_broker) == (50, 5000, 850)
 
 
-def test_a_whole_receiver_queue_comes_in_portions_as_messages_leave() -> None:
+def test_a_receiver_queue_comes_in_portions_as_messages_leave() -> None:
     consumer = Asking(CreditWindow(20))
     consumer.ask(1000)
     assert consumer.granted == 20
@@ -56,7 +56,7 @@ def test_a_whole_receiver_queue_comes_in_portions_as_messages_leave() -> None:
     assert consumer.granted == 25
 
 
-def test_what_a_consumer_asks_for_is_bounded_as_its_broker_counts() -> None:
+def test_permits_asked_for_are_bounded_as_the_broker_counts() -> None:
     """Without an end it would be written in ever more FLOWs, all at once, when its limit goes."""
     consumer = Asking(CreditWindow(20))
     for _ in range(3):
@@ -80,7 +80,7 @@ def test_idle_consumers_sitting_on_permits_starve_nobody() -> None:
     assert late.granted == 5
 
 
-def test_what_one_consumer_received_is_room_for_another_that_asks() -> None:
+def test_messages_of_one_consumer_are_room_for_another_that_asks() -> None:
     """It waited for messages of its own, though it was the other who had asked for no more."""
     window = CreditWindow(100)
     done, waiting = Asking(window), Asking(window)
@@ -220,7 +220,7 @@ def test_the_first_permit_shows_the_size_of_entries() -> None:
     assert (consumer.granted, consumer.permits.at_broker) == (1 + 49 + 4, 4)
 
 
-def test_who_is_held_back_is_brought_above_zero_only_as_room_comes() -> None:
+def test_a_held_consumer_rises_above_zero_only_as_room_comes() -> None:
     window = CreditWindow(20)
     consumer = Asking(window, rules=RULES)
     consumer.ask(1000)

@@ -1,6 +1,7 @@
 """The tasks of a link end when they are cancelled, whatever the broker does meanwhile."""
 
 import asyncio
+import contextlib
 import socket
 import struct
 from collections.abc import Awaitable, Callable
@@ -74,3 +75,32 @@ def test_a_send_after_a_reset_finds_the_connection_lost(
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(run())
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_a_connection_ends_when_the_broker_has_read_the_rest(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    """It had bytes to send when it was closed, so the transport itself ended it, once they were sent."""
+    defects = list[BaseException]()
+
+    async def run() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            reader, writer = await asyncio.open_connection(*server.getsockname())
+            peer = server.accept()[0]
+        connection = BrokerConnection(Endpoint("pulsar", "127.0.0.1", 1), reader, writer, None, defects.append)
+        sent = 0
+        while connection.send(bytes(65536)):
+            sent += 65536
+        assert writer.transport.get_write_buffer_size() > 0
+        connection.close()
+        with peer:
+            peer.settimeout(0)
+            received = 0
+            while received < sent:
+                await asyncio.sleep(0)
+                with contextlib.suppress(BlockingIOError):
+                    received += len(peer.recv(2**20))
+        await connection.ended()
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(run())
+    assert defects == []

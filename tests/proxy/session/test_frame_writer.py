@@ -5,7 +5,7 @@ from proxy.session.transport import Bytes
 from tests.proxy.written import Written
 
 
-def test_a_frame_inserted_while_others_are_written_keeps_its_place() -> None:
+def test_a_frame_inserted_while_others_are_written_keeps_order() -> None:
     class Answered(Written):
         def write(self, part: Bytes) -> None:
             super().write(part)

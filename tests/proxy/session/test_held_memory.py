@@ -7,7 +7,7 @@ from proxy.refusals import TooMuchUnfinishedError
 from proxy.session.data_path import HeldMemory
 
 
-def test_what_was_sent_and_is_not_taken_is_its_tenants_until_it_is() -> None:
+def test_bytes_that_are_not_taken_count_for_their_tenant() -> None:
     own = Budget(100, lambda _is_full: None)
     shared = SharedBudget(300, lambda *_turn: None, lambda: None)
     holdings = HeldMemory(own, Share(shared, lambda _is_over: None), Claim(Pool(10**9, 10**9), ""))

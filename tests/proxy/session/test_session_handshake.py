@@ -106,7 +106,7 @@ def test_a_name_that_leads_nowhere_is_told_at_once(make_world, name: str) -> Non
     assert "cannot be resolved" in only_error(client)
 
 
-def test_frames_that_come_while_the_broker_is_dialled_wait_and_keep_their_order(world: World) -> None:
+def test_frames_wait_in_order_while_the_broker_is_dialled(world: World) -> None:
     world.broker_answers = False
     client = world.client()
     client >> [connect(), PING]
@@ -129,7 +129,7 @@ def test_frames_cut_in_the_middle_wait_as_well(world: World) -> None:
 
 
 @pytest.mark.parametrize("blocks", [[], [{"role": "blocked"}]])
-def test_of_what_a_client_says_behind_its_greeting_nothing_is_kept(make_world, blocks: list[object]) -> None:
+def test_no_bytes_behind_a_greeting_are_kept(make_world, blocks: list[object]) -> None:
     """Else each of ten thousand could have a quarter of a megabyte kept for as long as it stays."""
     world = make_world(blocks=blocks)
     said = connect(auth_method_name="basic", auth_data=b"blocked:x") + PING * 8_000
@@ -149,7 +149,7 @@ def test_of_what_a_client_says_behind_its_greeting_nothing_is_kept(make_world, b
     assert after - before < 2 / 5 * len(said)
 
 
-def test_a_long_greeting_counts_as_memory_of_its_client_for_as_long_as_it_is_kept(world: World) -> None:
+def test_a_long_greeting_counts_as_its_clients_memory_while_kept(world: World) -> None:
     said = connect(auth_method_name="basic", auth_data=b"x" * 100_000)
     client = world.client()
     client.send_bytes(said[:60_000])
@@ -159,7 +159,7 @@ def test_a_long_greeting_counts_as_memory_of_its_client_for_as_long_as_it_is_kep
     assert world.engine.memory.used == len(said), "and not what came behind it"
 
 
-def test_a_broker_that_cannot_be_reached_is_told_to_the_client_and_the_operator(world: World) -> None:
+def test_client_and_operator_hear_of_an_unreachable_broker(world: World) -> None:
     world.broker_answers = False
     client = world.client()
     client >> connect()
@@ -181,7 +181,7 @@ def test_dialling_has_its_time(make_world) -> None:
     assert "no connection within 2 s" in only_error(client)
 
 
-def test_a_client_that_leaves_while_the_broker_is_dialled_leaves_nothing_behind(world: World) -> None:
+def test_a_client_that_leaves_during_a_dial_leaves_nothing(world: World) -> None:
     world.broker_answers = False
     client = world.client()
     client >> connect()
@@ -200,7 +200,7 @@ def test_a_client_that_does_not_greet_in_time_is_closed(world: World, begin: byt
     assert "handshake_timeout" in only_error(client)
 
 
-def test_a_broker_that_does_not_answer_connect_in_time_costs_the_connection(world: World) -> None:
+def test_a_broker_that_answers_connect_late_ends_the_connection(world: World) -> None:
     client = world.client()
     client >> connect()
     broker = world.dialled()
@@ -244,7 +244,7 @@ def test_strangers_are_closed_with_one_line_and_a_count(world: World, hello: byt
     assert cause in logs[0]["detail"]
 
 
-def test_what_a_broker_says_before_it_is_greeted_never_counts_as_the_clients(world: World) -> None:
+def test_a_brokers_bytes_before_its_greeting_are_not_the_clients(world: World) -> None:
     """Something else may listen there: its banner must not go back to it as if the client had said it."""
     world.broker_answers = False
     client = world.client()
@@ -260,7 +260,7 @@ def test_what_a_broker_says_before_it_is_greeted_never_counts_as_the_clients(wor
     assert +world.counters.frame_errors == {"broker too_large": 1}
 
 
-def test_a_broker_that_comes_when_its_session_is_over_is_dropped_and_leaves_nothing(world: World) -> None:
+def test_a_broker_connected_after_its_sessions_end_is_dropped(world: World) -> None:
     session = Session(world.engine, 1, world.session_log, world.finished.append, world.config.listen[0])
     world.sessions.append(session)
     client, broker = (world.loop.transports(world.loop, ("192.0.2.7", port)) for port in (40_001, 6650))
