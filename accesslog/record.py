@@ -68,6 +68,7 @@ class IntervalLine(LineHead, kw_only=True, tag="interval"):
     """One producer (publish) or consumer (dispatch) in one interval in which something happened.
 
     Intervals end at multiples of `access_log.interval` of the wall clock, and when the stream comes under other limits.
+    Several steady ones may have one line.
     When only the value of a limit changes, the line goes on: its fields of limits are as of its end.
     """
 
@@ -142,6 +143,14 @@ class IntervalLine(LineHead, kw_only=True, tag="interval"):
     stepped in that time, `end` less the length of that time. Null if nothing is held at the end."""
     throttled_ms: float
     """Time in the interval in which at least one entry of the stream was held, milliseconds."""
+    steady: bool = False
+    """The line is of one interval or several (`access_log.steady_interval`). In each of them nothing of the stream was
+    held, dropped or rejected, and each of its limits was steady, too. The line may be written later than lines that end
+    after it."""
+    largest_entry_messages: int | None = None
+    """No entry had more messages. Null: `offered_messages` less 1 for each further entry says it as well."""
+    largest_entry_bytes: int | None = None
+    """No entry had more bytes. Null: `offered_bytes` less 1 for each further entry says it as well."""
     delay_max_ms: float
     """Longest time that an entry passed on in this interval had been held, milliseconds."""
     delay_sum_ms: float = 0.0
@@ -191,7 +200,7 @@ class IntervalLine(LineHead, kw_only=True, tag="interval"):
 
 
 class LimitLine(LineHead, kw_only=True, tag="limit"):
-    """One limiter in one interval in which it passed something, held a stream or changed.
+    """One limiter in one interval in which it passed something, held a stream or changed; or in several steady ones.
 
     A change of a limit ends the span: no line mixes two values. Messages are as the limit counts them: where an entry
     counts as one (dispatchThrottlingOnBatchMessageEnabled), entries.
@@ -264,6 +273,10 @@ class LimitLine(LineHead, kw_only=True, tag="limit"):
     """Messages of the largest entry passed in the span: the slack of an exact limiter, as entries are indivisible."""
     largest_entry_bytes: int
     """Bytes of the largest one."""
+    steady: bool = False
+    """The line is of one interval or several (`access_log.steady_interval`). In each of them no stream waited on the
+    limit, it refused nothing, passed no more than its rates allow in that time, and owed no token at the end. The line
+    may be written later than lines that end after it."""
     rejected_messages: int = 0
     """Messages that this limit refused, with an error to the client (mode `reject`)."""
     rejected_bytes: int = 0

@@ -171,7 +171,12 @@ class Proxy:
         with ExitStack() as unless_made:  # without the log's end, the next run would take this one for killed
             unless_made.callback(self.access.close)
             self._changes = ChangeLog(self.access)
-            self.intervals = Intervals(self.access, self.totals, counters, config.access_log.interval)
+            self.intervals = Intervals(
+                self.access,
+                self.totals,
+                counters,
+                (config.access_log.interval, config.access_log.steady_interval),
+            )
             policies = Policies(tally=None if config.fleet is None else LimitTally(config.fleet.shared_levels))
             self.fleet = self._make_fleet(policies)
             self.limit_state = _take_limit_state(config, self.access.boot_id, counters)

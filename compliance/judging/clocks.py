@@ -100,6 +100,8 @@ def axes_of(pairs: DataFrame, lines: DataFrame) -> Axes:
     spans = [(*run, step.from_seq, step.to_seq) for run, of_run in steps.items() for step in of_run]
     near = lines.join(F.broadcast(local_frame(lines.sparkSession, spans, _SPANS)), on=list(BOOT))
     near = near.where((F.col("seq") >= F.col("from_seq")) & (F.col("seq") < F.col("to_seq")))
+    # Steady lines come late: their numbers do not place them between the heartbeats.
+    near = near.where(~F.coalesce("steady", F.lit(False)))
     of_line = {"start": F.unix_micros("start"), "end": F.unix_micros("end"), "duration_us": _duration_us()}
     times = near.groupBy(*BOOT, *(value.alias(name) for name, value in of_line.items()))
     numbered = times.agg(F.min("seq").alias("seq")).select(*BOOT, "seq", "start", "end", "duration_us")

@@ -316,12 +316,21 @@ def outsiders(intervals: DataFrame, limits: DataFrame, changes: DataFrame) -> Da
     is_publish = F.col("direction") == "publish"
     named = scoped(lines.where(is_publish), _OF_ALL_PUBLISHED).unionByName(scoped(lines.where(~is_publish), _OF_ALL))
     without = named.where(~F.array_contains(named_levels, F.col("level")))
-    streams = without.select(*LIMITER, "start_us", "end_us", "topic", "passed_messages")
+    is_steady = F.coalesce("steady", F.lit(False))
+    streams = without.select(
+        *LIMITER,
+        *("topic", "passed_messages"),
+        *(F.col(name).alias(f"of_{name}") for name in ("seq", "start_us", "end_us")),
+        is_steady.alias("is_steady"),
+    )
     is_in_force = (F.col("mode") != "observe") & (
         F.col("limit_messages").isNotNull() | F.col("limit_bytes").isNotNull()
     )
     own = limits.where(is_in_force).select(
-        *LIMITER, "start_us", "end_us", "seq", "start", "end", F.struct("file", "seq", "line").alias("place")
+        *LIMITER,
+        *("start_us", "end_us", "seq", "start", "end"),
+        is_steady.alias("steady"),
+        F.struct("file", "seq", "line").alias("place"),
     )
     moments = F.broadcast(
         changes.select(*(F.col(name).alias(f"of_{name}") for name in BOOT), F.col("start_us").alias("at_us"))
@@ -331,7 +340,16 @@ def outsiders(intervals: DataFrame, limits: DataFrame, changes: DataFrame) -> Da
         & (F.col("boot_id") == F.col("of_boot_id"))
         & F.col("at_us").between(F.col("start_us"), F.col("end_us"))
     )
-    outside = streams.join(own, on=[*LIMITER, "start_us", "end_us"]).join(moments, on=is_changed, how="left_anti")
+    # A steady line and those of the other side have different spans.
+    both = _by_minute(streams, "of_start_us", "of_end_us").join(
+        _by_minute(own, "start_us", "end_us"), on=[*LIMITER, "minute"]
+    )
+    is_same = (F.col("of_start_us") == F.col("start_us")) & (F.col("of_end_us") == F.col("end_us"))
+    overlaps = (F.col("of_start_us") < F.col("end_us")) & (F.col("start_us") < F.col("of_end_us"))
+    pairs = both.where(is_same | (overlaps & (F.col("is_steady") | F.col("steady"))))
+    whole = {"start_us": F.least("start_us", "of_start_us"), "end_us": F.greatest("end_us", "of_end_us")}
+    together = pairs.dropDuplicates([*LIMITER, "of_seq", "seq"]).withColumns(whole)
+    outside = together.join(moments, on=is_changed, how="left_anti")
     text = F.format_string(
         "a stream of %s passed %d messages, and its line does not name this limit", "topic", "passed_messages"
     )
@@ -339,6 +357,12 @@ def outsiders(intervals: DataFrame, limits: DataFrame, changes: DataFrame) -> Da
     first = F.struct(text.alias("said"), *times, F.col("place").alias("first_line"), F.col("place").alias("last_line"))
     each = outside.groupBy(*LIMITER).agg(F.min_by(first, "seq").alias("first"), F.count("*").alias("times"))
     return each.select(*LIMITER, F.lit("outside").alias("what"), "first.*", "times")
+
+
+def _by_minute(spans: DataFrame, start: str, end: str) -> DataFrame:
+    """Repeat each span for each minute that it touches: adds `minute`."""
+    minutes = (F.floor(F.col(moment) / 60_000_000) for moment in (start, end))
+    return spans.withColumn("minute", F.explode(F.sequence(*minutes)))
 
 
 def falsely_exempt(intervals: DataFrame, limits: DataFrame) -> DataFrame:
@@ -388,10 +412,11 @@ def vanished(
     last = last.where(F.col("held_at_last") > 0)
     for proxy_id, boot_id in torn:
         last = last.where((F.col("proxy_id") != proxy_id) | (F.col("boot_id") != boot_id))
-    counted = [lines.select(*BOOT, "start_us", "duration_ms") for lines in (intervals, limits)]
+    counted = [lines.select(*BOOT, "start_us", "duration_ms", "steady") for lines in (intervals, limits)]
     goes_on = counted[0].unionByName(counted[1]).groupBy(*BOOT)
-    # An interval is about as long as the longest line: a line that begins later by more is of another interval.
-    until = goes_on.agg(F.max("start_us").alias("last_us"), F.max("duration_ms").alias("longest_ms"))
+    # An interval is about as long as the longest line of one: a line that begins later by more is of another interval.
+    of_one_ms = F.when(~F.coalesce("steady", F.lit(False)), F.col("duration_ms"))
+    until = goes_on.agg(F.max("start_us").alias("last_us"), F.max(of_one_ms).alias("longest_ms"))
     beats = heartbeats.groupBy(*BOOT).agg(F.max("start_us").alias("beat_us"))
     ends = until.join(beats, on=list(BOOT), how="left")
     both = intervals.join(last.select(*BOOT, "seq", "held_at_last"), on=[*BOOT, "seq"]).join(ends, on=list(BOOT))

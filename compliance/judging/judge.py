@@ -136,10 +136,17 @@ def stream_sums(intervals: DataFrame) -> DataFrame:
     is_publish = F.col("direction") == "publish"
     charged = {unit: F.coalesce(f"charged_{unit}", f"passed_{unit}") for unit in _UNITS}
     counted = {unit: F.when(is_publish, F.col(f"passed_{unit}")).otherwise(charged[unit]) for unit in _UNITS}
-    offered = {unit: F.col(f"offered_{unit}") - F.greatest(F.col("offered_entries") - 1, F.lit(0)) for unit in _UNITS}
+    # Spark's least of null and a value is the value.
+    offered = {
+        unit: F.least(
+            F.col(f"offered_{unit}") - F.greatest(F.col("offered_entries") - 1, F.lit(0)), f"largest_entry_{unit}"
+        )
+        for unit in _UNITS
+    }
+    passed = {unit: count - F.greatest(F.col("passed_entries") - 1, F.lit(0)) for unit, count in counted.items()}
     largest = {
-        unit: F.when(count > 0, F.greatest(count - F.greatest(F.col("passed_entries") - 1, F.lit(0)), F.lit(1)))
-        for unit, count in counted.items()
+        unit: F.when(counted[unit] > 0, F.greatest(F.least(most, f"largest_entry_{unit}"), F.lit(1)))
+        for unit, most in passed.items()
     }
     waited = F.least(F.greatest("throttled_ms", held_ms()), "duration_ms")
     is_named = (F.col("reason") == F.col("level")) & (F.col("reason_name") == F.col("name"))

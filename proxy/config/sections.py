@@ -39,6 +39,13 @@ class AccessLogSettings(ConfigSection):
 
     dir: Path | None = Field(None, description="folder for closed log files; none: no access log")
     interval: Seconds = Field(1.0, ge=0.1, le=60, description="time between the lines of an active stream")
+    steady_interval: Seconds = Field(
+        10.0,
+        ge=0,
+        le=60,
+        description="time between the lines of a stream or limit while nothing is held and no limit is reached; "
+        "not above `interval`: each interval has its line",
+    )
     compression: Literal["zstd", "none"] = Field(
         "zstd", description="form of the files: `zstd` (`.jsonl.zst`, a thirtieth of the size), or `none` (`.jsonl`)"
     )

@@ -92,9 +92,16 @@ class AccessLog:
         """Ask `levels` for the levels of streams' limits from now on."""
         self._periodic.levels = levels
 
-    def interval(self, span: LineSpan, stream: Stream, counted: dict[str, Any]) -> None:
-        """Write what a stream did in `span`; `counted` belongs to the line from now on."""
-        self._periodic.interval(span, stream, counted)
+    def encoded(self, one: Stream | Limiter) -> bytes:
+        """Return the fields of a line that are not counts, with the values of now."""
+        return self._periodic.encoded(one)
+
+    def interval(self, span: LineSpan, stream: Stream, counted: dict[str, Any], encoded: bytes | None = None) -> None:
+        """Write what a stream did in `span`; `counted` belongs to the line from now on, `encoded` has the other fields.
+
+        Without `encoded`, the line has the values of now.
+        """
+        self._periodic.interval(span, stream, counted, encoded)
         self._added()
 
     def keep_value(self, limiter: Limiter) -> None:
@@ -106,9 +113,9 @@ class AccessLog:
         forgotten, self._periodic.before = self._periodic.before, {}
         return forgotten
 
-    def limit(self, span: LineSpan, limiter: Limiter, counted: dict[str, Any]) -> None:
-        """Write what a limiter passed in `span`; `counted` belongs to the line from now on."""
-        self._periodic.limit(span, limiter, counted)
+    def limit(self, span: LineSpan, limiter: Limiter, counted: dict[str, Any], encoded: bytes | None = None) -> None:
+        """Write what a limiter passed in `span`; the arguments are those of `interval`."""
+        self._periodic.limit(span, limiter, counted, encoded)
         self._added()
 
     def connection(self, span: LineSpan, connection: Connection, *, detail: str, **end: Any) -> None:

@@ -6,13 +6,14 @@ moment, which is quick. The fields are computed from them afterwards.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from operator import attrgetter, sub
+from operator import attrgetter, itemgetter, sub
 from typing import Any, NamedTuple
 
 from limiter.activity import ActivityJournal
 from limiter.limiter import Limiter, Stream
 from limiter.usage import LimiterUsage, Passed, StreamUsage
 from proxy.counters import DirectionTotals, NamespaceTotals
+from proxy.observe.log_lines import in_force
 
 Values = tuple[int, ...]
 """Counts at one moment, in the order of a `CountNames`; empty for the beginning."""
@@ -28,6 +29,10 @@ class CountNames:
     def __init__(self, fields: Sequence[tuple[str, str]]) -> None:
         self._names = (*(name for name, _ in fields), "throttled_ns")
         self._read = attrgetter(*(attribute for _, attribute in fields))
+
+    def reader(self, *names: str) -> Callable[[Values], Values]:
+        """Return the function that takes some counts out of all, by their names."""
+        return itemgetter(*map(self._names.index, names))
 
     def read(self, usage: StreamUsage | LimiterUsage, now: int) -> Values:
         """Return the counts as of now."""
@@ -72,12 +77,38 @@ _BUCKETS = ("messages", "peak_messages", "bytes", "peak_bytes")
 """The buckets of a limiter, by the names of its line's fields."""
 
 
+_STREAM_TROUBLE = STREAM.reader(
+    "dropped_messages", "dropped_bytes", "rejected_messages", "rejected_bytes", "throttled_ns"
+)
+_OBSERVED_TROUBLE = OBSERVED.reader("held_messages", "exceeded_messages", "throttled_ns")
+_LIMITER_TROUBLE = LIMITER.reader("idle_ns", "reserved_ns", "rejected_messages", "rejected_bytes", "throttled_ns")
+_LIMITER_PASSED = LIMITER.reader("passed_messages", "passed_bytes")
+_ARRIVED = STREAM.reader("offered_entries", "offered_messages", "offered_bytes")
+
+
 class Taken(NamedTuple):
     """Counts of one usage: at the end of an interval, at its begin, and at the last look for the totals in between."""
 
     values: Values
     before: Values
     mark: Values | None
+
+    def are_same(self, of: Callable[[Values], Values]) -> bool:
+        """Return whether some counts are as at the begin."""
+        return of(self.values) == of(self.before) if self.before else not any(of(self.values))
+
+    def changes(self, of: Callable[[Values], Values]) -> Values:
+        """Return the differences of some counts."""
+        return tuple(map(sub, of(self.values), of(self.before))) if self.before else of(self.values)
+
+    def after(self, earlier: "Taken") -> "Taken":
+        """Return the counts of both intervals; those of the earlier one are in the totals."""
+        return Taken(self.values, earlier.before, self.before if self.mark is None else self.mark)
+
+    @property
+    def in_totals(self) -> "Taken":
+        """The same counts, once the totals hold all of them."""
+        return self._replace(mark=self.values)
 
 
 class TakenObserved(NamedTuple):
@@ -111,6 +142,43 @@ class TakenStream(NamedTuple):
     spared: Passed | None
     observed: TakenObserved | None
 
+    def is_steady(self, _duration_ns: int) -> bool:
+        """Return whether nothing was held, dropped, rejected or withheld, nor would be by observed limits."""
+        stream, observed = self.stream, self.observed
+        return (
+            self.waiting_ns is None
+            and self.delays is None
+            and not self.delay_max_ns
+            and stream.is_open
+            and not (stream.permits and stream.permits.asked)
+            and self.counts.are_same(_STREAM_TROUBLE)
+            and (
+                observed is None
+                or (
+                    not (observed.delay_max_ns or observed.held_messages)
+                    and observed.counts.are_same(_OBSERVED_TROUBLE)
+                )
+            )
+        )
+
+    def largest_bound(self) -> tuple[int, int]:
+        """Return messages and bytes that no entry exceeds, if each has one of both at least."""
+        entries, messages, size = self.counts.changes(_ARRIVED)
+        others = max(0, entries - 1)
+        return messages - others, size - others
+
+    def after(self, earlier: "TakenStream | TakenLimiter") -> "TakenStream":
+        """Return the counts of this interval and an earlier one of the stream, both steady."""
+        assert isinstance(earlier, TakenStream), "lines are of one stream"
+        spared, observed = self.spared, self.observed
+        if spared is not None and earlier.spared is not None:
+            spared = spared[0] + earlier.spared[0], spared[1] + earlier.spared[1], spared[2] + earlier.spared[2]
+        if observed is not None and earlier.observed is not None:
+            observed = observed._replace(counts=observed.counts.after(earlier.observed.counts))
+        return self._replace(
+            counts=self.counts.after(earlier.counts), spared=spared or earlier.spared, observed=observed
+        )
+
 
 class TakenLimiter(NamedTuple):
     """The counts of a limiter in an interval.
@@ -128,6 +196,34 @@ class TakenLimiter(NamedTuple):
     largest: tuple[int, int]
     balances: tuple[tuple[float, float] | None, ...]
     began: tuple[float | None, ...] | None
+
+    def is_steady(self, duration_ns: int) -> bool:
+        """Return whether no stream waited, nothing was rejected, and each bucket passed its rate at most."""
+        if not self.counts.are_same(_LIMITER_TROUBLE):
+            return False
+        messages, size = self.counts.changes(_LIMITER_PASSED)
+        for rate, passed in zip(in_force(self.limiter), (messages, messages, size, size), strict=True):
+            if rate is not None and passed * rate.period_ns > rate.tokens * duration_ns:
+                return False
+        return all(balance is None or balance[0] >= 0 for balance in self.balances)
+
+    def largest_bound(self) -> tuple[int, int]:
+        """Return messages and bytes of the largest entry."""
+        return self.largest
+
+    def after(self, earlier: "TakenStream | TakenLimiter") -> "TakenLimiter":
+        """Return the counts of this interval and an earlier one of the limiter."""
+        assert isinstance(earlier, TakenLimiter), "lines are of one limiter"
+        largest = max(self.largest[0], earlier.largest[0]), max(self.largest[1], earlier.largest[1])
+        balances = tuple(
+            now and (now[0], now[1] + (before[1] if before else 0.0))
+            for now, before in zip(self.balances, earlier.balances, strict=True)
+        )
+        began = earlier.began if self.began is None else self.began
+        return TakenLimiter(self.limiter, self.counts.after(earlier.counts), largest, balances, began)
+
+
+TakenCounts = TakenStream | TakenLimiter
 
 
 class CounterSnapshot:
@@ -184,17 +280,32 @@ class CounterSnapshot:
         began, limiter.began = limiter.began, None
         return TakenLimiter(limiter, self._take(LIMITER, usage, now), largest, limiter.balances(now), began)
 
+    def count(self, taken: TakenCounts) -> TakenCounts:
+        """Add counts to the totals now; their line comes later."""
+        if isinstance(taken, TakenLimiter):
+            if not taken.limiter.is_observed:
+                scope = taken.limiter.scope
+                self._totals.of_level(scope.direction, scope.level).add(_changes(LIMITER, taken.counts)[1])
+            return taken._replace(counts=taken.counts.in_totals)
+        totals = self._of(taken.stream)
+        totals.add(_changes(STREAM, taken.counts)[1])
+        if taken.observed is None:
+            return taken._replace(counts=taken.counts.in_totals)
+        totals.add_observed(_changes(OBSERVED, taken.observed.counts)[1])
+        observed = taken.observed._replace(counts=taken.observed.counts.in_totals)
+        return taken._replace(counts=taken.counts.in_totals, observed=observed)
+
     def of_stream(self, taken: TakenStream) -> dict[str, Any]:
         """Return the counted fields of a stream's line, and add them to the totals."""
         totals = self._of(taken.stream)
         changes, uncounted = _changes(STREAM, taken.counts)
         totals.add(uncounted)
-        fields: dict[str, Any] = {**changes, "delay_max_ms": taken.delay_max_ns / 1e6}
-        fields["throttled_ms"] = fields.pop("throttled_ns") / 1e6
+        fields: dict[str, Any] = {**changes, "delay_max_ms": _ms(taken.delay_max_ns)}
+        fields["throttled_ms"] = _ms(fields.pop("throttled_ns"))
         fields["held_messages"], fields["held_bytes"] = taken.held
         if taken.delays is not None:
             fields["delay_hist"], delay_sum_ns = taken.delays
-            fields["delay_sum_ms"] = delay_sum_ns / 1e6
+            fields["delay_sum_ms"] = _ms(delay_sum_ns)
         if taken.stream.by_entry or taken.spared is not None:
             fields |= _charged(taken.stream, changes, taken.spared or (0, 0, 0))
         if taken.observed is not None:
@@ -214,16 +325,18 @@ class CounterSnapshot:
             "largest_entry_messages": taken.largest[0],
             "largest_entry_bytes": taken.largest[1],
         }
-        fields["throttled_ms"] = fields.pop("throttled_ns") / 1e6
+        fields["throttled_ms"] = _ms(fields.pop("throttled_ns"))
         fields["idle_ms"] = fields.pop("idle_ns") / 1e6
         reserved_ns = fields.pop("reserved_ns")
         if reserved_ns:
             fields["reserved_ms"] = reserved_ns / 1e6
         for name, balance in zip(_BUCKETS, taken.balances, strict=True):
             if balance is not None:
-                fields[f"tokens_{name}"], overflow = balance
+                tokens, overflow = balance
+                # Digits below these tell nothing, and are most of what is left of a line that is compressed.
+                fields[f"tokens_{name}"] = round(tokens, 3)
                 if overflow:
-                    fields[f"overflow_{name}"] = overflow
+                    fields[f"overflow_{name}"] = round(overflow, 3)
         if taken.began is not None:
             fields |= {f"began_{name}": balance for name, balance in zip(_BUCKETS, taken.began, strict=True)}
         return fields
@@ -247,6 +360,11 @@ class CounterSnapshot:
         values, before = counts.read(usage, now), usage.reported
         usage.reported = values
         return Taken(values, before, self._marks.pop(usage, None))
+
+
+def _ms(nanoseconds: int) -> float:
+    """Return milliseconds, to a microsecond."""
+    return round(nanoseconds / 1e6, 3)
 
 
 def _changes(counts: CountNames, taken: Taken) -> tuple[dict[str, int], dict[str, int]]:

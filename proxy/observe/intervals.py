@@ -31,16 +31,15 @@ from limiter.token_bucket import NANOS_PER_SECOND
 from proxy.counters import Counters, NamespaceTotals
 from proxy.observe.access_log import AccessLog
 from proxy.observe.connection import Refusals
-from proxy.observe.counter_snapshot import CounterSnapshot, TakenLimiter, TakenStream
+from proxy.observe.counter_snapshot import CounterSnapshot, TakenLimiter
 from proxy.observe.log_lines import LineSpan
+from proxy.observe.steady import CountedSpan, Moment, SteadyLines
 from proxy.slices import Slices, Work, letting_go
 
 HEARTBEAT_S = 30.0
 """Longest time without a line while nothing happens."""
 _TAKEN = 5
 """Counts that are taken in the time in which a line is made."""
-Moment = tuple[int, int]
-"""Nanoseconds since 1970, and of the monotonic clock."""
 
 
 class Intervals:
@@ -50,7 +49,7 @@ class Intervals:
         log: Gets the lines.
         totals: Gets the sums by namespace.
         counters: Count how late the timer fired.
-        interval_s: Seconds between lines.
+        lengths_s: Seconds between lines, and between those of steady streams and limiters.
         clocks: Monotonic nanoseconds, and nanoseconds since 1970.
     """
 
@@ -59,13 +58,15 @@ class Intervals:
         log: AccessLog,
         totals: NamespaceTotals,
         counters: Counters,
-        interval_s: float,
+        lengths_s: tuple[float, float],
         clocks: tuple[Callable[[], int], Callable[[], int]] = (time.monotonic_ns, time.time_ns),
     ) -> None:
         self._log = log
         self._tally = CounterSnapshot(totals)
         self._counters = counters
+        interval_s, steady_s = lengths_s
         self._interval = round(interval_s * 1e9)
+        self._steady = SteadyLines(log, self._tally, round(steady_s * 1e9) if steady_s > interval_s else 0)
         self._clock, self._wall = clocks
         self._journal: ActivityJournal | None = None
         self._registry: Registry | None = None
@@ -82,7 +83,10 @@ class Intervals:
         """Those whose counts are those of the boundary, and are still to be taken."""
         self._taken_from: tuple[dict[Stream | Scope, Moment], Moment, Moment] = ({}, self._ended, self._ended)
         """`_cut_at` and `_ended` of the interval that these counts are of, and its end."""
-        self._untold: OrderedDict[Stream | Limiter, tuple[LineSpan, TakenStream | TakenLimiter]] = OrderedDict()
+        self._untold: OrderedDict[Stream | Limiter, tuple[CountedSpan, int]] = OrderedDict()
+        """Counts that have no line yet, and the begin of their interval by the monotonic clock."""
+        self._is_releasing = False
+        """All that is kept must have its lines before those of the interval."""
         self._is_telling = False
         self._is_measuring = False
         self._slices: Slices | None = None
@@ -127,7 +131,9 @@ class Intervals:
 
     async def told(self) -> None:
         """Return when the lines are made that wait to be made now: a change that comes then has its line after them."""
-        pending = len(self._untold) + self._untaken
+        if self._steady:
+            self._steady.end()
+        pending = len(self._untold) + self._untaken + len(self._steady)
         if pending and self._slices is not None:
             await self._slices.done(Work.LINES, self._telling(pending))
 
@@ -139,12 +145,14 @@ class Intervals:
     def change(self) -> Moment:
         """Return this moment, at which values are about to change; the reader's `cut` ends the lines concerned."""
         moment = self._wall(), self._clock()
+        self._steady.change(moment[1])
         if self._timer is None:
             self._ended = moment  # later counts have the new value: no line may begin before it
         return moment
 
     def flush(self) -> Moment:
         """End the running interval now, and make all lines; return the moment at which it ended."""
+        self._steady.end()
         self._tell_all()
         if self._timer is None:
             self._ended = (self._wall(), self._clock())  # later counts have the new value: no line may begin before it
@@ -155,6 +163,7 @@ class Intervals:
         self._timer = None
         self._registry.published(self._journal.streams, self._clock())
         self._report()
+        self._steady.end()
         ended = self._ended
         self._tell_all()
         self._go_on()
@@ -207,7 +216,7 @@ class Intervals:
             self._sleep()
         else:
             if not self._untaken:
-                if self._is_quiet:
+                if self._is_quiet and not self._steady:
                     self._ended = (self._wall(), self._clock())
                 else:
                     self._report()
@@ -235,7 +244,8 @@ class Intervals:
         Whether any waits is known when all are taken. If that takes longer than an interval, the next one is longer.
         """
         assert self._registry is not None, "start() comes first"
-        if self._untaken or not self._is_quiet:
+        may_keep = self._steady or (self._untold and self._steady.is_on)
+        if self._untaken or may_keep or not self._is_quiet:
             self._wait_for_boundary()
         elif self._registry.relative.is_moving:
             self.activity()
@@ -253,6 +263,9 @@ class Intervals:
     def _report(self) -> None:
         assert self._journal is not None, "start() comes first"
         end = self._wall(), self._clock()
+        self._is_releasing = self._steady.boundary(self._ended, end) or self._is_releasing
+        if self._is_quiet:
+            self._steady.end()
         self._untaken_streams, self._untaken_limiters = self._journal.end_period()
         self._journal.is_taking = True
         self._let_go(self._taken_from[0])
@@ -280,10 +293,12 @@ class Intervals:
             del self._untaken_limiters[one]
         assert self._journal is not None, "start() comes first"
         cut_at, ended, end = self._taken_from
-        taken = self._taken(one, end, self._began(one, cut_at, ended, end[1]))
+        counted = self._taken(one, end, self._began(one, cut_at, ended, end[1]))
+        if isinstance(counted.taken, TakenLimiter) and not counted.taken.is_steady(end[1] - counted.began[1]):
+            self._steady.is_unsteady(counted.taken.limiter, end[1])
         if one in self._untold:  # lines take longer than an interval
             self._tell_pending(one)
-        self._untold[one] = taken
+        self._untold[one] = counted, ended[1]
         self._journal.taken(one)
         if not self._untaken:
             self._journal.is_taking = False
@@ -301,13 +316,20 @@ class Intervals:
             for _ in range(min(_TAKEN, self._untaken)):
                 self._take_next()
             yield
+        if self._is_releasing:
+            self._is_releasing = False
+            yield from self._steady.releasing()
         while self._untold and most != 0:
             self._tell_pending(next(iter(self._untold)))
             most = None if most is None else most - 1
             yield
+        if self._steady.is_due:
+            yield from self._steady.releasing()
 
     def _tell_pending(self, one: Stream | Limiter) -> None:
-        self._tell(*self._untold.pop(one))
+        counted, interval_began = self._untold.pop(one)
+        if not self._steady.keep(one, counted, interval_began):
+            self._tell(one, counted)
         if not self._untold and not self._untaken:
             self._let_go(self._log.forget_values())
 
@@ -327,7 +349,14 @@ class Intervals:
         """Write the line of a stream or limiter that is over now, because the journal is full."""
         self._tell_before(over)
         end = self._wall(), self._clock()
-        self._tell(*self._taken(over, end, self._began(over, self._cut_at, self._ended, end[1])))
+        self._end_steady(over, end[1])
+        self._tell(over, self._taken(over, end, self._began(over, self._cut_at, self._ended, end[1])))
+
+    def _end_steady(self, one: Stream | Limiter, now: int) -> None:
+        """End what is kept of a stream or limiter, as its line ends within an interval."""
+        self._steady.release(one)
+        if isinstance(one, Limiter):
+            self._steady.is_unsteady(one, now)
 
     def _tell_before(self, one: Stream | Limiter) -> None:
         """Make the line of the last interval, if it is still to be made."""
@@ -344,8 +373,9 @@ class Intervals:
         end = self._wall() - (self._clock() - now), now
         is_noted = one in self._journal.streams if isinstance(one, Stream) else one in self._journal.limiters
         began = self._began(one, self._cut_at, self._ended, self._clock())
+        self._end_steady(one, now)
         if is_noted and now > began[1]:
-            self._tell(*self._taken(one, end, began))
+            self._tell(one, self._taken(one, end, began))
         if now > self._ended[1]:
             self._cut_at[_whose(one)] = end
 
@@ -361,11 +391,11 @@ class Intervals:
             return began[0] + one.made_at - began[1], one.made_at
         return began
 
-    def _taken(self, one: Stream | Limiter, end: Moment, began: Moment) -> tuple[LineSpan, TakenStream | TakenLimiter]:
+    def _taken(self, one: Stream | Limiter, end: Moment, began: Moment) -> CountedSpan:
         """Return the counts of a stream or limiter up to a moment, and their span."""
-        wall, now = end
+        now = end[1]
         take = self._tally.take_stream(one, now) if isinstance(one, Stream) else self._tally.take_limiter(one, now)
-        return LineSpan(began[0], wall, now - began[1]), take
+        return CountedSpan(began, end, take)
 
     def _tell_all(self) -> None:
         """Make all pending lines, before the totals are read or the process ends."""
@@ -374,7 +404,9 @@ class Intervals:
         if self._is_telling and self._slices is not None:
             self._slices.finish(Work.LINES)
 
-    def _tell(self, span: LineSpan, taken: TakenStream | TakenLimiter) -> None:
+    def _tell(self, one: Stream | Limiter, counted: CountedSpan) -> None:
+        self._steady.release(one)
+        span, taken = counted.span, counted.taken
         if isinstance(taken, TakenLimiter):
             self._log.limit(span, taken.limiter, self._tally.of_limiter(taken))
             return

@@ -457,11 +457,14 @@ class PeriodicLines:
         self._streams = KnownLines[Stream]()
         self._limiters = KnownLines[Limiter]()
 
-    def interval(self, span: LineSpan, stream: Stream, counted: Fields) -> None:
-        """Add the line of a stream for `span`; `counted` becomes the line's, with all the other fields added."""
-        if not self._lines.is_kept:
-            self._lines.skip()
-            return
+    def encoded(self, one: Stream | Limiter) -> bytes:
+        """Return the fields of a line that are not counts, with the values of now."""
+        if isinstance(one, Stream):
+            return self._encoded_stream(one)
+        value = one.limit, one.source, one.shares, one.quota
+        return self._limiters.get(one, value, lambda: self._of(one))
+
+    def _encoded_stream(self, stream: Stream) -> bytes:
         connection = stream.connection
         assert isinstance(connection, Connection), "streams of the proxy belong to its connections"
         narrow = narrowest(stream.chain, self.before)
@@ -470,9 +473,25 @@ class PeriodicLines:
         value = limiter and (limiter.limit, limiter.source, limiter.shares, limiter.quota)
         state = (stream.name, *_of_client(connection), chains, value, *narrow, self.levels.revision)
         if stream.is_open:
-            encoded = self._streams.get(stream, state, lambda: self._identity(stream, connection, narrow))
-        else:
-            encoded = self._identity(stream, connection, narrow)
+            return self._streams.get(stream, state, lambda: self._identity(stream, connection, narrow))
+        return self._identity(stream, connection, narrow)
+
+    def interval(self, span: LineSpan, stream: Stream, counted: Fields, encoded: bytes | None = None) -> None:
+        """Add the line of a stream for `span`; `counted` becomes the line's, with all the other fields added.
+
+        Args:
+            span: The times.
+            stream: The stream.
+            counted: The counts.
+            encoded: The fields that `encoded` returned before; None: those of now, and why the stream waits.
+        """
+        if not self._lines.is_kept:
+            self._lines.skip()
+            return
+        if encoded is not None:
+            self._lines.add_encoded(IntervalLine, span, encoded, _without_rejected(counted | {"reason": ""}))
+            return
+        encoded = self._encoded_stream(stream)
         if stream.permits and stream.permits.asked:
             counted["permits_withheld"] = stream.permits.asked
         if stream.held or counted["throttled_ms"] or counted["rejected_messages"]:
@@ -481,14 +500,13 @@ class PeriodicLines:
             counted["reason"] = ""
         self._lines.add_encoded(IntervalLine, span, encoded, _without_rejected(counted))
 
-    def limit(self, span: LineSpan, limiter: Limiter, counted: Fields) -> None:
-        """Add the line of a limiter for `span`; `counted` becomes the line's, with all the other fields added."""
+    def limit(self, span: LineSpan, limiter: Limiter, counted: Fields, encoded: bytes | None = None) -> None:
+        """Add the line of a limiter for `span`; the arguments are those of `interval`."""
         if not self._lines.is_kept:
             self._lines.skip()
             return
-        value = limiter.limit, limiter.source, limiter.shares, limiter.quota
-        encoded = self._limiters.get(limiter, value, lambda: self._of(limiter))
-        self._lines.add_encoded(LimitLine, span, encoded, _without_rejected(counted))
+        fields = self.encoded(limiter) if encoded is None else encoded
+        self._lines.add_encoded(LimitLine, span, fields, _without_rejected(counted))
 
     def turn(self) -> tuple[dict[Any, Any], ...]:
         """Begin another interval; return forgotten objects, which the caller frees in slices."""

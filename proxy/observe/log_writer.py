@@ -213,7 +213,7 @@ NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
 """Flags by which files are made in the log's folder: links are not followed."""
 
 
-_PARAMETERS: dict[int, int] = {CompressionParameter.compression_level: 3, CompressionParameter.window_log: 22}
+_PARAMETERS: dict[int, int] = {CompressionParameter.compression_level: 6, CompressionParameter.window_log: 22}
 _LAST_BLOCK = b"\x01\x00\x00"
 """The empty block that ends a frame: the last one, raw, of no bytes. Source: RFC 8878, 3.1.1.2."""
 

@@ -297,13 +297,16 @@ class World:
         self.loop = ManualLoop(self.clock)
         self.loop.transports = transports
         self.loop.answers = self._answer
+        # Most conversations look at one interval.
+        settings["access_log"] = {"steady_interval": 0, **settings.get("access_log", {})}
         self.config = Config.model_validate({"broker": f"pulsar://{BROKER[0]}:{BROKER[1]}", **settings})
         self.counters = Counters()
         self.totals = NamespaceTotals()
         self._files = RecordingFiles()
         self.access = AccessLog(Writer("test-proxy", "boot", "1.0", shown), cast("LogFiles", self._files))
         clocks = (self.clock, lambda: WALL_START_NS + self.clock.now)
-        self.intervals = Intervals(self.access, self.totals, self.counters, self.config.access_log.interval, clocks)
+        log = self.config.access_log
+        self.intervals = Intervals(self.access, self.totals, self.counters, (log.interval, log.steady_interval), clocks)
         policies = policies_of(self.config.limits, self.config.admission.subscribe_rate_per_consumer)
         self.engine = Engine(self.config, policies, self.counters, self.intervals.reader, self.clock)
         self.session_log = SessionLog(self.counters, self.intervals, self.access, self.clock)

@@ -111,7 +111,8 @@ async def test_balances_go_on_in_the_next_run_if_kept(tmp_path: Path, is_kept: b
     assert passed == [3, 0 if is_kept else 3]
     written = b"".join(content_of(file) for file in sorted((tmp_path / "log").glob("*.jsonl*")))
     lines: list[AnyLine] = [msgspec.json.decode(line, type=AnyLine) for line in written.splitlines()]
-    began = [line.began_messages for line in lines if isinstance(line, LimitLine)]
+    limit_lines = sorted((line for line in lines if isinstance(line, LimitLine)), key=lambda line: line.start)
+    began = [line.began_messages for line in limit_lines]
     assert began == [None, pytest.approx(0, abs=0.1) if is_kept else None]
 
 

@@ -47,7 +47,7 @@ def axis_of(lines: Iterable[Any]) -> RunAxis:
     """The axis of a run of which no line is missing."""
     lines = list(lines)
     beats = [line for line in lines if isinstance(line, HeartbeatLine)]
-    counted = [line for line in lines if isinstance(line, (LimitLine, IntervalLine))]
+    counted = [line for line in lines if isinstance(line, (LimitLine, IntervalLine)) and not line.steady]
     told = [(beat.seq, micros(beat.start), micros(beat.end), round(beat.duration_ms * 1e3)) for beat in beats]
     return run_axis(steps_of(told), [TimedLines(line.seq, *times_of(line)) for line in counted])
 
@@ -152,7 +152,12 @@ def streams_of(
     named = [waited_ms(line) for line in lines if (line.reason, line.reason_name) == (level, name)]
     alone = [waited_ms(line) for line, under in members if len(under) == 1]
     largest = [
-        [max(1, counted(line, unit) - max(0, line.passed_entries - 1)) if counted(line, unit) else 0 for line in lines]
+        [
+            max(1, least(counted(line, unit) - max(0, line.passed_entries - 1), line, unit))
+            if counted(line, unit)
+            else 0
+            for line in lines
+        ]
         for unit in UNITS
     ]
     crossing = [line for line, under in members if len(under) > 1]
@@ -231,7 +236,13 @@ def said_by(lines: list[IntervalLine], which: Callable[..., float | None]) -> tu
 
 
 def largest_offered(lines: list[IntervalLine], unit: str) -> int:
-    return max(int(getattr(line, f"offered_{unit}")) - max(line.offered_entries - 1, 0) for line in lines)
+    return max(least(getattr(line, f"offered_{unit}") - max(line.offered_entries - 1, 0), line, unit) for line in lines)
+
+
+def least(bound: int, line: IntervalLine, unit: str) -> int:
+    """The smaller one of a bound and what the line itself says of its largest entry."""
+    largest = getattr(line, f"largest_entry_{unit}")
+    return bound if largest is None else min(bound, largest)
 
 
 def starving(

@@ -40,6 +40,23 @@ NAMES: tuple[tuple[str, str, dict[str, str]], ...] = (
 OWN = "persistent://acme/orders/__change_events"
 
 
+def steady(proxy_id, *, told):
+    """A stream with a line of ten seconds, in which its limit has one for each second."""
+    log = PlantedLog(proxy_id)
+    for second in range(10):
+        log.limit(10, level="topic", name=log.topic)
+        if second == 9:
+            log.interval(100, limit_levels=told, start=log.begin, duration_ms=1e4, steady=True)
+        log.beat()
+    return log
+
+
+def test_steady_line_is_compared_with_lines_in_its_time(spark):
+    assert found(spark, steady("no topic", told="proxy"), steady("topic", told="topic")) == [
+        ("no topic", "topic", PlantedLog("a").topic)
+    ]
+
+
 def test_whoever_publishes_under_a_name_is_under_its_limit(spark):
     """Consumers may be spared, and Pulsar's own topics are. A proxy for each name that is told, and that is not."""
     untold = [spans(f"no {level}", level, name, **stream) for level, name, stream in NAMES]
