@@ -6,7 +6,7 @@ from typing import Any
 from accesslog.record import HeartbeatLine, IntervalLine, LimitLine
 from limiter.levels import Setting
 from limiter.policies import Value
-from limiter.token_bucket import Limit, rate
+from limiter.token_bucket import Lease, Limit, rate
 from tests.proxy.conversation import World, publisher
 from tests.proxy.observe.test_intervals import seconds
 from tests.proxy.wire import TOPIC, producer, send
@@ -128,3 +128,16 @@ def test_stream_that_ends_has_its_lines(make_world: Make) -> None:
     client.leave()
     world.advance(1)
     assert spans(world, IntervalLine) == [((0.0, 3.0), True), ((3.0, 4.0), False)]
+
+
+def test_limit_that_a_fleet_shares_has_a_line_each_interval(make_world: Make) -> None:
+    world = make_world(limits=TEN, **STEADY)
+    client, _ = publisher(world)
+    each_second(world, client, 2)
+    (stream,) = world.engine.registry.live()
+    (limiter,) = stream.chain
+    world.loop.run(world.intervals.flush)
+    limiter.lease = Lease()
+    each_second(world, client, 8)
+    assert spans(world, LimitLine)[1:4] == [((2.0, 3.0), False), ((3.0, 4.0), False), ((4.0, 5.0), False)]
+    assert spans(world, IntervalLine)[1:] == [((2.0, 10.0), True)]
