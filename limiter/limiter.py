@@ -190,8 +190,8 @@ class Shadow(Protocol):
     def withdraw(self, messages: int, size: int) -> None:
         """Undo an `admit` of the same instant."""
 
-    def count_admitted(self, counts: tuple[int, int, int], largest: tuple[int, int]) -> None:
-        """Record an admitted chunk: (entries, messages, bytes), and the largest entry's (messages, bytes)."""
+    def count_admitted(self, entries: int, messages: int, size: int, largest_messages: int, largest_size: int) -> None:
+        """Record an admitted chunk: its entries, messages and bytes, and the largest entry's messages and bytes."""
 
     def offer(self, messages: int, size: int, now: int) -> None:
         """Simulate the observed limits for an entry that the enforced limits passed."""
@@ -356,13 +356,14 @@ class Limiter:
         source: The origin of the limit's value, for people.
         now: Monotonic nanoseconds.
         lease: The lease of a limit that is shared with other processes; None: this process enforces the whole limit.
+        on_activity: For a shared limiter: called with it at the first use since `expect_use`, and at the first wait
+            (`sharing.py`).
 
     Attributes:
-        on_activity: For a shared limiter: called at the first use since `is_quiet` was set, and at the first wait since
-            `is_calm` was (`sharing.py`).
         is_quiet: Whether the next use calls `on_activity`. Always false if the limiter is not shared.
         is_calm: Whether the next wait calls `on_activity`. Always false if the limiter is not shared.
-        shared_units: Units whose demand was last reported to other processes.
+        shared_units: Units whose demand was last reported to other processes. `SharedLimits` keeps it here, where it
+            takes the least memory.
         shares: Parts per million of messages and of bytes that this process has.
         quota: Lower rates of messages, peak messages, bytes and peak bytes that hold beside those of `limit`, as
             another process has these for the same limit.
@@ -374,12 +375,19 @@ class Limiter:
         crossed_at: When the turn of a stream within this limiter last depended on another limiter as well.
     """
 
-    def __init__(self, scope: Scope, limit: Limit, source: str, now: int, lease: Lease | None = None) -> None:
+    def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
+        self,
+        scope: Scope,
+        limit: Limit,
+        source: str,
+        now: int,
+        lease: Lease | None = None,
+        on_activity: "Callable[[Limiter], None] | None" = None,
+    ) -> None:
         self.scope = scope
         self.lease = lease
-        self.on_activity: Callable[[Limiter], None] = _ignore
-        self.is_quiet = False
-        self.is_calm = False
+        self.on_activity: Callable[[Limiter], None] = on_activity or _ignore
+        self.is_quiet = self.is_calm = on_activity is not None
         self.shared_units: tuple[Unit, ...] = ()
         self.shares = (WHOLE, WHOLE) if lease is None else (0, 0)
         self.quota: LimitRates = (None,) * 4
@@ -399,6 +407,18 @@ class Limiter:
         self._counting: tuple[TokenBucket, ...] = ()
         self._weighing: tuple[TokenBucket, ...] = ()
         self._put_in_force(limit, now)
+
+    def expect_use(self) -> None:
+        """Call `on_activity` at the next use, and at the next wait."""
+        self.is_quiet = self.is_calm = True
+
+    def used(self) -> None:
+        """Call `on_activity` at no further use."""
+        self.is_quiet = False
+
+    def waited(self) -> None:
+        """Call `on_activity` at no further wait."""
+        self.is_calm = False
 
     def pay(self, messages: int, size: int, now: int) -> bool:
         """Take the tokens for `messages` and `size` if all are there, without debt; return whether they were taken."""

@@ -286,7 +286,7 @@ class LimiterCache:
     def _made(self, scope: Scope, limit: Limit, source: str, now: int) -> Limiter:
         if self._shared is None or not self._shared.is_shared(scope):
             return Limiter(scope, limit, source, now)
-        limiter = Limiter(scope, limit, source, now, self._shared.lease)
+        limiter = Limiter(scope, limit, source, now, self._shared.lease, self._shared.on_activity)
         self._shared.made(limiter, now)
         return limiter
 

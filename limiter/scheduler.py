@@ -39,46 +39,6 @@ def refusing(stream: Stream, now: int) -> Limiter | None:
     return None if all_open else _last_to_open(stream, now)
 
 
-def meet(stream: Stream, waits_on: Limiter, now: int) -> None:
-    """Prepare a stream's wait on a limiter: if streams also wait on others of its chain, its turn depends on both."""
-    crossed = _others_waited_on(stream, waits_on)
-    for limiter in crossed:
-        limiter.crossed_at = waits_on.crossed_at = now
-    if crossed and waits_on.waiters.is_before_all(stream.tag_at(waits_on)) and not waits_on.is_open(now):
-        claim(stream, waits_on)
-
-
-def claim(stream: Stream, waits_on: Limiter) -> None:
-    """Reserve room at the other limiters of a stream that waits for nothing but the tokens of `waits_on`.
-
-    A limiter keeps one reservation, the earliest: when that stream has gone, the next stream's turn comes.
-    """
-    for limiter in _others_waited_on(stream, waits_on):
-        claimant = limiter.claimant
-        if claimant is None or stream.tag_at(limiter).precedes(claimant.tag_at(limiter)):
-            limiter.claimant = stream
-
-
-def next_turn(limiter: Limiter, now: int) -> Stream | None:
-    """Return the head of the queue, or None if serving it would delay the stream that holds a reservation.
-
-    A head that must wait elsewhere anyway delays no stream: it takes its turn by going there.
-    """
-    first, claimant = limiter.waiters.first(), limiter.claimant
-    if claimant is None or claimant.waits_on is None:
-        return first
-    if first.tag_at(limiter).precedes(claimant.tag_at(limiter)):
-        return first
-    claimant.waits_on.crossed_at = limiter.crossed_at = now
-    if claimant.waits_on.waiters.first() is not claimant:
-        return first
-    wait = claimant.waits_on.wait_ns(now)
-    if wait == 0:
-        return first if refusing(claimant, now) else claimant
-    leaves_room = limiter.wait_after_ns(first.held[0], now) <= wait
-    return first if leaves_room or refusing(first, now) else None
-
-
 def _last_to_open(stream: Stream, now: int) -> Limiter:
     return max(stream.chain, key=lambda limiter: limiter.wait_ns(now))
 
@@ -157,6 +117,35 @@ class WaitLists:
         else:
             self._ask_for_wake_up(limiter, now)
 
+    def next_turn(self, limiter: Limiter, now: int) -> Stream | None:
+        """Return the head of a queue, or None if serving it would delay the stream that holds a reservation.
+
+        A head that must wait elsewhere anyway delays no stream: it takes its turn by going there.
+        """
+        first, claimant = limiter.waiters.first(), limiter.claimant
+        if claimant is None or claimant.waits_on is None:
+            return first
+        if first.tag_at(limiter).precedes(claimant.tag_at(limiter)):
+            return first
+        claimant.waits_on.crossed_at = limiter.crossed_at = now
+        if claimant.waits_on.waiters.first() is not claimant:
+            return first
+        wait = claimant.waits_on.wait_ns(now)
+        if wait == 0:
+            return first if refusing(claimant, now) else claimant
+        leaves_room = limiter.wait_after_ns(first.held[0], now) <= wait
+        return first if leaves_room or refusing(first, now) else None
+
+    def claim(self, stream: Stream, waits_on: Limiter) -> None:
+        """Reserve room at the other limiters of a stream that waits for nothing but the tokens of `waits_on`.
+
+        A limiter keeps one reservation, the earliest: when that stream has gone, the next stream's turn comes.
+        """
+        for limiter in _others_waited_on(stream, waits_on):
+            claimant = limiter.claimant
+            if claimant is None or stream.tag_at(limiter).precedes(claimant.tag_at(limiter)):
+                limiter.claimant = stream
+
     def _assign_tags(self, stream: Stream) -> None:
         """Give the stream's next entry a tag at every limiter of its chain."""
         entry = stream.held[0]
@@ -169,7 +158,11 @@ class WaitLists:
     def _wait_on(self, stream: Stream, limiter: Limiter, now: int) -> None:
         if not stream.noted_in.is_open:
             self._journal.note(stream)
-        meet(stream, limiter, now)
+        crossed = _others_waited_on(stream, limiter)
+        for other in crossed:  # streams also wait there: this stream's turn depends on both limiters
+            other.crossed_at = limiter.crossed_at = now
+        if crossed and limiter.waiters.is_before_all(stream.tag_at(limiter)) and not limiter.is_open(now):
+            self.claim(stream, limiter)
         stream.waits_on = limiter
         stream.waits_since = now
         stream.last_reason = limiter.scope.level
@@ -325,7 +318,7 @@ class Scheduler:
         limiter.is_attended(now)
         try:
             while turns < MOST_TURNS and limiter.waiters and limiter.is_open(now):
-                stream = next_turn(limiter, now)
+                stream = self._lines.next_turn(limiter, now)
                 if stream is None:
                     is_reserved = True
                     break
@@ -362,18 +355,19 @@ class Scheduler:
         if stream.permits is not None:
             stream.permits.arrived(entries, messages, size)
 
-    def count_admitted(self, stream: Stream, counts: tuple[int, int, int], largest: tuple[int, int]) -> None:
-        """Record an admitted chunk: (entries, messages, bytes), and the largest entry's (messages, bytes)."""
-        entries, messages, size = counts
+    def count_admitted(  # noqa: PLR0913, PLR0917 - numbers, once for each chunk
+        self, stream: Stream, entries: int, messages: int, size: int, largest_messages: int, largest_size: int
+    ) -> None:
+        """Record an admitted chunk: its entries, messages and bytes, and the largest entry's messages and bytes."""
         self._count_offered(stream, entries, messages, size)
         stream.usage.add_passed(entries, messages, size)
         charged = stream.charged(entries, messages)
-        most = stream.charged(1, largest[0])
+        most = stream.charged(1, largest_messages)
         for limiter in stream.chain:
             limiter.usage.add_passed(entries, charged, size)
-            limiter.usage.met(most, largest[1])
+            limiter.usage.met(most, largest_size)
         if stream.observed is not None:
-            stream.observed.count_admitted(counts, largest)
+            stream.observed.count_admitted(entries, messages, size, largest_messages, largest_size)
 
     def count_rejected(self, stream: Stream, limiter: Limiter, messages: int, size: int) -> None:
         """Record an entry that was refused because of `limiter`."""

@@ -68,9 +68,9 @@ class ShadowStream:
         """Undo an `admit` of the same instant."""
         self._scheduler.withdraw(self._stream, messages, size)
 
-    def count_admitted(self, counts: tuple[int, int, int], largest: tuple[int, int]) -> None:
-        """Record an admitted chunk: (entries, messages, bytes), and the largest entry's (messages, bytes)."""
-        self._scheduler.count_admitted(self._stream, counts, largest)
+    def count_admitted(self, entries: int, messages: int, size: int, largest_messages: int, largest_size: int) -> None:
+        """Record an admitted chunk: its entries, messages and bytes, and the largest entry's messages and bytes."""
+        self._scheduler.count_admitted(self._stream, entries, messages, size, largest_messages, largest_size)
 
     def offer(self, messages: int, size: int, now: int) -> None:
         """Simulate the observed limits for an entry that the enforced limits passed."""
@@ -94,8 +94,8 @@ class ShadowLimiter:
     Args:
         wake_at: As for `Scheduler`; the caller wakes this object's `scheduler`.
         journal: Notes observed streams whose simulated counts change.
-        budget: Bytes held at which reading one direction of a connection would be paused; and the bytes of memory that
-            a held entry takes beyond its metered bytes.
+        most: Bytes held at which reading one direction of a connection would be paused.
+        overhead: Bytes of memory that a held entry takes beyond its metered bytes.
         room: Most simulated entries that all streams together hold.
     """
 
@@ -103,12 +103,14 @@ class ShadowLimiter:
         self,
         wake_at: Callable[[Limiter, int], None],
         journal: ActivityNotes,
-        budget: tuple[int, int],
+        most: int,
+        overhead: int,
         room: int = MOST_ENTRIES,
     ) -> None:
         self.scheduler = Scheduler(wake_at, _Beside(journal))
         self.room = room
-        self._most, self.overhead = budget
+        self.overhead = overhead
+        self._most = most
         self._held: dict[object, int] = {}
 
     def take(self, holder: object, memory: int) -> bool:

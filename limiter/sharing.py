@@ -160,7 +160,7 @@ class SharedLimits:
         self._levels = levels
         self._clock = clock
         self._on_urgent = on_urgent
-        self._on_activity = self._used  # one object for all limiters
+        self.on_activity = self._used  # one object for all limiters
         self._limiters: dict[str, dict[str, Limiter]] = {}
         """Limiters by direction and level, and by name."""
         self._active: dict[Limiter, _Counted] = {}
@@ -305,13 +305,16 @@ class SharedLimits:
             is_mixed = after.is_mixed_since(before, held[0])
             waited = after.waited
             self._demand_of(limiter, before, after, held, demanded)
-            limiter.is_quiet = limiter.is_calm = waited == 0
+            if waited == 0:
+                limiter.expect_use()
+            else:
+                limiter.waited()
             if waited == 0 and after.passed == before.passed and after.refused == before.refused:
                 if not limiter.is_full(now):
                     self._want_a_little(limiter, demanded)
                 del self._active[limiter]
             else:
-                limiter.is_quiet = False
+                limiter.used()
                 self.is_mixed = self.is_mixed or is_mixed
                 self._active[limiter] = after
         if not self._active:
@@ -339,7 +342,7 @@ class SharedLimits:
         return scope.level in self._levels
 
     def made(self, limiter: Limiter, now: int) -> None:
-        """Take a limiter that was made with the lease. It replaces the limiter of the same name, if there is one."""
+        """Take a limiter that was made with `lease` and `on_activity`. It replaces the limiter of the same name."""
         kind, name = _kind_of(limiter.scope), limiter.scope.name
         limiters = self._limiters.setdefault(kind, {})
         replaced = limiters.pop(name, None)
@@ -347,8 +350,6 @@ class SharedLimits:
             limiter.shared_units = replaced.shared_units
             self._forget(replaced)
         limiters[name] = limiter
-        limiter.on_activity = self._on_activity
-        limiter.is_quiet = limiter.is_calm = True
         if replaced is not None:
             self._activate(limiter, now)
 
@@ -395,7 +396,8 @@ class SharedLimits:
             self._set_reported(limiter, set())
 
     def _forget(self, limiter: Limiter) -> None:
-        limiter.is_quiet = limiter.is_calm = False
+        limiter.used()
+        limiter.waited()
         self._active.pop(limiter, None)
         self._filling.pop(limiter, None)
         self._left.pop(limiter, None)
@@ -403,14 +405,14 @@ class SharedLimits:
 
     def _used(self, limiter: Limiter) -> None:
         if not limiter.is_quiet:  # already in use; this is its first wait
-            limiter.is_calm = False
+            limiter.waited()
         if self._raises:
             self._waited_on[limiter] = None
         self._activate(limiter, self._clock())
         self._on_urgent()
 
     def _activate(self, limiter: Limiter, now: int) -> None:
-        limiter.is_quiet = False
+        limiter.used()
         if limiter not in self._active:
             self._filling.pop(limiter, None)
             self._active[limiter] = _Counted(limiter, now, is_first=True)
@@ -419,7 +421,7 @@ class SharedLimits:
         self._set_reported(limiter, _want_nothing(limiter, demanded))
         if not limiter.is_full(now):
             self._want_a_little(limiter, demanded)
-        limiter.is_quiet = limiter.is_calm = True
+        limiter.expect_use()
         del self._active[limiter]
 
     def _want_a_little(self, limiter: Limiter, demanded: dict[UnitKey, Demanded]) -> None:
@@ -435,7 +437,7 @@ class SharedLimits:
         for limiter in outdated:
             if not limiter.streams:
                 self._forget(limiter)
-                limiter.is_quiet = limiter.is_calm = True
+                limiter.expect_use()
                 self._set_reported(limiter, set())
 
     def _check_filling(self, now: int, demanded: dict[UnitKey, Demanded]) -> None:

@@ -186,7 +186,7 @@ class Proxy:
                 policies,
                 counters,
                 self.intervals.reader,
-                shared=None if self.fleet is None else self.fleet.shared,
+                shared_limits=None if self.fleet is None else self.fleet.shared,
                 siblings=None if self.fleet is None else self.fleet.brokers,
                 bound_of_clients=self.descriptors.bound_of_clients(self.config),
                 first=None if self.limit_state is None else self.limit_state.first,

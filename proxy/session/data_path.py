@@ -330,7 +330,7 @@ class DataPath(Receiver):
         source: The connection that is read, and paused.
         writer: Writes to the other peer.
         memory: Counts the held memory.
-        rate_limiter: Decides which entries pass.
+        scheduler: Decides which entries pass.
         handle: Handles each command.
         counters: Count entries of no stream.
         clock: Monotonic nanoseconds.
@@ -350,7 +350,7 @@ class DataPath(Receiver):
         source: Throttled,
         writer: FrameWriter,
         memory: HeldMemory,
-        rate_limiter: Scheduler,
+        scheduler: Scheduler,
         handle: CommandHandler,
         counters: Counters,
         clock: Callable[[], int],
@@ -370,7 +370,7 @@ class DataPath(Receiver):
         self.backlog = b""
         self.is_over = False
         self._source = source
-        self._rate_limiter = rate_limiter
+        self._scheduler = scheduler
         self._handle = handle
         self._slices = slices
         self._counters = counters
@@ -476,19 +476,22 @@ class DataPath(Receiver):
             if (
                 stream is None
                 or not stream.is_accepted
-                or not self._rate_limiter.admit(stream, _charged(stream, tally), tally.size, now)
+                or not self._scheduler.admit(stream, _charged(stream, tally), tally.size, now)
             ):
                 for position, charged in enumerate(admitted):
-                    self._rate_limiter.withdraw(charged, _charged(charged, tallies[position]), tallies[position].size)
+                    self._scheduler.withdraw(charged, _charged(charged, tallies[position]), tallies[position].size)
                 return False
             admitted.append(stream)
         delivered: list[tuple[Permits, Tally]] = []
         for position, stream in enumerate(admitted):
             tally = tallies[position]
-            self._rate_limiter.count_admitted(
+            self._scheduler.count_admitted(
                 stream,
-                (tally.entries, tally.messages, tally.size),
-                (tally.largest_messages, tally.largest_size),
+                tally.entries,
+                tally.messages,
+                tally.size,
+                tally.largest_messages,
+                tally.largest_size,
             )
             if stream.permits is not None:
                 delivered.append((stream.permits, tally))
@@ -548,9 +551,9 @@ class DataPath(Receiver):
             self._counters.entries_ignored += 1
             self._is_skipping = not piece.whole
             return
-        self._rate_limiter.count_offered(stream, 1, piece.messages, piece.size)
+        self._scheduler.count_offered(stream, 1, piece.messages, piece.size)
         may_pass = piece.whole or not self.memory.is_any
-        if may_pass and self._rate_limiter.pass_entry(stream, piece.messages, piece.size, now):
+        if may_pass and self._scheduler.pass_entry(stream, piece.messages, piece.size, now):
             self._pass(stream, data, piece)
         elif stream.is_rejected and self._refuses(stream, data, piece, now):
             self._is_skipping = not piece.whole
@@ -624,7 +627,7 @@ class DataPath(Receiver):
         if limiter is None:
             rejections.accepted(stream, command)
             return False
-        self._rate_limiter.count_rejected(stream, limiter, piece.messages, piece.size)
+        self._scheduler.count_rejected(stream, limiter, piece.messages, piece.size)
         rejections.refused(stream, refusal_of(limiter), command)
         return True
 
@@ -638,7 +641,7 @@ class DataPath(Receiver):
             try:
                 self._partial = PartialEntry(stream, entry, self.memory)
             except ProtocolError:
-                self._rate_limiter.count_dropped(stream, entry.messages, entry.size)
+                self._scheduler.count_dropped(stream, entry.messages, entry.size)
                 raise
 
     # ---- held entries
@@ -681,15 +684,15 @@ class DataPath(Receiver):
             stream, entry = self._partial.stream, self._partial.end()
             self._partial = None
             self._is_skipping = True
-            self._rate_limiter.count_dropped(stream, entry.messages, entry.size)
+            self._scheduler.count_dropped(stream, entry.messages, entry.size)
 
     def _hold(self, stream: Stream, entry: Entry, now: int) -> None:
         if not stream.is_open:
-            self._rate_limiter.count_dropped(stream, entry.messages, entry.size)
+            self._scheduler.count_dropped(stream, entry.messages, entry.size)
             return
         entry.memory = ENTRY_OVERHEAD + len(entry.frame)
         self.memory.take(stream.name.tenant, entry.memory)
-        self._rate_limiter.hold(stream, entry, now)
+        self._scheduler.hold(stream, entry, now)
 
     # ---- FLOW: the permits that a client gives its consumers, and those that are passed on to the broker
 

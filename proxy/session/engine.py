@@ -101,7 +101,7 @@ class Engine:
 
     Attributes:
         journal: The streams and limiters that do something.
-        rate_limiter: Decides which entries pass.
+        scheduler: Decides which entries pass.
         registry: Puts streams within their limits.
         admission: The bounds of connections, lookups and streams.
         fleet_topics: The topics that no client may use.
@@ -119,7 +119,7 @@ class Engine:
         counters: Counters,
         reader: ActivityReader,
         clock: Callable[[], int] = time.monotonic_ns,
-        shared: SharedLimits | None = None,
+        shared_limits: SharedLimits | None = None,
         siblings: SiblingBrokers | None = None,
         bound_of_clients: str = "max_connections",
         first: FirstBalances | None = None,
@@ -162,20 +162,21 @@ class Engine:
         rules = [block.rule() for block in config.blocks]
         self.blocklist = Blocklist(rules, counters, self.sessions, in_slices=in_slices)
         self.journal = ActivityJournal(reader.on_first, reader.on_early, reader.on_cut, reader.on_take)
-        self.rate_limiter = Scheduler(LimiterTimers(clock, counters, self._serve, self.slices).wake_at, self.journal)
-        budget = config.publish.hold_connection, ENTRY_OVERHEAD
+        self.scheduler = Scheduler(LimiterTimers(clock, counters, self._serve, self.slices).wake_at, self.journal)
         shadow_timers = LimiterTimers(clock, counters, self._serve_shadow, self.slices)
-        self._shadow = ShadowLimiter(shadow_timers.wake_at, self.journal, budget)
+        self._shadow = ShadowLimiter(
+            shadow_timers.wake_at, self.journal, config.publish.hold_connection, ENTRY_OVERHEAD
+        )
         self.registry = Registry(
             policies,
-            self.rate_limiter,
+            self.scheduler,
             self._shadow,
             self.dispatch_rules,
             clock,
             self.memory.add,
             config.client_memory.total // 2,
             reader.on_relative,
-            shared,
+            shared_limits,
             first,
         )
         self.admission = Admission(config, counters, clock, policies, bound_of_clients)
@@ -194,7 +195,7 @@ class Engine:
         return SessionAdmission(self.admission, connection, self.refusals)
 
     def _serve(self, limiter: Limiter, now: int) -> None:
-        self.rate_limiter.serve(limiter, now)
+        self.scheduler.serve(limiter, now)
 
     def _serve_shadow(self, limiter: Limiter, now: int) -> None:
         self._shadow.scheduler.serve(limiter, now)

@@ -406,7 +406,7 @@ class Streams:
             stream: The consumer.
             ask_again: The client still counts on the permits of the dropped entries.
         """
-        dropped = self._engine.rate_limiter.drop_held(stream, self._engine.clock())
+        dropped = self._engine.scheduler.drop_held(stream, self._engine.clock())
         # First the permits: to give memory back may resume reading, and new entries must not count as dropped.
         if stream.permits is not None:
             entries = [entry for entry in dropped if not entry.is_free]

@@ -138,7 +138,7 @@ def test_a_member_keeps_at_most_a_megabyte() -> None:
     limiters = []
     for number in range(LIMITS):
         scope = Scope("publish", "namespace", key_of(number).name, "", "")
-        limiters.append(Limiter(scope, Limit(messages=rate(1000)), "", now, shared.lease))
+        limiters.append(Limiter(scope, Limit(messages=rate(1000)), "", now, shared.lease, shared.on_activity))
         limiters[-1].charge(1, 100, now)
 
     def share() -> FleetMember:

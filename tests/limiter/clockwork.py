@@ -142,7 +142,7 @@ class Clockwork(Truths):
             admitted.append((stream, messages, size))
         for stream, messages, size in admitted:
             self.count(stream, "offered", messages, size)
-            scheduler.count_admitted(stream, (1, messages, size), (messages, size))
+            scheduler.count_admitted(stream, 1, messages, size, messages, size)
             self.went_on(stream, messages, size)
 
     def tokens(self) -> Tokens:

@@ -24,7 +24,7 @@ class Dispatching(World):
     def __init__(self, rules: DispatchRules = RULES) -> None:
         super().__init__()
         self.scheduler = Telling(self._passed, self.alarms.wake_at, self.journal)
-        self.observer = ShadowLimiter(self.rehearsals.wake_at, self.journal, (1 << 30, 0))
+        self.observer = ShadowLimiter(self.rehearsals.wake_at, self.journal, 1 << 30, 0)
         self.policies = Policies()
         self.ledger = Ledger()
         self.registry = Registry(self.policies, self.scheduler, self.observer, rules, self.clock)
@@ -159,7 +159,7 @@ class Consumer:
         self.counter -= messages
         self.delivered += messages
         largest = max(each[0] for each in entries), max(each[1] for each in entries)
-        scheduler.count_admitted(self.stream, (count, messages, size), largest)
+        scheduler.count_admitted(self.stream, count, messages, size, *largest)
         self.permits.crossed(count, messages, size)
         return True
 

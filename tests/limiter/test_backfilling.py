@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from limiter.limiter import Limiter, Stream, refusal_of
-from limiter.scheduler import claim, next_turn, obstacle_of, refusing
+from limiter.scheduler import obstacle_of, refusing
 from tests.limiter.standing import tag_of
 from tests.limiter.world import World, jain, limiter
 
@@ -175,11 +175,12 @@ def test_the_earliest_claim_stands() -> None:
     early, late = world.stream(busy, slow), world.stream(busy, slow)
     for number, one in enumerate((early, late), start=1):
         one.tags = (tag_of(one, busy, 1, number),)
-    claim(late, slow)
+    lines = world.scheduler._lines
+    lines.claim(late, slow)
     assert busy.claimant is late
-    claim(early, slow)
+    lines.claim(early, slow)
     assert busy.claimant is early
-    claim(late, slow)
+    lines.claim(late, slow)
     assert busy.claimant is early
 
 
@@ -194,10 +195,10 @@ def test_others_pass_only_if_they_leave_room_for_a_claim() -> None:
     world.offer(x, 20, 20)
     assert x.waits_on is slow
     assert busy.claimant is x
-    assert next_turn(busy, 2_000_000_000) is None
+    assert world.scheduler._lines.next_turn(busy, 2_000_000_000) is None
     first.held[0].charged = 1
-    assert next_turn(busy, 2_000_000_000) is first
-    assert next_turn(busy, 3_000_000_000) is x
+    assert world.scheduler._lines.next_turn(busy, 2_000_000_000) is first
+    assert world.scheduler._lines.next_turn(busy, 3_000_000_000) is x
 
 
 def test_a_claim_counts_only_while_its_stream_is_first() -> None:
@@ -211,7 +212,7 @@ def test_a_claim_counts_only_while_its_stream_is_first() -> None:
     world.offer(x, 20, 20)
     world.offer(small, 1, 1)
     assert slow.waiters.first() is small
-    assert next_turn(busy, 2_000_000_000) is first
+    assert world.scheduler._lines.next_turn(busy, 2_000_000_000) is first
 
 
 def test_a_claim_ends_with_its_stream_and_wakes_waiting_ones() -> None:

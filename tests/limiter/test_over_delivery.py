@@ -91,7 +91,7 @@ def test_replayed_and_other_messages_read_at_once_do_not_exceed_the_quota(order:
             for _ in range(10):
                 world.offer(consumer.stream, 1, 100)
             continue
-        world.scheduler.count_admitted(consumer.stream, (10, 10, 1000), (1, 100))
+        world.scheduler.count_admitted(consumer.stream, 10, 10, 1000, 1, 100)
     assert [consumers[process].passed for process in order] == [10, 0]
     world.run_until(SECOND)
     assert sum(consumer.passed for consumer in consumers.values()) == 20

@@ -93,7 +93,7 @@ class Rehearsal(Counted):
         if self.real.scheduler.admit(stream, messages, sizes, self.real.clock.now):
             self.chunk_of = entries
             counts, largest = (len(entries), messages, sizes), (largest_messages, largest_size)
-            self.real.scheduler.count_admitted(stream, counts, largest)
+            self.real.scheduler.count_admitted(stream, *counts, *largest)
             self.chunk_of = []
         else:
             self.offer(whose, entries)

@@ -64,7 +64,7 @@ def test_a_chunk_within_it_is_counted_for_both_and_can_be_withdrawn() -> None:
     world.scheduler.withdraw(stream, 9, 90)
     assert fits(one, 10, 1, 0)
     assert world.scheduler.admit(stream, 9, 90, 0)
-    world.scheduler.count_admitted(stream, (3, 9, 90), (5, 40))
+    world.scheduler.count_admitted(stream, 3, 9, 90, 5, 40)
     assert not fits(one, 2, 1, 0)
     assert (one.usage.entries, one.usage.messages, one.usage.size) == (3, 9, 90)
     assert (one.usage.largest_messages, one.usage.largest_size) == (5, 40)

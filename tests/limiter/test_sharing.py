@@ -236,6 +236,10 @@ def test_a_constant_share_is_used_to_99_percent_though_timers_are_late(of: Rate,
     assert passed >= 0.99 * earned - entry - 1
 
 
+def limiter_of(shared: SharedLimits, scope: Scope, limit: Limit) -> Limiter:
+    return Limiter(scope, limit, "", 0, shared.lease, shared.on_activity)
+
+
 class Process:
     """A registry of a single process of several, with one producer's limit per topic."""
 
@@ -252,10 +256,10 @@ class Process:
         )
         journal = ActivityJournal(lambda: None)
         self.scheduler = Scheduler(self.alarms.__setitem__, journal)
-        shadow = ShadowLimiter(self.alarms.__setitem__, journal, (1 << 30, 0))
+        shadow = ShadowLimiter(self.alarms.__setitem__, journal, 1 << 30, 0)
         self.policies = Policies()
         self.registry = Registry(self.policies, self.scheduler, shadow, shared=self.shared)
-        self.limiter = Limiter(Scope("publish", "topic", "t", "", ""), limit, "", 0, self.shared.lease)
+        self.limiter = limiter_of(self.shared, Scope("publish", "topic", "t", "", ""), limit)
         self.shared.made(self.limiter, 0)
         self.messages, self.size = (key_of(self.limiter.scope, unit) for unit in UNITS)
         self.released: list[int] = []
@@ -401,7 +405,7 @@ def test_a_limiter_that_takes_the_place_of_another_goes_on_with_its_share() -> N
     process = Process(Limit(messages=rate(1000)))
     process.shared.assign(process.messages, WHOLE // 2, None, 0)
     process.limiter.charge(51, 0, 0)
-    observed = Limiter(process.limiter.scope, Limit(messages=rate(1000), mode="observe"), "", 0, process.shared.lease)
+    observed = limiter_of(process.shared, process.limiter.scope, Limit(messages=rate(1000), mode="observe"))
     process.shared.made(observed, 0)
     observed.inherit(process.limiter, 0)
     assert observed.shares == (WHOLE // 2, 0)

@@ -2,7 +2,7 @@
 
 from limiter.activity import ActivityJournal
 from limiter.limiter import Entry, Limiter, Stream
-from limiter.scheduler import LEAST_SLEEP_NS, WaitLists, claim
+from limiter.scheduler import LEAST_SLEEP_NS, WaitLists
 from tests.limiter.standing import stated
 from tests.limiter.world import World, limiter
 
@@ -88,7 +88,7 @@ def test_who_leaves_frees_the_room_that_it_claimed_at_once() -> None:
     waits, claims = standing.stream(wide), standing.stream(wide, narrow)
     standing.lines.join(claims, wide, 0)
     standing.lines.join(waits, wide, 0)
-    claim(claims, narrow)
+    standing.lines.claim(claims, narrow)
     later = SECOND // 2
     standing.lines.rest(wide, later, is_due=False)
     assert standing.asked[-1] == (wide, SECOND), "while it has a claim, its tokens are waited for"
@@ -103,7 +103,7 @@ def test_a_leaving_stream_frees_its_room_even_without_tokens() -> None:
     waits, claims = standing.stream(wide), standing.stream(wide, narrow)
     standing.lines.join(claims, wide, 0)
     standing.lines.join(waits, wide, 0)
-    claim(claims, narrow)
+    standing.lines.claim(claims, narrow)
     later = SECOND // 2
     standing.lines.rest(wide, later, is_due=False)
     tokens = wide.limit.messages.burst if wide.limit.messages else 0

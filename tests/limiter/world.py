@@ -72,9 +72,10 @@ class Telling(Scheduler):
         super().__init__(wake_at, journal)
         self._told = told
 
-    def count_admitted(self, stream: Stream, counts: tuple[int, int, int], largest: tuple[int, int]) -> None:
-        super().count_admitted(stream, counts, largest)
-        self._told(stream, stream.charged(counts[0], counts[1]), counts[2])
+    def count_admitted(self, stream, *counts):
+        super().count_admitted(stream, *counts)
+        entries, messages, size, *_ = counts
+        self._told(stream, stream.charged(entries, messages), size)
 
     def _pass(self, stream: Stream, messages: int, size: int, now: int) -> None:
         super()._pass(stream, messages, size, now)
@@ -93,7 +94,7 @@ class World:
         self.journal = ActivityJournal(lambda: None)
         self.scheduler = Scheduler(self.alarms.wake_at, self.journal)
         self.rehearsals = Alarms()
-        self.observer = ShadowLimiter(self.rehearsals.wake_at, self.journal, (most_size, 0), room)
+        self.observer = ShadowLimiter(self.rehearsals.wake_at, self.journal, most_size, 0, room)
         self.log: list[Passed] = []
 
     def stream(self, *chain: Limiter, release: Callable[[Stream, Entry], None] | None = None) -> Stream:

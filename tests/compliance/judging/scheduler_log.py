@@ -81,7 +81,7 @@ class SchedulerLog:
     def offer(self, stream: Stream, messages: int, size: int) -> None:
         charged = stream.charged(1, messages)
         if self.chance.random() < 0.5 and self.scheduler.admit(stream, charged, size, self.now):
-            self.scheduler.count_admitted(stream, (1, messages, size), (messages, size))
+            self.scheduler.count_admitted(stream, 1, messages, size, messages, size)
             return
         self.scheduler.count_offered(stream, 1, messages, size)
         if not self.scheduler.pass_entry(stream, messages, size, self.now):

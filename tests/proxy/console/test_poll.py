@@ -31,9 +31,9 @@ def hold_one(admin: Admin) -> None:
     )
     engine.registry.open(stream, parse_topic(TOPIC), now)
     for _ in range(2):
-        engine.rate_limiter.count_offered(stream, 1, 1, 100)
-        if not engine.rate_limiter.pass_entry(stream, 1, 100, now):
-            engine.rate_limiter.hold(stream, Entry(b"", 1, 100, 100, now), now)
+        engine.scheduler.count_offered(stream, 1, 1, 100)
+        if not engine.scheduler.pass_entry(stream, 1, 100, now):
+            engine.scheduler.hold(stream, Entry(b"", 1, 100, 100, now), now)
 
 
 async def test_the_admin_addresss_answer_is_read(make_admin) -> None:

@@ -50,7 +50,7 @@ class LimitedProxy:
         )
         self.journal = ActivityJournal(lambda: None)
         self.scheduler = Scheduler(self._waking(lambda: self.scheduler), self.journal)
-        self.shadow = ShadowLimiter(self._waking(lambda: self.shadow.scheduler), self.journal, (1 << 20, 0))
+        self.shadow = ShadowLimiter(self._waking(lambda: self.shadow.scheduler), self.journal, 1 << 20, 0)
         self.registry = Registry(
             policies, self.scheduler, self.shadow, clock=self.clock, shared=self.fleet.shared, first=first
         )

@@ -201,7 +201,7 @@ def test_100000_limits_at_rest_cost_one_heartbeat_a_cycle(world: World) -> None:
     leading, other = world.join(), world.join()
     now, limit, shared = world.loop.clock(), Limit(rate(RATE, burst=BURST)), other.fleet.shared
     scopes = [Scope("publish", "topic", f"t{number}", "", "") for number in range(100_000)]
-    limiters = [Limiter(scope, limit, "", now, shared.lease) for scope in scopes]
+    limiters = [Limiter(scope, limit, "", now, shared.lease, shared.on_activity) for scope in scopes]
     for limiter in limiters:
         shared.made(limiter, now)
     used = limiters[:100]

@@ -317,7 +317,7 @@ def test_what_happens_between_two_slices_is_in_the_next_interval(make_world: Mak
 
     def more() -> None:
         for stream in streams:
-            world.engine.rate_limiter.count_dropped(stream, 1, 100)
+            world.engine.scheduler.count_dropped(stream, 1, 100)
 
     turns_until(world, 1.0, more)
     world.advance(3)

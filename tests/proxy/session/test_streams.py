@@ -42,7 +42,7 @@ class Opened:
     """The streams of one connection, with both of its relays writing into lists."""
 
     def __init__(self, world: World, address: str = "") -> None:
-        scheduler = world.engine.rate_limiter
+        scheduler = world.engine.scheduler
         self.written = Written()
         self.asked = Written()
         self.told: list[bytes] = []
