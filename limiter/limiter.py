@@ -387,7 +387,7 @@ class Limiter:
         self.scope = scope
         self.lease = lease
         self.on_activity: Callable[[Limiter], None] = on_activity or _ignore
-        self.is_quiet = self.is_calm = on_activity is not None
+        self.is_quiet = self.is_calm = False
         self.shared_units: tuple[Unit, ...] = ()
         self.shares = (WHOLE, WHOLE) if lease is None else (0, 0)
         self.quota: LimitRates = (None,) * 4

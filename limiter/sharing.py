@@ -350,6 +350,7 @@ class SharedLimits:
             limiter.shared_units = replaced.shared_units
             self._forget(replaced)
         limiters[name] = limiter
+        limiter.expect_use()
         if replaced is not None:
             self._activate(limiter, now)
 

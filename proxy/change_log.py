@@ -135,8 +135,8 @@ def differing(before: FileContent, after: FileContent) -> Iterator[tuple[str, st
 def _differing_values(
     before: Mapping[PolicyTarget, Value], after: Mapping[PolicyTarget, Value]
 ) -> Iterator[tuple[str, str, str]]:
-    for place, old, new in _differing(before, after):
-        yield " ".join(part for part in place if part), _limit_text(place, old), _limit_text(place, new)
+    for target, old, new in _differing(before, after):
+        yield " ".join(part for part in target if part), _limit_text(target, old), _limit_text(target, new)
 
 
 def _differing_texts(kind: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
@@ -154,8 +154,8 @@ def _differing(before: Mapping[K, V], after: Mapping[K, V]) -> Iterator[tuple[K,
             yield key, None, added
 
 
-def _limit_text(place: PolicyTarget, value: Value | None) -> str:
-    return "" if value is None else section_text(section_of(place[0], value.limit))
+def _limit_text(target: PolicyTarget, value: Value | None) -> str:
+    return "" if value is None else section_text(section_of(target[0], value.limit))
 
 
 def _reasons(blocks: tuple[Block, ...]) -> dict[str, str]:

@@ -24,7 +24,7 @@ class ExplainedValue:
         name: The setting's name.
         origin: The value's layer: rest, global, dynamic, file or tenant.
         limit: The limit as the configuration writes it; empty if it limits nothing.
-        state: Whether the value holds. `no limit`: it is the top layer of its place, so the place counts as not set.
+        state: Whether the value holds. `no limit`: it is the top layer of its target, so the target counts as not set.
         by: The value that hides this one; else empty.
         author: The principal who set the value, if the caller asked for it; empty for a file's.
     """
@@ -93,15 +93,15 @@ def explain_subscribes(state: PolicyState, topic: Topic) -> LevelLines:
     identity = StreamIdentity(topic, ANYBODY, "")
     if topic.is_system:
         return LevelLines("subscribe", asked=False, lines=())
-    places = list(_places(state.layers.policies, "subscribe", SUBSCRIBE_LOOKUPS, identity))
+    targets = list(_targets(state.layers.policies, "subscribe", SUBSCRIBE_LOOKUPS, identity))
     return LevelLines(
-        "subscribe", asked=True, lines=_with_tenants(state.layers, places, list(_lines(state.layers, places)))
+        "subscribe", asked=True, lines=_with_tenants(state.layers, targets, list(_lines(state.layers, targets)))
     )
 
 
-def hidden_at(layers: Layers, place: PolicyTarget) -> frozenset[str]:
-    """Return the origins of the values at a place that another value there hides."""
-    lines = _with_tenants(layers, [place], list(_lines(layers, [place])))
+def hidden_at(layers: Layers, target: PolicyTarget) -> frozenset[str]:
+    """Return the origins of the values at a target that another value there hides."""
+    lines = _with_tenants(layers, [target], list(_lines(layers, [target])))
     return frozenset(line.origin for line in lines if line.state == "hidden")
 
 
@@ -121,17 +121,17 @@ def _level(state: PolicyState, direction: Direction, level: Level, identity: Str
     if not level.exists(identity):
         return LevelLines(level.word, asked=False, lines=())
     policies = state.layers.policies
-    places = list(_places(policies, direction, level.lookups, identity))
-    lines = _with_tenants(state.layers, places, list(_lines(state.layers, places)))
+    targets = list(_targets(policies, direction, level.lookups, identity))
+    lines = _with_tenants(state.layers, targets, list(_lines(state.layers, targets)))
     in_force = policies.in_force_at(level, direction, identity.topic, identity.client)
     name = in_force.scope.name if in_force else level.name(identity)
     return LevelLines(level.word, asked=True, lines=lines, name=name)
 
 
-def _places(
+def _targets(
     policies: Policies, about: About, lookups: Iterable[Lookup], identity: StreamIdentity
 ) -> Iterator[PolicyTarget]:
-    """Yield the places with a value that is for a stream, in the order in which they are looked up."""
+    """Yield the targets with a value that is for a stream, in the order in which they are looked up."""
     for setting, naming, _ in lookups:
         own = naming(identity)
         of_tenants = policies.tenants.names_for(about, setting, own) if policies.tenants else ()
@@ -140,21 +140,21 @@ def _places(
 
 
 def _with_tenants(
-    layers: Layers, places: list[PolicyTarget], lines: list[ExplainedValue]
+    layers: Layers, targets: list[PolicyTarget], lines: list[ExplainedValue]
 ) -> tuple[ExplainedValue, ...]:
     """Add the values that tenants set: of these and the operator's the stricter figures hold."""
-    own = [(place, value) for place in places if (value := layers.of_tenant(place)) is not None]
+    own = [(target, value) for target in targets if (value := layers.of_tenant(target)) is not None]
     if not own:
         return tuple(lines)
-    chosen = next(((place, value) for place, value in own if value.limit), None)
-    operators = next((value for place in places if (value := layers.of_operator(place)) and value.limit), None)
+    chosen = next(((target, value) for target, value in own if value.limit), None)
+    operators = next((value for target in targets if (value := layers.of_operator(target)) and value.limit), None)
     together = chosen and operators and stricter(operators.limit, chosen[1].limit)
     holder = next((line for line in lines if line.state == "holds"), None)
     if chosen and operators and holder and together == chosen[1].limit != operators.limit:
         hider = _label(*chosen[0][1:], chosen[1].origin)
         lines = [replace(line, state="hidden", by=hider) if line.state == "holds" else line for line in lines]
-    for place, value in own:
-        about, setting, name = place
+    for target, value in own:
+        about, setting, name = target
         shown = ExplainedValue(setting, name, value.origin, section_of(about, value.limit), "no limit")
         if chosen and value is not chosen[1] and value.limit:
             shown = replace(shown, state="hidden", by=_label(*chosen[0][1:], value.origin))
@@ -167,23 +167,23 @@ def _with_tenants(
     return tuple(lines)
 
 
-def _lines(layers: Layers, places: list[PolicyTarget]) -> Iterator[ExplainedValue]:
-    """Yield the values at each place. The first place that limits holds; of its layers, the one in force."""
+def _lines(layers: Layers, targets: list[PolicyTarget]) -> Iterator[ExplainedValue]:
+    """Yield the values at each target. The first target that limits holds; of its layers, the one in force."""
     holds = ""
-    for place in places:
-        about, setting, name = place
+    for target in targets:
+        about, setting, name = target
         shown = layers.policies.by_name(about, setting).get(name)
         if shown is None:
             continue
-        yield from _at_place(layers, place, shown.origin, holds)
+        yield from _at_target(layers, target, shown.origin, holds)
         if shown.limit and not holds:
             holds = _label(setting, name, shown.origin)
 
 
-def _at_place(layers: Layers, place: PolicyTarget, top: str, hidden_by: str) -> Iterator[ExplainedValue]:
-    about, setting, name = place
+def _at_target(layers: Layers, target: PolicyTarget, top: str, hidden_by: str) -> Iterator[ExplainedValue]:
+    about, setting, name = target
     for layer in OF_OPERATOR:
-        value = layers.written(layer, place)
+        value = layers.written(layer, target)
         if value is None:
             continue
         section = section_of(about, value.limit)

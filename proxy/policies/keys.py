@@ -85,7 +85,7 @@ class PolicyKey:
     name: str
 
     @property
-    def place(self) -> tuple[str, Layer]:
+    def setting_and_layer(self) -> tuple[str, Layer]:
         """The setting as people write it, and the layer of the store that keeps the policy."""
         for layer, prefix in _PREFIXES.items():
             if self.setting.startswith(prefix):
@@ -98,7 +98,7 @@ class PolicyKey:
         return str(replace(self, name=cut(self.name)))
 
     def __str__(self) -> str:
-        setting, layer = self.place
+        setting, layer = self.setting_and_layer
         origin = "" if layer is Layer.REST else f"({layer.origin})"
         return " ".join(part for part in (self.kind, setting, self.name, origin) if part)
 
@@ -114,7 +114,7 @@ def setting_of(key: PolicyKey) -> tuple[Setting, Layer]:
     Raises:
         ValueError: If it has none.
     """
-    setting, layer = key.place
+    setting, layer = key.setting_and_layer
     return Setting(setting), layer
 
 

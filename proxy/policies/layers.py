@@ -39,7 +39,7 @@ class FilePolicies:
     """The policies of a configuration file.
 
     Args:
-        values: Limits by place.
+        values: Limits by target.
         groups_of_tenants: Resource groups by the tenant that is attached to them.
         groups_of_namespaces: Resource groups by namespace.
         groups: The names of all resource groups, even without limits and attachments.
@@ -76,30 +76,30 @@ class Layers:
         self.policies.exchange(other.policies)
         self._written, other._written = other._written, self._written  # noqa: SLF001 - of the same class
 
-    def put(self, layer: Layer, place: PolicyTarget, value: Value | None) -> None:
+    def put(self, layer: Layer, target: PolicyTarget, value: Value | None) -> None:
         """Write a value; None takes it back."""
         if value is None:
-            self._written[layer].pop(place, None)
+            self._written[layer].pop(target, None)
         else:
-            self._written[layer][place] = value
+            self._written[layer][target] = value
         if layer is Layer.TENANT:
-            self._tenants_before.setdefault(place, self.of_tenant(place))
-            self.policies.put_tenants(*place, value)
+            self._tenants_before.setdefault(target, self.of_tenant(target))
+            self.policies.put_tenants(*target, value)
         else:
-            self._show(place)
+            self._show(target)
 
     def difference(self, layer: Layer, values: Mapping[PolicyTarget, Value]) -> dict[PolicyTarget, Value | None]:
         """Return the values to write for a layer to hold `values`; any thread may, while no value is written there."""
         before = self._written[layer]
         changed: dict[PolicyTarget, Value | None] = {
-            place: value for place, value in values.items() if before.get(place) != value
+            target: value for target, value in values.items() if before.get(target) != value
         }
-        changed.update((place, None) for place in before if place not in values)
+        changed.update((target, None) for target in before if target not in values)
         return changed
 
-    def written(self, layer: Layer, place: PolicyTarget) -> Value | None:
+    def written(self, layer: Layer, target: PolicyTarget) -> Value | None:
         """Return the value of one layer, even where a higher layer hides it."""
-        return self._written[layer].get(place)
+        return self._written[layer].get(target)
 
     def of_layer(self, layer: Layer) -> Mapping[PolicyTarget, Value]:
         """Return all values of one layer."""
@@ -113,14 +113,14 @@ class Layers:
         policies.attach(of_tenants, of_namespaces)
 
     def changes(self) -> list[Change]:
-        """Return the places with another value, and the names with another resource group, than at the last call."""
-        changes = [change_of(place, before, self.of_operator(place)) for place, before in self._before.items()]
+        """Return the targets with another value, and the names with another resource group, than at the last call."""
+        changes = [change_of(target, before, self.of_operator(target)) for target, before in self._before.items()]
         if self.policies.tenants is not None or self._tenants_before:
             changes = [
                 change and replace(change, only_tunes=change.only_tunes and not self._observes(change))
                 for change in changes
             ]
-        of_tenants = [change_of(place, old, self.of_tenant(place)) for place, old in self._tenants_before.items()]
+        of_tenants = [change_of(target, old, self.of_tenant(target)) for target, old in self._tenants_before.items()]
         changes += [
             change and replace(change, only_tunes=False) for change in of_tenants
         ]  # it may begin or cease to hold
@@ -143,20 +143,20 @@ class Layers:
         while items:
             items.pop()
 
-    def of_operator(self, place: PolicyTarget) -> Value | None:
-        """Return the operator's value at a place, without regard to a tenant's."""
-        about, setting, name = place
+    def of_operator(self, target: PolicyTarget) -> Value | None:
+        """Return the operator's value at a target, without regard to a tenant's."""
+        about, setting, name = target
         return self.policies.by_name(about, setting).get(name)
 
-    def of_tenant(self, place: PolicyTarget) -> Value | None:
-        """Return the value that a tenant set for itself at a place."""
-        about, setting, name = place
+    def of_tenant(self, target: PolicyTarget) -> Value | None:
+        """Return the value that a tenant set for itself at a target."""
+        about, setting, name = target
         tenants = self.policies.tenants
         return None if tenants is None else tenants.by_name(about, setting).get(name)
 
-    def at(self, place: PolicyTarget) -> Value | None:
+    def at(self, target: PolicyTarget) -> Value | None:
         """Return the stricter of the operator's value and the tenant's; its origin is the one that made it strict."""
-        operators, own = self.of_operator(place), self.of_tenant(place)
+        operators, own = self.of_operator(target), self.of_tenant(target)
         if operators is None or own is None:
             return operators or own
         limit = stricter(operators.limit, own.limit)
@@ -167,16 +167,16 @@ class Layers:
         value = self.of_operator((change.about, change.setting, change.name))
         return value is not None and value.limit.mode == "observe"
 
-    def _show(self, place: PolicyTarget) -> None:
-        self._before.setdefault(place, self.of_operator(place))
-        self.policies.put(*place, self._first(place))
+    def _show(self, target: PolicyTarget) -> None:
+        self._before.setdefault(target, self.of_operator(target))
+        self.policies.put(*target, self._first(target))
 
-    def _first(self, place: PolicyTarget) -> Value | None:
+    def _first(self, target: PolicyTarget) -> Value | None:
         for layer in OF_OPERATOR:
-            value = self._written[layer].get(place)
+            value = self._written[layer].get(target)
             if value is None:
                 continue
-            if layer is Layer.REST and not value.limit and place in self._written[Layer.GLOBAL]:
+            if layer is Layer.REST and not value.limit and target in self._written[Layer.GLOBAL]:
                 continue
             return value
         return None
@@ -287,7 +287,7 @@ _PARTS: dict[str, tuple[PolicyTarget, Callable[[Limit, int], Limit]]] = {
     "subscribeThrottlingRatePerConsumer": (_SUBSCRIBE, _subscribes),
     "subscribeRatePeriodPerConsumerInSecond": (_SUBSCRIBE, _subscribe_period),
 }
-"""The place of each key of the dynamic configuration, and the function that changes the limit there."""
+"""The target of each key of the dynamic configuration, and the function that changes the limit there."""
 
 DYNAMIC_KEYS = frozenset(_PARTS)
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
@@ -311,22 +311,22 @@ def _most(name: str) -> int:
     return MOST_BYTES if name in _PARTS and _PARTS[name][1] is _size else MOST_MESSAGES
 
 
-def place_of(name: str) -> PolicyTarget:
-    """Return the place of the limit that a key is a part of."""
+def dynamic_target(name: str) -> PolicyTarget:
+    """Return the target of the limit that a key is a part of."""
     return _PARTS[name][0]
 
 
-def dynamic_value(place: PolicyTarget, values: Mapping[str, str], file: Value | None) -> Value | None:
-    """Return the limit at a place under the keys that are set; None if no set key is about this place.
+def dynamic_value(target: PolicyTarget, values: Mapping[str, str], file: Value | None) -> Value | None:
+    """Return the limit at a target under the keys that are set; None if no set key is about this target.
 
     Args:
-        place: The place of the limit.
+        target: The target of the limit.
         values: All keys that are set.
-        file: The file's value at the place.
+        file: The file's value at the target.
     """
     limit, is_set = file.limit if file else Limit(), False
     for name, (of, part) in _PARTS.items():
-        if of == place and name in values:
+        if of == target and name in values:
             limit, is_set = part(limit, read_dynamic(name, values[name])), True
     return Value(limit, Layer.DYNAMIC.origin) if is_set else None
 

@@ -29,7 +29,7 @@ from proxy.policies.bodies import (
     section_text,
 )
 from proxy.policies.keys import Layer, PolicyKey, PolicyKind, rate_key, split_subscription
-from proxy.policies.layers import FilePolicies, file_policies, place_of
+from proxy.policies.layers import FilePolicies, dynamic_target, file_policies
 from proxy.policies.state import PolicyState
 
 MemberKind = Literal["tenant", "namespace"]
@@ -49,7 +49,7 @@ class PolicySet:
     """A set of limits, attachments and resource groups; limits that limit nothing are not in it.
 
     Args:
-        values: Limits by place.
+        values: Limits by target.
         attached: Resource groups, by tenant or namespace and its name.
         groups: The names of all resource groups.
         lasting: The groups in the proxy's own file: at run time they cannot end, only lose limits and attachments.
@@ -119,15 +119,15 @@ def _limiting(
     attached: Mapping[tuple[MemberKind, str], Attached],
     groups: set[str],
 ) -> PolicySet:
-    limiting = {place: value for place, value in values if value.limit}
+    limiting = {target: value for target, value in values if value.limit}
     to_some = {name: attachment for name, attachment in attached.items() if attachment.group}
     used = PolicySet(limiting, to_some).used_groups()
     return PolicySet(limiting, to_some, frozenset(groups | used))
 
 
-def path_of(place: PolicyTarget) -> tuple[str, ...]:
-    """Return the keys under which the configuration has a place's limit."""
-    about, setting, name = place
+def path_of(target: PolicyTarget) -> tuple[str, ...]:
+    """Return the keys under which the configuration has a target's limit."""
+    about, setting, name = target
     record = setting.record
     names = tuple(reversed(split_subscription(name))) if record.file.count(NAME) > 1 else (name,)
     return record.path(about, names)
@@ -135,13 +135,13 @@ def path_of(place: PolicyTarget) -> tuple[str, ...]:
 
 def written(policies: PolicySet) -> Iterator[TakenValue]:
     """Yield each value of the configuration that has this set, with its origin."""
-    for place in in_order(policies.values):
-        value = policies.values[place]
-        path = path_of(place)
-        if place[0] == "subscribe":
+    for target in in_order(policies.values):
+        value = policies.values[target]
+        path = path_of(target)
+        if target[0] == "subscribe":
             yield TakenValue(path, section_of("subscribe", value.limit)["messages"], value.origin)
             continue
-        for key, part in section_of(place[0], value.limit).items():
+        for key, part in section_of(target[0], value.limit).items():
             yield TakenValue((*path, key), part, value.origin)
     yield from _groups(policies)
     if policies.blocks is not None:
@@ -153,8 +153,8 @@ def written(policies: PolicySet) -> Iterator[TakenValue]:
 def _block(rule: Rule) -> dict[str, str]:
     """Return a rule as an entry of the configuration's list."""
     kind, name, within = rule.key
-    place = {"topic" if "://" in within else "namespace": within} if within else {}
-    return {kind.value: name, **place, **({"reason": rule.reason} if rule.reason else {})}
+    target = {"topic" if "://" in within else "namespace": within} if within else {}
+    return {kind.value: name, **target, **({"reason": rule.reason} if rule.reason else {})}
 
 
 def _groups(policies: PolicySet) -> Iterator[TakenValue]:
@@ -182,15 +182,15 @@ def as_tree(policies: PolicySet) -> dict[str, Any]:
     return tree
 
 
-def limit_at(policies: PolicySet, place: PolicyTarget) -> Limit | None:
-    """Return the limit at a place."""
-    value = policies.values.get(place)
+def limit_at(policies: PolicySet, target: PolicyTarget) -> Limit | None:
+    """Return the limit at a target."""
+    value = policies.values.get(target)
     return value.limit if value else None
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A place at which two sets differ.
+    """A target at which two sets differ.
 
     Args:
         key: The key of the configuration.
@@ -207,13 +207,13 @@ class Difference:
 
 def differences(wanted: PolicySet, held: PolicySet) -> Iterator[Difference]:
     """Yield the differences of two sets: limits by their keys, attachments, resource groups without either."""
-    for place in in_order(keys_of(wanted.values, held.values)):
-        if limit_at(wanted, place) != limit_at(held, place):
-            value = held.values.get(place)
+    for target in in_order(keys_of(wanted.values, held.values)):
+        if limit_at(wanted, target) != limit_at(held, target):
+            value = held.values.get(target)
             yield Difference(
-                ".".join(path_of(place)),
-                _text(place, wanted.values.get(place)),
-                _text(place, value),
+                ".".join(path_of(target)),
+                _text(target, wanted.values.get(target)),
+                _text(target, value),
                 value.origin if value else "",
             )
     for member, name in in_order(keys_of(wanted.attached, held.attached)):
@@ -245,8 +245,8 @@ def is_kept(wanted: Rule | None, held: Rule | None) -> bool:
     return wanted.reason in {"", held.reason}
 
 
-def _text(place: PolicyTarget, value: Value | None) -> str:
-    return section_text(section_of(place[0], value.limit)) if value else ""
+def _text(target: PolicyTarget, value: Value | None) -> str:
+    return section_text(section_of(target[0], value.limit)) if value else ""
 
 
 class SetLimit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -291,8 +291,8 @@ class Exchanged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def encoded(policies: PolicySet) -> Iterator[bytes]:
     """Yield the set as JSON, in pieces."""
     limits = (
-        SetLimit(*place, limit=dict(section_of(place[0], value.limit)), origin=value.origin)
-        for place, value in policies.values.items()
+        SetLimit(*target, limit=dict(section_of(target[0], value.limit)), origin=value.origin)
+        for target, value in policies.values.items()
     )
     attached = (
         SetAttachment(*name, attachment.group, attachment.origin) for name, attachment in policies.attached.items()
@@ -373,46 +373,46 @@ def plan(state: PolicyState, wanted: PolicySet, held: PolicySet) -> ApplyPlan:
         held: The set in force.
     """
     made = ApplyPlan()
-    for place in in_order(keys_of(wanted.values, held.values)):
-        is_other = limit_at(wanted, place) != limit_at(held, place)
-        if is_other and place[1] is not Setting.RESOURCE_GROUP:
-            _plan_value(state, made, place, limit_at(wanted, place))
+    for target in in_order(keys_of(wanted.values, held.values)):
+        is_other = limit_at(wanted, target) != limit_at(held, target)
+        if is_other and target[1] is not Setting.RESOURCE_GROUP:
+            _plan_value(state, made, target, limit_at(wanted, target))
     _plan_groups(state, made, wanted, held)
     for member in MEMBERS:
         _plan_attached(state, made, member, _groups_by_name(wanted, member))
     return made
 
 
-def _plan_value(state: PolicyState, made: ApplyPlan, place: PolicyTarget, wanted: Limit | None) -> None:
-    made.wanted.update(_taken_back(state, place))
-    file = _file_limit(state, place)
+def _plan_value(state: PolicyState, made: ApplyPlan, target: PolicyTarget, wanted: Limit | None) -> None:
+    made.wanted.update(_taken_back(state, target))
+    file = _file_limit(state, target)
     if file == wanted:
         return
-    key = rate_key(*place)
+    key = rate_key(*target)
     if wanted is None:
         made.wanted[key] = kept_as_pulsar_s(NO_LIMIT[key.kind])
-        made.hidden.append(".".join(path_of(place)))
+        made.hidden.append(".".join(path_of(target)))
     else:
-        made.wanted[key] = kept_as_own(section_of(place[0], wanted))
+        made.wanted[key] = kept_as_own(section_of(target[0], wanted))
 
 
-def _taken_back(state: PolicyState, place: PolicyTarget) -> Iterator[tuple[PolicyKey, None]]:
-    """Yield the keys of all run-time values at a place, to be taken back."""
+def _taken_back(state: PolicyState, target: PolicyTarget) -> Iterator[tuple[PolicyKey, None]]:
+    """Yield the keys of all run-time values at a target, to be taken back."""
     for layer in (Layer.GLOBAL, Layer.REST):
-        if state.layers.written(layer, place) is not None:
-            yield rate_key(*place, layer), None
+        if state.layers.written(layer, target) is not None:
+            yield rate_key(*target, layer), None
     for name in state.dynamic:
-        if place_of(name) == place:
+        if dynamic_target(name) == target:
             yield PolicyKey(PolicyKind.DYNAMIC, "", name), None
 
 
-def _file_limit(state: PolicyState, place: PolicyTarget) -> Limit | None:
-    value = state.layers.written(Layer.FILE, place)
+def _file_limit(state: PolicyState, target: PolicyTarget) -> Limit | None:
+    value = state.layers.written(Layer.FILE, target)
     return value.limit if value and value.limit else None
 
 
 def _plan_groups(state: PolicyState, made: ApplyPlan, wanted: PolicySet, held: PolicySet) -> None:
-    names = {place[2] for place in (*wanted.values, *held.values) if place[1] is Setting.RESOURCE_GROUP}
+    names = {target[2] for target in (*wanted.values, *held.values) if target[1] is Setting.RESOURCE_GROUP}
     groups = state.groups()
     for name in in_order(names | wanted.groups | groups):
         is_there = name in wanted.groups or name in held.lasting
@@ -429,13 +429,13 @@ def _plan_groups(state: PolicyState, made: ApplyPlan, wanted: PolicySet, held: P
 def _group_body(state: PolicyState, made: ApplyPlan, name: str, wanted: Mapping[Direction, Limit | None]) -> OwnGroup:
     body: OwnGroup = {}
     for direction in DIRECTIONS:
-        place: PolicyTarget = (direction, Setting.RESOURCE_GROUP, name)
+        target: PolicyTarget = (direction, Setting.RESOURCE_GROUP, name)
         limit = wanted[direction]
-        if limit == _file_limit(state, place):
+        if limit == _file_limit(state, target):
             continue
         body[direction] = dict(section_of(direction, limit)) if limit else None
         if limit is None:
-            made.hidden.append(".".join(path_of(place)))
+            made.hidden.append(".".join(path_of(target)))
     return body
 
 

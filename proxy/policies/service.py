@@ -598,7 +598,7 @@ class PolicyService(PolicyState):
             changed = self.layers.difference(Layer.FILE, file.values)
             if not changed and self.attaches_as(file):
                 return seen, None
-            over = [meaning for place, value in changed.items() for meaning in self.meanings_over(place, value)]
+            over = [meaning for target, value in changed.items() for meaning in self.meanings_over(target, value)]
             size = len(changed) + len(file.groups_of_tenants) + len(file.groups_of_namespaces)
             return seen, self._laying(size, lambda contents: contents.lay_file(file, changed, over))
 

@@ -34,7 +34,7 @@ from proxy.policies.bodies import (
     section_text,
 )
 from proxy.policies.keys import Layer, PolicyKey, PolicyKind, parts_of, rate_key, setting_of, tenant_of
-from proxy.policies.layers import FilePolicies, Layers, check_dynamic, dynamic_value, place_of
+from proxy.policies.layers import FilePolicies, Layers, check_dynamic, dynamic_target, dynamic_value
 from proxy.policies.store import Store
 
 
@@ -45,7 +45,7 @@ class Meaning:
     Args:
         key: The key of the body.
         kept: The kept body; None if the policy is taken back.
-        values: The values that the body sets, by place; None takes a value back.
+        values: The values that the body sets, by target; None takes a value back.
     """
 
     key: PolicyKey
@@ -146,10 +146,10 @@ class PolicyState:
             return Meaning(key, kept)
         if key.kind is PolicyKind.ATTACHMENT:
             return Meaning(key, kept)
-        places = _layered_places(key)
-        files = [self.layers.written(Layer.FILE, place) for _, place in places]
+        targets = _layered_targets(key)
+        files = [self.layers.written(Layer.FILE, target) for _, target in targets]
         values = tuple(
-            (*layered, _value(layered, key, kept, file)) for layered, file in zip(places, files, strict=True)
+            (*layered, _value(layered, key, kept, file)) for layered, file in zip(targets, files, strict=True)
         )
         return Meaning(key, kept, values)
 
@@ -163,16 +163,16 @@ class PolicyState:
                 is_attaching = True
             elif key.kind is PolicyKind.DYNAMIC:
                 _put(self._others.dynamic, key.name, kept)
-                self._lay_dynamic(place_of(key.name))
+                self._lay_dynamic(dynamic_target(key.name))
             elif key.kind is PolicyKind.GROUP:
                 (self._others.groups.discard if kept is None else self._others.groups.add)(key.name)
-            for layer, place, value in meaning.values:
-                self.layers.put(layer, place, value)
+            for layer, target, value in meaning.values:
+                self.layers.put(layer, target, value)
         if is_attaching:
             self._lay_attachments()
 
-    def meanings_over(self, place: PolicyTarget, file: Value | None) -> Iterator[Meaning]:
-        """Yield the run-time values of a place, read again under the file's new value.
+    def meanings_over(self, target: PolicyTarget, file: Value | None) -> Iterator[Meaning]:
+        """Yield the run-time values of a target, read again under the file's new value.
 
         The file's mode holds for bodies in Pulsar's form.
 
@@ -181,10 +181,10 @@ class PolicyState:
             BodyError: If a kept body cannot be read.
         """
         for layer in (Layer.GLOBAL, Layer.REST):
-            if self.layers.written(layer, place) is not None:
-                key = key_of(place, layer)
+            if self.layers.written(layer, target) is not None:
+                key = key_of(target, layer)
                 kept = self.store.read(key)
-                yield Meaning(key, kept, ((layer, place, _value((layer, place), key, kept, file)),))
+                yield Meaning(key, kept, ((layer, target, _value((layer, target), key, kept, file)),))
 
     def lay_file(
         self, file: FilePolicies, changed: Mapping[PolicyTarget, Value | None], over: Iterable[Meaning] = ()
@@ -193,20 +193,20 @@ class PolicyState:
 
         Args:
             file: The groups and attachments of a file; its values are not looked at.
-            changed: The places whose value differs from the file before, with the new value.
+            changed: The targets whose value differs from the file before, with the new value.
             over: The meanings from `meanings_over`.
         """
         self._others.file = replace(file, values={})
-        for place, value in changed.items():
-            self.layers.put(Layer.FILE, place, value)
+        for target, value in changed.items():
+            self.layers.put(Layer.FILE, target, value)
         self.lay(over)
         for name in self._others.dynamic:
-            self._lay_dynamic(place_of(name))
+            self._lay_dynamic(dynamic_target(name))
         self._lay_attachments()
 
-    def _lay_dynamic(self, place: PolicyTarget) -> None:
-        file = self.layers.written(Layer.FILE, place)
-        self.layers.put(Layer.DYNAMIC, place, dynamic_value(place, self._others.dynamic, file))
+    def _lay_dynamic(self, target: PolicyTarget) -> None:
+        file = self.layers.written(Layer.FILE, target)
+        self.layers.put(Layer.DYNAMIC, target, dynamic_value(target, self._others.dynamic, file))
 
     def _lay_attachments(self) -> None:
         of_tenants = {**self._others.file.groups_of_tenants, **self._others.attached["tenant"]}
@@ -214,7 +214,7 @@ class PolicyState:
 
 
 def _value(layered: tuple[Layer, PolicyTarget], key: PolicyKey, kept: str | None, file: Value | None) -> Value | None:
-    """Return the value of a body at a place; numbers that Pulsar's tools set have the mode of the file's limit."""
+    """Return the value of a body at a target; numbers that Pulsar's tools set have the mode of the file's limit."""
     if kept is None:
         return None
     (layer, (about, _, name)), mode = layered, file.limit.mode if file else "enforce"
@@ -228,14 +228,14 @@ def _value(layered: tuple[Layer, PolicyTarget], key: PolicyKey, kept: str | None
     return None if limit is None else Value(limit, layer.origin)
 
 
-def key_of(place: PolicyTarget, layer: Layer = Layer.REST) -> PolicyKey:
-    """Return the key under which a layer of run time keeps the value of a place."""
-    if place[1] is Setting.RESOURCE_GROUP:
-        return PolicyKey(PolicyKind.GROUP, "", place[2])
-    return rate_key(*place, layer)
+def key_of(target: PolicyTarget, layer: Layer = Layer.REST) -> PolicyKey:
+    """Return the key under which a layer of run time keeps the value of a target."""
+    if target[1] is Setting.RESOURCE_GROUP:
+        return PolicyKey(PolicyKind.GROUP, "", target[2])
+    return rate_key(*target, layer)
 
 
-def _layered_places(key: PolicyKey) -> list[tuple[Layer, PolicyTarget]]:
+def _layered_targets(key: PolicyKey) -> list[tuple[Layer, PolicyTarget]]:
     if key.kind is PolicyKind.GROUP:
         return [(Layer.REST, (direction, Setting.RESOURCE_GROUP, key.name)) for direction in DIRECTIONS]
     setting, layer = setting_of(key)
@@ -272,17 +272,17 @@ def check_within(state: PolicyState, meaning: Meaning | None, key: PolicyKey, te
     """
     if meaning is None or key.kind not in _RATES or setting_of(key)[1] is not Layer.TENANT:
         raise BeyondError(f"{key.shown}: a token for some tenants sets limits of theirs, and nothing of the operator's")
-    ((_, place, value),) = meaning.values
-    if tenant_of(place[1], place[2]) not in tenants:
+    ((_, target, value),) = meaning.values
+    if tenant_of(target[1], target[2]) not in tenants:
         raise BeyondError(f"{key.shown}: belongs to no tenant of this token")
-    values = map(state.layers.of_operator, places_from(place))
+    values = map(state.layers.of_operator, targets_from(target))
     operators = next((each for each in values if each is not None and each.limit), None)
     if value is not None and operators is not None:
-        problem = _looser(operators.limit, value.limit, place[0], is_own_form=is_own_form(meaning.kept))
+        problem = _looser(operators.limit, value.limit, target[0], is_own_form=is_own_form(meaning.kept))
         if problem:
-            section = section_text(section_of(place[0], operators.limit))
+            section = section_text(section_of(target[0], operators.limit))
             raise BeyondError(
-                f"{cut(' '.join(place))}: {problem}; the operator gives {section} here ({operators.origin}), and a "
+                f"{cut(' '.join(target))}: {problem}; the operator gives {section} here ({operators.origin}), and a "
                 "token for some tenants sets limits within that"
             )
 
@@ -325,9 +325,9 @@ def _exceeds(one: Rate, other: Rate) -> bool:
     return one.tokens * other.period_ns > other.tokens * one.period_ns
 
 
-def places_from(place: PolicyTarget) -> Iterator[PolicyTarget]:
-    """Yield the place of a tenant's limit, and the wider places whose values would hold there, the narrowest first."""
-    about, setting, name = place
+def targets_from(target: PolicyTarget) -> Iterator[PolicyTarget]:
+    """Yield the target of a tenant's limit, and the wider targets whose values would hold there, narrowest first."""
+    about, setting, name = target
     records, parts = setting.level.settings, parts_of(setting, name)
     for record in records[records.index(setting.record) :]:
         if about in record.abouts:
@@ -427,22 +427,22 @@ def _group_key(name: str) -> PolicyKey:
 
 
 def to_set(
-    state: PolicyState, place: PolicyTarget, section: dict[str, Any] | None, layer: Layer = Layer.REST
+    state: PolicyState, target: PolicyTarget, section: dict[str, Any] | None, layer: Layer = Layer.REST
 ) -> dict[PolicyKey, str | None]:
-    """Return the change that sets a limit at a place; None limits nothing there, even if the file does."""
-    if place[1] is Setting.RESOURCE_GROUP:
-        return to_set_direction(state, place[2], _direction(place), section)
-    key = rate_key(*place, layer)
+    """Return the change that sets a limit at a target; None limits nothing there, even if the file does."""
+    if target[1] is Setting.RESOURCE_GROUP:
+        return to_set_direction(state, target[2], _direction(target), section)
+    key = rate_key(*target, layer)
     kept = kept_as_pulsar_s(NO_LIMIT[key.kind]) if section is None else kept_as_own(section)
     return {key: kept}
 
 
-def to_take_back(state: PolicyState, place: PolicyTarget, layer: Layer = Layer.REST) -> dict[PolicyKey, str | None]:
-    """Return the change that takes back the run-time value at a place, so that the file's value holds."""
-    if place[1] is Setting.RESOURCE_GROUP:
-        return to_take_back_direction(state, place[2], _direction(place))
-    return {rate_key(*place, layer): None}
+def to_take_back(state: PolicyState, target: PolicyTarget, layer: Layer = Layer.REST) -> dict[PolicyKey, str | None]:
+    """Return the change that takes back the run-time value at a target, so that the file's value holds."""
+    if target[1] is Setting.RESOURCE_GROUP:
+        return to_take_back_direction(state, target[2], _direction(target))
+    return {rate_key(*target, layer): None}
 
 
-def _direction(place: PolicyTarget) -> Direction:
-    return "dispatch" if place[0] == "dispatch" else "publish"
+def _direction(target: PolicyTarget) -> Direction:
+    return "dispatch" if target[0] == "dispatch" else "publish"

@@ -315,12 +315,12 @@ def _read_slot(slot: str) -> tuple[PolicyKey, str]:
 def _check(key: PolicyKey) -> None:
     kind, setting = key.kind, key.setting
     if kind in {PolicyKind.PUBLISH, PolicyKind.DISPATCH, PolicyKind.SUBSCRIBE}:
-        place, layer = setting_of(key)
-        if place is Setting.RESOURCE_GROUP:
+        target, layer = setting_of(key)
+        if target is Setting.RESOURCE_GROUP:
             raise ValueError(f"{key.shown}: groups have a kind of their own")
-        if layer is Layer.TENANT and tenant_of(place, key.name) is None:
+        if layer is Layer.TENANT and tenant_of(target, key.name) is None:
             raise ValueError(f"{key.shown}: no tenant has it for its own")
-        _, _, name = read_target(kind.value, place.value, key.name)
+        _, _, name = read_target(kind.value, target.value, key.name)
         if name != key.name:
             raise ValueError(f"{key.shown}: the name is written {cut(name)}")
     elif setting not in ({"tenant", "namespace"} if kind is PolicyKind.ATTACHMENT else {""}):

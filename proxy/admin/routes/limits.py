@@ -84,7 +84,7 @@ class ShownLimit(TypedDict):
 
 
 class HoldingLimit(ShownLimit):
-    """The limit that holds at a place, and those that it hides there."""
+    """The limit that holds at a target, and those that it hides there."""
 
     hidden: list[ShownLimit]
     shares: ShownShares | None
@@ -136,7 +136,7 @@ class LimitsRest:
         """Show one limit if a name is given, even an empty one; else all, or those of one setting or direction."""
         query = asked(request, (_DIRECTION, _SETTING, _NAME, _AFTER, _LIMIT))
         if "name" in query:
-            return self._one(request, _place(query))
+            return self._one(request, _target(query))
         return await self._all(request, query)
 
     @described(
@@ -148,46 +148,46 @@ class LimitsRest:
     )
     async def put(self, request: web.Request) -> web.Response:
         """Set one limit, live. The body is its section of the configuration, or null to limit nothing there."""
-        place = _place(asked(request, _PLACE))
+        target = _target(asked(request, _PLACE))
         section = _section(await json_text_or_null(request))
         layer = layer_of(request)
-        expected = expected_by(request, key_of(place, layer))
-        await self._service.rework(lambda: to_set(self._service, place, section, layer), caller_of(request), expected)
-        return self._one(request, place)
+        expected = expected_by(request, key_of(target, layer))
+        await self._service.rework(lambda: to_set(self._service, target, section, layer), caller_of(request), expected)
+        return self._one(request, target)
 
     @described({200: TakenBack}, query=(*_PLACE, _LAYER), is_conditional=True)
     async def delete(self, request: web.Request) -> web.Response:
         """Remove a limit that was set here; the value of the file holds again."""
         query = asked(request, (*_PLACE, _LAYER))
-        place, layer = _place(query), max(layer_of(request), Layer[_LAYER.read(query).upper()])
-        expected = expected_by(request, key_of(place, layer))
+        target, layer = _target(query), max(layer_of(request), Layer[_LAYER.read(query).upper()])
+        expected = expected_by(request, key_of(target, layer))
         changes = await self._service.rework(
-            lambda: to_take_back(self._service, place, layer), caller_of(request), expected
+            lambda: to_take_back(self._service, target, layer), caller_of(request), expected
         )
-        value = self._service.layers.at(place)
+        value = self._service.layers.at(target)
         answer: TakenBack = {
             "taken_back": bool(changes),
-            "in_force": self._shown(request, place, value) if value else None,
+            "in_force": self._shown(request, target, value) if value else None,
         }
         return web.json_response(answer)
 
-    def _one(self, request: web.Request, place: PolicyTarget) -> web.Response:
+    def _one(self, request: web.Request, target: PolicyTarget) -> web.Response:
         layers = self._service.layers
-        value = layers.at(place)
+        value = layers.at(target)
         if value is None:
-            return refusal(404, f"nothing is set for {cut(' '.join(part for part in place if part))}")
-        hidden = hidden_at(layers, place)
-        written = [layers.written(layer, place) for layer in (Layer.TENANT, *OF_OPERATOR) if layer.origin in hidden]
-        others = [_shown(place, other, self._author(request, place, other), _nothing) for other in written if other]
-        shown = self._shown(request, place, value)
+            return refusal(404, f"nothing is set for {cut(' '.join(part for part in target if part))}")
+        hidden = hidden_at(layers, target)
+        written = [layers.written(layer, target) for layer in (Layer.TENANT, *OF_OPERATOR) if layer.origin in hidden]
+        others = [_shown(target, other, self._author(request, target, other), _nothing) for other in written if other]
+        shown = self._shown(request, target, value)
         answer: HoldingLimit = {**shown, "hidden": others, "shares": self._in_force.shares()}
-        return tagged(web.json_response(answer), self._service.read(key_of(place, layer_of(request))))
+        return tagged(web.json_response(answer), self._service.read(key_of(target, layer_of(request))))
 
-    def _author(self, request: web.Request, place: PolicyTarget, value: Value) -> str:
-        return author_shown(request, author_of(self._service, place, value.origin), value.origin)
+    def _author(self, request: web.Request, target: PolicyTarget, value: Value) -> str:
+        return author_shown(request, author_of(self._service, target, value.origin), value.origin)
 
-    def _shown(self, request: web.Request, place: PolicyTarget, value: Value) -> ShownLimit:
-        return _shown(place, value, self._author(request, place, value), self._in_force.limit)
+    def _shown(self, request: web.Request, target: PolicyTarget, value: Value) -> ShownLimit:
+        return _shown(target, value, self._author(request, target, value), self._in_force.limit)
 
     async def _all(self, request: web.Request, query: Query) -> web.StreamResponse:
         about = read_about(query["direction"]) if "direction" in query else None
@@ -196,12 +196,14 @@ class LimitsRest:
 
         def page(contents: PolicyState) -> bytes:
             values = in_force(contents).values
-            own = ((place, contents.layers.at(place)) for place in contents.layers.of_layer(Layer.TENANT))
-            values.update((place, value) for place, value in own if value and value.limit)
+            own = ((target, contents.layers.at(target)) for target in contents.layers.of_layer(Layer.TENANT))
+            values.update((target, value) for target, value in own if value and value.limit)
             rest = [
-                place for place in values if place > after and about in {None, place[0]} and setting in {None, place[1]}
+                target
+                for target in values
+                if target > after and about in {None, target[0]} and setting in {None, target[1]}
             ]
-            shown = [(place, values[place]) for place in heapq.nsmallest(most, rest)]
+            shown = [(target, values[target]) for target in heapq.nsmallest(most, rest)]
             let_go(values)
             return _page(contents, shown, len(rest) - len(shown), shares, self._in_force.limit)
 
@@ -215,10 +217,10 @@ async def json_text_or_null(request: web.Request) -> bytes:
     return await request.read()
 
 
-def author_of(state: PolicyState, place: PolicyTarget, origin: str) -> str:
+def author_of(state: PolicyState, target: PolicyTarget, origin: str) -> str:
     """Return the author of a value; empty for a file's, and for values without an author of their own."""
     layer = Layer.__members__.get(origin.upper(), Layer.FILE)
-    return state.store.author(key_of(place, layer)) if layer in {Layer.REST, Layer.GLOBAL, Layer.TENANT} else ""
+    return state.store.author(key_of(target, layer)) if layer in {Layer.REST, Layer.GLOBAL, Layer.TENANT} else ""
 
 
 def _page(
@@ -230,7 +232,9 @@ def _page(
 ) -> bytes:
     """Return a page of limits."""
     answer: LimitsPage = {
-        "limits": [_shown(place, value, author_of(contents, place, value.origin), in_force) for place, value in shown],
+        "limits": [
+            _shown(target, value, author_of(contents, target, value.origin), in_force) for target, value in shown
+        ],
         "shares": shares,
         "left_out": left_out,
         "next": " ".join(shown[-1][0]) if left_out else None,
@@ -239,11 +243,11 @@ def _page(
 
 
 def _after(text: str) -> tuple[str, ...]:
-    """Return the last place of the page before, which need not exist any more."""
+    """Return the last target of the page before, which need not exist any more."""
     return tuple(text.split(" ", 2)) if text else ()
 
 
-def _place(query: Query) -> PolicyTarget:
+def _target(query: Query) -> PolicyTarget:
     if "direction" not in query or "setting" not in query:
         raise ValueError("write ?direction=…&setting=…&name=…")
     return read_target(query["direction"], query["setting"], query.get("name", ""))
@@ -258,8 +262,8 @@ def _nothing(_direction: str, _level: str, _name: str) -> None:
     """Show nothing of a limit that another value hides."""
 
 
-def _shown(place: PolicyTarget, value: Value, author: str, in_force: LimitInForce) -> ShownLimit:
-    about, setting, name = place
+def _shown(target: PolicyTarget, value: Value, author: str, in_force: LimitInForce) -> ShownLimit:
+    about, setting, name = target
     return {
         "direction": about,
         "setting": setting.value,

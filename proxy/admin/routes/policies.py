@@ -223,12 +223,12 @@ def _joined(one: PolicySet, other: PolicySet) -> PolicySet:
     """Return both parts of a body as one set; the first one is not used any more.
 
     Raises:
-        BodyError: If a place or an attachment is in both.
+        BodyError: If a target or an attachment is in both.
     """
-    for place, value in other.values.items():
-        if place in one.values:
-            raise BodyError(f"{cut('.'.join(path_of(place)))}: occurs twice, in two spellings; leave one out")
-        one.values[place] = value
+    for target, value in other.values.items():
+        if target in one.values:
+            raise BodyError(f"{cut('.'.join(path_of(target)))}: occurs twice, in two spellings; leave one out")
+        one.values[target] = value
     for member, attached in other.attached.items():
         before = one.attached.get(member)
         if before is not None:
@@ -313,7 +313,7 @@ class AuditRest:
 
 def _shown(audited: Audited) -> AuditedChange:
     change = audited.change
-    setting, layer = change.key.place
+    setting, layer = change.key.setting_and_layer
     return {
         "at": datetime.fromtimestamp(audited.at_ns / 10**9, UTC).isoformat(timespec="milliseconds"),
         "who": audited.who,

@@ -138,7 +138,7 @@ _TOPIC_PART = 6
 """The place of a topic's name among the parts of a path; a subscription's name is the next one."""
 
 
-def _form_decoded(request: web.Request, place: int) -> str:
+def _form_decoded(request: web.Request, target: int) -> str:
     """Return a part of the path as a broker reads names of topics and subscriptions: a `+` is a space.
 
     pulsar-admin encodes these names as forms are encoded. A broker reads all other parts of a path as HTTP has it.
@@ -148,7 +148,7 @@ def _form_decoded(request: web.Request, place: int) -> str:
 
     Source: org.apache.pulsar.common.util.Codec, and @Encoded in org.apache.pulsar.broker.admin
     """
-    part = request.rel_url.raw_path.split("/")[place]
+    part = request.rel_url.raw_path.split("/")[target]
     if ";" in part:  # a broker cuts it off: for `orders;a` it would set the limit of `orders`
         raise RequestRefusedError(412, "write ; in the path as %3B")
     try:
@@ -185,7 +185,7 @@ class Resource:
     Args:
         path: The path of the REST.
         about: The kind of rate.
-        candidates: Returns the places of a request.
+        candidates: Returns the targets of a request.
         unset: The status of the answer if nothing is set, as a broker gives it.
     """
 
@@ -289,16 +289,16 @@ class RateRest:
 
     async def post(self, request: web.Request) -> web.Response:
         """Set the rate, live. A body without a rate is refused: DELETE removes one."""
-        place, text = self._resource.candidates(request)[0], await json_text(request)
+        target, text = self._resource.candidates(request)[0], await json_text(request)
         body = _rates_in(text or b"{}", _BODIES[self._resource.about])
-        return await self._change(request, place, kept_as_pulsar_s(body))
+        return await self._change(request, target, kept_as_pulsar_s(body))
 
     async def delete(self, request: web.Request) -> web.Response:
         """Remove the rate that was set here; the file's value, if there is one, holds again."""
         return await self._change(request, self._resource.candidates(request)[0], None)
 
-    async def _change(self, request: web.Request, place: PolicyTarget, kept: str | None) -> web.Response:
-        key = rate_key(*place, self._layer(request))
+    async def _change(self, request: web.Request, target: PolicyTarget, kept: str | None) -> web.Response:
+        key = rate_key(*target, self._layer(request))
         await self._service.change({key: kept}, caller_of(request), expected_by(request, key))
         return tagged(web.Response(status=204), kept)
 
@@ -322,13 +322,13 @@ class RateRest:
                 return self._body(Layer[placed[1].origin.upper()], placed[0])
         return _BODIES[self._resource.about].of(both)
 
-    def _body(self, layer: Layer, place: PolicyTarget) -> msgspec.Struct | None:
-        value = self._service.layers.written(layer, place)
+    def _body(self, layer: Layer, target: PolicyTarget) -> msgspec.Struct | None:
+        value = self._service.layers.written(layer, target)
         if value is None:
             return None
         if layer in {Layer.REST, Layer.GLOBAL, Layer.TENANT}:
-            kept = self._service.read(rate_key(*place, layer))
-            return pulsar_body(rate_key(*place, layer), kept) if kept is not None else None
+            kept = self._service.read(rate_key(*target, layer))
+            return pulsar_body(rate_key(*target, layer), kept) if kept is not None else None
         return _BODIES[self._resource.about].of(value.limit)
 
     def _nothing(self) -> msgspec.Struct | None:
@@ -340,8 +340,8 @@ def _narrowest(
     candidates: Candidates, find: Callable[[PolicyTarget], Value | None]
 ) -> tuple[PolicyTarget, Value] | None:
     """Return the narrowest value that limits; if none does, the narrowest."""
-    placed = [(place, value) for place in candidates if (value := find(place)) is not None]
-    return next(((place, value) for place, value in placed if value.limit), placed[0] if placed else None)
+    placed = [(target, value) for target in candidates if (value := find(target)) is not None]
+    return next(((target, value) for target, value in placed if value.limit), placed[0] if placed else None)
 
 
 def refuse_replication() -> list[web.RouteDef]:
@@ -508,8 +508,8 @@ class ResourceGroupRest:
             raise RequestRefusedError(404, "ResourceGroup does not exist")
         return pulsar_group({about: self._limit((about, Setting.RESOURCE_GROUP, name)) for about in DIRECTIONS})
 
-    def _limit(self, place: PolicyTarget) -> Limit | None:
-        value = self._service.layers.policies.get(*place)
+    def _limit(self, target: PolicyTarget) -> Limit | None:
+        value = self._service.layers.policies.get(*target)
         return value.limit if value else None
 
 

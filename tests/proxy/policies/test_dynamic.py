@@ -3,7 +3,7 @@ import pytest
 from limiter.levels import Setting
 from limiter.policies import PolicyTarget, Value
 from limiter.token_bucket import Limit, rate
-from proxy.policies.layers import DYNAMIC_KEYS, dynamic_value, place_of, read_dynamic
+from proxy.policies.layers import DYNAMIC_KEYS, dynamic_target, dynamic_value, read_dynamic
 from proxy.policies.policy_set import PolicySet, decoded, encoded
 
 _TOPICS: PolicyTarget = ("publish", Setting.TOPIC_OF_BROKER, "")
@@ -31,7 +31,7 @@ def test_keys_of_other_places_say_nothing_here() -> None:
 
 def test_every_key_changes_the_place_that_it_belongs_to() -> None:
     for name in DYNAMIC_KEYS - {"subscribeRatePeriodPerConsumerInSecond"}:
-        found = dynamic_value(place_of(name), {name: "5"}, None)
+        found = dynamic_value(dynamic_target(name), {name: "5"}, None)
         assert found is not None
         assert [part.tokens for part in (found.limit.messages, found.limit.size) if part] == [5], name
 
@@ -67,7 +67,7 @@ def test_the_most_of_each_key_is_what_pulsar_s_field_holds(name: str) -> None:
 
 def test_the_most_of_all_keys_can_be_exported_and_read_back() -> None:
     keys = {name: str(2**63 - 1 if "Byte" in name else 2**31 - 1) for name in DYNAMIC_KEYS}
-    places = {place_of(name) for name in DYNAMIC_KEYS}
+    places = {dynamic_target(name) for name in DYNAMIC_KEYS}
     values = {place: value for place in places if (value := dynamic_value(place, keys, None))}
 
     assert len(values) == len(places)
