@@ -106,6 +106,7 @@ class Admission:
 
     Attributes:
         of_connections: The bounds of connections that are in force.
+        is_draining: No client is let in any more: all go on elsewhere.
     """
 
     def __init__(
@@ -128,6 +129,7 @@ class Admission:
             for name, value in values.items()
         }
         self.of_connections = tuple(name for name in OF_CONNECTIONS if name in values)
+        self.is_draining = False
         self._policies = policies
         self._subscribes = Buckets()
         self._rates_since = clock()

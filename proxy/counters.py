@@ -59,6 +59,12 @@ class Counters(_Callbacks):
     """Open connections by role: handshake, lookup, data."""
     connections_ended: Words = field(default_factory=Words)
     """Ended connections by close reason."""
+    draining: int = 0
+    """1 from the begin of a drain on."""
+    drain_moved: Words = field(default_factory=Words)
+    """Connections, and their streams, that a drain has moved."""
+    drain_refused: Words = field(default_factory=Words)
+    """Connections by role that came to a process which drains, and were closed."""
     authentications: Words = field(default_factory=Words)
     """Credentials of clients, by auth method and result, as `token refused`."""
     frame_errors: Words = field(default_factory=Words)

@@ -40,7 +40,7 @@ SILENT_S: Final = 30.0
 START_S: Final = 60.0
 """Seconds in which a process must serve, or it is killed."""
 GRACE_S: Final = 5.0
-"""Seconds that a process has beyond `linger` for its end, before it is killed."""
+"""Seconds that a process has beyond `drain.timeout` and `linger` for its end, before it is killed."""
 FIRST_PAUSE_S: Final = 0.1
 MOST_PAUSE_S: Final = 30.0
 """A process that ends is replaced after 0.1 s, each further one after twice as long, up to 30 s; a process that has
@@ -148,16 +148,10 @@ class ChildProcess:
             self._log.error("process ended", code=code, next_in_s=pause_s)
             await asyncio.sleep(pause_s)
 
-    def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the process that runs."""
-        if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.send_signal(number)
-
-    async def stop(self) -> None:
-        """End the process after it has sent the bytes left; kill it if that takes too long."""
+    async def stop(self, number: signal.Signals) -> None:
+        """Send a signal that ends the process after it has sent the bytes left; kill it if that takes too long."""
         self._is_ending = True
-        self.signal(signal.SIGTERM)
+        self.signal(number)
         process = self._process
         if process is None:
             return
@@ -167,6 +161,12 @@ class ChildProcess:
             self._log.error("process killed: it did not end", after_s=self._patience_s + GRACE_S)
             self.signal(signal.SIGKILL)
             await process.wait()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the process that runs."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(number)
 
     async def _run(self) -> int:
         """Run one process from its start to its end; return its exit code, negative for a signal."""
@@ -231,20 +231,30 @@ async def _serve(file: Path | None, flags: dict[str, Any], config: Config) -> No
         members = config.processes if config.fleet is None else 0
         source = None if file is None else str(file)
         specs = [Spec(source, flags, index, ports, members) for index in range(config.processes)]
-        await _keep([ChildProcess(spec, config.linger) for spec in specs])
+        await _keep([ChildProcess(spec, config.drain.timeout + config.linger) for spec in specs])
 
 
 async def _keep(children: Sequence[ChildProcess]) -> None:
     """Keep all running until a signal ends them. The first one serves before the others begin: it reports mistakes."""
     log, ending, loop = structlog.get_logger(), asyncio.Event(), asyncio.get_running_loop()
+    end_by = signal.SIGTERM
 
-    def reload() -> None:
+    def pass_on(number: signal.Signals) -> None:
         for child in children:
-            child.signal(signal.SIGHUP)
+            child.signal(number)
 
-    loop.add_signal_handler(signal.SIGHUP, reload)
+    def end(number: signal.Signals) -> None:
+        """Have the children end; they drain on the first SIGTERM, and end at once on any further signal."""
+        nonlocal end_by
+        if ending.is_set():
+            pass_on(number)
+        else:
+            end_by = number
+            ending.set()
+
+    loop.add_signal_handler(signal.SIGHUP, pass_on, signal.SIGHUP)
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, ending.set)
+        loop.add_signal_handler(number, end, number)
     ends = loop.create_task(ending.wait())
     manager, tasks = ServiceManager(os.environ), Tasks()
     keepers: list[asyncio.Task[None]] = []
@@ -264,7 +274,7 @@ async def _keep(children: Sequence[ChildProcess]) -> None:
         log.info("ending", processes=len(children))
     finally:
         tasks.cancel()
-        await asyncio.gather(*(child.stop() for child in children))
+        await asyncio.gather(*(child.stop(end_by) for child in children))
         await asyncio.gather(*keepers)
     log.info("ended")
 

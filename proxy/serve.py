@@ -36,6 +36,7 @@ from proxy.config.model import NO_LIMITS, Config
 from proxy.counters import Counters, NamespaceTotals
 from proxy.degraded import DegradedStates
 from proxy.descriptors import DescriptorShares, limit_in_force, raise_limit
+from proxy.drain import DrainService
 from proxy.files import FileReader
 from proxy.fleet.configured_link import link_of, own_auth
 from proxy.fleet.policy_topic import PolicyTopic
@@ -217,9 +218,11 @@ class Proxy:
                 watched=[part.degraded for part in (self.fleet, self.policy_topic) if part is not None],
                 announced=[self.service.degraded, self.reloader.degraded, self.access.degraded],
             )
-            log = SessionLog(counters, self.intervals, self.access)
-            self.server = Server(self.engine, log, most=self.descriptors.clients)
-            self.readiness = Readiness(self.engine)
+            self.server = Server(
+                self.engine, SessionLog(counters, self.intervals, self.access), most=self.descriptors.clients
+            )
+            self.drain = DrainService(config.drain, self.engine, self.server)
+            self.readiness = Readiness(self.engine, self.drain)
             unless_made.pop_all()
 
     def _make_fleet(self, policies: Policies) -> FleetService | None:
@@ -290,6 +293,7 @@ class Proxy:
         self._files.log.stop()
         self._loop = None
         self.states.stop()
+        self.drain.stop()
         await self.server.stop(self.config.linger)
         if self.fleet is not None:
             await self.fleet.stop()
@@ -402,6 +406,7 @@ class Proxy:
             fleet=self.fleet,
             policy_topic=self.policy_topic,
             states=self.states,
+            drain=self.drain,
         )
         places = Places(self.descriptors.admin, config.admin_access.request_timeout, self._refused)
         app = admin_app(self.engine, metrics, self.readiness, parts, Guards(bounds, self.authenticator, places))
@@ -536,7 +541,7 @@ class Parent(Protocol):
 
 
 def run(source: ConfigSource, parent: Parent | None = None) -> None:
-    """Serve until SIGTERM or SIGINT; SIGHUP and changed files reload.
+    """Serve until SIGTERM, which drains first, or SIGINT; SIGHUP and changed files reload.
 
     Args:
         source: Where the configuration comes from.
@@ -576,8 +581,8 @@ async def _serve_until_signal(proxy: Proxy, parent: Parent | None = None) -> Non
         if problem is not None:
             log.warning("not scheduled as configured", scheduling=config.scheduling, error=problem)
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, ending.set)
+        loop.add_signal_handler(signal.SIGINT, ending.set)
+        loop.add_signal_handler(signal.SIGTERM, _drain_or_end(proxy.drain, tasks, ending))
         loop.add_signal_handler(signal.SIGHUP, lambda: tasks.start(_reload(proxy, "SIGHUP"), "reload"))
         listen, admin = await proxy.start()
         addresses = {"listen": listen, "admin": admin, "metrics": proxy.metrics_address}
@@ -599,6 +604,26 @@ async def _serve_until_signal(proxy: Proxy, parent: Parent | None = None) -> Non
         tasks.cancel()
         await proxy.stop()
     log.info("ended")
+
+
+def _drain_or_end(drain: DrainService, tasks: Tasks, ending: asyncio.Event) -> Callable[[], None]:
+    """Return the handler of SIGTERM: the first one drains, or awaits the drain that REST has begun; the second ends."""
+    is_first = True
+
+    async def drained() -> None:
+        await drain.over()
+        ending.set()
+
+    def on_signal() -> None:
+        nonlocal is_first
+        if is_first:
+            drain.begin("SIGTERM")
+            tasks.start(drained(), "end after the drain")
+        else:
+            drain.end()
+        is_first = False
+
+    return on_signal
 
 
 async def _reload(proxy: Proxy, cause: str) -> None:

@@ -51,6 +51,9 @@ class Server:
         engine: The objects that sessions share.
         log: The sessions' log.
         most: Sessions that there are file descriptors for; None: any number.
+
+    Attributes:
+        sessions: The sessions whose connections are not both gone.
     """
 
     def __init__(self, engine: Engine, log: SessionLog, most: int | None = None) -> None:
@@ -61,7 +64,7 @@ class Server:
         self._ids = itertools.count(1)
         self._reuses_port = True if engine.config.processes > 1 else None
         self._listening: list[asyncio.Server] = []
-        self._open: set[Session] = set()
+        self.sessions: set[Session] = set()
         self._all_gone = asyncio.Event()
 
     async def start(self) -> str:
@@ -73,19 +76,23 @@ class Server:
         try:
             return ", ".join([await self._listen(endpoint) for endpoint in self._engine.config.listen])
         except BaseException:
-            self._stop_listening()
+            self.stop_listening()
             raise
 
     async def stop(self, patience_s: float) -> None:
         """Accept no more, end every session, and wait until the bytes left are sent."""
-        self._stop_listening()
-        for session in list(self._open):
-            session.shut_down()
-        if self._open:
+        self.stop_listening()
+        self.end_sessions()
+        if self.sessions:
             self._all_gone.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._all_gone.wait(), patience_s)
         self._engine.slices.finish(Work.ENDINGS)
+
+    def end_sessions(self) -> None:
+        """End every session."""
+        for session in list(self.sessions):
+            session.shut_down()
 
     async def _listen(self, endpoint: Endpoint) -> str:
         first = await self._bind(endpoint)
@@ -117,17 +124,18 @@ class Server:
         accept = partial(self._accept, endpoint)
         return await asyncio.get_running_loop().create_server(accept, backlog=_BACKLOG, **place)
 
-    def _stop_listening(self) -> None:
+    def stop_listening(self) -> None:
+        """Accept no more; connections that are open stay."""
         servers, self._listening = self._listening, []
         for server in servers:
             server.close()
 
     def _accept(self, endpoint: Endpoint) -> asyncio.BaseProtocol:
-        if self._most is not None and len(self._open) >= self._most:
+        if self._most is not None and len(self.sessions) >= self._most:
             self._count_refused()
             return _Closed()
         session = Session(self._engine, next(self._ids), self._log, self._finished, endpoint)
-        self._open.add(session)
+        self.sessions.add(session)
         return session.client.protocol
 
     def _count_refused(self) -> None:
@@ -138,12 +146,12 @@ class Server:
             structlog.get_logger().warning(
                 "client connections are closed at once: the file descriptors that are left are kept for brokers, the "
                 "admin address and log files; raise the limit (ulimit -n, LimitNOFILE, --ulimit nofile)",
-                connections=len(self._open),
+                connections=len(self.sessions),
                 refused=times,
             )
 
     def _finished(self, session: Session) -> None:
-        self._open.discard(session)
-        if not self._open:
+        self.sessions.discard(session)
+        if not self.sessions:
             self._all_gone.set()
         self._engine.shared.heap.freed()

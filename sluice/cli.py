@@ -9,6 +9,7 @@ import loadgen.commands
 import protocol.scanner
 import proxy.cli.backup
 import proxy.cli.doctor
+import proxy.cli.drain
 import proxy.cli.importing
 import proxy.cli.policies
 import proxy.cli.serving
@@ -23,6 +24,7 @@ app = typer.Typer(
 )
 app.command()(proxy.cli.serving.serve)
 app.command()(proxy.cli.serving.check)
+app.command()(proxy.cli.drain.drain)
 app.command()(proxy.cli.top.top)
 app.command()(proxy.cli.top.fleet)
 app.command()(proxy.cli.policies.block)

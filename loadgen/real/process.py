@@ -73,6 +73,8 @@ def _listener(port: int) -> socket.socket:
 _LAST_LINES = 30
 _OURS = "SLUICE_"
 _CACHE = "SLUICE_CACHE"
+_WITHOUT_DRAIN = {"SLUICE_DRAIN__TIMEOUT": "0"}
+"""Clients of load tools and tests end before their proxy, or with it."""
 
 
 class TetheredProcess:
@@ -82,7 +84,7 @@ class TetheredProcess:
         command: The command line.
         log_path: Gets what the command writes to stdout and stderr (appended).
         env: Environment variables to add. Of the caller's own variables of Sluice only the folder of jars is passed
-            on: `env` alone configures a proxy that is started here.
+            on: `env` alone configures a proxy that is started here. By default it ends without a drain.
     """
 
     def __init__(self, command: list[str], log_path: Path, env: Mapping[str, str] | None = None) -> None:
@@ -142,7 +144,8 @@ class TetheredProcess:
 
 
 def _environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name == _CACHE or not name.startswith(_OURS)}
+    passed_on = {name: value for name, value in os.environ.items() if name == _CACHE or not name.startswith(_OURS)}
+    return passed_on | _WITHOUT_DRAIN
 
 
 def wait_until(is_so: Callable[[], object], longest_s: float, pause_s: float = 0.05) -> bool:

@@ -21,6 +21,7 @@ from proxy.admin.openapi import OpenApiRest
 from proxy.admin.places import Places
 from proxy.admin.refusals import refusal
 from proxy.admin.routes.blocks import BlockRest
+from proxy.admin.routes.drain import DrainRest
 from proxy.admin.routes.limits import ExplainRest, LimitsRest
 from proxy.admin.routes.policies import AuditRest, BackupRest, PoliciesRest
 from proxy.admin.routes.pulsar import pulsar_routes
@@ -31,6 +32,7 @@ from proxy.admin.shared_work import SharedWork, TooManyWaitError
 from proxy.brokers.dialing import write_to
 from proxy.brokers.targets import TargetRefusedError
 from proxy.degraded import DegradedStates
+from proxy.drain import DrainService
 from proxy.fleet.policy_topic import PolicyTopic
 from proxy.fleet.service import FleetService
 from proxy.policies.kept_blocks import BlockDesk
@@ -59,20 +61,24 @@ class ShownReadiness(TypedDict):
 
 
 class Readiness:
-    """Checks that a configured broker answers a CONNECT.
+    """Checks that the process does not drain, and that a configured broker answers a CONNECT.
 
     An authentication error is an answer, unless Sluice has shown its own credentials, which each client's connection
     needs (`authentication.broker`). All callers share the result of one probe at a time.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, drain: DrainService | None = None) -> None:
         self._engine = engine
+        self._drain = drain
         self._patience_s = _PATIENCE_S / len(engine.config.broker)
         self._probe = SharedWork(self._problem, lambda _: _KEPT_S)
         self.is_accepting = False
 
     async def problem(self) -> str | None:
         """Return why the proxy is not ready; None if it is."""
+        draining = None if self._drain is None else self._drain.summary()
+        if draining is not None:
+            return draining
         if not self.is_accepting:
             return "not accepting connections"
         try:
@@ -153,6 +159,7 @@ class Parts:
         fleet: This proxy's part in its fleet, if it has one.
         policy_topic: The topic by which the fleet's policies are changed, if they are.
         states: The degraded states.
+        drain: Drains the process.
     """
 
     service: PolicyService
@@ -163,6 +170,7 @@ class Parts:
     fleet: FleetService | None = None
     policy_topic: PolicyTopic | None = None
     states: DegradedStates | None = None
+    drain: DrainService | None = None
 
 
 def admin_app(
@@ -173,7 +181,7 @@ def admin_app(
     guards: Guards,
 ) -> web.Application:
     """Return the application of the admin address; the caller gives it an address."""
-    in_force = LimitsInForce(parts.fleet, parts.states)
+    in_force = LimitsInForce(parts.fleet, parts.states, parts.drain)
     bounds, authenticator, forwarder = guards.bounds, guards.authenticator, parts.forwarder
     passing_on = [forwarder.unless_served] if forwarder else []
     app = web.Application(
@@ -199,6 +207,7 @@ def admin_app(
             *own_routes(parts.service, parts.blocks, in_force),
             *OpenApiRest(parts.run.version).routes(),
             *StatusRest(parts.run, parts.reloader, lambda: _counts(engine)).routes(),
+            *DrainRest(parts.drain).routes(),
             *FleetRest(parts.fleet, engine.slices, parts.policy_topic).routes(),
             *BlockRest(parts.blocks, engine.slices, lasts=parts.run.policies_file is not None).routes(),
         ]
@@ -246,7 +255,7 @@ def metrics_app(
     """Return the application of the address for metrics and probes alone: open to all callers, and read-only."""
     middlewares = [_errors_as_reasons, _in_turn(engine.slices), bounds.rate, bounds.body]
     app = web.Application(middlewares=middlewares, client_max_size=bounds.most_bytes)
-    in_force = LimitsInForce(parts.fleet, parts.states)
+    in_force = LimitsInForce(parts.fleet, parts.states, parts.drain)
     app.add_routes([*_watching(metrics), _readyz(engine, readiness, in_force)])
     return app
 

@@ -7,6 +7,7 @@ from typing import TypedDict
 from limiter.limiter import Limiter
 from limiter.token_bucket import WHOLE, Rate
 from proxy.degraded import DegradedSince, DegradedStates
+from proxy.drain import DrainService
 from proxy.fleet.service import FleetService, ShareState
 from proxy.observe.log_lines import in_force
 
@@ -71,11 +72,18 @@ class LimitsInForce:
     Args:
         fleet: This proxy's part in its fleet, if it has one.
         states: The degraded states.
+        drain: Drains the process.
     """
 
-    def __init__(self, fleet: FleetService | None = None, states: DegradedStates | None = None) -> None:
+    def __init__(
+        self,
+        fleet: FleetService | None = None,
+        states: DegradedStates | None = None,
+        drain: DrainService | None = None,
+    ) -> None:
         self._fleet = fleet
         self._states = states or DegradedStates()
+        self._drain = drain
 
     def shares(self) -> ShownShares | None:
         """Show the shares of this member; None without a fleet."""
@@ -94,6 +102,10 @@ class LimitsInForce:
     def degraded(self) -> list[ShownDegraded]:
         """Show the degraded states."""
         return [_degraded(each) for each in self._states.now()]
+
+    def draining(self) -> str | None:
+        """Return the state of the drain in words; None before one."""
+        return None if self._drain is None else self._drain.summary()
 
     def limit(self, direction: str, level: str, name: str) -> ShownInForce | None:
         """Show the rates in force of a limit that a fleet shares; None if it is not shared, or not in use."""

@@ -87,6 +87,19 @@ OF_COUNTERS = (
         "sluice_connections", "Open client connections", ("role",), field="connections_open", kind=GaugeMetricFamily
     ),
     _OfCounters("sluice_connections_ended", "Client connections by what ended them", ("cause",)),
+    _OfCounters("sluice_draining", "1 while the process drains, and when it has", kind=GaugeMetricFamily),
+    _OfCounters(
+        "sluice_drain_moved",
+        "Connections, and their producers and consumers, that went on elsewhere because the process drains",
+        ("kind",),
+        ("connections", "streams"),
+    ),
+    _OfCounters(
+        "sluice_drain_refused",
+        "Connections that came to a process that drains, and were closed",
+        ("role",),
+        ("data", "lookup"),
+    ),
     _OfCounters(
         "sluice_descriptors",
         "File descriptors: the process's limit, what the configuration needs, and the part of clients, two for each",

@@ -112,6 +112,7 @@ class Poll(Struct, frozen=True):
     left_out: Count
     shares: SharesAnswer | None = None
     degraded: list[DegradedAnswer] = []
+    draining: str | None = None
 
 
 def fetch(link: AdminLink) -> Poll:
@@ -316,6 +317,8 @@ def show(poll: Poll, before: Poll | None, view: View) -> Shown:
     heading = [f"{view.title}   {_sums(poll, rows)}"]
     if poll.left_out:
         heading.append(f"rates and rows without {poll.left_out:,} streams that hold less and were opened later")
+    if poll.draining is not None:
+        heading.append(printable(poll.draining))
     heading += shares_lines(poll.shares)
     heading += [degraded_line(one) for one in poll.degraded]
     return Shown(heading, [_cells(row) for row in rows[: view.most]])

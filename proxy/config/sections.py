@@ -100,11 +100,35 @@ class AccessLogSettings(ConfigSection):
 class Drain(ConfigSection):
     """The orderly end of a run, and the state that it leaves for the next one."""
 
+    delay: Seconds = Field(
+        5.0,
+        ge=0,
+        description="time from SIGTERM, or `sluice drain`, in which `/readyz` is 503 and clients are served as before: "
+        "until balancers have noticed",
+    )
+    period: Seconds = Field(
+        20.0, ge=0, description="time over which connections are moved then; fewer than 1,000 streams take less"
+    )
+    timeout: Seconds = Field(
+        30.0,
+        ge=0,
+        description="time from the begin after which connections that are left end, delay and period included; 0: all "
+        "end at once",
+    )
     state: Path | None = Field(
         None,
         description="folder in which a run leaves the balances of its limits for the next run of the same proxy_id, "
         "see [Limits over a restart](operating.md#limits-over-a-restart); none: each start fills all buckets",
     )
+
+    @model_validator(mode="after")
+    def _has_time(self) -> "Drain":
+        if self.timeout and self.delay + self.period > self.timeout:
+            raise ValueError(
+                f"delay and period, {self.delay + self.period:g} s together, do not fit timeout, {self.timeout:g} s: "
+                "raise timeout, or lower one of the two"
+            )
+        return self
 
 
 class ListenerTls(ConfigSection):

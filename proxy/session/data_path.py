@@ -515,6 +515,11 @@ class DataPath(Receiver):
         """True while the frame under way is kept or skipped: its rest must not be passed on."""
         return self._partial is not None or self._is_skipping
 
+    @property
+    def keeps_part(self) -> bool:
+        """True while parts of an entry are kept that has not come whole."""
+        return self._partial is not None
+
     def _feed_cut(self, chunk: bytes, size: int, now: int, *, has_turn: bool = False) -> None:
         """Cut a chunk into frames, and handle each; `has_turn`: its turn has come, however much others have done."""
         data, pieces = self.scanner.cut(chunk, size)

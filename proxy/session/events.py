@@ -33,6 +33,8 @@ class CloseReason(StrEnum):
     """The same of the broker."""
     SHUTDOWN = "shutdown"
     """The process ends."""
+    DRAINED = "drained"
+    """The process drains, and the client goes on elsewhere: its streams were moved, or it was not let in any more."""
     FRAME_ERROR = "frame_error"
     """One side broke the protocol."""
     PROXY_HEADER = "proxy_header"
@@ -86,7 +88,8 @@ _OF_PEER = frozenset(
 )
 _NOT_ADMITTED = frozenset({CloseReason.TOO_MANY_CONNECTIONS, CloseReason.CONNECTION_RATE})
 _AT_ONCE = frozenset({CloseReason.WRITE_TIMEOUT, CloseReason.OVER_BUDGET})
-_TROUBLE = frozenset(CloseReason) - _OF_PEER - _NOT_ADMITTED - {CloseReason.SHUTDOWN, CloseReason.BLOCKED}
+_QUIET = frozenset({CloseReason.SHUTDOWN, CloseReason.DRAINED, CloseReason.BLOCKED})
+_TROUBLE = frozenset(CloseReason) - _OF_PEER - _NOT_ADMITTED - _QUIET
 _ERRORS = {
     CloseReason.BLOCKED: NotAllowedError,
     CloseReason.OVER_BUDGET: TooManyRequests,

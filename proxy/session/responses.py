@@ -140,6 +140,11 @@ class Requests:
         self._under_way.clear()
 
     @property
+    def count(self) -> int:
+        """The number of pending requests."""
+        return len(self._under_way)
+
+    @property
     def last_id(self) -> int:
         """The request id that was given last."""
         return self._next - 1

@@ -39,6 +39,7 @@ from proxy.session.events import CloseReason, SessionEnd, SessionLog, end_by_pee
 from proxy.session.handshake import GREETINGS, LONGEST_KNOWN, WELCOMES, Greeting, read_greeting
 from proxy.session.identity import SessionIdentity
 from proxy.session.keep_alive import KeepAlive, PeerProbe
+from proxy.session.leaving import Leaving
 from proxy.session.lookups import SessionLookups
 from proxy.session.proxy_headers import ProxyHeaders
 from proxy.session.responses import Rejections, Requests, error_for
@@ -113,16 +114,19 @@ class Forwarding:
     __slots__ = (
         "_broker",
         "_client",
+        "_clock",
         "_config",
         "_counters",
         "_from_broker",
         "_from_client",
         "_heap",
         "_is_half_closed",
+        "_leaving",
         "_lost",
         "_probes",
         "_publishes",
         "_requests",
+        "_slices",
         "_slots",
         "_streams",
         "_tasks",
@@ -148,6 +152,8 @@ class Forwarding:
         self._heap = engine.shared.heap
         self._tasks = Tasks()
         self._is_half_closed = False
+        self._leaving: Leaving | None = None
+        self._slices, self._clock = engine.slices, engine.clock
         self._slots = engine.lookup_slots_of(connection)
         self._requests = Requests(memory, counters)
         self._publishes: PendingPublishes | None = None
@@ -230,6 +236,16 @@ class Forwarding:
         self.to_client.stop()
         return self._streams.ending()
 
+    def stream_count(self) -> int:
+        """Return the number of producers and consumers."""
+        return self._streams.count()
+
+    def leave(self, go: Callable[[], None], *, is_late: bool) -> None:
+        """Begin or continue to take the client out of a process that drains; `go` ends its connection."""
+        if self._leaving is None:
+            self._leaving = Leaving(self._streams, partial(self._slices.run, _ENDINGS), self._clock, go)
+        self._leaving.look(is_late=is_late)
+
     def half_close(self, finish: Callable[[], None]) -> None:
         """Drop held entries and half-close the broker's connection: the client sends no more, but may still read.
 
@@ -247,7 +263,7 @@ class Forwarding:
     def let_go(self) -> None:
         """Drop the references between the parts, so that no reference cycle remains: both connections are gone."""
         self.keep_alive.let_go()
-        self._lost, self._probes = _not_lost, ()
+        self._lost, self._probes, self._leaving = _not_lost, (), None
         self._requests.let_go()
         self.to_broker.let_go()
         self.to_client.let_go()
@@ -475,6 +491,8 @@ class Session(TransportOwner):
         Greetings of all connections share the turns of the loop with commands; a transport is not read until its turn.
         """
         engine = self._engine
+        if self.state is _ENDING:
+            return
         if engine.slices.take(_COMMANDS):
             self._handle_arrived(transport, chunk)
             return
@@ -526,7 +544,9 @@ class Session(TransportOwner):
 
         Before there is traffic, the session ends at once.
         """
-        if transport is self.broker:
+        if self.state is _ENDING:
+            transport.close_ended()
+        elif transport is self.broker:
             self.finish(SessionEnd(CloseReason.BROKER_CLOSED))
         elif self.state is _RELAYING and self.forwarding is not None:
             self._left_with = end = SessionEnd(CloseReason.CLIENT_CLOSED)
@@ -716,7 +736,10 @@ class Session(TransportOwner):
     def _identify(self, greeting: Greeting) -> None:
         """Have a client prove its role where Sluice verifies clients; else its broker does."""
         verifier = self._engine.identity
-        if verifier is None and greeting.shown.method == "tls" and self._engine.tls.shows_certificate:
+        if self._engine.admission.is_draining:
+            self._engine.counters.drain_refused["lookup" if greeting.target is None else "data"] += 1
+            self.finish(SessionEnd(CloseReason.DRAINED, "the process drains"))
+        elif verifier is None and greeting.shown.method == "tls" and self._engine.tls.shows_certificate:
             self.refuse_client(SessionEnd(CloseReason.AUTHENTICATION_FAILED, _NOT_ITS_CERTIFICATE))
         elif verifier is None:
             self.connection.client_role = greeting.client_role
@@ -855,6 +878,35 @@ class Session(TransportOwner):
 
     # ---- the end
 
+    @property
+    def has_ended(self) -> bool:
+        """True once the session ends, though bytes may still be sent."""
+        return self.state is _ENDING
+
+    def stream_count(self) -> int:
+        """Return the number of producers and consumers."""
+        return 0 if self.forwarding is None else self.forwarding.stream_count()
+
+    def leave(self, *, is_late: bool) -> None:
+        """Have the client go on elsewhere, as the process drains; call it again until the session has ended.
+
+        Args:
+            is_late: Held entries and handshakes are not awaited any more.
+        """
+        is_greeting = self.state is _AUTHENTICATING or self.state is _DIALLING
+        if self.state is _ENDING or (is_greeting and not is_late):
+            return
+        if self.state is _RELAYING and self.forwarding is not None:
+            self.forwarding.leave(self._left, is_late=is_late)
+        else:
+            self._left()
+
+    def _left(self) -> None:
+        moved = self._engine.counters.drain_moved
+        moved["connections"] += 1
+        moved["streams"] += self.stream_count()
+        self.finish(SessionEnd(CloseReason.DRAINED))
+
     def shut_down(self) -> None:
         """End the session: the process ends."""
         if self.state is _GREETING and not self.client.is_connected:
@@ -919,7 +971,10 @@ class Session(TransportOwner):
         self._admission.disconnect()
         for transport in (self.client, self.broker):
             transport.remove_all_pause_reasons()
-            transport.close(self._patience(end.close_reason))
+            if transport is self.client and end.close_reason is CloseReason.DRAINED and self._has_plain_end():
+                transport.end(self._patience(end.close_reason))
+            else:
+                transport.close(self._patience(end.close_reason))
         self._log.ended(self.connection, end, (self.client.bytes_read, self.broker.bytes_read), self._started_at)
         if streams is not None:
             yield
@@ -928,6 +983,10 @@ class Session(TransportOwner):
             self._memory.end()
         self._is_wound_up = True
         self._end_if_disconnected()
+
+    def _has_plain_end(self) -> bool:
+        """Return whether the client can be sent an end: not before its TLS handshake is done."""
+        return self._endpoint.scheme != TLS or self.connection.is_tls
 
     def _patience(self, close_reason: CloseReason) -> float:
         """Return the seconds that a peer has to take the bytes that are not sent yet."""

@@ -158,6 +158,8 @@ class Streams:
         "_requests",
         "_to_broker",
         "_to_client",
+        "_vacated",
+        "_vacating",
         "connection",
         "refusals",
     )
@@ -192,6 +194,10 @@ class Streams:
         """What `GivenUp` keeps; None before the first case, as few sessions have one."""
         self._drops_from: dict[Stream, int] | None = None
         """When a consumer's held entries may be dropped again for a redelivery; None before the first one."""
+        self._vacated: dict[Stream, None] | None = None
+        """Streams that the proxy closes at the broker because it drains; None before the first one."""
+        self._vacating = 0
+        """Number of those CLOSEs that the broker has not answered."""
 
     @staticmethod
     def name_of(command: Opening) -> tuple[StreamName, TopicName]:
@@ -313,6 +319,8 @@ class Streams:
         self._closing.pop(stream, None)
         if self._drops_from is not None:
             self._drops_from.pop(stream, None)
+        if self._vacated is not None:
+            self._vacated.pop(stream, None)
         self._give_up(stream)
         self._admission.close(stream)
         self._memory.add(-_memory_of(stream.name))
@@ -540,6 +548,69 @@ class Streams:
     def close_all(self, then: Callable[[], None] = lambda: None) -> None:
         """Close all streams, some in each turn of the loop if there are many; call `then` after the last one."""
         self._engine.slices.run(Work.ENDINGS, self.ending(), then)
+
+    # ---- leaving a process that drains (`LeavingStreams`)
+
+    def count(self) -> int:
+        """Return the number of streams."""
+        return len(self._to_broker.streams) + len(self._to_client.streams)
+
+    def holds_published(self) -> bool:
+        """Return whether producers hold entries, or parts of one."""
+        return self._to_broker.holds_any() or self._to_broker.keeps_part
+
+    def awaits_answers(self) -> bool:
+        """Return whether a request is without an answer."""
+        return self._requests.count > 0
+
+    def stop_holding(self) -> Iterator[None]:
+        """Drop what comes from now on of producers that hold entries; those that they hold pass as before.
+
+        The client gets no receipt for what is dropped, and sends it again when it has its producer elsewhere.
+        """
+        for number, stream in enumerate(list(self._to_broker.streams.values()), 1):
+            if stream.held:
+                stream.is_accepted = False
+            if number % _LOOKED_AT_ONCE == 0:
+                yield
+
+    def vacate(self, direction: str, answered: Callable[[], None]) -> Iterator[None]:
+        """Close the streams of a direction at the broker, one in each step; they pass nothing more.
+
+        Here they stay until their client knows, and their ids with them. A stream that its client closes, or that the
+        broker has not accepted yet, is left as it is.
+        """
+        path = self._to_broker if direction == "publish" else self._to_client
+        path.abandon()
+        self._vacated = self._vacated or {}
+        for stream in list(path.streams.values()):
+            if stream.is_open and stream not in self._opening and stream not in self._vacated:
+                self._vacate(stream, answered)
+                yield
+
+    def _vacate(self, stream: Stream, answered: Callable[[], None]) -> None:
+        self.leave(stream)
+        if self._vacated is None or stream in self._closing:
+            return
+        self._vacated[stream] = None
+        self._vacating += 1
+
+        def closed(_answer: CommandSuccess | CommandError) -> None:
+            self._vacating -= 1
+            answered()
+
+        self._to_broker.writer.insert(self._requests.own(_close_of(stream.name), closed))
+
+    def is_vacated(self) -> bool:
+        """Return whether the broker has answered each CLOSE of a stream that is vacated."""
+        return self._vacating == 0
+
+    def dismiss(self, direction: str) -> Iterator[None]:
+        """Send the client the CLOSE of each vacated stream of a direction, one in each step."""
+        for stream in list(self._vacated or {}):
+            if stream.name.direction == direction and stream.is_open and stream not in self._closing:
+                self._reply(close_frame(stream.name))
+                yield
 
     def ending(self) -> Iterator[None]:
         """Close all streams, one in each step.

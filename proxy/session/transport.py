@@ -911,6 +911,25 @@ class PeerTransport(Throttled):
             transport.close()
             self._abort_timer = asyncio.get_running_loop().call_later(patience, transport.abort)
 
+    def end(self, patience: float) -> None:
+        """Send all gathered bytes, then end this direction, and read until the peer closes; abort after `patience`.
+
+        To close a connection whose peer still sends resets it: the peer may lose what was sent to it last.
+        """
+        if self._transport is None or self._transport.is_closing() or self._is_at_end:
+            self.close(patience)
+            return
+        self._line.leave(self)
+        self.receiver = None
+        self.write_eof()
+        self._abort_timer = asyncio.get_running_loop().call_later(patience, self._transport.abort)
+        self._transport.resume_reading()
+
+    def close_ended(self) -> None:
+        """Close a connection that `end` has ended, now that its peer has ended it as well."""
+        if self._transport is not None:
+            self._transport.close()
+
     def disown(self) -> None:
         """Drop a connection that was made after its dial was cancelled; the loop may never report its end."""
         self._leave_group()

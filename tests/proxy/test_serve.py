@@ -37,7 +37,7 @@ from tests.proxy.authentication.keys import RSA, signed
 from tests.proxy.certificates import Authority
 from tests.proxy.tcp import broker_on_loopback, connect_to
 from tests.proxy.wire import TOPIC, connect, connected, error, producer, producer_success, send, sends
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 POST = b"POST /sluice/blocks HTTP/1.1\r\nHost: localhost\r\n"
 
@@ -79,6 +79,35 @@ async def test_a_proxy_serves_clients_admin_and_log_and_ends_in_order(tmp_path: 
     assert [line.end_cause for line in lines if isinstance(line, ConnectionLine)] == ["shutdown"]
     assert isinstance(lines[-1], HeartbeatLine)
     assert lines[-1].last
+
+
+async def test_drain_by_rest_leaves_a_proxy_that_runs_without_clients() -> None:
+    async with broker_on_loopback() as broker:
+        proxy = Proxy(given(broker, more={"drain": {"delay": 0, "period": 0, "timeout": "20s"}}))
+        listen, admin = await proxy.start()
+        client = await connect_to(listen)
+        client.send(connect())
+        assert await client.hear() == connected()
+        async with aiohttp.ClientSession(f"http://{admin}") as session:
+            async with session.get("/sluice/drain") as answer:
+                assert (await answer.json())["phase"] == "serving"
+            async with session.post("/sluice/drain") as answer:
+                assert (answer.status, (await answer.json())["cause"]) == (202, "rest")
+            assert await client.hear() is None
+            client.writer.close()
+            await asyncio.wait_for(proxy.drain.over(), PATIENCE_S)
+            async with session.get("/sluice/drain") as answer:
+                shown = await answer.json()
+            assert (shown["phase"], shown["outcome"], shown["moved_connections"]) == ("drained", "moved", 1)
+            async with session.get("/readyz") as answer:
+                assert (answer.status, (await answer.text())[:15]) == (503, "draining (rest)")
+            async with session.get("/sluice/streams") as answer:
+                assert (await answer.json())["draining"].startswith("draining (rest), drained: 1 connections moved")
+        late = await connect_to(listen)
+        late.send(connect())
+        assert await late.hear() is None
+        late.writer.close()
+        await proxy.stop()
 
 
 def _has_offered(stream: Stream, messages: int) -> bool:

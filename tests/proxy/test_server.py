@@ -148,9 +148,9 @@ def test_several_clients_are_accepted_in_one_turn() -> None:
             async with asyncio.timeout(PATIENCE_S):
                 while let_in[-1] < 3 * LISTENERS:
                     await asyncio.sleep(0)
-                    let_in.append(len(server._open))
+                    let_in.append(len(server.sessions))
             await asyncio.sleep(0)
-            assert len(server._open) == 3 * LISTENERS
+            assert len(server.sessions) == 3 * LISTENERS
             assert max(after - before for before, after in pairwise(let_in)) == LISTENERS
             await server.stop(1)
 
@@ -225,13 +225,13 @@ async def _come_and_go(server: Server, address: str, who: str) -> None:
     if who != "nobody":
         assert await client.hear() == connected()
     if who == "broker":
-        next(iter(server._open)).broker.close(0)
+        next(iter(server.sessions)).broker.close(0)
     said, heard = TALK.get(who, ([], []))
     client.send(*said)
     for frame in heard:
         assert await client.hear() == frame
     client.writer.close()
-    while server._open:  # noqa: ASYNC110 - nobody else is told
+    while server.sessions:  # noqa: ASYNC110 - nobody else is told
         await asyncio.sleep(0.001)
 
 
@@ -290,7 +290,7 @@ async def _leave_in_the_turn_in_which_the_broker_comes(server: Server) -> None:
 async def _end_while_the_broker_is_about_to_be_there(server: Server) -> None:
     client = await connect_to(await server.start())
     client.send(connect())
-    while not (sessions := server._open) or next(iter(sessions)).state is not SessionState.DIALLING:  # noqa: ASYNC110 - each turn
+    while not (sessions := server.sessions) or next(iter(sessions)).state is not SessionState.DIALLING:  # noqa: ASYNC110 - each turn
         await asyncio.sleep(0)
     for session in sessions:
         asyncio.get_running_loop().call_soon(session.shut_down)  # the loop has not told yet of what it has
@@ -312,6 +312,6 @@ def test_a_session_that_ends_when_its_broker_comes_is_gone(leave: Callable[[Serv
                 async with asyncio.timeout(PATIENCE_S):
                     await leave(server)
                     await server.stop(60)
-                assert not server._open
+                assert not server.sessions
 
     uvloop.run(serve(), loop_factory=ClosingLoop)

@@ -25,6 +25,7 @@ from loadgen.real.process import TetheredProcess, free_ports
 from proxy.config.model import Config
 from proxy.processes import FIRST_PAUSE_S, MOST_PAUSE_S, ParentLink, as_process, next_pause
 from tests.loadgen.standin.conftest import new_client, running_broker
+from tests.proxy.wire import connect
 from tests.real.arrivals import Line
 from tests.real.sluice_process import launch_sluice
 from tests.real.steadiness import jain
@@ -37,9 +38,9 @@ TOPIC = "persistent://acme/shop/orders"
 class Processes:
     """A parent and its processes, by what their lines in the operator's log say."""
 
-    def __init__(self, folder: Path, broker: str, **config: Any) -> None:
+    def __init__(self, folder: Path, broker: str, env: dict[str, str] | None = None, **config: Any) -> None:
         fleet = {"name": "front", "cycle": 0.05, "lease": 0.6}
-        sluice = launch_sluice(folder, f"pulsar://{broker}", {"processes": 2, "fleet": fleet, **config})
+        sluice = launch_sluice(folder, f"pulsar://{broker}", {"processes": 2, "fleet": fleet, **config}, env)
         self.broker, self.address = broker, sluice.service_url.partition("//")[2]
         assert sluice.process is not None
         self.sluice, self.parent = sluice, sluice.process
@@ -172,6 +173,26 @@ def test_processes_end_with_a_parent_that_is_killed(start: Start) -> None:
     (parent,) = {parent_of(pid) for pid in pids}
     os.kill(parent, signal.SIGKILL)
     wait_for(lambda: not any(map(is_alive, pids)), told=lambda: list(map(is_alive, pids)))
+
+
+def test_signal_to_the_parent_drains_all_processes(start: Start) -> None:
+    processes = start(env={"SLUICE_DRAIN__TIMEOUT": "20s", "SLUICE_DRAIN__DELAY": "0", "SLUICE_DRAIN__PERIOD": "0"})
+    processes.wait_for("all processes serve")
+    host, _, port = processes.address.rpartition(":")
+    with ExitStack() as opened:
+        clients = [opened.enter_context(socket.create_connection((host, int(port)), PATIENCE_S)) for _ in range(24)]
+        for client in clients:
+            client.sendall(connect())
+            assert client.recv(1000), "it is let in"
+        os.kill(processes.parent.pid, signal.SIGTERM)
+        for client in clients:
+            assert client.recv(1000) == b""
+            client.close()
+        wait_for(lambda: processes.parent.exit_code is not None, told=processes.parent.last_lines)
+    assert processes.parent.exit_code == 0
+    drained = processes.lines("drained")
+    assert {line["process"]: line["outcome"] for line in drained} == {0: "moved", 1: "moved"}
+    assert sum(line["connections"] for line in drained) >= len(clients)
 
 
 async def test_a_start_is_cancelled_where_the_parent_ends() -> None:

@@ -53,7 +53,7 @@ async def test_both_legs_have_the_kernels_keep_alive(tmp_path: Path, *, is_tls: 
         client = await connect_to(tls, tls=authorities.client()) if is_tls else await connect_to(plain)
         client.send(connect())
         assert await client.hear() == connected()
-        (session,) = served.server._open
+        (session,) = served.server.sessions
         for leg in (session.client, session.broker):
             assert leg._transport is not None
             connection = leg._transport.get_extra_info("socket")

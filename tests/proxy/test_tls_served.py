@@ -165,7 +165,7 @@ async def test_thousands_of_handshakes_that_fail_leave_nothing(authorities: Auth
             numbers = range(begin, min(count, begin + AT_ONCE))
             await asyncio.gather(*(_fail(secure, *ways[number % len(ways)]) for number in numbers))
         async with asyncio.timeout(PATIENCE_S):
-            while served.engine.sessions or served.server._open:  # noqa: ASYNC110
+            while served.engine.sessions or served.server.sessions:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         gc.collect()
 

@@ -84,14 +84,23 @@ def refused_lines(access_log: Path) -> Iterator[tuple[str, bytes, str]]:
                 yield file.name, line, fault(line)
 
 
-def start_sluice(folder: Path, broker_url: str, config: dict[str, Any], *, ready_at: str = "/readyz") -> SluiceProcess:
+def start_sluice(
+    folder: Path,
+    broker_url: str,
+    config: dict[str, Any],
+    *,
+    ready_at: str = "/readyz",
+    env: dict[str, str] | None = None,
+) -> SluiceProcess:
     """Start one on free ports, with TLS on one of them if it has a certificate, and wait until it is ready."""
-    sluice = launch_sluice(folder, broker_url, config)
+    sluice = launch_sluice(folder, broker_url, config, env)
     sluice.wait_ready(ready_at)
     return sluice
 
 
-def launch_sluice(folder: Path, broker_url: str, config: dict[str, Any]) -> SluiceProcess:
+def launch_sluice(
+    folder: Path, broker_url: str, config: dict[str, Any], env: dict[str, str] | None = None
+) -> SluiceProcess:
     """Start one as `start_sluice` does, and do not wait: several start together so."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "sluice.yaml").write_text(yaml.safe_dump(config))
@@ -101,5 +110,5 @@ def launch_sluice(folder: Path, broker_url: str, config: dict[str, Any]) -> Slui
     command = [sys.executable, "-m", "sluice", "serve", "--config", str(folder / "sluice.yaml")]
     command += ["--listen", tls_url] if tls_url else []
     command += ["--listen", listen, "--broker", broker_url, "--admin", admin, "--access-log", str(access_log)]
-    process = TetheredProcess(command, folder / "sluice.log")
+    process = TetheredProcess(command, folder / "sluice.log", env)
     return SluiceProcess(f"pulsar://{listen}", f"http://{admin}", access_log, process, tls_url)

@@ -58,6 +58,7 @@ def test_help_names_every_command_with_what_it_does() -> None:
         "serve",
         "check",
         "compliance",
+        "drain",
         "top",
         "fleet",
         "block",

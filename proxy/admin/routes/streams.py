@@ -296,6 +296,7 @@ class StreamsPage(TypedDict):
     totals: Totals
     shares: ShownShares | None
     degraded: list[ShownDegraded]
+    draining: str | None
     streams: list[ShownStream]
     left_out: int
 
@@ -342,6 +343,7 @@ class StreamRest:
             "totals": choice.totals,
             "shares": self._in_force.shares(),
             "degraded": self._in_force.degraded(),
+            "draining": self._in_force.draining(),
             "left_out": choice.totals["streams"] - len(shown),
         }
         await answer.prepare(request)

@@ -271,6 +271,16 @@ def test_a_number_of_more_digits_than_can_be_read_is_named_with_its_place(
     assert len(problem) < 600
 
 
+def test_times_of_a_drain_must_fit_its_timeout(path: Path) -> None:
+    (problem,) = problems(path, {"drain": {"period": "26s"}})
+    assert without_line(problem, path).startswith(f"{path}: drain: ")
+    assert problem.endswith(
+        "delay and period, 31 s together, do not fit timeout, 30 s: raise timeout, or lower one of the two"
+    )
+    path.write_text("drain: {timeout: 0}\n")
+    assert load_config(path, {}).drain.timeout == 0
+
+
 def test_a_file_that_is_no_text_gives_one_line(path: Path) -> None:
     path.write_bytes(b"\xff\xfe\xff")
     with pytest.raises(ConfigError, match="is no UTF-8; save the file as UTF-8"):

@@ -1,0 +1,36 @@
+"""`sluice drain`; its imports happen when it runs."""
+
+import time
+from typing import Annotated
+
+import typer
+
+from protocol.printable import printable
+from proxy.cli.options import AdminLinkError, AdminOptions, asks_proxy
+
+Wait = Annotated[bool, typer.Option("--wait", help="Return when the drain is over, or the process has ended.")]
+_LOOK_S = 0.2
+
+
+@asks_proxy
+def drain(*, admin: AdminOptions, wait: Wait = False) -> None:
+    """Have all clients of a proxy go on elsewhere, as SIGTERM does; the process runs on without clients.
+
+    It is for hooks before a stop: /readyz is 503 at once, and clients leave after `drain.delay`.
+    """
+    from proxy.cli.admin_link import AdminLink
+
+    link = AdminLink(admin)
+    shown = link.call("POST", "/sluice/drain")
+    try:
+        while wait and shown["phase"] != "drained":
+            time.sleep(_LOOK_S)
+            shown = link.get_json("/sluice/drain")
+    except AdminLinkError as error:
+        if error.status is not None:
+            raise
+        typer.echo("the process has ended")
+        return
+    outcome = shown["outcome"] or shown["phase"]
+    moved, streams = shown["moved_connections"], shown["moved_streams"]
+    typer.echo(printable(f"{outcome}: {moved} connections with {streams} producers and consumers moved"))

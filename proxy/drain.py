@@ -1,0 +1,343 @@
+"""Drains a process: its clients go on elsewhere, some at a time, before it ends.
+
+    SERVING ─begin─▶ DELAYING ─delay─▶ MOVING ─ all have left, or come back, or timeout ─▶ DRAINED
+
+While it is DELAYING, `/readyz` is 503 and clients are served as before, until balancers have noticed. While it is
+MOVING, the connections with streams leave first (`proxy/session/leaving.py`), spread over a period, and those for
+lookups last: a client that has left one looks its topics up by the other. A client that connects is closed when it has
+greeted. Official clients then try the next address; a refused connection some of them log as an error.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Generic, TypeVar
+
+import structlog
+
+from limiter.token_bucket import NANOS_PER_SECOND
+from proxy.config.sections import Drain
+from proxy.counters import Words
+from proxy.runtime import Tasks
+from proxy.server import Server
+from proxy.session.engine import Engine
+from proxy.session.session import Session
+from proxy.slices import Work
+
+T = TypeVar("T")
+
+LEAST_RATE: Final = 50
+"""Streams that are moved each second at least: brokers and other proxies open these in a few milliseconds."""
+QUIET_NS: Final = NANOS_PER_SECOND
+"""Time without a client that comes, after which a process that all have left is drained; as long are connections for
+lookups kept that clients with streams may still need."""
+MOST_QUIET_NS: Final = 3 * NANOS_PER_SECOND
+"""Most time for which that is awaited."""
+CLOSING_NS: Final = 2 * NANOS_PER_SECOND
+"""Time before the timeout at which held entries are awaited no more, so that brokers can send their last receipts."""
+_STRAYS: Final = 4
+"""Clients that may come back beside two for each connection that has left: they try several proxies in turn, and those
+of one proxy alone try it again and again."""
+LOOK_S: Final = 0.02
+"""Seconds between two looks at the clients that leave."""
+
+
+class Phase(StrEnum):
+    """The phase of a drain."""
+
+    SERVING = "serving"
+    DELAYING = "delaying"
+    MOVING = "moving"
+    DRAINED = "drained"
+
+
+class DrainOutcome(StrEnum):
+    """How a drain ended."""
+
+    MOVED = "moved"
+    """All clients have left."""
+    TIME_OVER = "time_over"
+    """Some clients were left at the end of `drain.timeout`."""
+    CAME_BACK = "clients_came_back"
+    """Clients that had left came back: no other proxy serves them, and the next process is to start soon."""
+    ENDED = "ended"
+    """A second signal ended it."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainTimes:
+    """The times of a drain, in nanoseconds from its begin.
+
+    Args:
+        delay: Time before the first connection leaves.
+        period: Time over which connections leave; fewer streams than `LEAST_RATE` a second take less.
+        timeout: Time at which all is over.
+    """
+
+    delay: int
+    period: int
+    timeout: int
+
+    @staticmethod
+    def of(section: Drain) -> "DrainTimes":
+        """Return the times that are configured."""
+        return DrainTimes(
+            *(round(each * NANOS_PER_SECOND) for each in (section.delay, section.period, section.timeout))
+        )
+
+
+class DrainPlan(Generic[T]):
+    """The course of one drain: which connection leaves when, and when the drain is over. All times are nanoseconds.
+
+    Args:
+        times: The times that are configured.
+        begun: The time of the begin.
+
+    Attributes:
+        phase: The present phase.
+        outcome: How the drain ended; None before.
+    """
+
+    def __init__(self, times: DrainTimes, begun: int) -> None:
+        self.phase = Phase.DELAYING
+        self.outcome: DrainOutcome | None = None
+        self._times = times
+        self._begun = begun
+        self._busy: deque[tuple[int, T]] = deque()
+        """The connections with streams that have not begun to leave, each with its time, in their order."""
+        self._idle: deque[T] = deque()
+        """The connections without streams that have not begun to leave."""
+        self._under_way: set[T] = set()
+        """The connections with streams that have begun to leave, and have not ended."""
+        self._idle_at = begun
+        """The time from which on connections without streams may leave."""
+        self._open_since = self._quiet_since = begun
+
+    def look(self, now: int, connections: int, moved: int, came_back: int) -> None:
+        """Note the time, and the state of the process.
+
+        Args:
+            now: The time.
+            connections: The number of connections that are open.
+            moved: The number of connections that have left since the begin.
+            came_back: The number of clients that came since the first one has left, and were closed.
+        """
+        if self.phase is Phase.DRAINED:
+            return
+        if connections:
+            self._open_since = self._quiet_since = now
+        if not connections and (not moved or self._is_quiet(now)):
+            self.end(DrainOutcome.MOVED)
+        elif came_back > 2 * moved + _STRAYS:
+            self.end(DrainOutcome.CAME_BACK)
+        elif now >= self._begun + self._times.timeout:
+            self.end(DrainOutcome.TIME_OVER if connections else DrainOutcome.MOVED)
+        elif self.phase is Phase.DELAYING and now >= self._begun + self._times.delay:
+            self.phase = Phase.MOVING
+
+    def came(self, now: int) -> None:
+        """Note that a client has come, and was closed."""
+        self._quiet_since = now
+
+    def _is_quiet(self, now: int) -> bool:
+        """Return whether no client comes any more: one that has left may try this process once more."""
+        return now >= min(self._quiet_since + QUIET_NS, self._open_since + MOST_QUIET_NS)
+
+    def fill(self, connections: Iterable[tuple[T, int]], now: int) -> None:
+        """Plan the leaving of all connections, each given with the number of its streams."""
+        busy: list[tuple[T, int]] = []
+        for connection, streams in connections:
+            if streams:
+                busy.append((connection, streams))
+            else:
+                self._idle.append(connection)
+        total = sum(streams for _, streams in busy)
+        spread = min(self._times.period, total * NANOS_PER_SECOND // LEAST_RATE)
+        before = 0
+        for connection, streams in busy:
+            self._busy.append((now + spread * before // total, connection))
+            before += streams
+
+    def due(self, now: int) -> Iterator[T]:
+        """Yield the connections whose time has come, each once.
+
+        Those without streams come when all others have been gone for a while: clients that have left use them to look
+        their topics up.
+        """
+        if self.phase is not Phase.MOVING:
+            return
+        while self._busy and self._busy[0][0] <= now:
+            _, connection = self._busy.popleft()
+            self._under_way.add(connection)
+            yield connection
+        if (now >= self._idle_at and not self._busy and not self._under_way) or self.is_late(now):
+            while self._idle:
+                yield self._idle.popleft()
+
+    def gone(self, connection: T, now: int) -> None:
+        """Note that a connection has ended that was due."""
+        if connection in self._under_way:
+            self._under_way.remove(connection)
+            self._idle_at = now + QUIET_NS
+
+    @property
+    def is_empty(self) -> bool:
+        """True when every connection that was planned has begun to leave, and those with streams have ended."""
+        return not self._busy and not self._idle and not self._under_way
+
+    def is_late(self, now: int) -> bool:
+        """Return whether held entries fit no time any more."""
+        closing = min(CLOSING_NS, (self._times.timeout - self._times.delay) // 4)
+        return now >= self._begun + self._times.timeout - closing
+
+    def end(self, outcome: DrainOutcome) -> None:
+        """End the drain; only the first call counts."""
+        if self.phase is not Phase.DRAINED:
+            self.phase, self.outcome = Phase.DRAINED, outcome
+            self._busy.clear()
+            self._idle.clear()
+
+
+class DrainService:
+    """Drains this process, when it is asked to.
+
+    Args:
+        section: The configuration.
+        engine: Closes clients that come, and counts.
+        server: Has the sessions.
+
+    Attributes:
+        cause: What began the drain: `SIGTERM` or `rest`; empty before.
+        begun_at_ns: The time of the begin, nanoseconds since 1970.
+    """
+
+    def __init__(self, section: Drain, engine: Engine, server: Server) -> None:
+        self.cause = ""
+        self.begun_at_ns = 0
+        self._times = DrainTimes.of(section)
+        self._engine = engine
+        self._server = server
+        self._counters = engine.counters
+        self._plan: DrainPlan[Session] | None = None
+        self._leaving: dict[Session, None] = {}
+        self._came_back = 0
+        self._is_looking = False
+        self._over = asyncio.Event()
+        self._tasks = Tasks()
+
+    @property
+    def phase(self) -> Phase:
+        """The present phase."""
+        return Phase.SERVING if self._plan is None else self._plan.phase
+
+    @property
+    def outcome(self) -> DrainOutcome | None:
+        """How the drain ended; None before."""
+        return None if self._plan is None else self._plan.outcome
+
+    @property
+    def connections(self) -> int:
+        """The number of open connections."""
+        return sum(self._counters.connections_open.values())
+
+    @property
+    def moved(self) -> Words:
+        """The numbers of `connections` and `streams` that have left."""
+        return self._counters.drain_moved
+
+    @property
+    def streams(self) -> int:
+        """The number of open producers and consumers."""
+        return len(self._engine.registry.live())
+
+    def summary(self) -> str | None:
+        """Return the state of the drain in words; None before one."""
+        if self._plan is None:
+            return None
+        moved, left = self.moved, f"{self.connections} connections with {self.streams} streams left"
+        return f"draining ({self.cause}), {self.phase}: {moved['connections']} connections moved, {left}"
+
+    def begin(self, cause: str) -> None:
+        """Begin to drain; only the first call counts."""
+        if self._plan is not None:
+            return
+        self.cause, self.begun_at_ns = cause, time.time_ns()
+        self._plan = DrainPlan(self._times, self._engine.clock())
+        self._counters.draining = 1
+        seconds = {name: getattr(self._times, name) / NANOS_PER_SECOND for name in ("delay", "period", "timeout")}
+        if self.connections:
+            structlog.get_logger().info("draining", cause=cause, connections=self.connections, **seconds)
+        self._tasks.start(self._run(self._plan), "drain")
+
+    async def over(self) -> None:
+        """Return when a drain is over."""
+        await self._over.wait()
+
+    def end(self) -> None:
+        """End the drain now; does nothing before one."""
+        if self._plan is not None:
+            self._plan.end(DrainOutcome.ENDED)
+            self._over.set()
+
+    def stop(self) -> None:
+        """Do no more: the process ends."""
+        self._tasks.cancel()
+
+    async def _run(self, plan: DrainPlan[Session]) -> None:
+        try:
+            while self._look(plan):  # noqa: ASYNC110 - times, and clients, are looked at
+                await asyncio.sleep(LOOK_S)
+        except Exception:  # noqa: BLE001 - whatever is wrong, the process must be able to end
+            structlog.get_logger().exception("drain failed")
+            plan.end(DrainOutcome.ENDED)
+        finally:
+            self._engine.admission.is_draining = True
+            self._server.end_sessions()
+            if self.moved or plan.outcome is not DrainOutcome.MOVED:
+                self._log_outcome(plan)
+            self._over.set()
+
+    def _look(self, plan: DrainPlan[Session]) -> bool:
+        """Look at the plan, and at the clients that leave; return whether the drain goes on."""
+        now, counters, was_moving = self._engine.clock(), self._counters, plan.phase is Phase.MOVING
+        if counters.drain_refused["data"] > self._came_back:
+            self._came_back = counters.drain_refused["data"]
+            plan.came(now)
+        plan.look(now, self.connections, counters.drain_moved["connections"], self._came_back)
+        if plan.phase is Phase.MOVING and not was_moving:
+            self._engine.admission.is_draining = True
+            plan.fill([(session, session.stream_count()) for session in self._server.sessions], now)
+        if plan.phase is Phase.MOVING and not self._is_looking:
+            self._is_looking = True
+            self._engine.slices.run(Work.ENDINGS, self._move(plan, now), self._looked)
+        return plan.phase is not Phase.DRAINED
+
+    def _move(self, plan: DrainPlan[Session], now: int) -> Iterator[None]:
+        """Have the clients leave whose time has come, and look at those that leave, one in each step."""
+        self._leaving |= dict.fromkeys(plan.due(now))
+        if plan.is_empty:  # clients that have come since, and have not greeted
+            self._leaving |= dict.fromkeys(self._server.sessions)
+        is_late = plan.is_late(now)
+        for session in list(self._leaving):
+            session.leave(is_late=is_late)
+            if session.has_ended:
+                del self._leaving[session]
+                plan.gone(session, now)
+            yield
+
+    def _looked(self) -> None:
+        self._is_looking = False
+
+    def _log_outcome(self, plan: DrainPlan[Session]) -> None:
+        moved = self.moved
+        structlog.get_logger().info(
+            "drained",
+            outcome=plan.outcome,
+            seconds=round((time.time_ns() - self.begun_at_ns) / NANOS_PER_SECOND, 1),
+            connections=moved["connections"],
+            streams=moved["streams"],
+            refused=sum(self._counters.drain_refused.values()),
+        )

@@ -1,0 +1,144 @@
+"""The way of one client out of a process that drains: its streams end at the broker, then at the client.
+
+    SETTLING ─ producers hold nothing, requests are answered ─▶ PRODUCERS ─ the broker has closed them ─▶
+    CONSUMERS ─ the broker has closed them ─▶ GONE: the client's connection ends
+
+A client whose producer is closed opens it again on the same connection, as long as that is there. So all streams of a
+connection leave together, and the connection with them. Brokers answer the CLOSE of a producer after the receipts of
+all that it has published; what the client sends after that is dropped without a receipt, and the client sends it again
+elsewhere. Consumers leave last and at once: a question about one that is closed would get an error.
+
+Source: closeProducer of org.apache.pulsar.broker.service.ServerCnx, `connectionClosed` of ConnectionHandler.java
+"""
+
+from collections.abc import Callable, Iterator
+from enum import Enum
+from functools import partial
+from typing import Final, Protocol
+
+from limiter.token_bucket import NANOS_PER_SECOND
+
+REQUESTS_NS: Final = NANOS_PER_SECOND
+"""Time for which open requests of a client are awaited. A producer that waits for exclusive access has one for ever."""
+PRODUCERS_NS: Final = 5 * NANOS_PER_SECOND
+"""Time for which a broker's last receipts are awaited."""
+CONSUMERS_NS: Final = NANOS_PER_SECOND // 20
+"""Time for which a broker's answers about consumers are awaited: clients reopen theirs after 100 ms."""
+
+
+class LeavingStage(Enum):
+    """A step of the way out."""
+
+    SETTLING = "settling"
+    PRODUCERS = "producers"
+    CONSUMERS = "consumers"
+    GONE = "gone"
+
+
+class LeavingStreams(Protocol):
+    """The streams of a session, as `Leaving` sees them. Each step of an iterator handles one stream, or looks at some.
+
+    `Streams` is the one of a session; tests have a model of it.
+    """
+
+    def stop_holding(self) -> Iterator[None]:
+        """Drop what comes from now on of producers that hold entries; those that they hold pass as before."""
+
+    def holds_published(self) -> bool:
+        """Return whether producers hold entries, or parts of one."""
+
+    def awaits_answers(self) -> bool:
+        """Return whether a request is without an answer."""
+
+    def vacate(self, direction: str, answered: Callable[[], None]) -> Iterator[None]:
+        """Close the streams of a direction at the broker, and pass nothing more; `answered` is called after each."""
+
+    def is_vacated(self) -> bool:
+        """Return whether the broker has answered each of these CLOSEs."""
+
+    def dismiss(self, direction: str) -> Iterator[None]:
+        """Send the client the CLOSE of each vacated stream of a direction."""
+
+
+class Leaving:
+    """Takes one client out; `look` is called again until it is gone.
+
+    Args:
+        streams: The client's producers and consumers.
+        in_slices: Does the steps of an iterator, perhaps in later turns of the loop, and calls a function then.
+        clock: Monotonic nanoseconds.
+        go: Ends the connection.
+
+    Attributes:
+        stage: The present step.
+    """
+
+    __slots__ = ("_clock", "_go", "_in_slices", "_is_at_work", "_is_late", "_since", "_streams", "stage")
+
+    def __init__(
+        self,
+        streams: LeavingStreams,
+        in_slices: Callable[[Iterator[None], Callable[[], None]], None],
+        clock: Callable[[], int],
+        go: Callable[[], None],
+    ) -> None:
+        self.stage = LeavingStage.SETTLING
+        self._streams = streams
+        self._in_slices = in_slices
+        self._clock = clock
+        self._go = go
+        self._since = clock()
+        self._is_at_work = False
+        self._is_late = False
+
+    def look(self, *, is_late: bool) -> None:
+        """Go on as far as possible; `is_late`: held entries are not awaited any more."""
+        self._is_late |= is_late
+        while not self._is_at_work and self._may_go_on():
+            self._go_on()
+
+    def _may_go_on(self) -> bool:
+        """Return whether the next stage may begin."""
+        streams, waited = self._streams, self._clock() - self._since
+        if self.stage is LeavingStage.SETTLING:
+            if streams.holds_published() and not self._is_late:
+                self._work(streams.stop_holding(), _nothing)
+                return False
+            return self._is_late or waited >= REQUESTS_NS or not streams.awaits_answers()
+        if self.stage is LeavingStage.PRODUCERS:
+            return waited >= PRODUCERS_NS or streams.is_vacated()
+        return self.stage is LeavingStage.CONSUMERS and (waited >= CONSUMERS_NS or streams.is_vacated())
+
+    def _go_on(self) -> None:
+        streams = self._streams
+        if self.stage is LeavingStage.SETTLING:
+            self._enter(LeavingStage.PRODUCERS)
+            self._work(streams.vacate("publish", self._answered), self._answered)
+        elif self.stage is LeavingStage.PRODUCERS:
+            self._enter(LeavingStage.CONSUMERS)
+            self._work(self._consumers(), self._answered)
+        else:
+            self._enter(LeavingStage.GONE)
+            self._work(streams.dismiss("publish"), self._go)
+
+    def _consumers(self) -> Iterator[None]:
+        yield from self._streams.vacate("dispatch", self._answered)
+        yield from self._streams.dismiss("dispatch")
+
+    def _answered(self) -> None:
+        self.look(is_late=False)
+
+    def _enter(self, stage: LeavingStage) -> None:
+        self.stage, self._since = stage, self._clock()
+
+    def _work(self, units: Iterator[None], then: Callable[[], None]) -> None:
+        self._is_at_work = True
+        self._in_slices(units, partial(self._worked, then))
+
+    def _worked(self, then: Callable[[], None]) -> None:
+        self._is_at_work = False
+        then()
+
+
+def _nothing() -> None:
+    """Wait for the next look."""

@@ -1,0 +1,173 @@
+"""A process that drains, told as conversations with its clients."""
+
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+
+from proxy.drain import DrainOutcome, DrainService, Phase
+from proxy.server import Server
+from tests.proxy.conversation import BROKER, NOTHING, Peer, World, publisher
+from tests.proxy.wire import TOPIC, body, connect, lookup, name_of, send, sends, success
+
+Make = Callable[..., World]
+TARGET = f"{BROKER[0]}:{BROKER[1]}"
+
+
+class Sessions:
+    """The sessions of a world, in the place of a server that listens."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    @property
+    def sessions(self) -> set[object]:
+        return set(self._world.sessions)
+
+    def end_sessions(self) -> None:
+        for session in self._world.sessions:
+            session.shut_down()
+
+
+class Draining:
+    """A world whose process drains on request; its brokers close what they are asked to."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.service = DrainService(world.config.drain, world.engine, cast("Server", Sessions(world)))
+
+    def begin(self) -> None:
+        self.world.loop.run(self.service.begin, "SIGTERM")
+
+    def advance(self, seconds: float, *brokers: Peer) -> None:
+        """Let time pass; the brokers answer each CLOSE within a tenth of a second."""
+        for _ in range(round(seconds * 10)):
+            self.world.advance(0.1)
+            for broker in brokers:
+                closes = [frame for frame in broker.heard() if name_of(frame).startswith("CLOSE")]
+                broker >> [success(body(frame).request_id) for frame in closes]
+
+    @property
+    def state(self) -> tuple[Phase, DrainOutcome | None]:
+        return self.service.phase, self.service.outcome
+
+
+@pytest.fixture
+def draining(world: World) -> Draining:
+    return Draining(world)
+
+
+def hang_up(*clients: Peer) -> None:
+    """Close each connection that the proxy has ended, as clients do."""
+    for client in clients:
+        if client.transport.is_eof_sent and not client.is_gone:
+            client.half_close()
+
+
+def test_process_without_clients_is_drained_at_once(draining: Draining) -> None:
+    draining.begin()
+    assert draining.state == (Phase.DRAINED, DrainOutcome.MOVED)
+    draining.world.loop.run(draining.service.begin, "rest")
+    assert draining.service.cause == "SIGTERM"
+
+
+def test_clients_are_served_and_let_in_until_the_delay_is_over(draining: Draining) -> None:
+    client, broker = publisher(draining.world)
+    draining.begin()
+    draining.advance(4.9)
+    client >> sends(2)
+    broker << sends(2)
+    publisher(draining.world, address="192.0.2.8")
+    assert draining.state == (Phase.DELAYING, None)
+
+
+def test_clients_leave_after_the_delay_and_lookups_last(draining: Draining) -> None:
+    asking, asked = draining.world.pair()
+    client, broker = publisher(draining.world)
+    draining.begin()
+    draining.advance(5)
+    assert client.heard() == []
+    asking >> lookup(1)
+    asked << lookup(1)
+    draining.advance(0.2, broker)
+    assert client.heard_names() == ["CLOSE_PRODUCER"]
+    assert client.transport.is_eof_sent
+    draining.advance(0.5)
+    assert not asking.transport.is_eof_sent, "a client that has left may look up by it"
+    draining.advance(1)
+    assert not asking.transport.is_eof_sent, "its lookup has no answer"
+    draining.advance(0.8)
+    assert asking.transport.is_eof_sent
+    hang_up(client, asking)
+    draining.advance(1)
+    assert draining.state == (Phase.DRAINED, DrainOutcome.MOVED)
+    moved = draining.service.moved
+    assert (moved["connections"], moved["streams"]) == (2, 1)
+
+
+def test_connections_leave_one_after_the_other(draining: Draining) -> None:
+    pairs = [publisher(draining.world) for _ in range(100)]
+    draining.begin()
+    draining.advance(6, *(broker for _, broker in pairs))
+    gone = sum(client.transport.is_eof_sent for client, _ in pairs)
+    assert 40 <= gone <= 60
+    draining.advance(2, *(broker for _, broker in pairs))
+    assert all(client.transport.is_eof_sent for client, _ in pairs)
+
+
+def test_client_that_comes_back_is_closed(draining: Draining) -> None:
+    _client, broker = publisher(draining.world)
+    draining.begin()
+    draining.advance(5.3, broker)
+    again = draining.world.client()
+    again >> connect(TARGET)
+    again << NOTHING
+    assert again.transport.is_eof_sent
+
+
+def test_drain_ends_if_no_other_proxy_takes_the_clients(draining: Draining) -> None:
+    pairs = [publisher(draining.world) for _ in range(100)]
+    draining.begin()
+    draining.advance(5.5, *(broker for _, broker in pairs))
+    moved = draining.service.moved["connections"]
+    for _ in range(2 * moved + 10):
+        draining.world.client() >> connect(TARGET)
+    draining.advance(0.1)
+    assert draining.state == (Phase.DRAINED, DrainOutcome.CAME_BACK)
+    assert all(broker.is_gone for _, broker in pairs)
+
+
+def test_held_entries_are_left_to_the_client_when_time_is_short(make_world: Make) -> None:
+    draining = Draining(make_world(limits={"topics": {TOPIC: {"publish": {"messages": 1}}}}))
+    client, broker = publisher(draining.world)
+    client >> sends(40)
+    passed = broker.heard()
+    draining.begin()
+    for _ in range(279):
+        draining.world.advance(0.1)
+        passed += broker.heard()
+    assert "CLOSE_PRODUCER" not in client.heard_names()
+    assert "CLOSE_PRODUCER" not in map(name_of, passed)
+    assert passed == sends(len(passed))
+    draining.advance(0.3, broker)
+    assert client.heard_names() == ["CLOSE_PRODUCER"]
+
+
+def test_second_signal_ends_the_drain(draining: Draining) -> None:
+    _client, broker = publisher(draining.world)
+    draining.begin()
+    draining.world.loop.run(draining.service.end)
+    draining.advance(0.1)
+    assert draining.state == (Phase.DRAINED, DrainOutcome.ENDED)
+    assert broker.is_gone
+
+
+def test_clients_that_are_left_at_the_timeout_end(make_world: Make) -> None:
+    draining = Draining(make_world(drain={"delay": 1, "period": 1, "timeout": 3}))
+    client, broker = publisher(draining.world)
+    draining.begin()
+    draining.advance(3.1)
+    assert draining.state == (Phase.DRAINED, DrainOutcome.TIME_OVER)
+    assert client.is_gone or client.transport.is_eof_sent
+    assert "CLOSE_PRODUCER" in broker.heard_names()
+    client >> send(0)

@@ -1,0 +1,120 @@
+"""A proxy drains in front of a real broker: clients go on at another one, without an error, a loss or a double."""
+
+import logging
+import os
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+
+import pulsar
+import pytest
+
+from loadgen.real.process import wait_until
+from loadgen.real.standalone import StandaloneBroker
+from tests.real.conftest import IS_DIRECT
+from tests.real.demand import publishing, wait_for_more
+from tests.real.sluice_process import SluiceProcess, start_sluice
+from tests.real.traffic import OPERATION_S, digest, digests, open_sender, quiet_client, read_all
+from tests.waiting import wait_for
+
+pytestmark = [pytest.mark.real, pytest.mark.skipif(IS_DIRECT, reason="the broker itself does not drain")]
+
+TOPICS = [f"persistent://public/default/drain-{number}" for number in range(4)]
+CONFIG = {"limits": {"topics": {TOPICS[0]: {"publish": {"messages": 30}}}}}
+DRAIN = {"SLUICE_DRAIN__DELAY": "1s", "SLUICE_DRAIN__PERIOD": "2s", "SLUICE_DRAIN__TIMEOUT": "20s"}
+
+
+class Lines(logging.Handler):
+    """The lines of a client's log above INFO."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.troubles: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.troubles.append(record.getMessage())
+
+
+@contextmanager
+def two_proxies(folder: Path, broker: StandaloneBroker) -> Iterator[tuple[SluiceProcess, SluiceProcess]]:
+    with ExitStack() as started:
+        sluices = [start_sluice(folder / name, broker.service_url, CONFIG, env=DRAIN) for name in ("a", "b")]
+        for sluice in sluices:
+            assert sluice.process is not None
+            started.callback(sluice.process.kill)
+        yield sluices[0], sluices[1]
+
+
+class Acknowledger:
+    """Acknowledges all that a consumer gets, and counts it."""
+
+    def __init__(self, client: pulsar.Client, topic: str, kind: pulsar.ConsumerType) -> None:
+        self.got: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        self.consumer = client.subscribe(topic, f"all-{kind.name}", kind, message_listener=self._take)
+
+    def _take(self, consumer: pulsar.Consumer, message: pulsar.Message) -> None:
+        with self._lock:
+            self.got[digest(message.data())] += 1
+        consumer.acknowledge(message)
+
+    def has(self, marks: set[str]) -> bool:
+        with self._lock:
+            return set(self.got) == marks
+
+
+def stream_count(sluice: SluiceProcess) -> int:
+    count: int = sluice.get("/sluice/streams")["totals"]["streams"]
+    return count
+
+
+def drain(sluice: SluiceProcess) -> str:
+    """Send SIGTERM, and return the log when the process has ended."""
+    process = sluice.process
+    assert process is not None
+    os.kill(process.pid, signal.SIGTERM)
+    wait_for(lambda: process.exit_code is not None, 60, lambda: f"it did not end\n{process.last_lines()}")
+    log = process.log_path.read_text()
+    assert process.exit_code == 0, log
+    assert "Traceback" not in log, log
+    return log
+
+
+def test_clients_go_on_elsewhere_while_a_proxy_drains(real_broker: StandaloneBroker, tmp_path: Path) -> None:
+    lines, logger = Lines(), logging.Logger("client", logging.INFO)  # noqa: LOG001 - of this client alone
+    logger.addHandler(lines)
+    with two_proxies(tmp_path, real_broker) as (first, second), ExitStack() as closing:
+        url = f"{first.service_url},{second.service_url.removeprefix('pulsar://')}"
+        client = pulsar.Client(url, logger=logger, operation_timeout_seconds=OPERATION_S)
+        closing.callback(client.close)
+        kinds = [pulsar.ConsumerType.Shared, pulsar.ConsumerType.Failover, pulsar.ConsumerType.Exclusive]
+        readers = [Acknowledger(client, topic, kind) for topic, kind in zip(TOPICS[1:], kinds, strict=True)]
+        senders = [
+            open_sender(client, topic, f"{topic[-7:]}-{number}", send_timeout_millis=0)
+            for topic in TOPICS
+            for number in range(2)
+        ]
+        with publishing(*senders, per_s=60):
+            wait_for_more(senders, 30)
+            busy, other = sorted((first, second), key=stream_count, reverse=True)
+            log = drain(busy)
+            troubles = list(lines.troubles)  # a client that looks up later finds the first address closed
+            wait_for_more(senders, 30)
+        for sender in senders:
+            sender.producer.flush()
+        assert stream_count(other) == len(senders) + len(readers)
+        assert '"outcome": "moved"' in log, log
+        assert troubles == []
+        direct = quiet_client(real_broker.service_url)
+        closing.callback(direct.close)
+        in_broker = {name: marks for topic in TOPICS for name, marks in digests(read_all(direct, topic)).items()}
+        for sender in senders:
+            assert not sender.failed
+            assert in_broker[sender.name] == sender.sent, "in order, none lost, none twice"
+        for topic, reader in zip(TOPICS[1:], readers, strict=True):
+            sent = {mark for sender in senders if sender.name.startswith(topic[-7:]) for mark in sender.sent}
+            assert wait_until(partial(reader.has, sent), 30), f"{reader.consumer.subscription_name()} lacks messages"
