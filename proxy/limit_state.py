@@ -16,8 +16,10 @@ import fcntl
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
+from sys import intern
 from typing import Literal
 
 import msgspec
@@ -302,7 +304,7 @@ def _not_full(lines: Iterator[bytes], left_at: int, now: int) -> Iterator[tuple[
             direction, level, name, tenant, namespace, balances = _LINES.decode(line)
             read = tuple(map(_read, balances))
             if at(read, left_at, now) is not None:
-                yield Scope(direction, level, name, tenant, namespace), read
+                yield Scope(direction, intern(level), name, intern(tenant), intern(namespace)), read
     except (msgspec.DecodeError, ValueError) as error:
         raise StateError(f"a line of it cannot be read: {error}") from None
 
@@ -312,7 +314,13 @@ def _written(balance: LeftBalance | None) -> _Balance | None:
 
 
 def _read(balance: _Balance | None) -> LeftBalance | None:
-    return None if balance is None else LeftBalance(Rate(*balance[0]), balance[1], Rate(*balance[2]))
+    return None if balance is None else LeftBalance(_rate(balance[0]), balance[1], _rate(balance[2]))
+
+
+@lru_cache(maxsize=1000)
+def _rate(numbers: _Numbers) -> Rate:
+    """Return a rate; many limiters have the same ones, which take memory once."""
+    return Rate(*numbers)
 
 
 def _numbers(rate: Rate) -> _Numbers:

@@ -14,7 +14,7 @@ from tests.real.sluice_process import SluiceProcess, start_sluice
 from tests.waiting import wait_for
 
 TOPIC = "persistent://public/default/often"
-RATE, BURST, FLOOD, ENOUGH = 50, 500, 300, 5
+RATE, BURST, FLOOD, ENOUGH = 20, 500, 300, 5
 
 
 def _flood(sluice: SluiceProcess, how: str) -> None:

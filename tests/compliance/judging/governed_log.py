@@ -93,6 +93,20 @@ class RestartedLog(GovernedLog):
     def make_world(self) -> Any:
         return Governed(first=self.chance.choice((FirstBalances(empty_since=0), self._debts())))
 
+    def limit(self, setting: Setting, name: str, limit: Limit | None) -> None:
+        """Limits before the first stream are those of the file: no line of a change hides the first balance."""
+        if self.numbers:
+            super().limit(setting, name, limit)
+        else:
+            self.put(setting, name, limit)
+
+    def join(self, place: Any, topic: str, *, by_entry: bool = False) -> Stream:
+        """As in the product, the first line of a limiter begins when the limiter is made."""
+        before = {*self.world.registry.limiters}
+        stream = super().join(place, topic, by_entry=by_entry)
+        self.began |= {scope: self.world.clock.now for scope in self.world.registry.limiters if scope not in before}
+        return stream
+
     def _debts(self) -> FirstBalances:
         scopes = [Scope("publish", "topic", f"persistent://t/n/{topic}", "t", "n") for topic in "ab"]
         scopes.append(Scope("publish", "namespace", "t/n", "t", "n"))
