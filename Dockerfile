@@ -1,11 +1,17 @@
-# The proxy's image: no Spark, no load generator's client, no compiler, no root.
+# The proxy's image: no Spark, no load generator's client, no compiler, no pip, no root; any user may run it.
+# Two builds of one commit on one base have the same /opt/sluice. A release names its base by digest:
+# --build-arg PYTHON=python@sha256:…
+ARG PYTHON=python:3.11-slim-bookworm
 
-FROM python:3.11-slim AS build
+FROM ${PYTHON} AS build
+ENV PYTHONHASHSEED=0
 RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev
 WORKDIR /src
-COPY requirements/proxy.lock requirements/build.lock requirements/
-RUN python -m venv /opt/sluice && /opt/sluice/bin/pip install --require-hashes -r requirements/proxy.lock
+COPY requirements/proxy.lock requirements/build.lock requirements/sbom.lock requirements/
 RUN python -m venv /opt/build && /opt/build/bin/pip install --require-hashes -r requirements/build.lock
+RUN python -m venv /opt/sbom && /opt/sbom/bin/pip install --require-hashes -r requirements/sbom.lock
+RUN python -m venv --without-pip /opt/sluice && \
+    /opt/build/bin/pip --python /opt/sluice install --no-compile --require-hashes -r requirements/proxy.lock
 COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY sluice sluice
 COPY proxy proxy
@@ -16,10 +22,16 @@ COPY limiter limiter
 COPY fleet fleet
 COPY accesslog accesslog
 COPY adminrest adminrest
-RUN PATH=/opt/build/bin:$PATH hatchling build --target wheel && /opt/sluice/bin/pip install --no-deps dist/*.whl
+RUN PATH=/opt/build/bin:$PATH hatchling build --target wheel && \
+    /opt/build/bin/pip --python /opt/sluice install --no-compile --no-deps dist/*.whl && \
+    /opt/sbom/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
+        --output-file /opt/sluice/sbom.cdx.json /opt/sluice && \
+    python -m compileall -q --invalidation-mode unchecked-hash /opt/sluice/lib
 
-FROM python:3.11-slim
-RUN useradd --uid 10001 --create-home sluice && install -d -o sluice /var/log/sluice
+FROM ${PYTHON}
+LABEL org.opencontainers.image.title="Sluice" org.opencontainers.image.licenses="Apache-2.0"
+# Of the group 0, in which a container's user is who has no entry in passwd.
+RUN install -d -o 10001 -g 0 -m 775 /var/log/sluice /var/lib/sluice
 COPY --from=build /opt/sluice /opt/sluice
 USER 10001
 EXPOSE 6650 8080 9100

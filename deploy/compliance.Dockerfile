@@ -1,9 +1,15 @@
-# The image of the compliance job and the report: Spark, Java and the wheel; no compiler, no root.
+# The image of the compliance job and the report, and of Spark's executors: Spark, Java and the wheel; no compiler, no
+# pip, no root; any user may run it. Reproducible as the proxy's image is.
+ARG PYTHON=python:3.11-slim-bookworm
 
-FROM python:3.11-slim AS build
+FROM ${PYTHON} AS build
+ENV PYTHONHASHSEED=0
 WORKDIR /src
-COPY requirements/all.lock requirements/
-RUN python -m venv /opt/sluice && /opt/sluice/bin/pip install --require-hashes -r requirements/all.lock
+COPY requirements/report.lock requirements/build.lock requirements/sbom.lock requirements/
+RUN python -m venv /opt/build && /opt/build/bin/pip install --require-hashes -r requirements/build.lock
+RUN python -m venv /opt/sbom && /opt/sbom/bin/pip install --require-hashes -r requirements/sbom.lock
+RUN python -m venv --without-pip /opt/sluice && \
+    /opt/build/bin/pip --python /opt/sluice install --no-compile --require-hashes -r requirements/report.lock
 COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY sluice sluice
 COPY proxy proxy
@@ -14,14 +20,22 @@ COPY limiter limiter
 COPY fleet fleet
 COPY accesslog accesslog
 COPY adminrest adminrest
-RUN PATH=/opt/sluice/bin:$PATH HATCH_BUILD_NO_HOOKS=true hatchling build --target wheel && /opt/sluice/bin/pip install --no-deps dist/*.whl
+RUN PATH=/opt/build/bin:$PATH HATCH_BUILD_NO_HOOKS=true hatchling build --target wheel && \
+    /opt/build/bin/pip --python /opt/sluice install --no-compile --no-deps dist/*.whl && \
+    /opt/sbom/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
+        --output-file /opt/sluice/sbom.cdx.json /opt/sluice && \
+    { python -m compileall -q --invalidation-mode unchecked-hash /opt/sluice/lib || true; }
 
-FROM python:3.11-slim
-RUN apt-get update && apt-get install --yes --no-install-recommends openjdk-17-jre-headless procps && rm -rf /var/lib/apt/lists/*
-RUN useradd --uid 10001 --create-home sluice && install -d -o sluice /var/lib/sluice
+FROM ${PYTHON}
+LABEL org.opencontainers.image.title="Sluice's compliance job and report" org.opencontainers.image.licenses="Apache-2.0"
+RUN apt-get update && \
+    apt-get install --yes --no-install-recommends openjdk-17-jre-headless procps libnss-wrapper && \
+    rm -rf /var/lib/apt/lists/* /var/log/apt /var/log/dpkg.log
+RUN install -d -o 10001 -g 0 -m 775 /var/lib/sluice
 COPY --from=build /opt/sluice /opt/sluice
 COPY deploy/compliance_job.py /opt/sluice/compliance_job.py
+COPY deploy/compliance-entrypoint /opt/sluice/entrypoint
 ENV PATH=/opt/sluice/bin:$PATH
 USER 10001
-ENTRYPOINT ["/opt/sluice/bin/sluice"]
+ENTRYPOINT ["/opt/sluice/entrypoint"]
 CMD ["compliance", "run", "--help"]

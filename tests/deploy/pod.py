@@ -17,6 +17,7 @@ import pytest
 
 from loadgen.real.process import TetheredProcess
 from tests.netns.hosts import BROKER, SLUICE_FOR_CLIENTS, Hosts
+from tests.waiting import wait_for
 
 Manifest = Mapping[str, Any]
 USER = 54321
@@ -89,6 +90,13 @@ class Pod:
         (volume / "..new").symlink_to(version.name)
         (volume / "..new").rename(volume / "..data")
 
+    def share(self, name: str, folder: Path) -> None:
+        """Have a claim's folder in place of a new one; before the container starts."""
+        if name in self._volumes:
+            if not folder.exists():
+                self._volumes[name].rename(folder)
+            self._volumes[name] = folder
+
     def volume(self, name: str) -> Path:
         """Return the folder of a volume."""
         return self._volumes[name]
@@ -147,6 +155,11 @@ class Pod:
         """End it as the kubelet does; returns its exit code."""
         assert self._process is not None
         return self._process.stop(self._spec["terminationGracePeriodSeconds"])
+
+    def wait(self, longest_s: float) -> int | None:
+        """Wait for its end; returns its exit code."""
+        wait_for(lambda: self.exit_code is not None, longest_s, told=self.says, pause_s=0.2)
+        return self.exit_code
 
     @property
     def exit_code(self) -> int | None:

@@ -61,6 +61,15 @@ def test_the_image_has_no_spark():
     assert "requirements/proxy.lock" in (ROOT / "Dockerfile").read_text()
 
 
+def test_locks_of_the_images_agree():
+    """`make locks` makes all; the report's image has whatever the proxy's has."""
+
+    def pinned(name: str) -> set[str]:
+        return set(re.findall(r"^[a-z0-9-]+==\S+", (ROOT / f"requirements/{name}.lock").read_text(), re.MULTILINE))
+
+    assert pinned("proxy") <= pinned("report") <= pinned("all")
+
+
 def test_compose_mounts_what_is_there_and_gives_commands_that_exist():
     for service in COMPOSE["services"].values():
         for volume in service.get("volumes", []):
@@ -88,7 +97,7 @@ def test_the_access_log_goes_where_the_image_lets_it_be_written():
     config = load_config(ROOT / "deploy/sluice.yaml", {})
     mounts = [volume.split(":")[1] for volume in COMPOSE["services"]["sluice"]["volumes"]]
     assert str(config.access_log.dir) in mounts
-    assert any(str(config.access_log.dir) in line and "-o sluice" in line for line in _dockerfile())
+    assert any(str(config.access_log.dir) in line and "-g 0 -m 775" in line for line in _dockerfile())
 
 
 def test_alerts_ask_for_metrics_that_exist():

@@ -1,6 +1,9 @@
 """What the chart renders is run here: the container's command with its ConfigMap, volumes and user, and its probes."""
 
 import contextlib
+import json
+import shutil
+import subprocess
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -77,3 +80,63 @@ def test_secrets_are_read_by_a_user_without_an_entry(tmp_path: Path, hosts: Host
         assert pod.get("admin", "/sluice/streams", by_tls=True)[0] == 401
         assert pod.get("admin", "/sluice/streams", by_tls=True, token=token)[0] == 200
         assert pod.stop() == 0
+
+
+IMAGES = pytest.mark.on_request
+"""`tools/images` builds them first: ten minutes, as root."""
+
+
+@pytest.fixture(scope="module")
+def roots() -> Iterator[Mapping[str, Path]]:
+    """The roots of the images that `tools/images` has built."""
+    if shutil.which("buildah") is None:
+        pytest.skip("no buildah here: apt-get install buildah debootstrap, then tools/images")
+    containers = {
+        image: _buildah("from", "--pull-never", f"localhost/{image}") for image in ("sluice", "sluice-compliance")
+    }
+    yield {image: Path(_buildah("mount", container)) for image, container in containers.items()}
+    for container in containers.values():
+        _buildah("rm", container)
+
+
+def _buildah(*words: str) -> str:
+    return subprocess.run(["buildah", *words], capture_output=True, text=True, check=True, timeout=300).stdout.strip()
+
+
+@IMAGES
+@pytest.mark.slow
+def test_images_run_what_the_chart_renders(tmp_path: Path, hosts: Hosts, roots: Mapping[str, Path]) -> None:
+    """As a user without an entry: the proxy writes a log, the job makes tables of it, and the report judges them."""
+    objects = objects_of("compliance")
+    proxy = pod_spec(manifest(objects, ["StatefulSet"], "sluice"))
+    job = pod_spec(manifest(objects, ["CronJob"], "sluice-compliance"))
+    report = pod_spec(manifest(objects, ["CronJob"], "sluice-report"))
+    broker = TetheredProcess(
+        hosts.command("broker", *SLUICE, "broker", "--listen", f"{BROKER}:6650"), tmp_path / "broker"
+    )
+    entry = ("/opt/sluice/bin/sluice",)
+    try:
+        with Pod(proxy, objects, {}, tmp_path / "proxy", hosts, root=roots["sluice"], entry=entry) as pod:
+            for kind in ("startup", "readiness"):
+                wait_for(partial(pod.passes, kind), told=pod.says)
+            assert pod.stop() == 0, pod.says()
+            log = pod.volume("access-log")
+        assert [*log.glob("sluice-*.jsonl*")] or [*log.glob("pod-*.jsonl*")]
+        tables = tmp_path / "tables"
+        for name, spec in (("job", job), ("report", report)):
+            folder = tmp_path / name
+            pod = Pod(
+                spec, objects, {}, folder, hosts, root=roots["sluice-compliance"], entry=("/opt/sluice/entrypoint",)
+            )
+            pod.share("access-log", log)
+            pod.share("tables", tables)
+            with pod:
+                assert pod.wait(300) == 0, pod.says()
+    finally:
+        broker.kill()
+    assert (tables / "report/report.html").exists()
+    for root in roots.values():
+        parts = json.loads((root / "opt/sluice/sbom.cdx.json").read_text())["components"]
+        assert {"msgspec", "pydantic"} <= {part["name"] for part in parts}
+    assert not [*(roots["sluice"] / "opt/sluice").rglob("pip")]
+    assert [*(roots["sluice"] / "opt/sluice").rglob("*mypyc*.so")], "compiled"

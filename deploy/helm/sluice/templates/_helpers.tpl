@@ -86,6 +86,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- if .Values.store.size -}}
 {{- $_ := set $own "policies" (dict "store" "/var/lib/sluice/policies.db") -}}
+{{- $_ := set $own "drain" (dict "state" "/var/lib/sluice/balances") -}}
 {{- end -}}
 {{- if and .Values.fleet (include "sluice.isSeveral" .) -}}
 {{- $_ := set $own "fleet" (dict "name" (include "sluice.name" .)) -}}
