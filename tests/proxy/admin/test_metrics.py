@@ -183,7 +183,7 @@ def test_clients_cannot_make_label_sets_grow_without_bound(make_world: Make, mon
     assert found["sluice_held_messages", others] == 16
 
 
-def test_every_metric_has_our_prefix_a_help_text_and_bounded_labels(make_world: Make) -> None:
+def test_each_metric_has_prefix_help_text_and_bounded_labels(make_world: Make) -> None:
     world = make_world()
     registry = CollectorRegistry(auto_describe=False)
     registry.register(SluiceCollector(world.engine, world.totals, world.access, lambda: iter(())))
@@ -194,23 +194,24 @@ def test_every_metric_has_our_prefix_a_help_text_and_bounded_labels(make_world: 
         assert family.documentation
         for sample in family.samples:
             assert set(sample.labels) <= {
-                "tenant",
-                "namespace",
-                "owner",
+                "cause",
                 "direction",
+                "failure",
+                "found",
+                "key",
+                "kind",
                 "le",
                 "level",
-                "role",
-                "cause",
-                "side",
-                "kind",
-                "what",
-                "outcome",
-                "result",
                 "method",
-                "failure",
-                "key",
+                "namespace",
+                "outcome",
+                "owner",
+                "result",
+                "role",
+                "side",
                 "state",
+                "tenant",
+                "what",
                 "work",
             }
 
