@@ -244,7 +244,7 @@ class Proxy:
             after=engine.policies_changed,
             changed=self._changes.changed,
             handlers={PolicyKind.BLOCK: blocks},
-            ready=self.intervals.told,
+            ready=self.intervals.lines_written,
             on_degraded=self._look_at_states,
         )
         try:

@@ -22,7 +22,7 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from limiter.activity import ActivityJournal, ActivityReader
 from limiter.limiter import Limiter, Scope, Stream
@@ -40,6 +40,20 @@ HEARTBEAT_S = 30.0
 """Longest time without a line while nothing happens."""
 _TAKEN = 5
 """Counts that are taken in the time in which a line is made."""
+
+
+class _Boundary(NamedTuple):
+    """The end of an interval, at which counts are taken.
+
+    Args:
+        cut_at: Streams and scopes that got other values within the interval, and when.
+        began: The begin of the interval.
+        end: Its end.
+    """
+
+    cut_at: "dict[Stream | Scope, Moment]"
+    began: Moment
+    end: Moment
 
 
 class Intervals:
@@ -78,16 +92,16 @@ class Intervals:
         self._beaten = self._ended
         self._cut_at: dict[Stream | Scope, Moment] = {}
         """Streams and scopes that got other values within the interval: their next line begins there."""
-        self._untaken_streams: OrderedDict[Stream, None] = OrderedDict()
-        self._untaken_limiters: OrderedDict[Limiter, None] = OrderedDict()
+        self._pending_streams: OrderedDict[Stream, None] = OrderedDict()
+        self._pending_limiters: OrderedDict[Limiter, None] = OrderedDict()
         """Those whose counts are those of the boundary, and are still to be taken."""
-        self._taken_from: tuple[dict[Stream | Scope, Moment], Moment, Moment] = ({}, self._ended, self._ended)
-        """`_cut_at` and `_ended` of the interval that these counts are of, and its end."""
-        self._untold: OrderedDict[Stream | Limiter, tuple[CountedSpan, int]] = OrderedDict()
+        self._boundary = _Boundary({}, self._ended, self._ended)
+        """The boundary whose counts these are."""
+        self._unwritten: OrderedDict[Stream | Limiter, tuple[CountedSpan, int]] = OrderedDict()
         """Counts that have no line yet, and the begin of their interval by the monotonic clock."""
         self._is_releasing = False
         """All that is kept must have its lines before those of the interval."""
-        self._is_telling = False
+        self._is_writing = False
         self._is_measuring = False
         self._slices: Slices | None = None
         self._heart: asyncio.TimerHandle | None = None
@@ -116,12 +130,12 @@ class Intervals:
     @property
     def reader(self) -> ActivityReader:
         """The reader through which an engine reports its streams and limiters."""
-        return ActivityReader(self.activity, self._tell_early, self._cut, self._take_pending, self._hasten)
+        return ActivityReader(self.activity, self._write_early, self._cut, self._take_pending, self._hasten)
 
     def activity(self) -> None:
         """Begin an interval after a rest: its line comes at the next boundary, and begins at the last one."""
         if self._timer is None:
-            if not self._untaken:
+            if not self._pending:
                 self._let_go(self._tally.end())
             wall, now = self._wall(), self._clock()
             since_boundary = wall % self._interval
@@ -129,18 +143,13 @@ class Intervals:
                 self._ended = (wall - since_boundary, now - since_boundary)
             self._wait_for_boundary()
 
-    async def told(self) -> None:
+    async def lines_written(self) -> None:
         """Return when the lines are made that wait to be made now: a change that comes then has its line after them."""
         if self._steady:
             self._steady.end()
-        pending = len(self._untold) + self._untaken + len(self._steady)
+        pending = len(self._unwritten) + self._pending + len(self._steady)
         if pending and self._slices is not None:
-            await self._slices.done(Work.LINES, self._telling(pending))
-
-    @property
-    def is_telling(self) -> bool:
-        """True while lines wait to be made."""
-        return self._is_telling
+            await self._slices.done(Work.LINES, self._writing(pending))
 
     def change(self) -> Moment:
         """Return this moment, at which values are about to change; the reader's `cut` ends the lines concerned."""
@@ -153,7 +162,7 @@ class Intervals:
     def flush(self) -> Moment:
         """End the running interval now, and make all lines; return the moment at which it ended."""
         self._steady.end()
-        self._tell_all()
+        self._write_all()
         if self._timer is None:
             self._ended = (self._wall(), self._clock())  # later counts have the new value: no line may begin before it
             return self._ended
@@ -165,14 +174,14 @@ class Intervals:
         self._report()
         self._steady.end()
         ended = self._ended
-        self._tell_all()
+        self._write_all()
         self._go_on()
         return ended
 
     def settling(self) -> Iterator[None]:
         """Bring the totals up to now, before they are read: a unit of work in each step."""
         assert self._journal is not None, "start() comes first"
-        yield from self._telling(len(self._untold) + self._untaken)
+        yield from self._writing(len(self._unwritten) + self._pending)
         yield from self._tally.settling(self._journal, self._clock)
 
     def stop(self) -> None:
@@ -215,7 +224,7 @@ class Intervals:
         if now < self._due - self._interval // 10:
             self._sleep()
         else:
-            if not self._untaken:
+            if not self._pending:
                 if self._is_quiet and not self._steady:
                     self._ended = (self._wall(), self._clock())
                 else:
@@ -244,8 +253,8 @@ class Intervals:
         Whether any waits is known when all are taken. If that takes longer than an interval, the next one is longer.
         """
         assert self._registry is not None, "start() comes first"
-        may_keep = self._steady or (self._untold and self._steady.is_on)
-        if self._untaken or may_keep or not self._is_quiet:
+        may_keep = self._steady or (self._unwritten and self._steady.is_on)
+        if self._pending or may_keep or not self._is_quiet:
             self._wait_for_boundary()
         elif self._registry.relative.is_moving:
             self.activity()
@@ -266,76 +275,76 @@ class Intervals:
         self._is_releasing = self._steady.boundary(self._ended, end) or self._is_releasing
         if self._is_quiet:
             self._steady.end()
-        self._untaken_streams, self._untaken_limiters = self._journal.end_period()
+        self._pending_streams, self._pending_limiters = self._journal.end_period()
         self._journal.is_taking = True
-        self._let_go(self._taken_from[0])
-        self._taken_from = self._cut_at, self._ended, end
+        self._let_go(self._boundary.cut_at)
+        self._boundary = _Boundary(self._cut_at, self._ended, end)
         self._cut_at, self._ended = {}, end
-        if not self._is_telling:
+        if not self._is_writing:
             assert self._slices is not None, "start() comes first"
-            self._is_telling = True
-            self._slices.run(Work.LINES, self._telling(), self._all_told)
+            self._is_writing = True
+            self._slices.run(Work.LINES, self._writing(), self._all_written)
 
     @property
-    def _untaken(self) -> int:
+    def _pending(self) -> int:
         """The number of streams and limiters whose counts are still to be taken."""
-        return len(self._untaken_streams) + len(self._untaken_limiters)
+        return len(self._pending_streams) + len(self._pending_limiters)
 
     def _take_pending(self, one: Stream | Limiter) -> None:
         """Take the counts of the boundary, if that is still to be done: they are about to change."""
         if isinstance(one, Stream):
-            if one not in self._untaken_streams:
+            if one not in self._pending_streams:
                 return
-            del self._untaken_streams[one]
+            del self._pending_streams[one]
         else:
-            if one not in self._untaken_limiters:
+            if one not in self._pending_limiters:
                 return
-            del self._untaken_limiters[one]
+            del self._pending_limiters[one]
         assert self._journal is not None, "start() comes first"
-        cut_at, ended, end = self._taken_from
-        counted = self._taken(one, end, self._began(one, cut_at, ended, end[1]))
+        cut_at, interval_began, end = self._boundary
+        counted = self._taken(one, end, self._began(one, cut_at, interval_began, end[1]))
         if isinstance(counted.taken, TakenLimiter) and not counted.taken.is_steady(end[1] - counted.began[1]):
             self._steady.is_unsteady(counted.taken.limiter, end[1])
-        if one in self._untold:  # lines take longer than an interval
-            self._tell_pending(one)
-        self._untold[one] = counted, ended[1]
+        if one in self._unwritten:  # lines take longer than an interval
+            self._write_line_of(one)
+        self._unwritten[one] = counted, interval_began[1]
         self._journal.taken(one)
-        if not self._untaken:
+        if not self._pending:
             self._journal.is_taking = False
 
     def _take_next(self) -> None:
         """Take the counts of a stream that is still to be taken, or of a limiter if no stream is left."""
-        if self._untaken_streams:
-            self._take_pending(next(iter(self._untaken_streams)))
+        if self._pending_streams:
+            self._take_pending(next(iter(self._pending_streams)))
         else:
-            self._take_pending(next(iter(self._untaken_limiters)))
+            self._take_pending(next(iter(self._pending_limiters)))
 
-    def _telling(self, most: int | None = None) -> Iterator[None]:
+    def _writing(self, most: int | None = None) -> Iterator[None]:
         """Take all pending counts, then make lines, one in each step: all that wait, or at most `most`."""
-        while self._untaken:
-            for _ in range(min(_TAKEN, self._untaken)):
+        while self._pending:
+            for _ in range(min(_TAKEN, self._pending)):
                 self._take_next()
             yield
         if self._is_releasing:
             self._is_releasing = False
             yield from self._steady.releasing()
-        while self._untold and most != 0:
-            self._tell_pending(next(iter(self._untold)))
+        while self._unwritten and most != 0:
+            self._write_line_of(next(iter(self._unwritten)))
             most = None if most is None else most - 1
             yield
         if self._steady.is_due:
             yield from self._steady.releasing()
 
-    def _tell_pending(self, one: Stream | Limiter) -> None:
-        counted, interval_began = self._untold.pop(one)
+    def _write_line_of(self, one: Stream | Limiter) -> None:
+        counted, interval_began = self._unwritten.pop(one)
         if not self._steady.keep(one, counted, interval_began):
-            self._tell(one, counted)
-        if not self._untold and not self._untaken:
+            self._write(one, counted)
+        if not self._unwritten and not self._pending:
             self._let_go(self._log.forget_values())
 
-    def _all_told(self) -> None:
+    def _all_written(self) -> None:
         """Write the heartbeat that follows the lines of an interval."""
-        self._is_telling = False
+        self._is_writing = False
         self._beat(last=False, at=self._ended)
 
     def _stood_still(self, late_ns: int) -> None:
@@ -345,12 +354,12 @@ class Intervals:
             self._log.standstill(self.span_since(now - late_ns))
         self._stood_until = now
 
-    def _tell_early(self, over: Stream | Limiter) -> None:
+    def _write_early(self, over: Stream | Limiter) -> None:
         """Write the line of a stream or limiter that is over now, because the journal is full."""
-        self._tell_before(over)
+        self._write_last_interval(over)
         end = self._wall(), self._clock()
         self._end_steady(over, end[1])
-        self._tell(over, self._taken(over, end, self._began(over, self._cut_at, self._ended, end[1])))
+        self._write(over, self._taken(over, end, self._began(over, self._cut_at, self._ended, end[1])))
 
     def _end_steady(self, one: Stream | Limiter, now: int) -> None:
         """End what is kept of a stream or limiter, as its line ends within an interval."""
@@ -358,26 +367,26 @@ class Intervals:
         if isinstance(one, Limiter):
             self._steady.is_unsteady(one, now)
 
-    def _tell_before(self, one: Stream | Limiter) -> None:
+    def _write_last_interval(self, one: Stream | Limiter) -> None:
         """Make the line of the last interval, if it is still to be made."""
         self._take_pending(one)
-        if one in self._untold:
-            self._tell_pending(one)
+        if one in self._unwritten:
+            self._write_line_of(one)
 
     def _cut(self, one: Stream | Limiter, now: int) -> None:
         """End the line of a stream or limiter now, if it has one: other values hold from now on."""
         assert self._journal is not None, "start() comes first"
-        self._tell_before(one)
-        if (self._untold or self._untaken) and isinstance(one, Limiter):
+        self._write_last_interval(one)
+        if (self._unwritten or self._pending) and isinstance(one, Limiter):
             self._log.keep_value(one)
         end = self._wall() - (self._clock() - now), now
         is_noted = one in self._journal.streams if isinstance(one, Stream) else one in self._journal.limiters
         began = self._began(one, self._cut_at, self._ended, self._clock())
         self._end_steady(one, now)
         if is_noted and now > began[1]:
-            self._tell(one, self._taken(one, end, began))
+            self._write(one, self._taken(one, end, began))
         if now > self._ended[1]:
-            self._cut_at[_whose(one)] = end
+            self._cut_at[_key_of(one)] = end
 
     @staticmethod
     def _began(one: Stream | Limiter, cut_at: dict[Stream | Scope, Moment], ended: Moment, now: int) -> Moment:
@@ -385,7 +394,7 @@ class Intervals:
 
         A limiter may replace one that was forgotten, and its bucket does not know the time before.
         """
-        cut = cut_at.get(_whose(one), ended)
+        cut = cut_at.get(_key_of(one), ended)
         began = cut if cut[1] > ended[1] else ended
         if isinstance(one, Limiter) and began[1] < one.made_at < now:
             return began[0] + one.made_at - began[1], one.made_at
@@ -397,14 +406,14 @@ class Intervals:
         take = self._tally.take_stream(one, now) if isinstance(one, Stream) else self._tally.take_limiter(one, now)
         return CountedSpan(began, end, take)
 
-    def _tell_all(self) -> None:
+    def _write_all(self) -> None:
         """Make all pending lines, before the totals are read or the process ends."""
-        for _ in self._telling():
+        for _ in self._writing():
             pass
-        if self._is_telling and self._slices is not None:
+        if self._is_writing and self._slices is not None:
             self._slices.finish(Work.LINES)
 
-    def _tell(self, one: Stream | Limiter, counted: CountedSpan) -> None:
+    def _write(self, one: Stream | Limiter, counted: CountedSpan) -> None:
         self._steady.release(one)
         span, taken = counted.span, counted.taken
         if isinstance(taken, TakenLimiter):
@@ -446,7 +455,7 @@ class Intervals:
             self._slices.run(Work.MEMORY, letting_go(*forgotten))
 
 
-def _whose(one: Stream | Limiter) -> Stream | Scope:
+def _key_of(one: Stream | Limiter) -> Stream | Scope:
     """Return the key of lines that follow each other: a limiter may be replaced by another one."""
     return one if isinstance(one, Stream) else one.scope
 

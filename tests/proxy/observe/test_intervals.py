@@ -127,15 +127,15 @@ def test_line_of_a_waiting_stream_begins_where_the_last_ended(make_world: Make) 
     client, _ = publisher(world)
     client >> sends(5)
     world.advance(0.98)
-    tell = world.intervals._tell
+    tell = world.intervals._write
 
     def slowly(*of: Any) -> None:
         world.clock.now += 15_000_000
         tell(*of)
 
-    world.intervals._tell = slowly  # type: ignore[method-assign,assignment]
+    world.intervals._write = slowly  # type: ignore[method-assign,assignment]
     world.loop.run(world.intervals.flush)
-    world.intervals._tell = tell  # type: ignore[method-assign]
+    world.intervals._write = tell  # type: ignore[method-assign]
     world.advance(2)
     for kind in (LimitLine, IntervalLine):
         spans = [seconds(line) for line in world.lines(kind)]

@@ -77,7 +77,7 @@ class Changing:
             self.world = World(**settings)
         world = self.world
         intervals, changed = world.intervals, ChangeLog(world.access).changed
-        around = Around(intervals.change, self._after, changed, ready=intervals.told)
+        around = Around(intervals.change, self._after, changed, ready=intervals.lines_written)
         self.store = Store(None)
         self.wall = lambda: WALL_START_NS + world.clock()
         policies = world.engine.registry.policies

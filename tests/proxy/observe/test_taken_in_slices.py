@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from accesslog.record import IntervalLine, LimitLine
 from proxy import slices
 from proxy.observe import intervals
+from proxy.slices import Work
 from tests.proxy import conversation
 from tests.proxy.conversation import BROKER, World
 from tests.proxy.observe.test_lines_at_changes import MovingClock, by_limiter, check_books
@@ -47,7 +48,7 @@ class Busy:
         self.world.loop.turned = self._send_one
 
     def _send_one(self) -> None:
-        if not self.world.intervals.is_telling:
+        if not self.world.engine.slices.waiting(Work.LINES):
             return
         self.world.clock.now += self.turn_ns
         if self.sends:
