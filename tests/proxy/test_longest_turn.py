@@ -19,7 +19,18 @@ from tests.proxy.authentication.keys import token_files
 from tests.proxy.blocks import block
 from tests.proxy.conversation import BROKER, Peer, World, publisher
 from tests.proxy.longest_turn import LongestTurn
-from tests.proxy.wire import as_frame, connect, flow, producer, producer_success, send, subscribe, success
+from tests.proxy.wire import (
+    as_frame,
+    body,
+    connect,
+    flow,
+    name_of,
+    producer,
+    producer_success,
+    send,
+    subscribe,
+    success,
+)
 
 Make = Callable[..., World]
 MANY = 500
@@ -58,6 +69,18 @@ def client_closes_behind_its_streams(world: World) -> Callable[[], None]:
 def broker_goes_with_many_streams(world: World) -> Callable[[], None]:
     _, broker = with_producers(world)
     return broker.leave
+
+
+def client_leaves_with_many_streams(world: World) -> Callable[[], None]:
+    _, broker = with_producers(world)
+    (session,) = world.sessions
+
+    def leave() -> None:
+        world.loop.run(lambda: session.leave(is_late=True))
+        closes = [frame for frame in broker.heard() if name_of(frame) == "CLOSE_PRODUCER"]
+        broker >> [success(body(frame).request_id) for frame in closes]
+
+    return leave
 
 
 def consumers_reset(world: World) -> Callable[[], None]:
@@ -196,6 +219,7 @@ def interval_ends(world: World) -> Callable[[], None]:
         (client_resets_its_streams, {"streams": MANY, "sessions": 1}),
         (client_closes_behind_its_streams, {"streams": MANY}),
         (broker_goes_with_many_streams, {"streams": MANY, "sessions": 1}),
+        (client_leaves_with_many_streams, {"streams": MANY, "sessions": 1}),
         (consumers_reset, {"streams": MANY, "sessions": 1}),
         (clients_reset_at_once, {"streams": MANY // 4, "sessions": MANY // 4}),
         (process_ends, {"streams": MANY // 4, "sessions": MANY // 4}),
