@@ -66,7 +66,7 @@ WHOLE_ONLY = (
     "real", "sluice/test_cli.py",
     "test_left_out.py", "test_processes.py", "test_same_examples.py", "test_wheel.py",
     # thousands of examples, of models and of requests
-    "compliance/judging/test_exactly.py", "proxy/admin/fuzz", "proxy/identity", "proxy/policies/test_applying.py",
+    "compliance/judging/test_exactly.py", "proxy/admin/fuzz", "proxy/session/ids", "proxy/policies/test_applying.py",
     "proxy/policies/test_change_notifier.py", "proxy/policies/test_many_topics.py",
 )  # fmt: skip
 """What `make check` leaves to `make test` (`-m "not whole"`): under tests/."""

@@ -19,7 +19,7 @@ from bench.data_path.proxies import haproxy_command
 from bench.harness import BenchError
 from loadgen.real.process import TetheredProcess, free_port, is_listening, wait_until
 from tests.loadgen.standin.conftest import running_broker
-from tests.proxy.authentication.keys import signed, token_files
+from tests.proxy.identity.keys import signed, token_files
 from tests.proxy.tls import Authorities
 from tests.real.sluice_process import SluiceProcess, start_sluice
 from tests.real.traffic import quiet_client

@@ -20,10 +20,10 @@ from proxy.runtime import Searches
 from proxy.slices import Slices, Work
 from tests.manual_clock import ManualClock
 from tests.proxy.admin_client import Admin
-from tests.proxy.authentication.keys import token_files
 from tests.proxy.blocks import block
 from tests.proxy.conversation import World, publisher
 from tests.proxy.fleet.hub import Hub, HubLink
+from tests.proxy.identity.keys import token_files
 from tests.proxy.manual_loop import ManualLoop
 from tests.proxy.test_longest_turn import ONE_A_SECOND, change
 from tests.proxy.tls import Authorities

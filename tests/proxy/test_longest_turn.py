@@ -15,9 +15,9 @@ from limiter.token_bucket import Limit, rate
 from proxy import slices
 from proxy.observe import intervals
 from proxy.slices import AT_ONCE, Work
-from tests.proxy.authentication.keys import token_files
 from tests.proxy.blocks import block
 from tests.proxy.conversation import BROKER, Peer, World, publisher
+from tests.proxy.identity.keys import token_files
 from tests.proxy.longest_turn import LongestTurn
 from tests.proxy.wire import (
     as_frame,

@@ -33,8 +33,8 @@ from proxy.policies.keys import Principal, rate_key
 from proxy.serve import ConfigSource, Proxy, StartError
 from proxy.start_check import StartCheck
 from tests.access_log_files import content_of
-from tests.proxy.authentication.keys import RSA, signed
 from tests.proxy.certificates import Authority
+from tests.proxy.identity.keys import RSA, signed
 from tests.proxy.tcp import broker_on_loopback, connect_to
 from tests.proxy.wire import TOPIC, connect, connected, error, producer, producer_success, send, sends
 from tests.waiting import PATIENCE_S, until

@@ -7,8 +7,8 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from protocol.frames import FrameCutter
-from tests.proxy.identity import commands as c
-from tests.proxy.identity.lightproto import command, read_command, taken_apart
+from tests.proxy.session.ids import commands as c
+from tests.proxy.session.ids.lightproto import command, read_command, taken_apart
 from tests.proxy.wire import connect
 
 _PING = command(c.PING, [])

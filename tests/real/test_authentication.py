@@ -13,8 +13,8 @@ import pytest
 
 from adminrest.client import AdminCredentials
 from loadgen.real.standalone import BrokerSettings, StandaloneBroker
-from tests.proxy.authentication.keys import OTHER_SECRET, SECRET, signed
-from tests.proxy.authentication.test_passwords import HASHES
+from tests.proxy.identity.keys import OTHER_SECRET, SECRET, signed
+from tests.proxy.identity.test_passwords import HASHES
 from tests.real.metrics import counted
 from tests.real.pulsar_rest import TENANT, PulsarRest, topic_name
 from tests.real.sluice_process import SluiceProcess, start_sluice

@@ -12,10 +12,10 @@ import pytest
 
 from adminrest.client import AdminError
 from loadgen.real.standalone import StandaloneBroker
-from tests.proxy.identity import commands as c
-from tests.proxy.identity.adversary import Said, Words, said
-from tests.proxy.identity.broker_model import ModelBroker
-from tests.proxy.identity.lightproto import read_command, taken_apart
+from tests.proxy.session.ids import commands as c
+from tests.proxy.session.ids.adversary import Said, Words, said
+from tests.proxy.session.ids.broker_model import ModelBroker
+from tests.proxy.session.ids.lightproto import read_command, taken_apart
 from tests.real.pulsar_rest import PulsarRest, topic_name
 from tests.real.raw_client import RawClient
 

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from loadgen.real.standalone import StandaloneBroker
-from tests.proxy.identity import commands as c
-from tests.proxy.identity.adversary import Said, Words, said
+from tests.proxy.session.ids import commands as c
+from tests.proxy.session.ids.adversary import Said, Words, said
 from tests.real.pulsar_rest import TENANT, PulsarRest, topic_name
 from tests.real.raw_client import RawClient
 from tests.real.sluice_process import SluiceProcess

@@ -20,10 +20,10 @@ from proxy.counters import Counters
 from proxy.refusals import RefusedError
 from proxy.session.commands import BETWEEN_BROKERS, NOT_OFFERED, ClientCommands
 from proxy.session.streams import Opening, Streams
-from tests.proxy.identity import commands as c
-from tests.proxy.identity.adversary import KINDS, WORDS, Said, fields_of
-from tests.proxy.identity.forms import FORMS, hidden
-from tests.proxy.identity.lightproto import FieldList, Schema, Unreadable, frame, message, read_command, taken_apart
+from tests.proxy.session.ids import commands as c
+from tests.proxy.session.ids.adversary import KINDS, WORDS, Said, fields_of
+from tests.proxy.session.ids.forms import FORMS, hidden
+from tests.proxy.session.ids.lightproto import FieldList, Schema, Unreadable, frame, message, read_command, taken_apart
 
 pytestmark = [pytest.mark.real, pytest.mark.jdk]
 

@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from loadgen.real.standalone import StandaloneBroker
-from tests.proxy.identity import commands as c
-from tests.proxy.identity.adversary import Said
+from tests.proxy.session.ids import commands as c
+from tests.proxy.session.ids.adversary import Said
 from tests.real.pulsar_rest import PulsarRest
 from tests.real.raw_client import RawClient
 from tests.real.sluice_process import SluiceProcess

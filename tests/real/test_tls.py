@@ -28,8 +28,8 @@ from cryptography.hazmat.primitives.serialization import (
 from loadgen.real.jars import jars, require_java
 from loadgen.real.standalone import BrokerSettings, StandaloneBroker
 from protocol.pulsar_pb2 import CommandError
-from tests.proxy.authentication.keys import OTHER_SECRET, SECRET, signed
-from tests.proxy.authentication.test_passwords import HASHES
+from tests.proxy.identity.keys import OTHER_SECRET, SECRET, signed
+from tests.proxy.identity.test_passwords import HASHES
 from tests.proxy.wire import body, connect
 from tests.real.metrics import counted
 from tests.real.publishers import go_program, rust_program

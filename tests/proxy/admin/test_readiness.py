@@ -6,8 +6,8 @@ from pathlib import Path
 from protocol.pulsar_pb2 import AuthenticationError, AuthorizationError, CommandError
 from proxy.admin.app import Readiness
 from proxy.admin.shared_work import MOST_WAITING
-from tests.proxy.authentication.keys import token_files
 from tests.proxy.conversation import World
+from tests.proxy.identity.keys import token_files
 from tests.proxy.wire import body, connected, error
 
 

@@ -26,10 +26,10 @@ from protocol.pulsar_pb2 import (
 from proxy.identity.authenticator import ClientAuthenticator
 from proxy.identity.checks import WRONG_ONES
 from proxy.session.identity import AHEAD_S, ANSWER_S, REFRESH
-from tests.proxy.authentication.keys import NOW, OTHER_SECRET, SECRET, token_files
-from tests.proxy.authentication.keys import signed as signed_by
-from tests.proxy.authentication.test_passwords import HASHES, Pending
 from tests.proxy.conversation import NOTHING, Broker, Peer, World
+from tests.proxy.identity.keys import NOW, OTHER_SECRET, SECRET, token_files
+from tests.proxy.identity.keys import signed as signed_by
+from tests.proxy.identity.test_passwords import HASHES, Pending
 from tests.proxy.rereading import read_again
 from tests.proxy.wire import (
     NO_REQUEST,

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from tests.proxy.identity import commands as c
-from tests.proxy.identity.broker_answers import Answers, message_frame
-from tests.proxy.identity.broker_ids import Held, Task, full_name
-from tests.proxy.identity.counts import Counts, count
-from tests.proxy.identity.lightproto import FieldList, Unreadable, command, read_command, taken_apart
+from tests.proxy.session.ids import commands as c
+from tests.proxy.session.ids.broker_answers import Answers, message_frame
+from tests.proxy.session.ids.broker_ids import Held, Task, full_name
+from tests.proxy.session.ids.counts import Counts, count
+from tests.proxy.session.ids.lightproto import FieldList, Unreadable, command, read_command, taken_apart
 
 NO_REQUEST = 2**64 - 1
 MOST_PERMITS = 2**31

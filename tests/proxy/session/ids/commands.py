@@ -1,6 +1,6 @@
 """Which commands a client may say, as a broker knows them."""
 
-from tests.proxy.identity.lightproto import Field, Schema
+from tests.proxy.session.ids.lightproto import Field, Schema
 
 CONNECT, CONNECTED = 2, 3
 SUBSCRIBE, PRODUCER, SEND, SEND_RECEIPT, SEND_ERROR, MESSAGE, ACK, FLOW, UNSUBSCRIBE = 4, 5, 6, 7, 8, 9, 10, 11, 12

@@ -12,10 +12,10 @@ import pytest
 from protocol.commands import encode
 from protocol.pulsar_pb2 import CommandSuccess
 from tests.proxy.conversation import NOTHING, Peer, World, consumer, publisher
-from tests.proxy.identity import commands as c
-from tests.proxy.identity import product_view as view
-from tests.proxy.identity.forms import FORMS
-from tests.proxy.identity.lightproto import FieldList, command, frame, message
+from tests.proxy.session.ids import commands as c
+from tests.proxy.session.ids import product_view as view
+from tests.proxy.session.ids.forms import FORMS
+from tests.proxy.session.ids.lightproto import FieldList, command, frame, message
 from tests.proxy.wire import NO_REQUEST, OTHER_TOPIC, body, lookup, producer, send, success
 from tests.proxy.wire import message as delivery
 

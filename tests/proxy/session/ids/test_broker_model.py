@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.proxy.identity import commands as c
-from tests.proxy.identity.broker_model import NO_REQUEST, ModelBroker
-from tests.proxy.identity.lightproto import FieldList, command, read_command, taken_apart
+from tests.proxy.session.ids import commands as c
+from tests.proxy.session.ids.broker_model import NO_REQUEST, ModelBroker
+from tests.proxy.session.ids.lightproto import FieldList, command, read_command, taken_apart
 
 A, B = "persistent://t/n/a", "persistent://t/n/b"
 

@@ -15,8 +15,8 @@ from protocol.commands import encode
 from protocol.topic_name import TopicName
 from proxy.session.responses import Requests
 from proxy.session.streams import GivenUp, Streams
-from tests.proxy.identity.adversary import FREE, HELD, Said
-from tests.proxy.identity.duel import Step
+from tests.proxy.session.ids.adversary import FREE, HELD, Said
+from tests.proxy.session.ids.duel import Step
 
 Hole = Callable[[pytest.MonkeyPatch], None]
 

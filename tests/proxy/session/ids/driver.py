@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
-from tests.proxy.identity.adversary import Said, Words, said, some_words
-from tests.proxy.identity.duel import Duel, Step
-from tests.proxy.identity.rules import Broken
+from tests.proxy.session.ids.adversary import Said, Words, said, some_words
+from tests.proxy.session.ids.duel import Duel, Step
+from tests.proxy.session.ids.rules import Broken
 
 STEPS = 200
 """Of one duel."""

@@ -24,7 +24,7 @@ from proxy.identity.tokens import (
     public_keys,
     secret_keys,
 )
-from tests.proxy.authentication.keys import NOW, OTHER_SECRET, P256, P384, P521, RSA, SECRET, public, signed
+from tests.proxy.identity.keys import NOW, OTHER_SECRET, P256, P384, P521, RSA, SECRET, public, signed
 
 BY_SECRET = TokenVerifier(secret_keys(SECRET))
 BY_RSA = TokenVerifier(public_keys(public(RSA)))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.proxy.admin_client import Admin
-from tests.proxy.console.test_poll import hold_one
+from tests.proxy.cli.test_poll import hold_one
 from tests.waiting import PATIENCE_S
 
 SLUICE_TOP = (sys.executable, "-m", "sluice", "top")

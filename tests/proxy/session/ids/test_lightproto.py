@@ -6,10 +6,10 @@ import pytest
 
 from protocol.commands import encode
 from protocol.pulsar_pb2 import CommandProducer
-from tests.proxy.identity import commands as c
-from tests.proxy.identity.adversary import KINDS, Said, fields_of
-from tests.proxy.identity.forms import FORMS
-from tests.proxy.identity.lightproto import Unreadable, command, message, read_command, taken_apart
+from tests.proxy.session.ids import commands as c
+from tests.proxy.session.ids.adversary import KINDS, Said, fields_of
+from tests.proxy.session.ids.forms import FORMS
+from tests.proxy.session.ids.lightproto import Unreadable, command, message, read_command, taken_apart
 
 ASKED = [(1, "t"), (2, 7), (3, 9), (4, "name")]
 READ = (c.PRODUCER, {"topic": "t", "id": 7, "request": 9, "name": "name"})

@@ -1,6 +1,6 @@
 """Holes in what is compiled, which nothing can patch there: this runs as a process of its own, which interprets it.
 
-python -m tests.interpreted tests.proxy.identity.compiled_holes NAME
+python -m tests.interpreted tests.proxy.session.ids.compiled_holes NAME
 """
 
 import logging
@@ -12,9 +12,9 @@ import structlog
 
 from protocol import walk
 from protocol.frames import SEND
-from tests.proxy.identity.adversary import FREE, HELD, Said
-from tests.proxy.identity.driver import run, steps_of
-from tests.proxy.identity.duel import Step
+from tests.proxy.session.ids.adversary import FREE, HELD, Said
+from tests.proxy.session.ids.driver import run, steps_of
+from tests.proxy.session.ids.duel import Step
 
 MOST_SEEDS = 600
 """As many as the product itself has to pass."""

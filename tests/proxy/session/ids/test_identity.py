@@ -4,10 +4,10 @@ from collections import Counter
 
 import pytest
 
-from tests.proxy.identity import product_view as view
-from tests.proxy.identity.counts import by_unit
-from tests.proxy.identity.driver import STEPS, run, shrunk, steps_of, told
-from tests.proxy.identity.duel import Duel
+from tests.proxy.session.ids import product_view as view
+from tests.proxy.session.ids.counts import by_unit
+from tests.proxy.session.ids.driver import STEPS, run, shrunk, steps_of, told
+from tests.proxy.session.ids.duel import Duel
 
 SEEDS = 600
 """They find each hole of `test_holes.py`, and take 10^5 steps."""

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from tests.proxy.identity import commands as c
-from tests.proxy.identity.lightproto import FieldList, command, frame, message, read_command
+from tests.proxy.session.ids import commands as c
+from tests.proxy.session.ids.lightproto import FieldList, command, frame, message, read_command
 
 
 class Answers:

@@ -1,8 +1,8 @@
 """What must be true between a client, Sluice and a broker, and sums to tell it by."""
 
 from limiter.limiter import Stream
-from tests.proxy.identity import product_view as view
-from tests.proxy.identity.counts import Counts
+from tests.proxy.session.ids import product_view as view
+from tests.proxy.session.ids.counts import Counts
 
 
 class Broken(AssertionError):

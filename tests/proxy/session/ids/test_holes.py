@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from tests.proxy.identity import compiled_holes
-from tests.proxy.identity.driver import run, steps_of
-from tests.proxy.identity.holes import FOUND_BY, HOLES, RARE, Hole
+from tests.proxy.session.ids import compiled_holes
+from tests.proxy.session.ids.driver import run, steps_of
+from tests.proxy.session.ids.holes import FOUND_BY, HOLES, RARE, Hole
 
 MOST_SEEDS = 600
 """As many as the product itself has to pass."""

@@ -3,7 +3,7 @@
 from limiter.limiter import Stream
 from proxy.session.session import Session
 from tests.proxy.conversation import World
-from tests.proxy.identity.broker_ids import Place
+from tests.proxy.session.ids.broker_ids import Place
 
 
 def accepted(session: Session) -> tuple[dict[int, Stream], dict[int, Stream]]:

@@ -14,8 +14,8 @@ from proxy.config.sections import Authentication
 from proxy.identity.authenticator import MOST_KEYS_AT_ONCE, MOST_PROVED, ClientAuthenticator
 from proxy.identity.evidence import Credentials, Identity, NotProved
 from proxy.session.engine import verifier_of
-from tests.proxy.authentication.keys import NOW, OTHER_SECRET, RSA, SECRET, public, signed, token_files
-from tests.proxy.authentication.test_passwords import HASHES, Pending
+from tests.proxy.identity.keys import NOW, OTHER_SECRET, RSA, SECRET, public, signed, token_files
+from tests.proxy.identity.test_passwords import HASHES, Pending
 from tests.proxy.rereading import read_again
 
 

@@ -21,15 +21,15 @@ from proxy.session.session import Session
 from tests.proxy.blocks import block, unblock
 from tests.proxy.conversation import World
 from tests.proxy.fake_transport import FakeTransport
-from tests.proxy.identity import commands as c
-from tests.proxy.identity import product_view as view
-from tests.proxy.identity.adversary import HELD, REFUSED, Said
-from tests.proxy.identity.broker_answers import entry_of
-from tests.proxy.identity.broker_ids import Held, Task
-from tests.proxy.identity.broker_model import NO_REQUEST, ModelBroker
-from tests.proxy.identity.counts import Counts, by_unit, count
-from tests.proxy.identity.lightproto import Unreadable, read_command, taken_apart
-from tests.proxy.identity.rules import Broken, Sums, check_covered
+from tests.proxy.session.ids import commands as c
+from tests.proxy.session.ids import product_view as view
+from tests.proxy.session.ids.adversary import HELD, REFUSED, Said
+from tests.proxy.session.ids.broker_answers import entry_of
+from tests.proxy.session.ids.broker_ids import Held, Task
+from tests.proxy.session.ids.broker_model import NO_REQUEST, ModelBroker
+from tests.proxy.session.ids.counts import Counts, by_unit, count
+from tests.proxy.session.ids.lightproto import Unreadable, read_command, taken_apart
+from tests.proxy.session.ids.rules import Broken, Sums, check_covered
 
 LIMITS = {
     "topics": {

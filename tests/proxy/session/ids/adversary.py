@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from tests.proxy.identity import commands as c
-from tests.proxy.identity.forms import FORMS
-from tests.proxy.identity.lightproto import FieldList, frame, message
+from tests.proxy.session.ids import commands as c
+from tests.proxy.session.ids.forms import FORMS
+from tests.proxy.session.ids.lightproto import FieldList, frame, message
 
 FREE, HELD, REFUSED, LOOKALIKE = (
     "persistent://free/space/topic",

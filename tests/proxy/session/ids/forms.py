@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from functools import partial
 
-from tests.proxy.identity import commands as c
-from tests.proxy.identity.lightproto import (
+from tests.proxy.session.ids import commands as c
+from tests.proxy.session.ids.lightproto import (
     END_OF_GROUP,
     FIXED,
     GROUP,
