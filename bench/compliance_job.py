@@ -27,7 +27,7 @@ from bench.harness import BenchError, Figure, Found, Goal, Row, Sample, Section,
 from compliance.schema import row_schema
 from compliance.session import spark_session
 from compliance.stream.options import Job, Sink, Source
-from compliance.stream.run import start
+from compliance.stream.run import JobRun
 
 TOPICS = 100
 LINES_A_FILE = 100_000
@@ -152,7 +152,7 @@ def bare(spark: SparkSession, log: str, out: str) -> None:  # noqa: ARG001 - it 
 
 def job(spark: SparkSession, log: str, out: str) -> None:
     """The whole job, from the first file to the last table."""
-    start(spark, Job(Source("files", log), Sink(), out), lambda _: None, follow=False).awaitTermination()
+    JobRun(spark, Job(Source("files", log), Sink(), out), lambda _: None).once()
 
 
 READINGS = {"bare": bare, "the job": job}
@@ -173,7 +173,7 @@ Made by `python -m bench compliance --write docs/benchmarks.md`, which writes th
 Measured on {machine}, Spark in local mode.
 
 - **The job** is `sluice compliance run --once` on an empty folder: parse, check of every rule, rows
-  as Parquet, duplicates, gaps, windows of five lengths.
+  as Parquet, duplicates, gaps, usage by minute, hour and day, compaction.
 - **Bare** is Spark's own JSON source with the same schema on the same files. It parses every field
   and counts its values; it checks and writes nothing.
 - **Times.** The two run by turns, each in a process of its own that has just started Spark. Spark's

@@ -94,9 +94,12 @@ def run(  # noqa: PLR0913 - each is an option of the command
     ] = None,
     sink: Annotated[str, typer.Option(help="parquet, delta or iceberg; bring the connector by --spark.")] = "parquet",
     catalog: Annotated[str, typer.Option(help="CATALOG.NAMESPACE of the tables; for --sink iceberg.")] = "",
-    late_after: Annotated[int, typer.Option(help="Seconds of event time after which a window is closed.", min=0)] = 60,
     every: Annotated[float, typer.Option(help="With --follow: seconds between looks for new lines.", min=0.1)] = 10.0,
-    batch_mib: Annotated[int, typer.Option(help="About how much of the log is read at once.", min=1)] = 512,
+    retain: Annotated[
+        int | None,
+        typer.Option(help="Days whose rows are kept, up to the latest; all if not given.", min=1, show_default=False),
+    ] = None,
+    batch_mib: Annotated[int, typer.Option(help="About how much of the log is read at once.", min=1)] = 2048,
     spark: Annotated[list[str] | None, typer.Option(help="KEY=VALUE setting of Spark, as spark.jars=FILE.jar.")] = None,
 ) -> None:
     """Add the new lines of an access log to tables of rows and windows, each once. Needs the extra `report`."""
@@ -113,9 +116,9 @@ def run(  # noqa: PLR0913 - each is an option of the command
             source=Source(source, _absolute(access_log), pairs("--source-option", source_option or [])),
             sink=Sink(sink, catalog),
             out=_absolute(out),
-            late_after_s=late_after,
             batch_bytes=batch_mib * 2**20,
             every_s=every,
+            retain_days=retain,
         )
         settings = pairs("--spark", spark or [])
     except JobError as error:

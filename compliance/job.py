@@ -29,7 +29,7 @@ from compliance.report.page import render, report_json, tables, tenant_pages
 from compliance.report.report import Report, fleet_lines, make_report
 from compliance.report.subjects import FOLDER
 from compliance.session import cause, disk_trouble, spark_session
-from compliance.stream.options import Job, JobError, Sink, Source, pairs
+from compliance.stream.options import JobError, pairs
 from compliance.tables import LogTables, read_log, read_tables
 
 LINES_A_PARTITION = 250_000
@@ -237,11 +237,6 @@ def work_of(out: Path, access_log: Path) -> Path:
     return out.resolve() / WORK / name
 
 
-def links_of(out: Path, access_log: Path) -> Path | None:
-    """Return the folder that Spark is shown for a log."""
-    return Job(Source("files", str(access_log.resolve())), Sink(), str(work_of(out, access_log))).links
-
-
 def _make(out: Path, work: Path) -> Path:
     try:
         work.mkdir(parents=True, exist_ok=True)
@@ -311,8 +306,6 @@ def _questions(options: ReportOptions) -> ExtraQuestions:
 
 
 def _of_spark(text: str, access_log: Path | None, out: Path) -> str:
-    if access_log:
-        text = text.replace(str(links_of(out, access_log)), str(access_log.resolve()))
     folders = {"--access-log": str(access_log.resolve()) if access_log else "", "--out": str(out.resolve())}
     return disk_trouble(text, folders) or f"Spark failed: {text} (its log: {out / WORK / 'spark.log'})"
 

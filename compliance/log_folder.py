@@ -1,7 +1,5 @@
 """The folder of an access log: where it is, which of its files are closed, and what else lies there."""
 
-import contextlib
-import json
 import os
 import re
 from collections.abc import Mapping
@@ -11,7 +9,7 @@ from pathlib import Path
 # As Hadoop writes them: nothing in them is escaped, and one slash will do.
 _FILE_URL = re.compile(r"file:(?:/|///+|//localhost/+)(?!/)(.*)", re.IGNORECASE | re.DOTALL)
 
-NOT_WITHIN = "where Spark would come upon its tables when it looks for log files; give a folder outside of it"
+NOT_WITHIN = "where only files of the log belong; give a folder outside of it"
 """Why `--out` may not be in the folder of the log."""
 
 
@@ -55,11 +53,7 @@ UNREAD = (HIDDEN, ODD, LINK)
 MOST_NAMED = 3
 MOST_FOLDERS = 100
 """The number of subfolders that are looked into."""
-TOLD = "passed-over.json"
-"""The file beside the folder of links that names the files passed over, for later readers of the tables."""
 _CLOSED = (".jsonl", ".jsonl.zst")
-CLOSED_PATTERN = "{*.jsonl,*.jsonl.zst}"
-"""The names of closed files, as a pattern of Hadoop."""
 _PATTERN = set(":*?[]{}\\")
 _PACKED = tuple(f".jsonl.{packing}" for packing in ("gz", "bz2", "xz", "lz4", "snappy", "zip"))
 
@@ -110,6 +104,11 @@ def look_into(folder: Path) -> LogFolder:
     return LogFolder(sorted(closed), {what: sorted(names) for what, names in passed_over.items() if names})
 
 
+def is_closed(name: str) -> bool:
+    """Return whether a name is that of a file that is read."""
+    return name.endswith(_CLOSED) and not is_hidden(name) and not is_odd(name)
+
+
 def is_hidden(name: str) -> bool:
     """Return whether Spark takes a file for one of its own.
 
@@ -139,26 +138,6 @@ def is_odd(name: str) -> bool:
     except UnicodeEncodeError:
         return True
     return not name.isprintable() or bool(_PATTERN & set(name))
-
-
-def show(folder: Path, place: Path) -> LogFolder:
-    """List a folder's content, and make `place` a folder of links to the files that Spark must read.
-
-    Raises:
-        OSError: If the one cannot be read, or the other not be written.
-    """
-    content = look_into(folder)
-    place.mkdir(parents=True, exist_ok=True)
-    files = {file.name: file.resolve() for file in content.closed}
-    for link in place.iterdir():
-        if link.name not in files:
-            link.unlink()
-    for name, file in files.items():
-        with contextlib.suppress(FileExistsError):
-            (place / name).symlink_to(file)
-    report = {"words": content.words(), "unread": content.unread}
-    (place.parent / TOLD).write_text(json.dumps(report), encoding="utf-8")
-    return content
 
 
 def _has_log(folder: Path) -> bool:

@@ -1,8 +1,7 @@
 """The schema of the log's lines, as Spark reads them, and the reasons why a line is malformed."""
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial, reduce
 from operator import or_
@@ -31,13 +30,13 @@ _MICROSECOND = timedelta(microseconds=1)
 REFUSALS = (msgspec.DecodeError, ValueError, OverflowError, RecursionError)
 """The exceptions of decoding any line (`ValueError`: bytes that are no text)."""
 
-_NAMES = frozenset({"v", "seq", "first_seq", "last_seq", "connection_id", "stream_id", "epoch"})
+NAMES = frozenset({"v", "seq", "first_seq", "last_seq", "connection_id", "stream_id", "epoch"})
 """Numbers that are no amounts, and are never added up."""
-_LIMITS = frozenset(
+LIMITS = frozenset(
     f"{what}_{unit}" for what in ("limit", "burst", "peak", "peak_burst", "reason") for unit in ("messages", "bytes")
 )
 """Fields of limits. They are above 0; null means no limit."""
-_SIGNED = frozenset(
+SIGNED = frozenset(
     f"{what}_{bucket}"
     for what in ("tokens", "began")
     for bucket in ("messages", "bytes", "peak_messages", "peak_bytes")
@@ -105,11 +104,11 @@ def is_always_said(field: msgspec.structs.FieldInfo) -> bool:
 def strict(python_type: Any, name: str = "") -> Any:
     """Return the type with the rule for its values, without its null; `name` is the field's."""
     bare = plain(python_type)
-    if bare is int and name in _NAMES:
+    if bare is int and name in NAMES:
         return Annotated[int, Meta(ge=0, le=LARGEST)]
-    if name in _LIMITS:
+    if name in LIMITS:
         return Annotated[float, Meta(gt=0)]
-    if name in _SIGNED:
+    if name in SIGNED:
         return float
     return bare if get_origin(bare) is Literal else _RULES[bare]
 
@@ -272,92 +271,6 @@ def nullable_fields(kind: str) -> list[str]:
 def defaulted_fields(kind: str) -> list[str]:
     """Fields of a kind that are left out where they have their default, as in lines of proxies that knew them not."""
     return [name for name in _fields(kind) if name not in _always(kind)]
-
-
-_LONGEST_FIELD = 100
-Malformed = list[int]
-"""Places of lines that are no records, in the list given."""
-
-
-class Columns:
-    """Decodes lines of all kinds.
-
-    Of lines that a newer proxy wrote, what this version does not know is passed over: a field, or all but the head of a
-    line of another kind or version. Such a line is kept under its kind, with its version if that is newer.
-
-    Attributes:
-        schema: Of the batches that it returns.
-        newer: How often which fields were there that this version does not know.
-    """
-
-    def __init__(self) -> None:
-        self._decode: Callable[[bytes], Any] = decoder().decode
-        self._decode_leniently: Callable[[bytes], Any] = decoder(is_lenient=True).decode
-        self._decode_head = head_decoder().decode
-        self.schema = arrow_schema()
-        self.newer: Counter[str] = Counter()
-
-    def decoded(self, lines: Sequence[bytes]) -> tuple[dict[str, tuple[list[int], list[Any]]], Malformed]:
-        """Decode lines: of each kind the places and contents, and the places of lines that are no records."""
-        by_kind: dict[str, tuple[list[int], list[Any]]] = {kind: ([], []) for kind in RECORDS}
-        of_type = {RECORDS[kind]: (places.append, values.append) for kind, (places, values) in by_kind.items()}
-        malformed: Malformed = []
-        # The decoder skips unknown fields, whatever their bytes. Whole lines begin and end in ASCII, so none
-        # can lend another the rest of a character.
-        are_text = is_text(b"".join(lines))
-        decode, values_of = self._decode, msgspec.structs.astuple
-        for place, line in enumerate(lines):
-            try:
-                record = decode(line)
-            except REFUSALS as error:
-                kind, record = self._newer(line, error)
-                if record is None or (not are_text and not is_text(line)):
-                    malformed.append(place)
-                    continue
-                places, values = by_kind.setdefault(kind, ([], []))
-                places.append(place)
-                values.append(values_of(record))
-                continue
-            if not are_text and not is_text(line):
-                malformed.append(place)
-                continue
-            add_place, add_values = of_type[type(record)]
-            add_place(place)
-            add_values(values_of(record))
-        return {kind: both for kind, both in by_kind.items() if both[0]}, malformed
-
-    def _newer(self, line: bytes, error: Exception) -> tuple[str, Any]:
-        """Kind and record of a line that a newer proxy may have written; None if it is malformed."""
-        if unknown := UNKNOWN_FIELD.match(str(error)):
-            try:
-                record = self._decode_leniently(line)
-            except REFUSALS:
-                return "", None
-            kind = str(record.__struct_config__.tag)
-            self.newer[f"{kind}.{unknown[1][:_LONGEST_FIELD]}"] += 1
-            return kind, record
-        try:
-            head = self._decode_head(line)
-        except REFUSALS:
-            return "", None
-        if head.v > SCHEMA_VERSION:
-            return f"{head.kind} (version {head.v})", head
-        return (head.kind, head) if head.kind not in RECORDS else ("", None)
-
-    def batches(
-        self, by_kind: dict[str, tuple[list[int], list[Any]]]
-    ) -> Iterator[tuple[str, list[int], pa.RecordBatch]]:
-        """Yield the result of `decoded` as rows, kind by kind, with their places."""
-        for kind, (places, records) in by_kind.items():
-            count = len(places)
-            fields = RECORDS.get(kind, Head).__struct_fields__
-            columns = dict(zip(fields, zip(*records, strict=True), strict=True))
-            arrays = [
-                pa.array(columns[field.name], field.type) if field.name in columns else pa.nulls(count, field.type)
-                for field in self.schema
-            ]
-            arrays[0] = pa.array([kind] * count, pa.string())
-            yield kind, places, pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
 LONGEST_QUARANTINED = 100_000

@@ -1,22 +1,10 @@
-"""The job's options as values, and its source: a stream of `value`, `file` and a line's place in the file.
-
-For files, `block` is where in the file the block begins; `partition_reader.Numbering` finds the line's number by it.
-For topics, `line` is the offset.
-"""
+"""The job's options as values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.streaming.readwriter import DataStreamReader
-
-from compliance.log_folder import CLOSED_PATTERN, on_this_machine, show
 from compliance.session import cause
-from compliance.stream.windows import TABLES, WindowTable
+from compliance.stream.log_file import JobPlaces
 
 SOURCES = ("files", "kafka", "pulsar")
 SINKS = ("parquet", "delta", "iceberg")
@@ -61,52 +49,27 @@ class Job:
     Args:
         source: Where lines come from.
         sink: Where tables go.
-        out: Folder for the tables, the summary and the state between runs; a path or any URI that Spark writes.
-        late_after_s: Seconds of event time past its end after which a window is closed.
+        out: Folder for the tables, the summary and the state between runs; a path or a URI.
         batch_bytes: Bytes of the log that one batch reads, about.
         every_s: Seconds between two looks for new lines, while following.
-        windows: Tables of windows to keep.
+        retain_days: Days before the latest whose rows are kept; None: all.
+        with_usage: Whether tables of usage are kept.
+        least_files: A closed day is compacted if it has this number of files that are not.
     """
 
     source: Source
     sink: Sink
     out: str
-    late_after_s: int = 60
-    batch_bytes: int = 512 * 2**20
+    batch_bytes: int = 2 * 2**30
     every_s: float = 10.0
-    windows: tuple[WindowTable, ...] = TABLES
+    retain_days: int | None = None
+    with_usage: bool = True
+    least_files: int = 1
 
     @property
-    def work(self) -> str:
-        """Checkpoint and state; readers of tables pass over names with an underscore."""
-        return f"{self.out}/_work"
-
-    @property
-    def links(self) -> Path | None:
-        """The folder of links that Spark reads in place of a log; None unless log and `out` are on this machine."""
-        work = on_this_machine(self.work)
-        is_here = self.source.folder and on_this_machine(self.source.folder)
-        return work.resolve() / "log" if work and is_here else None
-
-    @property
-    def shown(self) -> str:
-        """The folder that Spark looks into."""
-        return str(self.links or self.source.folder)
-
-    def look(self) -> None:
-        """Show Spark the present content of the log's folder.
-
-        Raises:
-            OSError: If that cannot be read, or `out` not be written.
-        """
-        folder = on_this_machine(self.source.folder) if self.source.folder else None
-        if folder and self.links:
-            show(folder, self.links)
-
-    @property
-    def checkpoint(self) -> str:
-        """Spark's record of the files and offsets that it has read."""
-        return f"{self.work}/checkpoint"
+    def places(self) -> JobPlaces:
+        """The places of the job's files."""
+        return JobPlaces(self.out)
 
 
 def pairs(option: str, texts: list[str]) -> dict[str, str]:
@@ -153,9 +116,6 @@ _CONNECTORS = {
     "iceberg": "org.apache.iceberg:iceberg-spark-runtime, of a version for your Spark",
 }
 
-LINE_BYTES = 1024
-"""Bytes that a line is reckoned at where a connector counts messages; most are half as long."""
-
 _MISSING = (
     "DATA_SOURCE_NOT_FOUND",
     "find data source",
@@ -163,38 +123,6 @@ _MISSING = (
     "ClassNotFound",
     "catalog plugin class",
 )
-
-
-def lines(spark: SparkSession, job: Job) -> DataFrame:
-    """Return the stream of lines.
-
-    Raises:
-        JobError: If the connector is not on Spark's class path.
-    """
-    reader = spark.readStream
-    if job.source.kind == "files":
-        return _of_files(reader, job)
-    try:
-        topic = reader.format(job.source.kind).options(**bounded(job)).load()
-    except (PySparkException, Py4JJavaError) as error:
-        raise JobError(no_connector("--source", job.source.kind, error)) from error
-    return _of_kafka(topic) if job.source.kind == "kafka" else _of_pulsar(topic)
-
-
-def bounded(job: Job) -> Mapping[str, str]:
-    """Return the options for a topic's connector: the user's, and a bound of a batch unless these have one.
-
-    Without a bound the whole backlog of a topic would be one batch, and its result more than the driver holds.
-
-    Source: `maxOffsetsPerTrigger` of Spark's Kafka connector, `maxBytesPerTrigger` of StreamNative's for Pulsar.
-    """
-    bounds = {
-        "kafka": {"maxOffsetsPerTrigger": str(max(1, job.batch_bytes // LINE_BYTES))},
-        "pulsar": {"maxBytesPerTrigger": str(job.batch_bytes)},
-    }
-    given = {key.lower() for key in job.source.options}
-    ours = {key: value for key, value in bounds[job.source.kind].items() if key.lower() not in given}
-    return {**ours, **job.source.options}
 
 
 def no_connector(option: str, kind: str, error: Exception) -> str:
@@ -205,35 +133,3 @@ def no_connector(option: str, kind: str, error: Exception) -> str:
         f"{option} {kind}: its connector is not on Spark's class path: add "
         f"--spark spark.jars.packages=GROUP:ARTIFACT:VERSION (or spark.jars=FILE.jar) of {_CONNECTORS[kind]}"
     )
-
-
-def _of_files(reader: DataStreamReader, job: Job) -> DataFrame:
-    text = (
-        reader.format("text")
-        .option("pathGlobFilter", CLOSED_PATTERN)
-        .option("lineSep", "\n")
-        .option("maxBytesPerTrigger", job.batch_bytes)
-        # By default files a week older than the newest are passed over in silence.
-        .option("maxFileAge", "36500d")
-        .load(job.shown)
-    )
-    return text.select(
-        "value",
-        F.col("_metadata.file_name").alias("file"),
-        F.col("_metadata.file_block_start").alias("block"),
-    )
-
-
-def _of_kafka(topic: DataFrame) -> DataFrame:
-    place = F.concat_ws("/", "topic", F.col("partition").cast("string"))
-    return topic.select(_value(), place.alias("file"), F.col("offset").alias("line"))
-
-
-def _of_pulsar(topic: DataFrame) -> DataFrame:
-    # A message id is bytes: ledger, entry, batch index. It has no number of its own.
-    return topic.select(_value(), F.col("__topic").alias("file"), F.lit(None).cast("long").alias("line"))
-
-
-def _value() -> Column:
-    """A message without a value is an empty line: counted, and not the end of the job."""
-    return F.coalesce(F.col("value").cast("binary"), F.lit(b"")).alias("value")

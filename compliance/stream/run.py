@@ -1,7 +1,4 @@
-"""One run of the job, without its command line: batches, end, and errors.
-
-A batch reads lines, separates copies, completes windows, and writes the tables.
-"""
+"""One run of the job: the stream of new files, the upkeep of its tables, its end, and its errors."""
 
 import contextlib
 import fcntl
@@ -9,281 +6,146 @@ import signal
 import sys
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from datetime import UTC, date, datetime
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
+from types import FrameType, TracebackType
+from typing import Self
 
 import msgspec
-import pyarrow as pa
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import DateType, StructField
 from rich.console import Console
 
+from compliance import storage
 from compliance.java import JavaNotFoundError
 from compliance.log_folder import NOT_WITHIN, is_within, look_into, on_this_machine
-from compliance.schema import placed_schema
 from compliance.session import cause, disk_trouble, spark_session
-from compliance.stream import runs
-from compliance.stream.options import Job, JobError, Sink, checked, lines
-from compliance.stream.partition_reader import (
-    COPIES,
-    QUARANTINE,
-    ROWS,
-    WINDOWS,
-    PartitionBatch,
-    SourceChangedError,
-    decoded,
-    read,
-)
-from compliance.stream.runs import Progress, Seen, Summary, late_so_far, late_words, summary
-from compliance.stream.storage import State, Storage, Tables, TableTotals, tables_of
-from compliance.stream.windows import WindowTable, by_day, by_state, late_lines, merged, parquet, published
+from compliance.stream import compaction, usage
+from compliance.stream.folder import claim, forget_files, recover, retire
+from compliance.stream.lakes import lake_of, publish
+from compliance.stream.ledger import Summary, summary
+from compliance.stream.log_file import name_of
+from compliance.stream.options import Job, JobError, checked
+from compliance.stream.source import FileFinder, closed_files, facts_in, stream_of
+from compliance.stream.tables import PASSED_OVER
 
-Days = Sequence[tuple[date, bytes]]
-"""A Parquet file for each day."""
+OnSummary = Callable[[Summary], None]
+OnStep = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class WindowFiles:
-    """The result of a batch for one table of windows.
-
-    Args:
-        table: The table.
-        open: Windows that are still open, and will be added to.
-        open_days: The open windows as readers get them.
-        closed_days: Windows that the batch closes.
-        late: How many lines came too late, by the width of the window in seconds.
-    """
-
-    table: WindowTable
-    open: pa.Table
-    open_days: Days
-    closed_days: Days
-    late: Counter[str]
-
-
-def put_together(
-    table: WindowTable, earlier: pa.Table, contents: Sequence[bytes], watermarks_s: tuple[int, int]
-) -> WindowFiles:
-    """Add the windows of a batch to those that were open, and close those that the watermark has passed.
-
-    Args:
-        table: Which table.
-        earlier: Windows that were open.
-        contents: Windows of the batch's parts, as `piece.encoded` gives them.
-        watermarks_s: Before the batch and after it.
-    """
-    sorted_windows = by_state(merged(pa.concat_tables([earlier, decoded(contents, table.schema)]), table), watermarks_s)
-    return WindowFiles(
-        table,
-        sorted_windows.open,
-        _days(sorted_windows.open, table, is_final=False),
-        _days(sorted_windows.closed, table, is_final=True),
-        late_lines(sorted_windows.late),
-    )
-
-
-def _days(windows: pa.Table, table: WindowTable, *, is_final: bool) -> Days:
-    rows = published(windows, table, is_final=is_final)
-    return [(day, parquet(of_day)) for day, of_day in by_day(rows.drop_columns("day"), rows["day"])]
-
-
-PART_OF_OPEN = -1
-"""The part of a table of windows that holds those that are still open."""
-MOST_NEWER = 100
-"""The number of unknown fields that are named."""
-_ROWS = placed_schema(StructField("day", DateType()))
-
-
-class BatchWriter:
-    """The writer of one job's batches.
+class JobRun:
+    """One run of a job on its folder. Only one at a time may be at work on a folder.
 
     Args:
         spark: The session.
         job: The options.
-        tables: Where tables go.
         on_summary: Called with the summary after each batch.
+        on_step: Called with the name of the next step.
+
+    Raises:
+        JobError: If the folder is another source's, sink's or version's, or a connector is missing.
     """
 
-    def __init__(self, spark: SparkSession, job: Job, tables: Tables, on_summary: Callable[[Summary], None]) -> None:
+    def __init__(self, spark: SparkSession, job: Job, on_summary: OnSummary, on_step: OnStep = lambda _: None) -> None:
+        self._spark = spark
+        self._on_step = on_step
         self._job = job
-        self._tables = tables
-        self._state = State(spark, job.work)
-        self._storage = Storage(spark)
         self._on_summary = on_summary
+        spark.conf.set("spark.sql.shuffle.partitions", str(max(2, spark.sparkContext.defaultParallelism)))
+        self._follows, self._due = False, 0.0
+        claim(job)
+        self._lake = lake_of(spark, job)
+        self._ledger = recover(job.places)
+        self._finder = FileFinder(job) if job.source.kind == "files" else None
+        self._note_passed_over()
 
-    def write(self, lines: DataFrame, step: int) -> None:
-        """Reads the state before the step, writes all tables' part of the step, and then the state after it."""
-        self._state.begin(step)
-        self._storage.remove(self._stage(""))
-        before = self._state.before(step)
-        totals = self._state.totals(before)
-        seen = Seen.of(self._state.read(before, "seen", runs.SEEN_SCHEMA))
-        batch = read(lines, seen, self._job.windows)
-        seen = seen.union(*batch.seen().values())
-        self._put_aside(batch, step)
-        self._keep(batch, step)
-        watermarks_s = totals.watermark_s, max(totals.watermark_s, self._watermark_s(batch))
-        late = self._windows(batch, (before, step), watermarks_s)
-        new = _added(totals, batch, seen, late, watermarks_s[1])
-        self._tell(new, self._runs(batch, before), seen, step)
-        self._state.end(step, new)
+    def start(self, *, follow: bool) -> StreamingQuery | None:
+        """Start reading what no earlier run has read; go on until stopped, or end after what is there now.
 
-    def _watermark_s(self, batch: PartitionBatch) -> int:
-        latest = [max(span.last for _, span in part.spans) for part in batch.parts.values() if part.spans]
-        # Partitions of a topic are read side by side: the rest of each is later than its own last line only.
-        reached = (max if self._job.source.kind == "files" else min)(latest, default=0)
-        # A proxy whose clock is far ahead must not close everybody's windows.
-        return int(min(reached / 1e6, time.time()) - self._job.late_after_s)
+        Returns None if nothing is new and nothing will be.
+        """
+        self._follows = follow
+        if self._finder:
+            # Of files there is nothing to remember: those that have facts have been read.
+            storage.remove_folder(self._checkpoint)
+            if not self._finder.look():
+                if not follow:
+                    return None
+                self._finder.wait()
+        stream = stream_of(self._spark, self._job).writeStream.foreachBatch(self._write)
+        stream = stream.option("checkpointLocation", self._checkpoint)
+        if follow:
+            return stream.trigger(processingTime=f"{self._job.every_s} seconds").start()
+        return stream.trigger(availableNow=True).start()
 
-    def _put_aside(self, batch: PartitionBatch, step: int) -> None:
-        """Malformed lines, and copies, which the report compares with the lines that were kept."""
-        for name, folder, kind in ((QUARANTINE, self._job.out, "json.gz"), (COPIES, self._job.work, "parquet")):
-            place = f"{folder}/{name}/step={step}"
-            self._storage.remove(place)
-            for number, piece in enumerate(batch.of(name)):
-                self._storage.put(f"{place}/part-{number:05}.{kind}", piece.content)
+    def look(self) -> None:
+        """Look for new files now; a run that follows has them read."""
+        self._note_passed_over()
+        if self._finder:
+            self._finder.look()
 
-    def _keep(self, batch: PartitionBatch, step: int) -> None:
-        stage = self._stage("rows")
-        for number, piece in enumerate(batch.of(ROWS)):
-            self._storage.put(f"{stage}/day={piece.day}/part-{number:05}.parquet", piece.content)
-        self._tables.adopt("rows", step, stage, _ROWS)
+    def once(self) -> None:
+        """Read what is there now, and bring the tables up to date."""
+        if query := self.start(follow=False):
+            query.awaitTermination()
+        self.end()
 
-    def _windows(
-        self, batch: PartitionBatch, steps: tuple[int | None, int], watermarks_s: tuple[int, int]
-    ) -> Counter[str]:
-        """Adds the batch's windows to those that were open, and closes some; gives late lines by width."""
-        (before, step), tables = steps, self._job.windows
-        earlier = [self._state.read(before, table.name, table.schema) for table in tables]
-        contents = [[piece.content for piece in batch.of(WINDOWS + table.name)] for table in tables]
-        # Side by side: Arrow and numpy work without Python's lock.
-        with ThreadPoolExecutor() as pool:
-            made = list(pool.map(partial(put_together, watermarks_s=watermarks_s), tables, earlier, contents))
-        for files in made:
-            self._state.write(step, files.table.name, files.open)
-            self._publish(files.table, PART_OF_OPEN, files.open_days)
-            self._publish(files.table, step, files.closed_days)
-        return sum((files.late for files in made), Counter())
+    def end(self) -> None:
+        """Bring the tables up to date: usage, days that are closed, and those that are no longer kept."""
+        job, now = self._job, datetime.now(UTC)
+        if self._lake:
+            self._on_step(f"adding rows to {job.sink.kind}")
+            publish(self._spark, job, self._ledger, self._lake)
+        if job.with_usage:
+            self._on_step("adding up usage")
+            usage.refresh(self._spark, job.places, self._ledger)
+        for day in compaction.closed_days(self._ledger, now, job.least_files):
+            self._on_step(f"compacting {day}")
+            compaction.compact(self._spark, job.places, self._ledger, day)
+        if job.retain_days is not None:
+            retire(job.places, self._ledger, job.retain_days)
+        if self._finder:
+            present = {file.name for file in closed_files(job.source.folder)}
+            forget_files(job.places, self._ledger, {name_of(file) for file in present})
+            self._finder.forget(present)
+        self._tell()
 
-    def _publish(self, table: WindowTable, part: int, days: Days) -> None:
-        stage = self._stage(table.name)
-        for day, content in days:
-            self._storage.put(f"{stage}/day={day}/part-00000.parquet", content)
-        rows = published(table.schema.empty_table(), table, is_final=True)
-        self._tables.adopt(table.name, part, stage, from_arrow_schema(rows.schema))
+    def _note_passed_over(self) -> None:
+        """Keep the names of the log's files that are not read, for readers of the tables."""
+        folder = on_this_machine(self._job.source.folder) if self._job.source.folder else None
+        if folder is None:
+            return
+        content = look_into(folder)
+        encoded = msgspec.json.encode({"words": content.words(), "unread": content.unread})
+        place = f"{self._job.places.work}/{PASSED_OVER}"
+        if not storage.exists(place) or storage.read(place) != encoded:
+            storage.write(place, encoded)
 
-    def _runs(self, batch: PartitionBatch, before: int | None) -> runs.RunSpans:
-        earlier = runs.of(self._state.read(before, "runs", runs.RUNS_SCHEMA))
-        return runs.merged([earlier, *(dict(part.spans) for part in batch.parts.values())])
+    @property
+    def _checkpoint(self) -> str:
+        return f"{self._job.places.work}/checkpoint"
 
-    def _tell(self, totals: TableTotals, spans: runs.RunSpans, seen: Seen, step: int) -> None:
-        self._state.write(step, "seen", seen.table())
-        self._state.write(step, "gaps", runs.gap_table(seen))
-        self._state.write(step, "runs", runs.table(spans, seen))
-        new = summary(totals, spans, seen, datetime.now(UTC))
-        self._storage.write(f"{self._job.out}/summary.json", msgspec.json.encode(new) + b"\n")
+    def _write(self, batch: DataFrame, step: int) -> None:
+        self._ledger.add(facts_in(batch, self._job, step))
+        if self._follows and time.monotonic() >= self._due:
+            began = time.monotonic()
+            self.end()
+            # Of a long log a tenth of the time at most goes into tables that are made again and again.
+            self._due = time.monotonic() + _UPKEEP_SHARE * (time.monotonic() - began)
+        else:
+            self._tell()
+
+    def _tell(self) -> None:
+        new = summary(self._ledger.totals, datetime.now(UTC))
+        storage.write(f"{self._job.out}/summary.json", msgspec.json.encode(new) + b"\n")
         self._on_summary(new)
-
-    def _stage(self, table: str) -> str:
-        return f"{self._job.work}/stage/{table}"
-
-
-def _added(totals: TableTotals, batch: PartitionBatch, seen: Seen, late: Counter[str], watermark_s: int) -> TableTotals:
-    parts = batch.parts.values()
-    rows = totals.rows + sum(part.rows for part in parts)
-    if rows != seen.there():
-        raise SourceChangedError(f"{rows} rows, but {seen.there()} numbers seen: a line is kept twice, or not at all")
-    return TableTotals(
-        lines=totals.lines + sum(part.lines for part in parts),
-        rows=rows,
-        malformed=totals.malformed + sum(part.malformed for part in parts),
-        duplicates=totals.duplicates + sum(part.copies for part in parts),
-        missing=seen.missing(),
-        losses=totals.losses + sum(part.losses for part in parts),
-        lost=totals.lost + sum(part.lost for part in parts),
-        late={width: totals.late.get(width, 0) + late[width] for width in sorted({*totals.late, *late}, key=int)},
-        watermark_s=watermark_s,
-        newer=_newer(totals, *(part.newer for part in parts)),
-    )
-
-
-def _newer(totals: TableTotals, *more: Mapping[str, int]) -> dict[str, int]:
-    together = sum(map(Counter, more), Counter(totals.newer))
-    return dict(together.most_common(MOST_NEWER))
-
-
-_INTO = " into "
-_LEAST_TASKS = "spark.sql.files.minPartitionNum"
-
-
-def start(spark: SparkSession, job: Job, on_summary: Callable[[Summary], None], *, follow: bool) -> StreamingQuery:
-    """Start reading the lines that no earlier run with this `out` has read.
-
-    Args:
-        spark: The session.
-        job: The options.
-        on_summary: Called with the summary after each batch.
-        follow: Go on until stopped; else end after the present lines.
-
-    Raises:
-        JobError: If `out` is another source's, sink's or version's, or a connector is missing.
-    """
-    spark.conf.set("spark.sql.shuffle.partitions", str(max(2, spark.sparkContext.defaultParallelism)))
-    _claim(Storage(spark), job)
-    State(spark, job.work).check()
-    job.look()
-    writer = BatchWriter(spark, job, tables_of(spark, job), on_summary)
-    stream = lines(spark, job).writeStream.foreachBatch(writer.write).option("checkpointLocation", job.checkpoint)
-    trigger = stream.trigger(processingTime=f"{job.every_s} seconds") if follow else stream.trigger(availableNow=True)
-    # A file goes to one task, unless it is very large: the rest of a file that is cut is read twice (`Numbering`).
-    # The stream keeps the settings with which it starts; queries of its tables are faster with cut files.
-    spark.conf.set(_LEAST_TASKS, "1")
-    try:
-        return trigger.start()
-    finally:
-        spark.conf.unset(_LEAST_TASKS)
-
-
-def sink_of(storage: Storage, out: str) -> Sink:
-    """Return the sink of the job that `out` belongs to.
-
-    Raises:
-        JobError: If it is no job's.
-    """
-    mark = _mark(out)
-    if not storage.exists(mark):
-        raise JobError(f"{out}: no tables of `sluice compliance run` in it; give that command's --out")
-    kind, _, catalog = storage.read(mark).decode().rpartition(_INTO)[2].partition(" ")
-    return Sink(kind, catalog)
-
-
-def _mark(out: str) -> str:
-    return f"{out}/_work/source"
-
-
-def _claim(storage: Storage, job: Job) -> None:
-    """Lines of two sources in one table would be judged as one log."""
-    mark = _mark(job.out)
-    ours = f"{job.source.kind} {job.source.folder}".strip() + f"{_INTO}{job.sink.kind} {job.sink.catalog}".rstrip()
-    if not storage.exists(mark):
-        storage.write(mark, ours.encode())
-        return
-    theirs = storage.read(mark).decode()
-    if theirs != ours:
-        raise JobError(f"--out {job.out}: holds {theirs}, not {ours}; give each its own folder")
 
 
 _LOOK_EVERY_S = 1
+_UPKEEP_SHARE = 10
 _AGAIN = "run it again: it goes on where it was"
 
 
@@ -303,10 +165,12 @@ def run_with_progress(job: Job, *, follow: bool, settings: Mapping[str, str]) ->
         return _fail(str(error))
     try:
         _tell_passed_over(job)
-        with _alone(job), spark_session(log, settings) as spark, Progress(Console(stderr=True)) as progress:
-            before = late_so_far(spark, job)
-            query = start(spark, job, progress.on_summary, follow=follow)
-            _wait(query, progress, job, follow=follow)
+        with Progress(Console(stderr=True)) as progress, alone(job), spark_session(log, settings) as spark:
+            progress.on_start(spark)
+            run = JobRun(spark, job, progress.on_summary, progress.on_step)
+            if query := run.start(follow=follow):
+                _wait(run, query, progress, follow=follow)
+            run.end()
     except (JobError, JavaNotFoundError) as error:
         return _fail(str(error))
     except (ConnectionError, Py4JNetworkError):
@@ -317,13 +181,11 @@ def run_with_progress(job: Job, *, follow: bool, settings: Mapping[str, str]) ->
         reason = cause(error)
         return _fail(_trouble(reason, job) or f"Spark failed: {reason} (its log: {log}); {_AGAIN}")
     print(progress.last_words(job.out))  # noqa: T201 - a command's answer
-    if words := late_words(before, progress.late, job):
-        _say(words)
     return 0
 
 
-def _wait(query: StreamingQuery, progress: Progress, job: Job, *, follow: bool) -> None:
-    """Wait until the stream or a signal ends the run; the next run repeats a batch that was under way.
+def _wait(run: JobRun, query: StreamingQuery, progress: "Progress", *, follow: bool) -> None:
+    """Wait until the stream or a signal ends the run; the next run reads what was under way.
 
     Raises:
         JobError: If a signal ends a run without `follow`.
@@ -337,9 +199,9 @@ def _wait(query: StreamingQuery, progress: Progress, job: Job, *, follow: bool) 
     before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         while not query.awaitTermination(_LOOK_EVERY_S):
-            progress.on_look(query.lastProgress)
+            progress.on_look()
             if follow:
-                job.look()
+                run.look()
             if is_stopping:
                 query.stop()
     finally:
@@ -349,10 +211,71 @@ def _wait(query: StreamingQuery, progress: Progress, job: Job, *, follow: bool) 
         raise JobError(f"ended by a signal before all was read; {_AGAIN}")
 
 
+class Progress:
+    """A line of progress on a terminal; nothing is written where standard error is none.
+
+    Args:
+        console: Where to.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._status = console.status("starting Spark")
+        self._spark: SparkSession | None = None
+        self._summary: Summary | None = None
+
+    def __enter__(self) -> Self:
+        """Begins to draw."""
+        self._status.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Stops drawing."""
+        self._status.stop()
+
+    def on_start(self, spark: SparkSession) -> None:
+        """Show the tasks of a session from now on."""
+        self._spark = spark
+        self.on_step("looking for new files")
+
+    def on_step(self, words: str) -> None:
+        """Show the next step."""
+        self._status.update(words)
+
+    def on_summary(self, summary: Summary) -> None:
+        """Show the progress after each batch."""
+        self._summary = summary
+        self.on_step(_words(summary))
+
+    def on_look(self) -> None:
+        """Show the progress within a batch, now and then."""
+        if self._spark is None:
+            return
+        tracker = self._spark.sparkContext.statusTracker()
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        done, tasks = (
+            sum(getattr(stage, name) for stage in stages if stage) for name in ("numCompletedTasks", "numTasks")
+        )
+        if tasks:
+            before = f"{_words(self._summary)}; " if self._summary else ""
+            self.on_step(f"{before}{done:,} of {tasks:,} tasks done")
+
+    def last_words(self, out: str) -> str:
+        """Return the text that is printed at the end."""
+        assert self._summary is not None
+        return f"{_words(self._summary)}\n{out}/summary.json"
+
+
+def _words(summary: Summary) -> str:
+    counted = {"malformed": summary.malformed, "twice": summary.duplicates, "missing": summary.missing}
+    counted |= {"declared lost": summary.lost}
+    troubles = "".join(f", {number:,} {word}" for word, number in counted.items() if number)
+    return f"{summary.lines:,} lines{troubles}; complete up to {summary.complete_up_to or 'no heartbeat yet'}"
+
+
 @contextlib.contextmanager
-def _alone(job: Job) -> Iterator[None]:
+def alone(job: Job) -> Iterator[None]:
     """Two runs at once on one folder would write over each other."""
-    work = on_this_machine(job.work)
+    work = on_this_machine(job.places.work)
     if work is None:
         yield
         return
@@ -387,7 +310,7 @@ def _tell_passed_over(job: Job) -> None:
 
 
 def _log_file(job: Job) -> Path:
-    work = on_this_machine(job.work)
+    work = on_this_machine(job.places.work)
     if work is None:
         return Path(tempfile.mkdtemp(prefix="sluice-compliance-")) / "spark.log"
     try:
@@ -398,8 +321,6 @@ def _log_file(job: Job) -> Path:
 
 
 def _trouble(text: str, job: Job) -> str | None:
-    if job.source.folder:
-        text = text.replace(job.shown, job.source.folder)
     trouble = disk_trouble(text, {"--access-log": job.source.folder, "--out": job.out})
     return trouble and f"{trouble}, then {_AGAIN}"
 

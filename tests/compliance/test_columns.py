@@ -7,7 +7,8 @@ import pytest
 from pyspark.sql.types import ArrayType, BooleanType, DoubleType, LongType, StringType, TimestampType
 
 from accesslog.record import Kinds
-from compliance.schema import Columns, arrow_schema, row_schema
+from compliance.line_reader import StrictReader
+from compliance.schema import arrow_schema, row_schema
 from tests.accesslog.test_record import example
 from tests.compliance.planted import PlantedLog
 
@@ -23,7 +24,7 @@ ARROW_OF = {
 
 def rows_of(lines):
     """What came out for each place, and the places that are no records."""
-    columns = Columns()
+    columns = StrictReader()
     found, malformed = columns.decoded(lines)
     rows: dict[int, Any] = {}
     for _, places, batch in columns.batches(found):

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from compliance import job as report_job
 from compliance.stream.options import Job, Sink, Source
-from compliance.stream.run import start
+from compliance.stream.run import JobRun
 from sluice.cli import app
 from tests.compliance.planted import exact_log, write_file
 
@@ -62,7 +62,7 @@ def test_a_log_and_a_jobs_tables_give_the_same_report(spark, told, tmp_path, mon
     write_file(tmp_path / "log", "a.jsonl", log.encoded())
     write_file(tmp_path / "log", "_b.jsonl", log.encoded())
     job = Job(Source("files", str(tmp_path / "log")), Sink(), str(tmp_path / "tables"))
-    assert start(spark, job, lambda _: None, follow=False).awaitTermination(120)
+    JobRun(spark, job, lambda _: None).once()
     out = tmp_path / "made" / "out"
     ended = told("--access-log", tmp_path / "log", "--out", out, "--strict")
     passed_over = "names that begin with . or _: 1 (_b.jsonl): rename them"

@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accesslog.record import Kinds
-from compliance.schema import Columns, defaulted_fields, fault, nullable_fields, required_fields
+from compliance.line_reader import StrictReader
+from compliance.schema import defaulted_fields, fault, nullable_fields, required_fields
 from tests.accesslog.test_record import example
 from tests.compliance.planted import PlantedLog
 
@@ -31,7 +32,7 @@ def without(line, name):
 def judged(lines):
     """The fault of each line, in order; None for what decodes."""
     texts = [line if isinstance(line, bytes) else line.encode() for line in lines]
-    _, malformed = Columns().decoded(texts)
+    _, malformed = StrictReader().decoded(texts)
     return [fault(text) if place in malformed else None for place, text in enumerate(texts)]
 
 

@@ -1,4 +1,3 @@
-import json
 import os
 
 from compliance.log_folder import (
@@ -9,11 +8,9 @@ from compliance.log_folder import (
     ODD,
     PACKED,
     SPECIAL,
-    TOLD,
     is_hidden,
     is_odd,
     look_into,
-    show,
 )
 
 
@@ -94,21 +91,6 @@ def test_pipes_are_never_opened_and_odd_names_stop_nothing(tmp_path):
     assert found.words().startswith(
         "names that Hadoop cannot take: 8 (a\\nb.jsonl, a*b.jsonl, a:b.jsonl, …): rename them"
     )
-
-
-def test_spark_is_shown_the_files_that_can_be_read_and_no_others(tmp_path):
-    folder, place = tmp_path / "log", tmp_path / "work" / "links"
-    folder.mkdir()
-    for name in ("a.jsonl", "b.jsonl", "a:b.jsonl"):
-        (folder / name).touch()
-    show(folder, place)
-    assert sorted(file.name for file in place.iterdir()) == ["a.jsonl", "b.jsonl"]
-    assert json.loads((place.parent / TOLD).read_text())["unread"] == 1
-    (folder / "a.jsonl").unlink()
-    (folder / "c.jsonl").touch()
-    show(folder, place)
-    assert sorted(file.name for file in place.iterdir()) == ["b.jsonl", "c.jsonl"]
-    assert (place / "c.jsonl").resolve() == folder / "c.jsonl"
 
 
 def test_odd_is_what_hadoop_takes_for_a_pattern_or_not_at_all():

@@ -3,54 +3,61 @@ from typing import Any
 
 from rich.console import Console
 
-from compliance.stream.runs import Progress, Summary
+from compliance.stream.ledger import Summary
+from compliance.stream.run import Progress
 
 
 def summary(**more):
-    said: dict[str, Any] = {
-        "complete_up_to": "2026-11-21T11:30:00Z",
-        "watermark": "",
-        "lines": 12345,
-        "rows": 12000,
-        "malformed": 0,
-    }
-    return Summary(
-        **(said | {"duplicates": 0, "late": {}, "missing": 0, "losses": 0, "lost": 0, "gaps": [], "runs": []} | more)
-    )
-
-
-def progress():
-    return Progress(Console(file=io.StringIO()))
+    said: dict[str, Any] = {"complete_up_to": "2026-11-21T11:30:00Z", "lines": 12345, "rows": 12000}
+    said |= dict.fromkeys(("malformed", "duplicates", "missing", "losses", "lost"), 0)
+    return Summary(**(said | {"days": [], "gaps": [], "runs": []} | more))
 
 
 def test_the_last_words_say_how_much_and_how_far():
-    shown = progress()
+    shown = Progress(Console(file=io.StringIO()))
     shown.on_summary(summary())
     assert shown.last_words("out") == "12,345 lines; complete up to 2026-11-21T11:30:00Z\nout/summary.json"
 
 
 def test_troubles_are_counted_and_absent_ones_are_not_named():
-    shown = progress()
-    shown.on_summary(summary(malformed=3, missing=5, losses=1, lost=4, late={"1": 7, "10": 2}, complete_up_to=None))
-    told = "12,345 lines, 3 malformed, 5 missing, 4 declared lost, 7 late; complete up to no heartbeat yet"
+    shown = Progress(Console(file=io.StringIO()))
+    shown.on_summary(summary(malformed=3, missing=5, losses=1, lost=4, complete_up_to=None))
+    told = "12,345 lines, 3 malformed, 5 missing, 4 declared lost; complete up to no heartbeat yet"
     assert shown.last_words("out").startswith(told)
 
 
-def test_without_a_batch_there_was_nothing_new():
-    assert progress().last_words("out").startswith("nothing new")
-    assert progress().late == {}
+class FakeSpark:
+    """A session whose only stage has done two of five tasks."""
+
+    def __init__(self):
+        self.sparkContext = self
+
+    def statusTracker(self):  # noqa: N802 - Spark's name
+        return self
+
+    def getActiveStageIds(self):  # noqa: N802 - the same
+        return [7]
+
+    def getStageInfo(self, stage):  # noqa: N802 - the same
+        assert stage == 7
+        return self
+
+    numCompletedTasks, numTasks = 2, 5  # noqa: N815 - the same
 
 
-def test_it_knows_what_was_late():
-    shown = progress()
-    shown.on_summary(summary(late={"1": 7}))
-    assert shown.late == {"1": 7}
-
-
-def test_a_terminal_is_told_while_the_job_works():
-    drawn = io.StringIO()
-    with Progress(Console(file=drawn, force_terminal=True, width=200)) as shown:
-        shown.on_summary(summary())
-        shown.on_look(None)
-    assert "12,345 lines" in drawn.getvalue()
-    assert "batch 1" in drawn.getvalue()
+def test_a_terminal_shows_each_step_and_the_tasks_done_and_cron_nothing():
+    for is_terminal in (True, False):
+        drawn = io.StringIO()
+        with Progress(Console(file=drawn, force_terminal=is_terminal, width=200)) as shown:
+            for act in (
+                lambda: None,
+                lambda shown=shown: shown.on_start(FakeSpark()),
+                shown.on_look,
+                lambda shown=shown: shown.on_step("adding up usage"),
+                lambda shown=shown: shown.on_summary(summary()),
+                shown.on_look,
+            ):
+                act()
+                shown._status._live.refresh()
+        words = ("starting Spark", "looking for new files", "2 of 5 tasks done", "adding up usage", "12,345 lines;")
+        assert [word in drawn.getvalue() for word in words] == [is_terminal] * 5

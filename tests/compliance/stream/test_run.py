@@ -41,7 +41,7 @@ def test_a_folder_that_spark_would_take_for_a_pattern_is_refused(tmp_path, capsy
 @pytest.mark.parametrize("out", ["log", "log/out", "log/../log/rows"])
 def test_an_out_in_the_log_is_refused_and_not_made(tmp_path, job, capsys, out):
     told = said(replace(job, out=f"{tmp_path}/{out}"), capsys)
-    assert f"--out {tmp_path}/{out}: lies in --access-log {tmp_path}/log, where Spark would" in told
+    assert f"--out {tmp_path}/{out}: lies in --access-log {tmp_path}/log, where only files" in told
     assert "give a folder outside of it" in told
     assert list((tmp_path / "log").iterdir()) == []
 
@@ -76,7 +76,7 @@ def test_a_second_run_on_the_same_folder_is_refused_however_it_is_spelled(tmp_pa
 @pytest.mark.parametrize(
     "error",
     [
-        OSError(28, "No space left on device", "OUT/_work/source"),
+        OSError(28, "No space left on device", "OUT/_work/job.json"),
         StreamingQueryException("[STREAM_FAILED] of\nCaused by: java.io.IOException: OUT/x: No space left on device"),
     ],
 )
@@ -86,8 +86,7 @@ def test_a_disk_that_is_full_is_named_with_the_remedy(job, capsys, monkeypatch, 
 
     parts = (error.errno, error.strerror, error.filename) if isinstance(error, OSError) else (str(error),)
     monkeypatch.setattr("compliance.stream.run.spark_session", lambda *_: contextlib.nullcontext())
-    monkeypatch.setattr("compliance.stream.run.late_so_far", lambda *_: {})
-    monkeypatch.setattr("compliance.stream.run.start", fails)
+    monkeypatch.setattr("compliance.stream.run.JobRun", fails)
     told = said(job, capsys)
     assert told.startswith(f"sluice compliance run: --out {job.out}: ")
     assert "No space left on device" in told

@@ -9,7 +9,7 @@ import pytest
 
 from compliance.stream import run as stream
 from compliance.stream.options import Job, Sink, Source
-from compliance.stream.runs import Progress
+from compliance.stream.run import Progress
 from tests.compliance.planted import planted, write_file
 from tests.compliance.stream.job_process import start, stopped_when
 from tests.compliance.stream.recount import assert_all_there

@@ -1,0 +1,86 @@
+"""The tables of lines, as Spark reads them: each line of the files that have been read, once."""
+
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import DateType, StructField, StructType
+
+from compliance import storage
+from compliance.line_reader import MALFORMED
+from compliance.schema import BOOT, placed_schema
+from compliance.session import local_frame
+from compliance.stream.folder import Ledger
+from compliance.stream.log_file import JobPlaces
+
+DAY = StructField("day", DateType())
+ROWS = placed_schema(DAY)
+_MALFORMED = StructType([*from_arrow_schema(MALFORMED).fields, DAY])
+PASSED_OVER = "passed-over.json"
+"""The file that names the log's files that are not read, for readers of the tables."""
+
+
+@dataclass(frozen=True)
+class SplitRows:
+    """The rows of some days.
+
+    Args:
+        rows: Each line once.
+        copies: Further lines with the number of one in `rows`.
+    """
+
+    rows: DataFrame
+    copies: DataFrame
+
+    @staticmethod
+    def of(spark: SparkSession, places: JobPlaces, ledger: Ledger, only: Column | None = None) -> "SplitRows":
+        """Read rows; lines are compared only where the ledger says that files have numbers in common.
+
+        Args:
+            spark: The session.
+            places: The job's.
+            ledger: What has been read.
+            only: The condition for rows to read.
+        """
+        rows = _table(spark, places, ledger, "rows", ROWS, only)
+        earlier = _table(spark, places, ledger, "copies", ROWS, only)
+        doubled = ledger.doubled()
+        if not doubled:
+            return SplitRows(rows, earlier)
+        is_doubled = file_name().isin(*sorted(f"{name}.parquet" for name in doubled))
+        by_line = Window.partitionBy(*BOOT, "seq").orderBy("file", "line")
+        ranked = rows.where(is_doubled).withColumn("copy", F.row_number().over(by_line))
+        first, others = (ranked.where(which).drop("copy") for which in (F.col("copy") == 1, F.col("copy") > 1))
+        return SplitRows(rows.where(~is_doubled).unionByName(first), earlier.unionByName(others))
+
+
+def file_name() -> Column:
+    """The name of a row's Parquet file."""
+    return F.col("_metadata.file_name")
+
+
+def malformed_of(spark: SparkSession, places: JobPlaces, ledger: Ledger, only: Column | None = None) -> DataFrame:
+    """Read malformed lines; `only` is the condition for those to read."""
+    return _table(spark, places, ledger, "malformed", _MALFORMED, only)
+
+
+def _table(  # noqa: PLR0913, PLR0917 - a table of a job
+    spark: SparkSession, places: JobPlaces, ledger: Ledger, table: str, schema: StructType, only: Column | None
+) -> DataFrame:
+    if not storage.folders(places.table(table)):
+        return _empty(spark, schema)
+    rows = spark.read.schema(schema).parquet(places.table(table))
+    rows = rows if only is None else rows.where(only)
+    others = [
+        (F.col("day") == F.lit(day).cast("date")) & (file_name() == f"{name}.parquet")
+        for of, day, name in ledger.extra
+        if of == table
+    ]
+    return rows.where(~reduce(or_, others)) if others else rows
+
+
+def _empty(spark: SparkSession, schema: StructType) -> DataFrame:
+    return local_frame(spark, [], {field.name: field.dataType.simpleString() for field in schema})

@@ -1,0 +1,144 @@
+"""Usage by minute, hour and day: for each tenant, namespace, topic and direction, by Spark over the rows.
+
+A line counts in the window in which it begins. Windows of a day are made again when a file with lines of it comes:
+minutes of the hours that it touches from rows, hours from minutes, and days from hours. So there is no state between
+runs, and no line is late.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import reduce
+from operator import or_
+
+import msgspec
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from accesslog.record import BUCKETS
+from compliance import storage
+from compliance.stream.folder import Ledger
+from compliance.stream.log_file import JobPlaces
+from compliance.stream.tables import SplitRows
+
+MINUTE, HOUR, DAY = "usage_minute", "usage_hour", "usage_day"
+TABLES: Mapping[str, str] = {MINUTE: "1 minute", HOUR: "1 hour", DAY: "1 day"}
+"""The tables, with the width of their windows."""
+KEY = ("tenant", "namespace", "topic", "direction")
+SUMS = (
+    *("offered_messages", "offered_bytes", "passed_messages", "passed_bytes"),
+    *("dropped_messages", "dropped_bytes", "rejected_messages", "rejected_bytes"),
+    *("throttled_ms", "delay_sum_ms"),
+)
+LIMITS = ("limit_messages", "limit_bytes")
+"""Those of the line that ends last; `as_of` is its end."""
+_PARTITIONS = {MINUTE: ("day", "hour"), HOUR: ("day",), DAY: ("day",)}
+
+
+def of_rows(rows: DataFrame) -> DataFrame:
+    """Sum rows up by minute.
+
+    Args:
+        rows: Each line once.
+    """
+    lines = rows.where(F.col("kind") == "interval").withColumns({"lines": F.lit(1), "as_of": F.col("end")})
+    return _by_window(lines, MINUTE)
+
+
+def of_windows(windows: DataFrame, table: str) -> DataFrame:
+    """Sum windows up to those of another table, which are wider."""
+    return _by_window(windows.drop("end"), table)
+
+
+def _by_window(parts: DataFrame, table: str) -> DataFrame:
+    # Sums of numbers alone, histograms too: what has text in it cannot be added up by hash.
+    sums = [F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in ("lines", *SUMS)]
+    counts = [F.sum(F.get("delay_hist", F.lit(bucket))).alias(f"bucket_{bucket}") for bucket in range(BUCKETS)]
+    last = [F.max_by(name, "as_of").alias(name) for name in LIMITS]
+    grouped = parts.groupBy(F.window("start", TABLES[table]).alias("window"), *KEY).agg(
+        *sums, F.max("delay_max_ms").alias("delay_max_ms"), *counts, *last, F.max("as_of").alias("as_of")
+    )
+    histogram = F.array(*(F.coalesce(f"bucket_{bucket}", F.lit(0).cast("long")) for bucket in range(BUCKETS)))
+    start = F.col("window.start")
+    return grouped.select(
+        start.alias("start"),
+        F.col("window.end").alias("end"),
+        *KEY,
+        "lines",
+        *SUMS,
+        "delay_max_ms",
+        _without_zeros_at_end(histogram).alias("delay_hist"),
+        "as_of",
+        *LIMITS,
+        F.to_date(start).alias("day"),
+        *([F.hour(start).alias("hour")] if table == MINUTE else []),
+    )
+
+
+def _without_zeros_at_end(histogram: Column) -> Column:
+    last = F.reduce(
+        F.sequence(F.lit(1), F.lit(BUCKETS)),
+        F.lit(0),
+        lambda longest, place: F.when(F.get(histogram, place - 1) > 0, place).otherwise(longest),
+    )
+    return F.slice(histogram, 1, last)
+
+
+def refresh(spark: SparkSession, places: JobPlaces, ledger: Ledger) -> None:
+    """Make the windows again in which new lines begin."""
+    new = {day: names_and_hours for day in ledger.totals if (names_and_hours := _new_hours(places, ledger, day))[1]}
+    if not new:
+        return
+    hours = reduce(or_, (_is_in(day, hours) for day, (_, hours) in new.items()))
+    _write(of_rows(SplitRows.of(spark, places, ledger, hours).rows), places, MINUTE)
+    days = F.col("day").isin(*(F.lit(day).cast("date") for day in new))
+    for finer, table in ((MINUTE, HOUR), (HOUR, DAY)):
+        _write(of_windows(spark.read.parquet(places.table(finer)).where(days), table), places, table)
+    for day, (names, _) in new.items():
+        storage.write(_account(places, day), msgspec.json.encode(sorted(names)))
+
+
+def _new_hours(places: JobPlaces, ledger: Ledger, day: str) -> tuple[set[str], set[int]]:
+    """Return the files that a day's usage is made of once it is refreshed, and the hours that are to be."""
+    manifest = ledger.days.get(day)
+    if manifest and not manifest.is_kept:
+        return set(), set()
+    live = ledger.live(day)
+    names = {*live, *(manifest.names if manifest else ())}
+    done = _done(places, day)
+    hours = {hour for name in live.keys() - done for hour in live[name].hours}
+    if manifest and set(manifest.names) - done:
+        hours |= set(manifest.facts.hours)
+    return names, hours
+
+
+def _done(places: JobPlaces, day: str) -> set[str]:
+    place = _account(places, day)
+    try:
+        return set(msgspec.json.decode(storage.read(place), type=list[str])) if storage.exists(place) else set()
+    except msgspec.DecodeError:
+        return set()
+
+
+def _account(places: JobPlaces, day: str) -> str:
+    return f"{places.work}/usage/{day}.json"
+
+
+def _is_in(day: str, hours: Iterable[int]) -> Column:
+    # Rows of a file are in the order of time, so whole groups of them are passed over.
+    begins = sorted(hours)
+    within = (F.col("start") >= F.timestamp_seconds(F.lit(begins[0] * 3600))) & (
+        F.col("start") < F.timestamp_seconds(F.lit(begins[-1] * 3600 + 3600))
+    )
+    each = F.floor(F.unix_seconds("start") / 3600).isin(*begins)
+    return (F.col("day") == F.lit(day).cast("date")) & within & each
+
+
+def _write(windows: DataFrame, places: JobPlaces, table: str) -> None:
+    partitions = _PARTITIONS[table]
+    (
+        windows.repartition(*partitions)
+        .sortWithinPartitions(*partitions, *KEY, "start")
+        .write.mode("overwrite")
+        .option("partitionOverwriteMode", "dynamic")
+        .partitionBy(*partitions)
+        .parquet(places.table(table))
+    )

@@ -1,0 +1,110 @@
+"""Compaction with Spark: closed days become few files, with the same lines."""
+
+import json
+
+import pytest
+
+from compliance.line_reader import ROWS
+from compliance.stream import log_file as module
+from compliance.stream.compaction import closed_days
+from compliance.stream.folder import load
+from compliance.stream.log_file import JobPlaces, read_log_file
+from compliance.stream.options import Job, Sink, Source
+from compliance.stream.run import JobRun
+from tests.compliance.planted import BEGIN, planted, write_file
+from tests.compliance.stream.recount import assert_all_there, keys_of
+
+pytestmark = pytest.mark.spark
+DAY, NEXT = "2026-11-21", "2026-11-22"
+
+
+@pytest.fixture
+def job(tmp_path):
+    return Job(Source("files", str(tmp_path / "log")), Sink(), str(tmp_path / "out"))
+
+
+def over_midnight(proxy_id="p"):
+    log = planted(proxy_id, begin=BEGIN.replace(hour=23, minute=59, second=50))
+    for _ in range(20):
+        log.tick(1)
+    return log.encoded()
+
+
+def files_of(tmp_path, table, day):
+    return sorted(file.name for file in (tmp_path / f"out/{table}/day={day}").glob("*.parquet"))
+
+
+def test_a_closed_day_is_a_file_and_a_late_one_opens_it_again(spark, tmp_path, job):
+    lines = over_midnight()
+    for number in range(4):
+        part = lines[number * 15 : number * 15 + 15]
+        write_file(tmp_path / "log", f"{number}.jsonl", [*part, b"torn", part[0]])
+    JobRun(spark, job, lambda _: None).once()
+    summary = assert_all_there(spark, tmp_path / "out", tmp_path / "log")
+    assert [len(files_of(tmp_path, table, DAY)) for table in ("rows", "malformed", "copies")] == [1, 1, 1]
+    before = files_of(tmp_path, "rows", NEXT)
+    manifest = json.loads((tmp_path / f"out/_work/days/{DAY}.json").read_text())
+    assert manifest["names"] == ["0", "1"]
+    # Readers that know of no account find each line once.
+    assert keys_of(spark.read.parquet(f"{tmp_path}/out/rows")) == [("p", "boot-1", seq) for seq in range(60)]
+    write_file(tmp_path / "log", "late.jsonl", [*over_midnight("late")[:9], lines[0]])
+    JobRun(spark, job, lambda _: None).once()
+    after = assert_all_there(spark, tmp_path / "out", tmp_path / "log")
+    assert (after["rows"], after["duplicates"]) == (summary["rows"] + 9, summary["duplicates"] + 1)
+    assert files_of(tmp_path, "rows", NEXT) == before
+    assert len(files_of(tmp_path, "rows", DAY)) == len(files_of(tmp_path, "copies", DAY)) == 1
+    assert json.loads((tmp_path / f"out/_work/days/{DAY}.json").read_text())["names"] == ["0", "1", "late"]
+
+
+def test_a_day_is_closed_when_all_runs_are_past_it_or_it_is_long_ago(tmp_path):
+    places = JobPlaces(f"{tmp_path}/out")
+    for name, lines in (("a", over_midnight()), ("b", over_midnight("b")[:15])):
+        write_file(tmp_path / "log", f"{name}.jsonl", lines)
+        read_log_file(f"{tmp_path}/log/{name}.jsonl", places.out)
+        soon, later = BEGIN.replace(day=22), BEGIN.replace(day=24)
+        assert closed_days(load(places), soon) == ([DAY] if name == "a" else [])
+        assert closed_days(load(places), later) == [DAY]
+        assert closed_days(load(places), later.replace(day=25)) == [DAY, NEXT]
+        assert closed_days(load(places), later, least_files=2) == ([DAY] if name == "b" else [])
+
+
+def test_days_before_those_that_are_kept_are_deleted_and_stay_counted(spark, tmp_path, job):
+    write_file(tmp_path / "log", "a.jsonl", over_midnight())
+    JobRun(spark, job, lambda _: None).once()
+    before = json.loads((tmp_path / "out/summary.json").read_text())
+    JobRun(spark, Job(job.source, job.sink, job.out, retain_days=1), lambda _: None).once()
+    assert json.loads((tmp_path / "out/summary.json").read_text()) == before
+    tables = ("rows", "usage_minute", "usage_hour", "usage_day")
+    days = {table: [path.name for path in (tmp_path / "out" / table).glob("day=*")] for table in tables}
+    assert days == {table: [f"day={NEXT}"] for table in tables}
+    JobRun(spark, job, lambda _: None).once()
+    assert not (tmp_path / f"out/rows/day={DAY}").exists()
+
+
+def test_a_column_that_is_new_is_null_in_older_rows(spark, tmp_path, job, monkeypatch):
+    """Files of an earlier version of the job lack it; compaction brings both together."""
+    without = ROWS.remove(ROWS.get_field_index("rejected_bytes"))
+    lines = over_midnight()
+    places = JobPlaces(job.out)
+    write_file(tmp_path / "log", "a.jsonl", lines[:15])
+    with monkeypatch.context() as patch:
+        whole = module.PartWriter._part
+        patch.setattr(module, "ROWS", without)
+        patch.setattr(
+            module.PartWriter, "_part", lambda self, table, day, schema: Narrow(whole(self, table, day, schema))
+        )
+        read_log_file(f"{tmp_path}/log/a.jsonl", places.out)
+    write_file(tmp_path / "log", "b.jsonl", lines[15:])
+    JobRun(spark, job, lambda _: None).once()
+    assert_all_there(spark, tmp_path / "out", tmp_path / "log")
+    assert "rejected_bytes" in spark.read.parquet(places.of_day("rows", DAY)).columns
+
+
+class Narrow:
+    """Writes the columns of its schema."""
+
+    def __init__(self, writer):
+        self._writer = writer
+
+    def write_table(self, table):
+        self._writer.write_table(table.select(self._writer.schema.names))
