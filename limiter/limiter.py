@@ -25,7 +25,7 @@ from limiter.usage import LimiterUsage, StreamUsage
 class FinishTag:
     """The finish tag of a stream at one limiter: the virtual time at which its first entry would be done.
 
-    A tag changes only while it is in no queue.
+    A tag changes only while it is in no queue, or before its queue is put in order again (`FairQueue.reorder`).
 
     Attributes:
         time: Virtual time at which that entry would be done.
@@ -46,6 +46,10 @@ class FinishTag:
 
     def __lt__(self, other: "FinishTag") -> bool:
         return self.precedes(other)
+
+
+def _turn_of(tag: FinishTag) -> tuple[int, int]:
+    return tag.time, tag.number
 
 
 MOST_COUNTED: Final = 1000
@@ -114,6 +118,12 @@ class FairQueue:
         if self._gone * 2 >= len(row):
             del row[: self._gone]
             self._gone = 0
+
+    def reorder(self) -> None:
+        """Put the streams in order by tags that have changed."""
+        del self._row[: self._gone]
+        self._gone = 0
+        self._row.sort(key=_turn_of)
 
     def went(self, tag: FinishTag) -> None:
         """Advance virtual time to this tag: its entry passed."""
@@ -403,6 +413,8 @@ class Limiter:
         self.crossed_at = now - _CALM_NS
         self._idle_from = -1
         self._is_reserved = False
+        self._priced_by: Prices = (limit.messages, limit.size)
+        """The value by which tags count the costs of entries."""
         self._buckets: tuple[TokenBucket | None, ...] = (None,) * 4
         self._counting: tuple[TokenBucket, ...] = ()
         self._weighing: tuple[TokenBucket, ...] = ()
@@ -482,7 +494,7 @@ class Limiter:
         first = self.waiters.first()
         if any(other.waiters for other in first.chain if other is not self):
             return 0
-        cost = self.cost(first.held[0])
+        cost = cost_of(first.held[0], self.limit.messages, self.limit.size)
         return max(0, min(len(self.waiters), self._gathers_ns // cost) - 1) * cost
 
     def is_waited_on(self, now: int, *, is_due: bool = False, is_reserved: bool = False) -> None:
@@ -532,13 +544,6 @@ class Limiter:
         self.refund(entry.charged, entry.size)
         return wait
 
-    def cost(self, entry: "Entry") -> int:
-        """Return the nanoseconds of this limit that `entry` uses up: the unit in which waiting streams share it."""
-        messages, size = self.limit.messages, self.limit.size
-        by_count = entry.charged * messages.period_ns // messages.tokens if messages else 0
-        by_size = entry.size * size.period_ns // size.tokens if size else 0
-        return max(max(by_count, by_size), 1)  # noqa: PLW3301 - mypyc compiles max of two; max of three calls Python
-
     def line_up(self, tag: FinishTag, entry: "Entry", number: int) -> None:
         """Set the tag of a stream's new first entry, after the entry that has only just passed.
 
@@ -550,7 +555,7 @@ class Limiter:
             entry: The new first entry.
             number: Greater than all numbers before.
         """
-        cost = self.cost(entry)
+        cost = cost_of(entry, *self._priced_by)
         tag.time = max(tag.time, self.waiters.virtual_time - cost) + cost
         tag.number = number
 
@@ -566,23 +571,22 @@ class Limiter:
         self.wakes_at = None  # the alarm that is set may be too late; the next waiting stream sets another
         if self._idle_from >= 0:
             self.is_waited_on(now)
-        for stream in self.streams:
-            self._reset_tag(stream)
+        if not _is_alike(self._priced_by, (limit.messages, limit.size)):
+            self._reset_tags()
 
-    def _reset_tag(self, stream: "Stream") -> None:
-        """Set a stream's tag for the new value: its old tag counts nanoseconds of the old value.
+    def _reset_tags(self) -> None:
+        """Set the tags of all streams for the new value.
 
-        With the tag of a slow limit, the stream would wait on a fast one for ever.
+        With an old tag of a slow limit, a stream would wait on a fast one for ever.
         """
-        if not stream.tags:
-            return
-        tag, waits_here = stream.tag_at(self), stream.waits_on is self
-        if waits_here:
-            self.waiters.remove(tag)
-        tag.time = self.waiters.virtual_time
-        self.line_up(tag, stream.held[0], tag.number)
-        if waits_here:
-            self.waiters.add(tag)
+        self._priced_by = self.limit.messages, self.limit.size
+        waiters = self.waiters
+        for stream in self.streams:
+            if stream.tags:
+                tag = stream.tag_at(self)
+                tag.time = waiters.virtual_time
+                self.line_up(tag, stream.held[0], tag.number)
+        waiters.reorder()
 
     def is_idle(self, now: int) -> bool:
         """Return whether forgetting this limiter would change nothing."""
@@ -690,6 +694,32 @@ LeftBalances = tuple[LeftBalance | None, ...]
 LimitRates = tuple[Rate | None, Rate | None, Rate | None, Rate | None]
 """Lower rates that hold because another process has these for the shared limit: of messages, their peak, bytes and
 their peak; None where this process' own holds."""
+
+
+Prices = tuple[Rate | None, Rate | None]
+"""The rates of messages and of bytes by which costs are counted."""
+_MOST_APART: Final = 1000
+"""Tags go on at a value up to so many times as high or low: the turns of streams depend on the ratio of their costs.
+Tags of a value that is further off would be coarse, or exceed a machine's integers."""
+
+
+def cost_of(entry: Entry, messages: Rate | None, size: Rate | None) -> int:
+    """Return the nanoseconds of a limit that an entry uses up: the unit in which waiting streams share the limit."""
+    by_count = entry.charged * messages.period_ns // messages.tokens if messages else 0
+    by_size = entry.size * size.period_ns // size.tokens if size else 0
+    return max(max(by_count, by_size), 1)  # noqa: PLW3301 - mypyc compiles max of two; max of three calls Python
+
+
+def _is_alike(before: Prices, now: Prices) -> bool:
+    """Return whether the costs of all entries have changed by one factor, which is not too large."""
+    (messages, size), (new_messages, new_size) = before, now
+    if (messages is None) != (new_messages is None) or (size is None) != (new_size is None):
+        return False
+    old, new = messages or size, new_messages or new_size
+    if (messages and size) or old is None or new is None:
+        return before == now
+    slow, fast = old.tokens * new.period_ns, new.tokens * old.period_ns
+    return fast <= slow * _MOST_APART and slow <= fast * _MOST_APART
 
 
 def _ignore(limiter: Limiter) -> None:

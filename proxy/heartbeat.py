@@ -25,6 +25,9 @@ class Heartbeat:
     Args:
         was_late: Called at each beat with its lateness in nanoseconds.
         clock: Monotonic nanoseconds.
+
+    Attributes:
+        reads_left: The number of reads after which `note` is called. The reader of a connection counts it down.
     """
 
     def __init__(self, was_late: Callable[[int], None], clock: Callable[[], int]) -> None:
@@ -32,35 +35,29 @@ class Heartbeat:
         self._clock = clock
         self._is_started = False
         self._has_work = False
-        self._reads_left: i64 = _NEVER
+        self.reads_left: i64 = _NEVER
         self._due = 0
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """Begin to take note of work."""
         self._is_started = True
-        self._reads_left = READS_AT_REST
+        self.reads_left = READS_AT_REST
 
     def stop(self) -> None:
         """Take no more notes."""
         self._is_started = False
-        self._reads_left = _NEVER
+        self.reads_left = _NEVER
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    def read(self) -> None:
-        """Take note of a read of a connection."""
-        self._reads_left -= 1
-        if self._reads_left == 0:
-            self.note()
 
     def note(self) -> None:
         """Take note that the loop has work."""
         if not self._is_started:
             return
         self._has_work = True
-        self._reads_left = _NEVER
+        self.reads_left = _NEVER
         if self._timer is None:
             self._beat_again()
 
@@ -72,8 +69,8 @@ class Heartbeat:
         self._was_late(max(0, self._clock() - self._due))
         if self._has_work:
             self._has_work = False
-            self._reads_left = 1
+            self.reads_left = 1
             self._beat_again()
         else:
             self._timer = None
-            self._reads_left = READS_AT_REST
+            self.reads_left = READS_AT_REST

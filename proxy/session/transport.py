@@ -664,7 +664,7 @@ class PeerTransport(Throttled):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop when the connection is made."""
-        self._heartbeat.read()
+        self._note_read()
         self._transport = cast("asyncio.Transport", transport)
         self.writer.open(self._transport)
         self.owner.opened(self)
@@ -696,7 +696,7 @@ class PeerTransport(Throttled):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Called by the loop when it has read `nbytes` bytes."""
-        self._heartbeat.read()
+        self._note_read()
         group = self.group
         is_measured = group is not None and group.is_crowded
         began = group.begin(self) if group is not None and is_measured else 0
@@ -714,6 +714,12 @@ class PeerTransport(Throttled):
         if group is not None and is_measured:
             group.end(self, began)
 
+    def _note_read(self) -> None:
+        heartbeat = self._heartbeat
+        heartbeat.reads_left -= 1
+        if heartbeat.reads_left == 0:
+            heartbeat.note()
+
     def _was_full(self, receiver: Receiver) -> None:
         """Handle a read of as many bytes as could be read at once."""
         if receiver.passes and self._step < STEPS:
@@ -728,7 +734,7 @@ class PeerTransport(Throttled):
 
     def was_read(self) -> None:
         """Called by TLS for a read of fewer bytes than could be read at once."""
-        self._heartbeat.read()
+        self._note_read()
         self._full_reads = 0
 
     def was_read_full(self) -> None:

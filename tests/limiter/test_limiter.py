@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limiter.limiter import MOST_GATHERING_NS, Entry, Limiter
+from limiter.limiter import MOST_GATHERING_NS, Entry, Limiter, cost_of
 from limiter.token_bucket import Limit, Rate, rate
 from tests.limiter.fitting import fits
 from tests.limiter.world import World, limiter
@@ -83,7 +83,8 @@ def test_asking_what_an_entry_would_cost_costs_nothing(limit: Limit, messages: i
     [(1, 1, 10_000_000), (10, 1, 100_000_000), (1, 5_000, 500_000_000), (0, 0, 1)],
 )
 def test_the_cost_is_the_time_of_the_scarcer_kind(messages: int, size: int, cost: int) -> None:
-    assert limiter(100, 10_000).cost(entry(messages, size)) == cost
+    limit = limiter(100, 10_000).limit
+    assert cost_of(entry(messages, size), limit.messages, limit.size) == cost
 
 
 def test_new_rates_start_full_and_old_ones_keep_their_debt() -> None:
@@ -138,9 +139,35 @@ def test_a_new_value_resets_tags_of_streams_waiting_elsewhere() -> None:
     stream = world.stream(total, own)
     world.offer(stream, 50, 50)
     assert stream.waits_on is own
-    total.retune(Limit(rate(1000)), "raised", 0)
+    total.retune(Limit(rate(1000), rate(1000)), "of bytes as well", 0)
     assert stream.tag_at(total).time == 50_000_000
     assert stream.tag_at(own).time == 50 * SECOND
+
+
+def test_tags_go_on_at_another_rate_of_one_kind() -> None:
+    """To set those of 20,000 waiting streams would hold the event loop."""
+    world, one = World(), limiter(1)
+    streams = [world.stream(one) for _ in range(100)]
+    for number, stream in enumerate(streams, 1):
+        world.offer(stream, number, 1)
+    before = [stream.tag_at(one).time for stream in streams[1:]]
+    one.retune(Limit(rate(1000)), "raised", world.clock.now)
+    assert [stream.tag_at(one).time for stream in streams[1:]] == before
+
+
+def test_streams_are_in_order_by_the_tags_of_a_new_value() -> None:
+    world, one = World(), limiter(1)
+    one.charge(100, 1, 0)
+    for number in range(50):
+        world.offer(world.stream(one), 1 + number * 7 % 50, 1 + number * 11 % 50)
+    one.retune(Limit(None, rate(1)), "of bytes", 0)
+    turns = []
+    while one.waiters:
+        first = one.waiters.first()
+        turns.append(first.held[0].size)
+        one.waiters.remove(first.tag_at(one))
+    assert turns == sorted(turns)
+    assert len(turns) == 50
 
 
 def test_a_limiter_is_forgotten_only_if_full_and_unused() -> None:
