@@ -95,7 +95,7 @@ def opened(tables: LogTables) -> Iterator[Logs]:
         lines = rows.select(*_EVERY)
         beats = others.where(F.col("kind") == "heartbeat").select(*_columns("heartbeat"))
         steps = step_facts(beats, tables.gaps)
-        lines_of = [frame.select(*_EVERY) for frame in (intervals, limits)]
+        lines_of = [frame.select(*_EVERY, "steady") for frame in (intervals, limits)]
         axes = axes_of(beat_pairs(beats, tables.gaps), lines_of[0].unionByName(lines_of[1]))
         yield Logs(
             tables,

@@ -5,6 +5,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from tests.access_log_files import content_of
 from tests.compliance import model
 from tests.compliance.modelled import SEEDS
 from tests.compliance.planted import BEGIN
@@ -70,7 +71,7 @@ def test_the_evidence_is_the_line_that_stands_there(report, name):
     verdict = limiter(report, f"{name}-0")
     for window in (verdict.worst_containment, verdict.worst_entitlement):
         for place in (window.first_line, window.last_line):
-            text = (report[1] / place.file).read_bytes().splitlines()[place.line - 1]
+            text = content_of(report[1] / place.file).splitlines()[place.line - 1]
             line = msgspec.json.decode(text)
             assert (line["kind"], line["proxy_id"], line["seq"]) == ("limit", f"{name}-0", place.seq)
 
