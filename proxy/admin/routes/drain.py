@@ -42,12 +42,12 @@ class DrainRest:
         """Return the routes, for aiohttp."""
         return [web.get("/sluice/drain", self.get), web.post("/sluice/drain", self.begin)]
 
-    @described({200: ShownDrain}, refuses=(503,))
+    @described({200: ShownDrain}, refuses=(404,))
     async def get(self, _request: web.Request) -> web.Response:
         """Return the state of the drain."""
         return _none() if self._drain is None else web.json_response(_shown(self._drain))
 
-    @described({202: ShownDrain}, refuses=(503,))
+    @described({202: ShownDrain}, refuses=(404,))
     async def begin(self, _request: web.Request) -> web.Response:
         """Begin to drain; the answer comes at once. Without clients the process runs on, until SIGTERM."""
         if self._drain is None:
@@ -57,7 +57,7 @@ class DrainRest:
 
 
 def _none() -> web.Response:
-    return refusal(503, "this process cannot drain")
+    return refusal(404, "this process cannot drain")
 
 
 def _shown(drain: DrainService) -> ShownDrain:

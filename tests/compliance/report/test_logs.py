@@ -26,7 +26,7 @@ def test_each_kind_is_kept_with_its_own_columns_and_its_place(spark):
         assert counts == [8, 2, 2, 4]
         assert [(row.who, row.file, row.line) for row in logs.of("change").collect()] == [("ann", "a.jsonl", 7)]
         assert "who" not in logs.of("reject").columns
-        assert "largest_entry_messages" not in logs.intervals.columns
+        assert "burst_messages" not in logs.intervals.columns
 
 
 def test_lines_have_their_place_on_an_axis_without_steps(spark):

@@ -55,7 +55,7 @@ def test_variables_of_sluice_are_not_handed_on_but_for_the_cache(
     wait_for(lambda: "done" in process.last_lines())
     process.stop()
     told = {line for line in (tmp_path / "log").read_text().splitlines() if "WORKERS" in line or "SLUICE" in line}
-    assert told == {"SLUICE_CACHE=7", "OTHER_WORKERS=7", "SLUICE_LISTEN=8"}
+    assert told == {"SLUICE_CACHE=7", "OTHER_WORKERS=7", "SLUICE_LISTEN=8", "SLUICE_DRAIN__TIMEOUT=0"}
 
 
 def test_what_does_not_stop_is_killed_with_all_its_children(tmp_path: Path) -> None:
