@@ -48,10 +48,6 @@ class FinishTag:
         return self.precedes(other)
 
 
-def _turn_of(tag: FinishTag) -> tuple[int, int]:
-    return tag.time, tag.number
-
-
 MOST_COUNTED: Final = 1000
 """Most waiting streams whose held entries are counted for a report; those of more are estimated."""
 
@@ -123,7 +119,7 @@ class FairQueue:
         """Put the streams in order by tags that have changed."""
         del self._row[: self._gone]
         self._gone = 0
-        self._row.sort(key=_turn_of)
+        self._row.sort()
 
     def went(self, tag: FinishTag) -> None:
         """Advance virtual time to this tag: its entry passed."""

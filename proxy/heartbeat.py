@@ -1,4 +1,4 @@
-"""The heartbeat: how late the event loop is. In a module of its own, as it is compiled: each read asks it."""
+"""The heartbeat: how late the event loop is. In a module of its own, as it is compiled: each read counts down in it."""
 
 import asyncio
 from collections.abc import Callable

@@ -23,12 +23,8 @@ pytestmark = pytest.mark.netns
 
 @pytest.fixture
 def hosts() -> Iterator[Hosts]:
-    hosts = Hosts()
-    try:
-        hosts.set_up()
+    with Hosts.made() as hosts:
         yield hosts
-    finally:
-        hosts.tear_down()
 
 
 @contextlib.contextmanager

@@ -46,7 +46,19 @@ class Hosts:
     def __init__(self) -> None:
         self._names = {host: f"sluice-{host}-{os.getpid()}" for host in ("client", "sluice", "broker")}
 
-    def set_up(self) -> None:
+    @classmethod
+    @contextlib.contextmanager
+    def made(cls) -> Iterator["Hosts"]:
+        """The hosts, for as long as the block lasts."""
+        hosts = cls()
+        try:
+            hosts._set_up()
+            yield hosts
+        finally:
+            for name in hosts._names.values():
+                _delete(name)
+
+    def _set_up(self) -> None:
         for name in self._names.values():
             _ip("netns", "add", name)
             _ip("-n", name, "link", "set", "lo", "up")
@@ -56,10 +68,6 @@ class Hosts:
             for name, link, address in ((there, "near", near), (here, host, far)):
                 _ip("-n", name, "address", "add", f"{address}/30", "dev", link)
                 _ip("-n", name, "link", "set", link, "up")
-
-    def tear_down(self) -> None:
-        for name in self._names.values():
-            _delete(name)
 
     def command(self, host: str, *command: str) -> list[str]:
         """The command that runs this one on a host."""

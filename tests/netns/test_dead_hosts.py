@@ -53,6 +53,7 @@ class RawPeer:
 
     def __init__(self, connection: Any, *, reads: bool = True) -> None:
         self.connection = connection
+        connection.settimeout(_TURN_S)
         self.heard: list[bytes] = []
         self.has_ended = False
         self._cutter = FrameCutter(2**31)
@@ -66,7 +67,6 @@ class RawPeer:
         rest = memoryview(b"".join(frames))
         while rest:
             with self._has_turn, contextlib.suppress(TimeoutError, ssl.SSLWantWriteError):
-                self.connection.settimeout(_TURN_S)
                 rest = rest[self.connection.send(rest) :]
 
     def stops(self) -> None:
@@ -83,7 +83,6 @@ class RawPeer:
             if not (isinstance(self.connection, ssl.SSLSocket) and self.connection.pending()):
                 select.select([self.connection], [], [])
             with self._has_turn, contextlib.suppress(TimeoutError, ssl.SSLWantReadError):
-                self.connection.settimeout(_TURN_S)
                 return bytes(self.connection.recv(65536))
 
     def _read(self) -> None:
@@ -202,12 +201,8 @@ class Stage:
 
 @pytest.fixture
 def hosts() -> Iterator[Hosts]:
-    hosts = Hosts()
-    try:
-        hosts.set_up()
+    with Hosts.made() as hosts:
         yield hosts
-    finally:
-        hosts.tear_down()
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "tls"])
