@@ -19,10 +19,12 @@ class Used:
 
     Attributes:
         cpu_s: Seconds of a CPU.
+        queued_s: Seconds in which it could have gone on, and others had the CPU.
         wake_ups: Times at which a thread had been waiting and went on.
     """
 
     cpu_s: float
+    queued_s: float
     wake_ups: int
 
 
@@ -32,8 +34,9 @@ def used(pid: int, proc: Path = PROC) -> Used:
     Threads that have ended do not count; no measured process ends threads.
     """
     tasks = list((proc / str(pid) / "task").iterdir())
-    cpu_ns = sum(cpu_of(_text(task / "schedstat")) for task in tasks)
-    return Used(cpu_ns / _NS, sum(field_of(_text(task / "status"), "voluntary_ctxt_switches") for task in tasks))
+    times = [times_of(_text(task / "schedstat")) for task in tasks]
+    cpu_s, queued_s = (sum(each) / _NS for each in zip((0, 0), *times, strict=True))
+    return Used(cpu_s, queued_s, sum(field_of(_text(task / "status"), "voluntary_ctxt_switches") for task in tasks))
 
 
 def children(pid: int, proc: Path = PROC) -> list[int]:
@@ -57,9 +60,10 @@ def peak_bytes(pid: int, proc: Path = PROC) -> int:
     return field_of(_text(proc / str(pid) / "status"), "VmHWM") * 1024
 
 
-def cpu_of(schedstat: str) -> int:
-    """Nanoseconds on a CPU; empty (the thread has just ended): 0."""
-    return int(schedstat.split(maxsplit=1)[0]) if schedstat else 0
+def times_of(schedstat: str) -> tuple[int, int]:
+    """Nanoseconds on a CPU and in the queue for one; empty (the thread has just ended): 0."""
+    cpu_ns, queued_ns, _ = map(int, schedstat.split()) if schedstat else (0, 0, 0)
+    return cpu_ns, queued_ns
 
 
 def field_of(status: str, name: str) -> int:

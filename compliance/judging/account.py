@@ -267,6 +267,8 @@ class LimiterAccount:
             self._differs = True
             for own, other in zip(self._streams, self._over, strict=False):
                 own.go_on_from(other)
+        if not lines and all(map(self._notes.is_in_tail, streams)):
+            return
         kind = "no lines" if not lines else "streams"
         says = "has no line" if not lines else "passed {:,} by its own line"
         parts = [

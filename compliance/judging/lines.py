@@ -27,6 +27,9 @@ UNEXPLAINED_S = 0.005
 """Seconds that may be lacking beyond what the proxy itself calls late timers: rounding."""
 UNSEEN_S = 0.5
 """Seconds. If more could be lacking in ten seconds without showing, the verdict is unknown."""
+TAIL_S = 61.0
+"""Seconds before the last line of a run without an end for which lines may be missing: a line lasts a minute at most
+(`access_log.steady_interval`), and is written by the next second."""
 BEHIND_CHANGE_S = 1.0
 """Seconds after a change of limits in which some lines may still name the value before."""
 SAME_WAIT_S = 0.002
@@ -141,6 +144,8 @@ class RunNotes:
         unclear: Numbers of lines before which the clock may have been stepped, ascending.
         contradicted: First and last number of all that lies between two heartbeats which contradict the lines there on
             how the clock was stepped, ascending.
+        last_us: The wall clock's time, microseconds, at which the latest line of a run without an orderly end ends;
+            None: the run came to such an end.
     """
 
     has_begin: bool = True
@@ -151,6 +156,11 @@ class RunNotes:
     steps_us: Sequence[tuple[int, int, int]] = ()
     unclear: Sequence[int] = ()
     contradicted: Sequence[tuple[int, int]] = ()
+    last_us: int | None = None
+
+    def is_in_tail(self, line: "StreamsLine") -> bool:
+        """Return whether lines of other streams or limiters for the same time may not be there yet, or never."""
+        return self.last_us is not None and line.wall_us[1] >= self.last_us - TAIL_S * 1e6
 
     def still_s(self, line: Line) -> float:
         """Return seconds of a line in which the proxy did nothing."""

@@ -449,7 +449,7 @@ def _standstills(logs: Logs) -> DataFrame:
 
 
 def _notes(logs: Logs) -> dict[tuple[str, str], RunNotes]:
-    """Return notes of each run in which something was changed or is missing, or whose clock was stepped: where."""
+    """Return notes of each run that has no end, in which a limit changed or lines are missing, or whose clock stepped."""
     changes: defaultdict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     holes: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     still: defaultdict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
@@ -461,6 +461,13 @@ def _notes(logs: Logs) -> dict[tuple[str, str], RunNotes]:
         changes[row.proxy_id, row.boot_id].append((row.seq, row.at_us))
     for row in logs.tables.gaps.select(*BOOT, "after_seq", "missing").limit(MOST_NOTES).collect():
         holes[row.proxy_id, row.boot_id].append(row.after_seq + row.missing + 1)
+    unended = {
+        (row.proxy_id, row.boot_id): row.last_us
+        for row in logs.tables.runs.where(~F.col("has_ended"))
+        .select(*BOOT, F.unix_micros("last").alias("last_us"))
+        .limit(MOST_NOTES)
+        .collect()
+    }
     straight = RunAxis()
     return {
         run: RunNotes(
@@ -472,8 +479,9 @@ def _notes(logs: Logs) -> dict[tuple[str, str], RunNotes]:
             steps_us=logs.axes.get(run, straight).windows_us,
             unclear=logs.axes.get(run, straight).unclear,
             contradicted=logs.axes.get(run, straight).contradicted,
+            last_us=unended.get(run),
         )
-        for run in {*changes, *holes, *still, *logs.axes}
+        for run in {*changes, *holes, *still, *logs.axes, *unended}
     }
 
 

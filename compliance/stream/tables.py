@@ -1,8 +1,7 @@
 """The tables of lines, as Spark reads them: each line of the files that have been read, once."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import reduce
-from operator import or_
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
@@ -72,14 +71,27 @@ def _table(  # noqa: PLR0913, PLR0917 - a table of a job
 ) -> DataFrame:
     if not storage.folders(places.table(table)):
         return _empty(spark, schema)
-    rows = spark.read.schema(schema).parquet(places.table(table))
-    rows = rows if only is None else rows.where(only)
-    others = [
-        (F.col("day") == F.lit(day).cast("date")) & (file_name() == f"{name}.parquet")
-        for of, day, name in ledger.extra
-        if of == table
+    # A task whose batch was given up may write yet, so of what is in the folder only what the ledger names is read.
+    rows = spark.read.schema(schema).parquet(places.table(table)).where(_known(ledger, table))
+    return rows if only is None else rows.where(only)
+
+
+def _known(ledger: Ledger, table: str) -> str:
+    """The condition for rows of a table's Parquet files."""
+    of_days = [
+        f"(day = DATE'{day}' AND {_is_among([*manifest.files.get(table, ()), *ledger.live(day)])})"
+        for day, manifest in ledger.days.items()
     ]
-    return rows.where(~reduce(or_, others)) if others else rows
+    if not of_days:
+        return _is_among(ledger.files)
+    days = ", ".join(f"DATE'{day}'" for day in ledger.days)
+    return f"{' OR '.join(of_days)} OR (day NOT IN ({days}) AND {_is_among(ledger.files)})"
+
+
+def _is_among(names: Iterable[str]) -> str:
+    # One text: ten thousand values by `isin` are ten thousand calls to Java.
+    listed = ", ".join(f"'{name}.parquet'" for name in names)
+    return f"_metadata.file_name IN ({listed})" if listed else "false"
 
 
 def _empty(spark: SparkSession, schema: StructType) -> DataFrame:

@@ -1,8 +1,8 @@
 """Both ends, a real broker that is somebody who only has an address, and the rounds."""
 
+import os
 import subprocess
 import sys
-import tempfile
 from typing import Any
 
 import pytest
@@ -42,14 +42,16 @@ def test_a_peer_can_be_started_for_one_measurement(stage):
         assert CpuClock(peer.pid).read().cpu_s >= 0
 
 
-_WORKS = "import time; sum(range(10_000_000)); print('done', flush=True); time.sleep(60)"
+_WORKS = "import time; print('begun', flush=True); sum(range(10_000_000)); print('done', flush=True); time.sleep(60)"
 
 
 def test_a_measurement_begins_when_the_previous_has_settled():
-    with tempfile.TemporaryFile() as said, subprocess.Popen([sys.executable, "-c", _WORKS], stdout=said) as working:
+    with subprocess.Popen([sys.executable, "-c", _WORKS], stdout=subprocess.PIPE) as working:
+        assert working.stdout is not None
+        assert working.stdout.readline() == b"begun\n"
         settle(working.pid)
-        said.seek(0)
-        assert said.read() == b"done\n"
+        os.set_blocking(working.stdout.fileno(), False)
+        assert working.stdout.read() == b"done\n"
         working.kill()
     settle(working.pid)
 

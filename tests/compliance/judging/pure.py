@@ -30,10 +30,15 @@ def verdicts(lines: Iterable[Any], **notes: Any) -> dict[Key, Judged]:
     lines = list(lines)
     axis = axis_of(lines)
     changes = [line for line in lines if isinstance(line, ChangeLine)]
-    told = {"changes": [line.seq for line in changes], "changed_us": [on_axis(axis, line)[0] for line in changes]}
+    told: dict[str, Any] = {
+        "changes": [line.seq for line in changes],
+        "changed_us": [on_axis(axis, line)[0] for line in changes],
+    }
     still = [on_axis(axis, line) for line in lines if isinstance(line, StandstillLine)]
-    has_beats = any(isinstance(line, HeartbeatLine) for line in lines)
-    steps: dict[str, Any] = told_by(axis) if has_beats else {}
+    beats = [line for line in lines if isinstance(line, HeartbeatLine)]
+    steps: dict[str, Any] = told_by(axis) if beats else {}
+    if beats and not any(beat.last for beat in beats):
+        told["last_us"] = max(micros(line.end) for line in lines)
     known = RunNotes(**(told | {"still_us": sorted(still)} | steps | notes))
     return {key: judged(known, items) for key, items in items_of(lines).items()}
 

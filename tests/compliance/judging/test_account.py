@@ -130,11 +130,23 @@ def bypass(seconds, passed, limited, *, with_lines=True, told=True):
 
 @pytest.mark.parametrize("told", [True, False])
 def test_a_limit_that_streams_name_and_that_has_no_lines_is_not_kept(told):
-    found = judged(bypass(20, lambda _: 500, lambda _: 0, with_lines=False, told=told))
+    log = bypass(20, lambda _: 500, lambda _: 0, with_lines=False, told=told)
+    log.beat(last=True)
+    found = judged(log)
     (worst,) = (window for window in found.windows if window.excess > 0)
     assert (worst.basis, worst.passed) == ("streams", 10_000)
     assert doubts(found) == {"no lines"}
     assert found.doubts[0].said == "its streams passed 500 messages, and it has no line"
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(60, set()), (63, {"no lines"})])
+def test_a_run_without_an_end_may_lack_lines_of_its_last_minute(seconds, said):
+    """A limit that was not reached has a line after some intervals: it may be yet to come, or the proxy was killed."""
+    log = bypass(20, lambda _: 50, lambda _: 50)
+    for _ in range(seconds):
+        log.interval(50, limit_levels="topic")
+        log.beat()
+    assert doubts(judged(log)) == said
 
 
 def test_a_limiter_made_just_before_a_change_has_its_streams():

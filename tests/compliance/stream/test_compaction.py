@@ -6,11 +6,12 @@ import pytest
 
 from compliance.line_reader import ROWS
 from compliance.stream import log_file as module
-from compliance.stream.compaction import closed_days
+from compliance.stream.compaction import closed_days, compact
 from compliance.stream.folder import load
 from compliance.stream.log_file import JobPlaces, read_log_file
 from compliance.stream.options import Job, Sink, Source
 from compliance.stream.run import JobRun
+from compliance.stream.tables import SplitRows
 from tests.compliance.planted import BEGIN, planted, write_file
 from tests.compliance.stream.recount import assert_all_there, keys_of
 
@@ -54,6 +55,21 @@ def test_a_closed_day_is_a_file_and_a_late_one_opens_it_again(spark, tmp_path, j
     assert files_of(tmp_path, "rows", NEXT) == before
     assert len(files_of(tmp_path, "rows", DAY)) == len(files_of(tmp_path, "copies", DAY)) == 1
     assert json.loads((tmp_path / f"out/_work/days/{DAY}.json").read_text())["names"] == ["0", "1", "late"]
+
+
+def test_rows_of_a_batch_that_was_given_up_are_in_no_table(spark, tmp_path, job):
+    """Its tasks may write after the run has ended the batch: then the file is read again."""
+    lines = over_midnight()
+    write_file(tmp_path / "log", "0.jsonl", lines[:30])
+    run = JobRun(spark, job, lambda _: None)
+    run.once()
+    write_file(tmp_path / "log", "1.jsonl", lines[30:])
+    read_log_file(f"{tmp_path}/log/1.jsonl", str(tmp_path / "out"))
+    (tmp_path / "out/_work/files/1.json").unlink()
+    compact(spark, job.places, run._ledger, DAY)
+    assert keys_of(SplitRows.of(spark, job.places, run._ledger).rows) == [("p", "boot-1", seq) for seq in range(30)]
+    JobRun(spark, job, lambda _: None).once()
+    assert_all_there(spark, tmp_path / "out", tmp_path / "log")
 
 
 def test_a_day_is_closed_when_all_runs_are_past_it_or_it_is_long_ago(tmp_path):

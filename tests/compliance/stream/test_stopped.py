@@ -55,7 +55,7 @@ def lines_in(out):
 
 def test_a_run_that_follows_ends_in_order_in_the_midst_of_a_batch_and_at_rest(spark, tmp_path, log, run_here):
     out = tmp_path / "out"
-    driver = start(out, "--access-log", log, "--batch-mib", BATCH_MIB, "--follow", "--every", "0.2")
+    driver = start(out, "--access-log", log, "--batch-mib", BATCH_MIB, "--follow", "--every", "2")
     stopped_when((out / "_work/checkpoint/offsets/1").exists, driver)
     assert 1500 <= lines_in(out) < 6000
     code, said, troubles = run_here(lambda: lines_in(out) == 6000, follow=True)
