@@ -449,7 +449,7 @@ def _standstills(logs: Logs) -> DataFrame:
 
 
 def _notes(logs: Logs) -> dict[tuple[str, str], RunNotes]:
-    """Return notes of each run that has no end, in which a limit changed or lines are missing, or whose clock stepped."""
+    """Return notes of each run that has no end, or in which limits changed, lines are missing or the clock stepped."""
     changes: defaultdict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     holes: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     still: defaultdict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
