@@ -9,7 +9,7 @@ import queue
 import selectors
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -203,6 +203,7 @@ CONNECTED = encode(
 _BACKLOG = 4096
 _TURN_S = 0.05
 _OPENED_S = 20.0
+_FLEETS = "://public/sluice/"
 
 
 class LoopbackSink:
@@ -210,13 +211,15 @@ class LoopbackSink:
 
     Args:
         advertised: The port that lookups name, if a proxy is before this one.
+        fleets: The port that lookups of a fleet's topics name: of a broker that serves them.
     """
 
-    def __init__(self, advertised: int | None = None) -> None:
+    def __init__(self, advertised: int | None = None, fleets: int | None = None) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG)
         self.listener.setblocking(False)
         self.port: int = self.listener.getsockname()[1]
         self._advertised = advertised or self.port
+        self._fleets = fleets or self._advertised
         self._opened: queue.Queue[socket.socket] = queue.Queue()
         self._selector = selectors.DefaultSelector()
         self._selector.register(self.listener, selectors.EVENT_READ)
@@ -279,7 +282,10 @@ class LoopbackSink:
             connection, _ = self.listener.accept()
             connection.setblocking(True)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._selector.register(connection, selectors.EVENT_READ, _Handshake(connection, self._advertised))
+            self._selector.register(connection, selectors.EVENT_READ, _Handshake(connection, self._owner_of))
+
+    def _owner_of(self, topic: str) -> int:
+        return self._fleets if _FLEETS in topic else self._advertised
 
     def _read(self, handshake: "_Handshake") -> None:
         state = handshake.read()
@@ -294,10 +300,10 @@ class LoopbackSink:
 class _Handshake:
     """One connection up to PRODUCER or SUBSCRIBE."""
 
-    def __init__(self, connection: socket.socket, port: int) -> None:
+    def __init__(self, connection: socket.socket, owner_of: Callable[[str], int]) -> None:
         self.connection = connection
         self._cutter = FrameCutter(max_frame_size(DEFAULT_MAX_MESSAGE_SIZE))
-        self._port = port
+        self._owner_of = owner_of
 
     def read(self) -> bool | None:
         """Read and answer the frames that have arrived: True when the stream is open, False at the connection's end."""
@@ -316,7 +322,7 @@ class _Handshake:
         return None if chunk else False
 
     def _answer(self, envelope: BaseCommand) -> None:
-        answer = answer_to(envelope, self._port)
+        answer = answer_to(envelope, self._owner_of)
         if answer is not None:
             self.connection.sendall(encode(answer))
 
@@ -327,8 +333,13 @@ def _is_open(envelope: BaseCommand) -> bool:
     return is_last or envelope.type == BaseCommand.SUBSCRIBE
 
 
-def answer_to(envelope: BaseCommand, port: int) -> Message | None:
-    """Answer a command behind CONNECT; None: no answer. Every topic is here, and unpartitioned."""
+def answer_to(envelope: BaseCommand, owner_of: Callable[[str], int]) -> Message | None:
+    """Answer a command behind CONNECT; None: no answer. Every topic is there, and unpartitioned.
+
+    Args:
+        envelope: The command.
+        owner_of: Tells the port of the broker that serves a topic.
+    """
     if envelope.type == BaseCommand.PING:
         return CommandPong()
     if envelope.type == BaseCommand.PARTITIONED_METADATA:
@@ -337,13 +348,13 @@ def answer_to(envelope: BaseCommand, port: int) -> Message | None:
             request_id=body_of(envelope).request_id, partitions=0, response=success
         )
     if envelope.type == BaseCommand.LOOKUP:
+        port = owner_of(body_of(envelope).topic)
         return CommandLookupTopicResponse(
             request_id=body_of(envelope).request_id,
             response=CommandLookupTopicResponse.Connect,
             broker_service_url=f"pulsar://127.0.0.1:{port}",
             broker_service_url_tls=f"pulsar+ssl://127.0.0.1:{port}",
             authoritative=True,
-            proxy_through_service_url=True,
         )
     if envelope.type == BaseCommand.PRODUCER:
         name = envelope.producer.producer_name or "bench"

@@ -61,7 +61,7 @@ def measure_sends(stage: Stage, peer: RunningPeer, size: int, connections: int) 
     clocks = clocks_of(peer)
     with beside(lambda: stage.native.receive(there, frame_size=len(frame))) as receiving:
         begun, sent = stage.native.send_for(here, wire.many(frame), len(frame), stage.seconds)
-    received, used = receiving.result(), sum(clock.read().cpu_s for clock in clocks)
+    received, used = receiving.result(), [clock.read().cpu_s for clock in clocks]
     close_all(there)
     return carried(begun, sent, received, used)
 
@@ -71,12 +71,13 @@ def clocks_of(peer: RunningPeer) -> list[CpuClock]:
     return [CpuClock(pid) for pid in (peer.pid, *meters.children(peer.pid))]
 
 
-def carried(begun: float, sent: list[int], received: Received, used: float) -> Sample:
-    """Return the figures of frames that were sent from `begun` on and cost `used` CPU seconds."""
+def carried(begun: float, sent: list[int], received: Received, used: Sequence[float]) -> Sample:
+    """Return the figures of frames that were sent from `begun` on and cost each process its part of CPU seconds."""
     arrived = sum(received.frames)
     return {
         "rate": arrived / (received.last_at - begun),
-        "cpu": used / arrived * 1e6,
+        "cpu": sum(used) / arrived * 1e6,
+        "busiest": max(used) / sum(used),
         "lost": sum(sent) - arrived,
     }
 
@@ -115,7 +116,7 @@ def measure_deliveries(stage: Stage, peer: RunningPeer, size: int, connections: 
     more = SinkAnswer(wire.flow(QUEUE // 2), every=QUEUE // 2)
     with beside(lambda: stage.native.receive(here, more)) as receiving:
         begun, sent = stage.native.send_for(there, wire.many(frame), len(frame), stage.seconds, obeys=True)
-    received, used = receiving.result(), sum(clock.read().cpu_s for clock in clocks)
+    received, used = receiving.result(), [clock.read().cpu_s for clock in clocks]
     close_all([*here, *there])
     return carried(begun, sent, received, used)
 

@@ -14,6 +14,8 @@ from protocol.pulsar_pb2 import (
     BaseCommand,
     CommandAck,
     CommandError,
+    CommandLookupTopic,
+    CommandLookupTopicResponse,
     CommandPing,
     CommandPong,
     CommandProducer,
@@ -73,9 +75,9 @@ def test_a_greeting_names_the_broker_behind_the_proxy():
 def test_several_producers_share_a_connection(stage, name, monkeypatch):
     asked = []
 
-    def answering(envelope, port):
+    def answering(envelope, owner):
         asked.append(envelope)
-        return answer_to(envelope, port)
+        return answer_to(envelope, owner)
 
     monkeypatch.setattr(wire, "answer_to", answering)
     (here,), (there,) = stage.producers(stage.peers[name].port, 1, streams=3)
@@ -132,11 +134,22 @@ def test_the_listener_comes_back_when_it_was_lent(stage):
         pass
 
 
+def owner(topic):
+    return 2 if topic.startswith("non-persistent") else 1
+
+
 def test_pings_are_answered_and_what_needs_no_answer_gets_none():
-    assert answer_to(wrap(CommandPing()), 1) == CommandPong()
-    assert answer_to(wrap(CommandAck(consumer_id=1, ack_type=CommandAck.Individual)), 1) is None
+    assert answer_to(wrap(CommandPing()), owner) == CommandPong()
+    assert answer_to(wrap(CommandAck(consumer_id=1, ack_type=CommandAck.Individual)), owner) is None
+
+
+@pytest.mark.parametrize(("topic", "port"), [(TOPIC, 1), (f"non-{TOPIC}", 2)])
+def test_a_lookup_names_the_broker_of_its_topic(topic, port):
+    answer = answer_to(wrap(CommandLookupTopic(topic=topic, request_id=7)), owner)
+    assert isinstance(answer, CommandLookupTopicResponse)
+    assert answer.broker_service_url == f"pulsar://127.0.0.1:{port}"
 
 
 def test_a_producer_keeps_its_name():
-    named = answer_to(wrap(CommandProducer(topic=TOPIC, producer_id=1, request_id=7, producer_name="mine")), 1)
+    named = answer_to(wrap(CommandProducer(topic=TOPIC, producer_id=1, request_id=7, producer_name="mine")), owner)
     assert named == CommandProducerSuccess(request_id=7, producer_name="mine")
