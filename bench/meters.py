@@ -19,12 +19,10 @@ class Used:
 
     Attributes:
         cpu_s: Seconds of a CPU.
-        queued_s: Seconds in which it could have gone on, and others had the CPU.
         wake_ups: Times at which a thread had been waiting and went on.
     """
 
     cpu_s: float
-    queued_s: float
     wake_ups: int
 
 
@@ -34,15 +32,20 @@ def used(pid: int, proc: Path = PROC) -> Used:
     Threads that have ended do not count; no measured process ends threads.
     """
     tasks = list((proc / str(pid) / "task").iterdir())
-    times = [times_of(_text(task / "schedstat")) for task in tasks]
-    cpu_s, queued_s = (sum(each) / _NS for each in zip((0, 0), *times, strict=True))
-    return Used(cpu_s, queued_s, sum(field_of(_text(task / "status"), "voluntary_ctxt_switches") for task in tasks))
+    cpu_ns = sum(cpu_of(_text(task / "schedstat")) for task in tasks)
+    return Used(cpu_ns / _NS, sum(field_of(_text(task / "status"), "voluntary_ctxt_switches") for task in tasks))
 
 
 def children(pid: int, proc: Path = PROC) -> list[int]:
     """Return the processes that a process has started and that are still there."""
     tasks = (proc / str(pid) / "task").iterdir()
     return [int(child) for task in tasks for child in _text(task / "children").split()]
+
+
+def is_runnable(pid: int, proc: Path = PROC) -> bool:
+    """Return whether a thread of the process runs, or would if others left it a CPU."""
+    states = (_text(task / "status").partition("State:")[2].lstrip() for task in (proc / str(pid) / "task").iterdir())
+    return any(state.startswith("R") for state in states)
 
 
 def resident_bytes(pid: int, proc: Path = PROC) -> int:
@@ -60,10 +63,9 @@ def peak_bytes(pid: int, proc: Path = PROC) -> int:
     return field_of(_text(proc / str(pid) / "status"), "VmHWM") * 1024
 
 
-def times_of(schedstat: str) -> tuple[int, int]:
-    """Nanoseconds on a CPU and in the queue for one; empty (the thread has just ended): 0."""
-    cpu_ns, queued_ns, _ = map(int, schedstat.split()) if schedstat else (0, 0, 0)
-    return cpu_ns, queued_ns
+def cpu_of(schedstat: str) -> int:
+    """Nanoseconds on a CPU; empty (the thread has just ended): 0."""
+    return int(schedstat.split(maxsplit=1)[0]) if schedstat else 0
 
 
 def field_of(status: str, name: str) -> int:

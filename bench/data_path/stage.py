@@ -5,9 +5,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from operator import sub
 from pathlib import Path
 from socket import socket
 from typing import TypeVar
@@ -233,7 +232,7 @@ class CpuClock:
     def read(self) -> meters.Used:
         """Return the CPU time and memory used since the clock was started."""
         now = meters.used(self._pid)
-        return meters.Used(*map(sub, astuple(now), astuple(self._before)))
+        return meters.Used(now.cpu_s - self._before.cpu_s, now.wake_ups - self._before.wake_ups)
 
 
 def settle(pid: int, most_s: float = 10.0) -> None:
@@ -244,10 +243,11 @@ def settle(pid: int, most_s: float = 10.0) -> None:
     over = time.monotonic() + most_s
     with suppress(OSError):
         while time.monotonic() < over:
-            clocks = [CpuClock(one) for one in (pid, *meters.children(pid))]
+            processes = pid, *meters.children(pid)
+            clocks = [CpuClock(each) for each in processes]
             time.sleep(_LOOK_S)
-            used = [clock.read() for clock in clocks]
-            if sum(one.cpu_s + one.queued_s for one in used) <= _AT_REST * _LOOK_S:
+            used_s = sum(clock.read().cpu_s for clock in clocks)
+            if used_s <= _AT_REST * _LOOK_S and not any(map(meters.is_runnable, processes)):
                 return
 
 

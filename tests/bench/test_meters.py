@@ -11,17 +11,26 @@ from bench.meters import Scrape, lateness, parsed, scrape
 
 
 def test_the_use_of_all_threads_is_summed_up(tmp_path):
-    for number, (cpu, waited) in enumerate([("1500000000 500000000 9\n", 3), ("500000000 250000000 1\n", 4)]):
+    for number, (cpu, waited) in enumerate([("1500000000 7 9\n", 3), ("500000000 0 1\n", 4)]):
         task = tmp_path / "12" / "task" / str(number)
         task.mkdir(parents=True)
         (task / "schedstat").write_text(cpu)
         (task / "status").write_text(f"Name:\tx\nvoluntary_ctxt_switches:\t{waited}\nnonvoluntary_ctxt_switches:\t9\n")
-    assert meters.used(12, tmp_path) == meters.Used(2.0, 0.75, 7)
+    assert meters.used(12, tmp_path) == meters.Used(2.0, 7)
 
 
 def test_a_thread_that_has_just_ended_counts_for_nothing(tmp_path):
     (tmp_path / "12" / "task" / "1").mkdir(parents=True)
-    assert meters.used(12, tmp_path) == meters.Used(0.0, 0.0, 0)
+    assert meters.used(12, tmp_path) == meters.Used(0.0, 0)
+
+
+@pytest.mark.parametrize("states", [("S (sleeping)", "R (running)"), ("R (running)",), ("S (sleeping)",), ()])
+def test_a_process_is_runnable_if_one_of_its_threads_is(tmp_path, states):
+    (tmp_path / "12" / "task").mkdir(parents=True)
+    for number, state in enumerate(states):
+        (tmp_path / "12" / "task" / str(number)).mkdir()
+        (tmp_path / "12" / "task" / str(number) / "status").write_text(f"Name:\tx\nState:\t{state}\nTgid:\t12\n")
+    assert meters.is_runnable(12, tmp_path) is ("R (running)" in states)
 
 
 def test_memory_is_in_bytes(tmp_path):
