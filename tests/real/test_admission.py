@@ -62,7 +62,7 @@ def outcome(attempt: Callable[[], Any]) -> str:
     return "in"
 
 
-def test_a_producer_too_many_gets_producer_busy_at_once_and_is_let_in_when_one_closes(
+def test_a_producer_too_many_is_refused_until_one_closes(
     sluice_proxy: SluiceProcess, client: pulsar.Client, topic: str
 ) -> None:
     before = refused(sluice_proxy, "max_producers_per_topic")
@@ -85,7 +85,7 @@ def test_a_producer_whose_client_died_leaves_its_place(sluice_proxy: SluiceProce
 
 
 @pytest.mark.parametrize(("subscriptions", "most"), [("ss", 2), ("stu", 3)])
-def test_a_consumer_too_many_gets_consumer_busy_at_once_and_is_let_in_when_one_closes(
+def test_a_consumer_too_many_is_refused_until_one_closes(
     client: pulsar.Client, topic: str, subscriptions: str, most: int
 ) -> None:
     shared = {"consumer_type": pulsar.ConsumerType.Shared}
