@@ -17,7 +17,18 @@ import msgspec
 from aiohttp import web
 from pydantic import ValidationError, field_validator
 
-from proxy.admin.handlers import JSON, Either, Number, asked, caller_of, described, explaining, json_text, sent
+from proxy.admin.handlers import (
+    JSON,
+    Either,
+    Number,
+    asked,
+    caller_of,
+    described,
+    explaining,
+    file_sent,
+    json_text,
+    sent,
+)
 from proxy.block_rules import Block, each_once
 from proxy.bulk import PIECE, in_pieces, in_thread, let_go
 from proxy.config.limits import Limits
@@ -259,8 +270,9 @@ class BackupRest:
     @described({200: {BACKUP: bytes}}, is_large=True)
     async def get(self, request: web.Request) -> web.StreamResponse:
         """Return all that was set at run time, and the audit log, as `sluice restore` takes it: a SQLite file."""
-        async with self._turn:  # each takes the memory of a store
-            return await sent(request, await asyncio.to_thread(self._store.backup), {"Content-Type": BACKUP})
+        async with self._turn:  # each takes the disk of a store
+            with await asyncio.to_thread(self._store.backup) as backup:
+                return await file_sent(request, backup, {"Content-Type": BACKUP})
 
 
 LIMIT = Number(name="limit", meaning="the number of changes", default=100, most=10_000)

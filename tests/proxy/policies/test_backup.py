@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tracemalloc
 from contextlib import closing
 from pathlib import Path
 
@@ -37,6 +38,11 @@ sys.stdin.read()
 def kept(path: Path) -> dict[str, str]:
     with closing(Store(path)) as store:
         return {key.name.rpartition("/")[2]: body for key, body in store.policies()}
+
+
+def content_of(store: Store) -> bytes:
+    with store.backup() as made:
+        return made.read()
 
 
 def a_store(path: Path, **bodies: str) -> Path:
@@ -145,17 +151,45 @@ def test_a_backup_has_all_of_one_moment_and_the_audit_log(tmp_path: Path) -> Non
         store.write([StoredChange(_ONE, None, "1")], 7, "ann", "10.0.0.1")
         store._base.execute("BEGIN IMMEDIATE")
         store._base.execute("UPDATE policies SET body = 'half'")
-        found = write_backup(tmp_path / "backup", store.backup())
+        found = write_backup(tmp_path / "backup", content_of(store))
         store._base.execute("ROLLBACK")
     assert (found.policies, found.changes) == (1, 1)
     with closing(Store(tmp_path / "backup")) as copy:
         assert (copy.read(_ONE), copy.author(_ONE), copy.audited(9)[0].who) == ("1", "ann", "ann")
 
 
+@pytest.mark.parametrize("name", ["policies.db", None])
+def test_a_backup_is_never_whole_in_memory(tmp_path: Path, name: str | None) -> None:
+    with closing(Store(tmp_path / name if name else None)) as store:
+        changes = [StoredChange(rate_key("publish", Setting.TOPIC, str(n)), None, "x" * 1000) for n in range(1000)]
+        store.write(changes, 1, "ann", "")
+        tracemalloc.start()
+        with store.backup() as made:
+            _, peak = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+            assert os.fstat(made.fileno()).st_size > 1_000_000 > 10 * peak
+
+
+def test_a_backup_removes_the_remains_of_a_killed_one(tmp_path: Path) -> None:
+    (tmp_path / ".policies.db-backup-killed").mkdir()
+    with closing(Store(tmp_path / "policies.db")) as store, store.backup():
+        assert not [*tmp_path.glob(".*")]
+
+
+async def test_a_backup_of_many_pieces_is_sent_whole(make_admin, tmp_path: Path) -> None:
+    with closing(Store(tmp_path / "policies.db")) as store:
+        store.write([StoredChange(_ONE, "x" * 300_000, None)], 7, "ann", "10.0.0.1")
+    admin: Admin = await make_admin(policies={"store": tmp_path / "policies.db"})
+    done = await sluice(admin, "backup", tmp_path / "backup")
+    assert done.stdout.endswith(": 0 policies, 1 changes of the audit log\n")
+    with closing(Store(tmp_path / "backup")) as copy:
+        assert copy.audited(1)[0].change.before == "x" * 300_000
+
+
 def test_what_is_in_memory_alone_can_be_saved(tmp_path: Path) -> None:
     with closing(Store(None)) as store:
         store.write([StoredChange(_ONE, None, "1")], 7, "ann", "10.0.0.1")
-        write_backup(tmp_path / "backup", store.backup())
+        write_backup(tmp_path / "backup", content_of(store))
     assert kept(tmp_path / "backup") == {"one": "1"}
 
 
@@ -174,7 +208,7 @@ def test_a_backup_does_not_replace_a_store_in_use(tmp_path: Path) -> None:
     with closing(Store(path)) as store:
         for target in (path, link):
             with pytest.raises(StoreError, match="the store of a process that runs; name another file"):
-                write_backup(target, store.backup())
+                write_backup(target, content_of(store))
         store.write([StoredChange(_ONE, None, "1")], 1, "ann", "")
     assert kept(path) == {"one": "1"}
 
@@ -183,7 +217,7 @@ def test_a_backup_replaces_nothing_but_a_regular_file(tmp_path: Path) -> None:
     path = tmp_path / "fifo"
     os.mkfifo(path)
     with closing(Store(None)) as store, pytest.raises(StoreError, match="it is a FIFO; only regular files"):
-        write_backup(path, store.backup())
+        write_backup(path, content_of(store))
     assert path.is_fifo()
 
 
@@ -192,7 +226,7 @@ def test_a_backup_follows_a_link_to_a_file(tmp_path: Path) -> None:
     path.touch()
     link.symlink_to(path)
     with closing(Store(None)) as store:
-        write_backup(link, store.backup())
+        write_backup(link, content_of(store))
     assert link.is_symlink()
     assert kept(path) == {}
 
