@@ -28,6 +28,7 @@ from proxy.config.model import Config, ConfigError
 from proxy.counters import Counters
 from proxy.degraded import Degraded
 from proxy.files import FileReader
+from proxy.observe.operator_log import warnings_heard
 from proxy.policies.keys import Principal
 from proxy.policies.store import StoreError
 from proxy.runtime import paused_collector
@@ -44,8 +45,9 @@ class Outcome:
         at_ns: The time of the reload, nanoseconds since 1970.
         cause: The cause of the reload: `rest`, `SIGHUP`, `file changed`.
         who: The principal that asked for it by REST; None for the other causes.
-        problems: Errors of the new configuration and its files, each with file, key, value and remedy. The values that
-            they name stay as before; all others are in force.
+        problems: Errors of the new configuration and then of its files, each with file, key, value and remedy, in the
+            order of `sluice check`. The values that they name stay as before; all others are in force.
+        warnings: Warnings of the files, a line each, and a line for each key of `needs_restart`.
         needs_restart: Keys whose values differ from those that the process started with.
     """
 
@@ -53,6 +55,7 @@ class Outcome:
     cause: str
     who: Principal | None = None
     problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     needs_restart: tuple[str, ...] = field(default=())
 
 
@@ -62,6 +65,7 @@ class _Ready:
     take: Callable[[Principal], Awaitable[bool]]
 
 
+_NEEDS_RESTART = "a changed value needs a restart to take effect"
 CONFIG = "config"
 """The key under which reloads of the configuration itself are counted."""
 
@@ -118,16 +122,19 @@ class Reloader:
     async def reload(self, cause: str, who: Principal | None = None) -> Outcome:
         """Reload; broken values and files stay as before, all others are taken. Errors are problems of the outcome."""
         async with self._turn:
-            problems = await self._take_files()
             of_config: tuple[str, ...] = ()
             has_changed = False
-            try:
-                has_changed = await self._take(who or Principal(cause, ""))
-            except Exception as error:  # noqa: BLE001 - the caller gets it as a problem, and the next reload must not wait for ever
-                of_config = _problems(error)
+            with warnings_heard() as warnings:
+                of_files = await self._take_files()
+                try:
+                    has_changed = await self._take(who or Principal(cause, ""))
+                except Exception as error:  # noqa: BLE001 - the caller gets it as a problem, and the next reload must not wait for ever
+                    of_config = _problems(error)
             self._count(CONFIG, of_config)
-            problems = (*problems, *of_config)
-            self.last = Outcome(time.time_ns(), cause, who, problems, self._other_keys(self.config))
+            problems = (*of_config, *of_files)
+            needs_restart = self._other_keys(self.config)
+            warnings += [f"{key}: {_NEEDS_RESTART}" for key in needs_restart]
+            self.last = Outcome(time.time_ns(), cause, who, problems, tuple(warnings), needs_restart)
             self._log_outcome("refused" if problems else "taken" if has_changed else "unchanged")
             self._on_outcome()
             return self.last
@@ -188,7 +195,7 @@ class Reloader:
         else:
             log.info("configuration reloaded", changed=result == "taken")
         for key in self.last.needs_restart:
-            log.warning("a changed value needs a restart to take effect", key=key)
+            log.warning(_NEEDS_RESTART, key=key)
 
 
 def _problems(error: Exception) -> tuple[str, ...]:

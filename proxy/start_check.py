@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import structlog
 
@@ -26,6 +25,7 @@ from proxy.descriptors import DescriptorShares, highest_limit
 from proxy.files import token_in
 from proxy.identity.evidence import token_credentials
 from proxy.observe.log_lines import AddressKeyError, read_key
+from proxy.observe.operator_log import hear_warning, warnings_heard
 from proxy.policies.store import StoreError, check_store
 from proxy.session.engine import verifier_of
 from proxy.tls.certificates import Certificates, Expiry, ExpiryLog
@@ -49,8 +49,9 @@ class StartCheck:
     def of(cls, config: Config) -> "StartCheck":
         """Check all files, addresses and names that a start would use."""
         check = cls()
-        with _log_lines(check.warnings):
+        with _unlogged(), warnings_heard() as heard:
             check._read_files(config)
+        check.warnings += heard
         is_running = check._addresses_are_taken(config)
         check._look_at_store(config.policies.store, is_running=is_running)
         check._look_at_address_key(config.access_log.address_key)
@@ -65,14 +66,14 @@ class StartCheck:
         """Read each file of tokens, certificates and keys."""
         refused = RefusalLog(Counters().admin_refused, time.monotonic_ns)
         expiries: list[Callable[[], tuple[Expiry, ...]]] = []
+        with self._noting():  # in the order of a reload
+            certificates = Certificates(config)
+            certificates.warn()
+            expiries.append(certificates.expiries)
         with self._noting():
             expiries.append(Authenticator(config.admin_access, refused, config.admin.host).expiries)
         with self._noting():
             verifier_of(config)
-        with self._noting():
-            certificates = Certificates(config)
-            certificates.warn()
-            expiries.append(certificates.expiries)
         with self._noting():
             forwarder = Forwarder.of(config, Counters(), refused)
             expiries += [forwarder.broker.expiries] if forwarder else []
@@ -165,18 +166,14 @@ class StartCheck:
 
 
 @contextlib.contextmanager
-def _log_lines(warnings: list[str]) -> Iterator[None]:
-    """Take the warnings of the operator's log, which the same start would write, as findings."""
+def _unlogged() -> Iterator[None]:
+    """Write no line of the operator's log, which the same start would write."""
     before = structlog.get_config()
 
-    def take(_logger: Any, method: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
-        if method in {"warning", "error"}:
-            event = line.pop("event", "")
-            details = ", ".join(f"{key}={value}" for key, value in line.items())
-            warnings.append(f"{event}: {details}" if details else str(event))
+    def drop(_logger: object, _method: str, _line: structlog.typing.EventDict) -> structlog.typing.EventDict:
         raise structlog.DropEvent
 
-    structlog.configure(processors=[take])
+    structlog.configure(processors=[hear_warning, drop])
     try:
         yield
     finally:

@@ -7,7 +7,9 @@ floods the proxy must not flood its log.
 import logging
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import structlog
 from aiohttp.http_exceptions import HttpProcessingError
@@ -35,6 +37,7 @@ def set_up_operator_log(process: int | None = None) -> None:
     renderer = structlog.dev.ConsoleRenderer() if is_terminal else structlog.processors.JSONRenderer()
     structlog.configure(
         processors=[
+            hear_warning,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
@@ -44,6 +47,29 @@ def set_up_operator_log(process: int | None = None) -> None:
         ],
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
     )
+
+
+_HEARD = ContextVar[list[str] | None]("heard", default=None)
+
+
+@contextmanager
+def warnings_heard() -> Iterator[list[str]]:
+    """Yield a list that gets the warnings which this task and its threads log while the block lasts, a line each."""
+    heard: list[str] = []
+    token = _HEARD.set(heard)
+    try:
+        yield heard
+    finally:
+        _HEARD.reset(token)
+
+
+def hear_warning(_logger: object, method: str, line: EventDict) -> EventDict:
+    """Give a line about a state that lasts, and not an exception, to `warnings_heard`; a processor of structlog."""
+    heard = _HEARD.get()
+    if heard is not None and method in {"warning", "error"} and "exc_info" not in line:
+        details = ", ".join(f"{key}={value}" for key, value in line.items() if key != "event")
+        heard.append(f"{line['event']}: {details}" if details else str(line["event"]))
+    return line
 
 
 def _cut_texts(_logger: object, _method: str, line: EventDict) -> EventDict:

@@ -4,12 +4,14 @@ from functools import partial
 from typing import Any
 
 import pytest
+import structlog
 from structlog.testing import capture_logs
 
 from proxy.config.limits import Limits
 from proxy.config.model import Config, ConfigError
 from proxy.counters import Counters
 from proxy.files import FileReader
+from proxy.observe.operator_log import set_up_operator_log
 from proxy.policies.keys import Principal
 from proxy.policies.store import StoreError
 from proxy.reload import Reloader
@@ -22,6 +24,8 @@ class Desk:
         self.written: Callable[[], Config] = lambda: Config.model_validate(at_start)
         self.broken: dict[str, Exception] = {}
         """What is wrong with files, by their key."""
+        self.warnings: dict[str, str] = {}
+        """The warning that the reader of a file logs, by its key."""
         self.fails: Exception | None = None
         self.read_by: list[threading.Thread] = []
         self.files_taken: list[str] = []
@@ -52,6 +56,8 @@ class Desk:
 
     def _read_file(self, key: str) -> Callable[[], None]:
         self.read_by.append(threading.current_thread())
+        if key in self.warnings:
+            structlog.get_logger().warning(self.warnings[key], key=key)
         if key in self.broken:
             raise self.broken[key]
         return lambda: self.files_taken.append(key)
@@ -214,3 +220,34 @@ async def test_what_takes_a_restart_is_named_as_long_as_it_differs_from_the_star
 
     desk.write(listen="127.0.0.1:1", broker="pulsar://b:2")
     assert (await desk.reloader.reload("SIGHUP")).needs_restart == ("broker",)
+
+
+async def test_problems_of_the_configuration_come_before_files() -> None:
+    desk = Desk()
+    desk.break_it("f:1: listen: no port", "f:2: limits.x: not known")
+    desk.broken |= {"tls": ConfigError(["tls.key: gone"]), "jwks": ConfigError(["authentication.token.jwks: empty"])}
+    outcome = await desk.reloader.reload("SIGHUP")
+    assert outcome.problems == (
+        "f:1: listen: no port",
+        "f:2: limits.x: not known",
+        "tls.key: gone",
+        "authentication.token.jwks: empty",
+    )
+
+
+async def test_an_outcome_has_the_warnings_of_the_reload(capsys: pytest.CaptureFixture[str]) -> None:
+    desk = Desk(listen="127.0.0.1:1")
+    before = structlog.get_config()
+    set_up_operator_log()
+    try:
+        structlog.get_logger().warning("heard by no reload")
+        desk.warnings["jwks"] = "a key is passed over"
+        desk.write(listen="127.0.0.1:2")
+        outcome = await desk.reloader.reload("SIGHUP")
+    finally:
+        structlog.configure(**before)
+    assert outcome.warnings == (
+        "a key is passed over: key=jwks",
+        "listen: a changed value needs a restart to take effect",
+    )
+    assert capsys.readouterr().err.count("a key is passed over") == 1

@@ -43,9 +43,10 @@ class Counts(TypedDict):
 
 
 class Reloaded(TypedDict):
-    """The result of a reload; with problems, the earlier configuration stays in force.
+    """The result of a reload; values and files that problems name stay as before, all others are in force.
 
-    `cause` is `rest`, `SIGHUP` or `file changed`; `who` and `address` are null unless it is `rest`.
+    `problems` are errors and `warnings` are none, each in the order of `sluice check`. `cause` is `rest`, `SIGHUP` or
+    `file changed`; `who` and `address` are null unless it is `rest`.
     """
 
     at: str
@@ -54,6 +55,7 @@ class Reloaded(TypedDict):
     address: str | None
     in_force: bool
     problems: list[str]
+    warnings: list[str]
     needs_restart: list[str]
 
 
@@ -105,7 +107,7 @@ class StatusRest:
 
     @described({200: Reloaded, 409: Reloaded})
     async def reload(self, request: web.Request) -> web.Response:
-        """Reload the configuration; 409 if it cannot be used, and nothing has changed."""
+        """Reload the configuration; 409 if a value or a file in it cannot be used."""
         outcome = await self._reloader.reload("rest", caller_of(request))
         return web.json_response(_shown(outcome), status=409 if outcome.problems else 200)
 
@@ -118,6 +120,7 @@ def _shown(outcome: Outcome) -> Reloaded:
         "address": outcome.who.address if outcome.who else None,
         "in_force": not outcome.problems,
         "problems": list(outcome.problems),
+        "warnings": list(outcome.warnings),
         "needs_restart": list(outcome.needs_restart),
     }
 

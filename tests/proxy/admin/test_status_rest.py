@@ -43,3 +43,4 @@ async def test_a_reload_of_a_broken_configuration_answers_409_with_what_is_wrong
 
     assert status == 409
     assert (said["in_force"], said["problems"]) == (False, ["sluice.yaml: limits.x: this key is not known here"])
+    assert said["warnings"] == []
