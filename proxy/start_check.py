@@ -30,6 +30,13 @@ from proxy.policies.store import StoreError, check_store
 from proxy.session.engine import verifier_of
 from proxy.tls.certificates import Certificates, Expiry, ExpiryLog
 
+_PSEUDO = frozenset(
+    {
+        *("binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts", "efivarfs", "fusectl", "mqueue"),
+        *("nsfs", "proc", "pstore", "rpc_pipefs", "securityfs", "selinuxfs", "sysfs", "tracefs"),
+    }
+)
+"""Linux's file systems without files of users (`/proc/filesystems` lists them among those without a device)."""
 _TAKES_READING = os.R_OK | os.W_OK | os.X_OK
 
 
@@ -119,6 +126,8 @@ class StartCheck:
             self.problems.append(
                 f"policies.store: {store}: cannot be read and written by this user, or its folder is not there"
             )
+        elif kind := _pseudo_file_system(folder):
+            self.problems.append(f"policies.store: {store}: {folder} {_keeps_no_files(kind)}")
         else:
             with contextlib.suppress(FileNotFoundError):
                 self._look_into_store(store, is_running=is_running)
@@ -151,6 +160,8 @@ class StartCheck:
                 f"{key}: {folder}: {there} cannot be read and written by this user: chown or chmod it, or mount it "
                 "writable"
             )
+        elif kind := _pseudo_file_system(there):
+            self.problems.append(f"{key}: {folder}: {there} {_keeps_no_files(kind)}")
 
     def _look_for_brokers(self, config: Config) -> None:
         forward = config.admin_forward.url
@@ -178,6 +189,25 @@ def _unlogged() -> Iterator[None]:
         yield
     finally:
         structlog.configure(**before)
+
+
+def _pseudo_file_system(folder: Path) -> str:
+    """Return the type of a folder's file system if it shows the kernel's state and keeps no files; empty for others.
+
+    `os.access` allows root to write there.
+    """
+    device = folder.stat().st_dev
+    numbers = f"{os.major(device)}:{os.minor(device)}"
+    with contextlib.suppress(OSError), Path("/proc/self/mountinfo").open() as mounts:
+        for mount in mounts:
+            if mount.split(" ", 3)[2] == numbers:
+                kind = mount.rpartition(" - ")[2].split(" ", 1)[0]
+                return kind if kind in _PSEUDO else ""
+    return ""
+
+
+def _keeps_no_files(kind: str) -> str:
+    return f"is in a file system of type {kind}, which keeps no files; name a folder on a disk or in a tmpfs"
 
 
 def _why_not_listening(endpoint: Endpoint) -> OSError | None:

@@ -114,6 +114,17 @@ def test_a_check_keeps_no_lock(tmp_path: Path) -> None:
     os.close(lock)
 
 
+@pytest.mark.parametrize(("mount", "kind"), [("/proc", "proc"), ("/sys", "sysfs")])
+def test_a_folder_below_a_pseudo_file_system_is_found(monkeypatch: pytest.MonkeyPatch, mount: str, kind: str) -> None:
+    monkeypatch.setattr("os.access", lambda *_: True)  # as for root
+    found = check(
+        access_log={"dir": f"{mount}/log"}, drain={"state": mount}, policies={"store": Path(mount) / "policies.db"}
+    )
+    keys = [problem.split(":")[0] for problem in found.problems]
+    assert sorted(keys) == ["access_log.dir", "drain.state", "policies.store"]
+    assert all(f"{mount} is in a file system of type {kind}" in problem for problem in found.problems)
+
+
 def test_an_address_that_cannot_be_had_is_found() -> None:
     found = check(listen="192.0.2.1:0")
     assert [problem.split(":")[0] for problem in found.problems] == ["listen"]
