@@ -222,8 +222,9 @@ class LimitLine(LineHead, kw_only=True, tag="limit"):
     """The level and layer of the value. First its level: `topic`, `namespace` (for each of its topics), `broker`
     (for each topic), `total` (of a tenant, namespace or partitioned topic), `group`, `proxy`, `subscription`,
     `producer`, `role`, `address`, `exempt`; with `each` before it where the value is that of all names without one
-    of their own. Then its layer: `file`, `rest`, `dynamic` (the broker's dynamic configuration) or `global`
-    (a topic's global policy)."""
+    of their own, and `pattern` where it is that of a pattern. Then its layer: `file`, `rest`, `dynamic` (the broker's
+    dynamic configuration) or `global` (a topic's global policy). Then, if a plan gives the value, `plan` and its
+    name."""
     mode: str
     """`enforce`: messages over the limit wait. `reject`: they are refused. `observe`: nothing is held; amounts passed
     and times waited are those of `enforce` for the same arrivals."""

@@ -22,7 +22,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
-from limiter.names import EACH, NamedValues, NetworkValues, counted_as
+from limiter.names import EACH, NamedValues, NetworkValues, PatternValues, counted_as, is_pattern
 
 
 class Topic(Protocol):
@@ -149,8 +149,10 @@ class ClientPart(Part):
     directions: "tuple[About, ...]" = ("publish", "dispatch")
 
 
-TENANT = Part(of=lambda identity: identity.topic.tenant, columns=("tenant",))
-NAMESPACE = Part(of=lambda identity: identity.topic.namespace_name, columns=("tenant", "namespace"))
+TENANT = Part(of=lambda identity: identity.topic.tenant, columns=("tenant",), names=PatternValues)
+NAMESPACE = Part(
+    of=lambda identity: identity.topic.namespace_name, columns=("tenant", "namespace"), names=PatternValues
+)
 PARTITIONED_TOPIC = Part(of=lambda identity: identity.topic.partitioned, columns=("topic",))
 TOPIC = Part(of=lambda identity: identity.topic.full, columns=("topic",), by=PARTITIONED_TOPIC)
 GROUP = Part(
@@ -259,8 +261,17 @@ class SettingRecord:
 
     @property
     def has_patterns(self) -> bool:
-        """True if one name may be for several names of streams, and several names for one stream."""
-        return self.names is not NamedValues
+        """True if all names are patterns, and the source of a limit does not tell a pattern's value from a name's."""
+        return self.names not in {NamedValues, PatternValues}
+
+    def is_pattern(self, name: str) -> bool:
+        """Return whether a name is a pattern with `*`, for several names of streams."""
+        return issubclass(self.names, PatternValues) and is_pattern(name)
+
+    @property
+    def pattern_source(self) -> str:
+        """The source of limits whose value is that of a pattern with `*`."""
+        return f"pattern {self.source}" if issubclass(self.names, PatternValues) else self.source
 
     def is_each(self, name: str) -> bool:
         """Return whether a name is for all names without a value of their own."""
@@ -271,7 +282,7 @@ class SettingRecord:
 
         Several are candidates, as an @ may also be part of a name. None: any stream may be concerned.
         """
-        if not self.named or self.named[-1] not in INDEXED or self.is_each(name):
+        if not self.named or self.named[-1] not in INDEXED or self.is_each(name) or self.is_pattern(name):
             return None
         if len(self.named) == 1:
             return self.named[0], (name,)

@@ -1,13 +1,16 @@
 """The names that settings have values for: the forms of names, and the look-up of a stream's name among them.
 
 Most names are those of streams themselves. Names of networks are patterns: `10.0.0.0/8` is for each address in it, and
-the narrowest network with a value decides. Another form of names is one more subclass of `NamedValues`, which a
-property of streams names (`limiter.levels.Part`).
+the narrowest network with a value decides. Names of tenants and namespaces may be patterns with `*`; see
+`PatternValues`. Another form of names is one more subclass of `NamedValues`, which a property of streams names
+(`limiter.levels.Part`).
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from itertools import chain
 from typing import Generic, Self, TypeVar
 
 T = TypeVar("T")
@@ -57,6 +60,115 @@ class NamedValues(Generic[T]):
         other = type(self)()
         other.by_name = dict(self.by_name)
         return other
+
+
+MOST_FORMS = 64
+"""Forms of the patterns of one setting: a look-up takes as many steps."""
+PatternForm = tuple[tuple[bool, int, int], ...]
+"""For each part of a pattern: whether it is a name without `*`; its characters beside `*`; those before `*`.
+
+Of the patterns that match one name each has another form. The greatest form is the most specific one.
+"""
+
+
+def is_pattern(name: str) -> bool:
+    """Return whether a name of a tenant or namespace is a pattern; `EACH` alone is none."""
+    return EACH in name and name != EACH
+
+
+def form_of(pattern: str) -> PatternForm:
+    """Return the form of a pattern.
+
+    Raises:
+        ValueError: If a part has more than one `*`.
+    """
+    parts = pattern.split("/")
+    if any(part.count(EACH) > 1 for part in parts):
+        raise ValueError("write one * at most in each part between slashes")
+    return tuple([_part_form(part) for part in parts])
+
+
+def fits(pattern: str, own: str) -> bool:
+    """Return whether a pattern matches a stream's own name."""
+    return _filled(form_of(pattern), own.split("/")) == pattern
+
+
+def _part_form(part: str) -> tuple[bool, int, int]:
+    before, star, after = part.partition(EACH)
+    return (False, len(before) + len(after), len(before)) if star else (True, 0, 0)
+
+
+def _filled(form: PatternForm, parts: list[str]) -> str:
+    """Return the only pattern of a form that may match a name of these parts; empty if none can."""
+    if len(parts) != len(form):
+        return ""
+    filled = list[str]()
+    for part, (is_whole, length, before) in zip(parts, form, strict=True):
+        if len(part) < length:
+            return ""
+        filled.append(part if is_whole else f"{part[:before]}{EACH}{part[len(part) - length + before :]}")
+    return "/".join(filled)
+
+
+class PatternValues(NamedValues[T]):
+    """Values by name or pattern. `*` in a pattern is any number of characters, also none, but no slash.
+
+    The name itself decides before all patterns. Of patterns, the most specific one decides: the tenant's part is
+    compared first, then the namespace's. A part without `*` is more specific than one with `*`; of two with `*`, the
+    one with more characters beside `*`; of two with as many, the one with more characters before `*`. Two patterns that
+    are equal in all of this do not match the same name.
+
+    Each name that a pattern matches has the value for itself. A look-up takes as many steps as the patterns have
+    different forms, whatever their number: for each form, one pattern could match, and it is looked up by its text.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._counts = Counter[PatternForm]()
+        self._forms: list[PatternForm] = []
+        """The forms of the patterns, the most specific first."""
+
+    def put(self, name: str, value: T) -> None:
+        """Set the value of a name or pattern.
+
+        Raises:
+            ValueError: If a part of it has more than one `*`.
+        """
+        if is_pattern(name) and name not in self.by_name:
+            self._count(form_of(name), 1)
+        super().put(name, value)
+
+    def take_back(self, name: str) -> None:
+        """Take the value of a name or pattern back, if it has one."""
+        if is_pattern(name) and name in self.by_name:
+            self._count(form_of(name), -1)
+        super().take_back(name)
+
+    def matches(self, own: str) -> Iterable[tuple[str, T]]:
+        """Return the names and patterns that are for a stream's own name, and their values; the narrowest first."""
+        named = super().matches(own)
+        return chain(named, self._matching(own)) if self._forms else named
+
+    def copy(self) -> Self:
+        """Return an independent copy."""
+        other = super().copy()
+        other._counts = self._counts.copy()  # noqa: SLF001 - of the same class
+        other._forms = list(self._forms)  # noqa: SLF001
+        return other
+
+    def _matching(self, own: str) -> Iterator[tuple[str, T]]:
+        parts = own.split("/")
+        for form in self._forms:
+            pattern = _filled(form, parts)
+            value = self.by_name.get(pattern)
+            if value is not None and pattern != own:
+                yield pattern, value
+
+    def _count(self, form: PatternForm, times: int) -> None:
+        self._counts[form] += times
+        if not self._counts[form]:
+            del self._counts[form]
+        self._forms = sorted(self._counts, reverse=True)
 
 
 class Networks(Generic[T]):

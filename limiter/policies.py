@@ -25,7 +25,7 @@ from limiter.levels import (
     Topic,
 )
 from limiter.limiter import Scope
-from limiter.names import NamedValues
+from limiter.names import NamedValues, fits
 from limiter.token_bucket import DIRECTIONS, Direction, Limit, Rate
 
 _RATES: Final = {"messages": "messages", "peak_messages": "peak_messages", "bytes": "size", "peak_bytes": "peak_size"}
@@ -37,10 +37,22 @@ PolicyTarget = tuple[About, Setting, str]
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A limit and where it was written: `file`, `dynamic`, `global`, `rest`, or `tenant`."""
+    """A limit and where it was written: `file`, `dynamic`, `global`, `rest`, or `tenant`.
+
+    Args:
+        limit: The limit.
+        origin: Its layer.
+        plan: The plan of the file that gives the limit; empty if the limit is of the name itself.
+    """
 
     limit: Limit
     origin: str
+    plan: str = ""
+
+    @property
+    def shown_origin(self) -> str:
+        """The origin for people, with the plan: `file plan gold`."""
+        return f"{self.origin} plan {self.plan}" if self.plan else self.origin
 
 
 class InForce(NamedTuple):
@@ -60,11 +72,12 @@ class Written(NamedTuple):
 
     Args:
         level: The level.
-        settings: The level's settings that hold a value: the look-up, a stream's name there, and the source's name.
+        settings: The level's settings that hold a value: the look-up, a stream's name there, the source's name, and
+            that of values by a pattern.
     """
 
     level: Level
-    settings: tuple[tuple[Matches, Naming, str], ...]
+    settings: tuple[tuple[Matches, Naming, str, str], ...]
 
 
 class LimitTally:
@@ -267,10 +280,13 @@ class Policies:
 
     def _subscribe_rate(self, topic: Topic) -> tuple[Rate, str] | None:
         identity = StreamIdentity(topic, ANYBODY, "")
+        values = self._values.get("subscribe", {})
         for setting, naming, source in SUBSCRIBE_LOOKUPS:
-            value = self.get("subscribe", setting, naming(identity))
-            if value and value.limit.messages:
-                return value.limit.messages, f"{source} {value.origin}"
+            own = naming(identity)
+            for name, value in values[setting].matches(own) if setting in values else ():
+                if value.limit.messages:
+                    word = source if name == own else setting.record.pattern_source
+                    return value.limit.messages, f"{word} {value.shown_origin}"
         return None
 
     def group_of(self, topic: Topic) -> str:
@@ -284,7 +300,7 @@ class Policies:
         values = self._values[about]
         for level in LEVELS:
             settings = tuple(
-                (values[setting].matches, naming, source)
+                (values[setting].matches, naming, source, setting.record.pattern_source)
                 for setting, naming, source in level.lookups
                 if setting in values
             )
@@ -297,11 +313,13 @@ def _at_level(written: Written, direction: Direction, identity: StreamIdentity) 
     level = written.level
     if not level.exists(identity):
         return None
-    for matches, naming, source in written.settings:
-        for name, value in matches(naming(identity)):
+    for matches, naming, source, pattern_source in written.settings:
+        own = naming(identity)
+        for name, value in matches(own):
             if value.limit:
                 of_stream = identity._replace(matched=name) if level.is_by_match else identity
-                return InForce(_scope(level, direction, of_stream), value.limit, f"{source} {value.origin}")
+                word = source if name == own else pattern_source
+                return InForce(_scope(level, direction, of_stream), value.limit, f"{word} {value.shown_origin}")
     return None
 
 
@@ -396,8 +414,10 @@ class Change:
         """Return whether a limiter's value can come from here; its name is compared where that is cheap."""
         if scope.level != self.setting.level.word or scope.direction != self.about:
             return False
-        if self.setting.record.named == (NAMESPACE,) and scope.namespace:
-            return f"{scope.tenant}/{scope.namespace}" == self.name
+        record = self.setting.record
+        if record.named == (NAMESPACE,) and scope.namespace:
+            own = f"{scope.tenant}/{scope.namespace}"
+            return own == self.name or (record.is_pattern(self.name) and fits(self.name, own))
         return True
 
 

@@ -155,7 +155,10 @@ def _differing(before: Mapping[K, V], after: Mapping[K, V]) -> Iterator[tuple[K,
 
 
 def _limit_text(target: PolicyTarget, value: Value | None) -> str:
-    return "" if value is None else section_text(section_of(target[0], value.limit))
+    if value is None:
+        return ""
+    text = section_text(section_of(target[0], value.limit))
+    return f"{text} (plan {value.plan})" if value.plan else text
 
 
 def _reasons(blocks: tuple[Block, ...]) -> dict[str, str]:

@@ -4,6 +4,7 @@ pydantic makes an object for each mistake, in one turn of the loop. So a section
 and of the names of a section, or the entries of a list, the rest is passed over once some have mistakes.
 """
 
+from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
@@ -42,8 +43,14 @@ class ConfigSection(BaseModel):
 
 def twice(text: str, name: str) -> ValidationError:
     """Return the mistake of a name that stands in a section twice, at its own place."""
-    problem = InitErrorDetails(type=PydanticCustomError("twice", "{text}", {"text": text}), loc=(name,), input=name)
-    return ValidationError.from_exception_data("", [problem])
+    return mistakes_at({(name,): text})
+
+
+def mistakes_at(texts: Mapping[tuple[str, ...], str]) -> ValidationError:
+    """Return mistakes of a section, each by its place in the section."""
+    kind = [(place, PydanticCustomError("twice", "{text}", {"text": text})) for place, text in texts.items()]
+    problems = [InitErrorDetails(type=mistake, loc=place, input=place[-1]) for place, mistake in kind]
+    return ValidationError.from_exception_data("", problems)
 
 
 class ProblemCount:

@@ -25,7 +25,7 @@ KUBERNETES = "1.33.0"
 OF_THE_CHART = ("listen", "broker", "admin", "metrics", "proxy_id", "processes", "limits")
 """Keys that the chart sets from values of its own, so that `config` may not have them."""
 _OF_HELM = re.compile(r" +(app\.kubernetes\.io/managed-by|helm\.sh/chart):")
-_NAMESPACE = r"^[-=:.\w]+/[-=:.\w]+$"
+_NAMESPACE = r"^[-=:.\w]*(\*[-=:.\w]*)?/[-=:.\w]*(\*[-=:.\w]*)?$"
 
 
 def find_helm() -> str | None:

@@ -184,9 +184,12 @@ def _hidden_by(own: Column, level: Column) -> Column:
     """Return the sources that a value of the setting hides, as limiters' lines name them."""
     sources = F.array(F.concat(own, F.lit(" file")), F.concat(F.lit("each "), own, F.lit(" file")))
     sources = F.array_union(sources, F.array(F.concat(F.lit("each "), own, F.lit(" rest"))))
+    by_pattern = (F.concat(F.lit("pattern "), own, F.lit(f" {origin}")) for origin in ("file", "rest"))
+    sources = F.array_union(sources, F.array(*by_pattern))
     for each in limiting.LEVELS:
         for place, record in enumerate(each.settings[:-1]):
-            wider = [f"{other.source} {origin}" for other in each.settings[place + 1 :] for origin in _ORIGINS]
+            words = {word for other in each.settings[place + 1 :] for word in (other.source, other.pattern_source)}
+            wider = [f"{word} {origin}" for word in sorted(words) for origin in _ORIGINS]
             hidden = F.array(*(F.lit(source) for source in wider))
             sources = F.when((level == each.word) & (own == record.source), F.array_union(sources, hidden)).otherwise(
                 sources
@@ -271,8 +274,9 @@ def without_effect(changes: DataFrame, limits: DataFrame) -> DataFrame:
     own = F.concat(F.when(_is_each(), F.lit("each ")).otherwise(F.lit("")), F.col("own_source"))
     is_named = F.col("was.source") == F.concat(own, F.lit(" "), F.col("origin"))
     matters = F.col("limits_before") | F.col("limits_after")
-    is_hidden = F.col("limits_after") & F.array_contains(_hidden_by(own, F.col("level")), F.col("was.source"))
-    is_tenants_own = F.col("was.source").endswith(" tenant")  # it may have the same number, and goes on
+    source = F.regexp_replace("was.source", " plan .*$", "")
+    is_hidden = F.col("limits_after") & F.array_contains(_hidden_by(own, F.col("level")), source)
+    is_tenants_own = source.endswith(" tenant")  # it may have the same number, and goes on
     was_there = F.regexp_like("before", stood) & ~F.regexp_like("after", stood) & ~is_tenants_own
     is_own = (is_named & matters) | is_hidden | F.coalesce(was_there, F.lit(False))
     same = pairs.where((F.col("was") == F.col("now.value")) & is_own)

@@ -86,7 +86,8 @@ def _value(value: dict[str, Any]) -> tuple[Text, ...]:
     mark = _MARKS[value["state"]]
     where = f"{value['setting']} {value['name']}".rstrip()
     author = value["author"] if value["author"] != ANONYMOUS else ""
-    origin = f"{value['origin']}, {author}" if author else value["origin"]
+    plan = f"plan {value['plan']}" if value.get("plan") else ""  # a proxy of another version may have none
+    origin = ", ".join(part for part in (value["origin"], plan, author) if part)
     return _plain(where, section_text(value["limit"]), origin, f"{mark} {value['by']}".rstrip())
 
 

@@ -107,6 +107,7 @@ def check(  # noqa: PLR0913 - one for each option
 
     Exit code 0: it would start, perhaps with the warnings on standard error. 1: it would not. 2: a wrong option.
     """
+    from proxy.config.limits import doubtful_names
     from proxy.config.model import NO_LIMITS, ConfigError, load, usable_part
     from proxy.config.showing import shown
     from proxy.start_check import StartCheck
@@ -122,7 +123,7 @@ def check(  # noqa: PLR0913 - one for each option
     except ConfigError as error:
         taken, problems = usable_part(config, flags, os.environ), error.problems
     found = StartCheck() if values_only or taken is None else StartCheck.of(taken)
-    for warning in found.warnings:
+    for warning in (*(doubtful_names(taken.limits) if taken else ()), *found.warnings):
         typer.echo(f"sluice: warning: {warning}", err=True)
     if problems or found.problems:
         _fail([*problems, *found.problems])

@@ -1,8 +1,10 @@
 """The configuration's `limits`: a value for each setting of `limiter.levels`, made of its record."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import lru_cache
+from itertools import islice
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -11,6 +13,7 @@ from pydantic import (
     BeforeValidator,
     Field,
     ValidationError,
+    ValidationInfo,
     ValidatorFunctionWrapHandler,
     create_model,
     field_validator,
@@ -32,6 +35,7 @@ from limiter.levels import (
     Setting,
     SettingRecord,
 )
+from limiter.names import EACH, MOST_FORMS, form_of, is_pattern
 from limiter.token_bucket import DIRECTIONS, NOTHING_PUBLISHED, Limit, Mode, Rate, rate
 from protocol.topic_name import parse_topic
 from proxy.config.values import (
@@ -40,15 +44,17 @@ from proxy.config.values import (
     Flag,
     Name,
     NamespaceName,
+    NamespacePattern,
     NetworkName,
     PerPeriod,
     RoleName,
     Size,
     TenantName,
+    TenantPattern,
     WholeTopic,
     network_name,
 )
-from proxy.mistakes import BOUNDED, ConfigSection, twice
+from proxy.mistakes import BOUNDED, MOST_PROBLEMS, ConfigSection, mistakes_at, twice
 
 _TENTH = "default: a tenth of a period's worth"
 RELATIVE = "relativeToPublishRate"
@@ -152,8 +158,8 @@ _DIRECTIONS: Mapping[About, str] = {
     "dispatch": "from the broker to consumers",
 }
 _NAMES: Mapping[Part, Any] = {
-    TENANT: TenantName,
-    NAMESPACE: NamespaceName,
+    TENANT: TenantPattern,
+    NAMESPACE: NamespacePattern,
     PARTITIONED_TOPIC: WholeTopic,
     SUBSCRIPTION: Name,
     GROUP: Name,
@@ -214,12 +220,27 @@ class ResourceGroupLimits(_within("resource_groups")):  # type: ignore[misc]
     )
 
 
-class NamespaceLimits(_within("namespaces")):  # type: ignore[misc]
-    """Limits of one namespace."""
+class Plan(_within("namespaces")):  # type: ignore[misc]
+    """Limits that tenants and namespaces have by the plan's name; those of tenants are `publish` and `dispatch`."""
 
     subscribe: CountPerPeriod | None = Field(
         None, description="how often one consumer may subscribe to one of its topics, as 5/30s"
     )
+
+
+_PLAN = "name in `plans`; keys beside it hold in place of the plan's; a plan alone may be written as `NAME: PLAN`"
+
+
+class NamespaceLimits(Plan):
+    """Limits of one namespace, or of each one that a pattern matches."""
+
+    plan: Name | None = Field(None, description=_PLAN)
+
+
+class TenantLimits(_within("tenants")):  # type: ignore[misc]
+    """Limits of one tenant, or of each one that a pattern matches."""
+
+    plan: Name | None = Field(None, description=_PLAN)
 
 
 class SubscriptionLimits(_within("each_subscription")):  # type: ignore[misc]
@@ -238,7 +259,14 @@ class TopicLimits(_within("topics")):  # type: ignore[misc]
 
 
 _OWN_SECTIONS: Mapping[str, tuple[type[BaseModel], str]] = {
-    "namespaces": (NamespaceLimits, "NAME is tenant/namespace"),
+    "tenants": (
+        TenantLimits,
+        "NAME is a tenant, a [pattern](limits.md#patterns-and-plans), or * for each other; of all its topics together",
+    ),
+    "namespaces": (
+        NamespaceLimits,
+        "NAME is tenant/namespace, or a [pattern](limits.md#patterns-and-plans) as acme/* for each",
+    ),
     "resource_groups": (ResourceGroupLimits, "of all topics together that are attached to the group"),
     "topics": (TopicLimits, "NAME is the full topic name"),
     "each_subscription": (SubscriptionLimits, ""),
@@ -254,9 +282,27 @@ def _section(record: SettingRecord) -> tuple[Any, Any]:
     meaning = meaning or record.section_meaning
     if is_named:
         by_name: Any = dict
-        name, section = Annotated[name_type(record.named[-1]), BOUNDED], Annotated[model, BOUNDED]
+        name: Any = Annotated[name_type(record.named[-1]), BOUNDED]
+        has_plan = "plan" in model.model_fields
+        plan = (
+            BeforeValidator(_with_plan, json_schema_input_type=model | str)
+            if has_plan
+            else BeforeValidator(_without_plan)
+        )
+        section: Any = Annotated[model, plan, BOUNDED]
         return by_name[name, section], Field(default_factory=dict, description=meaning)
     return model | None, Field(None, description=meaning)
+
+
+def _with_plan(value: Any) -> Any:
+    return {"plan": value} if isinstance(value, str) else value
+
+
+def _without_plan(value: Any) -> Any:
+    if isinstance(value, str):
+        problem = "this is text; a section of keys belongs here, as only tenants and namespaces may have a plan"
+        raise ValueError(problem)  # noqa: TRY004 - pydantic takes it as a mistake
+    return value
 
 
 def _usual_section(record: SettingRecord) -> type[BaseModel]:
@@ -266,11 +312,39 @@ def _usual_section(record: SettingRecord) -> type[BaseModel]:
 
 
 def _sections() -> dict[str, Any]:
-    fields = dict[str, Any]()
+    meaning = "NAME is a plan's, see [Patterns and plans](limits.md#patterns-and-plans)"
+    plans: Any = Field(default_factory=dict, description=meaning)
+    fields: dict[str, Any] = {"plans": (dict[Annotated[Name, BOUNDED], Annotated[Plan, BOUNDED]], plans)}
     for record in _RECORDS:
         if record.file[0] not in fields:
             fields[record.file[0]] = _section(record)
     return fields
+
+
+def _check_forms(names: Iterable[str]) -> None:
+    """Check that patterns have few forms: each stream that opens is compared with each form."""
+    forms = {form_of(name) for name in names if is_pattern(name)}
+    if len(forms) > MOST_FORMS:
+        raise ValueError(
+            f"the patterns have {len(forms)} forms, and at most {MOST_FORMS} are allowed: patterns are of one form if "
+            "they have as many characters before and after each *; use fewer lengths"
+        )
+
+
+def _plan_problem(section: TenantLimits | NamespaceLimits, plans: Mapping[str, Plan]) -> str:
+    """Return why a section cannot have its plan; empty if it can, or has none."""
+    name = section.plan
+    if name is None:
+        return ""
+    plan = plans.get(name)
+    if plan is None:
+        near = get_close_matches(name, plans, 1)
+        remedy = f"did you mean {near[0]!r}?" if near else "write it in limits.plans"
+        return f"{name!r} is no plan; {remedy}"
+    foreign = sorted(plan.model_fields_set - set(type(section).model_fields))
+    if foreign:
+        return f"the plan {name!r} has {', '.join(foreign)}, which tenants do not have: give it to namespaces"
+    return ""
 
 
 class Limits(create_model("_Limits", __base__=ConfigSection, **_sections())):  # type: ignore[misc]
@@ -278,6 +352,22 @@ class Limits(create_model("_Limits", __base__=ConfigSection, **_sections())):  #
 
     Topics of Pulsar's own are under `exempt` alone.
     """
+
+    @field_validator("tenants", "namespaces")
+    @classmethod
+    def _plans_fit(
+        cls, value: dict[str, TenantLimits | NamespaceLimits], info: ValidationInfo
+    ) -> dict[str, TenantLimits | NamespaceLimits]:
+        _check_forms(value)
+        plans: dict[str, Plan] | None = info.data.get("plans")
+        if plans is None:
+            return value  # `plans` has mistakes of its own
+        problems = {
+            (name, "plan"): problem for name, section in value.items() if (problem := _plan_problem(section, plans))
+        }
+        if problems:
+            raise mistakes_at(dict(islice(problems.items(), MOST_PROBLEMS)))
+        return value
 
     @field_validator("topics")
     @classmethod
@@ -312,3 +402,27 @@ class Limits(create_model("_Limits", __base__=ConfigSection, **_sections())):  #
                     raise ValueError(f"{name!r} is attached to {attached[name]!r} and to {group!r}: leave one out")
                 attached[name] = group
         return value
+
+
+_SYSTEM_NAMESPACE = "pulsar/system"
+
+
+def doubtful_names(limits: Limits) -> Iterator[str]:
+    """Yield a warning for each name whose limits no stream may ever have, and for each plan that is given to none."""
+    given = {section.plan for section in (*limits.tenants.values(), *limits.namespaces.values())}
+    for plan in limits.plans:
+        if plan not in given:
+            yield f"limits.plans.{plan}: no tenant and no namespace has this plan"
+    for key, part in (("topics", "local name"), ("producers", "name"), ("roles", "name")):
+        for name in getattr(limits, key):
+            if EACH in name and name != EACH:
+                yield (
+                    f"limits.{key}.{name}: this is no pattern: it is for the one whose {part} has a *; patterns are "
+                    "for limits.tenants and limits.namespaces"
+                )
+    for name in limits.namespaces:
+        if name == _SYSTEM_NAMESPACE:
+            yield f"limits.namespaces.{name}: its topics are exempt from all limits but limits.exempt"
+    for name, group in limits.resource_groups.items():
+        if not group.tenants and not group.namespaces:
+            yield f"limits.resource_groups.{name}: no tenant and no namespace is attached to it here"

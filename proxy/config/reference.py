@@ -30,9 +30,11 @@ from proxy.config.values import (
     ListenAddresses,
     Name,
     NamespaceName,
+    NamespacePattern,
     NetworkName,
     ServiceUrls,
     TenantName,
+    TenantPattern,
     WebServiceAddress,
     WebServiceUrl,
     WholeTopic,
@@ -56,6 +58,8 @@ _OF_READERS: Mapping[Any, tuple[str, str]] = {
     "WebServiceUrl": ("http://HOST:PORT or https://HOST:PORT", "http://broker:8080"),
     "TenantName": ("tenant", "acme"),
     "NamespaceName": ("tenant/namespace", "acme/shop"),
+    "TenantPattern": ("tenant or pattern", "acme"),
+    "NamespacePattern": ("tenant/namespace or pattern", "acme/shop"),
     "NetworkName": ("address or network", "10.0.0.0/8"),
     "WholeTopic": ("topic", "persistent://acme/shop/orders"),
     "Name": ("name", "orders"),
@@ -99,6 +103,7 @@ _OF_KEYS: Mapping[str, Any] = {
     "subscribe": "5/30s",
     "peak_messages": "1000/s",
     "peak_bytes": "20MB/s",
+    "plan": "gold",
     "blocks": [{"producer": "noisy", "namespace": "acme/shop", "reason": "floods since Tuesday"}],
 }
 """Examples for keys whose type's example would say little, or contradict another key's."""
@@ -113,6 +118,8 @@ _NAMED = {
         "WebServiceUrl": WebServiceUrl,
         "TenantName": TenantName,
         "NamespaceName": NamespaceName,
+        "TenantPattern": TenantPattern,
+        "NamespacePattern": NamespacePattern,
         "NetworkName": NetworkName,
         "WholeTopic": WholeTopic,
         "Name": Name,
@@ -275,7 +282,11 @@ def _value(name: str, field: FieldInfo) -> Iterator[str]:
         example = example_of(name, field)
     else:
         example = default if isinstance(field.default, str) else yaml.safe_load(default)
-    yield f"{name}: {_written(example)}"
+    yield f"{_ALTERNATIVE if name == 'plan' else ''}{name}: {_written(example)}"
+
+
+_ALTERNATIVE = "# "
+"""Begins the line of a key in whose place the page shows others."""
 
 
 def _entries(field: FieldInfo) -> Iterator[list[str]]:

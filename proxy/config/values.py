@@ -11,7 +11,7 @@ from annotated_types import Le
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticKnownError
 
-from limiter.names import IPV6_HOST
+from limiter.names import EACH, IPV6_HOST, form_of
 from limiter.token_bucket import NANOS_PER_SECOND
 from protocol.endpoint import (
     BROKERS,
@@ -323,6 +323,8 @@ def _whole_topic(name: Any) -> str:
 
 
 def _namespace(name: Any) -> str:
+    if EACH in _text(name):
+        raise ValueError("one namespace is named here, and no pattern")
     parts = str(_short(_text(name), 2 * LONGEST_PART + 1)).split("/")
     for part in parts:
         _short(part, LONGEST_PART)
@@ -333,8 +335,29 @@ def _namespace(name: Any) -> str:
 
 def _tenant(name: Any) -> str:
     _short(_text(name), LONGEST_PART)
-    if name != "*" and not is_entity(str(name)):
-        raise ValueError("write a tenant as tenant, of letters, digits and _-=:., or * for each other one")
+    if EACH in name:
+        raise ValueError("one tenant is named here, and no pattern")
+    if not is_entity(str(name)):
+        raise ValueError("write a tenant as tenant, of letters, digits and _-=:.")
+    return str(name)
+
+
+def _limited_tenant(name: Any) -> str:
+    _short(_text(name), LONGEST_PART)
+    form_of(name)
+    if name != EACH and not is_entity(name.replace(EACH, "-")):
+        raise ValueError(
+            "write a tenant as tenant, of letters, digits and _-=:., a pattern as free-*, or * for each other one"
+        )
+    return str(name)
+
+
+def _limited_namespace(name: Any) -> str:
+    _short(_text(name), 2 * LONGEST_PART + 1)
+    form_of(name)
+    if name == EACH:
+        raise ValueError("write */* for each namespace: * is for one part of a name, before or after the slash")
+    _namespace(name.replace(EACH, "-"))
     return str(name)
 
 
@@ -363,6 +386,8 @@ def _proxy_id(value: str) -> str:
 
 
 TenantName = Annotated[str, BeforeValidator(_tenant)]
+TenantPattern = Annotated[str, BeforeValidator(_limited_tenant)]
+NamespacePattern = Annotated[str, BeforeValidator(_limited_namespace)]
 NetworkName = Annotated[str, BeforeValidator(network_name)]
 WholeTopic = Annotated[str, BeforeValidator(_whole_topic)]
 NamespaceName = Annotated[str, BeforeValidator(_namespace)]

@@ -27,6 +27,7 @@ class ExplainedValue:
         state: Whether the value holds. `no limit`: it is the top layer of its target, so the target counts as not set.
         by: The value that hides this one; else empty.
         author: The principal who set the value, if the caller asked for it; empty for a file's.
+        plan: The plan of the file that gives the value; empty if the value is of the name itself.
     """
 
     setting: Setting
@@ -36,6 +37,7 @@ class ExplainedValue:
     state: ValueState
     by: str = ""
     author: str = ""
+    plan: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,14 +189,15 @@ def _at_target(layers: Layers, target: PolicyTarget, top: str, hidden_by: str) -
         if value is None:
             continue
         section = section_of(about, value.limit)
+        shown = ExplainedValue(setting, name, layer.origin, section, "holds", plan=value.plan)
         if layer.origin != top:
-            yield ExplainedValue(setting, name, layer.origin, section, "hidden", _label(setting, name, top))
+            yield replace(shown, state="hidden", by=_label(setting, name, top))
         elif not section:
-            yield ExplainedValue(setting, name, layer.origin, section, "no limit")
+            yield replace(shown, state="no limit")
         elif hidden_by:
-            yield ExplainedValue(setting, name, layer.origin, section, "hidden", hidden_by)
+            yield replace(shown, state="hidden", by=hidden_by)
         else:
-            yield ExplainedValue(setting, name, layer.origin, section, "holds")
+            yield shown
 
 
 def _label(setting: Setting, name: str, origin: str) -> str:

@@ -22,14 +22,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import cast
+from typing import Any, cast
 
 from pydantic import BaseModel
 
 from limiter.levels import Setting
 from limiter.policies import Change, Policies, PolicyTarget, Value, change_of, stricter
 from limiter.token_bucket import DIRECTIONS, NANOS_PER_SECOND, Limit, Rate, rate
-from proxy.config.limits import Limits, RateLimit
+from proxy.config.limits import Limits, Plan, RateLimit
 from proxy.policies.bodies import MOST_BYTES, MOST_MESSAGES, BodyError
 from proxy.policies.keys import OF_OPERATOR, Layer
 
@@ -198,9 +198,9 @@ def file_policies(limits: Limits, subscribe: tuple[int, int] | None) -> FilePoli
         sections = _sections(limits, setting.record.file[:-1])
         for direction, key in ((direction, setting.record.file[-1].format(direction)) for direction in DIRECTIONS):
             for name, section in sections.items():
-                value: RateLimit | None = getattr(section, key, None) if key in section.model_fields_set else None
+                value, plan = _given(section, key, limits.plans)
                 if value is not None:
-                    values[direction, setting, name] = _value(value)
+                    values[direction, setting, name] = _value(value, plan)
     groups = limits.resource_groups.items()
     return FilePolicies(
         values,
@@ -210,24 +210,34 @@ def file_policies(limits: Limits, subscribe: tuple[int, int] | None) -> FilePoli
     )
 
 
+def _given(section: BaseModel, key: str, plans: Mapping[str, Plan]) -> tuple[Any, str]:
+    """Return the value that a section has for a key, and the plan that it is from; None and none if it has no value."""
+    if key in section.model_fields_set:
+        return getattr(section, key), ""
+    plan: str | None = getattr(section, "plan", None)
+    if plan is None or key not in plans[plan].model_fields_set:
+        return None, ""
+    return getattr(plans[plan], key), plan
+
+
 @lru_cache(maxsize=1024)
-def _value(section: RateLimit) -> Value:
+def _value(section: RateLimit, plan: str) -> Value:
     """Return one value for all equal sections: 100,000 topics have few different ones."""
-    return Value(section.limit(), Layer.FILE.origin)
+    return Value(section.limit(), Layer.FILE.origin, plan)
 
 
 def _subscribe_rates(limits: Limits, of_broker: tuple[int, int] | None) -> Iterator[tuple[PolicyTarget, Value]]:
     """Yield the subscribe rates; a whole period's worth may come at once, as with Pulsar."""
-    rates = [(Setting.TOPIC_OF_BROKER, "", of_broker)]
+    rates = [(Setting.TOPIC_OF_BROKER, "", of_broker, "")]
     for setting in Setting:
         if setting.record.subscribe[:1] == ("limits",):
             _, *way, key = setting.record.subscribe
             sections = _sections(limits, tuple(way))
-            rates += [(setting, name, getattr(section, key)) for name, section in sections.items()]
-    for setting, name, value in rates:
+            rates += [(setting, name, *_given(section, key, limits.plans)) for name, section in sections.items()]
+    for setting, name, value, plan in rates:
         if value is not None:
             limit = Limit(rate(value[0], value[1], burst=value[0]))
-            yield ("subscribe", setting, name), Value(limit, Layer.FILE.origin)
+            yield ("subscribe", setting, name), Value(limit, Layer.FILE.origin, plan)
 
 
 def _sections(inside: BaseModel, keys: tuple[str, ...]) -> Mapping[str, BaseModel]:

@@ -139,10 +139,10 @@ def written(policies: PolicySet) -> Iterator[TakenValue]:
         value = policies.values[target]
         path = path_of(target)
         if target[0] == "subscribe":
-            yield TakenValue(path, section_of("subscribe", value.limit)["messages"], value.origin)
+            yield TakenValue(path, section_of("subscribe", value.limit)["messages"], value.shown_origin)
             continue
         for key, part in section_of(target[0], value.limit).items():
-            yield TakenValue((*path, key), part, value.origin)
+            yield TakenValue((*path, key), part, value.shown_origin)
     yield from _groups(policies)
     if policies.blocks is not None:
         rules = [policies.blocks[key] for key in sorted(policies.blocks)]
@@ -214,7 +214,7 @@ def differences(wanted: PolicySet, held: PolicySet) -> Iterator[Difference]:
                 ".".join(path_of(target)),
                 _text(target, wanted.values.get(target)),
                 _text(target, value),
-                value.origin if value else "",
+                value.shown_origin if value else "",
             )
     for member, name in in_order(keys_of(wanted.attached, held.attached)):
         own, there = wanted.attached.get((member, name)), held.attached.get((member, name))

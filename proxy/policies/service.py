@@ -26,7 +26,7 @@ from proxy.degraded import Degraded
 from proxy.policies.bodies import BodyError
 from proxy.policies.keys import BLOCKS, OPERATOR, Layer, PolicyKey, PolicyKind, Principal
 from proxy.policies.layers import FilePolicies, Layers
-from proxy.policies.state import BeyondError, Meaning, PolicyState, check_within
+from proxy.policies.state import BeyondError, Meaning, PolicyState, check_forms, check_within
 from proxy.policies.store import Store, StoredChange, StoreError, differences
 from proxy.runtime import paused_collector
 
@@ -468,7 +468,9 @@ class PolicyService(PolicyState):
             raise BodyError(f"{key.shown}: the body has more than {MOST_BODY // 1024} KiB")
         handler = self._around.handlers.get(key.kind)
         if handler is None:
-            return self.meaning(key, kept)
+            meaning = self.meaning(key, kept)
+            check_forms(self, meaning)
+            return meaning
         handler.check(key, kept)
         return None
 

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from limiter.levels import About, Setting
-from limiter.names import EACH
-from limiter.policies import PolicyTarget, Value
+from limiter.names import EACH, MOST_FORMS, form_of, is_pattern
+from limiter.policies import Policies, PolicyTarget, Value
 from limiter.token_bucket import DIRECTIONS, Direction, Limit, Rate, rate
 from proxy.config.sources import cut
 from proxy.policies.bodies import (
@@ -252,6 +252,23 @@ def _put(kept: dict[str, str], name: str, value: str | None) -> None:
         kept[name] = value
 
 
+def check_forms(state: PolicyState, meaning: Meaning) -> None:
+    """Check that a pattern that is set leaves patterns of few forms; see `limiter.names.PatternValues`.
+
+    Raises:
+        BodyError: If it would be of one form too many.
+    """
+    for _, (about, setting, name), value in meaning.values:
+        if value is None or not setting.record.is_pattern(name):
+            continue
+        names = state.layers.policies.by_name(about, setting)
+        if len({form_of(each) for each in (*names, name) if is_pattern(each)}) > MOST_FORMS:
+            raise BodyError(
+                f"{meaning.key.shown}: the {about} limits of {setting} have patterns of {MOST_FORMS} forms; use a "
+                "pattern with as many characters before and after each * as one of these, or take some back"
+            )
+
+
 class BeyondError(Exception):
     """The author may not make this change; nothing has changed. The text names what the author may change."""
 
@@ -273,9 +290,11 @@ def check_within(state: PolicyState, meaning: Meaning | None, key: PolicyKey, te
     if meaning is None or key.kind not in _RATES or setting_of(key)[1] is not Layer.TENANT:
         raise BeyondError(f"{key.shown}: a token for some tenants sets limits of theirs, and nothing of the operator's")
     ((_, target, value),) = meaning.values
+    if target[1].record.is_pattern(target[2]):
+        raise BeyondError(f"{key.shown}: patterns are for operators; name one namespace, or the tenant")
     if tenant_of(target[1], target[2]) not in tenants:
         raise BeyondError(f"{key.shown}: belongs to no tenant of this token")
-    values = map(state.layers.of_operator, targets_from(target))
+    values = map(state.layers.of_operator, targets_from(target, state.layers.policies))
     operators = next((each for each in values if each is not None and each.limit), None)
     if value is not None and operators is not None:
         problem = _looser(operators.limit, value.limit, target[0], is_own_form=is_own_form(meaning.kept))
@@ -325,13 +344,15 @@ def _exceeds(one: Rate, other: Rate) -> bool:
     return one.tokens * other.period_ns > other.tokens * one.period_ns
 
 
-def targets_from(target: PolicyTarget) -> Iterator[PolicyTarget]:
+def targets_from(target: PolicyTarget, policies: Policies) -> Iterator[PolicyTarget]:
     """Yield the target of a tenant's limit, and the wider targets whose values would hold there, narrowest first."""
     about, setting, name = target
     records, parts = setting.level.settings, parts_of(setting, name)
     for record in records[records.index(setting.record) :]:
         if about in record.abouts:
-            yield about, Setting(record.word), "@".join([parts[part] for part in record.named])
+            wider, own = Setting(record.word), "@".join([parts[part] for part in record.named])
+            yield about, wider, own
+            yield from ((about, wider, pattern) for pattern in policies.names_for(about, wider, own) if pattern != own)
             if record.has_each:
                 yield about, Setting(record.word), EACH
 

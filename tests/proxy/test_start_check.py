@@ -186,3 +186,24 @@ def test_a_file_without_limits_is_a_warning(tmp_path: Path, content: str, warnin
     path.write_text(content)
     result = CliRunner().invoke(app, ["check", "--values-only", "--config", str(path)])
     assert (result.exit_code, result.stderr) == (0, warning and f"sluice: warning: {warning}\n")
+
+
+@pytest.mark.parametrize(
+    ("limits", "warning"),
+    [
+        ("topics: {'acme/shop/*': {}}", "limits.topics.persistent://acme/shop/*: this is no pattern"),
+        ("roles: {'app-*': {}}", "limits.roles.app-*: this is no pattern"),
+        ("producers: {'app-*': {}}", "limits.producers.app-*: this is no pattern"),
+        ("plans: {gold: {}}", "limits.plans.gold: no tenant and no namespace has this plan"),
+        ("namespaces: {pulsar/system: {}}", "limits.namespaces.pulsar/system: its topics are exempt"),
+        ("resource_groups: {g: {}}", "limits.resource_groups.g: no tenant and no namespace is attached"),
+        ("{tenants: {'*': {}, 'a*': {}}, namespaces: {'a/*': {}}, roles: {'*': {}}, producers: {'*': {}}}", ""),
+    ],
+)
+def test_limits_that_no_stream_may_have_are_warnings(tmp_path: Path, limits: str, warning: str) -> None:
+    path = tmp_path / "sluice.yaml"
+    path.write_text(f"limits: {limits if limits[0] == '{' else '{' + limits + '}'}\n")
+    result = CliRunner().invoke(app, ["check", "--config", str(path), "--values-only"])
+    assert result.exit_code == 0
+    assert result.stderr.startswith(f"sluice: warning: {warning}" if warning else "")
+    assert result.stderr.count("\n") == bool(warning)

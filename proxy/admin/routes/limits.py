@@ -71,6 +71,7 @@ class ShownLimit(TypedDict):
     """A limit as the configuration writes it, with its setting and name, the layer that it is from, and its author.
 
     The author is the name of a token or certificate; it is empty for a file's limits.
+    `plan`: the plan of the file that gives the limit; empty if the limit is of the name itself.
     `in_force`: the rates in force in this member of a fleet, if a limit of this name is shared and in use.
     """
 
@@ -79,6 +80,7 @@ class ShownLimit(TypedDict):
     name: str
     limit: Section
     origin: str
+    plan: str
     author: str
     in_force: ShownInForce | None
 
@@ -270,6 +272,7 @@ def _shown(target: PolicyTarget, value: Value, author: str, in_force: LimitInFor
         "name": name,
         "limit": section_of(about, value.limit),
         "origin": value.origin,
+        "plan": value.plan,
         "author": author,
         "in_force": in_force(about, setting.level.word, name),
     }

@@ -9,6 +9,8 @@ from limiter.policies import Value
 from limiter.token_bucket import NOTHING_PUBLISHED, Limit, Published, Rate, rate
 from protocol.topic_name import parse_topic
 from proxy.config.limits import Limits
+from proxy.config.sources import all_told
+from proxy.policies.layers import file_policies
 from tests.proxy.file_limits import policies_of
 
 SECOND = 1_000_000_000
@@ -254,7 +256,11 @@ def test_consumers_cannot_be_refused() -> None:
     ("section", "remedy"),
     [
         ({"tenants": {"shop/a": ONE}}, "write a tenant as tenant"),
-        ({"tenants": {"sh*": ONE}}, "write a tenant as tenant"),
+        ({"tenants": {"s*h*": ONE}}, "write one * at most in each part"),
+        ({"namespaces": {"*": ONE}}, "write */* for each namespace"),
+        ({"namespaces": {"t*n": ONE}}, "write a namespace as tenant/namespace"),
+        ({"resource_groups": {"g": {"tenants": ["*"]}}}, "one tenant is named here, and no pattern"),
+        ({"resource_groups": {"g": {"namespaces": ["t/*"]}}}, "one namespace is named here, and no pattern"),
         ({"tenants": {"t\0": ONE}}, "write a tenant as tenant"),
         ({"namespaces": {"t/n\0": ONE}}, "write a namespace as tenant/namespace"),
         (
@@ -310,3 +316,36 @@ def test_a_role_that_no_client_can_have_is_told(name: str) -> None:
 def test_networks_that_hold_each_other_may_both_have_a_value() -> None:
     limits = Limits.model_validate({"addresses": {"10.0.0.0/8": ONE, "10.0.0.0/16": ONE, "10.0.0.0": ONE}})
     assert list(limits.addresses) == ["10.0.0.0/8", "10.0.0.0/16", "10.0.0.0/32"]
+
+
+_TWO_PLANS: dict[str, Any] = {"gold": {"publish": ONE["publish"]}, "wide": {"publish_total": ONE["publish"]}}
+
+
+@pytest.mark.parametrize(
+    ("section", "remedy"),
+    [
+        ({"tenants": {"a": "glod"}}, "tenants.a.plan: 'glod' is no plan; did you mean 'gold'?"),
+        ({"namespaces": {"a/*": {"plan": "none"}}}, "namespaces.a/*.plan: 'none' is no plan; write it in limits.plans"),
+        ({"tenants": {"a": "wide"}}, "tenants.a.plan: the plan 'wide' has publish_total, which tenants do not have"),
+        ({"roles": {"r": "gold"}}, "only tenants and namespaces may have a plan"),
+        ({"topics": {"a/b/c": "gold"}}, "only tenants and namespaces may have a plan"),
+        ({"resource_groups": {"g": "gold"}}, "only tenants and namespaces may have a plan"),
+        ({"addresses": {"10.0.0.0/8": {"plan": "gold"}}}, "addresses.10.0.0.0/8.plan: this key is not known here"),
+        ({"namespaces": {f"{'a' * long}*/x": ONE for long in range(65)}}, "the patterns have 65 forms"),
+    ],
+)
+def test_plans_that_cannot_be_given_are_refused(section: dict[str, Any], remedy: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        Limits.model_validate({"plans": _TWO_PLANS, **section})
+    assert remedy in all_told(caught.value, Limits)
+
+
+def test_own_keys_hold_in_place_of_those_of_the_plan() -> None:
+    own = {"plan": "gold", "dispatch": ONE["publish"]}
+    limits = Limits.model_validate({"plans": _TWO_PLANS, "namespaces": {"a/*": own, "b/x": "wide"}})
+    values = file_policies(limits, None).values
+    assert {target: value.shown_origin for target, value in values.items()} == {
+        ("publish", Setting.TOPIC_OF_NAMESPACE, "a/*"): "file plan gold",
+        ("dispatch", Setting.TOPIC_OF_NAMESPACE, "a/*"): "file",
+        ("publish", Setting.NAMESPACE, "b/x"): "file plan wide",
+    }

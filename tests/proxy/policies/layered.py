@@ -28,12 +28,12 @@ CLIENTS = (
 )
 _NAMES: dict[Setting, tuple[str, ...]] = {
     Setting.PROXY: ("",),
-    Setting.TENANT: ("acme", "*"),
-    Setting.NAMESPACE: ("acme/shop",),
+    Setting.TENANT: ("acme", "a*", "*"),
+    Setting.NAMESPACE: ("acme/shop", "acme/*", "*/s*"),
     Setting.RESOURCE_GROUP: ("gold", "on"),
     Setting.PARTITIONED_TOPIC: (ORDERS,),
     Setting.TOPIC: (ORDERS, LOGS),
-    Setting.TOPIC_OF_NAMESPACE: ("acme/shop", "other/ns"),
+    Setting.TOPIC_OF_NAMESPACE: ("acme/shop", "other/ns", "*/shop"),
     Setting.TOPIC_OF_BROKER: ("",),
     Setting.SUBSCRIPTION: (f"audit@{ORDERS}", f"a@b@{LOGS}"),
     Setting.SUBSCRIPTION_OF_TOPIC: (ORDERS,),

@@ -1,12 +1,14 @@
 import asyncio
 import contextlib
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
 from limiter.levels import Setting
+from limiter.names import MOST_FORMS
 from limiter.policies import Change, Policies, PolicyTarget, Value
 from limiter.token_bucket import Limit, rate
 from proxy.policies.bodies import BodyError, PublishRate, kept_as_own, kept_as_pulsar_s
@@ -14,6 +16,7 @@ from proxy.policies.keys import Layer, PolicyKey, PolicyKind, Principal, rate_ke
 from proxy.policies.layers import FilePolicies
 from proxy.policies.service import LAID_AT_ONCE, Around, PolicyService
 from proxy.policies.store import Store, StoredChange, StoreError
+from tests.proxy.policies.layered import ANN, a_service
 
 _ANN = Principal("ann", "10.0.0.1")
 _PLACE: PolicyTarget = ("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop")
@@ -305,3 +308,19 @@ def test_it_is_closed_when_what_is_under_way_is_in_force_and_told() -> None:
         assert len(policies.by_name("publish", Setting.TOPIC)) == len(told) == len(_MANY)
 
     asyncio.run(close_within())
+
+
+def test_patterns_set_at_run_time_have_64_forms_at_most() -> None:
+    def set_limit(tenant: str) -> None:
+        key = rate_key("publish", Setting.NAMESPACE, f"{tenant}/*")
+        asyncio.run(service.change({key: kept_as_own({"messages": 5})}, ANN))
+
+    service = a_service(FilePolicies({}, {}, {}), {})
+    with closing(service.store):
+        for length in range(MOST_FORMS - 1):
+            set_limit(f"{'a' * length}*")
+        set_limit("acme")
+        with pytest.raises(BodyError, match="have patterns of 64 forms"):
+            set_limit("b" * 64 + "*")
+        for tenant in ("other", "aa*", "bb*"):
+            set_limit(tenant)  # of a form that others have

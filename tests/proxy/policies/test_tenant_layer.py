@@ -41,6 +41,8 @@ _NOT_OWN: tuple[PolicyTarget, ...] = (
     ("publish", Setting.PROXY, ""),
     ("publish", Setting.TOPIC_OF_BROKER, ""),
     ("publish", Setting.TOPIC_OF_NAMESPACE, "other/ns"),
+    ("publish", Setting.TOPIC_OF_NAMESPACE, "acme/*"),
+    ("publish", Setting.TENANT, "acme*"),
     ("dispatch", Setting.SUBSCRIPTION, "a@persistent://other/ns/y"),
     ("publish", Setting.ROLE, "billing"),
     ("publish", Setting.PRODUCER, "meter"),
