@@ -17,8 +17,8 @@ help: ## List what can be made
 env: ## Make the environment in .venv (all versions pinned by hash)
 	@tools/environment
 
-demo: env ## The whole job end to end in a minute or two (BROKER=real for a real Pulsar)
-	$(BIN)/python -m demo --broker $(BROKER)
+demo: env ## The whole job end to end in a minute or two (BROKER=real: a real Pulsar; HOLD=1: the console stays open)
+	$(BIN)/python -m demo --broker $(BROKER) $(if $(HOLD),--hold)
 
 check: env ## Format, lint, types, imports, unit and conversation tests (three minutes)
 	@tools/tests static quick

@@ -20,24 +20,22 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     console = Console()
     try:
-        checks = Demo(_plan(), console).run()
+        checks = Demo(_plan(), console).run(lambda checks: _tell(console, checks))
     except DemoError as error:
         console.print(escape(str(error)), soft_wrap=True, highlight=False)
         return _end(console, f"VERDICT: FAILED: {str(error).splitlines()[0]}", 1)
     except KeyboardInterrupt:
         return _end(console, "VERDICT: FAILED: interrupted", INTERRUPTED)
-    for check in checks:
-        _show(console, check)
-    holds = bool(checks) and all(check.holds for check in checks)
-    return _end(console, verdict_line(checks), 0 if holds else 1)
+    return 0 if _hold(checks) else 1
 
 
 def _plan() -> Plan:
     parser = argparse.ArgumentParser(prog="python -m demo", description="Sluice at work, end to end.")
     parser.add_argument("--broker", choices=("standin", "real"), default="standin", help="default: standin")
     parser.add_argument("--seconds", type=_seconds, default=30.0, help="of load, 5 to 600 (default: 30)")
+    parser.add_argument("--hold", action="store_true", help="then go on until Ctrl-C, with the console to look at")
     arguments = parser.parse_args()
-    return Plan(arguments.broker, arguments.seconds)
+    return Plan(arguments.broker, arguments.seconds, holds=arguments.hold)
 
 
 def _seconds(text: str) -> float:
@@ -45,6 +43,16 @@ def _seconds(text: str) -> float:
     if not 5 <= seconds <= 600:
         raise ValueError(text)
     return seconds
+
+
+def _hold(checks: list[Check]) -> bool:
+    return bool(checks) and all(check.holds for check in checks)
+
+
+def _tell(console: Console, checks: list[Check]) -> None:
+    for check in checks:
+        _show(console, check)
+    _end(console, verdict_line(checks), 0 if _hold(checks) else 1)
 
 
 def _show(console: Console, check: Check) -> None:

@@ -1,8 +1,10 @@
 """The demo's steps, one after the other."""
 
+import contextlib
 import csv
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +24,8 @@ REPORT = HERE / "report.html"
 READY_S = 30.0
 DRAIN_S = 60.0
 REPORT_S = 300.0
+HOLD_S = 300.0
+"""Seconds of one load while the demo holds; the next one follows. The load keeps each message's times till its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,8 @@ class Plan:
     out: Path = OUT
     """Folder for everything that the demo leaves behind; emptied first."""
     report: Path = REPORT
+    holds: bool = False
+    """Whether it goes on after its checks, with load, until it is interrupted."""
 
 
 class Demo:
@@ -55,8 +61,11 @@ class Demo:
             for local in entry["topics"]
         ]
 
-    def run(self) -> list[Check]:
+    def run(self, on_checked: Callable[[list[Check]], None] = lambda _: None) -> list[Check]:
         """Run all steps; returns the checks.
+
+        Args:
+            on_checked: Called with the checks, before the demo goes on where its plan says so.
 
         Raises:
             DemoError: If a step failed.
@@ -70,7 +79,24 @@ class Demo:
             processes.stop("sluice")
             processes.stop("broker")
             self._report(processes)
-            return self._check()
+            checks = self._check()
+            on_checked(checks)
+            if self._plan.holds:
+                self._hold(processes)
+            return checks
+
+    def _hold(self, processes: Processes) -> None:
+        """Offer load to another Sluice, whose console is open, until an interrupt."""
+        broker_url = self._start_broker(processes)
+        address, admin = self._start_sluice(processes, broker_url, "access-log-held")
+        self._say(f"the same load again, until Ctrl-C: look at http://{admin}/console")
+        options = ["--service-url", f"pulsar://{address}", "--verify-url", broker_url]
+        options += ["--scenario", str(HERE / "load.yaml"), "--out", str(self._plan.out / "held.json")]
+        options += ["--live", str(self._plan.out / "held-live.jsonl"), "--seconds", str(HOLD_S)]
+        with contextlib.suppress(KeyboardInterrupt):
+            while True:
+                processes.start("load", sluice("load", *options))
+                processes.wait_for_end("load", HOLD_S + DRAIN_S + READY_S, lambda: None, good_codes=(0, 1))
 
     def _start_broker(self, processes: Processes) -> str:
         if self._plan.broker == "real":
@@ -84,11 +110,11 @@ class Demo:
         self._note(f"it serves {url}")
         return url
 
-    def _start_sluice(self, processes: Processes, broker_url: str) -> tuple[str, str]:
+    def _start_sluice(self, processes: Processes, broker_url: str, log: str = "access-log") -> tuple[str, str]:
         self._say("starting Sluice in front of it, with the limits of demo/sluice.yaml")
         address, admin = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
         options = ["--config", str(HERE / "sluice.yaml"), "--listen", address, "--broker", broker_url]
-        options += ["--admin", admin, "--access-log", str(self._plan.out / "access-log")]
+        options += ["--admin", admin, "--access-log", str(self._plan.out / log)]
         processes.start("sluice", sluice("serve", *options))
         processes.wait_until("sluice", AdminClient(f"http://{admin}", timeout_s=2).is_ready, READY_S)
         self._note(f"clients connect to pulsar://{address}; metrics are on http://{admin}/metrics")

@@ -17,7 +17,7 @@ from hatch_build import missing_compiler
 ROOT = Path(__file__).resolve().parents[1]
 WHEEL = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
 PACKAGES = WHEEL["packages"]
-DATA = {".css", ".j2", ".proto"}
+DATA = {".css", ".html", ".j2", ".js", ".proto"}
 BUILD = ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE")
 OPTIMIZED = 'opt_level = "3"'
 HOT = re.compile(r'^    "/([^"]+)\.py",\n', re.MULTILINE)
@@ -93,6 +93,7 @@ def test_the_wheel_holds_no_bench_and_no_attacker(wheel):
     of_loadgen = {name.split("/")[1] for name in names if name.startswith("loadgen/")}
     assert of_loadgen == {"__init__.py", "commands.py", "load", "standin"}
     assert {Path(name).suffix for name in names if ".dist-info/" not in name} <= {".py", ".pyi", ".so", *DATA}
+    assert {f"proxy/admin/console/console.{kind}" for kind in ("html", "css", "js")} <= set(names)
 
 
 def test_the_image_holds_the_packages_of_the_wheel_only():

@@ -21,7 +21,7 @@ from aiohttp.typedefs import Handler
 from protocol.topic_name import is_entity
 from proxy.admin.browser_guard import READING, BrowserGuard
 from proxy.admin.refusals import CallerRefusedError, RefusalCause, RefusalLog, refusal
-from proxy.admin.tenant_scope import why_outside
+from proxy.admin.tenant_scope import ALWAYS_OPEN, why_outside
 from proxy.config.model import ConfigError
 from proxy.config.sections import AdminAccess
 from proxy.config.yaml_reader import YamlError, parse_yaml
@@ -165,10 +165,6 @@ def common_name(certificate: Mapping[str, Any]) -> str | None:
     if len(names) != 1 or not 1 <= len(names[0]) <= LONGEST_NAME or not names[0].isprintable():
         return None
     return str(names[0])
-
-
-ALWAYS_OPEN = frozenset({"/healthz", "/readyz"})
-"""Probes have neither tokens nor certificates."""
 
 
 @dataclass(frozen=True, slots=True)

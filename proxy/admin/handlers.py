@@ -181,6 +181,8 @@ async def encoded_each(slices: Slices, values: Iterable[object]) -> list[msgspec
 Query = Mapping[str, str]
 ONE_LINE = r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]*"
 """A regular expression for printable text, roughly: characters that Unicode has not assigned match as well."""
+ANY_TEXT = r"[\s\S]*"
+"""Any characters: those of names of clients, which are looked for and not kept."""
 
 
 def explaining(handler: Handler) -> Handler:
@@ -199,7 +201,7 @@ def explaining(handler: Handler) -> Handler:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
-    """A query key whose value is one line.
+    """A query key whose value is one line, or any text if its pattern is `ANY_TEXT`.
 
     Args:
         name: The key.
@@ -227,13 +229,15 @@ class Text:
         """Return the key's value, empty if it is not given.
 
         Raises:
-            ValueError: If the key is needed and missing, or not one line.
+            ValueError: If the key is needed and missing, or its value is none of its words, or not one line.
         """
         text = query.get(self.name, "")
         if self.is_needed and self.name not in query:
             raise ValueError(f"{self.name}: is needed: {self.meaning}")
-        if len(text) > self.longest or not text.isprintable():
+        if len(text) > self.longest or not (self.pattern == ANY_TEXT or text.isprintable()):
             raise ValueError(f"{self.name}: write it in one line of at most {self.longest} characters")
+        if self.words and self.name in query and text not in self.words:
+            raise ValueError(f"{self.name}: {text[:50]!r} is not one of {', '.join(self.words)}")
         return text
 
 

@@ -12,7 +12,6 @@ import msgspec
 from aiohttp import web
 from pydantic import BaseModel
 
-from proxy.admin.auth import ALWAYS_OPEN
 from proxy.admin.handlers import (
     CONDITIONS,
     JSON,
@@ -26,6 +25,7 @@ from proxy.admin.handlers import (
 )
 from proxy.admin.refusals import Refusal
 from proxy.admin.routes.pulsar import PATH_NAMES
+from proxy.admin.tenant_scope import ALWAYS_OPEN
 
 _REF = "#/components/schemas/{}"
 _OF_PYDANTIC = "config."

@@ -17,9 +17,10 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from limiter.names import counted_as
-from proxy.admin.auth import ALWAYS_OPEN, CALLER, Caller
+from proxy.admin.auth import CALLER, Caller
 from proxy.admin.handlers import description_of
 from proxy.admin.refusals import RefusalCause, RefusalLog, refusal
+from proxy.admin.tenant_scope import ALWAYS_OPEN
 from proxy.policies.keys import ANONYMOUS
 
 MOST_LARGE: Final = 4

@@ -16,10 +16,16 @@ from proxy.admin.browser_guard import READING
 from proxy.config.sources import cut
 from proxy.policies.keys import tenant_of
 
-OF_NOBODY = frozenset({"/healthz", "/readyz", "/sluice/openapi.json"})
+PROBES = frozenset({"/healthz", "/readyz"})
+CONSOLE_PATHS = frozenset({"/console", "/console/console.css", "/console/console.js"})
+"""The page of the console and its parts, which have no data: the page asks the REST with the token of its user."""
+ALWAYS_OPEN = PROBES | CONSOLE_PATHS
+"""Paths that need no token: probes have none, and a browser sends none where it opens a page."""
+OF_NOBODY = ALWAYS_OPEN | {"/sluice/openapi.json", "/sluice/caller"}
 """Paths without any tenant's data."""
 STREAMS = "/sluice/streams"
-"""Shows callers the streams of their tenants only, so `sluice top` may ask without a tenant."""
+OF_CALLER = frozenset({STREAMS, "/sluice/limiters"})
+"""Paths that show callers what is of their tenants only, so `sluice top` and the console may ask without a tenant."""
 _MOST_LISTED = 20
 _SHARED = ("/admin/v2/namespaces/{tenant}/{namespace}/resourcegroup", "/sluice/tenants/{tenant}/resourcegroup")
 """The resource group of a namespace or tenant: an attachment takes from the limit of other members."""
@@ -31,7 +37,7 @@ def why_outside(request: web.Request, tenants: Collection[str]) -> str | None:
     if resource is None:
         return why_not_at_broker(request, tenants)
     path = resource.canonical
-    if path in OF_NOBODY or (path == STREAMS and "tenant" not in request.query):
+    if path in OF_NOBODY or (path in OF_CALLER and "tenant" not in request.query):
         return None
     asked, remedy = _asked(request, path)
     if asked and all(tenant in tenants for tenant in asked):

@@ -1,4 +1,5 @@
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,9 +15,10 @@ def run(monkeypatch: pytest.MonkeyPatch, outcome: list[Check] | BaseException, *
         def __init__(self, *_: Any) -> None:
             pass
 
-        def run(self) -> list[Check]:
+        def run(self, on_checked: Callable[[list[Check]], None]) -> list[Check]:
             if isinstance(outcome, BaseException):
                 raise outcome
+            on_checked(outcome)
             return outcome
 
     monkeypatch.setattr(main_module, "Demo", FakeDemo)

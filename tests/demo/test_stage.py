@@ -1,6 +1,9 @@
 import io
+import re
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -58,3 +61,23 @@ def test_what_an_earlier_demo_left_behind_is_gone(plan: Plan) -> None:
     (plan.out / "old.txt").touch()
     told(plan)
     assert not (plan.out / "old.txt").exists()
+
+
+def test_demo_that_holds_offers_load_until_an_interrupt(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, loads = io.StringIO(), 0
+    wait_for_end = demo.processes.Processes.wait_for_end
+
+    def interrupted(processes: demo.processes.Processes, name: str, *more: Any, **words: Any) -> None:
+        nonlocal loads
+        wait_for_end(processes, name, *more, **words)
+        loads += name == "load"
+        if loads == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(demo.processes.Processes, "wait_for_end", interrupted)
+    told_of: list[int] = []
+    checks = Demo(replace(plan, holds=True), Console(file=out, width=200)).run(lambda each: told_of.append(loads))
+    assert (told_of, loads) == ([1], 3)
+    assert checks
+    assert re.search(r"until Ctrl-C: look at http://127\.0\.0\.1:\d+/console$", out.getvalue(), re.MULTILINE)
+    assert {log.name for log in plan.out.glob("*.log")} == {"broker.log", "sluice.log", "load.log", "report.log"}

@@ -1,4 +1,4 @@
-"""`GET /sluice/streams?held=1&topic=…&tenant=…&limit=…`: open streams, their counts, and the limits they wait on.
+"""`GET /sluice/streams?held=1&search=…&limit=…`: open streams, their counts, and the limits they wait on.
 
 A rate is the difference of a count in two answers, over the difference of their `monotonic_ms`.
 """
@@ -13,14 +13,16 @@ from typing import TypedDict
 import msgspec
 from aiohttp import web
 
+from limiter.levels import LEVEL_OF_WORD
 from limiter.limiter import Limiter, Shadow, Stream
-from limiter.token_bucket import Direction, Mode, Rate
+from limiter.token_bucket import DIRECTIONS, Direction, Mode, Rate
 from protocol.topic_name import parse_topic
-from proxy.admin.handlers import Either, Number, Query, Text, asked, caller_of, described, explaining
+from proxy.admin.handlers import ANY_TEXT, Either, Number, Query, Text, asked, caller_of, described, explaining
 from proxy.admin.in_force import LimitsInForce, ShownDegraded, ShownInForce, ShownShares, shown_in_force
 from proxy.admin.listener import connection_of
 from proxy.observe.connection import Connection
 from proxy.observe.log_lines import per_second, published_per_second, withholding
+from proxy.policies.keys import LONGEST
 from proxy.session.engine import Engine
 from proxy.slices import Work
 
@@ -121,6 +123,10 @@ class WantedStreams:
         topic: A topic's full name, of a partitioned one with or without partition; empty for all.
         tenant: A tenant; empty for all.
         most: Most streams to show.
+        role: A client's role; empty for all.
+        address: A client's address, without the port; empty for all.
+        search: A part of the topic's or the client's names, as it is written; empty for all.
+        under: Direction, level and name of a limiter that the streams are within, those that are empty for any.
         tenants: The tenants whose streams the caller may see; None: all.
     """
 
@@ -128,7 +134,16 @@ class WantedStreams:
     topic: str
     tenant: str
     most: int
+    role: str = ""
+    address: str = ""
+    search: str = ""
+    under: tuple[str, str, str] = ("", "", "")
     tenants: frozenset[str] | None = None
+
+    @property
+    def is_costly(self) -> bool:
+        """True if a look at a stream takes several times as long as one by topic and tenant."""
+        return bool(self.role or self.address or self.search or any(self.under))
 
     def has(self, stream: Stream) -> bool:
         """Return whether `stream` is in the choice."""
@@ -139,11 +154,46 @@ class WantedStreams:
             return False
         if self.tenants is not None and name.tenant not in self.tenants:
             return False
-        return not self.topic or name.topic == self.topic or name.topic.startswith(f"{self.topic}-partition-")
+        if self.topic and name.topic != self.topic and not name.topic.startswith(f"{self.topic}-partition-"):
+            return False
+        return not self.is_costly or self._has_client_and_limit(stream)
+
+    def _has_client_and_limit(self, stream: Stream) -> bool:
+        connection = stream.connection
+        assert isinstance(connection, Connection), "streams of the proxy belong to its connections"
+        if (self.role and connection.client_role != self.role) or (
+            self.address and connection.client_host != self.address
+        ):
+            return False
+        if self.search and not any(self.search in text for text in _names_of(stream, connection)):
+            return False
+        return not any(self.under) or self._is_under(stream)
+
+    def _is_under(self, stream: Stream) -> bool:
+        direction, level, name = self.under
+        if direction and stream.name.direction != direction:
+            return False
+        chain = (*stream.chain, *(stream.observed.chain if stream.observed else ()))
+        scopes = [limiter.scope for limiter in chain]
+        return not (level or name) or any(level in {"", at.level} and name in {"", at.name} for at in scopes)
+
+
+def _names_of(stream: Stream, connection: Connection) -> tuple[str, ...]:
+    name = stream.name
+    return (
+        name.topic,
+        name.producer_name,
+        name.subscription,
+        name.consumer_name,
+        connection.client_role,
+        connection.client_address,
+    )
 
 
 class Choice:
     """Picks the streams to show, some at a time: those that hold most come first, or would hold most, then the others.
+
+    Consumers whose permits are withheld come between these, as they wait for a limit, too.
 
     Args:
         wanted: The filter.
@@ -162,7 +212,7 @@ class Choice:
         most = self._wanted.most
         for stream in filter(self._wanted.has, streams):
             self.totals["streams"] += 1
-            if stream.holds:
+            if stream.holds or (stream.permits is not None and stream.permits.asked):
                 self._count_held(stream)
             elif len(self._others) < most:
                 self._others.append(stream)
@@ -275,15 +325,25 @@ def _burst(rate: Rate | None) -> int | None:
     return None if rate is None else rate.burst
 
 
-_LOOKED_AT_ONCE, _SHOWN_AT_ONCE = 50, 2
-"""Streams in one unit of work."""
+_LOOKED_AT_ONCE, _SEARCHED_AT_ONCE, _SHOWN_AT_ONCE = 50, 10, 2
+"""Streams in one unit of work; names of clients may have 4 KiB."""
 _PIECE = 50
 """Streams that are sent in one go."""
 _HELD = Either(name="held", meaning="1 shows only streams of which something is held", words=("0", "1"))
 _TOPIC = Text(name="topic", meaning="only its streams; of a partitioned one, those of all partitions")
 _TENANT = Text(name="tenant", meaning="only streams of its topics")
 LIMIT = Number(name="limit", meaning="how many to show", default=1000, most=10_000, least=0)
-_KEYS = (_HELD, _TOPIC, _TENANT, LIMIT)
+_ROLE = Text(name="role", meaning="only streams of clients with this role", pattern=ANY_TEXT)
+_ADDRESS = Text(name="address", meaning="only streams of clients from this address, as 10.1.2.3", pattern=ANY_TEXT)
+SEARCH = Text(
+    name="search", meaning="only with this text in a name: topic, client, subscription", longest=200, pattern=ANY_TEXT
+)
+_UNDER = (
+    Text(name="direction", meaning="only streams in this direction", words=DIRECTIONS),
+    Text(name="level", meaning="only streams within a limit of this level", words=tuple(LEVEL_OF_WORD)),
+    Text(name="name", meaning="only streams within a limit of this name", longest=LONGEST, pattern=ANY_TEXT),
+)
+_KEYS = (_HELD, _TOPIC, _TENANT, _ROLE, _ADDRESS, SEARCH, *_UNDER, LIMIT)
 
 
 class StreamsPage(TypedDict):
@@ -336,7 +396,8 @@ class StreamRest:
 
     async def _answer(self, answer: web.StreamResponse, request: web.Request, wanted: WantedStreams) -> None:
         choice, slices = Choice(wanted), self._engine.slices
-        await slices.done(Work.REQUESTS, map(choice.look_at, _parts(self._engine.registry.live(), _LOOKED_AT_ONCE)))
+        at_once = _SEARCHED_AT_ONCE if wanted.is_costly else _LOOKED_AT_ONCE
+        await slices.done(Work.REQUESTS, map(choice.look_at, _parts(self._engine.registry.live(), at_once)))
         shown, at = choice.shown(), self._engine.clock()
         sums = {
             "monotonic_ms": at / 1e6,
@@ -375,7 +436,17 @@ def read_wanted(query: Query) -> WantedStreams:
         ValueError: With the mistake and the remedy.
     """
     topic = _topic(_TOPIC.read(query)) if _TOPIC.name in query else ""
-    return WantedStreams(_HELD.read(query) == "1", topic, _TENANT.read(query), LIMIT.read(query))
+    direction, level, name = (key.read(query) for key in _UNDER)
+    return WantedStreams(
+        held=_HELD.read(query) == "1",
+        topic=topic,
+        tenant=_TENANT.read(query),
+        most=LIMIT.read(query),
+        role=_ROLE.read(query),
+        address=_ADDRESS.read(query),
+        search=SEARCH.read(query),
+        under=(direction, level, name),
+    )
 
 
 def _topic(name: str) -> str:

@@ -95,7 +95,7 @@ async def test_a_bad_body_is_refused_with_what_is_wrong_and_the_remedy(make_admi
         ({}, "kind: is needed: what is blocked"),
         ({"kind": "role"}, "name: is needed: whose"),
         ({"kind": "role", "name": "r", "why": "x"}, "'why' is not known here: ask by kind, name, topic, namespace"),
-        ({"kind": "user", "name": "u"}, "'user' cannot be blocked"),
+        ({"kind": "user", "name": "u"}, "kind: 'user' is not one of address, role"),
     ],
 )
 async def test_a_bad_question_is_refused_too(make_admin, query: dict[str, Any], reason: str) -> None:

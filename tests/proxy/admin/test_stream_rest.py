@@ -48,7 +48,10 @@ async def test_all_that_are_asked_for_are_shown_however_many_go_at_once(
 @pytest.mark.parametrize(
     ("query", "reason"),
     [
-        ("hold=1", "'hold' is not known here: ask by held, topic, tenant, limit"),
+        (
+            "hold=1",
+            "'hold' is not known here: ask by held, topic, tenant, role, address, search, direction, level, name, lim",
+        ),
         ("held=yes", "held: 'yes' is neither 1 nor 0"),
         ("limit=10001", "limit: '10001' is not a number from 0 to 10000"),
         ("limit=-1", "limit: '-1' is not a number from 0 to 10000"),

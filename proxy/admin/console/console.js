@@ -1,0 +1,717 @@
+"use strict";
+// The console of one proxy: reads its REST every two seconds, and changes it on the user's word.
+// Names of topics and clients are hostile. They become text by `visible`, and never markup.
+
+const EVERY_MS = 2000;
+const MOST_STREAMS = 200;
+const MOST_LIMITS = 100;
+const MOST_BLOCKS = 200;
+const MOST_SAMPLES = 1800; // an hour
+const MOST_HISTORIES = 300;
+
+const at = (id) => document.getElementById(id);
+const state = {
+  token: "", caller: null, streams: null, limits: null, before: new Map(), rates: new Map(), histories: new Map(),
+  absent: new Set(), limit: null, looks: 0, isPaused: false, timer: 0, isLooking: false, isAsked: false,
+};
+
+// ---- Text
+
+// Controls, directions of writing, blanks other than the space, halves of pairs, and what Unicode has not assigned.
+const UNSEEN = /[\p{C}\p{Zl}\p{Zp}\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]/gu;
+const visible = (text) => String(text).replace(UNSEEN, (char) => `\\u{${char.codePointAt(0).toString(16)}}`);
+const shortTopic = (name) => name.replace(/^persistent:\/\//, "");
+const number = (value) => Math.round(value).toLocaleString("en");
+const plural = (count, noun) => `${number(count)} ${noun}${count === 1 ? "" : "s"}`;
+
+function rate(perSecond) {
+  if (perSecond === null || perSecond === undefined) return "";
+  return `${perSecond >= 10 || perSecond === 0 ? number(perSecond) : perSecond.toPrecision(2)}/s`;
+}
+
+function size(bytes) {
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  let unit = 0;
+  while (bytes >= 999.5 && unit + 1 < units.length) { bytes /= 1000; unit += 1; }
+  return `${unit === 0 || bytes >= 99.95 ? Math.round(bytes) : bytes.toFixed(1)} ${units[unit]}`;
+}
+
+function span(ms) {
+  if (ms === null || ms === undefined) return "";
+  const seconds = Math.floor(ms / 1000);
+  if (seconds < 1) return `${Math.round(ms)} ms`;
+  if (seconds < 60) return `${(ms / 1000).toFixed(1)} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
+  const hours = Math.floor(seconds / 3600);
+  return hours < 24 ? `${hours} h ${Math.floor(seconds % 3600 / 60)} min` : `${Math.floor(hours / 24)} d ${hours % 24} h`;
+}
+
+const values = (messages, bytes) =>
+  [messages === null ? "" : rate(messages), bytes === null ? "" : `${size(bytes)}/s`].filter(Boolean).join(", ");
+const word = (text) => visible(text).replaceAll("_", " ");
+const limitName = (limit) => `${word(limit.level)} ${visible(shortTopic(limit.name))}`.trim();
+const keyOf = (limit) => JSON.stringify([limit.direction, limit.level, limit.name]);
+const hostOf = (address) => address.replace(/:\d+$/, "").replace(/^\[(.*)\]$/, "$1");
+
+// ---- Elements
+
+function element(tag, className = "", text = "") {
+  const made = document.createElement(tag);
+  if (className) made.className = className;
+  if (text) made.textContent = text;
+  return made;
+}
+
+function setText(place, text) {
+  if (place.textContent !== text) place.textContent = text;
+}
+
+function name(text, title = text) {
+  const made = element("bdi", "name", visible(text));
+  made.title = visible(title);
+  return made;
+}
+
+function button(text, press, className = "") {
+  const made = element("button", className, text);
+  made.type = "button";
+  made.addEventListener("click", press);
+  return made;
+}
+
+// A table whose rows stay the same elements from look to look, so that the focus and a selection stay.
+class Rows {
+  constructor(id, make) {
+    this.body = at(id).tBodies[0];
+    this.labels = [...at(id).tHead.rows[0].cells].map((cell) => cell.textContent.trim());
+    this.classes = [...at(id).tHead.rows[0].cells].map((cell) => cell.className);
+    this.make = make;
+    this.rows = new Map();
+  }
+
+  // `make` gets a new row's cells and item, and returns the function that shows later items there.
+  show(items, key) {
+    const focus = document.activeElement;
+    const kept = new Map();
+    let place = this.body.firstElementChild;
+    for (const item of items) {
+      const id = key(item);
+      if (kept.has(id)) continue;
+      const row = this.rows.get(id) ?? this.added(item);
+      row.update(item);
+      kept.set(id, row);
+      if (row.element === place) place = place.nextElementSibling;
+      else this.body.insertBefore(row.element, place);
+    }
+    for (const [id, row] of this.rows) if (!kept.has(id)) row.element.remove();
+    this.rows = kept;
+    if (focus !== document.activeElement && focus?.isConnected) focus.focus({ preventScroll: true });
+  }
+
+  added(item) {
+    const row = element("tr");
+    row.role = "row"; // a narrow page lays rows out as blocks, which are no table to a screen reader without it
+    const cells = this.labels.map((label, index) => {
+      const cell = element("td", this.classes[index]);
+      cell.role = "cell";
+      cell.dataset.label = label;
+      row.append(cell);
+      return cell;
+    });
+    return { element: row, update: this.make(cells, item) };
+  }
+}
+
+// ---- Requests
+
+class Refused extends Error {
+  constructor(status, reason, retryMs) {
+    super(reason);
+    this.status = status;
+    this.retryMs = retryMs;
+  }
+}
+
+async function ask(method, path, query = {}, { body, headers = {} } = {}) {
+  const words = new URLSearchParams(Object.entries(query).filter(([, value]) => value !== "" && value !== undefined));
+  if (query.name === "") words.set("name", "");
+  const options = { method, headers: { ...headers }, cache: "no-store", redirect: "error", referrerPolicy: "no-referrer" };
+  if (state.token) options.headers.Authorization = `Bearer ${state.token}`;
+  if (body !== undefined) {
+    options.headers["Content-Type"] = "application/json";
+    options.body = JSON.stringify(body);
+  }
+  let answer;
+  try {
+    answer = await fetch(`${path}${words.size ? "?" : ""}${words}`, options);
+  } catch {
+    throw new Refused(0, "The proxy does not answer.", 0);
+  }
+  const json = await answer.json().catch(() => null);
+  if (!answer.ok) {
+    const reason = visible(json?.reason ?? `The proxy answered with ${answer.status}.`);
+    throw new Refused(answer.status, reason, 1000 * Number(answer.headers.get("Retry-After") ?? 0));
+  }
+  return { json, tag: answer.headers.get("ETag") };
+}
+
+const mayWrite = () => state.caller?.access === "write";
+const isOperator = () => state.caller?.tenants === null;
+
+// ---- One look
+
+async function look() {
+  clearTimeout(state.timer);
+  state.isAsked = true;
+  if (state.isLooking) return;
+  state.isLooking = true;
+  state.isAsked = false;
+  let wait = EVERY_MS;
+  try {
+    if (!state.caller) await enter();
+    if (state.caller && !state.isPaused) await refresh();
+    if (state.caller) problem("");
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    wait = Math.max(wait, error.retryMs);
+    if (error.status === 401 || (error.status === 403 && !state.caller)) leave(state.token ? error.message : "");
+    else problem(error.message);
+  } finally {
+    state.isLooking = false;
+    if (state.caller || at("sign-in").hidden) state.timer = setTimeout(look, state.isAsked ? 0 : wait);
+  }
+}
+
+async function enter() {
+  state.caller = (await ask("GET", "/sluice/caller")).json;
+  const { name: holder, access, tenants, proxy_id: proxy, version } = state.caller;
+  const scope = tenants === null ? "all tenants" : `tenants ${tenants.map(visible).join(", ")}`;
+  setText(at("proxy"), `${visible(proxy)}, version ${visible(version)}`);
+  setText(at("caller"), `${visible(holder)}: ${access === "write" ? "may change" : "may read"} ${scope}`);
+  document.body.classList.toggle("read-only", access !== "write");
+  at("sign-in").hidden = true;
+  at("main").hidden = at("pause").hidden = false;
+  at("leave").hidden = !state.token;
+}
+
+function leave(reason) {
+  Object.assign(state, { token: "", caller: null, streams: null, limits: null, limit: null });
+  for (const table of [state.before, state.rates, state.histories, state.absent]) table.clear();
+  for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close();
+  for (const rows of Object.values(tables)) rows.show([], () => "");
+  at("main").hidden = at("pause").hidden = at("leave").hidden = true;
+  setText(at("caller"), "");
+  at("sign-in").hidden = false;
+  at("token").focus();
+  problem(reason);
+}
+
+function problem(text) {
+  at("problem").hidden = !text;
+  setText(at("problem"), text);
+}
+
+async function refresh() {
+  const search = at("search").value;
+  state.streams = (await ask("GET", "/sluice/streams", { search, limit: MOST_STREAMS })).json;
+  state.limits = (await ask("GET", "/sluice/limiters", { search, limit: MOST_LIMITS })).json;
+  measureStreams(state.streams);
+  measureLimits(state.limits);
+  showSums(state.streams);
+  showStreams(state.streams);
+  showLimits(state.limits);
+  if (state.limit) await refreshLimit();
+  if (isOperator() && state.looks % 3 === 0) await refreshOperators();
+  state.looks += 1;
+}
+
+async function refreshOperators() {
+  await whereServed("fleet", "/sluice/fleet", { limit: 1 }, showFleet);
+  await whereServed("blocks-part", "/sluice/blocks", {}, showBlocks);
+  await whereServed("drain-part", "/sluice/drain", {}, showDrain);
+}
+
+async function whereServed(part, path, query, show) {
+  if (state.absent.has(part)) return;
+  try {
+    show((await ask("GET", path, query)).json);
+    at(part).hidden = false;
+  } catch (error) {
+    if (!(error instanceof Refused) || (error.status !== 404 && error.status !== 403)) throw error;
+    at(part).hidden = true;
+    state.absent.add(part);
+  }
+}
+
+// A rate is the difference of a count in two looks. A count that went back belongs to another stream, or another run.
+function measured(key, now, counts) {
+  const before = state.before.get(key);
+  if (before && now - before.now < EVERY_MS / 2) return state.rates.get(key) ?? null; // a second request of one look
+  state.before.set(key, { now, counts });
+  if (!before) return null;
+  const changes = counts.map((count, index) => count - before.counts[index]);
+  const rates = changes.some((change) => change < 0) ? null : changes.map((change) => 1000 * change / (now - before.now));
+  state.rates.set(key, rates);
+  return rates;
+}
+
+const streamKey = (stream) => `${stream.connection_id} ${stream.direction} ${stream.stream_id} ${stream.topic}`;
+
+const isHeld = (stream) => Boolean(stream.held_messages || stream.permits_wait_on || stream.observed?.held_messages);
+
+function measureStreams(answer) {
+  for (const stream of answer.streams) {
+    stream.rates = measured(streamKey(stream), answer.monotonic_ms, [stream.passed_messages, stream.passed_bytes]);
+  }
+  forget(state.before, 4 * (MOST_STREAMS + MOST_LIMITS));
+  forget(state.rates, 4 * (MOST_STREAMS + MOST_LIMITS));
+}
+
+function measureLimits(answer) {
+  for (const limit of answer.limiters) {
+    const key = keyOf(limit);
+    limit.rates = measured(key, answer.monotonic_ms, [limit.passed_messages, limit.passed_bytes]);
+    limit.use = useOf(limit);
+    if (!limit.rates) continue;
+    const history = state.histories.get(key) ?? [];
+    state.histories.delete(key); // the table's first one is the one that was seen last the longest ago
+    state.histories.set(key, history);
+    if (answer.monotonic_ms - history.at(-1)?.at < EVERY_MS / 2) continue;
+    history.push({ at: answer.monotonic_ms, use: limit.use, messages: limit.rates[0], bytes: limit.rates[1] });
+    if (history.length > MOST_SAMPLES) history.shift();
+  }
+  forget(state.histories, MOST_HISTORIES);
+}
+
+function forget(table, most) {
+  for (const key of table.keys()) {
+    if (table.size <= most) return;
+    table.delete(key);
+  }
+}
+
+// The part of the limit that is in use, of messages or of bytes, whichever is fuller; null while it is not known.
+function useOf(limit) {
+  if (!limit.rates) return null;
+  const { messages_per_s: messages, bytes_per_s: bytes } = limit.in_force;
+  const parts = [[limit.rates[0], messages], [limit.rates[1], bytes]];
+  const known = parts.filter(([, most]) => most !== null).map(([used, most]) => most > 0 ? used / most : used > 0 ? 1 : 0);
+  return known.length ? Math.max(...known) : null;
+}
+
+// ---- Tables
+
+function cellsOfStream(cells, stream) {
+  const [topic, client, passed, held, since] = cells;
+  topic.append(name(shortTopic(stream.topic), stream.topic));
+  const direction = element("div", "quiet");
+  topic.append(direction);
+  const who = stream.subscription || stream.producer_name || `#${stream.stream_id}`;
+  client.append(name(who), element("div", "quiet", visible([stream.client_role, stream.client_address].filter(Boolean).join(" at "))));
+  return (now) => {
+    setText(direction, now.direction);
+    setText(passed, now.rates ? rate(now.rates[0]) : "");
+    setText(held, now.held_messages ? `${number(now.held_messages)} · ${size(now.held_bytes)}` : "");
+    setText(since, span(now.held_for_ms ?? now.permits_wait_on?.for_ms));
+  };
+}
+
+function rowOfStream(cells, stream) {
+  const shown = cellsOfStream(cells, stream);
+  const [, , , , , waits, actions] = cells;
+  let current = stream;
+  const open = button("", () => openLimit({ ...(current.waits_on ?? current.permits_wait_on), direction: current.direction }), "link");
+  const would = element("span");
+  waits.append(open, would);
+  const block = button("Block…", () => openBlock(current));
+  block.setAttribute("aria-label", `Block… (${visible(shortTopic(stream.topic))})`);
+  actions.append(block);
+  return (now) => {
+    current = now;
+    shown(now);
+    const obstacle = now.waits_on ?? now.permits_wait_on;
+    open.hidden = !obstacle;
+    if (obstacle) setText(open, `${limitName(obstacle)} (${values(obstacle.messages_per_s, obstacle.bytes_per_s)})`);
+    const observed = now.observed?.held_messages ?? 0;
+    setText(would, !obstacle && observed ? `observed: would hold ${number(observed)}` : "");
+  };
+}
+
+function rowOfLimit(cells, limit) {
+  const [title, inForce, use, headroom, streams, waiting, since] = cells;
+  let current = limit;
+  const open = button(limitName(limit), () => openLimit(current), "link");
+  const about = element("div", "quiet");
+  title.append(open, about);
+  const bar = element("meter");
+  bar.min = 0; bar.max = 1; bar.low = 0; bar.high = 0.9; bar.optimum = 0;
+  const percent = element("span");
+  use.append(bar, " ", percent);
+  return (now) => {
+    current = now;
+    setText(about, `${now.direction}, ${now.mode}, from ${word(now.source)}`);
+    setText(inForce, values(now.in_force.messages_per_s, now.in_force.bytes_per_s));
+    bar.value = Math.min(1, now.use ?? 0);
+    bar.setAttribute("aria-label", "use");
+    setText(percent, now.use === null ? "…" : `${Math.round(100 * now.use)} %`);
+    setText(headroom, now.use === null ? "…" : headroomOf(now));
+    setText(streams, number(now.streams));
+    setText(waiting, now.waiting_streams ? number(now.waiting_streams) : "");
+    setText(since, span(now.waited_for_ms));
+  };
+}
+
+function headroomOf(limit) {
+  const { messages_per_s: messages, bytes_per_s: bytes } = limit.in_force;
+  const left = (most, used) => most === null ? null : Math.max(0, most - used);
+  return values(left(messages, limit.rates[0]), left(bytes, limit.rates[1]));
+}
+
+function rowOfMember(cells, member) {
+  cells[0].append(name(member.name));
+  return (now) => {
+    setText(cells[1], `${span(1000 * now.heard_s_ago)} ago`);
+    setText(cells[2], number(now.limits));
+  };
+}
+
+function rowOfBlock(cells, block) {
+  const within = block.topic || block.namespace;
+  cells[0].append(name(`${block.kind} ${block.name}${within ? ` in ${within}` : ""}`));
+  setText(cells[1], visible(block.reason));
+  setText(cells[2], new Date(block.since).toLocaleString());
+  cells[4].append(button("Unblock…", () => openUnblock(block)));
+  return (now) => setText(cells[3], number(now.hits));
+}
+
+const tables = {
+  streams: new Rows("streams", rowOfStream),
+  limits: new Rows("limits", rowOfLimit),
+  members: new Rows("members", rowOfMember),
+  blocks: new Rows("blocks", rowOfBlock),
+  neighbours: new Rows("neighbours", cellsOfStream),
+};
+
+function showSums({ totals, degraded, draining, shares }) {
+  const sums = { Streams: number(totals.streams), "Held streams": number(totals.held_streams),
+    "Held messages": number(totals.held_messages), "Held bytes": size(totals.held_bytes) };
+  at("sums").replaceChildren(...Object.entries(sums).map(([title, value]) => {
+    const group = element("div");
+    group.append(element("dt", "", title), element("dd", "", value));
+    return group;
+  }));
+  const notices = degraded.map((each) => `${each.cause}: ${each.reason}, for ${span(1000 * each.for_s)}. ${each.remedy}`);
+  if (draining) notices.push(draining);
+  if (shares && shares.state !== "granted") notices.push(`Shares of fleet ${shares.fleet}: ${shares.why}, since ${shares.since}`);
+  const list = at("notices");
+  if ([...list.children].map((item) => item.textContent).join("\n") !== notices.map(visible).join("\n")) {
+    list.replaceChildren(...notices.map((text) => element("li", "", visible(text))));
+  }
+}
+
+function showStreams(answer) {
+  const isHeldOnly = at("held-only").checked;
+  const shown = isHeldOnly ? answer.streams.filter(isHeld) : answer.streams;
+  tables.streams.show(shown, streamKey);
+  const of = isHeldOnly ? "held stream" : "stream";
+  const all = isHeldOnly ? Math.max(shown.length, answer.totals.held_streams) : answer.totals.streams;
+  const more = all > shown.length ? ` of ${number(all)}, those that hold most; search to see others` : "";
+  setText(at("streams-note"), shown.length ? `${plural(shown.length, of)}${more}` : `No ${of}${at("search").value ? " with this name" : ""}.`);
+}
+
+function showLimits(answer) {
+  const order = (limit) => [limit.waiting_streams ? 1 : 0, limit.use ?? 0];
+  answer.limiters.sort((one, other) => order(other)[0] - order(one)[0] || order(other)[1] - order(one)[1]);
+  tables.limits.show(answer.limiters, keyOf);
+  const more = answer.left_out ? ` of ${number(answer.limiters.length + answer.left_out)}, the fullest; search to see others` : "";
+  setText(at("limits-note"), answer.limiters.length ? `${plural(answer.limiters.length, "limit")} at work${more}` : "No limit is at work.");
+}
+
+function showFleet(fleet) {
+  const coordinator = fleet.coordinator || fleet.last_coordinator || "none";
+  const known = fleet.members ? "" : `; its page lists the ${plural(fleet.members_known, "member")}`;
+  setText(at("fleet-note"), visible(`${fleet.fleet}: this is ${fleet.member}, ${fleet.state}. Coordinator: ${coordinator}${known}. ${fleet.problem}`));
+  at("members").hidden = !fleet.members;
+  tables.members.show(fleet.members ?? [], (member) => `${member.name} ${member.incarnation}`);
+}
+
+function showBlocks({ blocks }) {
+  tables.blocks.show(blocks.slice(0, MOST_BLOCKS), (block) => JSON.stringify([block.kind, block.name, block.topic, block.namespace]));
+  at("blocks").hidden = !blocks.length;
+  const more = blocks.length > MOST_BLOCKS ? `; the first ${MOST_BLOCKS} are shown` : "";
+  setText(at("blocks-note"), blocks.length ? `${plural(blocks.length, "block")}${more}` : "Nothing is blocked.");
+}
+
+function showDrain(drain) {
+  const left = `${plural(drain.connections, "connection")}, ${plural(drain.streams, "stream")}`;
+  setText(at("drain-note"), `${word(drain.phase)}; ${left}${drain.moved_connections ? `; ${number(drain.moved_connections)} have gone on elsewhere` : ""}`);
+  at("drain").disabled = drain.phase !== "serving";
+}
+
+// ---- One limit
+
+const settingName = (limit) => limit.level === "topic" ? limit.name.replace(/-partition-\d+$/, "") : limit.name;
+const targetOf = (limit) => ({ direction: limit.direction, setting: limit.level, name: settingName(limit) });
+
+async function openLimit(limit) {
+  state.limit = { ...limit, from: null };
+  setText(at("limit-title"), `${limitName(limit)}, ${limit.direction}`);
+  tables.neighbours.show([], () => "");
+  for (const id of ["limit-note", "neighbours-note", "chart-note", "effect"]) setText(at(id), "");
+  outcome("limit", "");
+  at("limit").showModal();
+  await attempt("limit", async () => { await readLimit(); await refreshLimit(); });
+}
+
+// Read what is set; where nothing is, the change begins with what is in force.
+async function readLimit() {
+  const limit = state.limit;
+  try {
+    const { json, tag } = await ask("GET", "/sluice/limits", targetOf(limit));
+    Object.assign(limit, { from: json.limit ?? {}, origin: json.origin, author: json.author, condition: { "If-Match": tag } });
+  } catch (error) {
+    if (!(error instanceof Refused) || error.status !== 404) throw error;
+    const found = await limiterOf(limit);
+    const { messages_per_s: messages, bytes_per_s: bytes } = (found ?? limit).in_force;
+    const from = { mode: found?.mode ?? "enforce" };
+    if (messages !== null) from.messages = `${messages}/s`;
+    if (bytes !== null) from.bytes = `${bytes}B/s`;
+    Object.assign(limit, { from, origin: "", author: "", condition: { "If-None-Match": "*" } });
+  }
+  if (limit !== state.limit) return;
+  at("change-messages").value = limit.from.messages ?? "";
+  at("change-bytes").value = limit.from.bytes ?? "";
+  at("change-mode").value = limit.from.mode ?? "enforce";
+  at("change-mode").querySelector("option:last-child").disabled = limit.direction !== "publish";
+  at("take-back").hidden = !(limit.origin === "tenant" || (limit.origin === "rest" && isOperator()));
+  showEffect();
+}
+
+async function limiterOf({ direction, level, name: its }) {
+  const { json } = await ask("GET", "/sluice/limiters", { direction, level, name: its, limit: MOST_LIMITS });
+  measureLimits(json);
+  return json.limiters.find((each) => each.name === its) ?? null;
+}
+
+async function refreshLimit() {
+  const limit = state.limit;
+  const { direction, level, name: its } = limit;
+  const found = await limiterOf(limit);
+  const { json } = await ask("GET", "/sluice/streams", { direction, level, name: its, limit: 50 });
+  const under = level === "topic" && settingName(limit) !== its
+    ? (await ask("GET", "/sluice/streams", { direction, topic: settingName(limit), limit: 0 })).json.totals : json.totals;
+  if (limit !== state.limit) return;
+  measureStreams(json);
+  json.streams.sort((one, other) => (other.rates?.[0] ?? 0) - (one.rates?.[0] ?? 0));
+  tables.neighbours.show(json.streams, streamKey);
+  setText(at("neighbours-note"), `${plural(json.totals.streams, "stream")}, ${number(json.totals.held_streams)} of them held${json.left_out ? "; 50 are shown" : ""}`);
+  const by = limit.author ? `, by ${visible(limit.author)}` : "";
+  const origin = limit.origin ? `set by ${word(limit.origin)}${by}` : `from ${word(found?.source ?? limit.source ?? "elsewhere")}; a change here is for this ${word(level)} alone`;
+  setText(at("limit-note"), `${found ? `${values(found.in_force.messages_per_s, found.in_force.bytes_per_s)} in force, ${found.mode}; ` : "Not at work now; "}${origin}.`);
+  Object.assign(limit, { under, waiting: found?.waiting_streams ?? 0 });
+  showEffect();
+  showChart(found);
+}
+
+function showChart(limit) {
+  const history = limit ? state.histories.get(keyOf(limit)) ?? [] : [];
+  const known = history.filter((sample) => sample.use !== null);
+  const first = known[0]?.at ?? 0;
+  const last = known.at(-1)?.at ?? 0;
+  const most = Math.max(1.1, ...known.map((sample) => sample.use));
+  const height = (use) => 116 - 112 * use / most;
+  const points = known.map((sample) => `${(600 * (sample.at - first) / (last - first || 1)).toFixed(1)},${height(sample.use).toFixed(1)}`);
+  at("chart-line").setAttribute("points", points.join(" "));
+  for (const end of ["y1", "y2"]) at("chart-limit").setAttribute(end, height(1).toFixed(1));
+  const now = known.at(-1);
+  setText(at("chart-note"), now
+    ? `Use since this page began to watch, ${span(last - first)} ago: now ${Math.round(100 * now.use)} % (${values(now.messages, now.bytes)}), at most ${Math.round(100 * Math.max(...known.map((sample) => sample.use)))} %. The dashed line is the limit.`
+    : "No use is known yet.");
+}
+
+function wanted() {
+  const body = { ...state.limit.from };
+  for (const [key, id] of [["messages", "change-messages"], ["bytes", "change-bytes"]]) {
+    const text = at(id).value.trim();
+    if (text === String(body[key] ?? "")) continue;
+    if (text) body[key] = text;
+    else for (const part of [key, `burst_${key}`, `peak_${key}`]) delete body[part];
+  }
+  const mode = at("change-mode").value;
+  if (mode !== (body.mode ?? "enforce")) body.mode = mode;
+  return body;
+}
+
+function differences(from, to) {
+  const keys = [...new Set([...Object.keys(from), ...Object.keys(to)])];
+  const shown = (value) => value === undefined || value === null ? "none" : visible(value);
+  return keys.filter((key) => String(from[key]) !== String(to[key]))
+    .map((key) => `${word(key)} from ${shown(from[key] ?? (key === "mode" ? "enforce" : null))} to ${shown(to[key] ?? (key === "mode" ? "enforce" : null))}`);
+}
+
+function showEffect() {
+  const limit = state.limit;
+  if (!limit?.from) return;
+  const changes = differences(limit.from, wanted());
+  const streams = limit.under ? `${plural(limit.under.streams, "stream")} ${limit.under.streams === 1 ? "is" : "are"} within it, ${number(limit.waiting)} of them waiting now.` : "";
+  setText(at("effect"), changes.length ? `${changes.join("; ")}. ${streams}` : `No change yet. ${streams}`);
+  at("apply").disabled = !changes.length;
+}
+
+// Multiply the numbers of both fields: "500/s" becomes "1000/s".
+function scale(factor) {
+  for (const id of ["change-messages", "change-bytes"]) {
+    at(id).value = at(id).value.replace(/^\s*([\d.]+)/, (_, digits) => String(Math.max(1, Math.round(Number(digits) * factor))));
+  }
+  showEffect();
+}
+
+function outcome(dialog, text) {
+  setText(at(dialog).querySelector(".outcome"), text);
+}
+
+async function attempt(dialog, work) {
+  try {
+    await work();
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    outcome(dialog, error.message);
+  }
+}
+
+async function change(method, how, done) {
+  const limit = state.limit;
+  await attempt("limit", async () => {
+    await ask(method, "/sluice/limits", targetOf(limit), how);
+    await readLimit();
+    await refreshLimit();
+    outcome("limit", done);
+  });
+}
+
+async function applyLimit(event) {
+  event.preventDefault();
+  const { from, condition } = state.limit;
+  if (!from || at("apply").disabled) return;
+  const to = wanted();
+  await change("PUT", { body: to, headers: condition }, `Changed: ${differences(from, to).join("; ")}.`);
+}
+
+// ---- Blocks and the drain
+
+async function openBlock(stream) {
+  const narrowed = (kind, its) => ({ body: { kind, name: its, topic: stream.topic }, query: { topic: stream.topic, search: its }, text: `${kind} ${its} on this topic`, most: "at most " });
+  const choices = [{ body: { kind: "topic", name: stream.topic }, query: { topic: stream.topic }, text: `topic ${shortTopic(stream.topic)}` }];
+  if (stream.producer_name) choices.unshift(narrowed("producer", stream.producer_name));
+  if (stream.subscription) choices.unshift(narrowed("subscription", stream.subscription));
+  if (stream.client_role) choices.push({ body: { kind: "role", name: stream.client_role }, query: { role: stream.client_role }, text: `role ${stream.client_role}, everywhere` });
+  const host = hostOf(stream.client_address);
+  if (host) choices.push({ body: { kind: "address", name: host }, query: { address: host }, text: `address ${host}, everywhere` });
+  const legend = at("block-choices").firstElementChild;
+  at("block-choices").replaceChildren(legend, ...choices.map((choice) => {
+    const label = element("label");
+    const radio = element("input");
+    Object.assign(radio, { type: "radio", name: "block", required: true });
+    radio.addEventListener("change", () => chooseBlock(choice));
+    const text = element("span");
+    text.append(name(choice.text));
+    label.append(radio, text);
+    return label;
+  }));
+  state.block = null;
+  at("block-apply").disabled = true;
+  setText(at("block-effect"), "Choose what to block; its effect is shown here first.");
+  outcome("block", "");
+  at("block").showModal();
+}
+
+async function chooseBlock(choice) {
+  state.block = choice;
+  await attempt("block", async () => {
+    const { totals } = (await ask("GET", "/sluice/streams", { ...choice.query, limit: 0 })).json;
+    if (state.block !== choice) return;
+    setText(at("block-effect"), `From not blocked to blocked: ${choice.most ?? ""}${plural(totals.streams, "stream")} of ${visible(choice.text)} end${totals.streams === 1 ? "s" : ""} now, ${number(totals.held_streams)} of them held; new ones are refused until it is unblocked.`);
+    at("block-apply").disabled = false;
+  });
+}
+
+async function applyBlock(event) {
+  event.preventDefault();
+  const choice = state.block;
+  if (!choice) return;
+  await attempt("block", async () => {
+    const { json } = await ask("POST", "/sluice/blocks", {}, { body: { ...choice.body, reason: at("block-reason").value } });
+    at("block-apply").disabled = true;
+    outcome("block", `Blocked. ${plural(json.ended.connections, "connection")} and ${plural(json.ended.streams, "stream")} ended.`);
+    await refreshOperators();
+  });
+}
+
+function confirmed(title, effect, press, work) {
+  setText(at("confirm-title"), title);
+  setText(at("confirm-effect"), effect);
+  setText(at("confirm-apply"), press);
+  at("confirm-apply").disabled = false;
+  outcome("confirm", "");
+  at("confirm-form").onsubmit = (event) => {
+    event.preventDefault();
+    at("confirm-apply").disabled = true;
+    attempt("confirm", async () => {
+      outcome("confirm", await work());
+      await refreshOperators();
+    });
+  };
+  at("confirm").showModal();
+}
+
+function openUnblock(block) {
+  const { kind, name: its, topic, namespace } = block;
+  confirmed(`Unblock ${kind} ${visible(its)}`, `From blocked since ${new Date(block.since).toLocaleString()} to not blocked. It has refused or ended ${number(block.hits)} so far.`, "Unblock", async () => {
+    const { json } = await ask("DELETE", "/sluice/blocks", { kind, name: its, topic, namespace });
+    return visible(json.unblocked ? `Unblocked. ${json.note}` : "It was not blocked any more.");
+  });
+}
+
+async function openDrain() {
+  const drain = (await ask("GET", "/sluice/drain")).json;
+  confirmed("Drain this process", `From ${word(drain.phase)} to draining: ${plural(drain.connections, "connection")} with ${plural(drain.streams, "stream")} are asked to go on at other proxies, and /readyz is 503. The process runs on. A drain is not taken back.`, "Drain", async () => {
+    const { json } = await ask("POST", "/sluice/drain");
+    return `Draining: ${word(json.phase)}.`;
+  });
+}
+
+// ---- The page
+
+function start() {
+  at("sign-in").addEventListener("submit", (event) => {
+    event.preventDefault();
+    state.token = at("token").value.trim();
+    at("token").value = "";
+    look();
+  });
+  at("leave").addEventListener("click", () => leave(""));
+  at("pause").addEventListener("click", () => {
+    state.isPaused = !state.isPaused;
+    at("pause").setAttribute("aria-pressed", String(state.isPaused));
+    setText(at("pause"), state.isPaused ? "Go on" : "Pause");
+    look();
+  });
+  at("find").addEventListener("submit", (event) => { event.preventDefault(); look(); });
+  at("search").addEventListener("change", look);
+  at("held-only").addEventListener("change", look);
+  at("change").addEventListener("submit", applyLimit);
+  at("change").addEventListener("input", showEffect);
+  at("raise").addEventListener("click", () => scale(2));
+  at("lower").addEventListener("click", () => scale(0.5));
+  at("observe").addEventListener("click", () => { at("change-mode").value = "observe"; showEffect(); });
+  at("take-back").addEventListener("click", () => change("DELETE", {}, "Taken back: the value of the file holds again, if there is one."));
+  at("block-form").addEventListener("submit", applyBlock);
+  at("drain").addEventListener("click", () => openDrain().catch((error) => problem(error.message)));
+  at("limit").addEventListener("close", () => { state.limit = null; });
+  for (const dialog of document.querySelectorAll("dialog")) {
+    dialog.querySelector(".close").addEventListener("click", () => dialog.close());
+  }
+  look();
+}
+
+start();

@@ -1,0 +1,151 @@
+"""`GET /sluice/limiters?search=…&limit=…`: the limits at work in this process, and their use.
+
+A rate is the difference of a count in two answers, over the difference of their `monotonic_ms`.
+"""
+
+from collections.abc import Iterator
+from typing import TypedDict
+
+import msgspec
+from aiohttp import web
+
+from limiter.levels import LEVEL_OF_WORD
+from limiter.limiter import Limiter
+from limiter.token_bucket import DIRECTIONS, Direction, Mode
+from proxy.admin.handlers import (
+    ANY_TEXT,
+    JSON,
+    Number,
+    Text,
+    asked,
+    caller_of,
+    described,
+    encoded_each,
+    explaining,
+    sent,
+)
+from proxy.admin.in_force import ShownInForce, shown_in_force
+from proxy.admin.routes.streams import SEARCH
+from proxy.policies.keys import LONGEST
+from proxy.session.engine import Engine
+from proxy.slices import Work
+
+_LOOKED_AT_ONCE = 10
+"""Limiters in one unit of work."""
+_DIRECTION = Text(name="direction", meaning="only limits of this direction", words=DIRECTIONS)
+_LEVEL = Text(name="level", meaning="only limits of this level", words=tuple(LEVEL_OF_WORD))
+_NAME = Text(name="name", meaning="only limits of this name", longest=LONGEST, pattern=ANY_TEXT)
+_LIMIT = Number(name="limit", meaning="how many to show", default=200, most=1000)
+_KEYS = (_DIRECTION, _LEVEL, _NAME, SEARCH, _LIMIT)
+
+
+class ShownLimiter(TypedDict):
+    """A limit at work; counts are since it was last made, and `waited_for_ms` is null while no stream waits."""
+
+    direction: Direction
+    level: str
+    name: str
+    source: str
+    mode: Mode
+    in_force: ShownInForce
+    passed_messages: int
+    passed_bytes: int
+    rejected_messages: int
+    throttled_ms: float
+    waited_for_ms: float | None
+    waiting_streams: int
+    streams: int
+
+
+class LimitersPage(TypedDict):
+    """Limits at work; the clock is that of the counts."""
+
+    monotonic_ms: float
+    limiters: list[ShownLimiter]
+    left_out: int
+
+
+class _Fullest:
+    """Picks the limits with the least room, some at a time."""
+
+    def __init__(self, most: int, now: int) -> None:
+        self._most = most
+        self._now = now
+        self._chosen: list[tuple[int, bool, bool, int, int, Limiter]] = []
+        self.seen = 0
+
+    def look_at(self, limiter: Limiter) -> None:
+        self.seen += 1
+        lacks, is_used = any(limiter.lacks(self._now)), not limiter.is_full(self._now)
+        self._chosen.append(
+            (len(limiter.waiters), lacks, is_used, limiter.usage.messages, -self.seen, limiter),
+        )
+        if len(self._chosen) > 2 * self._most:
+            self.cut()
+
+    def cut(self) -> list[Limiter]:
+        self._chosen.sort(reverse=True)
+        del self._chosen[self._most :]
+        return [limiter for *_, limiter in self._chosen]
+
+
+class LimiterRest:
+    """Serves the view of the limits at work.
+
+    Args:
+        engine: The engine with the limiters.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the routes, for aiohttp."""
+        return [web.get("/sluice/limiters", explaining(self.get))]
+
+    @described({200: LimitersPage}, query=_KEYS, is_large=True)
+    async def get(self, request: web.Request) -> web.StreamResponse:
+        """Return limits at work: first those on which streams wait, then those without tokens, then others in use.
+
+        A token for some tenants gets the limits of these.
+        """
+        query = asked(request, _KEYS)
+        direction, level, name = (key.read(query) for key in (_DIRECTION, _LEVEL, _NAME))
+        search, tenants = SEARCH.read(query), caller_of(request).tenants
+        at, slices = self._engine.clock(), self._engine.slices
+        fullest = _Fullest(_LIMIT.read(query), at)
+
+        def units() -> Iterator[None]:
+            for number, limiter in enumerate(list(self._engine.registry.limiters.values()), 1):
+                scope = limiter.scope
+                is_wanted = direction in {"", scope.direction} and level in {"", scope.level}
+                is_named = name in {"", scope.name} and search in scope.name
+                if is_wanted and is_named and (tenants is None or scope.tenant in tenants):
+                    fullest.look_at(limiter)
+                if number % _LOOKED_AT_ONCE == 0:
+                    yield
+
+        await slices.done(Work.REQUESTS, units())
+        chosen = fullest.cut()
+        shown = await encoded_each(slices, (_shown(limiter, at) for limiter in chosen))
+        sums = {"monotonic_ms": at / 1e6, "limiters": shown, "left_out": fullest.seen - len(chosen)}
+        return await sent(request, msgspec.json.encode(sums), {"Content-Type": JSON})
+
+
+def _shown(limiter: Limiter, now: int) -> ShownLimiter:
+    usage = limiter.usage
+    return {
+        "direction": limiter.scope.direction,
+        "level": limiter.scope.level,
+        "name": limiter.scope.name,
+        "source": limiter.source,
+        "mode": limiter.limit.mode,
+        "in_force": shown_in_force(limiter),
+        "passed_messages": usage.messages,
+        "passed_bytes": usage.size,
+        "rejected_messages": usage.rejected_messages,
+        "throttled_ms": usage.throttled.read(now) / 1e6,
+        "waited_for_ms": usage.throttled.running_ns(now) / 1e6 if usage.throttled.is_running else None,
+        "waiting_streams": len(limiter.waiters),
+        "streams": len(limiter.streams),
+    }

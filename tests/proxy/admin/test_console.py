@@ -1,0 +1,146 @@
+"""The console without a browser: its resources, their headers, and the REST that it has of its own."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from limiter.limiter import Stream, StreamName
+from protocol.topic_name import parse_topic
+from proxy.admin.routes import console
+from proxy.admin.tenant_scope import CONSOLE_PATHS
+from proxy.observe.connection import Connection
+from tests.proxy.admin_client import Admin
+
+FILES = Path(console.__file__).parent.parent / "console"
+OPS, ACME = "ops-0123456789abcd", "acme-0123456789ab"
+TOKENS: dict[str, dict[str, Any]] = {
+    "ops": {"access": "write", "token": OPS},
+    "acme": {"access": "read", "token": ACME, "tenants": ["acme"]},
+}
+LIMITS = {
+    "namespaces": {"acme/shop": {"publish_total": {"messages": 5}}, "other/x": {"publish_total": {"messages": 7}}}
+}
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> Path:
+    path = tmp_path / "tokens.yaml"
+    path.touch(mode=0o600)
+    path.write_text(yaml.safe_dump(TOKENS))
+    return path
+
+
+def let_open(admin: Admin, topic: str, number: int = 1, **client: str) -> Stream:
+    """A producer of a client."""
+    name = parse_topic(topic)
+    stream_name = StreamName("publish", name.tenant, name.namespace, name.full, number, client.get("producer_name", ""))
+    connection = Connection(number, client.get("address", "192.0.2.7:40001"), client_role=client.get("role", ""))
+    stream = Stream(stream_name, (), lambda _stream, _entry: None, connection)
+    admin.engine.registry.open(stream, name, admin.engine.clock())
+    return stream
+
+
+@pytest.mark.parametrize("path", sorted(CONSOLE_PATHS))
+async def test_resources_need_no_token_and_forbid_all_else(make_admin, tokens: Path, path: str) -> None:
+    admin: Admin = await make_admin(admin_access={"tokens": str(tokens)})
+    async with admin.client.get(path) as answer:
+        assert answer.status == 200
+        policy = answer.headers["Content-Security-Policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';")
+        assert "unsafe" not in policy
+        assert "require-trusted-types-for 'script'" in policy
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert answer.headers["Referrer-Policy"] == "no-referrer"
+        assert "Set-Cookie" not in answer.headers
+        tag = answer.headers["ETag"]
+    async with admin.client.get(path, headers={"If-None-Match": tag}) as again:
+        assert (again.status, await again.read()) == (304, b"")
+
+
+def test_page_has_nothing_inline_and_nothing_of_other_hosts() -> None:
+    page, script, style = (FILES.joinpath(f"console.{kind}").read_text() for kind in ("html", "js", "css"))
+    assert set(re.findall(r'(?:src|href)="([^"#][^"]*)"', page)) == CONSOLE_PATHS - {"/console"}
+    assert not re.search(r"<style|<script(?! src=)|\sstyle=|\son\w+=", page)
+    for text in (page, script, style):
+        assert not re.search(r"https?://|url\(|@import", text)
+    assert not re.search(
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|DOMParser|Storage|cookie", script
+    )
+
+
+async def test_caller_is_shown_with_its_rights(make_admin, tokens: Path) -> None:
+    admin: Admin = await make_admin(admin_access={"tokens": str(tokens)})
+
+    async def caller(token: str) -> tuple[int, Any]:
+        return await admin.ask("GET", "/sluice/caller", headers={"Authorization": f"Bearer {token}"})
+
+    assert await caller(OPS) == (
+        200,
+        {"name": "ops", "access": "write", "tenants": None, "proxy_id": "p", "version": "0"},
+    )
+    status, shown = await caller(ACME)
+    assert (status, shown["access"], shown["tenants"]) == (200, "read", ["acme"])
+    assert (await caller("unknown-0123456789"))[0] == 401
+    assert (await admin.ask("GET", "/sluice/caller"))[0] == 401
+
+
+async def test_limits_at_work_are_those_of_the_callers_tenants(make_admin, tokens: Path) -> None:
+    admin: Admin = await make_admin(admin_access={"tokens": str(tokens)}, limits=LIMITS)
+    let_open(admin, "persistent://acme/shop/a", 1)
+    let_open(admin, "persistent://acme/shop/b", 2)
+    let_open(admin, "persistent://other/x/a", 3)
+
+    async def shown(token: str, query: str = "") -> list[tuple[str, int]]:
+        status, page = await admin.ask("GET", f"/sluice/limiters{query}", headers={"Authorization": f"Bearer {token}"})
+        assert status == 200
+        return sorted((each["name"], each["streams"]) for each in page["limiters"])
+
+    assert await shown(OPS) == [("acme/shop", 2), ("other/x", 1)]
+    assert await shown(ACME) == [("acme/shop", 2)]
+    assert await shown(ACME, "?name=other/x") == []
+    assert await shown(OPS, "?search=her&level=namespace&direction=publish") == [("other/x", 1)]
+    assert await shown(OPS, "?direction=dispatch") == []
+
+
+async def test_limits_with_the_least_room_come_first(make_admin) -> None:
+    names = [f"acme/n{number}" for number in range(9)]
+    rate = {"messages": "1/h", "burst_messages": 10}
+    admin: Admin = await make_admin(limits={"namespaces": {name: {"publish_total": rate} for name in names}})
+    streams = [let_open(admin, f"persistent://{name}/t", number) for number, name in enumerate(names)]
+    scheduler, now = admin.engine.scheduler, admin.engine.clock()
+    scheduler.pass_entry(streams[7], 3, 30, now)
+    scheduler.pass_entry(streams[4], 10, 10, now)
+    _, page = await admin.ask("GET", "/sluice/limiters?limit=2")
+    assert [each["name"] for each in page["limiters"]] == ["acme/n4", "acme/n7"]
+    assert (page["limiters"][0]["passed_messages"], page["limiters"][1]["passed_bytes"]) == (10, 30)
+    assert page["left_out"] == 7
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("search=ACME", []),
+        ("search=acme", [1, 2]),
+        ("search=billing", [2, 3]),
+        ("search=198.51", [3]),
+        ("search=till", [1]),
+        ("role=billing&tenant=other", [3]),
+        ("role=bill", []),
+        ("address=198.51.100.9", [3]),
+        ("address=198.51.100", []),
+        ("direction=publish&level=namespace&name=acme/shop", [1, 2]),
+        ("level=topic&name=acme/shop", []),
+        ("direction=dispatch", []),
+    ],
+)
+async def test_streams_are_found_by_client_and_by_limit(make_admin, query: str, found: list[int]) -> None:
+    admin: Admin = await make_admin(limits=LIMITS)
+    let_open(admin, "persistent://acme/shop/a", 1, producer_name="till-7", role="shop")
+    let_open(admin, "persistent://acme/shop/b", 2, role="billing")
+    let_open(admin, "persistent://other/x/a", 3, role="billing", address="198.51.100.9:4")
+    _, page = await admin.ask("GET", f"/sluice/streams?{query}")
+    assert sorted(each["stream_id"] for each in page["streams"]) == found
+    assert page["totals"]["streams"] == len(found)

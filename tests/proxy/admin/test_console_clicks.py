@@ -1,0 +1,236 @@
+"""The console in a real browser, driven by clicks and keys."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from limiter.levels import Setting
+from limiter.limiter import Entry, Stream, StreamName
+from protocol.topic_name import parse_topic
+from proxy.observe.connection import Connection
+from tests.proxy.admin import browser
+from tests.proxy.admin.browser import Page
+from tests.proxy.admin_client import Admin
+from tests.proxy.live_admin import UNHURRIED, LiveAdmin
+
+pytestmark = pytest.mark.skipif(browser.PROGRAM is None, reason="needs Chromium (Debian's package chromium)")
+
+OPS, VIEWER, ACME = "ops-0123456789abcd", "viewer-0123456789", "acme-0123456789ab"
+TOKENS: dict[str, dict[str, Any]] = {
+    "ops": {"access": "write", "token": OPS},
+    "viewer": {"access": "read", "token": VIEWER},
+    "acme": {"access": "write", "token": ACME, "tenants": ["acme"]},
+}
+LIMITS = {
+    "namespaces": {
+        "acme/shop": {"publish_total": {"messages": "5/h", "burst_messages": 1}},
+        "other/x": {"publish_total": {"messages": "7/h", "burst_messages": 1}},
+    }
+}
+EVIL = "<img src=x onerror=alert(1)>\u202egnp.exe\x07"
+SEEN = "<img src=x onerror=alert(1)>\\u{202e}gnp.exe\\u{7}"
+REFUSED = re.compile(r"Failed to load resource: the server responded with a status of 4\d\d .* http://127.0.0.1")
+"""Chromium logs each answer that is a refusal."""
+HELD_ROWS = "document.querySelectorAll('#streams tbody tr').length"
+
+
+def hold(admin: Admin, topic: str, number: int, producer_name: str = "p", role: str = "billing") -> Stream:
+    """A producer of which two entries are held."""
+    name, now = parse_topic(topic), admin.engine.clock()
+    stream_name = StreamName("publish", name.tenant, name.namespace, name.full, number, producer_name)
+    connection = Connection(number, f"192.0.2.{number}:40001", client_role=role)
+    stream = Stream(stream_name, (), lambda _stream, _entry: None, connection)
+    admin.engine.registry.open(stream, name, now)
+    for _ in range(2):
+        admin.engine.scheduler.hold(stream, Entry(b"x" * 100, 1, 100, 200, now), now)
+    return stream
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[LiveAdmin]:
+    tokens = tmp_path / "tokens.yaml"
+    tokens.touch(mode=0o600)
+    tokens.write_text(yaml.safe_dump(TOKENS))
+    made = LiveAdmin(tmp_path / "policies.db", limits=LIMITS, admin_access={"tokens": str(tokens), **UNHURRIED})
+
+    async def fill() -> None:
+        hold(made.admin, "persistent://acme/shop/orders", 1, EVIL)
+        hold(made.admin, "persistent://acme/shop/returns", 2, role="shop")
+        hold(made.admin, "persistent://other/x/secret", 3)
+
+    made.run(fill())
+    yield made
+    made.close()
+
+
+@pytest.fixture
+async def page(live: LiveAdmin, tmp_path: Path) -> AsyncIterator[Page]:
+    """The console before a token; at the end no script has failed, and nothing was asked of another host."""
+    async with browser.browser(tmp_path / "profile") as opened:
+        await opened.look_as(1280, 900)
+        await opened.open(f"{live.url}/console")
+        yield opened
+        assert [each for each in opened.problems if not REFUSED.match(each)] == []
+        assert {url for url in opened.requested if not url.startswith((live.url, "data:"))} == set()
+        assert await opened.value(
+            "document.cookie + JSON.stringify(localStorage) + JSON.stringify(sessionStorage)"
+        ) == ("{}{}")
+
+
+async def sign_in(page: Page, token: str) -> None:
+    await page.write("#token", token)
+    await page.press("Enter")
+    await page.until(f"{HELD_ROWS} > 0")
+
+
+async def text(page: Page, selector: str) -> str:
+    return str(await page.value(f"document.querySelector('{selector}').innerText"))
+
+
+def messages_of(live: LiveAdmin, name: str) -> str:
+    async def look() -> str:
+        value = live.admin.engine.registry.policies.by_name("publish", Setting.NAMESPACE)[name]
+        return f"{value.limit.messages.tokens if value.limit and value.limit.messages else 0} {value.limit.mode}"
+
+    return live.run(look())
+
+
+async def test_hostile_names_are_text_with_what_is_unseen_shown(page: Page) -> None:
+    await sign_in(page, OPS)
+    assert SEEN in await text(page, "#streams")
+    assert await page.value("document.querySelectorAll('img').length") == 0
+    assert await page.value("document.body.innerHTML.includes('\\u202e')") is False
+
+
+async def test_wrong_token_is_refused_and_asked_for_again(page: Page) -> None:
+    await page.write("#token", "wrong-0123456789abc")
+    await page.press("Enter")
+    await page.until("!document.getElementById('problem').hidden")
+    assert "this token is not known here" in await text(page, "#problem")
+    await sign_in(page, OPS)
+    await page.until("document.getElementById('problem').hidden")
+
+
+async def test_search_finds_by_topic_and_by_client(page: Page) -> None:
+    await sign_in(page, OPS)
+    assert await page.value(HELD_ROWS) == 3
+    for search, rows in (("returns", 1), ("192.0.2.3", 1), ("acme", 2), ("billing", 2)):
+        await page.write("#search", search)
+        await page.press("Enter")
+        await page.until(f"{HELD_ROWS} === {rows}")
+    await page.write("#search", "none such")
+    await page.press("Enter")
+    await page.until("document.getElementById('streams-note').innerText.includes('No held stream with this name')")
+
+
+async def test_limit_is_raised_with_its_effect_shown_before(page: Page, live: LiveAdmin) -> None:
+    await sign_in(page, OPS)
+    await page.click("#limits tbody button.link")
+    await page.until("document.getElementById('effect').innerText.includes('are within it')")
+    assert "acme/shop" in await text(page, "#limit-title")
+    assert "2 streams, 2 of them held" in await text(page, "#neighbours-note")
+    assert await page.value("document.getElementById('apply').disabled")
+    await page.click("#raise")
+    effect = await text(page, "#effect")
+    assert effect == "messages from 5/h to 10/h. 2 streams are within it, 2 of them waiting now."
+    assert messages_of(live, "acme/shop") == "5 enforce"
+    await page.click("#apply")
+    await page.until("document.querySelector('#limit .outcome').innerText.startsWith('Changed')")
+    assert messages_of(live, "acme/shop") == "10 enforce"
+    await page.click("#observe")
+    assert "mode from enforce to observe" in await text(page, "#effect")
+    await page.click("#apply")
+    await page.until("document.querySelector('#limit .outcome').innerText.includes('observe')")
+    assert messages_of(live, "acme/shop") == "10 observe"
+    await page.click("#take-back")
+    await page.until("document.querySelector('#limit .outcome').innerText.startsWith('Taken back')")
+    assert messages_of(live, "acme/shop") == "5 enforce"
+    audited = live.ask("GET", "/sluice/audit", Authorization=f"Bearer {OPS}").body
+    assert [each["who"] for each in json.loads(audited)["changes"]] == ["ops"] * 3
+
+
+async def test_change_that_came_between_is_not_overwritten(page: Page, live: LiveAdmin) -> None:
+    await sign_in(page, OPS)
+    await page.click("#limits tbody button.link")
+    await page.until("document.getElementById('effect').innerText.includes('are within it')")
+    path = "/sluice/limits?direction=publish&setting=namespace&name=acme/shop"
+    headers = {"Authorization": f"Bearer {OPS}", "Content-Type": "application/json"}
+    answer = await asyncio.to_thread(live.ask, "PUT", path, b'{"messages": "6/h"}', **headers)
+    assert answer.status == 200
+    await page.click("#lower")
+    await page.click("#apply")
+    await page.until("document.querySelector('#limit .outcome').innerText.length > 0")
+    assert messages_of(live, "acme/shop") == "6 enforce"
+    await asyncio.to_thread(live.ask, "DELETE", path, None, **headers)
+
+
+async def test_block_shows_its_effect_before_and_is_lifted_again(page: Page, live: LiveAdmin) -> None:
+    await sign_in(page, OPS)
+    await page.write("#search", "returns")
+    await page.press("Enter")
+    await page.until(f"{HELD_ROWS} === 1")
+    await page.click("#streams tbody td:last-child button")
+    await page.click("#block-choices label:nth-of-type(3) input")
+    await page.until("!document.getElementById('block-apply').disabled")
+    effect = await text(page, "#block-effect")
+    assert effect.startswith("From not blocked to blocked: 1 stream of role shop, everywhere ends now, 1 of them held")
+    assert not live.state().in_force.blocks
+    await page.write("#block-reason", "too loud")
+    await page.click("#block-apply")
+    await page.until("document.querySelector('#block .outcome').innerText.startsWith('Blocked')")
+    (rule,) = live.state().in_force.blocks
+    assert (str(rule.key), rule.reason) == ("role 'shop'", "too loud")
+    await page.press("Escape")
+    await page.click("#blocks tbody button")
+    assert "to not blocked" in await text(page, "#confirm-effect")
+    await page.click("#confirm-apply")
+    await page.until("document.querySelector('#confirm .outcome').innerText.startsWith('Unblocked')")
+    assert not live.state().in_force.blocks
+
+
+async def test_token_of_a_tenant_sees_its_own_alone(page: Page) -> None:
+    await sign_in(page, ACME)
+    assert await page.value(HELD_ROWS) == 2
+    await page.until("document.getElementById('limits-note').innerText.startsWith('1 limit')")
+    shown = await text(page, "body")
+    assert "other" not in shown
+    assert "acme: may change tenants acme" in shown
+    for part in ("fleet", "blocks-part", "drain-part"):
+        assert await page.value(f"document.getElementById('{part}').hidden")
+
+
+async def test_token_that_may_read_is_offered_no_change(page: Page) -> None:
+    await sign_in(page, VIEWER)
+    assert (
+        await page.value("[...document.querySelectorAll('.only-write')].some((each) => each.checkVisibility())")
+        is False
+    )
+    await page.click("#limits tbody button.link")
+    await page.until("document.getElementById('neighbours-note').innerText.includes('held')")
+    assert await page.value("document.getElementById('apply').checkVisibility()") is False
+
+
+async def test_keyboard_alone_opens_a_limit_and_leaves_it(page: Page) -> None:
+    await sign_in(page, OPS)
+    await page.value("document.querySelector('#limits tbody button').focus()")
+    await page.press("Enter")
+    await page.until("document.getElementById('limit').open")
+    await page.press("Escape")
+    await page.until("!document.getElementById('limit').open")
+    assert await page.value("document.activeElement.closest('table')?.id") == "limits"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_phone_has_no_sideways_scrolling(page: Page, scheme: str) -> None:
+    await page.look_as(360, 740, scheme=scheme)
+    await sign_in(page, OPS)
+    assert await page.value("document.documentElement.scrollWidth") <= 360
+    await page.click("#limits tbody button.link")
+    await page.until("document.getElementById('limit').open")
+    assert await page.value("document.getElementById('limit').scrollWidth") <= 360
