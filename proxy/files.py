@@ -33,6 +33,15 @@ _KINDS = {
 _ASIDE = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 
 
+def files_in(folder: Path) -> list[Path]:
+    """Return the configuration files in a folder, in the order of their names; hidden files are none.
+
+    Raises:
+        OSError: If the folder cannot be read.
+    """
+    return sorted(each for each in folder.iterdir() if each.suffix in {".yaml", ".yml"} and each.name[0] != ".")
+
+
 class FileReader(NamedTuple):
     """Reads the files of one key of the configuration again, apart from those of all others.
 

@@ -27,7 +27,7 @@ from proxy.config.limits import Limits
 from proxy.config.model import Config, ConfigError
 from proxy.counters import Counters
 from proxy.degraded import Degraded
-from proxy.files import FileReader
+from proxy.files import FileReader, files_in
 from proxy.observe.operator_log import warnings_heard
 from proxy.policies.keys import Principal
 from proxy.policies.store import StoreError
@@ -233,7 +233,7 @@ async def changes_of(seen: Mapping[Path, Fingerprint | None]) -> AsyncGenerator[
     The folders of the files, and those that links lead to, are watched: a file that is replaced is a new one.
 
     Args:
-        seen: The files' fingerprints from before they were read.
+        seen: The files' fingerprints from before they were read; of a folder, that of all its configuration files.
 
     Raises:
         OSError: If a folder cannot be watched.
@@ -285,8 +285,9 @@ class _Watch:
             self._add()
 
     def _add(self) -> None:
-        folders = {file.parent for file in self._files}
-        linked = {Path(os.path.realpath(file)).parent for file in self._files}
+        files = [each for file in self._files for each in (files_in(file) if file.is_dir() else (file,))]
+        folders = {file if file.is_dir() else file.parent for file in self._files}
+        linked = {Path(os.path.realpath(file)).parent for file in files}
         for folder in sorted(folders):
             self._inotify.add_watch(folder, _CHANGES)
         for folder in sorted(linked - folders):
@@ -302,6 +303,9 @@ def fingerprints(files: Iterable[Path]) -> dict[Path, Fingerprint | None]:
 def _of(file: Path) -> Fingerprint | None:
     try:
         status = file.stat()
+        if file.is_dir():
+            inside = tuple(sorted(fingerprints(files_in(file)).items()))
+            return os.path.realpath(file), status.st_ino, len(inside), hash(inside)
     except OSError:
         return None
     return os.path.realpath(file), status.st_ino, status.st_size, status.st_mtime_ns

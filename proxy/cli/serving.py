@@ -14,7 +14,7 @@ _CONFIG = "SLUICE_CONFIG"
 ConfigFile = Annotated[
     Path | None,
     typer.Option(
-        envvar=_CONFIG, help="YAML file; SLUICE_ variables override it, and flags override both.", dir_okay=False
+        envvar=_CONFIG, help="YAML file, or folder of them; SLUICE_ variables override it, and flags override both."
     ),
 ]
 Listen = Annotated[

@@ -1,4 +1,4 @@
-"""The configuration: one YAML file, under the environment, under flags; every error at once, each with its remedy."""
+"""The configuration: a YAML file or a folder, under the environment, under flags; every error with its remedy."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +27,7 @@ from proxy.config.sections import (
     open_to_all,
 )
 from proxy.config.sources import (
+    SourceFile,
     Sources,
     explain,
     given_by_flags,
@@ -48,8 +49,8 @@ from proxy.config.values import (
     Size,
     Whole,
 )
-from proxy.config.yaml_reader import KeyPath, YamlError, YamlProblem, parse_yaml
-from proxy.files import MOST_CONFIG, FileReader, read_file
+from proxy.config.yaml_reader import KeyPath, YamlError, YamlProblem, lines_of, parse_yaml
+from proxy.files import MOST_CONFIG, FileReader, files_in, read_file
 from proxy.mistakes import BOUNDED, ConfigSection, ProblemCount
 
 
@@ -369,7 +370,7 @@ class Loaded:
 
 
 def load_config(path: Path | None, flags: dict[str, Any], environment: Mapping[str, str] = _NO_VARIABLES) -> Config:
-    """Read the file, if any, and lay the environment over it, and the flags over both.
+    """Read the file, or the folder's files, if any; lay the environment over it, and the flags over both.
 
     Raises:
         ConfigError: With every problem, each naming file, variable or flag, key, value and remedy.
@@ -399,9 +400,9 @@ def load(path: Path | None, flags: dict[str, Any], environment: Mapping[str, str
     """
     over, problems = read_environment(Config, environment)
     over += given_by_flags(flags)
-    file = _File(path)
+    file = _file_or_folder(path)
     problems = [*file.problems, *problems]
-    sources = Sources(str(path) if path else "defaults", file.values, over, file.text)
+    sources = Sources(str(path) if path else "defaults", file.values, over, file.text, file.parts)
     try:
         given = laid_over(file.values, over)
         config = Config.model_validate(given, context=ProblemCount())
@@ -423,7 +424,7 @@ def load(path: Path | None, flags: dict[str, Any], environment: Mapping[str, str
 def usable_part(path: Path | None, flags: dict[str, Any], environment: Mapping[str, str]) -> Config | None:
     """Return the configuration without the sections that have mistakes; None if the rest is none without them."""
     over, _ = read_environment(Config, environment)
-    given = laid_over(_File(path).values, [*over, *given_by_flags(flags)])
+    given = laid_over(_file_or_folder(path).values, [*over, *given_by_flags(flags)])
     for _ in range(2):
         try:
             return Config.model_validate(given, context=ProblemCount())
@@ -438,6 +439,7 @@ class _File:
 
     def __init__(self, path: Path | None) -> None:
         self.text = ""
+        self.parts: tuple[SourceFile, ...] = ()
         self.values: dict[str, Any] = {}
         self.problems: list[str] = []
         self._mistakes: tuple[YamlProblem, ...] = ()
@@ -471,6 +473,61 @@ class _File:
     def _cannot_be_read(self, problem: str) -> None:
         self.problems.append(problem)
         self._is_read = False
+
+
+_MOST_FILES = 1000
+"""Files of a folder."""
+
+
+class _Folder:
+    """The configuration's files in a folder, merged by key, as far as they can be read; they are as `_File`."""
+
+    def __init__(self, path: Path) -> None:
+        self.text = ""
+        self.values: dict[str, Any] = {}
+        self.problems: list[str] = []
+        self._files: dict[Path, _File] = {}
+        try:
+            paths = files_in(path)
+        except OSError as error:
+            self.problems.append(f"{path}: cannot be read: {error.strerror}")
+            paths = []
+        if len(paths) > _MOST_FILES:
+            self.problems.append(f"{path}: has {len(paths)} files, and at most {_MOST_FILES} are read: join some")
+        elif not paths and not self.problems:
+            self.problems.append(f"{path}: it is a directory that has no file NAME.yaml")
+        self._files = {each: _File(each) for each in paths[:_MOST_FILES]}
+        for each, file in self._files.items():
+            has_nothing = not file.values and not file.problems
+            empty = f"{each}: has no keys; remove the file, or write limits: {{}}, so that no half of a file is taken"
+            self.problems += [empty] if has_nothing else file.problems
+        self.parts = tuple([SourceFile(str(each), file.text, file.values) for each, file in self._files.items()])
+        for part in self.parts:
+            self._merge(self.values, part.values, (), part)
+
+    def is_read_at(self, key: Sequence[object]) -> bool:
+        """Return whether everything at a key, and around it, was read in all files."""
+        return all(file.is_read_at(key) for file in self._files.values())
+
+    def _merge(self, section: dict[str, Any], values: Mapping[str, Any], above: KeyPath, part: SourceFile) -> None:
+        for name, value in values.items():
+            key = (*above, name)
+            if name not in section:
+                section[name] = value
+            elif isinstance(value, dict) and isinstance(section[name], dict):
+                section[name] = dict(section[name])
+                self._merge(section[name], value, key, part)
+            elif len(self.problems) < _MOST_SHOWN:
+                other = next(each for each in self.parts if each.has(key))
+                lines = [lines_of(each.text, [key]).get(key, 1) for each in (part, other)]
+                self.problems.append(
+                    f"{part.name}:{lines[0]}: {'.'.join(key)}: is set in {other.name}:{lines[1]} as well; keep it in "
+                    "one of the files"
+                )
+
+
+def _file_or_folder(path: Path | None) -> _File | _Folder:
+    return _Folder(path) if path is not None and path.is_dir() else _File(path)
 
 
 def _place(problem: YamlProblem) -> str:

@@ -318,10 +318,11 @@ def _written(value: Any) -> str:
 _HEAD = """\
 # Configuration
 
-One YAML file, given as `sluice serve --config FILE` or in `SLUICE_CONFIG`; [sluice.yaml](sluice.yaml) is one with every
-key, commented out. `sluice check --config FILE` names every mistake, in the environment too. Sizes are written `4096`,
-`64KB`, `10MB`, `1GiB`; durations `500ms`, `1s`, `5min`; rates `500` (a second), `500/s`, `30/min`, `5/30s`, `10MB/s`.
-This page is made from the model in `proxy/config/model.py`.
+One YAML file, or [a folder of files](#a-folder-of-files), given as `sluice serve --config FILE` or in `SLUICE_CONFIG`;
+[sluice.yaml](sluice.yaml) is a file with every key, commented out. `sluice check --config FILE` names every mistake, in
+the environment too. Sizes are written `4096`, `64KB`, `10MB`, `1GiB`; durations `500ms`, `1s`, `5min`; rates `500`
+(a second), `500/s`, `30/min`, `5/30s`, `10MB/s`. This page is made from the model in
+`proxy/config/model.py`.
 
 ## Names and values
 
@@ -343,6 +344,16 @@ The same holds for YAML in variables and in `admin_access.tokens`. An error name
 sluice: sluice.yaml:7: limits.tenants.acme.publish.messages: '010': write a rate of what is counted as 500, …
 sluice: sluice.yaml:12: max_connection: this key is not known here; did you mean max_connections?
 ```
+
+## A folder of files
+
+`--config` may name a folder, as `conf.d`. All files in it whose names end in `.yaml` or `.yml` are one configuration;
+hidden files are passed over. They are merged by key: one file may have the plans, and each of others the limits of some
+tenants. A key that two files set is an error that names both, with lines: there is no file that wins over another. A
+list, as `blocks`, is one value, and so is in one file. A file without any key is an error.
+
+A file that changes, comes or goes is noticed as a change of the configuration. A reload takes all files or none: with
+a mistake in one of them all limits stay as before, and the log names file, line and key. There are at most 1,000 files.
 
 ## The environment
 

@@ -10,7 +10,7 @@ import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -62,6 +62,24 @@ def _lay(section: dict[str, Any], key: KeyPath, value: Any) -> None:
         _lay(section[first], tuple(rest), value)
 
 
+class SourceFile(NamedTuple):
+    """A file of a folder of files.
+
+    Attributes:
+        name: Its name for people.
+        text: Its text.
+        values: Its content.
+    """
+
+    name: str
+    text: str
+    values: Mapping[str, Any]
+
+    def has(self, key: Sequence[object]) -> bool:
+        """Return whether a key is in the file."""
+        return _has(self.values, key)
+
+
 class Sources:
     """The source of each value of the configuration.
 
@@ -70,22 +88,43 @@ class Sources:
         values: The content of the file.
         over: The values given elsewhere; later ones hide earlier ones.
         text: The text of the file, in which errors name lines.
+        parts: The files, where `file` is a folder of them.
     """
 
-    def __init__(self, file: str, values: Mapping[str, Any], over: Iterable[Given], text: str = "") -> None:
-        self._file, self._values, self._text = file, values, text
+    def __init__(
+        self,
+        file: str,
+        values: Mapping[str, Any],
+        over: Iterable[Given],
+        text: str = "",
+        parts: Sequence[SourceFile] = (),
+    ) -> None:
+        self._file, self._values = file, values
+        self._parts = parts or (SourceFile(file, text, values),)
         self._over = {given.key: given.source for given in over}
-        self._lines: dict[KeyPath, int] = {}
+        self._lines: dict[tuple[str, KeyPath], int] = {}
 
     def find_lines(self, keys: Iterable[Sequence[object]]) -> None:
-        """Look up the lines of keys in the file, all at once, for `place`."""
-        self._lines = lines_of(self._text, [tuple(map(str, key)) for key in keys])
+        """Look up the lines of keys in the files, all at once, for `place`."""
+        wanted = [tuple(map(str, key)) for key in keys]
+        for part in self._parts:
+            lines = lines_of(part.text, wanted)
+            self._lines |= {(part.name, key): line for key, line in lines.items()}
 
     def place(self, key: Sequence[object]) -> str:
         """Return the source of a key's value, of the file with the line, if `find_lines` found it."""
-        source, line = self.of(key), self._lines.get(tuple(map(str, key)))
-        is_of_file = source == self._file or source.startswith(f"{self._file}, ")
-        return f"{self._file}:{line}{source[len(self._file) :]}" if is_of_file and line else source
+        source, file = self.of(key), self._file_of(key)
+        line = self._lines.get((file, tuple(map(str, key))))
+        is_of_file = source == file or source.startswith(f"{file}, ")
+        return f"{file}:{line}{source[len(file) :]}" if is_of_file and line else source
+
+    def _file_of(self, key: Sequence[object]) -> str:
+        """Return the file with a key, or with the nearest section around it; of several, and of none, the folder."""
+        for length in range(len(key), 0, -1):
+            names = [part.name for part in self._parts if part.has(key[:length])]
+            if names:
+                return names[0] if len(names) == 1 else self._file
+        return self._file
 
     def of(self, key: Sequence[object]) -> str:
         """Return the source of a key's value; of a section, all sources that gave something in it."""
@@ -94,21 +133,21 @@ class Sources:
             if source is not None:
                 return source
         inner = [source for given, source in self._over.items() if given[: len(key)] == tuple(key)]
-        if not inner or self._is_in_file(key):
-            inner.insert(0, self._file)
+        if not inner or _has(self._values, key):
+            inner.insert(0, self._file_of(key))
         return ", ".join(inner)
 
     def is_given_over(self, key: Sequence[object]) -> bool:
         """Return whether a key's value was given outside the file."""
         return any(tuple(map(str, key[: len(given)])) == given for given in self._over)
 
-    def _is_in_file(self, key: Sequence[object]) -> bool:
-        value: Any = self._values
-        for part in key:
-            if not isinstance(value, Mapping) or part not in value:
-                return False
-            value = value[part]
-        return True
+
+def _has(values: Any, key: Sequence[object]) -> bool:
+    for part in key:
+        if not isinstance(values, Mapping) or part not in values:
+            return False
+        values = values[part]
+    return True
 
 
 _MOST_SHOWN = 200

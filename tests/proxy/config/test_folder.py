@@ -1,0 +1,105 @@
+"""A folder of configuration files, merged by key."""
+
+import asyncio
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from proxy.config.model import ConfigError, load, load_config, reload_config, usable_part
+from proxy.config.showing import shown
+from proxy.reload import changes_of, fingerprints
+from sluice.cli import app
+
+
+def written(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def problems_of(folder: Path, environment: dict[str, str] | None = None) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load_config(folder, {}, environment or {})
+    return [problem.replace(f"{folder}/", "") for problem in caught.value.problems]
+
+
+BASE = "listen: 127.0.0.1:7000\nlimits:\n  plans:\n    free: {publish: {messages: 5}}\n"
+TENANTS = "limits:\n  tenants:\n    acme: free\n"
+MORE = "limits:\n  tenants:\n    other: {publish: {bytes: 9}}\n"
+
+
+def test_files_of_a_folder_are_merged_by_key(tmp_path: Path) -> None:
+    folder = written(
+        tmp_path, {"10-a.yaml": BASE, "20-b.yml": TENANTS, "30-c.yaml": MORE, ".d.yaml": "x", "e.txt": "x"}
+    )
+    config = load_config(folder, {"admin": "127.0.0.1:7001"})
+    assert (config.listen[0].address, config.admin.address) == ("127.0.0.1:7000", "127.0.0.1:7001")
+    assert {name: section.plan for name, section in config.limits.tenants.items()} == {"acme": "free", "other": None}
+    text = shown(load(folder, {}, {}), with_defaults=False)
+    assert f"plan: free  # {folder}/20-b.yml" in text or f"acme: free  # {folder}/20-b.yml" in text
+
+
+def test_key_in_two_files_is_an_error_that_names_both(tmp_path: Path) -> None:
+    twice = "limits:\n  tenants:\n    other: {publish: {messages: 3}}\n    acme: free\n"
+    folder = written(tmp_path, {"a.yaml": BASE, "b.yaml": TENANTS, "c.yaml": twice, "d.yaml": "listen: 127.0.0.1:1\n"})
+    assert problems_of(folder) == [
+        "c.yaml:4: limits.tenants.acme: is set in b.yaml:3 as well; keep it in one of the files",
+        "d.yaml:1: listen: is set in a.yaml:1 as well; keep it in one of the files",
+    ]
+
+
+def test_mistakes_name_their_own_file_and_line(tmp_path: Path) -> None:
+    folder = written(
+        tmp_path, {"a.yaml": BASE, "b.yaml": TENANTS.replace("free", "fre"), "c.yaml": "max_connections: x"}
+    )
+    assert [problem.split(": ")[:2] for problem in problems_of(folder)] == [
+        ["c.yaml:1", "max_connections"],
+        ["b.yaml:3", "limits.tenants.acme.plan"],
+    ]
+    variable = problems_of(folder, {"SLUICE_MAX_CONNECTIONS": "y"})
+    assert [problem.split(": ")[0] for problem in variable] == ["SLUICE_MAX_CONNECTIONS", "b.yaml:3"]
+    part = usable_part(folder, {}, {})
+    assert part is not None
+    assert part.listen[0].address == "127.0.0.1:7000"
+
+
+@pytest.mark.parametrize(
+    ("files", "problem"),
+    [
+        ({}, "it is a directory that has no file NAME.yaml"),
+        ({"a.yaml": BASE, "b.yaml": "# nothing\n"}, "b.yaml: has no keys; remove the file"),
+        ({"a.yaml": BASE, "b.yaml": "limits: [\n"}, "b.yaml:2:1: is not YAML"),
+        ({"a.yaml": BASE, "b.yaml": "text"}, "b.yaml: holds text, not keys with values"),
+    ],
+)
+def test_folder_with_a_file_that_cannot_be_used_is_refused(tmp_path: Path, files: dict[str, str], problem: str) -> None:
+    folder = written(tmp_path, files)
+    assert problem in problems_of(folder)[0]
+    with pytest.raises(ConfigError):
+        reload_config(folder, {})
+
+
+def test_check_takes_a_folder(tmp_path: Path) -> None:
+    folder = written(tmp_path, {"a.yaml": BASE, "b.yaml": TENANTS})
+    result = CliRunner().invoke(app, ["check", "--config", str(folder), "--values-only"])
+    assert (result.exit_code, result.stderr) == (0, "")
+    (folder / "b.yaml").write_text("listen: 127.0.0.1:7002\n")
+    result = CliRunner().invoke(app, ["check", "--config", str(folder), "--values-only"])
+    assert result.exit_code == 1
+    assert f"{folder}/b.yaml:1: listen: is set in {folder}/a.yaml:1 as well" in result.stderr
+
+
+async def test_changes_of_a_folder_are_noticed(tmp_path: Path) -> None:
+    folder = written(tmp_path, {"a.yaml": BASE})
+    async with aclosing(changes_of(fingerprints([folder]))) as changes:
+        for change in (
+            lambda: (folder / "a.yaml").write_text(BASE + "max_connections: 5\n"),
+            lambda: (folder / "b.yaml").write_text(TENANTS),
+            (folder / "b.yaml").unlink,
+        ):
+            waiting = asyncio.ensure_future(anext(changes))
+            await asyncio.sleep(0)
+            change()
+            await asyncio.wait_for(waiting, 30)
