@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, BinaryIO, NamedTuple
 
-from pyarrow import fs
+from pyarrow import NativeFile, OSFile, fs
 
 from compliance.log_folder import on_this_machine
 
@@ -43,6 +43,14 @@ def opened(place: str) -> BinaryIO:
     system, path = _remote(place)
     stream: BinaryIO = system.open_input_stream(path)
     return stream
+
+
+def at_random(place: str) -> NativeFile:
+    """Open a file for reading here and there, as Parquet is read."""
+    if local := on_this_machine(place):
+        return OSFile(str(local))
+    system, path = _remote(place)
+    return system.open_input_file(path)
 
 
 def write(place: str, content: bytes | memoryview) -> None:

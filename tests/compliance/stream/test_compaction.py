@@ -2,9 +2,11 @@
 
 import json
 
+import pyarrow.parquet as pq
 import pytest
 
 from compliance.line_reader import ROWS
+from compliance.stream import compaction
 from compliance.stream import log_file as module
 from compliance.stream.compaction import closed_days, compact
 from compliance.stream.folder import load
@@ -53,8 +55,33 @@ def test_a_closed_day_is_a_file_and_a_late_one_opens_it_again(spark, tmp_path, j
     after = assert_all_there(spark, tmp_path / "out", tmp_path / "log")
     assert (after["rows"], after["duplicates"]) == (summary["rows"] + 9, summary["duplicates"] + 1)
     assert files_of(tmp_path, "rows", NEXT) == before
-    assert len(files_of(tmp_path, "rows", DAY)) == len(files_of(tmp_path, "copies", DAY)) == 1
+    # Rows are written again; copies that were put aside before stay as they are.
+    assert [len(files_of(tmp_path, table, DAY)) for table in ("rows", "malformed", "copies")] == [1, 1, 2]
     assert json.loads((tmp_path / f"out/_work/days/{DAY}.json").read_text())["names"] == ["0", "1", "late"]
+
+
+def test_tasks_have_few_rows_and_all_copies_of_a_line(spark, tmp_path, job, monkeypatch):
+    most = 12
+    monkeypatch.setattr(compaction, "TASK_ROWS", most)
+    lines, other = (planted(proxy_id, 20).encoded() for proxy_id in ("p", "q"))
+    files = {"a": lines[:30], "b": [*lines[20:50], lines[45]], "c": lines[50:], "d": other[:9], "e": other[9:]}
+    for name, own in files.items():
+        write_file(tmp_path / "log", f"{name}.jsonl", own)
+        read_log_file(f"{tmp_path}/log/{name}.jsonl", job.out)
+    ledger = load(job.places)
+    assert ledger.doubled() == {"a", "b"}
+    compact(spark, job.places, ledger, DAY)
+    assert keys_of(spark.read.parquet(f"{tmp_path}/out/rows")) == [
+        (run, "boot-1", n) for run in "pq" for n in range(60)
+    ]
+    assert keys_of(spark.read.parquet(f"{tmp_path}/out/copies")) == [("p", "boot-1", n) for n in (*range(20, 30), 45)]
+    of_tasks = [
+        pq.read_table(file, columns=["kind", "tenant", "proxy_id", "seq"])
+        for file in (tmp_path / f"out/rows/day={DAY}").glob("*.parquet")
+    ]
+    *others, largest = sorted(rows.num_rows for rows in of_tasks)
+    assert (largest, max(others) <= most) == (len(files["e"]), True)
+    assert all(rows.equals(rows.sort_by([(name, "ascending") for name in rows.column_names])) for rows in of_tasks)
 
 
 def test_rows_of_a_batch_that_was_given_up_are_in_no_table(spark, tmp_path, job):
