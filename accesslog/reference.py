@@ -66,11 +66,8 @@ _TYPES: dict[Any, str] = {
 def reference() -> str:
     """Return the page."""
     head = _HEAD.format(version=SCHEMA_VERSION)
-    return head + _every_line() + "".join(map(_section, Kinds.BY_NAME)) + _delays()
-
-
-def _every_line() -> str:
-    return f"## Every line\n\n{_table(LineHead, list(_fields(LineHead)))}\n"
+    every_line = f"## Every line\n\n{_table(LineHead, list(_fields(LineHead)))}\n"
+    return head + every_line + "".join(map(_section, Kinds.BY_NAME)) + _delays()
 
 
 def _section(name: str) -> str:

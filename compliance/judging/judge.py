@@ -286,7 +286,10 @@ def line_of(row: Mapping[str, Any]) -> Line:
         published=_both(row, "published"),
         passed=_both(row, "passed"),
         # No entry is larger than all that passed.
-        largest=_least(_both(row, "largest_entry"), _both(row, "passed")),
+        largest=(
+            min(row["largest_entry_messages"], row["passed_messages"]),
+            min(row["largest_entry_bytes"], row["passed_bytes"]),
+        ),
         waited_s=row["throttled_ms"] / 1e3,
         idle_s=(row["idle_ms"] or 0.0) / 1e3,
         reserved_s=(row["reserved_ms"] or 0.0) / 1e3,
@@ -326,10 +329,6 @@ def streams_of(row: Mapping[str, Any]) -> StreamsLine:
 
 def _starving(row: Mapping[str, Any]) -> tuple[str, tuple[int, int], tuple[int, int], bool]:
     return (row["who"], _both(row["held"], "held"), _both(row["passed"], "passed"), row["is_alone"])
-
-
-def _least(first: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
-    return min(first[0], other[0]), min(first[1], other[1])
 
 
 def _both(row: Mapping[str, Any], name: str) -> tuple[Any, Any]:

@@ -514,7 +514,11 @@ def tables(report: Report) -> dict[str, str]:
         "changes": list(report.events),
     }
     flattened = {name: [row if isinstance(row, dict) else flat(row) for row in table] for name, table in rows.items()}
-    made = {f"{name}.csv": table_csv(_columns(table), table) for name, table in flattened.items() if table}
+    made = {
+        f"{name}.csv": table_csv(list(dict.fromkeys(column for row in table for column in row)), table)
+        for name, table in flattened.items()
+        if table
+    }
     return made | {"usage.csv": usage_csv(report.usage, report.bytes_basis)}
 
 
@@ -561,10 +565,6 @@ def table_csv(columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> str:
         has_return = any(isinstance(cell, str) and "\r" in cell for cell in cells)
         (quoting if has_return else writer).writerow(cells)
     return text.getvalue()
-
-
-def _columns(rows: list[dict[str, Any]]) -> list[str]:
-    return list(dict.fromkeys(name for row in rows for name in row))
 
 
 def _cell(value: Any) -> Any:

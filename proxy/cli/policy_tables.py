@@ -38,8 +38,11 @@ def explanation(answer: dict[str, Any]) -> Iterator[Table | str]:
     is_exempt, group = answer["exempt"], answer["resource_group"]
     if is_exempt:
         yield "a topic of Pulsar's own: exempt from every limit but that of limits.exempt"
+    elif group:
+        attached = f"as {group['member']} is attached to it ({group['origin']})"
+        yield f"resource group: {escape(group['name'])}, {escape(attached)}"
     else:
-        yield f"resource group: {escape(_group(group)) if group else 'none'}"
+        yield "resource group: none"
     yield from map(escape, _in_force_lines(answer))
     has_shares = bool(answer.get("shares"))
     for direction, title in _TITLES.items():
@@ -53,10 +56,6 @@ def _in_force_lines(answer: dict[str, Any]) -> list[str]:
     shares = msgspec.convert(answer.get("shares"), SharesAnswer | None)
     degraded = msgspec.convert(answer.get("degraded", []), list[DegradedAnswer])
     return [*shares_lines(shares), *map(degraded_line, degraded)]
-
-
-def _group(group: dict[str, str]) -> str:
-    return f"{group['name']}, as {group['member']} is attached to it ({group['origin']})"
 
 
 def _levels(direction: str, title: str, levels: list[dict[str, Any]], *, has_shares: bool = False) -> Table:

@@ -379,7 +379,8 @@ def plan(state: PolicyState, wanted: PolicySet, held: PolicySet) -> ApplyPlan:
             _plan_value(state, made, target, limit_at(wanted, target))
     _plan_groups(state, made, wanted, held)
     for member in MEMBERS:
-        _plan_attached(state, made, member, _groups_by_name(wanted, member))
+        groups = {name: attached.group for (kind, name), attached in wanted.attached.items() if kind == member}
+        _plan_attached(state, made, member, groups)
     return made
 
 
@@ -456,7 +457,3 @@ def _plan_attached(state: PolicyState, made: ApplyPlan, member: MemberKind, want
         made.wanted[PolicyKey(PolicyKind.ATTACHMENT, member, name)] = None if is_the_file_s else group
         if not is_the_file_s and not group:
             made.hidden.append(f"resource group of {member} {name}")
-
-
-def _groups_by_name(policies: PolicySet, member: MemberKind) -> dict[str, str]:
-    return {name: attached.group for (kind, name), attached in policies.attached.items() if kind == member}

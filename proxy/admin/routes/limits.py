@@ -194,7 +194,8 @@ class LimitsRest:
     async def _all(self, request: web.Request, query: Query) -> web.StreamResponse:
         about = read_about(query["direction"]) if "direction" in query else None
         setting = read_setting(query["setting"]) if "setting" in query else None
-        after, most, shares = _after(_AFTER.read(query)), _LIMIT.read(query), self._in_force.shares()
+        most, shares = _LIMIT.read(query), self._in_force.shares()
+        after = tuple(_AFTER.read(query).split(" ", 2))  # the last target of the page before, which may be gone
 
         def page(contents: PolicyState) -> bytes:
             values = in_force(contents).values
@@ -242,11 +243,6 @@ def _page(
         "next": " ".join(shown[-1][0]) if left_out else None,
     }
     return msgspec.json.encode(answer)
-
-
-def _after(text: str) -> tuple[str, ...]:
-    """Return the last target of the page before, which need not exist any more."""
-    return tuple(text.split(" ", 2)) if text else ()
 
 
 def _target(query: Query) -> PolicyTarget:
