@@ -62,8 +62,8 @@ class NamedValues(Generic[T]):
         return other
 
 
-MOST_FORMS = 64
-"""Forms of the patterns of one setting: a look-up takes as many steps."""
+MOST_FORMS = 16
+"""Forms of the patterns of one setting: a look-up takes as many steps of about 1 µs, for each of 100 streams in a turn."""
 PatternForm = tuple[tuple[bool, int, int], ...]
 """For each part of a pattern: whether it is a name without `*`; its characters beside `*`; those before `*`.
 
