@@ -63,7 +63,7 @@ class NamedValues(Generic[T]):
 
 
 MOST_FORMS = 16
-"""Forms of the patterns of one setting: a look-up takes as many steps of about 1 µs, for each of 100 streams in a turn."""
+"""Forms of the patterns of one setting: a look-up takes 1 µs for each, and a turn looks up those of 100 streams."""
 PatternForm = tuple[tuple[bool, int, int], ...]
 """For each part of a pattern: whether it is a name without `*`; its characters beside `*`; those before `*`.
 
