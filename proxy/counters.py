@@ -6,7 +6,7 @@ must not flood its log.
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from limiter.limiter import StreamName
@@ -53,6 +53,12 @@ class Counters(_Callbacks):
     """File descriptors: the process's limit, the number that the configuration needs, and the clients' part."""
     descriptors_refused: int = 0
     """Client connections that were closed at once: the last descriptors are kept for brokers, admin and log files."""
+    ready: int = 0
+    """1 where the latest look of `Readiness` found clients accepted and a broker that answers."""
+    broker_up: Words = field(default_factory=Words)
+    """1 for each configured broker that answered CONNECT at the latest look, else 0."""
+    broker_round_trip_ns: Words = field(default_factory=Words)
+    """Nanoseconds from the dial of each broker to its latest answer."""
     limit_state: Words = field(default_factory=Words)
     """1 for the state of limits that the start has found; see `proxy.limit_state`."""
     connections_open: Words = field(default_factory=Words)
@@ -229,16 +235,44 @@ class LevelTotals:
         self.throttled_ns += changes["throttled_ns"]
 
 
+DELAY_BOUNDS_NS = tuple(1_000_000 << doublings for doublings in range(17))
+"""Upper bounds by which held messages are counted: 1 ms, and each doubling up to 65.536 s."""
+MOST_TENANTS = 200
+"""Most tenants with delays of their own; those of all others are counted together as `_others`."""
+
+
+class DelayTotals:
+    """How long messages of one tenant were held before they passed, in one direction, since the start.
+
+    Attributes:
+        counts: Messages held no longer than each of `DELAY_BOUNDS_NS` and longer than the one before; the last: longer.
+    """
+
+    __slots__ = ("counts", "sum_ns")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(DELAY_BOUNDS_NS) + 1)
+        self.sum_ns = 0
+
+    def add(self, by_bucket: Sequence[int], sum_ns: int) -> None:
+        """Add counts by the buckets of `limiter.usage.bucket_of`, four of which make a doubling."""
+        for bucket, messages in enumerate(by_bucket):
+            self.counts[(bucket + 3) // 4] += messages
+        self.sum_ns += sum_ns
+
+
 class NamespaceTotals:
     """A `DirectionTotals` for each (tenant, namespace, direction); those over the bound count together as `_others`.
 
     Attributes:
         by_level: A `LevelTotals` for each (direction, level): both are fixed words.
+        delays: A `DelayTotals` for each (tenant, direction).
     """
 
     def __init__(self) -> None:
         self.by_name: dict[tuple[str, str, str], DirectionTotals] = {}
         self.by_level: dict[tuple[str, str], LevelTotals] = {}
+        self.delays: dict[tuple[str, str], DelayTotals] = {}
 
     def label(self, tenant: str, namespace: str, direction: str, *, has_messages: bool = True) -> tuple[str, str, str]:
         """Return the labels under which a namespace is counted; `has_messages`: some of its messages have come."""
@@ -256,7 +290,16 @@ class NamespaceTotals:
         totals = self.by_name.get(label)
         if totals is None:
             totals = self.by_name[label] = DirectionTotals()
+            self.delays_of(label[0], label[2])
         return totals
+
+    def delays_of(self, tenant: str, direction: str) -> DelayTotals:
+        """Return the delays to add to for a tenant."""
+        found = self.delays.get((tenant, direction))
+        if found is None:
+            is_own = len(self.delays) < 2 * MOST_TENANTS and len(tenant) <= LONGEST_NAME
+            found = self.delays.setdefault((tenant if is_own else OTHERS[0], direction), DelayTotals())
+        return found
 
     def of_level(self, direction: str, level: str) -> LevelTotals:
         """Return the totals of a level to add to."""

@@ -108,7 +108,7 @@ class Slices:
         clock: Monotonic nanoseconds.
 
     Attributes:
-        longest_ns: The longest time that each kind of work took in one turn of the loop since the last scrape.
+        longest_ns: The longest time that each kind of work took in one turn; `_RecentPeaks` begins it again.
         heartbeat: Notes how late the loop is.
     """
 

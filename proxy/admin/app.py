@@ -40,6 +40,7 @@ from proxy.fleet.service import FleetService
 from proxy.policies.kept_blocks import BlockDesk
 from proxy.policies.service import PolicyService
 from proxy.reload import Reloader
+from proxy.runtime import Tasks
 from proxy.session.engine import Engine
 from proxy.session.handshake import own_greeting, refuses_credentials
 from proxy.slices import Slices, Work
@@ -47,6 +48,8 @@ from proxy.slices import Slices, Work
 _PATIENCE_S = 3.0
 _KEPT_S = 1.0
 """Seconds for which a broker's answer counts as its present state."""
+_LOOKS_S = 5.0
+"""Seconds between two looks at all brokers, however many scrape."""
 _MOST_ANSWER = 4096
 """Bytes of an answer that are looked at: a CONNECTED has 50, an ERROR its reason."""
 
@@ -74,6 +77,8 @@ class Readiness:
         self._drain = drain
         self._patience_s = _PATIENCE_S / len(engine.config.broker)
         self._probe = SharedWork(self._problem, lambda _: _KEPT_S)
+        self._look = SharedWork(self._ask_all, lambda _: _LOOKS_S)
+        self._tasks = Tasks()
         self.is_accepting = False
 
     async def problem(self) -> str | None:
@@ -90,6 +95,19 @@ class Readiness:
                 return self._probe.last or None
             return "the broker has not answered yet, and too many callers wait for its answer"
 
+    def look(self) -> None:
+        """Ask every configured broker for the metrics of brokers, in the background, unless that was done just now."""
+        if not self._look.waiting:
+            self._tasks.start(self._looked(), "ask brokers")
+
+    async def _looked(self) -> None:
+        await self._look.get()
+
+    async def _ask_all(self) -> bool:
+        for broker in self._engine.connector.rotation.brokers:
+            await self._problem_of(broker)
+        return True
+
     async def _problem(self) -> str:
         problems = []
         for broker in self._engine.connector.rotation.brokers:
@@ -100,6 +118,15 @@ class Readiness:
         return "; ".join(problems)
 
     async def _problem_of(self, broker: Endpoint) -> str | None:
+        began, counters = self._engine.clock(), self._engine.counters
+        problem = await self._answer_problem(broker)
+        counters.broker_up[str(broker)] = int(problem is None)
+        if problem is None:
+            counters.broker_round_trip_ns[str(broker)] = self._engine.clock() - began
+        counters.ready = int(self.is_accepting and any(counters.broker_up.values()))
+        return problem
+
+    async def _answer_problem(self, broker: Endpoint) -> str | None:
         try:
             answer = await asyncio.wait_for(self._answer(broker), self._patience_s)
         except (OSError, TimeoutError, TargetRefusedError) as error:
@@ -202,7 +229,7 @@ def admin_app(
         app.cleanup_ctx.append(forwarder.running)
     app.add_routes(
         [
-            *_watching(metrics),
+            *_watching(metrics, readiness),
             _readyz(engine, readiness, in_force),
             *ConsoleRest(parts.run.proxy_id, parts.run.version).routes(),
             *StreamRest(engine, in_force).routes(),
@@ -260,7 +287,7 @@ def metrics_app(
     middlewares = [_errors_as_reasons, _in_turn(engine.slices), bounds.rate, bounds.body]
     app = web.Application(middlewares=middlewares, client_max_size=bounds.most_bytes)
     in_force = LimitsInForce(parts.fleet, parts.states, parts.drain)
-    app.add_routes([*_watching(metrics), _readyz(engine, readiness, in_force)])
+    app.add_routes([*_watching(metrics, readiness), _readyz(engine, readiness, in_force)])
     return app
 
 
@@ -279,10 +306,11 @@ def _in_turn(slices: Slices) -> Any:
     return wait_for_turn
 
 
-def _watching(metrics: MetricsPage) -> list[web.RouteDef]:
+def _watching(metrics: MetricsPage, readiness: Readiness) -> list[web.RouteDef]:
     @described({200: TEXT}, refuses=(503,))
     async def show_metrics(request: web.Request) -> web.StreamResponse:
         """Counters in Prometheus' text format."""
+        readiness.look()
         try:
             text = await metrics.text()
         except TooManyWaitError:

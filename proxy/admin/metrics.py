@@ -9,13 +9,25 @@ from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from limiter.levels import LEVELS
 from limiter.limiter import Stream
 from proxy.admin.forwarding.broker import ForwardOutcome
+from proxy.admin.limit_metrics import FullestLimits
+from proxy.admin.process_metrics import process_metrics
 from proxy.admin.refusals import RefusalCause
 from proxy.admin.shared_work import SharedWork
 from proxy.admission_control import BoundName
 from proxy.block_rules import Kind
-from proxy.counters import LATENESS_NS, UNNAMED_WORK, Counters, DirectionTotals, NamespaceTotals
+from proxy.counters import (
+    DELAY_BOUNDS_NS,
+    LATENESS_NS,
+    OTHERS,
+    UNNAMED_WORK,
+    Counters,
+    DirectionTotals,
+    LevelTotals,
+    NamespaceTotals,
+)
 from proxy.degraded import CAUSES, DegradedStates
 from proxy.fleet.link import LinkCounts, LinkState
 from proxy.fleet.policy_topic import PolicyTopic, TopicState
@@ -25,12 +37,17 @@ from proxy.observe.access_log import AccessLog
 from proxy.policies.keys import BLOCKS, OPERATOR
 from proxy.policies.room import Room, TenantShare
 from proxy.session.engine import Engine
+from proxy.session.events import CloseReason
 from proxy.session.proxy_headers import HeaderResult
+from proxy.session.transport import PauseReason
 from proxy.slices import Slices, Work
 from proxy.tls.certificates import Expiry
+from proxy.tls.transport import TlsFailure
 
 _LABELS = ("tenant", "namespace", "direction")
 _LEVEL = ("direction", "level")
+_LEVEL_KEYS = {(direction, level.word): 0 for direction in ("publish", "dispatch") for level in LEVELS}
+_DELAY_BOUNDS = (*(f"{bound / 1e9:g}" for bound in DELAY_BOUNDS_NS), "+Inf")
 _DEFECTS = "Parts of the link that a defect of Sluice has ended, and that started again; the log names the defect"
 _BY_NAMESPACE: tuple[tuple[str, str, Callable[[DirectionTotals], float]], ...] = (
     ("sluice_messages_received", "Messages that arrived at the limits", lambda t: t.received_messages),
@@ -81,12 +98,30 @@ class _OfCounters(NamedTuple):
 
 
 _READING = ("side", "cause")
+
+
+def _of_sides(words: Iterable[str]) -> tuple[str, ...]:
+    return tuple(f"{side} {word}" for side in ("client", "broker") for word in words)
+
+
 OF_COUNTERS = (
     _OfCounters("sluice_connections_accepted", "Client connections accepted"),
     _OfCounters(
-        "sluice_connections", "Open client connections", ("role",), field="connections_open", kind=GaugeMetricFamily
+        "sluice_connections",
+        "Open client connections",
+        ("role",),
+        ("handshake", "lookup", "data"),
+        field="connections_open",
+        kind=GaugeMetricFamily,
     ),
-    _OfCounters("sluice_connections_ended", "Client connections by what ended them", ("cause",)),
+    _OfCounters("sluice_connections_ended", "Client connections by what ended them", ("cause",), CloseReason),
+    _OfCounters(
+        "sluice_broker_up",
+        "1 for each configured broker that answered a CONNECT at the latest look, else 0: a scrape has all asked, at "
+        "most each 5 s, and so does /readyz; absent before the first answer",
+        ("broker",),
+        kind=GaugeMetricFamily,
+    ),
     _OfCounters("sluice_draining", "1 while the process drains, and when it has", kind=GaugeMetricFamily),
     _OfCounters(
         "sluice_drain_moved",
@@ -129,6 +164,7 @@ OF_COUNTERS = (
         "sluice_tls_failures",
         "Connections closed because TLS failed, in the handshake or after it",
         ("side", "failure"),
+        _of_sides(TlsFailure),
     ),
     _OfCounters(
         "sluice_brokers_passed_over",
@@ -142,14 +178,15 @@ OF_COUNTERS = (
         HeaderResult,
     ),
     _OfCounters(
-        "sluice_throttle_count",
+        "sluice_reading_paused",
         "Reasons for which reading is paused now",
         _READING,
+        _of_sides(PauseReason),
         field="throttled",
         kind=GaugeMetricFamily,
     ),
-    _OfCounters("sluice_pauses", "Reasons to pause reading that began", _READING),
-    _OfCounters("sluice_resumes", "Reasons to pause reading that ended", _READING),
+    _OfCounters("sluice_pauses", "Reasons to pause reading that began", _READING, _of_sides(PauseReason)),
+    _OfCounters("sluice_resumes", "Reasons to pause reading that ended", _READING, _of_sides(PauseReason)),
     _OfCounters("sluice_keep_alives", "PONGs sent in the place of a paused client, or to it"),
     _OfCounters("sluice_entries_ignored", "Entries of no open producer or consumer, not passed"),
     _OfCounters("sluice_broker_urls_stripped", "Broker addresses kept from clients"),
@@ -225,7 +262,19 @@ def _of_counters(counters: Counters) -> Iterator[Metric]:
         if row.labels:
             yield _labelled(row.kind, row.name, row.text, row.labels, dict.fromkeys(row.words, 0) | value)
         else:
-            yield _counter(row.name, row.text, value)
+            yield row.kind(row.name, row.text, value=value)
+    yield _gauge(
+        "sluice_ready",
+        "1 while the process accepts clients, does not drain, and a configured broker answered at the latest look",
+        int(counters.ready and not counters.draining),
+    )
+    yield _labelled(
+        GaugeMetricFamily,
+        "sluice_broker_round_trip_seconds",
+        "From the dial of a configured broker to its latest answer to a CONNECT",
+        ("broker",),
+        {broker: spent / 1e9 for broker, spent in counters.broker_round_trip_ns.items()},
+    )
 
 
 MOST_SAMPLES = 64
@@ -338,6 +387,8 @@ class SluiceCollector(Collector):
         self._totals = totals
         self._access = access
         self._settling = settling
+        self._limits = FullestLimits()
+        self._peaks = _RecentPeaks(engine.counters, engine.slices, engine.clock)
 
     def collect(self) -> Iterable[Metric]:
         """Yield all metrics, each as a whole."""
@@ -356,10 +407,13 @@ class SluiceCollector(Collector):
         """Yield all metrics, those with many samples in parts; None after work that has yielded nothing yet."""
         yield from self._settling()
         yield from self._by_namespace()
+        yield from self._delays()
         yield from self._by_level()
         yield from self._held()
+        yield from self._limits.parts(self._engine.registry.limiters, self._engine.clock())
         yield from _of_counters(self._engine.counters)
-        yield from _loop(self._engine.counters, self._engine.slices)
+        yield from _loop(self._engine.counters, self._engine.slices, self._peaks)
+        yield from process_metrics()
         yield _labelled(
             GaugeMetricFamily, "sluice_blocks", "Blocks in force", ("kind",), self._engine.blocklist.rules.by_kind()
         )
@@ -410,7 +464,7 @@ class SluiceCollector(Collector):
 
     def _certificates(self) -> Metric:
         family = GaugeMetricFamily(
-            "sluice_certificate_expiry_seconds",
+            "sluice_certificate_expiry_timestamp_seconds",
             "When the first certificate of a file expires, in seconds since 1970, by the key that names the file",
             labels=("key",),
         )
@@ -426,6 +480,18 @@ class SluiceCollector(Collector):
                     family.add_metric(key, read(totals))
                 yield family
 
+    def _delays(self) -> Iterator[Metric]:
+        for some in _batched(list(self._totals.delays.items()), MOST_SAMPLES // len(DELAY_BOUNDS_NS)):
+            family = HistogramMetricFamily(
+                "sluice_held_seconds",
+                "How long messages were held before they passed",
+                labels=("tenant", "direction"),
+            )
+            for key, delays in some:
+                buckets = list(zip(_DELAY_BOUNDS, accumulate(delays.counts), strict=True))
+                family.add_metric(key, buckets, delays.sum_ns / 1e9)
+            yield family
+
     def _by_level(self) -> Iterator[Metric]:
         throttled = CounterMetricFamily(
             "sluice_limiter_throttled_seconds", "Time that streams waited on limits, summed over limits", labels=_LEVEL
@@ -433,15 +499,16 @@ class SluiceCollector(Collector):
         rejected = CounterMetricFamily(
             "sluice_limiter_messages_rejected", "Messages refused by limits in mode reject", labels=_LEVEL
         )
-        for key, totals in self._totals.by_level.items():
+        for key, totals in {**{key: LevelTotals() for key in _LEVEL_KEYS}, **self._totals.by_level}.items():
             throttled.add_metric(key, totals.throttled_ns / 1e9)
             rejected.add_metric(key, totals.rejected_messages)
         yield from (throttled, rejected)
 
     def _held(self) -> Iterator[Metric | None]:
-        held = _Held(self._totals)
+        held = _Held(self._totals, self._engine.clock())
         for streams in _batched(self._engine.registry.live(), _STREAMS):
             for stream in streams:
+                held.count_open(stream)
                 if stream.holds or (stream.permits is not None and stream.permits.asked):
                     held.count(stream)
             yield None
@@ -455,14 +522,31 @@ class SluiceCollector(Collector):
 class _Held:
     """Sums of held messages and bytes; labels are bounded as those of the totals are."""
 
-    def __init__(self, totals: NamespaceTotals) -> None:
+    def __init__(self, totals: NamespaceTotals, now: int) -> None:
+        names = dict.fromkeys(totals.by_name, 0)
         self._totals = totals
-        self._messages: Counter[tuple[str, ...]] = Counter()
-        self._sizes: Counter[tuple[str, ...]] = Counter()
-        self._withheld: Counter[tuple[str, ...]] = Counter()
-        self._would: Counter[tuple[str, ...]] = Counter()
-        self._streams_of_level: Counter[tuple[str, ...]] = Counter()
-        self._messages_of_level: Counter[tuple[str, ...]] = Counter()
+        self._now = now
+        self._messages: Counter[tuple[str, ...]] = Counter(names)
+        self._sizes: Counter[tuple[str, ...]] = Counter(names)
+        self._withheld: Counter[tuple[str, ...]] = Counter(names)
+        self._would: Counter[tuple[str, ...]] = Counter(names)
+        self._open: Counter[tuple[str, ...]] = Counter(names)
+        self._oldest: dict[tuple[str, ...], float] = dict.fromkeys(totals.by_name, 0.0)
+        self._streams_of_level: Counter[tuple[str, ...]] = Counter(_LEVEL_KEYS)
+        self._messages_of_level: Counter[tuple[str, ...]] = Counter(_LEVEL_KEYS)
+        self._connections: Counter[tuple[str, ...]] = Counter({(tenant,): 0 for tenant, _ in totals.delays})
+        self._seen: set[tuple[int, str]] = set()
+        self._tenants = {tenant for tenant, _ in totals.delays}
+
+    def count_open(self, stream: Stream) -> None:
+        """Add an open stream, and its connection where that is the connection's first of the tenant."""
+        name = stream.name
+        key = self._totals.label(name.tenant, name.namespace, name.direction)
+        self._open[key] += 1
+        tenant = key[0] if key[0] in self._tenants else OTHERS[0]
+        if (id(stream.connection), tenant) not in self._seen:
+            self._seen.add((id(stream.connection), tenant))
+            self._connections[tenant,] += 1
 
     def count(self, stream: Stream) -> None:
         """Add a stream that holds entries, or would, or whose permits are withheld."""
@@ -475,6 +559,8 @@ class _Held:
         if stream.held:
             self._messages[key] += usage.held_messages
             self._sizes[key] += usage.held_size
+            age = (self._now - stream.held[0].since) / 1e9
+            self._oldest[key] = max(self._oldest.get(key, 0.0), age)
             level = (name.direction, stream.waits_on.scope.level if stream.waits_on else stream.last_reason)
             self._streams_of_level[level] += 1
             self._messages_of_level[level] += usage.held_messages
@@ -484,6 +570,14 @@ class _Held:
         for metric, text, labels, values in (
             ("sluice_held_messages", "Messages held right now", _LABELS, self._messages),
             ("sluice_held_bytes", "Metered bytes held right now", _LABELS, self._sizes),
+            ("sluice_held_oldest_seconds", "Age of the message that is held longest", _LABELS, self._oldest),
+            ("sluice_streams", "Open producers (publish) and consumers (dispatch)", _LABELS, self._open),
+            (
+                "sluice_tenant_connections",
+                "Client connections with an open producer or consumer of the tenant",
+                ("tenant",),
+                self._connections,
+            ),
             ("sluice_permits_withheld", "Permits asked for, not yet passed on", _LABELS, self._withheld),
             ("sluice_would_hold_messages", "Messages that limits in mode observe would hold", _LABELS, self._would),
             ("sluice_held_streams", "Streams that wait on a limit of a level", _LEVEL, self._streams_of_level),
@@ -617,14 +711,49 @@ def _policy_topic(topic: PolicyTopic | None) -> Iterator[Metric]:
     )
 
 
-def _loop(counters: Counters, slices: Slices) -> Iterator[Metric]:
+_PEAKS_NS = 60_000_000_000
+"""Nanoseconds for which peaks are kept, before they begin once more and the former ones are shown beside them."""
+
+
+class _RecentPeaks:
+    """The longest times within a minute or two, the same for all scrapers.
+
+    Args:
+        counters: Have the lateness of the loop.
+        slices: Have the time of each kind of work.
+        clock: Monotonic nanoseconds.
+    """
+
+    def __init__(self, counters: Counters, slices: Slices, clock: Callable[[], int]) -> None:
+        self._counters = counters
+        self._slices = slices
+        self._clock = clock
+        self._since = clock()
+        self._former_lag = 0
+        self._former: dict[Work, int] = {}
+
+    def look(self) -> tuple[int, dict[Work, int]]:
+        """Return the latest that a timer was, and the longest turn of each kind of work, in nanoseconds."""
+        lag, longest = self._counters.loop_lag_max_ns, dict(self._slices.longest_ns)
+        shown = (
+            max(lag, self._former_lag),
+            {work: max(longest.get(work, 0), self._former.get(work, 0)) for work in Work},
+        )
+        if self._clock() - self._since >= _PEAKS_NS:
+            self._since, self._former_lag, self._former = self._clock(), lag, longest
+            self._counters.loop_lag_max_ns = 0
+            self._slices.longest_ns.clear()
+        return shown
+
+
+def _loop(counters: Counters, slices: Slices, peaks: _RecentPeaks) -> Iterator[Metric]:
+    lag_max_ns, longest_ns = peaks.look()
     yield _counter("sluice_loop_lag_seconds", "How late timers fired, summed", counters.loop_lag_ns / 1e9)
     yield _gauge(
         "sluice_loop_lag_max_seconds",
-        "Latest that a timer of a limit or the heartbeat fired since the last scrape",
-        counters.loop_lag_max_ns / 1e9,
+        "Latest that a timer of a limit or the heartbeat fired within a minute or two",
+        lag_max_ns / 1e9,
     )
-    counters.loop_lag_max_ns = 0
     bounds = [*(f"{bound / 1e9:g}" for bound in LATENESS_NS), "+Inf"]
     yield HistogramMetricFamily(
         "sluice_timer_lateness_seconds",
@@ -642,11 +771,10 @@ def _loop(counters: Counters, slices: Slices) -> Iterator[Metric]:
     yield _labelled(
         GaugeMetricFamily,
         "sluice_loop_work_max_seconds",
-        "Longest time that a kind of work took in one turn of the loop since the last scrape",
+        "Longest time that a kind of work took in one turn of the loop within a minute or two",
         ("work",),
-        {work: slices.longest_ns.get(work, 0) / 1e9 for work in Work},
+        {work: longest_ns.get(work, 0) / 1e9 for work in Work},
     )
-    slices.longest_ns.clear()
     yield _labelled(
         GaugeMetricFamily,
         "sluice_loop_work_waiting",

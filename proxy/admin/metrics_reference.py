@@ -5,7 +5,6 @@ python -m proxy.admin.metrics_reference > docs/metrics.md
 
 import sys
 import textwrap
-from collections.abc import Iterable, Mapping
 
 from prometheus_client.core import Metric
 
@@ -17,9 +16,6 @@ from proxy.counters import Counters, NamespaceTotals
 from proxy.observe.access_log import AccessLog
 from proxy.observe.log_lines import Writer
 from proxy.session.engine import Engine
-from proxy.session.events import CloseReason
-from proxy.session.transport import PauseReason
-from proxy.tls.transport import TlsFailure
 
 _WIDTH = 100
 _HEAD = """\
@@ -30,9 +26,13 @@ admin address serves them, and so does the address of `metrics:`, without token 
 ([operating.md](operating.md)).
 
 - **Labels are bounded.** `tenant` and `namespace` are those of the first 1,000 namespaces; all
-  others are counted together as `_others`. A label's fixed words are listed below its metric;
+  others are counted together as `_others`; metrics by tenant alone have the first 200. Metrics of
+  single limits (`sluice_limit_…`) have the 100 fullest of wide levels (proxy, tenant, namespace,
+  resource group, exempt) and the 100 fullest of all others, without limits of addresses. A
+  label's fixed words are listed below its metric;
   `level` is a level of [limits.md](limits.md), `direction` is `publish` or `dispatch`.
-- **Counters** only grow, until the process ends. **Gauges** go up and down.
+- **Counters** only grow, until the process ends. **Gauges** go up and down, and no scrape changes
+  them. Series exist before their first event, where the words of their labels are known.
 - **Several processes** have an address each, with the numbers of that process
   ([processes.md](processes.md)).
 """
@@ -40,18 +40,26 @@ _SECTIONS = (
     ("Messages and limits", ("messages_", "bytes_", "permits_", "throttled_", "would_", "limit", "batches_")),
     ("Held messages and memory", ("held_", "hold_budget", "unsent_", "client_memory")),
     ("Connections", ("connections", "frame_errors", "proxy_headers", "tls_failures", "brokers_")),
-    ("Connections", ("throttle_count", "pauses", "resumes", "keep_alives")),
+    (
+        "Connections",
+        (
+            "broker_up",
+            "broker_round",
+            "streams",
+            "tenant_connections",
+            "reading_paused",
+            "pauses",
+            "resumes",
+            "keep_alives",
+        ),
+    ),
     ("Refused and blocked", ("blocked", "blocks", "admission_", "admin_", "lookups_", "fields_", "answers_")),
     ("Refused and blocked", ("broker_urls_", "address_", "entries_")),
     ("The process", ("",)),
 )
 """Headings, and the beginnings of the names below them; the first that fits counts."""
-_WORDS: Mapping[tuple[str, str], Iterable[str]] = {
-    ("sluice_connections_ended", "cause"): CloseReason,
-    ("sluice_tls_failures", "failure"): TlsFailure,
-    **{(f"sluice_{name}", "cause"): PauseReason for name in ("throttle_count", "pauses", "resumes")},
-}
-"""The words of labels by metric and label, for metrics that are empty in an idle proxy."""
+_BUILD = "sluice_build_info"
+"""Its labels are those of one build."""
 _SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
 
 
@@ -87,8 +95,8 @@ def _entry(family: Metric) -> str:
     names = ", ".join(f"`{family.name}{suffix}{labels}`" for suffix in _SUFFIXES[family.type])
     lines = [f"- {names}, {family.type}: {family.documentation}."]
     for label in labels_of(family):
-        words = sorted({*(sample.labels[label] for sample in family.samples), *_WORDS.get((family.name, label), ())})
-        if words:
+        words = sorted({sample.labels[label] for sample in family.samples})
+        if words and family.name != _BUILD:
             lines.append(f"  - {label}: {', '.join(f'`{word}`' for word in words)}")
     return "".join(f"{_wrapped(line)}\n" for line in lines)
 

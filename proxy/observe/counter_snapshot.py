@@ -6,12 +6,13 @@ moment, which is quick. The fields are computed from them afterwards.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import zip_longest
 from operator import attrgetter, itemgetter, sub
 from typing import Any, NamedTuple
 
 from limiter.activity import ActivityJournal
 from limiter.limiter import Limiter, Stream
-from limiter.usage import LimiterUsage, Passed, StreamUsage
+from limiter.usage import Delays, LimiterUsage, Passed, StreamUsage
 from proxy.counters import DirectionTotals, NamespaceTotals
 from proxy.observe.log_lines import in_force
 
@@ -127,6 +128,7 @@ class TakenStream(NamedTuple):
         counts: The counts of its usage.
         delay_max_ns: The longest delay.
         delays: The histogram and sum of delays, if there were any.
+        delays_mark: The part of them that the totals hold already, as `_values_of` has it.
         held: Messages and bytes held at the end.
         waiting_ns: For how long entries had been held at the end; None: none were.
         spared: Entries, messages and bytes that were charged to no limit; None: there were never any.
@@ -137,6 +139,7 @@ class TakenStream(NamedTuple):
     counts: Taken
     delay_max_ns: int
     delays: tuple[tuple[int, ...], int] | None
+    delays_mark: Values | None
     held: tuple[int, int]
     waiting_ns: int | None
     spared: Passed | None
@@ -235,7 +238,7 @@ class CounterSnapshot:
 
     def __init__(self, totals: NamespaceTotals) -> None:
         self._totals = totals
-        self._marks: dict[StreamUsage | LimiterUsage, Values] = {}
+        self._marks: dict[StreamUsage | LimiterUsage | Delays, Values] = {}
 
     def settling(self, journal: ActivityJournal, clock: Callable[[], int]) -> Iterator[None]:
         """Bring the totals up to now, a stream or limiter in each step; the lines to come do not change by it."""
@@ -243,6 +246,11 @@ class CounterSnapshot:
             now = clock()
             totals = self._of(stream)
             totals.add(self._look(STREAM, stream.usage, now))
+            delays = stream.usage.delays
+            if delays:
+                values = _values_of(*delays.read())
+                self._add_delays(stream, values, self._marks.get(delays))
+                self._marks[delays] = values
             if stream.observed is not None:
                 totals.add_observed(self._look(OBSERVED, stream.observed.usage, now))
             yield
@@ -265,6 +273,7 @@ class CounterSnapshot:
             self._take(STREAM, usage, now),
             delay_max_ns,
             usage.delays.take() if usage.delays else None,
+            self._marks.pop(usage.delays, None),
             (usage.held_messages, usage.held_size),
             usage.throttled.running_ns(now) if stream.held else None,
             None if usage.spared is None else usage.spared.take(usage.passed),
@@ -306,6 +315,7 @@ class CounterSnapshot:
         if taken.delays is not None:
             fields["delay_hist"], delay_sum_ns = taken.delays
             fields["delay_sum_ms"] = _ms(delay_sum_ns)
+            self._add_delays(taken.stream, _values_of(*taken.delays), taken.delays_mark)
         if taken.stream.by_entry or taken.spared is not None:
             fields |= _charged(taken.stream, changes, taken.spared or (0, 0, 0))
         if taken.observed is not None:
@@ -346,6 +356,15 @@ class CounterSnapshot:
         forgotten, self._marks = self._marks, {}
         return forgotten
 
+    def _add_delays(self, stream: Stream, values: Values, mark: Values | None) -> None:
+        """Add the delays that the totals do not hold yet; `values` of one interval only grow, and get longer."""
+        sum_ns, *counts = values
+        if mark is not None:
+            sum_ns -= mark[0]
+            counts = [count - before for count, before in zip_longest(counts, mark[1:], fillvalue=0)]
+        label = self._totals.label(stream.name.tenant, stream.name.namespace, stream.name.direction)
+        self._totals.delays_of(label[0], label[2]).add(counts, sum_ns)
+
     def _of(self, stream: Stream) -> DirectionTotals:
         return self._totals.of(stream.name, has_messages=stream.usage.offered_messages > 0)
 
@@ -360,6 +379,11 @@ class CounterSnapshot:
         values, before = counts.read(usage, now), usage.reported
         usage.reported = values
         return Taken(values, before, self._marks.pop(usage, None))
+
+
+def _values_of(by_bucket: Values, sum_ns: int) -> Values:
+    """Return the sum of delays and their counts by bucket."""
+    return (sum_ns, *by_bucket)
 
 
 def _ms(nanoseconds: int) -> float:

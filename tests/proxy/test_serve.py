@@ -522,7 +522,7 @@ async def test_broker_admin_authority_is_read_again_and_its_end_logged(
     assert [line["event"] for line in lines if "certificate" in line] == ["certificate taken for new connections"]
     async with aiohttp.ClientSession(f"http://{admin}") as session, session.get("/metrics") as answer:
         text = await answer.text()
-    assert 'sluice_certificate_expiry_seconds{key="admin_forward.ca"}' in text
+    assert 'sluice_certificate_expiry_timestamp_seconds{key="admin_forward.ca"}' in text
     file.write_text("broken")
     outcome = await proxy.reloader.reload("file changed")
     assert [each.startswith(f"admin_forward.ca: {file}: holds no certificate") for each in outcome.problems] == [True]

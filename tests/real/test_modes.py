@@ -142,4 +142,4 @@ def test_too_many_publishes_without_an_answer_pause_and_each_pause_ends(
 def assert_each_pause_ended(stage: Stage, cause: str) -> None:
     pauses, resumes = (counted(stage.sluice, f"sluice_{what}_total", cause=cause) for what in ("pauses", "resumes"))
     assert pauses == resumes >= 1
-    assert counted(stage.sluice, "sluice_throttle_count") == 0
+    assert counted(stage.sluice, "sluice_reading_paused") == 0

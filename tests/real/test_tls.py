@@ -297,7 +297,7 @@ def test_new_connections_see_a_swapped_secret_and_open_ones_go_on(sluice: Sluice
         wait_for(lambda: before not in {shown_by(sluice.tls_url, files) for _ in range(10)})
         producer.send(b"after")
     assert logged(sluice, event="certificate taken for new connections")
-    expiry = counted(sluice, "sluice_certificate_expiry_seconds", key="tls.certificate")
+    expiry = counted(sluice, "sluice_certificate_expiry_timestamp_seconds", key="tls.certificate")
     assert expiry > datetime.now(UTC).timestamp()
     now = shown_by(sluice.tls_url, files)
     Path(files.front["key"]).resolve().write_text("half of a key")

@@ -8,6 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from accesslog.record import IntervalLine
 from proxy import counters
+from proxy.admin import limit_metrics
 from proxy.admin.metrics import SluiceCollector
 from tests.proxy.conversation import World, consumer, let_in, publisher
 from tests.proxy.wire import OTHER_TOPIC, PING, TOPIC, lookup, message, producer, send, sends
@@ -57,7 +58,7 @@ def test_what_passed_and_what_is_held_is_told_by_namespace_and_direction(make_wo
     found = scrape(world)
     assert found["sluice_messages_dropped_total", PUBLISH] == 2
     assert found["sluice_throttled_seconds_total", PUBLISH] == 0
-    assert ("sluice_held_messages", PUBLISH) not in found
+    assert found["sluice_held_messages", PUBLISH] == 0
 
 
 def test_who_waits_is_told_by_level(make_world: Make) -> None:
@@ -100,7 +101,7 @@ def test_what_is_rejected_and_what_would_be_held_is_told_by_namespace(make_world
     assert found["sluice_would_exceed_messages_total", PUBLISH] == 2
     assert found["sluice_would_throttle_seconds_total", PUBLISH] == 0.25
     assert found["sluice_throttled_seconds_total", PUBLISH] == 0
-    assert ("sluice_held_messages", PUBLISH) not in found
+    assert found["sluice_held_messages", PUBLISH] == 0
 
 
 def test_scrapes_cost_no_line_of_the_access_log(make_world: Make) -> None:
@@ -131,7 +132,7 @@ def test_connections_ends_and_pauses_are_told_by_fixed_words(make_world: Make) -
     assert found["sluice_connections_accepted_total", labels()] == 3
     assert found["sluice_connections_ended_total", labels(cause="frame_error")] == 1
     assert found["sluice_frame_errors_total", labels(side="client", cause="http_request")] == 1
-    assert found["sluice_throttle_count", labels(side="client", cause="hold_connection")] == 1
+    assert found["sluice_reading_paused", labels(side="client", cause="hold_connection")] == 1
     assert found["sluice_pauses_total", labels(side="client", cause="hold_connection")] == 1
     world.advance(20)
     assert scrape(world)["sluice_keep_alives_total", labels()] >= 0
@@ -152,7 +153,111 @@ def test_lookups_log_lines_and_the_loops_lag_are_told(make_world: Make) -> None:
     assert found["sluice_access_log_lines_total", labels()] == len(world.lines())
     assert found["sluice_access_log_lines_dropped_total", labels()] == 0
     assert found["sluice_access_log_files_deleted_total", labels()] == 0
-    assert scrape(world)["sluice_loop_lag_max_seconds", labels()] == 0, "since the last scrape"
+
+
+def test_peaks_are_the_same_for_all_scrapers(make_world: Make) -> None:
+    world = make_world()
+    collector = SluiceCollector(world.engine, world.totals, world.access, world.intervals.settling)
+    world.counters.timer_fired(2_000_000_000)
+
+    def peak() -> float:
+        (sample,) = next(each for each in collector.collect() if each.name == "sluice_loop_lag_max_seconds").samples
+        return sample.value
+
+    assert [peak(), peak()] == [2, 2]
+    world.advance(60)
+    assert [peak(), peak()] == [2, 2], "the minute before is shown beside the present one"
+    world.advance(60)
+    peak()
+    assert peak() < 2
+
+
+def test_limits_have_rate_use_and_waiting_streams(make_world: Make) -> None:
+    limits = {"tenants": {"acme": {"publish": {"messages": 10, "burst_messages": 10}}}}
+    world = make_world(limits=limits)
+    client, _ = publisher(world)
+    client >> sends(12, size=100)
+    found = scrape(world)
+    limit = {"direction": "publish", "level": "tenant", "name": "acme", "mode": "enforce"}
+    assert found["sluice_limit_per_second", labels(**limit, unit="messages")] == 10
+    assert found["sluice_limit_burst", labels(**limit, unit="messages")] == 10
+    assert found["sluice_limit_used_total", labels(**limit, unit="messages")] == 10
+    assert ("sluice_limit_used_total", labels(**limit, unit="bytes")) not in found, "bytes are not limited"
+    assert found["sluice_limit_waiting_streams", labels(**limit)] == 1
+    world.advance(0.05)
+    assert found["sluice_limit_throttled_seconds_total", labels(**limit)] == 0
+    assert scrape(world)["sluice_limit_throttled_seconds_total", labels(**limit)] == 0.05
+
+
+def test_fullest_limits_are_shown_where_there_are_many(make_world: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limit_metrics, "MOST_LIMITS", 1)
+    limits = {topic: {"publish": {"messages": 1000}} for topic in (TOPIC, OTHER_TOPIC)}
+    world = make_world(limits={"topics": limits, "tenants": {"acme": {"publish": {"messages": 5000}}}})
+    client, _ = publisher(world, producer(2, OTHER_TOPIC))
+    client >> sends(5)
+    client >> sends(9, producer_id=2)
+    names = {dict(of)["name"] for name, of in scrape(world) if name == "sluice_limit_per_second"}
+    assert names == {"acme", OTHER_TOPIC}, "limits of topics do not push out those of tenants"
+
+
+def test_limits_of_addresses_are_not_shown(make_world: Make) -> None:
+    world = make_world(limits={"addresses": {"0.0.0.0/0": {"publish": {"messages": 10}}}})
+    client, _ = publisher(world)
+    client >> sends(2)
+    assert len(world.engine.registry.limiters) == 1
+    assert not [name for name, _ in scrape(world) if name.startswith("sluice_limit_per")]
+
+
+@pytest.mark.parametrize("scrapes", [0, 3])
+def test_each_delay_is_counted_once(make_world: Make, scrapes: int) -> None:
+    world = make_world(limits={"topics": {TOPIC: {"publish": {"messages": 4, "burst_messages": 1}}}})
+    client, _ = publisher(world)
+    client >> sends(9)
+    for _ in range(4):
+        for _ in range(scrapes):
+            scrape(world)
+        world.advance(0.75)
+    found = scrape(world)
+    of = {"tenant": "acme", "direction": "publish"}
+    assert found["sluice_held_seconds_count", labels(**of)] == 8
+    assert found["sluice_held_seconds_sum", labels(**of)] == pytest.approx(9.0)
+    assert found["sluice_held_seconds_bucket", labels(**of, le="1.024")] == 4
+    assert found["sluice_held_seconds_bucket", labels(**of, le="0.128")] == 0
+
+
+def test_oldest_held_streams_and_connections_are_shown(make_world: Make) -> None:
+    world = make_world(limits={"topics": {TOPIC: {"publish": {"messages": 1}}}})
+    client, _ = publisher(world, producer(2, OTHER_TOPIC))
+    client >> sends(3)
+    world.advance(0.5)
+    found = scrape(world)
+    assert found["sluice_held_oldest_seconds", PUBLISH] == 0.5
+    assert found["sluice_streams", PUBLISH] == 2
+    assert found["sluice_tenant_connections", labels(tenant="acme")] == 1
+    client.leave()
+    world.advance(0.5)
+    found = scrape(world)
+    assert found["sluice_held_oldest_seconds", PUBLISH] == 0, "a gauge that was there stays, and is 0"
+    assert found["sluice_tenant_connections", labels(tenant="acme")] == 0
+
+
+def test_tenants_over_the_bound_share_their_delays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counters, "MOST_TENANTS", 2)
+    totals = counters.NamespaceTotals()
+    for number in range(9):
+        totals.delays_of(f"t{number}", "publish").add((1,), 5)
+    assert len(totals.delays) == 5
+    assert totals.delays["_others", "publish"].counts[0] == 5
+
+
+def test_build_and_process_are_shown(make_world: Make) -> None:
+    found = scrape(make_world())
+    (build,) = [dict(of) for name, of in found if name == "sluice_build_info"]
+    assert set(build) == {"version", "python", "compiled"}
+    assert found["process_cpu_seconds_total", labels()] > 0
+    assert found["process_resident_memory_bytes", labels()] > 1_000_000
+    assert found["process_start_time_seconds", labels()] > 1_500_000_000
+    assert found["sluice_draining", labels()] == found["sluice_ready", labels()] == 0
 
 
 def test_blocks_and_what_they_refused_are_told_by_kind(make_world: Make) -> None:
@@ -190,11 +295,12 @@ def test_each_metric_has_prefix_help_text_and_bounded_labels(make_world: Make) -
     families = list(registry.collect())
     assert len(families) > 20
     for family in families:
-        assert family.name.startswith("sluice_")
+        assert family.name.startswith(("sluice_", "process_"))
         assert family.documentation
         for sample in family.samples:
             assert set(sample.labels) <= {
                 "cause",
+                "compiled",
                 "direction",
                 "failure",
                 "found",
@@ -206,11 +312,13 @@ def test_each_metric_has_prefix_help_text_and_bounded_labels(make_world: Make) -
                 "namespace",
                 "outcome",
                 "owner",
+                "python",
                 "result",
                 "role",
                 "side",
                 "state",
                 "tenant",
+                "version",
                 "what",
                 "work",
             }

@@ -96,3 +96,18 @@ def test_all_who_ask_share_one_probe_of_a_broker_that_hangs(world: World) -> Non
     assert {each.result() for each in later[:MOST_WAITING]} == {None}
     assert ask_again().result() is None
     assert len(world.dials) == 2
+
+
+def test_a_look_asks_each_broker_and_says_which_answers(make_world) -> None:
+    world = make_world(broker=["pulsar://127.0.0.1:6651", "pulsar://127.0.0.1:6652"])
+    readiness = Readiness(world.engine)
+    readiness.is_accepting = True
+    world.loop.run(readiness.look)
+    world.dialled().half_close()
+    world.dialled() >> connected()
+    world.loop.run(readiness.look)
+    up = {"pulsar://127.0.0.1:6651": 0, "pulsar://127.0.0.1:6652": 1}
+    assert world.counters.broker_up == up
+    assert list(world.counters.broker_round_trip_ns) == ["pulsar://127.0.0.1:6652"]
+    assert world.counters.ready == 1
+    assert len(world.dials) == 2, "the second look is less than 5 s later"

@@ -1,0 +1,141 @@
+"""Metrics of single limits: of the fullest ones, as many as a scrape has room for."""
+
+from collections.abc import Iterator, Mapping
+from heapq import nlargest
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from limiter.levels import LEVEL_OF_WORD
+from limiter.limiter import Limiter, Scope
+from proxy.observe.log_lines import in_force
+
+MOST_LIMITS: Final = 100
+"""Limits that are shown of wide levels, and as many of all others."""
+WIDE: Final = frozenset({"proxy", "tenant", "namespace", "resource_group", "exempt"})
+"""Levels with few limits, each of many streams: limits of topics do not push them out."""
+LONGEST_NAME: Final = 300
+"""Most characters of a limit's name; limits with longer names are not shown, so that a scrape is bounded."""
+_LIMITERS, _SHOWN = 20, 4
+"""Limiters that are looked at, and that are shown, in one unit of work."""
+_LABELS: Final = ("direction", "level", "name", "mode")
+_UNITS: Final = ("messages", "bytes")
+
+
+class FullestLimits:
+    """Chooses the limits to show by their use since the look before, and makes their metrics.
+
+    Use is the time that the limit needs for the entries that have passed. A limit on which streams wait is full.
+    Limits of addresses are never shown: the names are personal data.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[Limiter, float] = {}
+        """The use of each limiter at the look before; replaced at each look."""
+
+    def parts(self, limiters: Mapping[Scope, Limiter], now: int) -> Iterator[Metric | None]:
+        """Yield the metrics of the limits that are chosen now; None after work that has yielded nothing yet."""
+        used: dict[Limiter, float] = {}
+        ranks: dict[bool, list[tuple[bool, float, Scope]]] = {True: [], False: []}
+        for some in _parts(list(limiters.values()), _LIMITERS):
+            for limiter in some:
+                scope = limiter.scope
+                if LEVEL_OF_WORD[scope.level].is_of_addresses or len(scope.name) > LONGEST_NAME:
+                    continue
+                used[limiter] = seconds = seconds_used(limiter)
+                rank = (len(limiter.waiters) > 0, seconds - self._before.get(limiter, 0.0), scope)
+                ranks[scope.level in WIDE].append(rank)
+            for is_wide, several in ranks.items():
+                ranks[is_wide] = nlargest(MOST_LIMITS, several)
+            yield None
+        self._before = used
+        chosen = [limiters[scope] for several in ranks.values() for *_, scope in several if scope in limiters]
+        yield from _metrics(chosen, now)
+
+
+def seconds_used(limiter: Limiter) -> float:
+    """Return for how many seconds of its rate a limit has passed entries, since it was made."""
+    messages, _, size, _ = in_force(limiter)
+    usage = limiter.usage
+    return max(
+        0.0 if messages is None else usage.messages / messages.per_second,
+        0.0 if size is None else usage.size / size.per_second,
+    )
+
+
+def _metrics(chosen: list[Limiter], now: int) -> Iterator[Metric]:
+    for kind, name, text, labels, read in _METRICS:
+        for some in _parts(chosen, _SHOWN):
+            family = kind(name, text, labels=(*_LABELS, *labels))
+            for limiter in some:
+                scope = limiter.scope
+                key = (scope.direction, scope.level, scope.name, limiter.limit.mode)
+                for label, value in read(limiter, now):
+                    family.add_metric((*key, *label), value)
+            yield family
+
+
+Values = Iterator[tuple[tuple[str, ...], float]]
+
+
+def _rates(limiter: Limiter, _now: int) -> Values:
+    messages, _, size, _ = in_force(limiter)
+    return (((unit,), rate.per_second) for unit, rate in zip(_UNITS, (messages, size), strict=True) if rate)
+
+
+def _bursts(limiter: Limiter, _now: int) -> Values:
+    messages, _, size, _ = in_force(limiter)
+    return (((unit,), rate.burst) for unit, rate in zip(_UNITS, (messages, size), strict=True) if rate)
+
+
+def _used(limiter: Limiter, _now: int) -> Values:
+    usage, (messages, _, size, _) = limiter.usage, in_force(limiter)
+    counts = (usage.messages, messages), (usage.size, size)
+    return (((unit,), count) for unit, (count, rate) in zip(_UNITS, counts, strict=True) if rate)
+
+
+def _throttled(limiter: Limiter, now: int) -> Values:
+    yield (), limiter.usage.throttled.read(now) / 1e9
+
+
+def _waiting(limiter: Limiter, _now: int) -> Values:
+    yield (), len(limiter.waiters)
+
+
+_METRICS: Final = (
+    (
+        GaugeMetricFamily,
+        "sluice_limit_per_second",
+        "Messages or metered bytes per second that a limit lets pass in this process",
+        ("unit",),
+        _rates,
+    ),
+    (
+        GaugeMetricFamily,
+        "sluice_limit_burst",
+        "Messages or metered bytes that a limit lets pass at once in this process",
+        ("unit",),
+        _bursts,
+    ),
+    (
+        CounterMetricFamily,
+        "sluice_limit_used",
+        "Messages or metered bytes that a limit has let pass",
+        ("unit",),
+        _used,
+    ),
+    (
+        CounterMetricFamily,
+        "sluice_limit_throttled_seconds",
+        "Time that streams waited on a limit",
+        (),
+        _throttled,
+    ),
+    (GaugeMetricFamily, "sluice_limit_waiting_streams", "Streams that wait on a limit", (), _waiting),
+)
+
+
+def _parts(limiters: list[Limiter], most: int) -> Iterator[list[Limiter]]:
+    """Yield limiters in parts; one empty part if there are none, so that each metric has its heading."""
+    for begin in range(0, max(1, len(limiters)), most):
+        yield limiters[begin : begin + most]
