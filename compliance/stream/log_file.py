@@ -2,6 +2,7 @@
 
     rows/day=D/NAME.parquet          lines that are records
     malformed/day=D/NAME.parquet     all others, with the first day of the file
+    _work/minutes/day=D/NAME.parquet usage by minute; Spark adds that of all files up
     _work/files/NAME.json            what is in them; written last, so a file that has it has been read
 
 Reading a file again writes the same. So it does not matter when a task is ended, or how often it is done.
@@ -22,6 +23,7 @@ import pyarrow.parquet as pq
 from compliance import storage
 from compliance.line_reader import MALFORMED, ROWS, LineBlock, LineReader
 from compliance.stream.ledger import DayFacts, FileFacts, facts_of
+from compliance.stream.minutes import MINUTES, by_minute
 
 BLOCK_BYTES = 4 * 2**20
 """Bytes of lines that are read at once."""
@@ -77,8 +79,10 @@ class JobPlaces:
         return f"{self.of_day(table, day)}/{name}.parquet"
 
 
-TABLES = ("rows", "malformed", "copies")
-"""Tables of lines. Tasks write the first two; compaction puts copies aside."""
+MINUTES_OF_FILES = "_work/minutes"
+"""Usage of each file; not of compacted days."""
+TABLES = ("rows", "malformed", "copies", MINUTES_OF_FILES)
+"""Tables that have a Parquet file for each of the log's. Compaction alone puts copies aside."""
 
 
 def name_of(file: str) -> str:
@@ -215,6 +219,7 @@ class PartWriter:
             self._days[day] += facts
             of_day = rows if days is None else rows.filter(pc.equal(days, day))
             self._part("rows", day, ROWS).write_table(of_day)
+            self._part(MINUTES_OF_FILES, day, MINUTES).write_table(by_minute(of_day))
 
     def _part(self, table: str, day: str, schema: pa.Schema) -> pq.ParquetWriter:
         if (table, day) not in self._parts:

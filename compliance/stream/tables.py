@@ -13,11 +13,13 @@ from compliance.line_reader import MALFORMED
 from compliance.schema import BOOT, placed_schema
 from compliance.session import local_frame
 from compliance.stream.folder import Ledger
-from compliance.stream.log_file import JobPlaces
+from compliance.stream.log_file import MINUTES_OF_FILES, JobPlaces
+from compliance.stream.minutes import MINUTES
 
 DAY = StructField("day", DateType())
 ROWS = placed_schema(DAY)
 _MALFORMED = StructType([*from_arrow_schema(MALFORMED).fields, DAY])
+_MINUTES = StructType([*from_arrow_schema(MINUTES).fields, DAY])
 PASSED_OVER = "passed-over.json"
 """The file that names the log's files that are not read, for readers of the tables."""
 
@@ -64,6 +66,11 @@ def file_name() -> Column:
 def malformed_of(spark: SparkSession, places: JobPlaces, ledger: Ledger, only: Column | None = None) -> DataFrame:
     """Read malformed lines; `only` is the condition for those to read."""
     return _table(spark, places, ledger, "malformed", _MALFORMED, only)
+
+
+def minutes_of_files(spark: SparkSession, places: JobPlaces, ledger: Ledger, only: Column) -> DataFrame:
+    """Read the usage of files whose day is not compacted; `only` is the condition for rows to read."""
+    return _table(spark, places, ledger, MINUTES_OF_FILES, _MINUTES, only)
 
 
 def _table(  # noqa: PLR0913, PLR0917 - a table of a job

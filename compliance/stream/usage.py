@@ -1,11 +1,12 @@
 """Usage by minute, hour and day: for each tenant, namespace, topic and direction, by Spark over the rows.
 
 A line counts in the window in which it begins. Windows of a day are made again when a file with lines of it comes:
-minutes of the hours that it touches from rows, hours from minutes, and days from hours. So there is no state between
-runs, and no line is late.
+minutes of the hours that it touches, hours from minutes, and days from hours. So there is no state between runs, and no
+line is late. Minutes are added up from those that the tasks have made of each file. From rows they are made in hours in
+which files have copies of each other's lines, or that were compacted.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
 from operator import or_
 
@@ -16,20 +17,13 @@ from pyspark.sql import functions as F
 from accesslog.record import BUCKETS
 from compliance import storage
 from compliance.stream.folder import Ledger
-from compliance.stream.log_file import JobPlaces
-from compliance.stream.tables import SplitRows
+from compliance.stream.log_file import MINUTES_OF_FILES, JobPlaces
+from compliance.stream.minutes import KEY, LIMITS, SUMS
+from compliance.stream.tables import SplitRows, minutes_of_files
 
 MINUTE, HOUR, DAY = "usage_minute", "usage_hour", "usage_day"
 TABLES: Mapping[str, str] = {MINUTE: "1 minute", HOUR: "1 hour", DAY: "1 day"}
 """The tables, with the width of their windows."""
-KEY = ("tenant", "namespace", "topic", "direction")
-SUMS = (
-    *("offered_messages", "offered_bytes", "passed_messages", "passed_bytes"),
-    *("dropped_messages", "dropped_bytes", "rejected_messages", "rejected_bytes"),
-    *("throttled_ms", "delay_sum_ms"),
-)
-LIMITS = ("limit_messages", "limit_bytes")
-"""Those of the line that ends last; `as_of` is its end."""
 _PARTITIONS = {MINUTE: ("day", "hour"), HOUR: ("day",), DAY: ("day",)}
 
 
@@ -87,13 +81,47 @@ def refresh(spark: SparkSession, places: JobPlaces, ledger: Ledger) -> None:
     new = {day: names_and_hours for day in ledger.totals if (names_and_hours := _new_hours(places, ledger, day))[1]}
     if not new:
         return
-    hours = reduce(or_, (_is_in(day, hours) for day, (_, hours) in new.items()))
-    _write(of_rows(SplitRows.of(spark, places, ledger, hours).rows), places, MINUTE)
+    for minutes in minutes_of(spark, places, ledger, {day: hours for day, (_, hours) in new.items()}):
+        _write(minutes, places, MINUTE)
     days = F.col("day").isin(*(F.lit(day).cast("date") for day in new))
     for finer, table in ((MINUTE, HOUR), (HOUR, DAY)):
         _write(of_windows(spark.read.parquet(places.table(finer)).where(days), table), places, table)
     for day, (names, _) in new.items():
         storage.write(_account(places, day), msgspec.json.encode(sorted(names)))
+
+
+def minutes_of(
+    spark: SparkSession, places: JobPlaces, ledger: Ledger, hours: Mapping[str, set[int]]
+) -> Iterator[DataFrame]:
+    """Yield the minutes of some hours of days; each hour is in one of the frames.
+
+    Args:
+        spark: The session.
+        places: The job's.
+        ledger: What has been read.
+        hours: The hours by day.
+    """
+    doubled = ledger.doubled()
+    by_rows = {day: own & _hours_by_rows(places, ledger, day, doubled) for day, own in hours.items()}
+    by_files = {day: own - by_rows[day] for day, own in hours.items()}
+    if any(by_files.values()):
+        yield of_windows(minutes_of_files(spark, places, ledger, _is_within(by_files)), MINUTE)
+    if any(by_rows.values()):
+        yield of_rows(SplitRows.of(spark, places, ledger, _is_within(by_rows)).rows)
+
+
+def _hours_by_rows(places: JobPlaces, ledger: Ledger, day: str, doubled: set[str]) -> set[int]:
+    """Return the hours in which the minutes of files are not all there, or have copies in them."""
+    there = {name for name, _ in storage.files(places.of_day(MINUTES_OF_FILES, day))}
+    compacted = ledger.days[day].facts.hours if day in ledger.days else []
+    lacking = (
+        facts.hours for name, facts in ledger.live(day).items() if name in doubled or f"{name}.parquet" not in there
+    )
+    return set(compacted).union(*lacking)
+
+
+def _is_within(hours: Mapping[str, set[int]]) -> Column:
+    return reduce(or_, (_is_in(day, own) for day, own in hours.items() if own))
 
 
 def _new_hours(places: JobPlaces, ledger: Ledger, day: str) -> tuple[set[str], set[int]]:

@@ -14,8 +14,7 @@ from compliance.stream.folder import load
 from compliance.stream.log_file import JobPlaces, read_log_file
 from compliance.stream.options import Job, Sink, Source
 from compliance.stream.run import JobRun
-from compliance.stream.tables import SplitRows
-from compliance.stream.usage import DAY, HOUR, MINUTE, of_rows, of_windows, refresh
+from compliance.stream.usage import DAY, HOUR, MINUTE, minutes_of, of_windows, refresh
 from tests.compliance.planted import BEGIN, planted, write_file
 
 pytestmark = pytest.mark.spark
@@ -117,15 +116,18 @@ def test_no_row_of_usage_goes_through_python_or_the_driver(spark, tmp_path):
     """Every leaf of the plans is a scan of Parquet files, and every node is Spark's own."""
     places = JobPlaces(str(tmp_path / "out"))
     lines = busy("p", seconds=10).encoded()
-    for name, part in (("a", lines), ("b", lines[5:])):
+    other = busy("q", BEGIN + timedelta(hours=1), 10).encoded()
+    for name, part in (("a", lines), ("b", lines[5:]), ("c", other)):
         write_file(tmp_path / "log", f"{name}.jsonl", part)
         read_log_file(f"{tmp_path}/log/{name}.jsonl", places.out)
     ledger = load(places)
     assert ledger.doubled() == {"a", "b"}
     refresh(spark, places, ledger)
-    minutes = of_rows(SplitRows.of(spark, places, ledger).rows)
+    by_files, by_rows = minutes_of(spark, places, ledger, {day: {*facts.hours} for day, facts in ledger.totals.items()})
+    assert all("/_work/minutes/" in file for file in by_files.inputFiles())
+    assert all("/rows/" in file for file in by_rows.inputFiles())
     hours = of_windows(spark.read.parquet(places.table(MINUTE)), HOUR)
-    for frame in (minutes, hours):
+    for frame in (by_files, by_rows, hours):
         plan = plan_of(frame)
         assert "HashAggregate" in plan
         assert "SortAggregate" not in plan
