@@ -466,6 +466,7 @@ async function openLimit(limit) {
 // Read what is set; where nothing is, the change begins with what is in force.
 async function readLimit() {
   const limit = state.limit;
+  if (!limit) return; // the dialog was closed meanwhile
   try {
     const { json, tag } = await ask("GET", "/sluice/limits", targetOf(limit));
     Object.assign(limit, { from: json.limit ?? {}, origin: json.origin, author: json.author, condition: { "If-Match": tag } });
@@ -495,6 +496,7 @@ async function limiterOf({ direction, level, name: its }) {
 
 async function refreshLimit() {
   const limit = state.limit;
+  if (!limit) return;
   const { direction, level, name: its } = limit;
   const found = await limiterOf(limit);
   const { json } = await ask("GET", "/sluice/streams", { direction, level, name: its, limit: 50 });

@@ -216,13 +216,15 @@ async def test_token_that_may_read_is_offered_no_change(page: Page) -> None:
     assert await page.value("document.getElementById('apply').checkVisibility()") is False
 
 
-async def test_keyboard_alone_opens_a_limit_and_leaves_it(page: Page) -> None:
+async def test_keyboard_opens_a_limit_and_leaves_it_at_any_time(page: Page) -> None:
     await sign_in(page, OPS)
     await page.value("document.querySelector('#limits tbody button').focus()")
     await page.press("Enter")
     await page.until("document.getElementById('limit').open")
     await page.press("Escape")
     await page.until("!document.getElementById('limit').open")
+    await page.value("void openLimit(state.limits.limiters[0]), at('limit').close()")
+    await page.until("state.looks > 1")
     assert await page.value("document.activeElement.closest('table')?.id") == "limits"
 
 
