@@ -11,6 +11,7 @@ from proxy.config.model import load_config
 from sluice.cli import app
 
 ROOT = Path(__file__).resolve().parents[2]
+RULES = ROOT / "deploy/prometheus/rules.yml"
 COMPOSE = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text())
 
 
@@ -100,12 +101,41 @@ def test_the_access_log_goes_where_the_image_lets_it_be_written():
     assert any(str(config.access_log.dir) in line and "-g 0 -m 775" in line for line in _dockerfile())
 
 
-def test_alerts_ask_for_metrics_that_exist():
-    (group,) = yaml.safe_load((ROOT / "deploy/alerts.yml").read_text())["groups"]
-    known = set(re.findall(r"`(sluice_[a-z_]+)", (ROOT / "docs/metrics.md").read_text()))
-    asked = {name for rule in group["rules"] for name in re.findall(r"sluice_[a-z_]+", rule["expr"])}
-    assert asked
-    assert asked - known == set()
+def _rules():
+    return [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
+
+
+def _asked():
+    """Return the expressions of rules, questions and dashboards, by place."""
+    asked = {rule.get("alert") or rule["record"]: rule["expr"] for rule in _rules()}
+    pages = {page: (ROOT / "docs" / page).read_text() for page in ("questions.md", "runbooks.md")}
+    dashboards = {file.name: file.read_text() for file in (ROOT / "deploy/grafana").glob("*.json")}
+    return asked | pages | dashboards
+
+
+def test_rules_pages_and_dashboards_name_metrics_that_exist():
+    page = (ROOT / "docs/metrics.md").read_text()
+    known = set(re.findall(r"`((?:sluice|process)_[a-z_]+)", page))
+    names = {place: set(re.findall(r"\b(?:sluice|process)_[a-z_]+\b", text)) for place, text in _asked().items()}
+    assert sum(map(len, names.values())) > 20
+    assert {place: named - known for place, named in names.items() if named - known} == {}
+
+
+def test_each_alert_has_a_runbook_and_a_unit_test():
+    alerts = {rule["alert"]: rule["annotations"]["runbook"] for rule in _rules() if "alert" in rule}
+    runbooks = re.findall(r"^## (\w+)$", (ROOT / "docs/runbooks.md").read_text(), re.MULTILINE)
+    assert list(alerts) == runbooks
+    assert all(runbook == f"docs/runbooks.md#{alert.lower()}" for alert, runbook in alerts.items())
+    rung = {
+        each["alertname"]
+        for test in yaml.safe_load(RULES.with_name("rules_test.yml").read_text())["tests"]
+        for each in test["alert_rule_test"]
+        if each["exp_alerts"]
+    }
+    assert rung == set(alerts)
+
+
+def test_prometheus_of_the_compose_file_has_the_rules():
     named = yaml.safe_load((ROOT / "deploy/prometheus.yml").read_text())["rule_files"]
-    assert named == ["/etc/prometheus/alerts.yml"]
-    assert "./alerts.yml:/etc/prometheus/alerts.yml:ro" in COMPOSE["services"]["prometheus"]["volumes"]
+    assert named == ["/etc/prometheus/rules.yml"]
+    assert "./prometheus/rules.yml:/etc/prometheus/rules.yml:ro" in COMPOSE["services"]["prometheus"]["volumes"]
