@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from demo.processes import DemoError
-from demo.stage import HERE, OUT, Demo, Plan
+from demo.stage import HERE, OUT, Demo, DemoPlan
 from demo.verdict import Check, verdict_line
 
 INTERRUPTED = 130
@@ -29,13 +29,13 @@ def main() -> int:
     return 0 if _hold(checks) else 1
 
 
-def _plan() -> Plan:
+def _plan() -> DemoPlan:
     parser = argparse.ArgumentParser(prog="python -m demo", description="Sluice at work, end to end.")
     parser.add_argument("--broker", choices=("standin", "real"), default="standin", help="default: standin")
     parser.add_argument("--seconds", type=_seconds, default=30.0, help="of load, 5 to 600 (default: 30)")
     parser.add_argument("--hold", action="store_true", help="then go on until Ctrl-C, with the console to look at")
     arguments = parser.parse_args()
-    return Plan(arguments.broker, arguments.seconds, holds=arguments.hold)
+    return DemoPlan(arguments.broker, arguments.seconds, holds=arguments.hold)
 
 
 def _seconds(text: str) -> float:

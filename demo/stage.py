@@ -29,7 +29,7 @@ HOLD_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DemoPlan:
     """The choices of the command line."""
 
     broker: str
@@ -50,7 +50,7 @@ class Demo:
         console: The terminal or file to write to.
     """
 
-    def __init__(self, plan: Plan, console: Console) -> None:
+    def __init__(self, plan: DemoPlan, console: Console) -> None:
         self._plan = plan
         self._console = console
         self._step = 0

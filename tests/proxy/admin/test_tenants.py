@@ -281,7 +281,7 @@ async def test_a_tenant_tightens_and_takes_back_its_own_limit_alone(tokens: Path
     async with admin.client:
         status, said = await admin.ask("PUT", limit_of("acme/shop"), json={"messages": 3}, headers=acme)
         file: dict[str, Any] = {"direction": "publish", "setting": "topic_of_namespace", "name": "acme/shop"}
-        file |= {"author": "", "in_force": None}
+        file |= {"author": "", "plan": "", "in_force": None}
         assert (status, said["limit"], said["origin"], said["author"]) == (200, {"messages": 3}, "tenant", "acme")
         assert said["hidden"] == [file | {"limit": {"messages": 5}, "origin": "file"}]
         status, said = await admin.ask("PUT", limit_of("acme/shop"), json={"messages": 6}, headers=acme)
