@@ -1,5 +1,6 @@
 """Without a container engine: everything that is named exists."""
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -139,3 +140,15 @@ def test_prometheus_of_the_compose_file_has_the_rules():
     named = yaml.safe_load((ROOT / "deploy/prometheus.yml").read_text())["rule_files"]
     assert named == ["/etc/prometheus/rules.yml"]
     assert "./prometheus/rules.yml:/etc/prometheus/rules.yml:ro" in COMPOSE["services"]["prometheus"]["volumes"]
+
+
+def test_each_panel_has_unit_description_and_a_runbook():
+    files = sorted((ROOT / "deploy/grafana").glob("*.json"))
+    assert [file.stem for file in files] == ["sluice-fleet", "sluice-limit", "sluice-tenant"]
+    runbooks = {f"runbooks.md#{rule['alert'].lower()}" for rule in _rules() if "alert" in rule}
+    for file in files:
+        for panel in json.loads(file.read_text())["panels"]:
+            assert panel["description"]
+            assert panel["fieldConfig"]["defaults"]["unit"]
+            (link,) = panel["links"]
+            assert link["url"].removeprefix("${docs}/") in runbooks

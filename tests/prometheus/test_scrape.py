@@ -46,7 +46,7 @@ def prometheus(tmp_path):
         process.wait()
 
 
-def _value(prometheus_url: str, query: str, at_least: float) -> float:
+def value(prometheus_url: str, query: str, at_least: float) -> float:
     """Ask until the answer is there."""
     deadline = time.monotonic() + _PATIENCE_S
     url = f"{prometheus_url}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
@@ -73,8 +73,8 @@ def test_prometheus_sees_what_a_client_sent(prometheus, tmp_path):
                     producer.send(str(number).encode())
             url = prometheus(sluice.admin_url.removeprefix("http://"))
             labels = 'tenant="public",namespace="default",direction="publish"'
-            assert _value(url, f"sluice_messages_passed_total{{{labels}}}", _SENT) == _SENT
-            assert _value(url, "up", 1) == 1
+            assert value(url, f"sluice_messages_passed_total{{{labels}}}", _SENT) == _SENT
+            assert value(url, "up", 1) == 1
             page = urllib.request.urlopen(f"{sluice.admin_url}/metrics", timeout=_PATIENCE_S).read()
         finally:
             sluice.stop()

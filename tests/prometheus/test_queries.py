@@ -1,0 +1,53 @@
+"""Every query of dashboards and of docs/questions.md has an answer from a Prometheus that scrapes a loaded Sluice."""
+
+import contextlib
+import json
+import re
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.loadgen.standin.conftest import running_broker
+from tests.prometheus.test_scrape import prometheus, value  # noqa: F401 - a fixture
+from tests.real.sluice_process import start_sluice
+from tests.real.traffic import quiet_client
+
+pytestmark = pytest.mark.prometheus
+_ROOT = Path(__file__).resolve().parents[2]
+_CHOSEN = {"tenant": "public", "direction": "publish", "level": "tenant", "name": "public", "__rate_interval": "1m"}
+
+
+def _queries():
+    """Return all queries, with a choice for each variable of the dashboards."""
+    found = re.findall(r"```promql\n(.+?)\n```", (_ROOT / "docs/questions.md").read_text(), re.DOTALL)
+    for file in sorted((_ROOT / "deploy/grafana").glob("*.json")):
+        found += [panel["targets"][0]["expr"] for panel in json.loads(file.read_text())["panels"]]
+    rules = yaml.safe_load((_ROOT / "deploy/prometheus/rules.yml").read_text())["groups"][0]["rules"]
+    found += [rule["expr"] for rule in rules]
+    return [re.sub(r"\$(\w+)", lambda name: _CHOSEN[name[1]], query) for query in found]
+
+
+def test_no_query_of_dashboards_and_questions_is_empty(prometheus, tmp_path):  # noqa: F811
+    limits = {"tenants": {"public": {"publish": {"messages": "20/s", "burst_messages": 1}}}}
+    with running_broker() as (_, broker):
+        sluice = start_sluice(tmp_path / "sluice", f"pulsar://{broker}", {"limits": limits})
+        try:
+            with contextlib.closing(quiet_client(sluice.service_url)) as client:
+                producer = client.create_producer("persistent://public/default/queried")
+                url = prometheus(sluice.admin_url.removeprefix("http://"))
+                value(url, "sluice_ready", 0)
+                for number in range(150):
+                    producer.send_async(str(number).encode(), None)
+                producer.flush()
+                value(url, "rate(sluice_held_seconds_count[1m])", 0.01)
+                empty = []
+                for query in _queries():
+                    asked = f"{url}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
+                    if not json.load(urllib.request.urlopen(asked, timeout=60))["data"]["result"]:
+                        empty.append(query)
+                assert empty == []
+        finally:
+            sluice.stop()
