@@ -47,6 +47,10 @@ def _ignore_cut(_subject: "Stream | Limiter", _now: int) -> None:
     """Do nothing: there is no reader."""
 
 
+def ignore_standstill(_late_ns: int) -> None:
+    """Do nothing about a standstill: no report has it."""
+
+
 class ActivityReader(NamedTuple):
     """The callbacks of the reader of a journal; by default there is no reader.
 
@@ -56,6 +60,7 @@ class ActivityReader(NamedTuple):
         on_cut: See `ActivityJournal`.
         on_take: See `ActivityJournal`.
         on_relative: Called when the first limit that is relative to a publish rate appears: these change once a second.
+        on_standstill: Called with a time in nanoseconds for which the process did nothing.
     """
 
     on_first: Callable[[], None] = _ignore
@@ -63,6 +68,7 @@ class ActivityReader(NamedTuple):
     on_cut: Callable[[Stream | Limiter, int], None] = _ignore_cut
     on_take: Callable[[Stream | Limiter], None] = _ignore_subject
     on_relative: Callable[[], None] = _ignore
+    on_standstill: Callable[[int], None] = ignore_standstill
 
 
 class ActivityJournal:

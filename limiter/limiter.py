@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, Protocol
 
 from mypy_extensions import mypyc_attr
 
-from limiter.permits import CreditWindow, Permits, Unit
+from limiter.permits import CreditWindow, Permits, Unit, horizon_of
 from limiter.token_bucket import (
     SMALLEST_BURST_NS,
     WHOLE,
@@ -645,6 +645,27 @@ class Limiter:
         self.wakes_at = None  # as in `retune`
         if self._idle_from >= 0:
             self.is_waited_on(now)
+
+    def update_windows(self) -> None:
+        """Give a limit of deliveries the credit windows that its values and shares need: for messages and for bytes.
+
+        For a shared limit they have this process' share: the broker should send messages to consumers that may have
+        them.
+        """
+        if self.scope.direction != "dispatch" or self.is_observed:
+            return
+        by_unit: dict[Unit, CreditWindow] = {window.unit: window for window in self.windows}
+        messages, _, size, _ = self.rates()
+        limited: tuple[tuple[Unit, Rate | None, int], ...] = (
+            ("messages", messages, self.shares[0]),
+            ("bytes", size, self.shares[1]),
+        )
+        for unit, limit, ppm in limited:
+            if limit is None:
+                by_unit.pop(unit, None)
+            else:
+                by_unit.setdefault(unit, CreditWindow(1, unit)).horizon = max(1, horizon_of(limit) * ppm // WHOLE)
+        self.windows = tuple(by_unit.values())
 
     def rates(self) -> tuple[Rate | None, Rate | None, Rate | None, Rate | None]:
         """Return the rates in force of messages, peak messages, bytes and peak bytes: the quota's where it is lower."""

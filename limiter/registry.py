@@ -12,14 +12,14 @@ from limiter.backlogs import Backlogs
 from limiter.levels import ANYBODY, INDEXED, LEVEL_OF_WORD, Client, Part, StreamIdentity, Topic
 from limiter.limiter import Entry, Limiter, LimitRates, Scope, Stream
 from limiter.names import counted_as
-from limiter.permits import RULES, CreditWindow, DispatchRules, Permits, Unit, horizon_of
+from limiter.permits import RULES, CreditWindow, DispatchRules, Permits
 from limiter.policies import Change, InForce, Policies
 from limiter.relative_rates import RelativeLimits
 from limiter.restart import FirstBalances
 from limiter.scheduler import Scheduler
 from limiter.shadow import ShadowLimiter
 from limiter.sharing import SharedLimits
-from limiter.token_bucket import WHOLE, Limit, Rate
+from limiter.token_bucket import Limit
 
 
 class StreamIndex:
@@ -165,7 +165,7 @@ class LimiterCache:
             self._report_retuned(limiter, in_force, now)
             if limiter.streams:
                 self.tuned[limiter] = None
-        limiter.windows = _windows(limiter)
+        limiter.update_windows()
         return limiter
 
     def retune(self, limits: dict[Scope, Limit], now: int) -> list[Limiter]:
@@ -174,7 +174,7 @@ class LimiterCache:
         for limiter in changed:
             self._on_retune(limiter, now)
             limiter.retune(limits[limiter.scope], limiter.source, now)
-            limiter.windows = _windows(limiter)
+            limiter.update_windows()
         return changed
 
     def outdate(self, kinds: Collection[tuple[str, str]]) -> None:
@@ -294,24 +294,6 @@ class LimiterCache:
 def memory_of(scope: Scope) -> int:
     """Return the bytes that a limiter takes."""
     return LIMITER_MEMORY + _COPIES * getsizeof(scope.name)
-
-
-def _windows(limiter: Limiter) -> tuple[CreditWindow, ...]:
-    """Return the credit windows that a limit of deliveries needs: one for messages, one for bytes.
-
-    For a shared limit they have this process' share: the broker should send messages to consumers that may have them.
-    """
-    if limiter.scope.direction != "dispatch" or limiter.is_observed:
-        return ()
-    by_unit = {window.unit: window for window in limiter.windows}
-    rates: tuple[tuple[Unit, Rate | None], ...] = (("messages", limiter.rates()[0]), ("bytes", limiter.rates()[2]))
-    for unit, rate in rates:
-        if rate is None:
-            by_unit.pop(unit, None)
-        else:
-            ppm = limiter.shares[unit == "bytes"]
-            by_unit.setdefault(unit, CreditWindow(1, unit)).horizon = max(1, horizon_of(rate) * ppm // WHOLE)
-    return tuple(by_unit.values())
 
 
 SLICE = 100
@@ -607,7 +589,7 @@ class Registry:
         """Wake the streams of limiters that have another share, or may use theirs again."""
         for limiter in limiters:
             if limiter.windows:
-                limiter.windows = _windows(limiter)
+                limiter.update_windows()
         self._serve(limiters, now)
 
     def _wake(self, limiters: Iterable[Limiter], now: int) -> None:

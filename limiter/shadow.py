@@ -92,7 +92,7 @@ class ShadowLimiter:
     """The second scheduler of all observed limits, and the bounds on its held entries.
 
     Args:
-        wake_at: As for `Scheduler`; the caller wakes this object's `scheduler`.
+        scheduled: Makes the scheduler for a journal.
         journal: Notes observed streams whose simulated counts change.
         most: Bytes held at which reading one direction of a connection would be paused.
         overhead: Bytes of memory that a held entry takes beyond its metered bytes.
@@ -101,13 +101,13 @@ class ShadowLimiter:
 
     def __init__(
         self,
-        wake_at: Callable[[Limiter, int], None],
+        scheduled: Callable[[ActivityNotes], Scheduler],
         journal: ActivityNotes,
         most: int,
         overhead: int,
         room: int = MOST_ENTRIES,
     ) -> None:
-        self.scheduler = Scheduler(wake_at, _Beside(journal))
+        self.scheduler = scheduled(_Beside(journal))
         self.room = room
         self.overhead = overhead
         self._most = most

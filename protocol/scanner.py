@@ -280,7 +280,7 @@ def layout_of(data: bytes, at: i64, end: i64) -> SendLayout | None:
     return layout if layout.note(data, at, size) else None
 
 
-_MOST_MESSAGES: Final = 2**31 - 1
+MOST_MESSAGES: Final = 2**31 - 1
 FREE_COMMAND: Final = 128
 """Bytes of a SEND command that no limit is charged, as a broker charges none. A command with all fields that clients
 set has about 100. Bytes beyond are unknown fields, in which a client could send as much as in payloads."""
@@ -291,10 +291,6 @@ class Heads:
 
     Attributes:
         max_size: Most bytes of a whole frame; may be changed at any time.
-        max_messages: Most messages of one entry; may be changed at any time. A SEND that declares more is an error. A
-            MESSAGE that declares more counts as `max_messages`: its metadata is the publisher's, and no broker checks
-            it.
-        on_excess: If set, called with the owner of such a MESSAGE and the number of messages that it declares.
         kind: The command type of the frame that was read last.
         owner, messages: Of a payload frame: the producer or consumer id, and the number of messages.
         size: Metered bytes: those after the command, which the broker meters, and of a SEND command those beyond
@@ -304,12 +300,21 @@ class Heads:
     Args:
         payload_kind: The metered command: SEND (from a client) or MESSAGE (from a broker).
         max_size: As the attribute.
+        max_messages: Most messages of one entry. A SEND that declares more is an error. A MESSAGE that declares more
+            counts as `max_messages`: its metadata is the publisher's, and no broker checks it.
+        on_excess: If set, called with the owner of such a MESSAGE and the number of messages that it declares.
     """
 
-    def __init__(self, payload_kind: int, max_size: int) -> None:
+    def __init__(
+        self,
+        payload_kind: int,
+        max_size: int,
+        max_messages: int = MOST_MESSAGES,
+        on_excess: Callable[[int, int], None] | None = None,
+    ) -> None:
         self.max_size: i64 = max_size
-        self.max_messages: i64 = _MOST_MESSAGES
-        self.on_excess: Callable[[int, int], None] | None = None
+        self.max_messages: i64 = max_messages
+        self._on_excess = on_excess
         self.kind: i64 = 0
         self.owner: i64 = 0
         self.messages: i64 = 0
@@ -380,9 +385,9 @@ class Heads:
         if not self._excess:
             return
         excess, self._excess = self._excess, []
-        if self.on_excess is not None:
+        if self._on_excess is not None:
             for owner, messages in excess:
-                self.on_excess(owner, messages)
+                self._on_excess(owner, messages)
 
     def _walk(self, data: bytes, at: i64, end: i64, length: i64) -> i64:
         """Parse the frame at `at`, whose command has arrived, field by field; return the result of `read`."""
@@ -429,7 +434,7 @@ class FrameScanner:
     Attributes:
         heads: Reads frame heads; holds the bounds of a frame's bytes and of an entry's messages.
         tallies: Payload frames of the chunk that was scanned last, by producer or consumer.
-        receipts: SEND_RECEIPTs of that chunk, as entries by producer; filled while `counts_receipts` is set.
+        receipts: SEND_RECEIPTs of that chunk, as entries by producer; filled if `counts_receipts` is set.
         lead: Bytes kept back from earlier chunks, to be written before the chunk that was scanned last.
         keep: Number of bytes at the end of that chunk that are kept back.
         end: Number of bytes that were scanned or cut last.
@@ -438,18 +443,28 @@ class FrameScanner:
     Args:
         payload_kind: The metered command: SEND (from a client) or MESSAGE (from a broker).
         max_size: Most bytes of a whole frame.
+        max_messages: As for `Heads`.
+        on_excess: As for `Heads`.
+        counts_receipts: Count SEND_RECEIPTs.
     """
 
-    def __init__(self, payload_kind: int, max_size: int) -> None:
-        self.heads = Heads(payload_kind, max_size)
+    def __init__(
+        self,
+        payload_kind: int,
+        max_size: int,
+        max_messages: int = MOST_MESSAGES,
+        on_excess: Callable[[int, int], None] | None = None,
+        *,
+        counts_receipts: bool = False,
+    ) -> None:
+        self.heads = Heads(payload_kind, max_size, max_messages, on_excess)
         self.left: i64 = 0
         self.end: i64 = 0
         self.tallies: list[Tally] = []
         self.lead: bytes = b""
         self.keep: i64 = 0
         self.receipts: list[Tally] = []
-        self.counts_receipts: bool = False
-        self.most_owners: i64 = MOST_OWNERS
+        self._counts_receipts: bool = counts_receipts
         self._payload: i64 = payload_kind
         self._silent_a: i64 = ACK if payload_kind == SEND else SEND_RECEIPT
         self._silent_b: i64 = ACK if payload_kind == SEND else ACK_RESPONSE
@@ -481,17 +496,18 @@ class FrameScanner:
         if self._payload == MESSAGE:
             self._silent_a = self._silent_b  # ACK_RESPONSE
 
-    def scan(self, chunk: bytes, size: i64 = -1) -> bool:
+    def scan(self, chunk: bytes, size: i64 = -1, most_owners: i64 = MOST_OWNERS) -> bool:
         """Tally the payload frames of `chunk`, if it holds only these and silent commands.
 
         Returns True if it does. `tallies` then holds the counts of each producer or consumer. Call `accept`, and write
         `lead` and then `chunk` without its last `keep` bytes; or call `cut` instead. Returns False if the chunk must be
-        cut. If `size` is given, only the first `size` bytes of `chunk` count.
+        cut, as one must that names more than `most_owners` producers or consumers. If `size` is given, only the first
+        `size` bytes of `chunk` count.
 
         Raises:
             ProtocolError: As `Heads.read`.
         """
-        clear(self.tallies, self._tally_of, self.most_owners)
+        clear(self.tallies, self._tally_of, most_owners)
         heads = self.heads
         heads.begin()
         if self.receipts:
@@ -525,14 +541,14 @@ class FrameScanner:
                 owner: int = heads.owner
                 if last is None or last.owner != owner:
                     last = tally_of(owner, self.tallies, self._tally_of)
-                    if len(self.tallies) > self.most_owners:
+                    if len(self.tallies) > most_owners:
                         return False
                 row: i64 = heads.row(chunk, at, end, length)
                 last.add(row, heads.messages, heads.size)
                 length *= row
             elif kind != self._silent_a and kind != self._silent_b:
                 return False
-            elif self.counts_receipts and kind == SEND_RECEIPT:
+            elif self._counts_receipts and kind == SEND_RECEIPT:
                 producer: int = self._producer_of(chunk, at)
                 if receipts is None or receipts.owner != producer:
                     receipts = tally_of(producer, self.receipts, self._receipts_of)
@@ -634,7 +650,7 @@ class FrameScanner:
             tally_of(heads.owner, self.tallies, self._tally_of).add(1, heads.messages, heads.size)
         elif heads.kind != self._silent_a and heads.kind != self._silent_b:
             return _MUST_BE_CUT
-        elif self.counts_receipts and heads.kind == SEND_RECEIPT:
+        elif self._counts_receipts and heads.kind == SEND_RECEIPT:
             tally_of(self._producer_of(head, 0), self.receipts, self._receipts_of).entries += 1
         self.lead = bytes(self._carry)
         return length - carried

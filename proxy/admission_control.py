@@ -137,6 +137,10 @@ class Admission:
         self._clock = clock
         self._log = AdmissionLog(clock)
 
+    def close(self) -> None:
+        """Let no client in any more."""
+        self.is_draining = True
+
     def admit(
         self, asked: Iterable[AskedBound], client: str, source: str, topic: Topic | None = None
     ) -> tuple[Slot, ...]:

@@ -4,9 +4,8 @@ Counters are plain integers. The number of totals, and of sums of refusals, is b
 must not flood its log.
 """
 
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from limiter.limiter import StreamName
@@ -26,26 +25,12 @@ class Words(Counter[str]):
     __delitem__ = dict.__delitem__  # type: ignore[assignment] # of a key of this dictionary
 
 
-STANDSTILL_NS = 500_000_000
-"""Lateness of a timer, in nanoseconds, from which on the process counts as having stood still."""
-LATE_NS = 10_000_000
-"""Lateness of a timer from which on the work is named that held the loop."""
 UNNAMED_WORK = "unnamed"
 """The label of a late timer that no kind of work explains: messages, or the machine."""
 
 
-class _Callbacks:
-    """Called at once, in addition to the counters."""
-
-    __slots__ = ("culprit", "stood_still")
-    stood_still: Callable[[int], None]
-    """Called with the lateness of a timer in nanoseconds, if that is a standstill."""
-    culprit: Callable[[int], str]
-    """Returns the kind of work to which such a lateness is due."""
-
-
 @dataclass(slots=True)
-class Counters(_Callbacks):
+class Counters:
     """Counters of this process since it started."""
 
     connections_accepted: int = 0
@@ -127,34 +112,6 @@ class Counters(_Callbacks):
     timers_fired: int = 0
     timers_by_lateness: list[int] = field(default_factory=lambda: [0] * (len(LATENESS_NS) + 1))
     """Timers that fired no later than each bound and later than the one before; the last: later than all."""
-
-    def __post_init__(self) -> None:
-        self.stood_still = _ignore_standstill
-        self.culprit = _unknown_work
-
-    def timer_fired(self, late_ns: int) -> None:
-        """Count a timer of a limit that fired `late_ns` nanoseconds late."""
-        late_ns = max(0, late_ns)
-        if late_ns >= STANDSTILL_NS:
-            self.stood_still(late_ns)
-        self.timers_fired += 1
-        self.loop_lag_ns += late_ns
-        self.loop_was_late(late_ns)
-        self.timers_by_lateness[bisect_left(LATENESS_NS, late_ns)] += 1
-
-    def loop_was_late(self, late_ns: int) -> None:
-        """Note that the loop came to a timer `late_ns` nanoseconds late, be it a limit's or the heartbeat's."""
-        if late_ns >= LATE_NS:
-            self.late_timers[self.culprit(late_ns)] += 1
-        self.loop_lag_max_ns = max(self.loop_lag_max_ns, late_ns)
-
-
-def _ignore_standstill(_late_ns: int) -> None:
-    """Ignore a standstill: there is no access log."""
-
-
-def _unknown_work(_late_ns: int) -> str:
-    return UNNAMED_WORK
 
 
 MOST_NAMESPACES = 1000

@@ -294,7 +294,7 @@ class DrainService:
             structlog.get_logger().exception("drain failed")
             plan.end(DrainOutcome.ENDED)
         finally:
-            self._engine.admission.is_draining = True
+            self._engine.admission.close()
             self._server.end_sessions()
             if self.moved or plan.outcome is not DrainOutcome.MOVED:
                 self._log_outcome(plan)
@@ -308,7 +308,7 @@ class DrainService:
             plan.came(now)
         plan.look(now, self.connections, counters.drain_moved["connections"], self._came_back)
         if plan.phase is Phase.MOVING and not was_moving:
-            self._engine.admission.is_draining = True
+            self._engine.admission.close()
             plan.fill([(session, session.stream_count()) for session in self._server.sessions], now)
         if plan.phase is Phase.MOVING and not self._is_looking:
             self._is_looking = True

@@ -93,14 +93,14 @@ class Heap:
     There is one in a process.
 
     Args:
-        give_back: Gives free memory back to the system.
-
-    Attributes:
         measure: Measures the call of `give_back`, as a context.
+        give_back: Gives free memory back to the system.
     """
 
-    def __init__(self, give_back: Callable[[], None] = give_back_memory) -> None:
-        self.measure: Callable[[], AbstractContextManager[object]] = nullcontext
+    def __init__(
+        self, measure: Callable[[], AbstractContextManager[object]], give_back: Callable[[], None] = give_back_memory
+    ) -> None:
+        self._measure = measure
         self._give_back = give_back
         self._is_asked = False
 
@@ -115,7 +115,7 @@ class Heap:
 
     def _go(self) -> None:
         self._is_asked = False
-        with self.measure():
+        with self._measure():
             self._give_back()
 
 

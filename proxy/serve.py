@@ -175,7 +175,6 @@ class Proxy:
             self.intervals = Intervals(
                 self.access,
                 self.totals,
-                counters,
                 (config.access_log.interval, config.access_log.steady_interval),
             )
             policies = Policies(tally=None if config.fleet is None else LimitTally(config.fleet.shared_levels))

@@ -19,8 +19,9 @@ from enum import StrEnum
 from types import TracebackType
 from typing import Any, Final, Generic, TypeVar
 
+from limiter.activity import ignore_standstill
 from proxy.counters import UNNAMED_WORK, Counters
-from proxy.heartbeat import Heartbeat
+from proxy.timers import Heartbeat, Lateness
 
 T = TypeVar("T")
 
@@ -104,17 +105,25 @@ class Slices:
     There is one in a process.
 
     Args:
-        counters: Get the time of each kind of work, and name the kind to which a late timer is due.
+        counters: Get the time of each kind of work, and the lateness of timers.
         clock: Monotonic nanoseconds.
+        on_standstill: As for `Lateness`.
 
     Attributes:
         longest_ns: The longest time that each kind of work took in one turn; `_RecentPeaks` begins it again.
+        lateness: Counts late timers, and names the kind of work to which each is due.
         heartbeat: Notes how late the loop is.
     """
 
-    def __init__(self, counters: Counters, clock: Callable[[], int] = time.monotonic_ns) -> None:
+    def __init__(
+        self,
+        counters: Counters,
+        clock: Callable[[], int] = time.monotonic_ns,
+        on_standstill: Callable[[int], None] = ignore_standstill,
+    ) -> None:
         self.longest_ns: dict[Work, int] = {}
-        self.heartbeat = Heartbeat(counters.loop_was_late, clock)
+        self.lateness = Lateness(counters, self._held_by, on_standstill)
+        self.heartbeat = Heartbeat(self.lateness.loop_was_late, clock)
         self._counters = counters
         self._clock = clock
         self._queues: dict[Work, deque[_Piece]] = {}
@@ -127,7 +136,6 @@ class Slices:
         self._spent: dict[Work, int] = {}
         """Nanoseconds in this turn, and in the one before, by kind."""
         self._spent_before: dict[Work, int] = {}
-        counters.culprit = self._culprit
 
     def run(
         self, work: Work, units: Iterator[object], then: Callable[[], None] = _nothing, *, later: bool = False
@@ -208,7 +216,7 @@ class Slices:
         self.longest_ns[work] = max(self.longest_ns.get(work, 0), in_turn)
         self._arm()
 
-    def _culprit(self, late_ns: int) -> str:
+    def _held_by(self, late_ns: int) -> str:
         """Return the kind of work that took at least half of the time for which a timer is late."""
         spent = self._spent_before | self._spent
         work = max(spent, key=lambda each: spent[each], default=None)

@@ -28,7 +28,7 @@ from limiter.activity import ActivityJournal, ActivityReader
 from limiter.limiter import Limiter, Scope, Stream
 from limiter.registry import Registry
 from limiter.token_bucket import NANOS_PER_SECOND
-from proxy.counters import Counters, NamespaceTotals
+from proxy.counters import NamespaceTotals
 from proxy.observe.access_log import AccessLog
 from proxy.observe.connection import Refusals
 from proxy.observe.counter_snapshot import CounterSnapshot, TakenLimiter
@@ -62,7 +62,6 @@ class Intervals:
     Args:
         log: Gets the lines.
         totals: Gets the sums by namespace.
-        counters: Count how late the timer fired.
         lengths_s: Seconds between lines, and between those of steady streams and limiters.
         clocks: Monotonic nanoseconds, and nanoseconds since 1970.
     """
@@ -71,13 +70,11 @@ class Intervals:
         self,
         log: AccessLog,
         totals: NamespaceTotals,
-        counters: Counters,
         lengths_s: tuple[float, float],
         clocks: tuple[Callable[[], int], Callable[[], int]] = (time.monotonic_ns, time.time_ns),
     ) -> None:
         self._log = log
         self._tally = CounterSnapshot(totals)
-        self._counters = counters
         interval_s, steady_s = lengths_s
         self._interval = round(interval_s * 1e9)
         self._steady = SteadyLines(log, self._tally, round(steady_s * 1e9) if steady_s > interval_s else 0)
@@ -124,13 +121,19 @@ class Intervals:
         """
         self._journal, self._registry, self._refusals, self._slices = (journal, registry, refusals, slices)
         self._log.levels_by(registry)
-        self._counters.stood_still = self._stood_still
         self._beat(last=False)
 
     @property
     def reader(self) -> ActivityReader:
         """The reader through which an engine reports its streams and limiters."""
-        return ActivityReader(self.activity, self._write_early, self._cut, self._take_pending, self._hasten)
+        return ActivityReader(
+            on_first=self.activity,
+            on_early=self._write_early,
+            on_cut=self._cut,
+            on_take=self._take_pending,
+            on_relative=self._hasten,
+            on_standstill=self._stood_still,
+        )
 
     def activity(self) -> None:
         """Begin an interval after a rest: its line comes at the next boundary, and begins at the last one."""
@@ -216,9 +219,10 @@ class Intervals:
     def _tick(self) -> None:
         assert self._journal is not None, "start() comes first"
         assert self._registry is not None, "start() comes first"
+        assert self._slices is not None, "start() comes first"
         self._timer = None
         now = self._clock()
-        self._counters.timer_fired(now - self._wakes_at)
+        self._slices.lateness.timer_fired(now - self._wakes_at)
         relative = self._registry.relative
         active = [] if relative.is_empty else list(self._journal.streams)
         if now < self._due - self._interval // 10:

@@ -23,7 +23,7 @@ from protocol.commands import encode, read
 from protocol.flow import MOST_PERMITS, flow_frame, read_flow
 from protocol.frames import HEAD, MESSAGE, SEND, ProtocolError
 from protocol.pulsar_pb2 import BaseCommand
-from protocol.scanner import TAIL, FrameScanner, Piece, Tally
+from protocol.scanner import MOST_MESSAGES, TAIL, FrameScanner, Piece, Tally
 from protocol.walk import read_command
 from proxy.budgets import ENTRY_OVERHEAD, Budget, Claim, Share
 from proxy.counters import Counters
@@ -363,7 +363,12 @@ class DataPath(Receiver):
     ) -> None:
         super().__init__()
         self.streams: dict[int, Stream] = {}
-        self.scanner = FrameScanner(payload_kind, max_frame)
+        on_excess: Callable[[int, int], None] | None = None
+        if oversized is not None:  # it refers to the streams and not to this object, which would be a reference cycle
+            on_excess = partial(_overdraw, self.streams, most_messages, oversized)
+        counts_receipts = publishes is not None and payload_kind == MESSAGE
+        most = most_messages if most_messages > 0 else MOST_MESSAGES
+        self.scanner = FrameScanner(payload_kind, max_frame, most, on_excess, counts_receipts=counts_receipts)
         self.writer = writer
         self.memory = memory
         self.rejections = rejections
@@ -382,11 +387,6 @@ class DataPath(Receiver):
         self._kept = 0
         self._partial: PartialEntry | None = None
         self._is_skipping = False
-        self.scanner.counts_receipts = self._receipts is not None
-        if most_messages > 0:
-            self.scanner.heads.max_messages = most_messages
-        if oversized is not None:  # it refers to the streams and not to this object, which would be a reference cycle
-            self.scanner.heads.on_excess = partial(_overdraw, self.streams, most_messages, oversized)
 
     def feed(self, data: bytes, size: int) -> None:
         """Take the bytes read: the first `size` bytes of `data`. The memory may change after the call.
@@ -396,7 +396,6 @@ class DataPath(Receiver):
         """
         now = self._clock()
         scanner, sent = self.scanner, self._sent
-        scanner.most_owners = len(self.streams) + _STRANGERS
         if self.backlog:  # reading is paused: these bytes come after those that were set aside
             self._set_aside(self.backlog + data[:size])
             self._count_kept(scanner.kept)
@@ -406,7 +405,7 @@ class DataPath(Receiver):
         self.passes = (
             is_free_to_pass
             and not (holds_entries and self._begins_with_held(data, size))
-            and scanner.scan(data, size)
+            and scanner.scan(data, size, len(self.streams) + _STRANGERS)
             and not (holds_entries and scanner.ends_mid_frame)  # held entries could not leave before the frame's end
             and (sent is None or sent.has_room(scanner.tallies, ends_mid_frame=scanner.ends_mid_frame))
             and self._admit(scanner.tallies, now)

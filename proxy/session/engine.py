@@ -1,6 +1,5 @@
 """The objects that all sessions of a process share: limits, budgets, allow-list and counters."""
 
-import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -8,7 +7,6 @@ from functools import partial
 from mypy_extensions import mypyc_attr
 
 from limiter.activity import ActivityJournal, ActivityReader
-from limiter.limiter import Limiter
 from limiter.policies import Change, Policies
 from limiter.registry import Registry
 from limiter.restart import FirstBalances
@@ -31,54 +29,11 @@ from proxy.session.proxy_headers import ProxyHeaders
 from proxy.session.session_admission import SessionAdmission
 from proxy.session.transport import TransportContext
 from proxy.slices import CallsInSlices, Slices, Work
+from proxy.timers import TimedScheduler
 from proxy.tls.certificates import Certificates
 
-_ENTRIES = 20
-"""Entries that are released in the time of a wake-up."""
 _FOLLOW = 10
 """Streams or limiters that follow a change in one unit of work."""
-
-
-class LimiterTimers:
-    """Timers that wake the scheduler when a limiter's tokens suffice again.
-
-    Args:
-        clock: Monotonic nanoseconds.
-        counters: Count how late the timers fired.
-        serve: Called with a limiter, and the time, when its timer fires; where many fire at once, in one of the next
-            turns of the loop.
-        slices: Bounds the entries that are released in one turn.
-    """
-
-    def __init__(
-        self, clock: Callable[[], int], counters: Counters, serve: Callable[[Limiter, int], None], slices: Slices
-    ) -> None:
-        self._clock = clock
-        self._counters = counters
-        self._slices = slices
-        self._timers: dict[Limiter, asyncio.TimerHandle] = {}
-        self._serve = serve
-
-    def wake_at(self, limiter: Limiter, at_ns: int) -> None:
-        """Call `serve` for `limiter` at that time; replaces the time set before."""
-        timer = self._timers.pop(limiter, None)
-        if timer is not None:
-            timer.cancel()
-        delay = max(0, at_ns - self._clock()) / 1e9
-        loop = asyncio.get_running_loop()
-        self._timers[limiter] = loop.call_later(delay, self._ring, limiter, at_ns)
-
-    def _ring(self, limiter: Limiter, at_ns: int) -> None:
-        now = self._clock()
-        self._timers.pop(limiter, None)
-        self._counters.timer_fired(now - at_ns)
-        self._slices.run(Work.RELEASES, self._serving(limiter))
-
-    def _serving(self, limiter: Limiter) -> Iterator[None]:
-        before = limiter.usage.entries
-        self._serve(limiter, self._clock())
-        for _ in range((limiter.usage.entries - before) // _ENTRIES):
-            yield
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -127,7 +82,7 @@ class Engine:
         self.config = config
         self.clock = clock
         self.counters = counters
-        self.slices = Slices(counters, clock)
+        self.slices = Slices(counters, clock, reader.on_standstill)
         self.losses = CallsInSlices(self.slices, Work.ENDINGS)
         self.arrivals = CallsInSlices(self.slices, Work.COMMANDS)
         self.oversized_batches = OversizedBatchLog(counters, clock)
@@ -155,18 +110,16 @@ class Engine:
         self.connector = BrokerConnector(config, self.targets, self.tls, self.shared, counters)
         self.sessions: set[Blockable] = set()
         """The sessions that are connected."""
-        self.shared.heap.measure = partial(self.slices.measure, Work.MEMORY)
         self.identity: Verifier | None = verifier_of(config, CallsInSlices(self.slices, Work.CREDENTIALS).add)
         """Verifies clients; None where brokers do."""
         in_slices = partial(self.slices.run, Work.BLOCKS)
         rules = [block.rule() for block in config.blocks]
         self.blocklist = Blocklist(rules, counters, self.sessions, in_slices=in_slices)
         self.journal = ActivityJournal(reader.on_first, reader.on_early, reader.on_cut, reader.on_take)
-        self.scheduler = Scheduler(LimiterTimers(clock, counters, self._serve, self.slices).wake_at, self.journal)
-        shadow_timers = LimiterTimers(clock, counters, self._serve_shadow, self.slices)
-        self._shadow = ShadowLimiter(
-            shadow_timers.wake_at, self.journal, config.publish.hold_connection, ENTRY_OVERHEAD
-        )
+        release = partial(self.slices.run, Work.RELEASES)
+        scheduled = partial(TimedScheduler, clock, self.slices.lateness, release)
+        self.scheduler: Scheduler = scheduled(self.journal)
+        self._shadow = ShadowLimiter(scheduled, self.journal, config.publish.hold_connection, ENTRY_OVERHEAD)
         self.registry = Registry(
             policies,
             self.scheduler,
@@ -193,12 +146,6 @@ class Engine:
     def session_admission(self, connection: Connection) -> SessionAdmission:
         """Return the admission of a new session: of its client, its lookups and its streams."""
         return SessionAdmission(self.admission, connection, self.refusals)
-
-    def _serve(self, limiter: Limiter, now: int) -> None:
-        self.scheduler.serve(limiter, now)
-
-    def _serve_shadow(self, limiter: Limiter, now: int) -> None:
-        self._shadow.scheduler.serve(limiter, now)
 
     def policies_changed(self, changes: Iterable[Change] | None = None, now: int | None = None) -> None:
         """Put changed policies in force on live streams, as of now; many streams follow in slices.

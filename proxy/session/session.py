@@ -12,47 +12,31 @@ follow commands (`Forwarding`) are made for the first byte of anything else. So 
 once, as when a broker returns, are served sooner, and idle ones take little memory.
 """
 
-import asyncio
 from collections.abc import Callable, Iterator
 from enum import Enum
 from functools import partial
 from typing import Final
 
-from protocol.commands import encode
 from protocol.endpoint import TLS, Endpoint, host_port, socket_address
-from protocol.flow import FLOW
-from protocol.frames import DEFAULT_MAX_MESSAGE_SIZE, MESSAGE, SEND, ProtocolError, ProxyHeaderError, max_frame_size
+from protocol.frames import DEFAULT_MAX_MESSAGE_SIZE, ProtocolError, ProxyHeaderError, max_frame_size
 from protocol.proxy_protocol import write_header
-from protocol.pulsar_pb2 import CommandPing, CommandPong
 from proxy.block_rules import Rule
 from proxy.blocking.blocklist import EndedByRule
 from proxy.brokers.dialing import BrokerTlsError
-from proxy.budgets import Budget, Claim, Share
+from proxy.budgets import Claim
 from proxy.observe.connection import Connection
 from proxy.refusals import NO_REQUEST, request_refused
-from proxy.runtime import Tasks
-from proxy.session.blocking import BlockedClientResponder, SessionBlocks
-from proxy.session.commands import BrokerCommands, ClientCommands
-from proxy.session.data_path import DataPath, FrameWriter, HeldMemory, PendingPublishes
+from proxy.session.blocking import BlockedClientResponder
 from proxy.session.engine import Engine
 from proxy.session.events import CloseReason, SessionEnd, SessionLog, end_by_peer
+from proxy.session.forwarding import SIGNS_OF_LIFE, Forwarding
 from proxy.session.handshake import GREETINGS, LONGEST_KNOWN, WELCOMES, Greeting, read_greeting
 from proxy.session.identity import SessionIdentity
-from proxy.session.keep_alive import KeepAlive, PeerProbe
-from proxy.session.leaving import Leaving
-from proxy.session.lookups import SessionLookups
 from proxy.session.proxy_headers import ProxyHeaders
-from proxy.session.responses import Rejections, Requests, error_for
-from proxy.session.session_admission import SessionAdmission
-from proxy.session.streams import Streams
 from proxy.session.transport import PauseReason, PeerTransport, TransportOwner
 from proxy.slices import Work
 from proxy.tls.transport import TlsFailure
 
-_PING = encode(CommandPing())
-_PONG = encode(CommandPong())
-_SIGNS_OF_LIFE = frozenset({_PING, _PONG})
-"""Frames of idle connections: clients and brokers send them in turns, each 30 to 60 s."""
 _MAX_FRAME = max_frame_size(DEFAULT_MAX_MESSAGE_SIZE)
 """Most bytes of a frame until the broker names its largest message."""
 
@@ -92,261 +76,6 @@ _NOT_ITS_CERTIFICATE: Final = (
     "the client shows auth method 'tls', and the broker would take Sluice's certificate (broker_tls.certificate) for "
     "the client's; authentication: {mode: terminate, tls: true} verifies certificates of clients"
 )
-
-
-class Forwarding:
-    """Forwards between a client and its broker after their greetings: two data paths, and the handling of commands.
-
-    Args:
-        session: The session.
-        engine: The objects that all sessions share.
-        admission: The session's admission of lookups and streams.
-        memory: Counts the memory kept for the client.
-        greeting: Returns the CONNECT for a broker to which a redirect leads.
-        identity: The client's identity; None where brokers verify it.
-
-    Attributes:
-        to_broker, to_client: The data paths.
-        blocks: Applies rules to the session's streams.
-        keep_alive: Switched on while one of the two peers is not read.
-    """
-
-    __slots__ = (
-        "_broker",
-        "_client",
-        "_clock",
-        "_config",
-        "_counters",
-        "_from_broker",
-        "_from_client",
-        "_heap",
-        "_is_half_closed",
-        "_leaving",
-        "_lost",
-        "_probes",
-        "_publishes",
-        "_requests",
-        "_slices",
-        "_slots",
-        "_streams",
-        "_tasks",
-        "blocks",
-        "keep_alive",
-        "to_broker",
-        "to_client",
-    )
-
-    def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
-        self,
-        session: "Session",
-        engine: Engine,
-        admission: SessionAdmission,
-        memory: Claim,
-        greeting: Callable[[], bytes],
-        identity: SessionIdentity | None,
-    ) -> None:
-        client, broker, connection = session.client, session.broker, session.connection
-        counters, publish = engine.counters, engine.config.publish
-        self._client, self._broker = client, broker
-        self._counters, self._config = counters, engine.config
-        self._heap = engine.shared.heap
-        self._tasks = Tasks()
-        self._is_half_closed = False
-        self._leaving: Leaving | None = None
-        self._slices, self._clock = engine.slices, engine.clock
-        self._slots = engine.lookup_slots_of(connection)
-        self._requests = Requests(memory, counters)
-        self._publishes: PendingPublishes | None = None
-        if publish.max_pending > 0:
-            self._publishes = PendingPublishes(publish.max_pending, client.throttled_for(PauseReason.PENDING_PUBLISHES))
-        self.keep_alive = KeepAlive(
-            engine.config.keep_alive, self._send_pongs, self._look_for_client, self._holds_any, self._look_for_peers
-        )
-        self._lost: Callable[[PeerTransport, str], None] = session.lost_silently
-
-        def oversized(messages: int) -> None:
-            engine.oversized_batches.met(messages, connection.client_address)
-
-        to_broker, to_client = FrameWriter(broker.writer), FrameWriter(client.writer, client)
-        self.to_client = DataPath(
-            MESSAGE,
-            session.max_frame,
-            broker,
-            to_client,
-            _held_memory(engine, broker, memory),
-            engine.scheduler,
-            self._on_broker_command,
-            counters,
-            engine.clock,
-            publishes=self._publishes,
-            most_messages=publish.max_batch_messages,
-            oversized=oversized,
-            slices=engine.slices,
-        )
-        held = _held_memory(engine, client, memory)
-        self.to_broker = DataPath(
-            SEND,
-            session.max_frame,
-            client,
-            to_broker,
-            held,
-            engine.scheduler,
-            self._on_client_command,
-            counters,
-            engine.clock,
-            rejections=Rejections(
-                to_client.reply,
-                self.to_client.scanner.hear_receipts,
-                error_for(connection.client_version),
-                client.throttled_for(PauseReason.REFUSALS),
-                held.keep_answers,
-            ),
-            publishes=self._publishes,
-            most_messages=publish.max_batch_messages,
-            slices=engine.slices,
-        )
-        self._probes: tuple[tuple[PeerTransport, PeerProbe], ...] = ()
-        """Made when a pause lasts: most sessions have none."""
-        paths, reply = (self.to_broker, self.to_client), to_client.reply
-        self._streams = streams = Streams(engine, connection, admission, paths, self._requests, memory, reply)
-        self.blocks = SessionBlocks(engine.blocklist, streams, reply)
-        lookups = SessionLookups(
-            engine,
-            slots=self._slots,
-            memory=memory,
-            requests=self._requests,
-            tasks=self._tasks,
-            reply=reply,
-            admission=admission,
-            greeting=greeting,
-            is_tls=connection.is_tls,
-            header=session.client_header(),
-        )
-        self._from_client = ClientCommands(streams, self._requests, self.blocks, lookups, reply, counters, identity)
-        self._from_broker = BrokerCommands(
-            streams, self._requests, client, to_broker, session.greeted, counters, identity
-        )
-
-    def stop(self) -> Iterator[None]:
-        """End all tasks, and handle no more: the session ends. Each step of the returned iterator ends some streams."""
-        self.keep_alive.stop()
-        self._tasks.cancel()
-        self._slots.end()
-        self.to_broker.stop()
-        self.to_client.stop()
-        return self._streams.ending()
-
-    def stream_count(self) -> int:
-        """Return the number of producers and consumers."""
-        return self._streams.count()
-
-    def leave(self, go: Callable[[], None], *, is_late: bool) -> None:
-        """Begin or continue to take the client out of a process that drains; `go` ends its connection."""
-        if self._leaving is None:
-            self._leaving = Leaving(self._streams, partial(self._slices.run, _ENDINGS), self._clock, go)
-        self._leaving.look(is_late=is_late)
-
-    def half_close(self, finish: Callable[[], None]) -> None:
-        """Drop held entries and half-close the broker's connection: the client sends no more, but may still read.
-
-        The broker may answer for `linger` seconds; then `finish` is called.
-        """
-        if not self._is_half_closed:
-            self._is_half_closed = True
-            self._tasks.start(self._linger(finish), "linger")
-        self._streams.close_all(self._broker.write_eof)
-
-    async def _linger(self, finish: Callable[[], None]) -> None:
-        await asyncio.sleep(self._config.linger)
-        finish()
-
-    def let_go(self) -> None:
-        """Drop the references between the parts, so that no reference cycle remains: both connections are gone."""
-        self.keep_alive.let_go()
-        self._lost, self._probes, self._leaving = _not_lost, (), None
-        self._requests.let_go()
-        self.to_broker.let_go()
-        self.to_client.let_go()
-
-    def writable(self, is_writable: bool, *, to_client: bool) -> None:  # noqa: FBT001 - the new state
-        """Record that a peer's write buffer is full, or has room again."""
-        if is_writable:
-            self._heap.freed()
-        (self.to_client if to_client else self.to_broker).writable(is_writable)
-
-    # ---- commands
-
-    def _on_client_command(self, kind: int, command: bytes, frame: bytes) -> bytes | None:
-        """Handle a client's command; a FLOW goes to the data path of messages, as it comes as often as they do."""
-        if kind == FLOW:
-            return self.to_client.ask(command, frame)
-        return self._from_client.handle(kind, command, frame)
-
-    def _on_broker_command(self, kind: int, command: bytes, frame: bytes) -> bytes | None:
-        if self._publishes is not None:
-            self._publishes.hear(kind, command)
-        return self._from_broker.handle(kind, command, frame)
-
-    # ---- signs of life
-
-    def _send_pongs(self) -> None:
-        self._counters.keep_alives += 1
-        for path in (self.to_client, self.to_broker):
-            if not path.writer.waiting:
-                path.writer.insert(_PONG)
-
-    def _look_for_client(self) -> None:
-        """Close the streams of a client that has left and is not read: its held entries are not awaited.
-
-        The end of a client that is read is read, after all else.
-        """
-        if self._client.is_stopped() and self._client.has_left():
-            self._streams.close_all()
-
-    def _look_for_peers(self) -> None:
-        """End the session if a peer is gone: the other peer cannot find out, as it gets PONGs from here."""
-        if not self._probes:
-            self._probes = (
-                (self._client, self._probe(self._client, self.to_client.writer, may_not_read=True)),
-                (self._broker, self._probe(self._broker, self.to_broker.writer, may_not_read=False)),
-            )
-        now = asyncio.get_running_loop().time()
-        for peer, probe in self._probes:
-            problem = probe.look(now)
-            if problem:
-                self._lost(peer, problem)
-                return
-
-    def _probe(self, peer: PeerTransport, writer: FrameWriter, *, may_not_read: bool) -> PeerProbe:
-        return PeerProbe(self._config.keep_alive, peer.vitals, partial(_ping, writer), may_not_read=may_not_read)
-
-    def _holds_any(self) -> bool:
-        return self.to_broker.holds_any() or self.to_client.holds_any()
-
-
-def _ping(writer: FrameWriter) -> bool:
-    """Send a PING, unless frames wait for the end of another one; return whether it was sent."""
-    if writer.mid_frame:
-        return False
-    writer.insert(_PING)
-    return True
-
-
-def _not_lost(_peer: PeerTransport, _problem: str) -> None:
-    pass
-
-
-def _held_memory(engine: Engine, source: PeerTransport, memory: Claim) -> HeldMemory:
-    """Return the budgets for entries that are read from `source` and held.
-
-    For producers, in mode `pause`, one entry fills the connection's budget: PIP-322's way.
-    """
-    publish = engine.config.publish
-    if source.side == "client" and publish.mode == "pause":
-        own = Budget(1, source.throttled_for(PauseReason.PUBLISH_RATE))
-    else:
-        own = Budget(publish.hold_connection, source.throttled_for(PauseReason.HOLD_CONNECTION))
-    return HeldMemory(own, Share(engine.held, source.throttled_for(PauseReason.HOLD_PROCESS)), memory)
 
 
 class Session(TransportOwner):
@@ -846,7 +575,7 @@ class Session(TransportOwner):
         if max_frame is not None:
             self.greeted(max_frame)
             self.client.writer.write_little(chunk)
-        elif chunk in _SIGNS_OF_LIFE:
+        elif chunk in SIGNS_OF_LIFE:
             (self.client if transport is self.broker else self.broker).writer.write_little(chunk)
         else:
             self._make_forwarding()
@@ -856,7 +585,18 @@ class Session(TransportOwner):
         """Return the forwarding, made if there is none; while relaying, it receives all bytes read."""
         if self.forwarding is None:
             self.forwarding = Forwarding(
-                self, self._engine, self._admission, self._claim(), self._connect_again, self._identity
+                engine=self._engine,
+                connection=self.connection,
+                client=self.client,
+                broker=self.broker,
+                admission=self._admission,
+                memory=self._claim(),
+                max_frame=self.max_frame,
+                greeting=self._connect_again,
+                header=self.client_header(),
+                identity=self._identity,
+                on_greeted=self.greeted,
+                on_lost=self.lost_silently,
             )
         if self.state is _RELAYING:
             self.client.receiver, self.broker.receiver = self.forwarding.to_broker, self.forwarding.to_client

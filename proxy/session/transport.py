@@ -516,7 +516,7 @@ class TransportContext:
     def __init__(self, counters: Counters, slices: Slices) -> None:
         self._slices = slices
         self.heartbeat = slices.heartbeat
-        self.heap = Heap()
+        self.heap = Heap(partial(slices.measure, Work.MEMORY))
         self.line = ResumeQueue()
         self.reads = ReadScheduler(counters)
         self.buffer = ReadBuffer()

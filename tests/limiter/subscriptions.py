@@ -1,6 +1,7 @@
 """Consumers at a broker that behaves as Pulsar's: it sends entries while its counter of permits is above 0."""
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import chain
 
 from limiter.levels import Client, Setting
@@ -8,6 +9,7 @@ from limiter.limiter import Limiter, Scope, Stream, StreamName
 from limiter.permits import RULES, DispatchRules
 from limiter.policies import InForce, Policies, Value
 from limiter.registry import Registry
+from limiter.scheduler import Scheduler
 from limiter.shadow import ShadowLimiter
 from limiter.token_bucket import Limit
 from protocol.topic_name import parse_topic
@@ -24,7 +26,7 @@ class Dispatching(World):
     def __init__(self, rules: DispatchRules = RULES) -> None:
         super().__init__()
         self.scheduler = Telling(self._passed, self.alarms.wake_at, self.journal)
-        self.observer = ShadowLimiter(self.rehearsals.wake_at, self.journal, 1 << 30, 0)
+        self.observer = ShadowLimiter(partial(Scheduler, self.rehearsals.wake_at), self.journal, 1 << 30, 0)
         self.policies = Policies()
         self.ledger = Ledger()
         self.registry = Registry(self.policies, self.scheduler, self.observer, rules, self.clock)

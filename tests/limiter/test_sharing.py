@@ -1,5 +1,7 @@
 """One limit over several processes: leased buckets, shares, and the demands of each process."""
 
+from functools import partial
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -256,7 +258,7 @@ class Process:
         )
         journal = ActivityJournal(lambda: None)
         self.scheduler = Scheduler(self.alarms.__setitem__, journal)
-        shadow = ShadowLimiter(self.alarms.__setitem__, journal, 1 << 30, 0)
+        shadow = ShadowLimiter(partial(Scheduler, self.alarms.__setitem__), journal, 1 << 30, 0)
         self.policies = Policies()
         self.registry = Registry(self.policies, self.scheduler, shadow, shared=self.shared)
         self.limiter = limiter_of(self.shared, Scope("publish", "topic", "t", "", ""), limit)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
@@ -94,7 +95,7 @@ class World:
         self.journal = ActivityJournal(lambda: None)
         self.scheduler = Scheduler(self.alarms.wake_at, self.journal)
         self.rehearsals = Alarms()
-        self.observer = ShadowLimiter(self.rehearsals.wake_at, self.journal, most_size, 0, room)
+        self.observer = ShadowLimiter(partial(Scheduler, self.rehearsals.wake_at), self.journal, most_size, 0, room)
         self.log: list[Passed] = []
 
     def stream(self, *chain: Limiter, release: Callable[[Stream, Entry], None] | None = None) -> Stream:

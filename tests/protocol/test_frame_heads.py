@@ -10,10 +10,7 @@ MOST = 2**31 - 1
 
 
 def bounded_scanner(excess: list[tuple[int, int]]) -> FrameScanner:
-    scanner = FrameScanner(MESSAGE, 1000)
-    scanner.heads.max_messages = 100
-    scanner.heads.on_excess = lambda owner, messages: excess.append((owner, messages))
-    return scanner
+    return FrameScanner(MESSAGE, 1000, 100, lambda owner, messages: excess.append((owner, messages)))
 
 
 @pytest.mark.parametrize(("declared", "counted", "reports"), [(100, 100, []), (101, 100, [101]), (MOST, 100, [MOST])])
@@ -51,13 +48,11 @@ def test_excess_is_reported_once_if_read_byte_by_byte() -> None:
 
 @pytest.mark.parametrize("before", [0, 1, 2])
 def test_a_send_above_the_bound_is_refused_after_any_others(before: int) -> None:
-    scanner = FrameScanner(SEND, 1000)
-    scanner.heads.max_messages = 100
+    scanner = FrameScanner(SEND, 1000, 100)
     chunk = b"".join(send(sequence, messages=100) for sequence in range(before))
     assert scanner.scan(chunk)
     scanner.accept(chunk)
     with pytest.raises(TooManyMessages):
         scanner.scan(send(before, messages=101))
-    scanner.heads.max_messages = 101
-    assert scanner.scan(send(before, messages=101))
-    assert [tally.messages for tally in scanner.tallies] == [101]
+    assert scanner.scan(send(before, messages=100))
+    assert [tally.messages for tally in scanner.tallies] == [100]

@@ -30,8 +30,7 @@ class Watched:
         self.stream = stream
         self.direction = direction
         self.frames = model(stream, direction)
-        self.scanner = FrameScanner(direction, MAX_SIZE)
-        self.scanner.counts_receipts = True
+        self.scanner = FrameScanner(direction, MAX_SIZE, counts_receipts=True)
         self.fed = 0
         self.passed = 0
         self.kept = b""
@@ -196,16 +195,15 @@ def test_any_chunking_gives_the_same_frames_in_many_cases(check: Check) -> None:
 
 def test_a_chunk_of_too_many_owners_is_cut_and_few_are_kept() -> None:
     scanner = FrameScanner(SEND, MAX_SIZE)
-    scanner.most_owners = 10
 
     def sends(owners: int) -> bytes:
         return b"".join(
             encode_with_payload(CommandSend(producer_id=owner, sequence_id=0), b"x" * 20) for owner in range(owners)
         )
 
-    assert scanner.scan(sends(10))
+    assert scanner.scan(sends(10), most_owners=10)
     scanner.accept(sends(10))
-    assert not scanner.scan(sends(5000))
+    assert not scanner.scan(sends(5000), most_owners=10)
     assert len(scanner._tally_of) == 11
     data, pieces = scanner.cut(sends(5000), -1)
     assert [piece.owner for piece in pieces] == list(range(256))

@@ -35,7 +35,7 @@ def test_receipts_are_counted_by_producer_only_on_request() -> None:
     scanner = FrameScanner(MESSAGE, MOST)
     assert scanner.scan(b"".join(STREAM))
     assert scanner.receipts == []
-    scanner.counts_receipts = True
+    scanner = FrameScanner(MESSAGE, MOST, counts_receipts=True)
     assert scanner.scan(b"".join(STREAM))
     assert counted(scanner) == {1: 3, 300: 1}
     assert {tally.owner: tally.entries for tally in scanner.tallies} == {7: 1, 1: 1}
@@ -43,8 +43,7 @@ def test_receipts_are_counted_by_producer_only_on_request() -> None:
 
 @pytest.mark.parametrize("size", [1, 3, 7, 20, 64])
 def test_each_receipt_is_counted_once_for_any_cut(size: int) -> None:
-    scanner = FrameScanner(MESSAGE, MOST)
-    scanner.counts_receipts = True
+    scanner = FrameScanner(MESSAGE, MOST, counts_receipts=True)
     stream, total = b"".join(STREAM * 3), 0
     for at in range(0, len(stream), size):
         assert scanner.scan(stream[at : at + size])
@@ -54,15 +53,14 @@ def test_each_receipt_is_counted_once_for_any_cut(size: int) -> None:
 
 
 def test_receipts_are_counted_per_chunk() -> None:
-    scanner = FrameScanner(MESSAGE, MOST)
-    scanner.counts_receipts = True
+    scanner = FrameScanner(MESSAGE, MOST, counts_receipts=True)
     for _ in range(3):
         assert scanner.scan(receipt(1) + receipt(2))
         assert counted(scanner) == {1: 1, 2: 1}
 
 
 def test_a_chunk_with_a_heard_receipt_must_be_cut() -> None:
-    scanner = FrameScanner(MESSAGE, MOST)
+    scanner = FrameScanner(MESSAGE, MOST, counts_receipts=True)
     scanner.hear_receipts()
     assert scanner.scan(message(7))
     assert not scanner.scan(message(7) + receipt(1))
@@ -73,7 +71,7 @@ def test_a_chunk_with_a_heard_receipt_must_be_cut() -> None:
 @pytest.mark.parametrize("cut", range(1, len(receipt(1))))
 def test_a_heard_receipt_is_one_whole_piece(cut: int) -> None:
     """The caller may change a receipt or keep it back, which takes a whole frame."""
-    scanner = FrameScanner(MESSAGE, MOST)
+    scanner = FrameScanner(MESSAGE, MOST, counts_receipts=True)
     scanner.hear_receipts()
     assert scanner.scan(receipt(1)[:cut])
     scanner.accept(receipt(1)[:cut])
@@ -85,8 +83,7 @@ def test_a_heard_receipt_is_one_whole_piece(cut: int) -> None:
 
 
 def test_heard_receipts_are_not_counted() -> None:
-    scanner = FrameScanner(MESSAGE, MOST)
-    scanner.counts_receipts = True
+    scanner = FrameScanner(MESSAGE, MOST, counts_receipts=True)
     scanner.hear_receipts()
     assert not scanner.scan(receipt(1))
     assert scanner.receipts == []

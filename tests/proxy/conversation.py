@@ -306,7 +306,7 @@ class World:
         self.access = AccessLog(Writer("test-proxy", "boot", "1.0", shown), cast("LogFiles", self._files))
         clocks = (self.clock, lambda: WALL_START_NS + self.clock.now)
         log = self.config.access_log
-        self.intervals = Intervals(self.access, self.totals, self.counters, (log.interval, log.steady_interval), clocks)
+        self.intervals = Intervals(self.access, self.totals, (log.interval, log.steady_interval), clocks)
         policies = policies_of(self.config.limits, self.config.admission.subscribe_rate_per_consumer)
         self.engine = Engine(self.config, policies, self.counters, self.intervals.reader, self.clock)
         self.session_log = SessionLog(self.counters, self.intervals, self.access, self.clock)

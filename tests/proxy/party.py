@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 
 from protocol.frames import FrameCutter
-from proxy.session.session import Forwarding, Session
+from proxy.session.forwarding import Forwarding
+from proxy.session.session import Session
 from proxy.session.transport import PauseReason
 from tests.proxy.conversation import Peer
 from tests.proxy.wire import PONG, body, name_of, receipt

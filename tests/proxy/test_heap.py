@@ -1,5 +1,7 @@
 """Memory that came free goes back to the system."""
 
+from contextlib import nullcontext
+
 from proxy.budgets import Share, SharedBudget
 from proxy.counters import Counters
 from proxy.runtime import WHILE_S, Heap, give_back_memory
@@ -10,7 +12,7 @@ from tests.proxy.manual_loop import ManualLoop
 
 def test_a_while_after_the_first_came_free_all_is_given_back_once(loop: ManualLoop) -> None:
     given: list[float] = []
-    heap = Heap(lambda: given.append(loop.time()))
+    heap = Heap(nullcontext, lambda: given.append(loop.time()))
     loop.run(heap.freed)
     loop.advance(WHILE_S - 1)
     loop.run(heap.freed)
@@ -22,7 +24,7 @@ def test_a_while_after_the_first_came_free_all_is_given_back_once(loop: ManualLo
 
 def test_what_comes_free_later_is_given_back_too(loop: ManualLoop) -> None:
     given: list[float] = []
-    heap = Heap(lambda: given.append(loop.time()))
+    heap = Heap(nullcontext, lambda: given.append(loop.time()))
     loop.run(heap.freed)
     loop.advance(2 * WHILE_S)
     loop.run(heap.freed)
@@ -37,7 +39,7 @@ def test_what_cannot_be_given_back_once_may_be_the_next_time(loop: ManualLoop) -
         given.append(loop.time())
         raise OSError
 
-    heap = Heap(give_back)
+    heap = Heap(nullcontext, give_back)
     for _ in range(2):
         loop.run(heap.freed)
         loop.advance(WHILE_S)

@@ -13,11 +13,11 @@ from proxy.config.sections import Fleet
 from proxy.counters import Counters
 from proxy.files import FileReader
 from proxy.fleet.service import FleetService
-from proxy.heartbeat import BEAT_S, READS_AT_REST
 from proxy.policies.keys import Principal
 from proxy.reload import Reloader
 from proxy.runtime import Searches
 from proxy.slices import Slices, Work
+from proxy.timers import BEAT_S, READS_AT_REST
 from tests.manual_clock import ManualClock
 from tests.proxy.admin_client import Admin
 from tests.proxy.blocks import block

@@ -24,7 +24,8 @@ from proxy.server import LISTENERS, Server
 from proxy.session.data_path import DataPath
 from proxy.session.engine import Engine
 from proxy.session.events import SessionLog
-from proxy.session.session import Forwarding, Session, SessionState
+from proxy.session.forwarding import Forwarding
+from proxy.session.session import Session, SessionState
 from proxy.session.streams import Streams
 from proxy.session.transport import PeerTransport
 from tests.proxy.conftest import ClosingLoop
@@ -47,7 +48,7 @@ from tests.waiting import PATIENCE_S
 def make_server(broker: str, listen: str = "127.0.0.1:0", most: int | None = None) -> Server:
     config = Config.model_validate({"listen": listen, "broker": f"pulsar://{broker}"})
     counters, access = Counters(), AccessLog(Writer("p", "boot"), None)
-    intervals = Intervals(access, NamespaceTotals(), counters, (1, 0))
+    intervals = Intervals(access, NamespaceTotals(), (1, 0))
     engine = Engine(config, policies_of(config.limits), counters, intervals.reader)
     return Server(engine, SessionLog(counters, intervals, access), most=most)
 

@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 
 from proxy.counters import Counters
-from proxy.heartbeat import BEAT_S, READS_AT_REST, Heartbeat
 from proxy.slices import AT_ONCE, ByTurns, CallsInSlices, Slices, Work, letting_go
+from proxy.timers import BEAT_S, READS_AT_REST, Heartbeat
 from tests.manual_clock import ManualClock
 from tests.proxy.manual_loop import ManualLoop
 
@@ -232,7 +232,7 @@ def test_a_late_timer_names_the_work_that_held_the_loop(desk: Desk, late_ms: int
             desk.clock.now += 20_000_000
 
     desk.loop.call_soon(hold)
-    desk.loop.call_soon(desk.counters.timer_fired, late_ms * 1_000_000)
+    desk.loop.call_soon(desk.slices.lateness.timer_fired, late_ms * 1_000_000)
     desk.loop.settle()
     assert desk.counters.late_timers == {work: 1}
 

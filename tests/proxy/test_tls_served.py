@@ -48,7 +48,7 @@ class Served:
     def __init__(self, **settings: Any) -> None:
         config = Config.model_validate(settings)
         self.counters, access = Counters(), AccessLog(Writer("p", "boot"), None)
-        intervals = Intervals(access, NamespaceTotals(), self.counters, (1, 0))
+        intervals = Intervals(access, NamespaceTotals(), (1, 0))
         self.engine = Engine(config, policies_of(config.limits), self.counters, intervals.reader)
         self.server = Server(self.engine, SessionLog(self.counters, intervals, access))
 

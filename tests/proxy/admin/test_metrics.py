@@ -142,7 +142,7 @@ def test_lookups_log_lines_and_the_loops_lag_are_told(make_world: Make) -> None:
     world = make_world(max_lookups_in_flight=1)
     client, _ = world.pair()
     client >> [lookup(1), lookup(2), PING]
-    world.counters.timer_fired(2_000_000_000)
+    world.engine.slices.lateness.timer_fired(2_000_000_000)
     found = scrape(world)
     assert found["sluice_lookups_in_flight", labels()] == 1
     assert found["sluice_lookups_refused_total", labels()] == 1
@@ -158,7 +158,7 @@ def test_lookups_log_lines_and_the_loops_lag_are_told(make_world: Make) -> None:
 def test_peaks_are_the_same_for_all_scrapers(make_world: Make) -> None:
     world = make_world()
     collector = SluiceCollector(world.engine, world.totals, world.access, world.intervals.settling)
-    world.counters.timer_fired(2_000_000_000)
+    world.engine.slices.lateness.timer_fired(2_000_000_000)
 
     def peak() -> float:
         (sample,) = next(each for each in collector.collect() if each.name == "sluice_loop_lag_max_seconds").samples

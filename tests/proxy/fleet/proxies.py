@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import accumulate, count
 from random import Random
 
@@ -50,7 +51,8 @@ class LimitedProxy:
         )
         self.journal = ActivityJournal(lambda: None)
         self.scheduler = Scheduler(self._waking(lambda: self.scheduler), self.journal)
-        self.shadow = ShadowLimiter(self._waking(lambda: self.shadow.scheduler), self.journal, 1 << 20, 0)
+        scheduled = partial(Scheduler, self._waking(lambda: self.shadow.scheduler))
+        self.shadow = ShadowLimiter(scheduled, self.journal, 1 << 20, 0)
         self.registry = Registry(
             policies, self.scheduler, self.shadow, clock=self.clock, shared=self.fleet.shared, first=first
         )

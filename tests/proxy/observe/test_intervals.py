@@ -226,9 +226,9 @@ def test_a_standstill_is_told_once_however_many_timers_it_kept_from_ringing(make
     publisher(world)
     world.advance(10)
     for late_ms in (499, 3000, 2900, 2500):
-        world.loop.run(partial(world.counters.timer_fired, late_ms * 1_000_000))
+        world.loop.run(partial(world.engine.slices.lateness.timer_fired, late_ms * 1_000_000))
     world.advance(1)
-    world.loop.run(partial(world.counters.timer_fired, 700_000_000))
+    world.loop.run(partial(world.engine.slices.lateness.timer_fired, 700_000_000))
     assert [line.duration_ms for line in world.lines(StandstillLine)] == [3000, 700]
 
 

@@ -268,7 +268,7 @@ def test_client_whose_broker_is_dialled_is_awaited(world: World) -> None:
 
 
 def test_draining_process_closes_clients_that_greet_it(world: World) -> None:
-    world.engine.admission.is_draining = True
+    world.engine.admission.close()
     client = world.client()
     client >> connect(TARGET)
     client << NOTHING

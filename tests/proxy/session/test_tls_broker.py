@@ -82,7 +82,7 @@ class Proxy:
     def __init__(self, **settings: Any) -> None:
         config = Config.model_validate({"listen": "127.0.0.1:0", "connect_timeout": "5s", "linger": "1s", **settings})
         self.counters, access = Counters(), AccessLog(Writer("p", "boot"), None)
-        intervals = Intervals(access, NamespaceTotals(), self.counters, (1, 0))
+        intervals = Intervals(access, NamespaceTotals(), (1, 0))
         self.engine = Engine(config, policies_of(config.limits), self.counters, intervals.reader)
         self.server = Server(self.engine, SessionLog(self.counters, intervals, access))
         self.address = ""
