@@ -165,10 +165,13 @@ async def test_a_frozen_coordinator_is_fenced_out_and_reaches_nobody_when_it_goe
         heard = (each for each in others if all(f"hears {each.name}" in one.lines for one in others))
         return next((each for each in heard if each.is_leading), None)
 
+    def follows() -> bool:
+        """Whether the first one follows the one that leads now: on a slow machine that may have changed once more."""
+        leader = followed()
+        return leader is not None and {"leads no more", f"hears {leader.name}"} <= set(first.lines)
+
     await until(followed)
-    second = followed()
-    assert second is not None
     first.process.send_signal(signal.SIGCONT)
-    await until(lambda: {"leads no more", f"hears {second.name}"} <= set(first.lines))
+    await until(follows)
     assert all(each.lines.count(f"hears {first.name}") == 1 for each in others)
-    assert second.is_leading
+    assert not first.is_leading
