@@ -1,6 +1,5 @@
 """`python -m bench processes`: what a message costs where two processes share a limit, beside one process."""
 
-import os
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -42,9 +41,9 @@ Made by `python -m bench processes --write docs/benchmarks.md`, which writes thi
 
 Measured on {machine}. The ends of the data path's rows write and read {size} B over
 {connections} connections as fast as Sluice takes them. A limit of the namespace, which nothing
-reaches, holds for both processes together. The CPU time is that of all serving processes, which
-share one core and have it to themselves: the ends have the others. So the ratio of the costs stands
-for the ratio of what two cores and one core carry."""
+reaches, holds for both processes together. The CPU time is that of all serving processes. Ends and
+Sluice share the cores, so the ratio of the costs stands for the ratio of what two cores and one
+core carry; the messages a second are what the ends leave room for."""
 
 
 def main(words: Sequence[str]) -> int:
@@ -86,13 +85,7 @@ def _stage(seconds: float) -> Iterator[Stage]:
             raise BenchError(str(error)) from error
         sink = stack.enter_context(LoopbackSink(fleets=port))
         plans = {name: sluice_plan(UNREACHED, processes=count) for name, count in _PROCESSES.items()}
-        cores = sorted(os.sched_getaffinity(0))
-        if len(cores) < 2:
-            raise BenchError("the serving processes need a core and the ends another one: this machine has one")
-        stack.callback(os.sched_setaffinity, 0, cores)
-        os.sched_setaffinity(0, cores[:1])  # processes have the cores of the thread that starts them
         peers = {name: stack.enter_context(running(plan, folder, sink.port)) for name, plan in plans.items()}
-        os.sched_setaffinity(0, cores[1:])
         if not wait_until(lambda: _members(peers[TWO]) == _PROCESSES[TWO], _READY_S):
             raise BenchError(f"the two processes have not formed their fleet within {_READY_S:g} s")
         yield Stage(Native(), sink, peers, plans, seconds, folder)
