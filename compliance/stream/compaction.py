@@ -143,7 +143,7 @@ def plan(places: JobPlaces, ledger: Ledger, day: str) -> list[CompactionTask]:
     compacted = earlier.files["rows"] if earlier else []
     if earlier:
         # Which of its files has which lines is not known; its copies are no longer there.
-        kept = {run: msgspec.structs.replace(span, read=span.there) for run, span in earlier.facts.by_run().items()}
+        kept = {run: span.without_copies for run, span in earlier.facts.by_run().items()}
         runs_of |= dict.fromkeys(compacted, kept)
     doubled = sorted(ledger.doubled([day]) & runs_of.keys())
     sizes = dict(storage.files(places.of_day("rows", day)))

@@ -123,7 +123,7 @@ class Ledger:
         for day, manifest in self.days.items():
             if manifest.is_kept and (wanted is None or day in wanted):
                 # Its own copies are no longer there.
-                runs = [(*run, msgspec.structs.replace(span, read=span.there)) for *run, span in manifest.facts.runs]
+                runs = [(*run, span.without_copies) for *run, span in manifest.facts.runs]
                 parts[f"/{day}"] = [msgspec.structs.replace(manifest.facts, runs=runs)]
         found = set()
         for name in with_copies(parts):

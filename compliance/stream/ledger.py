@@ -68,6 +68,11 @@ class RunSpan(msgspec.Struct, frozen=True, array_like=True):
         return sum(last - first + 1 for first, last in self.ranges)
 
     @property
+    def without_copies(self) -> "RunSpan":
+        """The facts of the same lines, once each."""
+        return msgspec.structs.replace(self, read=self.there)
+
+    @property
     def missing(self) -> int:
         """The number of sequence numbers below the largest that are not there."""
         return self.ranges[-1][1] + 1 - self.there

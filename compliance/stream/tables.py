@@ -51,16 +51,11 @@ class SplitRows:
         doubled = ledger.doubled()
         if not doubled:
             return SplitRows(rows, earlier)
-        is_doubled = file_name().isin(*sorted(f"{name}.parquet" for name in doubled))
+        is_doubled = F.expr(_is_among(doubled))
         by_line = Window.partitionBy(*BOOT, "seq").orderBy("file", "line")
         ranked = rows.where(is_doubled).withColumn("copy", F.row_number().over(by_line))
         first, others = (ranked.where(which).drop("copy") for which in (F.col("copy") == 1, F.col("copy") > 1))
         return SplitRows(rows.where(~is_doubled).unionByName(first), earlier.unionByName(others))
-
-
-def file_name() -> Column:
-    """The name of a row's Parquet file."""
-    return F.col("_metadata.file_name")
 
 
 def malformed_of(spark: SparkSession, places: JobPlaces, ledger: Ledger, only: Column | None = None) -> DataFrame:
