@@ -18,6 +18,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 from typing import Any, Final
 
+import protocol.scanner
+
 SWITCH_S = 0.0005
 """Seconds after which a computing thread lets the loop go on, which waits for that after each read and each write.
 
@@ -39,6 +41,11 @@ _C_LIBRARY = ctypes.CDLL(None)
 _TRIM = getattr(_C_LIBRARY, "malloc_trim", None)
 if _TRIM is not None:
     _TRIM.argtypes = (ctypes.c_size_t,)
+
+
+def is_compiled() -> bool:
+    """Return whether the hot modules run as machine code."""
+    return not str(protocol.scanner.__file__).endswith(".py")
 
 
 def set_up_runtime() -> None:

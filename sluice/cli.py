@@ -6,7 +6,6 @@ import typer
 
 import compliance.commands
 import loadgen.commands
-import protocol.scanner
 import proxy.cli.backup
 import proxy.cli.doctor
 import proxy.cli.drain
@@ -14,6 +13,7 @@ import proxy.cli.importing
 import proxy.cli.policies
 import proxy.cli.serving
 import proxy.cli.top
+from proxy.runtime import is_compiled
 
 app = typer.Typer(
     name="sluice",
@@ -48,7 +48,7 @@ app.add_typer(compliance.commands.app, name="compliance")
 @app.command()
 def version() -> None:
     """Print the version, and whether the hot modules run compiled or interpreted."""
-    form = "interpreted" if str(protocol.scanner.__file__).endswith(".py") else "compiled"
+    form = "compiled" if is_compiled() else "interpreted"
     typer.echo(f"{importlib.metadata.version('pulsar-sluice')} ({form})")
 
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-import limiter.limiter
+from proxy.runtime import is_compiled
 
 _OF_SELF: Final = Path("/proc/self")
 
@@ -45,8 +45,7 @@ def process_metrics() -> Iterator[Metric]:
 
 @cache
 def _build() -> tuple[str, str, str]:
-    is_compiled = not str(limiter.limiter.__file__).endswith(".py")
-    return version("pulsar-sluice"), platform.python_version(), str(is_compiled).lower()
+    return version("pulsar-sluice"), platform.python_version(), str(is_compiled()).lower()
 
 
 @cache
