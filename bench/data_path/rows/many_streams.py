@@ -66,6 +66,12 @@ class Held(Load):
         frame = wire.send_frame(self.size).frame
         return 1 if self.unit == "messages" else len(frame) - 8 - int.from_bytes(frame[4:8], "big")
 
+    def passing(self, live: Live) -> float:
+        """Return the rate of arrivals while the window lasts, in the limit's unit a second."""
+        begun, before = time.monotonic(), live.frames
+        time.sleep(self.window_s)
+        return (live.frames - before) * self.cost / (time.monotonic() - begun)
+
 
 def held_row(load: Held) -> DataRow:
     """Make the row of streams that one limit holds: Sluice alone, as no peer holds some streams of a connection only.
@@ -106,7 +112,7 @@ def _measure_held(load: Held, stage: Stage, name: str) -> Sample:
         with _offering(load, stage, (here, there), live, _BURST_OVER_S + load.window_s):
             time.sleep(_BURST_OVER_S)
             before, clock = scrape(peer.spare_port), CpuClock(peer.pid)
-            rate = _rate(load, live)
+            rate = load.passing(live)
             used, after = clock.read(), scrape(peer.spare_port)
         memory, held = meters.peak_bytes(peer.pid), after.values[_MEMORY]
     return {
@@ -125,7 +131,7 @@ def _free(load: Held, stage: Stage, peer: RunningPeer) -> float:
     live = Live(len(there))
     with _offering(load, stage, (here, there), live, _BURST_OVER_S + load.window_s):
         time.sleep(_BURST_OVER_S)
-        return _rate(load, live)
+        return load.passing(live)
 
 
 def _pass_once(load: Held, stage: Stage, ends: tuple[list[socket], list[socket]]) -> None:
@@ -151,13 +157,6 @@ def _offering(
     stack.enter_context(beside(lambda: stage.native.receive(there, live=live, frame_size=size)))
     stack.enter_context(beside(lambda: stage.native.send_for(here, chunk, size, seconds)))
     return stack
-
-
-def _rate(load: Held, live: Live) -> float:
-    """Return the rate of arrivals while the window lasts, in the limit's unit a second."""
-    begun, before = time.monotonic(), live.frames
-    time.sleep(load.window_s)
-    return (live.frames - before) * load.cost / (time.monotonic() - begun)
 
 
 _ALL_LOGGED_S = 1.5

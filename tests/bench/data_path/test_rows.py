@@ -7,6 +7,7 @@ import pytest
 from bench.data_path import wire
 from bench.data_path.command import SHORT as SHORT_FORM
 from bench.data_path.command import rows, tls_rows
+from bench.data_path.native import Live
 from bench.data_path.proxies import BARE, EVERYBODY, PLANS, SLUICE, UNREACHED
 from bench.data_path.pulsar_perf import Traffic
 from bench.data_path.rows import bucket, connections, many_streams, throughput, tls
@@ -113,15 +114,30 @@ def held(unit, rate, size, *, connections=1, streams=1, window_s=1.0):
     return Held(unit=unit, rate=rate, size=size, connections=connections, streams=streams, window_s=window_s)
 
 
-@pytest.mark.parametrize("load", [held("messages", 50_000, 1000, connections=2, streams=3, window_s=0.05)])
+@pytest.mark.parametrize("load", [held("messages", 50_000, 1000, connections=2, streams=3, window_s=0.5)])
 def test_streams_are_held_and_what_they_cost_is_measured(stage, monkeypatch, load):
     monkeypatch.setattr(many_streams, "_BURST_OVER_S", 0.05)
     monkeypatch.setattr(many_streams, "_LOGGED_S", 0.05)
     row = many_streams.held_row(load)
     found = row.measure(stage, SLUICE)
     assert set(found) == {figure.key for figure in row.figures}
-    assert found["share"] > 0 < found["free"]
     assert found["held"] > 0
+
+
+def test_a_rate_counts_the_window_alone(monkeypatch):
+    """300 frames come within a window of two seconds, 7 came before it."""
+    live, now = Live(1), 10.0
+    live.counts[0] = 7
+
+    def passes(seconds):
+        nonlocal now
+        now += seconds
+        live.counts[0] += 300
+
+    monkeypatch.setattr("time.sleep", passes)
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    load = held("bytes", 1000, 100, window_s=2.0)
+    assert load.passing(live) == 150 * load.cost
 
 
 def test_each_stream_of_a_connection_has_its_turn():
@@ -144,7 +160,7 @@ def test_all_streams_are_within_one_limit():
     assert total["publish"] == UNREACHED["namespaces"]["public/default"]["publish"]
 
 
-LOAD = Load(connections=2, streams=3, size=1000, window_s=0.2)
+LOAD = Load(connections=2, streams=3, size=1000, window_s=0.5)
 
 
 def test_the_log_is_measured_beside_sluice_without_it(stage, monkeypatch):
