@@ -33,7 +33,7 @@ from proxy.admin.routes.status import Run
 from proxy.change_log import ChangeLog, FileContent, FileDifference, difference
 from proxy.config.limits import Limits
 from proxy.config.model import NO_LIMITS, Config
-from proxy.counters import Counters, NamespaceTotals
+from proxy.counters import Counters
 from proxy.degraded import DegradedStates
 from proxy.descriptors import DescriptorShares, limit_in_force, raise_limit
 from proxy.drain import DrainService
@@ -48,6 +48,7 @@ from proxy.observe.intervals import Intervals
 from proxy.observe.log_lines import AddressKeyError
 from proxy.observe.log_writer import LogTrouble
 from proxy.observe.operator_log import set_up_operator_log
+from proxy.observe.totals import NamespaceTotals
 from proxy.policies.bodies import BodyError
 from proxy.policies.kept_blocks import BlockDesk, KeptBlocks
 from proxy.policies.keys import PolicyKind, Principal

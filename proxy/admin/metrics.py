@@ -18,22 +18,14 @@ from proxy.admin.refusals import RefusalCause
 from proxy.admin.shared_work import SharedWork
 from proxy.admission_control import BoundName
 from proxy.block_rules import Kind
-from proxy.counters import (
-    DELAY_BOUNDS_NS,
-    LATENESS_NS,
-    OTHERS,
-    UNNAMED_WORK,
-    Counters,
-    DirectionTotals,
-    LevelTotals,
-    NamespaceTotals,
-)
+from proxy.counters import LATENESS_NS, UNNAMED_WORK, Counters
 from proxy.degraded import CAUSES, DegradedStates
 from proxy.fleet.link import LinkCounts, LinkState
 from proxy.fleet.policy_topic import PolicyTopic, TopicState
 from proxy.fleet.service import FleetService
 from proxy.limit_state import Found
 from proxy.observe.access_log import AccessLog
+from proxy.observe.totals import DELAY_BOUNDS_NS, OTHERS, DirectionTotals, LevelTotals, NamespaceTotals
 from proxy.policies.keys import BLOCKS, OPERATOR
 from proxy.policies.room import Room, TenantShare
 from proxy.session.engine import Engine

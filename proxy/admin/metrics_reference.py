@@ -12,9 +12,10 @@ from limiter.activity import ActivityReader
 from limiter.policies import Policies
 from proxy.admin.metrics import SluiceCollector
 from proxy.config.model import Config
-from proxy.counters import Counters, NamespaceTotals
+from proxy.counters import Counters
 from proxy.observe.access_log import AccessLog
 from proxy.observe.log_lines import Writer
+from proxy.observe.totals import NamespaceTotals
 from proxy.session.engine import Engine
 
 _WIDTH = 100

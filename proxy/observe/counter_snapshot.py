@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from limiter.activity import ActivityJournal
 from limiter.limiter import Limiter, Stream
 from limiter.usage import Delays, LimiterUsage, Passed, StreamUsage
-from proxy.counters import DirectionTotals, NamespaceTotals
 from proxy.observe.log_lines import in_force
+from proxy.observe.totals import DirectionTotals, NamespaceTotals
 
 Values = tuple[int, ...]
 """Counts at one moment, in the order of a `CountNames`; empty for the beginning."""

@@ -28,12 +28,12 @@ from limiter.activity import ActivityJournal, ActivityReader
 from limiter.limiter import Limiter, Scope, Stream
 from limiter.registry import Registry
 from limiter.token_bucket import NANOS_PER_SECOND
-from proxy.counters import NamespaceTotals
 from proxy.observe.access_log import AccessLog
 from proxy.observe.connection import Refusals
 from proxy.observe.counter_snapshot import CounterSnapshot, TakenLimiter
 from proxy.observe.log_lines import LineSpan
 from proxy.observe.steady import CountedSpan, Moment, SteadyLines
+from proxy.observe.totals import NamespaceTotals
 from proxy.slices import Slices, Work, letting_go
 
 HEARTBEAT_S = 30.0

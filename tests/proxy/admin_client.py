@@ -18,10 +18,11 @@ from proxy.admin.places import Places
 from proxy.admin.refusals import RefusalLog
 from proxy.admin.routes.status import Run
 from proxy.config.model import Config, ConfigError
-from proxy.counters import Counters, NamespaceTotals
+from proxy.counters import Counters
 from proxy.files import FileReader
 from proxy.observe.access_log import AccessLog
 from proxy.observe.log_lines import Writer
+from proxy.observe.totals import NamespaceTotals
 from proxy.policies.kept_blocks import BlockDesk, KeptBlocks
 from proxy.policies.keys import PolicyKind, Principal
 from proxy.policies.layers import file_policies

@@ -23,12 +23,13 @@ from protocol.endpoint import Endpoint
 from protocol.frames import FrameCutter
 from protocol.pulsar_pb2 import CommandProducerSuccess
 from proxy.config.model import Config
-from proxy.counters import Counters, NamespaceTotals
+from proxy.counters import Counters
 from proxy.observe.access_log import AccessLog
 from proxy.observe.intervals import Intervals
 from proxy.observe.log_files import LogFiles
 from proxy.observe.log_lines import ShowAddress, Writer, as_they_are
 from proxy.observe.log_writer import KEEP_ALL, Loss, Losses, Retention
+from proxy.observe.totals import NamespaceTotals
 from proxy.session.engine import Engine
 from proxy.session.events import SessionLog
 from proxy.session.session import Session

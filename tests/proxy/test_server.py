@@ -15,10 +15,11 @@ import uvloop
 from structlog.testing import capture_logs
 
 from proxy.config.model import Config
-from proxy.counters import Counters, NamespaceTotals
+from proxy.counters import Counters
 from proxy.observe.access_log import AccessLog
 from proxy.observe.intervals import Intervals
 from proxy.observe.log_lines import Writer
+from proxy.observe.totals import NamespaceTotals
 from proxy.read_scheduler import MANY, SLICE_NS
 from proxy.server import LISTENERS, Server
 from proxy.session.data_path import DataPath

@@ -10,8 +10,8 @@ from limiter.activity import ActivityJournal
 from limiter.limiter import Entry, Limiter, Scope, Stream, StreamName
 from limiter.scheduler import Scheduler
 from limiter.token_bucket import NANOS_PER_SECOND, Limit, Rate, rate
-from proxy.counters import NamespaceTotals
 from proxy.observe.counter_snapshot import CounterSnapshot
+from proxy.observe.totals import NamespaceTotals
 from tests.limiter.emptied import emptied
 from tests.limiter.world import Alarms
 

@@ -7,9 +7,10 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from accesslog.record import IntervalLine
-from proxy import counters
 from proxy.admin import limit_metrics
 from proxy.admin.metrics import SluiceCollector
+from proxy.observe import totals
+from proxy.observe.totals import NamespaceTotals
 from tests.proxy.conversation import World, consumer, let_in, publisher
 from tests.proxy.wire import OTHER_TOPIC, PING, TOPIC, lookup, message, producer, send, sends
 
@@ -242,12 +243,12 @@ def test_oldest_held_streams_and_connections_are_shown(make_world: Make) -> None
 
 
 def test_tenants_over_the_bound_share_their_delays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counters, "MOST_TENANTS", 2)
-    totals = counters.NamespaceTotals()
+    monkeypatch.setattr(totals, "MOST_TENANTS", 2)
+    found = NamespaceTotals()
     for number in range(9):
-        totals.delays_of(f"t{number}", "publish").add((1,), 5)
-    assert len(totals.delays) == 5
-    assert totals.delays["_others", "publish"].counts[0] == 5
+        found.delays_of(f"t{number}", "publish").add((1,), 5)
+    assert len(found.delays) == 5
+    assert found.delays["_others", "publish"].counts[0] == 5
 
 
 def test_build_and_process_are_shown(make_world: Make) -> None:
@@ -272,7 +273,7 @@ def test_blocks_and_what_they_refused_are_told_by_kind(make_world: Make) -> None
 
 
 def test_clients_cannot_make_label_sets_grow_without_bound(make_world: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counters, "MOST_NAMESPACES", 2)
+    monkeypatch.setattr(totals, "MOST_NAMESPACES", 2)
     world = make_world(limits={"namespaces": {f"t/n{number}": {"publish": {"messages": 1}} for number in range(20)}})
     client, broker = world.pair()
     client >> [producer(number, f"persistent://t/n{number}/x") for number in range(20)]

@@ -4,8 +4,8 @@ import pytest
 
 from limiter.limiter import StreamName
 from limiter.token_bucket import Direction
-from proxy import counters
-from proxy.counters import LONGEST_NAME, MOST_UNHEARD_OF, OTHERS, NamespaceTotals
+from proxy.observe import totals
+from proxy.observe.totals import LONGEST_NAME, MOST_UNHEARD_OF, OTHERS, NamespaceTotals
 
 
 def stream_name(namespace: str, direction: Direction = "publish") -> StreamName:
@@ -22,7 +22,7 @@ def test_each_namespace_and_direction_has_its_own() -> None:
 
 
 def test_over_the_bound_new_ones_are_counted_together_and_known_ones_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counters, "MOST_NAMESPACES", 1)
+    monkeypatch.setattr(totals, "MOST_NAMESPACES", 1)
     found = NamespaceTotals()
     for name in ("a", "b", "c", "d", "a"):
         found.of(stream_name(name, "publish")).received_messages += 1

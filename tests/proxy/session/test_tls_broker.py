@@ -18,10 +18,11 @@ from protocol.commands import encode
 from protocol.pulsar_pb2 import CommandError, CommandLookupTopic, CommandLookupTopicResponse, ServiceNotReady
 from proxy.admin.app import Readiness
 from proxy.config.model import Config
-from proxy.counters import Counters, NamespaceTotals
+from proxy.counters import Counters
 from proxy.observe.access_log import AccessLog
 from proxy.observe.intervals import Intervals
 from proxy.observe.log_lines import Writer
+from proxy.observe.totals import NamespaceTotals
 from proxy.server import Server
 from proxy.session.engine import Engine
 from proxy.session.events import SessionLog
