@@ -138,6 +138,7 @@ class LimiterCache:
         self._relative = relative
         self._on_retune = on_retune
         self._shared = shared
+        self._is_halved = False
         self._first = FirstBalances() if first is None else first
         self._resting: OrderedDict[Scope, None] = OrderedDict()
         """Limiters without streams, in the order of their last check."""
@@ -151,17 +152,20 @@ class LimiterCache:
         limiter = self.by_scope.get(entry.scope)
         if limiter is None:
             limiter = self.by_scope[entry.scope] = self._made(entry.scope, limit, entry.source, now)
+            self.fit(limiter, now)
             self._first.begin(limiter, now)
             self._use(entry.scope, address)
         elif limiter.is_observed != (limit.mode == "observe"):
             self._on_retune(limiter, now)
             in_force = limiter.rates()
             limiter = self._replaced(limiter, limit, entry.source, now)
+            self.fit(limiter, now)
             self._report_retuned(limiter, in_force, now)
         elif limiter.limit != limit or limiter.source != entry.source:
             self._on_retune(limiter, now)
             in_force = limiter.rates()
             limiter.retune(limit, entry.source, now)
+            self.fit(limiter, now)
             self._report_retuned(limiter, in_force, now)
             if limiter.streams:
                 self.tuned[limiter] = None
@@ -174,8 +178,23 @@ class LimiterCache:
         for limiter in changed:
             self._on_retune(limiter, now)
             limiter.retune(limits[limiter.scope], limiter.source, now)
+            self.fit(limiter, now)
             limiter.update_windows()
         return changed
+
+    def halve(self, now: int, *, is_halved: bool) -> None:
+        """Have limiters half of their limits, or the whole again: new ones at once, the others by `fit`.
+
+        Up to now the other process had its half. So limiters that are made later begin empty as of now, if any do.
+        """
+        self._is_halved = is_halved
+        if not is_halved and self._first.empty_since is not None:
+            self._first.empty_at(now)
+
+    def fit(self, limiter: Limiter, now: int) -> None:
+        """Put in force the part of a limit that this process has while another one drains."""
+        if limiter.lease is None and (self._is_halved or limiter.quota != WHOLE_LIMIT):
+            limiter.share(limiter.shares, halves(limiter.limit) if self._is_halved else WHOLE_LIMIT, now)
 
     def outdate(self, kinds: Collection[tuple[str, str]]) -> None:
         """End the shares of limiters without streams whose values may be outdated.
@@ -289,6 +308,19 @@ class LimiterCache:
         limiter = Limiter(scope, limit, source, now, self._shared.lease, self._shared.on_activity)
         self._shared.made(limiter, now)
         return limiter
+
+
+WHOLE_LIMIT: Final[LimitRates] = (None, None, None, None)
+
+
+def halves(limit: Limit) -> LimitRates:
+    """Return half of each rate of a limit, and of its burst."""
+    rates = (limit.messages, limit.peak_messages, limit.size, limit.peak_size)
+    messages, peak_messages, size, peak_size = [
+        None if rate is None else replace(rate, period_ns=2 * rate.period_ns, burst=max(1, rate.burst // 2))
+        for rate in rates
+    ]
+    return messages, peak_messages, size, peak_size
 
 
 def memory_of(scope: Scope) -> int:
@@ -584,6 +616,17 @@ class Registry:
         self._wake(limiters, now)
         for window in [window for limiter in limiters for window in limiter.windows]:
             window.serve()
+
+    def halve(self, clock: Callable[[], int], *, is_halved: bool) -> Iterator[None]:
+        """Have half of each limit, as another process has the other half, or the whole; a limiter in each step."""
+        self._limiters.halve(clock(), is_halved=is_halved)
+        for limiter in list(self._limiters.by_scope.values()):
+            now = clock()
+            if self._limiters.by_scope.get(limiter.scope) is limiter:
+                self._scheduler.journal.retuned(limiter, now)
+                self._limiters.fit(limiter, now)
+                self._serve_shared([limiter], now)
+            yield
 
     def _serve_shared(self, limiters: list[Limiter], now: int) -> None:
         """Wake the streams of limiters that have another share, or may use theirs again."""

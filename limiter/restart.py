@@ -40,6 +40,10 @@ class FirstBalances:
         self._left = left or {}
         self._left_at = left_at
 
+    def empty_at(self, now: int) -> None:
+        """Have all limiters begin as if their buckets had been empty at that time, and forget all balances."""
+        self.empty_since, self._left = now, {}
+
     def begin(self, limiter: Limiter, now: int) -> None:
         """Give a new limiter its balances. A balance is given once: a limiter that was forgotten since was full."""
         balances = self._left.pop(limiter.scope, None)

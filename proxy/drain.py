@@ -12,7 +12,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, Generic, TypeVar
 
@@ -210,7 +210,7 @@ class DrainService:
         server: Has the sessions.
 
     Attributes:
-        cause: What began the drain: `SIGTERM` or `rest`; empty before.
+        cause: What began the drain: `SIGTERM`, `rest` or `takeover`; empty before.
         begun_at_ns: The time of the begin, nanoseconds since 1970.
     """
 
@@ -260,11 +260,18 @@ class DrainService:
         moved, left = self.moved, f"{self.connections} connections with {self.streams} streams left"
         return f"draining ({self.cause}), {self.phase}: {moved['connections']} connections moved, {left}"
 
-    def begin(self, cause: str) -> None:
-        """Begin to drain; only the first call counts."""
+    def begin(self, cause: str, *, is_replaced: bool = False) -> None:
+        """Begin to drain; only the first call counts.
+
+        Args:
+            cause: See `cause`.
+            is_replaced: Another process listens already, so no balancer has to notice: the first client leaves at once.
+        """
         if self._plan is not None:
             return
         self.cause, self.begun_at_ns = cause, time.time_ns()
+        if is_replaced:
+            self._times = replace(self._times, delay=0)
         self._plan = DrainPlan(self._times, self._engine.clock())
         self._counters.draining = 1
         seconds = {name: getattr(self._times, name) / NANOS_PER_SECOND for name in ("delay", "period", "timeout")}

@@ -121,6 +121,15 @@ class LimitState:
         """Note that this run serves from now on: it must leave its own balances, and never those that it found."""
         self._before = None
 
+    def take_back(self) -> None:
+        """Put the mark of this run back: a run that was to go on has ended before it served.
+
+        Raises:
+            OSError: If the file cannot be written; the next run begins with empty buckets then.
+        """
+        with self._locked():
+            self._put(_sealed([self._encoded(None)]))
+
     def end(self, limiters: Iterable[Limiter]) -> int | None:
         """Leave the balances of this run; or, if it never served, leave the file as it was found.
 

@@ -253,6 +253,7 @@ async def _keep(children: Sequence[ChildProcess]) -> None:
             ending.set()
 
     loop.add_signal_handler(signal.SIGHUP, pass_on, signal.SIGHUP)
+    loop.add_signal_handler(signal.SIGUSR2, log.error, "no takeover: it is not possible with `processes`")
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end, number)
     ends = loop.create_task(ending.wait())

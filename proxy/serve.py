@@ -5,6 +5,8 @@ import importlib.metadata
 import logging
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
@@ -58,12 +60,16 @@ from proxy.policies.service import Around, PolicyService
 from proxy.policies.store import Store, StoreError
 from proxy.reload import Reloader, changes_of, fingerprints
 from proxy.runtime import Searches, Tasks, be_scheduled, keep_for_ever, paused_collector, set_up_runtime
-from proxy.server import Server
+from proxy.server import Server, Sockets
 from proxy.service_manager import ServiceManager
 from proxy.session.engine import Engine
 from proxy.session.events import SessionLog
 from proxy.slices import Work
+from proxy.takeover import START_S, Door, Handovers, Successor, TakeoverError
 from proxy.tls.certificates import Certificates, Expiry, ExpiryLog
+
+_LOOK_S = 0.2
+"""Seconds between two looks at a process that was started to take over."""
 
 
 class StartError(Exception):
@@ -140,6 +146,7 @@ class Proxy:
 
     Args:
         source: The source of the configuration, which is read at once.
+        successor: The takeover of the process before; None: there is none.
 
     Raises:
         StartError: If the access log's folder cannot be made, or the policy store or `drain.state` not be used.
@@ -148,10 +155,14 @@ class Proxy:
     Attributes:
         read_files: Files whose changes are a reason to read the configuration again, as they were before it was read.
         config: The configuration without its limits, which the service keeps.
+        ended: Set when this process is to end.
+        handovers: Lets the next process take over; None where that is not possible.
         metrics_address: `host:port` of the address that serves metrics alone; None without one.
     """
 
-    def __init__(self, source: ConfigSource) -> None:
+    def __init__(  # noqa: PLR0915 - the parts, one after the other
+        self, source: ConfigSource, successor: Successor | None = None
+    ) -> None:
         self.read_files = fingerprints([source.file] if source.file else [])
         config = source.read()
         self.read_files |= fingerprints(_files_of(config))
@@ -162,7 +173,13 @@ class Proxy:
         self._loop: asyncio.AbstractEventLoop | None = None
         """The loop in which the proxy serves; None before `start` and after `stop`."""
         self._tasks = Tasks()
-        self._listeners: list[Listener] = []
+        self._listeners: dict[str, Listener] = {}
+        self._successor = successor
+        self.ended = asyncio.Event()
+        self.handovers: Handovers | None = None
+        if may_be_taken_over(config) and config.drain.state is not None:
+            door = Door(config.drain.state, config.proxy_id)
+            self.handovers = Handovers(door, partial(Handed, self, ServiceManager(os.environ)))
         counters = Counters()
         self._refused = RefusalLog(counters.admin_refused, time.monotonic_ns)
         self.authenticator = Authenticator(config.admin_access, self._refused, config.admin.host)
@@ -180,7 +197,9 @@ class Proxy:
             )
             policies = Policies(tally=None if config.fleet is None else LimitTally(config.fleet.shared_levels))
             self.fleet = self._make_fleet(policies)
-            self.limit_state = _take_limit_state(config, self.access.boot_id, counters)
+            self.limit_state = _take_limit_state(
+                config, self.access.boot_id, counters, is_takeover=successor is not None
+            )
             unless_made.callback(self._leave_limits, [])
             self.engine = Engine(
                 self.descriptors.within(self.config),
@@ -266,17 +285,25 @@ class Proxy:
         engine = self.engine
         self.intervals.start(engine.journal, engine.registry, engine.refusals, engine.slices)
         await self._forget_needless()
-        admin = await self._start_admin()
+        inherited = {} if self._successor is None else self._successor.sockets
+        admin = await self._bind_admin(inherited)
+        try:
+            listen = await self.server.bind(inherited)
+        except OSError as error:
+            where = ", ".join(each.address for each in self.config.listen)
+            raise StartError(f"listen: cannot listen on {where}: {error.strerror or error}") from None
+        if self._successor is not None:
+            await self._begin_after(self._successor)
+        if self.handovers is not None:
+            self.handovers.listen()
+        for listener in self._listeners.values():
+            listener.accept()
         if self.fleet is not None and self._link is not None:
             await self.fleet.start(self._link)
             self._keep_namespace(self.fleet)
         if self.policy_topic is not None:
             await self.policy_topic.start()
-        try:
-            listen = await self.server.start()
-        except OSError as error:
-            where = ", ".join(each.address for each in self.config.listen)
-            raise StartError(f"listen: cannot listen on {where}: {error.strerror or error}") from None
+        await self.server.accept()
         if self.limit_state is not None:
             self.limit_state.serve()
         self.readiness.is_accepting = True
@@ -284,7 +311,88 @@ class Proxy:
         self._files.log.start()
         self._loop = asyncio.get_running_loop()
         self.states.look()
+        if self._successor is not None:
+            self._tasks.start(self._share_until_alone(self._successor), "share limits with the process before")
+        elif self.handovers is not None:
+            self.handovers.start()
         return listen, admin
+
+    async def _begin_after(self, successor: Successor) -> None:
+        """Wait until this process may serve; its limits begin with empty buckets then."""
+        if self.drain.cause:
+            raise StartError("takeover: this process was ended before it served; the running one goes on")
+        try:
+            await successor.ready()
+        except TakeoverError as error:
+            raise StartError(f"takeover: {error}") from None
+        if self.limit_state is not None:
+            self.limit_state.first.empty_at(self.engine.clock())
+        if not successor.is_alone:
+            await self.halve(is_halved=True)
+
+    async def _share_until_alone(self, successor: Successor) -> None:
+        """Have half of each limit until the process before has ended; then the next one may take over."""
+        await successor.serves()
+        await self.halve(is_halved=False)
+        structlog.get_logger().info("takeover is over: the process before has ended")
+        if self.handovers is not None:
+            self.handovers.start()
+
+    async def halve(self, *, is_halved: bool) -> None:
+        """Have half of each limit, or the whole again."""
+        done = asyncio.Event()
+        self.engine.slices.run(
+            Work.POLICIES, self.engine.registry.halve(self.engine.clock, is_halved=is_halved), done.set
+        )
+        await done.wait()
+
+    def end_after_drain(self) -> None:
+        """End this process as soon as its drain is over."""
+        self._tasks.start(self._end_after_drain(), "end after the drain")
+
+    async def _end_after_drain(self) -> None:
+        await self.drain.over()
+        self.ended.set()
+
+    def sockets(self) -> Sockets:
+        """Return the listening sockets of all addresses."""
+        return self.server.sockets() | {key: each.sockets for key, each in self._listeners.items()}
+
+    def pause_accepting(self) -> None:
+        """Accept no connection at any address until `accept_again`."""
+        self.server.pause_accepting()
+        for listener in self._listeners.values():
+            listener.pause_accepting()
+
+    async def accept_again(self) -> None:
+        """Accept connections at all addresses again."""
+        await self.server.accept()
+        for listener in self._listeners.values():
+            listener.accept()
+
+    def stop_listening(self) -> None:
+        """Listen no more: another process has the sockets."""
+        self.server.stop_listening()
+        for listener in self._listeners.values():
+            listener.stop_listening()
+
+    async def lend_store(self) -> None:
+        """Lend the policy store to the next process."""
+        await asyncio.to_thread(self._store.lend)
+
+    async def take_files_back(self) -> None:
+        """Use the policy store and the file of balances again."""
+        try:
+            await asyncio.to_thread(self._store.take_back)
+        except StoreError as error:
+            structlog.get_logger().error(
+                "policies cannot be changed: the store was lent, and is lost", error=str(error)
+            )
+        try:
+            if self.limit_state is not None:
+                await asyncio.to_thread(self.limit_state.take_back)
+        except OSError as error:
+            structlog.get_logger().error("the next run begins with empty buckets", error=error.strerror)
 
     async def stop(self) -> None:
         """End sessions, then the log, then the admin address."""
@@ -307,10 +415,12 @@ class Proxy:
             structlog.get_logger().error(
                 "access log: the disk did not take the last lines; the next run will say so", error="; ".join(troubles)
             )
-        for listener in self._listeners:
+        for listener in self._listeners.values():
             await listener.stop()
         self._tasks.cancel()
         await self.service.close()
+        if self.handovers is not None:
+            self.handovers.stop()
 
     def _keep_namespace(self, fleet: FleetService) -> None:
         if self._forwarder is not None and may_make_namespaces(self.config):
@@ -321,7 +431,7 @@ class Proxy:
             self._tasks.start(keeper.keep(), "make the fleet's namespace")
 
     def _leave_limits(self, limiters: list[Limiter]) -> None:
-        if self.limit_state is None:
+        if self.limit_state is None or (self.handovers is not None and self.handovers.is_under_way):
             return
         try:
             count = self.limit_state.end(limiters)
@@ -382,7 +492,7 @@ class Proxy:
         except StoreError as error:
             structlog.get_logger().error("lifted blocks that left the file are not forgotten", error=str(error))
 
-    async def _start_admin(self) -> str:
+    async def _bind_admin(self, inherited: Sockets) -> str:
         config, slices = self.config, self.engine.slices
         collector = SluiceCollector(
             self.engine,
@@ -413,9 +523,9 @@ class Proxy:
         if config.metrics is not None:
             pages = metrics_app(self.engine, metrics, self.readiness, parts, bounds)
             listener = Listener(pages, self._connections(), keep_alive=config.keep_alive)
-            self.metrics_address = await self._listen("metrics", listener, config.metrics)
+            self.metrics_address = await self._bind("metrics", listener, config.metrics, inherited)
         listener = Listener(app, self._connections(), self.authenticator.context, config.keep_alive)
-        return await self._listen("admin", listener, config.admin)
+        return await self._bind("admin", listener, config.admin, inherited)
 
     def _run(self) -> Run:
         file, store = self._source.file, self.config.policies.store
@@ -428,10 +538,11 @@ class Proxy:
             policies_file=str(store) if store else None,
         )
 
-    async def _listen(self, key: str, listener: Listener, endpoint: Endpoint) -> str:
-        self._listeners.append(listener)
+    async def _bind(self, key: str, listener: Listener, endpoint: Endpoint, inherited: Sockets) -> str:
+        name = f"{key} {endpoint}"
+        self._listeners[name] = listener
         try:
-            return await listener.start(endpoint)
+            return await listener.bind(endpoint, inherited.pop(name, None))
         except OSError as error:
             raise StartError(f"{key}: cannot listen on {endpoint.address}: {error.strerror or error}") from None
 
@@ -480,7 +591,7 @@ def _open_store(config: Config) -> Store:
     return store
 
 
-def _take_limit_state(config: Config, run: str, counters: Counters) -> LimitState | None:
+def _take_limit_state(config: Config, run: str, counters: Counters, *, is_takeover: bool) -> LimitState | None:
     folder = config.drain.state
     if folder is None:
         return None
@@ -492,6 +603,8 @@ def _take_limit_state(config: Config, run: str, counters: Counters) -> LimitStat
             f"drain.state: {folder}: cannot be read and written by this user ({error.strerror}): chown or chmod it, or "
             "mount it writable"
         ) from None
+    if is_takeover:  # its mark is that of the process before, which has the balances and drains
+        return state
     counters.limit_state[state.found] = 1
     log = structlog.get_logger()
     if state.found == "loaded":
@@ -522,6 +635,56 @@ def _open_access_log(config: Config, on_trouble: Callable[[LogTrouble, str | Non
         raise StartError(f"access_log.dir: {section.dir}: {error.strerror}") from None
 
 
+def may_be_taken_over(config: Config) -> bool:
+    """Return whether a process may be taken over: a fleet, and `processes: N`, would see two members of one name."""
+    return config.fleet is None and config.processes == 1
+
+
+class Handed:
+    """The parts of a process that the next one takes, see `Predecessor` in `proxy/takeover.py`.
+
+    Args:
+        proxy: This process.
+        manager: The manager of its service.
+        process: The id of the next process.
+    """
+
+    def __init__(self, proxy: Proxy, manager: ServiceManager, process: int) -> None:
+        self._proxy = proxy
+        self._manager = manager
+        self._process = process
+        self._is_given = False
+
+    async def lend(self) -> Sockets:
+        """Lend the policy store; return the listening sockets."""
+        await self._proxy.lend_store()
+        return self._proxy.sockets()
+
+    async def give(self) -> None:
+        """Accept no more, and have half of each limit."""
+        self._is_given = True
+        self._proxy.pause_accepting()
+        await self._proxy.halve(is_halved=True)
+
+    async def take_back(self) -> None:
+        """Undo `lend` and `give`."""
+        if self._is_given:
+            await self._proxy.accept_again()
+            await self._proxy.halve(is_halved=False)
+        await self._proxy.take_files_back()
+
+    def leave(self) -> None:
+        """Listen no more, and have all clients leave."""
+        self._manager.replaced(self._process)
+        self._proxy.stop_listening()
+        self._proxy.drain.begin("takeover", is_replaced=True)
+        self._proxy.end_after_drain()
+
+    def end(self) -> None:
+        """End at once."""
+        self._proxy.drain.end()
+
+
 class Parent(Protocol):
     """The parent of one of several processes.
 
@@ -540,12 +703,31 @@ class Parent(Protocol):
         ...
 
 
-def run(source: ConfigSource, parent: Parent | None = None) -> None:
+def successor_of(config: Config) -> Successor | None:
+    """Ask the running process for its sockets; None if no process runs that could be taken over.
+
+    Raises:
+        StartError: If this configuration allows no takeover, or the running process does not answer in time.
+    """
+    if not may_be_taken_over(config):
+        raise StartError(
+            "takeover: not possible for the members of a fleet, nor with `processes`: restart them in turn"
+        )
+    if config.drain.state is None:
+        raise StartError("takeover: needs drain.state, the folder by which the running process is found")
+    try:
+        return Successor.ask(Door(config.drain.state, config.proxy_id), config.drain.timeout + config.linger + START_S)
+    except TakeoverError as error:
+        raise StartError(f"takeover: {error}") from None
+
+
+def run(source: ConfigSource, parent: Parent | None = None, successor: Successor | None = None) -> None:
     """Serve until SIGTERM, which drains first, or SIGINT; SIGHUP and changed files reload.
 
     Args:
         source: Where the configuration comes from.
         parent: The parent of this process, if it is one of several.
+        successor: The takeover of the process before.
 
     Raises:
         ConfigError: If the configuration cannot be used.
@@ -554,12 +736,12 @@ def run(source: ConfigSource, parent: Parent | None = None) -> None:
     set_up_operator_log(None if parent is None else parent.index)
     set_up_runtime()
     raise_limit()
-    uvloop.run(_serve(source, parent))
+    uvloop.run(_serve(source, parent, successor))
 
 
-async def _serve(source: ConfigSource, parent: Parent | None = None) -> None:
+async def _serve(source: ConfigSource, parent: Parent | None = None, successor: Successor | None = None) -> None:
     with paused_collector():
-        proxy = Proxy(source)
+        proxy = Proxy(source, successor)
         keep_for_ever()
     if parent is not None:
         parent.starting()
@@ -570,7 +752,7 @@ async def _serve(source: ConfigSource, parent: Parent | None = None) -> None:
 
 async def _serve_until_signal(proxy: Proxy, parent: Parent | None = None) -> None:
     log = structlog.get_logger()
-    config, ending, tasks = proxy.config, asyncio.Event(), Tasks()
+    config, ending, tasks = proxy.config, proxy.ended, Tasks()
     try:
         shortage = proxy.descriptors.shortage()
         if shortage is not None:
@@ -582,13 +764,14 @@ async def _serve_until_signal(proxy: Proxy, parent: Parent | None = None) -> Non
             log.warning("not scheduled as configured", scheduling=config.scheduling, error=problem)
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, ending.set)
-        loop.add_signal_handler(signal.SIGTERM, _drain_or_end(proxy.drain, tasks, ending))
+        loop.add_signal_handler(signal.SIGTERM, _drain_or_end(proxy))
         loop.add_signal_handler(signal.SIGHUP, lambda: tasks.start(_reload(proxy, "SIGHUP"), "reload"))
         listen, admin = await proxy.start()
         addresses = {"listen": listen, "admin": admin, "metrics": proxy.metrics_address}
         files = {"access_log": config.access_log.dir, "policies": config.policies.store}
         named = addresses | {key: None if file is None else str(file) for key, file in files.items()}
         log.info("serving", **named, broker=", ".join(map(str, config.broker)))
+        loop.add_signal_handler(signal.SIGUSR2, lambda: tasks.start(_start_next(proxy), "start the next process"))
         manager = ServiceManager(os.environ if parent is None else {})
         lost = proxy.lost_at_end()
         if lost:
@@ -598,7 +781,8 @@ async def _serve_until_signal(proxy: Proxy, parent: Parent | None = None) -> Non
         tasks.start(manager.serving(), "report to the service manager")
         tasks.start(_watch(proxy), "watch the configuration")
         await ending.wait()
-        manager.ending()
+        if proxy.handovers is None or not proxy.handovers.is_under_way:
+            manager.ending()
         log.info("ending", connections=sum(proxy.engine.counters.connections_open.values()))
     finally:
         tasks.cancel()
@@ -606,24 +790,39 @@ async def _serve_until_signal(proxy: Proxy, parent: Parent | None = None) -> Non
     log.info("ended")
 
 
-def _drain_or_end(drain: DrainService, tasks: Tasks, ending: asyncio.Event) -> Callable[[], None]:
+def _drain_or_end(proxy: Proxy) -> Callable[[], None]:
     """Return the handler of SIGTERM: the first one drains, or awaits the drain that REST has begun; the second ends."""
     is_first = True
-
-    async def drained() -> None:
-        await drain.over()
-        ending.set()
 
     def on_signal() -> None:
         nonlocal is_first
         if is_first:
-            drain.begin("SIGTERM")
-            tasks.start(drained(), "end after the drain")
+            proxy.drain.begin("SIGTERM")
+            proxy.end_after_drain()
         else:
-            drain.end()
+            proxy.drain.end()
         is_first = False
 
     return on_signal
+
+
+async def _start_next(proxy: Proxy) -> None:
+    """Start a process with the command of this one, which takes over from it; report its failure."""
+    log = structlog.get_logger()
+    if proxy.handovers is None:
+        log.error("no takeover: it needs drain.state, and is not possible in a fleet or with `processes`")
+        return
+    command = [*sys.orig_argv, *(["--takeover"] if "--takeover" not in sys.orig_argv else [])]
+    environment = {name: value for name, value in os.environ.items() if name != "WATCHDOG_PID"}
+    start = partial(subprocess.Popen[bytes], command, env=environment, stdin=subprocess.DEVNULL)
+    try:
+        process = await asyncio.to_thread(start)
+        while process.poll() is None:  # noqa: ASYNC110 - a child of another loop's making
+            await asyncio.sleep(_LOOK_S)
+    except OSError as error:
+        log.error("takeover: no process can be started", command=command[0], error=error.strerror)  # noqa: TRY400
+        return
+    log.error("takeover: the new process has ended; its own lines say why", code=process.returncode)
 
 
 async def _reload(proxy: Proxy, cause: str) -> None:

@@ -7,7 +7,6 @@ import os
 import socket
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
 
 import structlog
 
@@ -36,6 +35,14 @@ def serves_both(endpoint: Endpoint, all_: Iterable[Endpoint]) -> bool:
     return not any(other.port == endpoint.port != 0 and ":" not in other.host for other in all_)
 
 
+Sockets = dict[str, list[socket.socket]]
+"""Listening sockets by the key and the value of their address in the configuration."""
+
+
+def _named(endpoint: Endpoint, bound: list[socket.socket]) -> Endpoint:
+    return endpoint._replace(port=bound[0].getsockname()[1])
+
+
 class _Closed(asyncio.Protocol):
     """A client connection that is closed as soon as it is accepted."""
 
@@ -62,22 +69,68 @@ class Server:
         self._engine = engine
         self._log = log
         self._ids = itertools.count(1)
-        self._reuses_port = True if engine.config.processes > 1 else None
-        self._listening: list[asyncio.Server] = []
+        self._bound: dict[Endpoint, list[socket.socket]] = {}
+        """The listening sockets of each configured address; clients wait in their queues while none accepts."""
+        self._accepting: list[asyncio.Server] = []
         self.sessions: set[Session] = set()
         self._all_gone = asyncio.Event()
 
     async def start(self) -> str:
-        """Listen; returns each address as `host:port`, with the port that the system chose for port 0.
+        """Listen and accept; returns each address as `host:port`, with the port that the system chose for port 0.
 
         Raises:
             OSError: If an address cannot be had.
         """
+        listen = await self.bind({})
         try:
-            return ", ".join([await self._listen(endpoint) for endpoint in self._engine.config.listen])
+            await self.accept()
         except BaseException:
             self.stop_listening()
             raise
+        return listen
+
+    async def bind(self, inherited: Sockets) -> str:
+        """Listen, and accept no client yet; returns the addresses.
+
+        Args:
+            inherited: Listening sockets of the process before, which are used for addresses of their names.
+
+        Raises:
+            OSError: If an address cannot be had.
+        """
+        endpoints = self._engine.config.listen
+        try:
+            for endpoint in endpoints:
+                taken = inherited.pop(f"listen {endpoint}", None)
+                self._bound[endpoint] = await self._bind(endpoint) if taken is None else taken
+                for each in self._bound[endpoint]:
+                    set_options(each, self._engine.config.keep_alive)
+        except BaseException:
+            self.stop_listening()
+            raise
+        return ", ".join(_named(endpoint, self._bound[endpoint]).address for endpoint in endpoints)
+
+    def sockets(self) -> Sockets:
+        """Return the listening sockets, by the names of their addresses."""
+        return {f"listen {endpoint}": list(bound) for endpoint, bound in self._bound.items()}
+
+    async def accept(self) -> None:
+        """Accept clients at all addresses."""
+        for endpoint, bound in self._bound.items():
+            accept = partial(self._accept, _named(endpoint, bound))
+            for listening in bound:
+                for _ in range(LISTENERS):
+                    with contextlib.ExitStack() as unless_taken:
+                        same = unless_taken.enter_context(socket.socket(fileno=os.dup(listening.fileno())))
+                        loop = asyncio.get_running_loop()
+                        self._accepting.append(await loop.create_server(accept, sock=same, backlog=_BACKLOG))
+                        unless_taken.pop_all()
+
+    def pause_accepting(self) -> None:
+        """Accept no client until `accept` is called again; new ones wait in the system's queues."""
+        servers, self._accepting = self._accepting, []
+        for server in servers:
+            server.close()
 
     async def stop(self, patience_s: float) -> None:
         """Accept no more, end every session, and wait until the bytes left are sent."""
@@ -94,41 +147,36 @@ class Server:
         for session in list(self.sessions):
             session.shut_down()
 
-    async def _listen(self, endpoint: Endpoint) -> str:
-        first = await self._bind(endpoint)
-        self._listening.append(first)
-        for listener in first.sockets:
-            set_options(listener, self._engine.config.keep_alive)
-        endpoint = endpoint._replace(port=first.sockets[0].getsockname()[1])
-        for listener in first.sockets:
-            for _ in range(LISTENERS - 1):
-                with contextlib.ExitStack() as unless_taken:
-                    same = unless_taken.enter_context(socket.socket(fileno=os.dup(listener.fileno())))
-                    self._listening.append(await self._serve(endpoint, sock=same))
-                    unless_taken.pop_all()
-        return endpoint.address
-
-    async def _bind(self, endpoint: Endpoint) -> asyncio.Server:
-        reuse = self._reuses_port
-        if not serves_both(endpoint, self._engine.config.listen):  # the loop makes sockets of IPv6 alone
-            return await self._serve(endpoint, host=endpoint.host, port=endpoint.port, reuse_port=reuse)
-        with contextlib.ExitStack() as unless_taken:
-            both = socket.create_server(
-                (endpoint.host, endpoint.port), family=socket.AF_INET6, reuse_port=bool(reuse), dualstack_ipv6=True
-            )
-            server = await self._serve(endpoint, sock=unless_taken.enter_context(both))
-            unless_taken.pop_all()
-        return server
-
-    async def _serve(self, endpoint: Endpoint, **place: Any) -> asyncio.Server:
-        accept = partial(self._accept, endpoint)
-        return await asyncio.get_running_loop().create_server(accept, backlog=_BACKLOG, **place)
+    async def _bind(self, endpoint: Endpoint) -> list[socket.socket]:
+        """Return listening sockets at every address that the host stands for; all or none."""
+        config = self._engine.config
+        takes_both = serves_both(endpoint, config.listen)
+        resolved = await asyncio.get_running_loop().getaddrinfo(
+            endpoint.host, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        with contextlib.ExitStack() as unless_bound:
+            bound = [
+                unless_bound.enter_context(
+                    socket.create_server(
+                        address,
+                        family=family,
+                        backlog=_BACKLOG,
+                        reuse_port=config.processes > 1,
+                        dualstack_ipv6=takes_both,
+                    )
+                )
+                for family, *_, address in dict.fromkeys(resolved)
+            ]
+            unless_bound.pop_all()
+        return bound
 
     def stop_listening(self) -> None:
-        """Accept no more; connections that are open stay."""
-        servers, self._listening = self._listening, []
-        for server in servers:
-            server.close()
+        """Listen no more; connections that are open stay."""
+        self.pause_accepting()
+        bound, self._bound = self._bound, {}
+        for listening in bound.values():
+            for each in listening:
+                each.close()
 
     def _accept(self, endpoint: Endpoint) -> asyncio.BaseProtocol:
         if self._most is not None and len(self.sessions) >= self._most:

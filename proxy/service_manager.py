@@ -46,6 +46,10 @@ class ServiceManager:
             await asyncio.sleep(self._silence_s / 3)
             self.report("WATCHDOG=1")
 
+    def replaced(self, process: int) -> None:
+        """Report that another process is the main one of the service from now on."""
+        self.report(f"MAINPID={process}")
+
     def ending(self) -> None:
         """Report that the process ends."""
         self.report("STOPPING=1")

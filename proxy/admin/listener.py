@@ -332,6 +332,9 @@ class Listener:
         connections: Bounds the connections.
         context: Returns the TLS context of a new connection, or None.
         keep_alive: Half of the seconds after which the kernel ends a connection whose caller is gone.
+
+    Attributes:
+        sockets: The listening sockets.
     """
 
     def __init__(
@@ -356,8 +359,8 @@ class Listener:
             read_bufsize=_MOST_UNREAD,
             auto_decompress=False,  # the parser would inflate a body before any handler could refuse it
         )
-        self._sockets: list[socket.socket] = []
-        self._tasks = Tasks()
+        self.sockets: list[socket.socket] = []
+        self._tasks, self._accepting = Tasks(), Tasks()
 
     async def start(self, endpoint: Endpoint) -> str:
         """Listen; returns `host:port`, with the port that the system chose for port 0.
@@ -365,18 +368,38 @@ class Listener:
         Raises:
             OSError: If the address cannot be listened on.
         """
+        address = await self.bind(endpoint)
+        self.accept()
+        return address
+
+    async def bind(self, endpoint: Endpoint, inherited: list[socket.socket] | None = None) -> str:
+        """Listen as `start` does, by the sockets of the process before if there are some, and accept nothing yet."""
         await self._runner.setup()
-        self._sockets = await _listening(endpoint.host, endpoint.port)
-        for each in self._sockets:
+        self.sockets = await _listening(endpoint.host, endpoint.port) if inherited is None else inherited
+        for each in self.sockets:
+            each.setblocking(False)
             set_options(each, self._keep_alive)
-            self._tasks.start(self._accept(each), f"admin {endpoint}")
-        return endpoint._replace(port=self._sockets[0].getsockname()[1]).address
+        return endpoint._replace(port=self.sockets[0].getsockname()[1]).address
+
+    def accept(self) -> None:
+        """Accept connections."""
+        for each in self.sockets:
+            self._accepting.start(self._accept(each), "admin address")
+
+    def pause_accepting(self) -> None:
+        """Accept no connection until `accept` is called again."""
+        self._accepting.cancel()
+
+    def stop_listening(self) -> None:
+        """Listen no more; connections that are open stay."""
+        self._accepting.cancel()
+        for each in self.sockets:
+            each.close()
 
     async def stop(self) -> None:
         """Accept no more connections, and let running requests end."""
+        self.stop_listening()
         self._tasks.cancel()
-        for each in self._sockets:
-            each.close()
         await self._runner.cleanup()
         self._connections.abort_all()
 

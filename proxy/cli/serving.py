@@ -45,6 +45,13 @@ Processes = Annotated[
     int | None,
     typer.Option(metavar="N", help="Processes that serve clients, all on that port. Default: 1."),
 ]
+Takeover = Annotated[
+    bool,
+    typer.Option(
+        "--takeover",
+        help="Take over the ports of the running process of this proxy_id, which then drains; needs drain.state.",
+    ),
+]
 Show = Annotated[
     bool, typer.Option("--show", help="Print every value that is given, and its source: file, variable or flag.")
 ]
@@ -62,6 +69,8 @@ def serve(  # noqa: PLR0913, PLR0917 - one for each option
     admin: Admin = None,
     access_log: LogDir = None,
     processes: Processes = None,
+    *,
+    takeover: Takeover = False,
 ) -> None:
     """Run the proxy until SIGTERM.
 
@@ -69,7 +78,7 @@ def serve(  # noqa: PLR0913, PLR0917 - one for each option
     """
     from proxy.config.model import ConfigError, load_config, reload_config
     from proxy.processes import run_processes
-    from proxy.serve import ConfigSource, StartError, run
+    from proxy.serve import ConfigSource, StartError, run, successor_of
 
     flags = {
         "listen": _one_or_more(listen),
@@ -82,10 +91,11 @@ def serve(  # noqa: PLR0913, PLR0917 - one for each option
     read = functools.partial(load_config, *given)
     try:
         loaded = read()
-        if loaded.processes > 1:
+        if loaded.processes > 1 and not takeover:
             run_processes(config, flags, loaded)
         else:
-            run(ConfigSource(config, read, reread=functools.partial(reload_config, *given)))
+            source = ConfigSource(config, read, reread=functools.partial(reload_config, *given))
+            run(source, successor=successor_of(loaded) if takeover else None)
     except ConfigError as error:
         _fail(error.problems)
     except StartError as error:

@@ -59,6 +59,7 @@ _GONE = (
     "restart, and `sluice apply` it"
 )
 _CLOSED = "is closed: the proxy ends"
+_LENT = "is with the process that takes over from this one; try again"
 
 
 class StoreError(Exception):
@@ -125,9 +126,18 @@ class Store:
         self._audit_rows = audit_rows
         self.room = Room(share)
         self._opened = ExitStack()
-        self._is_open = True
+        self._is_open, self._why_closed = False, _CLOSED
         self.is_new = True
         self._in_use = {how: threading.Lock() for how in ("backup", "read", "write")}
+        self._open()
+        try:
+            with self._using("read"):
+                self._count()
+        except StoreError:
+            self.close()
+            raise
+
+    def _open(self) -> None:
         try:
             with self._opened as opened:
                 if self._path is not None:
@@ -142,8 +152,8 @@ class Store:
                     self._set_up()
                     self._reading = self._connect(self._path)
                 self._file = self._file_now()
-                self._count()
                 self._opened = opened.pop_all()
+                self._is_open, self._why_closed = True, _CLOSED
         except (sqlite3.Error, OSError) as error:
             self.close()
             raise StoreError(self._explain(error)) from None
@@ -259,6 +269,21 @@ class Store:
             for at_ns, who, address, kind, setting, name, before, after in rows
         ]
 
+    def lend(self) -> None:
+        """Give the file, if there is one, to the next process until `take_back`; reads and writes fail meanwhile."""
+        if self._path is not None:
+            self._why_closed = _LENT
+            self.close()
+
+    def take_back(self) -> None:
+        """Open the file again: the next process did not come up.
+
+        Raises:
+            StoreError: As at the start.
+        """
+        if not self._is_open:
+            self._open()
+
     def close(self) -> None:
         """Give the file back as soon as no read, write or backup is under way."""
         with self._in_use["backup"], self._in_use["read"], self._in_use["write"]:
@@ -270,7 +295,7 @@ class Store:
         """Turn SQLite's errors into `StoreError`."""
         with self._in_use[how]:
             if not self._is_open:
-                raise StoreError(self._explain(_CLOSED))
+                raise StoreError(self._explain(self._why_closed))
             try:
                 yield
             except (sqlite3.Error, OSError, ValueError) as error:

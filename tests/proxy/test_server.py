@@ -179,7 +179,7 @@ async def test_one_that_cannot_have_all_its_doors_has_none(monkeypatch: pytest.M
     monkeypatch.setattr("proxy.server.os.dup", real)
     for _ in range(2):
         assert await server.start() == address
-        assert len(server._listening) == LISTENERS
+        assert len(server._accepting) == LISTENERS
         await server.stop(1)
         await asyncio.sleep(0)
 

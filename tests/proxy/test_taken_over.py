@@ -1,0 +1,286 @@
+"""Real processes that take over from each other while clients of Pulsar publish and consume."""
+
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Self
+
+import pulsar
+import pytest
+import yaml
+
+from adminrest.client import AdminClient, AdminError
+from loadgen.real.process import TetheredProcess, free_port
+from proxy.takeover import ABORT, GO, READY, Door
+from tests.loadgen.standin.conftest import new_client, running_broker
+from tests.waiting import wait_for
+
+TOPIC = "persistent://public/default/taken"
+CHANGE = "PUT", "/sluice/limits?direction=publish&setting=tenant&name=public", {"messages": "9000/s"}
+
+
+class InPlace:
+    """A proxy whose process is replaced by further ones on the same ports."""
+
+    def __init__(self, folder: Path, broker: str, **config: object) -> None:
+        self.folder = folder
+        self.address, admin = (f"127.0.0.1:{free_port()}" for _ in range(2))
+        self.admin = AdminClient(f"http://{admin}")
+        self.door = Door(folder / "state", "front")
+        self.processes: list[TetheredProcess] = []
+        settings = {
+            "proxy_id": "front",
+            "listen": self.address,
+            "admin": admin,
+            "broker": f"pulsar://{broker}",
+            "drain": {"state": str(folder / "state"), "delay": 1, "period": 1, "timeout": 4},
+            "policies": {"store": str(folder / "policies.db")},
+            "access_log": {"dir": str(folder / "access-log")},
+        }
+        (folder / "sluice.yaml").write_text(yaml.safe_dump(settings | config))
+        self.start()
+        wait_for(lambda: self.admin.is_ready("/readyz"))
+
+    def start(self, *options: str) -> TetheredProcess:
+        command = [sys.executable, "-m", "sluice", "serve", "--config", str(self.folder / "sluice.yaml"), *options]
+        log = self.folder / f"sluice-{len(self.processes)}.log"
+        self.processes.append(TetheredProcess(command, log, {"SLUICE_DRAIN__TIMEOUT": "4"}))
+        return self.processes[-1]
+
+    def take_over(self) -> None:
+        """Replace the process, and wait until the one before has ended."""
+        before, after = self.processes[-1], self.start("--takeover")
+        wait_for(lambda: before.exit_code is not None, told=self.lines)
+        assert before.exit_code == 0, self.lines()
+        wait_for(lambda: "takeover is over" in after.log_path.read_text())
+
+    def events(self) -> Counter[str]:
+        return Counter(json.loads(line)["event"] for line in self.lines().splitlines() if line.startswith("{"))
+
+    def lines(self) -> str:
+        return "".join(process.log_path.read_text() for process in self.processes)
+
+    def stop(self) -> None:
+        for process in self.processes:
+            process.kill()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[str]:
+    with running_broker("--counts", str(tmp_path / "counts.json")) as (_, address):
+        yield address
+
+
+@contextmanager
+def in_place(folder: Path, broker: str, **config: object) -> Iterator[InPlace]:
+    proxy = InPlace(folder, broker, **config)
+    try:
+        yield proxy
+        assert "Traceback" not in proxy.lines(), proxy.lines()
+    finally:
+        proxy.stop()
+
+
+class Load:
+    """A producer, a consumer, and connections that are made all the time."""
+
+    def __init__(self, address: str) -> None:
+        self.sent = list[int]()
+        self.received = Counter[int]()
+        self.troubles = list[str]()
+        self._address = address
+        self._over, self._sent_all = threading.Event(), threading.Event()
+        self._threads = [threading.Thread(target=each) for each in (self._publish, self._consume, self._connect)]
+        for each in self._threads:
+            each.start()
+
+    def _publish(self) -> None:
+        with closing(new_client(self._address)) as client:
+            producer = client.create_producer(TOPIC, batching_enabled=False)
+            number = 0
+            while not self._over.is_set():
+                try:
+                    producer.send(b"%d" % number)
+                    self.sent.append(number)
+                except pulsar.PulsarException as error:
+                    self.troubles.append(f"send {number}: {error}")
+                number += 1
+                time.sleep(0.002)
+        self._sent_all.set()
+
+    def _consume(self) -> None:
+        with closing(new_client(self._address)) as client:
+            consumer = client.subscribe(TOPIC, "all", initial_position=pulsar.InitialPosition.Earliest)
+            while not self._sent_all.is_set() or set(self.sent) - set(self.received):
+                try:
+                    message = consumer.receive(5_000)
+                except pulsar.Timeout:
+                    break
+                self.received[int(message.data())] += 1
+                consumer.acknowledge(message)
+
+    def _connect(self) -> None:
+        host, _, port = self._address.partition(":")
+        while not self._over.is_set():
+            try:
+                socket.create_connection((host, int(port)), 5).close()
+            except OSError as error:
+                self.troubles.append(f"connect: {error}")
+            time.sleep(0.001)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        self._over.set()
+        for each in self._threads:
+            each.join()
+
+
+def test_clients_go_on_when_a_process_is_replaced(tmp_path: Path, broker: str) -> None:
+    with in_place(tmp_path, broker) as proxy, Load(proxy.address) as load:
+        wait_for(lambda: len(load.received) > 100)
+        for _ in range(3):
+            proxy.take_over()
+            proxy.admin.call(*CHANGE)
+            reached = len(load.received)
+            wait_for(lambda reached=reached: len(load.received) > reached + 100)  # type: ignore[misc]
+        load.end()
+        assert load.troubles == []
+        assert set(load.sent) == set(load.received)
+        assert sum(load.received.values()) - len(load.received) <= 3 * 10
+        assert proxy.events()["drained"] == 3
+
+
+def test_limit_holds_over_processes_that_are_replaced(tmp_path: Path) -> None:
+    rate, burst, times = 50, 400, 3
+    limits = {"topics": {TOPIC: {"publish": {"messages": f"{rate}/s", "burst_messages": burst}}}}
+    counts = tmp_path / "counts.json"
+    with (
+        running_broker("--counts", str(counts)) as (broker, address),
+        in_place(tmp_path, address, limits=limits) as proxy,
+    ):
+        began = time.monotonic()
+        with closing(new_client(proxy.address)) as client:
+            producer = client.create_producer(TOPIC, batching_enabled=False, max_pending_messages=20_000)
+            for number in range(3_000):
+                producer.send_async(b"%d" % number, lambda *_: None)
+            for _ in range(times):
+                proxy.take_over()
+            lasted = time.monotonic() - began
+            proxy.stop()
+        broker.terminate()
+        broker.wait(30)
+    passed = json.loads(counts.read_text())["topics"][TOPIC]["received_messages"]
+    assert rate * lasted / 4 <= passed <= rate * (lasted + 2) + times + 1
+
+
+def test_new_process_that_cannot_start_changes_nothing(tmp_path: Path, broker: str) -> None:
+    with (
+        in_place(tmp_path, broker) as proxy,
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        Load(proxy.address) as load,
+    ):
+        taken_at = "{}:{}".format(*taken.getsockname())
+        failing = proxy.start("--takeover", "--listen", proxy.address, "--listen", taken_at)
+        wait_for(lambda: failing.exit_code == 1, told=proxy.lines)
+        wait_for(lambda: _may_be_changed(proxy))
+        reached = len(load.received)
+        wait_for(lambda: len(load.received) > reached + 100)
+        load.end()
+        assert load.troubles == []
+        first = proxy.processes[0]
+        assert first.stop() == 0
+        assert "balances of limits are kept for the next run" in first.log_path.read_text()
+
+
+def _may_be_changed(proxy: InPlace) -> bool:
+    try:
+        proxy.admin.call(*CHANGE)
+    except AdminError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("messages", [b"", READY], ids=["with the offer", "after it may serve"])
+def test_new_process_that_is_killed_changes_nothing(tmp_path: Path, broker: str, messages: bytes) -> None:
+    with in_place(tmp_path, broker) as proxy, Load(proxy.address) as load:
+        asking = proxy.door.connect(10)
+        assert asking is not None
+        _, descriptors, _, _ = socket.recv_fds(asking, 65_536, 253)
+        asking.sendall(messages)
+        assert not messages or asking.recv(1) == GO
+        for each in descriptors:
+            os.close(each)
+        asking.close()
+        wait_for(lambda: _may_be_changed(proxy))
+        reached = len(load.received)
+        wait_for(lambda: len(load.received) > reached + 100)
+        proxy.take_over()
+        load.end()
+        assert load.troubles == []
+
+
+def test_killed_process_leaves_its_ports_to_the_new_one(tmp_path: Path, broker: str) -> None:
+    """The test is the process before: it offers a socket in whose queue a client waits, and ends."""
+    with in_place(tmp_path, broker) as proxy:
+        proxy.processes[0].kill()
+        host, _, port = proxy.address.partition(":")
+        with socket.create_server((host, int(port))) as offered, proxy.door.listen() as door:
+            door.setblocking(True)
+            proxy.start("--takeover")
+            asking, _ = door.accept()
+            offer = json.dumps({"v": 1, "names": [[f"listen pulsar://{proxy.address}", 1]]}).encode()
+            socket.send_fds(asking, [offer], [offered.fileno()])
+            assert asking.recv(1) == READY
+            offered.close()
+            with closing(new_client(proxy.address)) as client:
+                producer = client.create_producer
+                asking.close()
+                producer(TOPIC).send(b"1")
+        wait_for(lambda: proxy.admin.is_ready("/readyz"))
+
+
+def test_process_that_is_given_up_ends(tmp_path: Path, broker: str) -> None:
+    with in_place(tmp_path, broker) as proxy:
+        proxy.processes[0].kill()
+        with proxy.door.listen() as door:
+            door.setblocking(True)
+            given_up = proxy.start("--takeover")
+            asking, _ = door.accept()
+            asking.sendall(b'{"v":1,"names":[]}')
+            assert asking.recv(1) == READY
+            asking.sendall(ABORT)
+            asking.close()
+            wait_for(lambda: given_up.exit_code == 1)
+            assert "given this one up" in proxy.lines()
+
+
+def test_signal_replaces_and_two_at_once_take_turns(tmp_path: Path, broker: str) -> None:
+    with in_place(tmp_path, broker) as proxy, Load(proxy.address) as load:
+        both = [proxy.start("--takeover") for _ in range(2)]
+        wait_for(lambda: proxy.lines().count("takeover is over") == 2, told=proxy.lines)
+        wait_for(lambda: sorted(each.exit_code is None for each in both) == [False, True])
+        running = next(each for each in both if each.exit_code is None)
+        os.kill(running.pid, signal.SIGUSR2)
+        wait_for(lambda: proxy.lines().count("takeover is over") == 3, told=proxy.lines)
+        load.end()
+        assert load.troubles == []
+
+
+def test_process_starts_as_usual_when_none_runs(tmp_path: Path, broker: str) -> None:
+    with in_place(tmp_path, broker) as proxy:
+        proxy.processes[0].kill()
+        proxy.start("--takeover")
+        wait_for(lambda: proxy.admin.is_ready("/readyz"))
