@@ -7,17 +7,16 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
-from adminrest.client import AdminError
 from bench import harness
 from bench.data_path.native import Native
-from bench.data_path.proxies import UNREACHED, RunningPeer, running, sluice_plan
+from bench.data_path.proxies import UNREACHED, running, sluice_plan
 from bench.data_path.rows.throughput import measure_deliveries, measure_sends
 from bench.data_path.stage import DataRow, Stage, measure
 from bench.data_path.wire import LoopbackSink
 from bench.harness import BenchError, Figure, Found, Goal, Row, Sample, Section
-from bench.meters import scrape
+from bench.process_sharing import formed, sharing_row
 from loadgen.real.jars import ProcessFailed
-from loadgen.real.process import TetheredProcess, free_ports, is_listening, wait_ready, wait_until
+from loadgen.real.process import TetheredProcess, free_ports, is_listening, wait_ready
 
 NAME = "processes"
 ONE, TWO = "one process", "two processes"
@@ -86,17 +85,8 @@ def _stage(seconds: float) -> Iterator[Stage]:
         sink = stack.enter_context(LoopbackSink(fleets=port))
         plans = {name: sluice_plan(UNREACHED, processes=count) for name, count in _PROCESSES.items()}
         peers = {name: stack.enter_context(running(plan, folder, sink.port)) for name, plan in plans.items()}
-        if not wait_until(lambda: _members(peers[TWO]) == _PROCESSES[TWO], _READY_S):
-            raise BenchError(f"the two processes have not formed their fleet within {_READY_S:g} s")
+        formed(peers[TWO], _PROCESSES[TWO])
         yield Stage(Native(), sink, peers, plans, seconds, folder)
-
-
-def _members(peer: RunningPeer) -> float:
-    """Return the number of a peer's processes that share limits with each other."""
-    try:
-        return scrape(peer.spare_port).values.get("sluice_fleet_members", 0)
-    except AdminError:
-        return 0
 
 
 def _measure_sends(stage: Stage, name: str) -> Sample:
@@ -110,4 +100,5 @@ def _measure_deliveries(stage: Stage, name: str) -> Sample:
 ROWS: tuple[DataRow, ...] = (
     Row("send", "SEND", FIGURES, _measure_sends, (ONE, TWO)),
     Row("message", "MESSAGE", FIGURES, _measure_deliveries, (ONE, TWO)),
+    sharing_row(TWO),
 )

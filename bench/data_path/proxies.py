@@ -312,11 +312,10 @@ IGNORED = shutil.ignore_patterns("*.so", "__pycache__")
 _SOURCES = Path(__file__).resolve().parents[2]
 
 
-def sluice_plan(limits: Mapping[str, Any] = UNREACHED, *, is_logging: bool = True, processes: int = 1) -> PeerPlan:
-    """Sluice with these limits; without its access log, or with several processes."""
-    return PeerPlan(
-        SLUICE, partial(_sluice_command if is_logging else _silent_command, {"limits": limits, "processes": processes})
-    )
+def sluice_plan(limits: Mapping[str, Any] = UNREACHED, *, is_logging: bool = True, **settings: Any) -> PeerPlan:
+    """Sluice with these limits, with or without its access log, and with other keys of its configuration."""
+    command = _sluice_command if is_logging else _silent_command
+    return PeerPlan(SLUICE, partial(command, {"limits": limits, **settings}))
 
 
 def interpreted_plan() -> PeerPlan:
